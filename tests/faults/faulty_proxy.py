@@ -7,7 +7,6 @@ import http.client
 import http.server
 import json
 import socket
-import ssl
 import threading
 import time
 from collections import Counter
@@ -47,13 +46,11 @@ class _Server(http.server.ThreadingHTTPServer):
 class Proxy:
     """Forwards to `to` (a port of this machine); `port` is its own.
 
-    tls: of its own side. rejected: a fault that comes before the other. faults: requests that met
-    each. seen: requests.
+    rejected: a fault that comes before the other. faults: requests that met each. seen: requests.
     """
 
     to: int
     port: int
-    tls: ssl.SSLContext | None = None
     fault: Fault = PASS
     rejected: Fault | None = None
     faults: Counter[Fault] = field(default_factory=Counter)
@@ -64,14 +61,10 @@ class Proxy:
 
     @property
     def uri(self) -> str:
-        return f"http{'s' if self.tls else ''}://127.0.0.1:{self.port}"
+        return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
         self._server = _Server(("127.0.0.1", self.port), self._handler())
-        if self.tls is not None:  # the handshake is the connection's own thread's
-            self._server.socket = self.tls.wrap_socket(
-                self._server.socket, server_side=True, do_handshake_on_connect=False
-            )
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     def stop(self) -> None:

@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import signal
-import ssl
 import subprocess
 import sys
 import time
@@ -56,7 +55,7 @@ class Team:
 
 
 @contextmanager
-def team(folder: Path, tls: ssl.SSLContext | None = None) -> Iterator[Team]:
+def team(folder: Path) -> Iterator[Team]:
     """The server with one member's account. folder: for its artifacts, accounts and log."""
     with database() as behind:
         port, log = free_port(), folder / "server.log"
@@ -79,7 +78,7 @@ def team(folder: Path, tls: ssl.SSLContext | None = None) -> Iterator[Team]:
                 },
                 start_new_session=True,
             )
-        made = Team(behind, Proxy(port, free_port(), tls), port)
+        made = Team(behind, Proxy(port, free_port()), port)
         try:
             _wait(made, process, log)
             account = {"username": USER, "password": PASSWORD}

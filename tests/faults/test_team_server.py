@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from ablate.ledger.ledger import Ledger
-from ablate.tracking.tracker import MlflowTracker
-from tests.faults.certificates import certified
 from tests.faults.faulty_proxy import PASS, Fault, Proxy
-from tests.faults.postgres import free_port
 from tests.faults.sent import Sent, four, until_sent
-from tests.faults.team_server import ACCOUNT, team
+from tests.faults.team_server import team
 
 TRIALS = 16
 PACE = {"SLOTS": "8", "SLOTS_EPOCHS": "3", "SLOTS_PACE": "0.3"}
@@ -92,56 +87,6 @@ def test_a_server_that_rejects_one_run_gets_all_others(swept: Swept) -> None:
     sweep.command("ledger", "replay")
     assert sweep.ended(60) == 0
     assert sweep.assert_once() == TRIALS * 12
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_a_server_behind_tls_of_another_authority_is_said_in_one_line(
-    swept: Swept,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """A finished sweep is written again by way of TLS: refused until the authority is named."""
-    sweep = swept.sweeps[0]
-    own, context = certified(tmp_path, "own")
-    other, _ = certified(tmp_path, "other")
-    proxy = Proxy(sweep.team.port, free_port(), context)
-    proxy.start()
-    for name, value in ACCOUNT.items():
-        monkeypatch.setenv(name, value)
-    with Ledger(sweep.ledger_path) as ledger:
-        (row,) = ledger.rows("SELECT sweep_id FROM sweeps")
-    try:
-        with caplog.at_level(logging.WARNING, "ablate.tracking"):
-            for authority, patience in ((other, 1), (own, 30)):
-                monkeypatch.setenv("MLFLOW_TRACKING_SERVER_CERT_PATH", str(authority))
-                tracker = MlflowTracker(
-                    sweep.ledger_path,
-                    proxy.uri,
-                    row["sweep_id"],
-                    sweep.name,
-                    drain_seconds=patience,
-                )
-                tracker.start()
-                assert tracker.close() == (authority is own)
-    finally:
-        proxy.stop()
-    away, still = caplog.messages
-    assert f"{proxy.uri} is away ([SSL: CERTIFICATE_VERIFY_FAILED] certificate verify" in away
-    assert " is still away; the ledger has everything" in still
-    assert {key for key, value in known(sweep).items() if value} == {
-        proxy.uri,
-        sweep.team.proxy.uri,
-    }
-    assert sweep.assert_once() == TRIALS * 12
-
-
-def known(sweep: Sent) -> dict[str, int]:
-    """Of each store, how many runs the ledger has for finished."""
-    query = "SELECT store, sum(logged_final > 0) AS n FROM mlflow_runs GROUP BY store"
-    with Ledger(sweep.ledger_path) as ledger:
-        return {row["store"]: row["n"] for row in ledger.rows(query)}
 
 
 def meet(proxy: Proxy, name: str, fault: Fault) -> None:

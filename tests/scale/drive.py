@@ -10,16 +10,11 @@ every trial must be done once.
 
 --server: MLflow is to be written to a server that is gone once the sweep has begun, or one that
 takes connections and never answers.
-
-`--to PATH` writes costs for `tests.scale.simulation`, which takes those of Ray from two runs: one
-of trials that tell once, and, with `SYN_SLEEP=1.05` (seconds an epoch) and --epochs 10, one of
-trials that tell of each epoch.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import socket
 import sys
@@ -197,7 +192,6 @@ def main() -> int:
     parser.add_argument("--track", action="store_true", help="with MLflow")
     parser.add_argument("--ray", action="store_true", help="with Ray, on this machine's cores")
     parser.add_argument("--server", choices=["away", "silent"], default="")
-    parser.add_argument("--to", type=Path, help="where costs are written")
     given = parser.parse_args()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -215,8 +209,6 @@ def main() -> int:
     print(f"last tenth {slower:.2f} times the second; memory {grown / 1e3:.1f} kB a trial")
     print(f"{time.monotonic() - began:.1f} s in all, with the time in which MLflow is written")
     print(f"load average {', '.join(f'{load:.1f}' for load in os.getloadavg())}")
-    if given.to:
-        given.to.write_text(json.dumps(costs(meter), indent=1) + "\n", encoding="utf-8")
     return 0 if slower <= FLAT and grown <= MEMORY else 1
 
 

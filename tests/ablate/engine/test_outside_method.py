@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 from PIL import Image
 
 from ablate.ledger.ledger import Ledger
@@ -162,67 +161,3 @@ def test_its_options_are_checked_like_ours(outside: Path) -> None:
     assert done.returncode == 2
     assert "wieght" in done.stderr and "weight" in done.stderr.replace("wieght", "")
     assert not (outside / "runs" / "ledger.sqlite").exists()
-
-
-OTHER = (
-    METHOD.replace("centred", "other")
-    .replace("Centred", "Other")
-    .replace("from pydantic", "from beside_it import length\nfrom pydantic")
-    .replace("state.query.mean(-2).square().sum()", "length(state.query.mean(-2))")
-)
-PAIR = {
-    "name": "pair",
-    "seeds": 1,
-    "trial": {
-        "backbone": {"mode": "frozen"},
-        "embedding": {"dim": 8},
-        "loss": {"name": "normsoftmax"},
-        "training": {"epochs": 1, "batch_size": 8, "per_class": 2},
-    },
-    "studies": {
-        "rows": {
-            "design": "compare",
-            "variants": {
-                name: {"trial": {"method": {"name": name}}} for name in ("centred", "other")
-            },
-        }
-    },
-}
-
-
-@pytest.mark.slow
-def test_an_edited_method_whose_revision_was_not_raised_serves_no_old_results(
-    outside: Path,
-) -> None:
-    site = outside / "site"
-    (site / "other_method.py").write_text(OTHER)
-    (site / "beside_it.py").write_text("def length(x):\n    return x.square().sum()\n")
-    known = site / "centred_method-0.1.dist-info" / "entry_points.txt"
-    known.write_text("[ablate.methods]\ncentred = centred_method\nother = other_method\n")
-    data = {"name": "folder", "root": str(outside / "images"), "image_size": 32}
-    spec = {**PAIR, "trial": {**PAIR["trial"], "data": data}}  # type: ignore[dict-item]
-    (outside / "spec.yaml").write_text(yaml.safe_dump(spec))
-    for name in ("centred", "other"):
-        assert ablate_run(outside, "--cell", f"rows/{name}").returncode == 0
-    before = trials(outside)
-
-    edited = METHOD.replace("self.weight)", "-100 * self.weight)")
-    assert edited != METHOD
-    (site / "centred_method.py").write_text(edited)
-    done = ablate_run(outside)
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert "method.centred: source differs at REVISION 3; 1 trial" in done.stderr
-    assert "method.other" not in done.stderr and "--same-code" in done.stderr
-    (site / "beside_it.py").write_text("def length(x):\n    return x.abs().sum()\n")
-    done = ablate_run(outside, "--plan")
-    assert done.returncode == 2
-    assert "source: method.other: source differs at REVISION 3; 1 trial" in done.stdout
-    assert "method.centred: source differs at REVISION 3; 1 trial" in done.stderr
-
-    done = ablate_run(outside, "--cell", "rows/centred", "--same-code")
-    assert done.returncode == 0 and "done already" in done.stdout
-    assert "taken as the same code: method.centred" in done.stdout
-    assert trials(outside) == before
-    (site / "other_method.py").write_text(OTHER.replace("REVISION = 3", "REVISION = 4"))
-    done = ablate_run(outside, "--plan")  # one is the same by word, the other anew
-    assert done.returncode == 0 and "1 trials to run now" in done.stdout, done.stderr

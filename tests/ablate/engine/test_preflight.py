@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import yaml
-from PIL import Image
 
 import ablate.engine.driver
 import ablate.engine.preflight
@@ -90,16 +89,6 @@ def test_a_damaged_image_ends_a_run_before_its_first_trial(images: Path, tmp_pat
     assert not (out / "mlflow.db").exists() and not (out / "trials").exists()
     with Ledger(out / "ledger.sqlite") as ledger:
         assert ledger.rows("SELECT * FROM trials") == []
-
-
-def test_a_bomb_or_an_official_tree_ends_it_too(images: Path, tmp_path: Path) -> None:
-    bomb = images / "class03" / "2.png"
-    Image.new("1", (13_000, 13_000)).save(bomb)
-    with pytest.raises(ConfigError, match=f"data.root: found {bomb}: an image of 13,000"):
-        check(images, tmp_path, rates=GRID)
-    (images / "Ebay_train.txt").write_text("")
-    with pytest.raises(ConfigError, match="Stanford Online Products as it is unpacked"):
-        check(images, tmp_path, rates=GRID)
 
 
 FOLDS = {"data.split": {"folds": 40, "fold": 3}}
@@ -183,13 +172,6 @@ ROOTS = {
             "trial": {"data.root": "BAD"},
             "grid": {"embedding.dim": [8]},
         },
-        {
-            "design": "compare",
-            "variants": {
-                "a": {"around": {"best_of": "roots"}},
-                "b": {"trial": {"data.root": "GOOD"}},
-            },
-        },
         {"design": "promote", "of": "roots", "best": 1, "trial": {"embedding.dim": 8}},
     ],
     ids=lambda study: study["design"],
@@ -208,18 +190,7 @@ def test_data_that_results_decide_is_not_guessed(
             "grid": {"embedding.dim": [16]},
         },
     }
-    if later["design"] == "compare":
-        del studies["last"]  # its best may be the one with a root of its own
     check(images, tmp_path, **bad_in(studies, bad, images))
-
-
-def test_a_proposal_that_cannot_be_is_no_fault_of_the_sweep(images: Path, tmp_path: Path) -> None:
-    folds = {
-        **TUNE,
-        "trial": {"data.split": {"fold": 0, "folds": 40}},
-        "space": {"data.split.folds": {"choice": [3, 40]}},
-    }
-    check(images, tmp_path, folds=folds)
 
 
 def test_each_division_of_each_data_set_is_looked_at_once(

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from ablate.ledger.ledger import Ledger
-from ablate.ledger.owner import STALE_SECONDS, Owner, host_name
+from ablate.ledger.owner import STALE_SECONDS, Owner
 from ablate.ledger.schema import LedgerError
 from ablate.ledger.sqlite_files import alone
 from ablate.storage import copies
@@ -315,12 +315,6 @@ def test_a_word_of_somebody_else_is_refused(tmp_path: Path, there: Path) -> None
     (there / WORD).write_text('{"copy": 1}')
     with pytest.raises(ConfigError, match=r"ledger\.json is none of ours"):
         Machine(tmp_path / "one", there).copies().join()
-
-
-def test_a_place_names_its_machine(tmp_path: Path, there: Path) -> None:
-    Machine(tmp_path / "one", there).runs("a")
-    told = json.loads((there / WORD).read_text())
-    assert told["place"].startswith(host_name()) and told["owner"] == str(Owner.me())
 
 
 def test_stale_drafts_of_the_ledger_go_and_nobody_else_s(tmp_path: Path) -> None:

@@ -9,12 +9,7 @@ from typing import Any
 
 import pytest
 
-from ablate.engine.driver import run_plan
-from ablate.engine.preview import preview
 from ablate.engine.progress import rows as progress_rows
-from ablate.engine.ray.resources import Request
-from ablate.engine.settings import Settings
-from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.sweep.dispatch import Dispatch
 from ablate.tracking.payload import final_metrics
@@ -215,28 +210,6 @@ def test_force_makes_them_anew(tmp_path: Path) -> None:
     modes = [entry.split()[1] for entry in drain(forced)]
     assert sorted(modes) == ["ensemble"] * 4 + ["train"] * 8
     assert len(forgotten) == len(set(forgotten)) == 8, "what storage has of them stays"
-
-
-@pytest.mark.slow
-def test_through_the_engine_and_in_its_plan(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = Settings(
-        tmp_path, tmp_path, Request(1, 0, "cpu"), runner="tests.ablate.synthetic:run_job"
-    )
-    plan = specs.plan(folded())
-    assert "2 cells × 2 seeds × 2 folds and their ensemble" in preview(plan, settings)
-    starts = tmp_path / "starts"
-    monkeypatch.setenv("SYN_STARTS", str(starts))
-    outcome = run_plan(plan, settings)
-    assert outcome.finished and outcome.trained == 8 and not outcome.failed
-    modes = [entry.split()[1] for entry in starts.read_text().splitlines()]
-    assert (modes.count("train"), modes.count("ensemble"), len(modes)) == (8, 4, 12)
-    assert run_plan(plan, settings).finished
-    assert len(starts.read_text().splitlines()) == 12, "the ledger has everything"
-    assert "8 known already" in preview(plan, settings)
-    with Ledger(settings.ledger) as ledger:
-        assert all(row["owner"] is None for row in ledger.rows("SELECT owner FROM trials"))
 
 
 @pytest.mark.parametrize(

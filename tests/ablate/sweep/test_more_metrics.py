@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,12 @@ from ablate.engine.settings import Settings
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.results import result_rows
-from ablate.tracking.payload import checksum, final_metrics
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain, table
 from tests.ablate.real_sweeps import real
 from tests.ablate.synthetic import FINAL
 from tests.trainables import core_trials
 from trainables.core.trainer import Trainer
-from trainables.evaluation.metrics import EVALUATOR
 
 READ = {"evaluate": ["val", "test"]}
 STRUCTURE = ("density", "spectrum", "uniformity", "concentration")
@@ -51,24 +48,6 @@ def test_a_real_sweep_gets_a_metric_without_a_training_step(
         assert added == {f"{s}/{m}" for s in ("val", "test") for m in STRUCTURE[1:]}
     assert real(tmp_path, **READ, metrics=["spectrum"]).exhausted
     assert real(tmp_path, **READ, metrics=[]).exhausted
-
-
-def test_the_added_metric_is_in_ledger_tracker_and_folder(tmp_path: Path) -> None:
-    core_trials.draw(tmp_path / "images")
-    drain(real(tmp_path, **READ, metrics=[]))
-    made = real(tmp_path, **READ, metrics=["uniformity"])
-    trial_id = table(made)[0]["trial_id"]
-    trial = made.ledger.trial(trial_id)
-    assert trial is not None
-    end = checksum(trial, made.ledger.evaluations(trial_id), [], [])
-    drain(made)
-    evaluations = made.ledger.evaluations(trial_id, EVALUATOR)
-    told = {key: value for key, value, _, _ in final_metrics(trial, evaluations, {})}
-    assert told["final/test/uniformity"] == evaluations["test"]["uniformity"]
-    assert told["final/test/map_at_r"] == evaluations["test"]["map_at_r"]
-    assert checksum(trial, evaluations, [], []) != end, "the tracker is to write the run again"
-    saved = json.loads((tmp_path / "trials" / trial_id / "final.json").read_text())
-    assert saved["evaluations"] == evaluations
 
 
 def test_what_another_driver_has_just_evaluated_is_not_evaluated_again(tmp_path: Path) -> None:

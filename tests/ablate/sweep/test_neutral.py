@@ -93,16 +93,6 @@ def test_the_plain_method_has_none() -> None:
     assert not is_neutral({"method": {"name": "plain"}})
 
 
-def test_it_stands_beside_no_scheduler() -> None:
-    with pytest.raises(ConfigError, match="found it beside a scheduler"):
-        plan(scheduler={"name": "asha"})
-
-
-def test_its_baseline_is_a_study() -> None:
-    with pytest.raises(ConfigError, match=r"studies\.b\.neutral\.best_of.*unknown study 'c'"):
-        specs.plan({"name": "x", "studies": {"b": search("ddml", neutral={"best_of": "c"})}})
-
-
 # ------------------------------------------------------------------- ranked with them
 
 
@@ -217,19 +207,6 @@ def test_it_counts_in_both_rows() -> None:
         "ddml": {"b": 14},
         "ddml, not neutral": {"b": 14},
     }
-    assert advice.warnings(made) == []
-
-
-def test_several_methods_have_one_baseline() -> None:
-    """The neutral cells of two methods are the same candidate of the baseline."""
-    study = rows()
-    variant = {"trial": {"method": {"name": "nir"}}, "around": {"best_of": "c"}}
-    study["variants"]["nir"] = variant
-    c = search("nir", RATE, **NEUTRAL)
-    made = plan(rest={"c": c, "rows": study})
-    assert made.tuning()["rows"] == dict.fromkeys(
-        ["plain", "ddml", "nir", "ddml, not neutral", "nir, not neutral"], 14
-    )
     assert advice.warnings(made) == []
 
 

@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from ablate.designs.components import Components
-from ablate.designs.grid import Grid
 from ablate.engine.foreground import find_cell
-from ablate.values import layers
 from ablate.values.layers import Layer, merge
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain, table
@@ -32,11 +30,6 @@ def test_component_cells_are_ordered_by_what_is_on() -> None:
     assert cells[-1] == "a=on,b=on,c=on" and study.points()[-1].values == {}
 
 
-def test_grid_cells_vary_the_last_path_fastest() -> None:
-    study = Grid.model_validate({"design": "grid", "grid": {"x": [1, 2], "y": [0.1, "b"]}})
-    assert [p.cell for p in study.points()] == ["x=1,y=0.1", "x=1,y=b", "x=2,y=0.1", "x=2,y=b"]
-
-
 # --------------------------------------------------------------------------- plan
 
 
@@ -54,27 +47,6 @@ def test_layers_later_wins() -> None:
     assert chosen.resolved("grid", None).optimizer.lr == 3e-3
     top = specs.plan(given, dataset="emoji", settings={"optimizer.lr": 4e-3})
     assert top.resolved("grid", None).optimizer.lr == 4e-3
-
-
-def test_layers_that_cells_share_are_merged_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = specs.plan()
-    points = made.spec.studies["grid"].listed
-    expanded: list[str] = []
-    plain = layers.expand
-
-    def expand(values: Any, where: str) -> dict[str, Any]:
-        expanded.append(where)
-        return plain(values, where)
-
-    monkeypatch.setattr(layers, "expand", expand)
-    cells = [made.cells("grid", point, idx, ())[0] for idx, point in enumerate(points)]
-    assert [c.config["method"]["beta"] for c in cells] == [0.1, 0.1, 1, 1]
-    assert [expanded.count(where) for where in ("studies.grid.grid", "--set")] == [4, 4]
-    assert not {"trial", "studies.grid.trial"} & set(expanded), "the checks have merged them"
-    taken = [{"method.gamma": 0.5}]
-    again = [made.cells("grid", point, 0, taken)[0] for point in points]
-    assert expanded.count("studies.grid.around") == 1
-    assert {c.config["method"]["gamma"] for c in again} == {0, 1e-3}, "a point is laid over it"
 
 
 def test_another_method_drops_the_options_of_the_one_before() -> None:
@@ -116,11 +88,6 @@ def test_sweep_id_names_what_runs_not_how_often() -> None:
     assert specs.plan(specs.spec(studies__tune__trials=7)).sweep_id != base
     assert specs.plan(dataset="emoji").sweep_id != base
     assert specs.plan(settings={"optimizer.lr": 0.01}).sweep_id != base
-
-
-def test_seeds_option_leaves_the_search_budget() -> None:
-    plan = specs.plan(seeds=(3, 4, 5))
-    assert plan.seeds("tune") == [0] and plan.seeds("parts") == [3, 4, 5]
 
 
 # ------------------------------------------------------------------------ sweeping
