@@ -10,7 +10,7 @@ import os
 import shutil
 import signal
 import time
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import replace
 
 from ablate.engine.preflight import as_it_is, check_data, check_inputs
@@ -30,7 +30,6 @@ from ablate.storage.copies import Copies
 from ablate.storage.store import Storage
 from ablate.sweep.dispatch import Dispatch
 from ablate.sweep.progression import Progression
-from ablate.sweep.queue import JobSettings
 from ablate.tracking.store import public_environment
 from ablate.tracking.sync import EndStatus
 from ablate.tracking.tracker import MlflowTracker
@@ -48,19 +47,27 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
     """
     owner = Owner.me()
     deadline = None if settings.budget is None else time.monotonic() + settings.budget
+    is_local = (joined() or settings.address) in (None, "local")
     copies = _copies(settings, owner)
     fresh = not settings.ledger.is_file()
     if settings.reads_data and fresh:
-        with as_it_is(settings.ledger) as none:
-            progression = Progression(plan, settings.facts(none), record=False)
+        with as_it_is(settings.ledger) as empty:
+            progression = Progression(plan, settings.facts(empty), record=False)
             while progression.advance():
                 pass
             check_inputs(plan, progression, settings.cache, settings.request.device)
-    with (
-        Ledger(settings.ledger) as ledger,
-        copies or nullcontext(),
-        _checkpoints(settings, ledger) or nullcontext() as checkpoints,
-    ):
+    with ExitStack() as stack:
+        ledger = stack.enter_context(Ledger(settings.ledger))
+        jobs, checkpoints = settings.jobs(plan), None
+        if copies is not None:
+            stack.enter_context(copies)
+            checkpoints = stack.enter_context(
+                TrialCheckpoints(
+                    copies.storage, ledger, settings.trials, remote=not is_local, tell=_tell
+                )
+            )
+            fetch = checkpoints.fetch if is_local else checkpoints.offer
+            jobs = replace(jobs, forget=checkpoints.forget, fetch=fetch)
         ledger.release_dead()
         ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolved_spec(), settings.provenance)
         dispatch = Dispatch(
@@ -68,7 +75,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             ledger,
             owner,
             plan.sweep_id,
-            _with_storage(settings.jobs(plan), checkpoints),
+            jobs,
             deadline=deadline,
             retry_failed=settings.retry_failed,
             force=settings.force,
@@ -80,15 +87,14 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             check_data(plan, dispatch.progression, settings.cache)
         tracker = _tracker(plan, settings)
         interrupted: int | None = None
-        broken = ""
         status: EndStatus = "FAILED"
-        tracked = True
+        broken, tracked = "", True
         try:
             if tracker is not None:
                 dispatch.notify = tracker.notify  # it begins with all that the ledger has
             if not dispatch.exhausted:
                 with room(settings.out):
-                    interrupted, broken = _fit(plan, settings, dispatch, owner, checkpoints)
+                    interrupted, broken = _fit(plan, settings, dispatch, checkpoints, is_local)
             if settings.same_code:  # of cells that have become known since
                 same += dispatch.agree(same_code=True)
             outcome = _outcome(plan, dispatch, interrupted, broken)
@@ -102,56 +108,27 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
     return replace(outcome, tracked=tracked, same=tuple(same))
 
 
+def _tell(text: str) -> None:
+    say(text, flush=True)
+
+
 def _copies(settings: Settings, owner: Owner) -> Copies | None:
-    """What copies the ledger to storage; one that is there already has been fetched."""
+    """Fetch the ledger from storage, if it is there, and return what copies it to there."""
     if settings.storage is None:
         return None
 
-    def others() -> list[Owner]:
-        return [each.owner for each in drivers(settings.out) if each.alive and each.owner != owner]
+    def list_others() -> list[Owner]:
+        alive = [driver.owner for driver in drivers(settings.out) if driver.alive]
+        return [each for each in alive if each != owner]
 
-    copies = Copies(
-        Storage(settings.storage),
-        settings.ledger,
-        owner,
-        lambda text: say(text, flush=True),
-        others=others,
-    )
+    copies = Copies(Storage(settings.storage), settings.ledger, owner, _tell, others=list_others)
     copies.join()
     return copies
-
-
-def _is_alone(settings: Settings) -> bool:
-    """Whether trials run on this machine alone."""
-    return (joined() or settings.address) in (None, "local")
-
-
-def _checkpoints(settings: Settings, ledger: Ledger) -> TrialCheckpoints | None:
-    """Return what knows of checkpoints in storage, if there is one. Nodes of a cluster work in
-    folders of their own then."""
-    if settings.storage is None:
-        return None
-    return TrialCheckpoints(
-        Storage(settings.storage),
-        ledger,
-        settings.trials,
-        remote=not _is_alone(settings),
-        tell=lambda text: say(text, flush=True),
-    )
-
-
-def _with_storage(jobs: JobSettings, checkpoints: TrialCheckpoints | None) -> JobSettings:
-    """Say how trials are forgotten there, and how their weights come to where a job reads them."""
-    if checkpoints is None:
-        return jobs
-    fetch = checkpoints.offer if checkpoints.remote else checkpoints.fetch
-    return replace(jobs, forget=checkpoints.forget, fetch=fetch)
 
 
 def _tracker(plan: Plan, settings: Settings) -> MlflowTracker | None:
     if settings.tracking_uri is None:
         return None
-
     tracker = MlflowTracker(
         settings.ledger,
         settings.tracking_uri,
@@ -166,19 +143,21 @@ def _tracker(plan: Plan, settings: Settings) -> MlflowTracker | None:
 
 def _outcome(plan: Plan, dispatch: Dispatch, interrupted: int | None, broken: str) -> Outcome:
     missing, failed, blocked = {}, {}, {}
+    progression = dispatch.progression
     for name in plan.order:
-        state = dispatch.progression.studies[name]
-        settled = sum(map(dispatch.progression.settled, state.cells))
-        if settled < state.size:
-            missing[name] = state.size - settled
+        state = progression.studies[name]
+        unsettled = state.size - sum(map(progression.settled, state.cells))
+        if unsettled > 0:
+            missing[name] = unsettled
         if state.blocked:
             blocked[name] = state.blocked
-        facts = dispatch.progression.facts
-        fails = sum(
-            c.error is not None or facts[c.trial_id].status == "failed" for c in state.cells
-        )
-        if fails:
-            failed[name] = fails
+        failures = [
+            cell
+            for cell in state.cells
+            if cell.error is not None or progression.facts[cell.trial_id].status == "failed"
+        ]
+        if failures:
+            failed[name] = len(failures)
     return Outcome(
         plan.sweep_id,
         dispatch.trained,
@@ -196,38 +175,34 @@ def _fit(
     plan: Plan,
     settings: Settings,
     dispatch: Dispatch,
-    owner: Owner,
     checkpoints: TrialCheckpoints | None,
+    is_local: bool,
 ) -> tuple[int | None, str]:
-    """The Tune run; returns the signal that stopped it, if one did, and why Ray could not go on."""
+    """Run Tune; return the signal that stopped it, if one did, and why Ray could not go on."""
     name = f"{plan.spec.name}-{plan.sweep_id}"
     logs = settings.out.resolve() / "logs"
     scratch = (settings.out / "ray" / f"{os.getpid()}-{plan.sweep_id}").resolve()
 
-    def begun(parallel: float) -> Board:
-        return Board(dispatch, parallel, logs / f"{name}.log", tell=presence.tell)
-
-    def asked() -> None:
+    def stop() -> None:
         caught.append(signal.SIGINT)  # as by Ctrl-C
         dispatch.stop()
 
-    log = logs / f"{name}-ray.log"
+    presence = Presence(settings.out, dispatch.owner, plan.sweep_id, plan.spec.name, stop)
     supervisor = Supervisor(
         dispatch,
         settings.address,
         settings.request,
         scratch,
-        log,
-        begun,
+        logs / f"{name}-ray.log",
+        lambda parallel: Board(dispatch, parallel, logs / f"{name}.log", tell=presence.tell),
         checkpoints,
-        None if _is_alone(settings) or not settings.reads_data else plan.fingerprints,
+        None if is_local or not settings.reads_data else plan.fingerprints,
         public_environment(settings.tracking_uri),
     )
-    presence = Presence(settings.out, owner, plan.sweep_id, plan.spec.name, asked)
     presence.tell(rows(dispatch, 1), (), None)
     with (
         stop_signals(dispatch.stop) as caught,
-        heartbeats(settings.ledger, owner),
+        heartbeats(settings.ledger, dispatch.owner),
         presence,
     ):
         try:
