@@ -11,7 +11,6 @@ import torch
 
 from ablate.plan.plan import Plan
 from ablate.sweep.progression import Progression
-from ablate.sweep.state import StudyState
 from trainables.data.cache import required
 from trainables.data.dataset import DATASETS, Dataset, data_config
 from trainables.data.sampler import steps_per_epoch
@@ -71,58 +70,56 @@ class Trainings:
 
     def warnings(self) -> list[str]:
         """Name trainings of too few steps, and batches that show an image twice."""
-        short: dict[str, list[str]] = {}
-        twice: dict[str, list[str]] = {}
-        large: dict[str, list[str]] = {}
+        by_text: tuple[dict[str, list[str]], ...] = ({}, {}, {})
+        short, twice, large = by_text
         for name, known in self.of.items():
             state = self._progression.studies[name]
-            if len(state.cells) == state.size and all(map(self._progression.settled, state.cells)):
+            is_done = len(state.cells) == state.size
+            if not known or (is_done and all(map(self._progression.settled, state.cells))):
                 continue
-            least = min(known, key=lambda each: each.total, default=None)
-            if least is not None and least.total < FEWEST:
+            least = min(known, key=lambda each: each.total)
+            if least.total < FEWEST:
                 text = (
                     f"{least.total} steps in all ({least.steps} an epoch × {least.epochs} epochs)"
                 )
                 short.setdefault(text, []).append(name)
-            small = max(known, key=lambda each: each.small, default=None)
-            if small is not None and small.small:
+            small = max(known, key=lambda each: each.small)
+            if small.small:
                 text = (
                     f"training.per_class is {small.per_class}, and {small.small} of "
                     f"{small.classes} training classes have fewer images ({small.smallest} has "
                     f"{small.fewest})"
                 )
                 twice.setdefault(text, []).append(name)
-            over = max(known, key=lambda each: each.batch - each.images, default=None)
-            if over is not None and over.batch > over.images:
+            over = max(known, key=lambda each: each.batch - each.images)
+            if over.batch > over.images:
                 text = f"training.batch_size is {over.batch} and {over.images} images train"
                 large.setdefault(text, []).append(name)
-        warnings = [
-            f"{_named(names)}: {text}, fewer than {FEWEST}, which show little of what a setting "
-            "does; raise training.epochs, or lower training.batch_size"
-            for text, names in short.items()
+        endings = (
+            f", fewer than {FEWEST}, which show little of what a setting does; raise "
+            "training.epochs, or lower training.batch_size",
+            ", which stand several times in a batch; lower per_class",
+            ", so that images stand several times in a batch; lower it",
+        )
+        return [
+            f"{_named(names)}: {text}{ending}"
+            for texts, ending in zip(by_text, endings, strict=True)
+            for text, names in texts.items()
         ]
-        for ending, texts in (
-            (", which stand several times in a batch; lower per_class", twice),
-            (", so that images stand several times in a batch; lower it", large),
-        ):
-            warnings += [f"{_named(names)}: {text}{ending}" for text, names in texts.items()]
-        return warnings
 
     def _study(self, name: str) -> list[Training]:
+        state = self._progression.studies[name]
+        configs = [cell.config for cell in state.cells if cell.error is None]
+        if not configs:
+            point = self._plan.spec.studies[name].representatives()[0]
+            resolved = self._plan.resolved(name, point, self._plan.example(name))
+            configs = [resolved.model_dump(mode="json")]
         made: dict[tuple[int, int], Training | None] = {}  # equal sections are one object
-        for config in self._configs(self._progression.studies[name]):
+        for config in configs:
             key = id(config["data"]), id(config["training"])
             if key not in made:
                 made[key] = self._training(config)
         return list(dict.fromkeys(each for each in made.values() if each is not None))
-
-    def _configs(self, state: StudyState) -> list[dict[str, Any]]:
-        valid = [cell.config for cell in state.cells if cell.error is None]
-        if valid:
-            return valid
-        point = self._plan.spec.studies[state.name].representatives()[0]
-        taken = self._plan.example(state.name)
-        return [self._plan.resolved(state.name, point, taken).model_dump(mode="json")]
 
     def _training(self, config: Mapping[str, Any]) -> Training | None:
         subset = self._trained(config["data"])

@@ -21,7 +21,7 @@ OPTION = "--cell"
 
 
 def find_cell(progression: Progression, wanted: str) -> Cell:
-    """The cell that `STUDY/CELL[@seed[.fold]]` names; without a fold it is the first one.
+    """Find the cell that `STUDY/CELL[@seed[.fold]]` names; without a fold it is the first one.
 
     CELL is a cell's name, the number of a search's proposal, or some of its coordinates
     (`agnostic=off`); components left out are on.
@@ -38,83 +38,55 @@ def find_cell(progression: Progression, wanted: str) -> Cell:
     folds = plan.folds(study)
     fold = folds[0] if match.group(3) is None else int(match.group(3))
     if fold not in folds:
-        known = [f"{seed}.{each}" for each in folds if each is not None]
-        raise ConfigError(
-            OPTION,
-            f"@{seed}.{fold}",
-            f"one of @{', @'.join(known)}" if known else f"@{seed}: {study} has no folds",
-        )
+        known = [f"@{seed}.{each}" for each in folds if each is not None]
+        expected = f"one of {', '.join(known)}" if known else f"@{seed}: {study} has no folds"
+        raise ConfigError(OPTION, f"@{seed}.{fold}", expected)
     cells = [
         cell for cell in progression.studies[study].cells if (cell.seed, cell.fold) == (seed, fold)
     ]
     if not cells and seed not in plan.seeds(study):
-        raise ConfigError(
-            OPTION,
-            f"seed {seed}",
-            f"one of {listed(plan.seeds(study))}",
-            "Give another seed or --seeds",
-        )
+        expected = f"one of {listed(plan.seeds(study))}"
+        raise ConfigError(OPTION, f"seed {seed}", expected, "Give another seed or --seeds")
     if not cells:
-        raise ConfigError(
-            OPTION,
-            f"{study}, whose centre is not known yet",
-            "finished studies before it",
-            "Run the sweep first",
-        )
-    matches = [cell for cell in cells if cell.cell == name] or _by_coords(plan, study, cells, name)
+        found, expected = f"{study}, whose centre is not known yet", "finished studies before it"
+        raise ConfigError(OPTION, found, expected, "Run the sweep first")
+    matches = [cell for cell in cells if cell.cell == name]
+    coords = dict(part.partition("=")[::2] for part in name.split(",") if "=" in part)
+    if not matches and coords:
+        coords = {**plan.spec.studies[study].unsaid(), **coords}
+        matches = [
+            cell
+            for cell in cells
+            if all(
+                key in cell.coords and value in (cell.coords[key], shown(cell.coords[key]))
+                for key, value in coords.items()
+            )
+        ]
     if len(matches) != 1:
         names = [cell.cell for cell in (matches or cells)]
         several = f"{len(matches)} cells called" if matches else "no cell"
-        raise ConfigError(
-            OPTION,
-            f"{several} {name!r} in {study}",
-            f"one of {listed(names[:16])}",
-            "Quote it: names may hold spaces",
-        )
+        found, expected = f"{several} {name!r} in {study}", f"one of {listed(names[:16])}"
+        raise ConfigError(OPTION, found, expected, "Quote it: names may hold spaces")
     return matches[0]
 
 
 def check_study(plan: Plan, study: str) -> None:
-    """That the spec has a study of that name; nothing is opened or made.
+    """Check that the spec has a study of that name; nothing is opened or made.
 
     Raises:
         ConfigError: it has not.
     """
     names = list(plan.spec.studies)
     if study not in names:
-        raise ConfigError(
-            OPTION,
-            f"the unknown study {study!r}",
-            f"STUDY/CELL[@SEED], a study being one of {listed(names)}",
-            nearest(study, names),
-        )
+        expected = f"STUDY/CELL[@SEED], a study being one of {listed(names)}"
+        raise ConfigError(OPTION, f"the unknown study {study!r}", expected, nearest(study, names))
     if study not in plan.order:
-        raise ConfigError(
-            OPTION,
-            f"{study}, which --study leaves out",
-            f"one of {listed(plan.order)}",
-            "Give --cell without --study",
-        )
-
-
-def _by_coords(plan: Plan, study: str, cells: list[Cell], name: str) -> list[Cell]:
-    coords = dict(part.partition("=")[::2] for part in name.split(",") if "=" in part)
-    if not coords:
-        return []
-    design = plan.spec.studies[study]
-    coords = {**design.unsaid(), **coords}
-    return [
-        cell
-        for cell in cells
-        if all(
-            key in cell.coords and value in (cell.coords[key], shown(cell.coords[key]))
-            for key, value in coords.items()
-        )
-    ]
+        found, expected = f"{study}, which --study leaves out", f"one of {listed(plan.order)}"
+        raise ConfigError(OPTION, found, expected, "Give --cell without --study")
 
 
 def run_cell(plan: Plan, settings: Settings, wanted: str) -> int:
-    """Run one cell here and record it; returns the exit code: 0, or 1 if the trial failed."""
+    """Run one cell here and record it; return the exit code: 0, or 1 if the trial failed."""
     check_study(plan, wanted.partition("/")[0])
     owner = Owner.me()
     with Ledger(settings.ledger) as ledger, heartbeats(settings.ledger, owner):
@@ -133,15 +105,14 @@ def run_cell(plan: Plan, settings: Settings, wanted: str) -> int:
             say(cell.error)
             return 1
         job = dispatch.job_of(cell.trial_id)
-        if job is not None:
-            job = replace(job, until=None)  # who asks for one cell wants its result
         if job is None:
             state = ledger.trial(cell.trial_id) or {}
             say(f"{cell.trial_id} is {state.get('status')} already; nothing to do")
             return 0
         say(f"{wanted} is trial {cell.trial_id}, folder {settings.jobs(plan).trials}")
         try:
-            return _attend(dispatch, job, settings)
+            # Who asks for one cell wants its result, whatever its scheduler says.
+            return _attend(dispatch, replace(job, until=None), settings)
         finally:
             dispatch.interrupt("stopped in the foreground")
 

@@ -31,7 +31,6 @@ from ablate.engine.presence import duration
 from ablate.engine.ray.resources import at_once
 from ablate.engine.settings import Settings
 from ablate.ledger.facts import Facts
-from ablate.ledger.ledger import Ledger
 from ablate.ledger.sources import refusal, summary
 from ablate.plan import warnings as advice
 from ablate.plan.plan import Plan
@@ -53,58 +52,57 @@ class Preview:
 
 
 def preview(plan: Plan, settings: Settings, *, pilot: bool = False) -> str:
-    """The printable account alone."""
+    """Return the printable account alone."""
     return examine(plan, settings, pilot=pilot).text
 
 
 def examine(plan: Plan, settings: Settings, *, pilot: bool = False) -> Preview:
-    """What a plan would do; no trial is run, and no ledger is made where there is none.
+    """Tell what a plan would do; no trial is run, and no ledger is made where there is none.
 
-    pilot: time a few steps of each kind of trial of which the ledger has none.
+    Args:
+        pilot: time a few steps of each kind of trial of which the ledger has none.
 
     Raises:
         ConfigError: too few classes for the splits or the batches of a trial that is left to do.
     """
+    cache, device = settings.cache, settings.request.device
     with as_it_is(settings.ledger) as ledger:
-        return _account(plan, settings, ledger, pilot=pilot)
-
-
-def _account(plan: Plan, settings: Settings, ledger: Ledger, *, pilot: bool) -> Preview:
-    facts = settings.facts(ledger)
-    progression = Progression(plan, facts, record=False)
-    while progression.advance():
-        pass
-    warnings, absent, kept = advice.warnings(plan), list[Absent](), list[str]()
-    trainings = None
-    if settings.reads_data:
-        warnings += check_classes(plan, progression, settings.cache)
-        trainings = Trainings(plan, progression, settings.cache)
-        warnings += trainings.warnings()
-        kept = describe_stores(plan, progression, settings.cache)
-        kept += check_readable(plan, progression, settings.cache)
-        absent = absent_weights(plan, progression, settings.cache, settings.request.device)
-    rates = known_rates(ledger)
-    wanted = _kinds(plan, progression) if pilot else {}
-    unknown = [config for key, config in wanted.items() if key not in rates]
-    piloted, failed = pilot_rates(unknown, settings)
-    account = Account(plan, progression, rates | piloted, settings.request.gpus)
-    lines = [f"sweep {plan.spec.name} ({plan.sweep_id}), objective {plan.spec.objective}"]
-    for name in plan.order:
-        head, *notes = account.study(name)
-        own = trainings.line(name) if trainings is not None else []
-        lines += [head, *(f"    {text}" for text in own), *notes]
-    lines += [f"warning: {text}" for text in warnings]
-    lines += [f"data: {text}" for text in kept]
-    lines += [f"weights: {each}" for each in absent]
-    lines += [f"warning: no trial like this can run: {reason}" for reason in failed.values()]
-    parallel = at_once(settings.request)
-    where = f"{parallel} at once, {settings.request.threads} thread(s) each"
-    again = len(account.again)
-    more = f", {again} finished ones to be evaluated again" if again else ""
-    lines.append(f"{len(account.todo)} trials to run now and {account.later} later{more}; {where}")
-    lines += side_by_side(piloted.values(), parallel, psutil.virtual_memory().total)
-    lines += account.time(parallel, piloted=pilot)
-    lines += source_lines(facts, same_code=settings.same_code)
+        facts = settings.facts(ledger)
+        progression = Progression(plan, facts, record=False)
+        while progression.advance():
+            pass
+        warnings, absent, stores = advice.warnings(plan), list[Absent](), list[str]()
+        trainings = None
+        if settings.reads_data:
+            warnings += check_classes(plan, progression, cache)
+            trainings = Trainings(plan, progression, cache)
+            warnings += trainings.warnings()
+            stores = describe_stores(plan, progression, cache)
+            stores += check_readable(plan, progression, cache)
+            absent = absent_weights(plan, progression, cache, device)
+        rates = known_rates(ledger)
+        wanted = _kinds(plan, progression) if pilot else {}
+        unknown = [config for key, config in wanted.items() if key not in rates]
+        piloted, failed = pilot_rates(unknown, settings)
+        account = Account(plan, progression, rates | piloted, settings.request.gpus)
+        lines = [f"sweep {plan.spec.name} ({plan.sweep_id}), objective {plan.spec.objective}"]
+        for name in plan.order:
+            head, *notes = account.study(name)
+            own = trainings.line(name) if trainings is not None else []
+            lines += [head, *(f"    {text}" for text in own), *notes]
+        lines += [f"warning: {text}" for text in warnings]
+        lines += [f"data: {text}" for text in stores]
+        lines += [f"weights: {each}" for each in absent]
+        lines += [f"warning: no trial like this can run: {reason}" for reason in failed.values()]
+        parallel, again = at_once(settings.request), len(account.again)
+        more = f", {again} finished ones to be evaluated again" if again else ""
+        lines.append(
+            f"{len(account.todo)} trials to run now and {account.later} later{more}; "
+            f"{parallel} at once, {settings.request.threads} thread(s) each"
+        )
+        lines += side_by_side(piloted.values(), parallel, psutil.virtual_memory().total)
+        lines += account.time(parallel, piloted=pilot)
+        lines += source_lines(facts, same_code=settings.same_code)
     return Preview(
         "\n".join(lines),
         refused=None if settings.same_code else refusal(facts.differing),
@@ -113,7 +111,7 @@ def _account(plan: Plan, settings: Settings, ledger: Ledger, *, pilot: bool) -> 
 
 
 def source_lines(facts: Facts, *, same_code: bool) -> list[str]:
-    """What of the known trials was made by other code, or by nobody knows which."""
+    """Tell what of the known trials was made by other code, or by nobody knows which."""
     word = "taken as the same code" if same_code else "source"
     lines = [f"{word}: {text}" for text in summary(facts.differing)]
     if facts.unsourced:
@@ -146,7 +144,7 @@ class Account:
         self._seen: dict[str, str] = {}  # trial → the study that named it first
 
     def study(self, name: str) -> list[str]:
-        """A line on a study, and its design's notes."""
+        """Return a line on a study, and its design's notes."""
         state, seeds = self.progression.studies[name], len(self.plan.seeds(name))
         known = [cell for cell in state.cells if self.progression.settled(cell)]
         shared = {self._seen[c.trial_id] for c in state.cells if c.trial_id in self._seen}
@@ -172,7 +170,7 @@ class Account:
         return [text, *(f"    {note}" for note in advice.notes(self.plan, name))]
 
     def _add(self, state: StudyState, settled: set[str], hidden: int) -> Total:
-        """What a study leaves to do that no study before it does."""
+        """Add up what a study leaves to do that no study before it does."""
         spent = Total()
         facts = self.progression.facts
         trained = {c.trial_id for c in state.cells if facts[c.trial_id].status == "done"}
@@ -208,26 +206,22 @@ class Account:
 
 
 def _kinds(plan: Plan, progression: Progression) -> dict[Kind, dict[str, Any]]:
-    """A trial of each kind that is left to do."""
-    configs = [
-        cell.config
-        for state in progression.studies.values()
-        for cell in state.cells
-        if cell.error is None and not progression.settled(cell)
-    ]
-    configs += [
-        _typical(plan, state)
-        for state in progression.studies.values()
-        if len(state.cells) < state.size and not state.blocked
-    ]
+    """Return a configuration of each kind of trial that is left to do."""
     kinds: dict[Kind, dict[str, Any]] = {}
-    for config in configs:
-        kinds.setdefault(kind(config), config)
+    states = progression.studies.values()
+    for state in states:
+        for cell in state.cells:
+            if cell.error is None and not progression.settled(cell):
+                kinds.setdefault(kind(cell.config), cell.config)
+    for state in states:
+        if len(state.cells) < state.size and not state.blocked:
+            config = _typical(plan, state)
+            kinds.setdefault(kind(config), config)
     return kinds
 
 
 def _typical(plan: Plan, state: StudyState) -> dict[str, Any]:
-    """A configuration like those of a study's cells that are not known yet."""
+    """Return a configuration like those of a study's cells that are not known yet."""
     valid = [cell.config for cell in state.cells if cell.error is None]
     if valid:
         return valid[0]
@@ -237,13 +231,10 @@ def _typical(plan: Plan, state: StudyState) -> dict[str, Any]:
 
 
 def _about(total: Total, rates: Mapping[str, Rate], parallel: int = 1, start: float = 0.0) -> str:
-    """start: seconds before the first trial."""
+    """Say how long trials take, `start` seconds before the first of them included."""
     mid, error = total.seconds(rates)
-    least = total.longest(rates)
-
-    def whole(seconds: float) -> float:
-        return start + max(seconds / parallel, least)
-
-    text = f"about {duration(whole(mid))}"
-    low, high = whole(max(0.0, mid - 2 * error)), whole(mid + 2 * error)
-    return f"{text} ({duration(low)} to {duration(high)})" if error > 0.02 * mid else text
+    low, middle, high = (
+        duration(start + max(seconds / parallel, total.longest(rates)))
+        for seconds in (max(0.0, mid - 2 * error), mid, mid + 2 * error)
+    )
+    return f"about {middle}" + (f" ({low} to {high})" if error > 0.02 * mid else "")

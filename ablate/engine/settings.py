@@ -13,6 +13,7 @@ from ablate.ledger.ledger import Ledger
 from ablate.ledger.sources import Sources
 from ablate.plan.plan import Plan
 from ablate.sweep.queue import JobSettings
+from trainables.core.runtime import Runtime
 from trainables.core.trial_folder import TRIALS
 
 RUNNER = "trainables.jobs.job:run_job"  # what a worker does with a job, unless it is told
@@ -23,12 +24,14 @@ class Settings:
     """How a plan is run. None of it is part of a trial's identity.
 
     runner: as `JobSettings` has it.
-    budget: seconds after which no new trial starts. evaluator: name of the evaluation code
-    whose results count; None: any. tracking_uri None: no MLflow. replay: the command that writes
-    to it what a run could not. storage: where the ledger is copied to. reads_data: whether the
-    runner reads the data that trials name, which is then looked at before the first of them.
-    sources: whether it runs the code of this package and of those that join it, whose source is
-    then kept with each trial. same_code: what other code made is taken as made by this.
+    evaluator: name of the evaluation code whose results count; None: any.
+    storage: where the ledger is copied to, and checkpoints of trials.
+    budget: seconds after which no new trial starts.
+    same_code: what other code made is taken as made by this.
+    sources: whether the runner's code is that of this package and of those that join it, whose
+        source is then kept with each trial.
+    tracking_uri: None: no MLflow. replay: the command that writes to it what a run could not.
+    reads_data: whether the runner reads the data that trials name, which is then looked at before.
     """
 
     out: Path
@@ -68,18 +71,16 @@ class Settings:
         )
 
     def jobs(self, plan: Plan) -> JobSettings:
-        return JobSettings(
-            trials=self.trials,
-            cache=self.cache.resolve(),
+        runtime = Runtime(
             device=self.request.device,
             threads=self.request.threads,
-            processes=self.request.processes,
-            runner=self.runner,
-            clean=plan.spec.checkpoints == "clean",
+            cache_dir=self.cache.resolve(),
             checkpoint_seconds=self.checkpoint_seconds,
-            stuck_after=self.stuck_after,
             run=uuid.uuid4().hex,
+            processes=self.request.processes,
+            stuck_after=self.stuck_after,
         )
+        return JobSettings(self.trials, runtime, self.runner, plan.spec.checkpoints == "clean")
 
 
 @dataclass(frozen=True)

@@ -33,13 +33,13 @@ class Request:
 
     @property
     def shares(self) -> dict[str, Any]:
-        """What a process that has Ray is told of it."""
+        """The part that a process that has Ray needs."""
         return {"cpus": self.cpus, "gpus": self.gpus, "accelerator": self.accelerator}
 
     @classmethod
-    def shared(cls, told: Mapping[str, Any]) -> Self:
-        """Of `shares`."""
-        return cls(told["cpus"], told["gpus"], "", accelerator=told["accelerator"])
+    def shared(cls, shares: Mapping[str, Any]) -> Self:
+        """Return a request from its `shares`."""
+        return cls(shares["cpus"], shares["gpus"], "", accelerator=shares["accelerator"])
 
     @property
     def bundle(self) -> dict[str, float]:
@@ -58,39 +58,34 @@ def local_gpus() -> int:
 def request(resources: Resources, device: str, *, cluster: bool) -> Request:
     """Resolve the spec's resources and `--device` into one request.
 
-    cluster: GPUs are looked for there instead of here (`check_nodes`).
+    Args:
+        cluster: GPUs are looked for there instead of here (`check_nodes`).
 
     Raises:
         ConfigError: a GPU is asked for and there is none, or of a kind without a cluster; more
             cores than there are; processes that do not go with either.
     """
     gpus = resources.gpus
-    wants = device.startswith("cuda") or bool(gpus)
+    wants_gpu = device.startswith("cuda") or bool(gpus)
     if device == "cpu" and gpus:
-        raise ConfigError(
-            "--device",
-            f"cpu with resources.gpus {gpus:g}",
-            "gpus: 0 on the CPU",
-            "Drop --device or --set nothing on GPUs in the spec",
-        )
+        found, remedy = f"cpu with resources.gpus {gpus:g}", "Drop --device, or set gpus: 0"
+        raise ConfigError("--device", found, "gpus: 0 on the CPU", remedy)
     if device not in ("auto", "cpu", "cuda") and not device.startswith("cuda:"):
         raise ConfigError("--device", repr(device), "auto, cpu, cuda or cuda:N", "Choose one")
     if device == "cpu" or (device == "auto" and gpus == 0):
         gpus = 0.0
-    elif not cluster:
-        there = local_gpus()
-        needed = gpus or (1.0 if wants else 0.0)
-        if needed > there:
-            place = "--device" if device.startswith("cuda") else "resources.gpus"
+    elif cluster:
+        gpus = gpus or float(wants_gpu)
+    else:
+        available, needed = local_gpus(), gpus or float(wants_gpu)
+        if needed > available:
             raise ConfigError(
-                place,
+                "--device" if device.startswith("cuda") else "resources.gpus",
                 f"a request for {needed:g} GPU(s)",
-                f"at most {there}, the number here that torch can use",
+                f"at most {available}, the number here that torch can use",
                 "Run with --device cpu and gpus: 0, or see ablate doctor",
             )
-        gpus = float(min(1, there)) if gpus is None else needed
-    else:
-        gpus = gpus or (1.0 if wants else 0.0)
+        gpus = float(min(1, available)) if gpus is None else needed
     kind = resources.accelerator or ""
     if kind and (gpus == 0 or not cluster):
         raise ConfigError(
@@ -107,15 +102,11 @@ def request(resources: Resources, device: str, *, cluster: bool) -> Request:
             "Lower it, or use --address with a larger cluster",
         )
     resolved = "cpu" if gpus == 0 else ("cuda" if device == "auto" else device)
-    several = processes(resources, gpus)
-    return Request(resources.cpus, gpus, resolved, several, kind)
+    return Request(resources.cpus, gpus, resolved, count_processes(resources, gpus), kind)
 
 
-def processes(resources: Resources, gpus: float) -> int:
-    """How many train one trial.
-
-    Args:
-        gpus: that it gets.
+def count_processes(resources: Resources, gpus: float) -> int:
+    """Return how many processes train one trial that gets so many GPUs.
 
     Raises:
         ConfigError: another number than that of its GPUs, or on the CPU more than its cores.
@@ -123,27 +114,21 @@ def processes(resources: Resources, gpus: float) -> int:
     asked = resources.processes
     if asked is None:
         return max(1, int(gpus))
-    if asked > 1 and 0 < gpus != asked:
+    shares, limit = ("gpus", gpus) if gpus else ("cpus", resources.cpus)
+    if asked > 1 and (gpus != asked if gpus else asked > limit):
         raise ConfigError(
             "resources.processes",
-            f"{asked} with gpus: {gpus:g}",
-            "one a GPU",
-            f"Leave it out, or set resources.gpus: {asked}",
-        )
-    if gpus == 0 and asked > resources.cpus and asked > 1:
-        raise ConfigError(
-            "resources.processes",
-            f"{asked} with cpus: {resources.cpus:g}",
-            "a core for each",
-            f"Set resources.cpus: {asked}",
+            f"{asked} with {shares}: {limit:g}",
+            "one a GPU" if gpus else "a core for each",
+            f"Set resources.{shares}: {asked}, or leave processes out",
         )
     return asked
 
 
 def elsewhere(resources: Resources, device: str) -> Request:
-    """What a trial takes on machines that this one does not see: none of it is looked for here."""
+    """Return what a trial takes on machines that this one does not see; nothing is looked for."""
     on_cpu = device == "cpu" or (device == "auto" and resources.gpus == 0)
-    several = processes(resources, 0.0 if on_cpu else resources.gpus or 0.0)
+    several = count_processes(resources, 0.0 if on_cpu else resources.gpus or 0.0)
     if several > 1:
         raise ConfigError(
             "resources",
@@ -162,47 +147,43 @@ def elsewhere(resources: Resources, device: str) -> Request:
 
 
 def at_once(asked: Request) -> int:
-    """How many trials fit on this machine at once, at least one."""
+    """Return how many trials fit on this machine at once, at least one."""
     gpus = local_gpus() if asked.gpus else 0
     return max(1, fits(asked, {"CPU": cores(), "GPU": gpus}))
 
 
 def check_nodes(asked: Request, nodes: Iterable[Mapping[str, float]]) -> float:
-    """How many trials fit on a cluster's nodes at once.
+    """Return how many trials fit on a cluster's nodes at once.
 
     Raises:
         ConfigError: not one fits on any node: Ray would wait for ever, silently.
     """
-    found = 0.0
-    most_cpus = most_gpus = 0.0
-    kinds: set[str] = set()
-    for node in nodes:
-        cpus, gpus = node.get("CPU", 0.0), node.get("GPU", 0.0)
-        most_cpus, most_gpus = max(most_cpus, cpus), max(most_gpus, gpus)
-        kinds |= {name.removeprefix(KIND) for name in node if name.startswith(KIND)}
-        found += fits(asked, node)
-    if found < 1 and asked.accelerator and asked.accelerator not in kinds:
+    nodes = list(nodes)
+    if count := sum(fits(asked, node) for node in nodes):
+        return float(count)
+    kinds = {name.removeprefix(KIND) for node in nodes for name in node if name.startswith(KIND)}
+    if asked.accelerator and asked.accelerator not in kinds:
         raise ConfigError(
             "resources.accelerator",
             f"trials on {asked.accelerator}",
             f"GPUs of the kinds {', '.join(sorted(kinds))}" if kinds else "GPUs of no known kind",
             "Ask for one of those, add a node, or wait for one that is starting",
         )
-    if found < 1:
-        raise ConfigError(
-            "resources",
-            f"{asked.cpus:g} CPU(s) and {asked.gpus:g} {asked.accelerator or 'GPU(s)'} a trial",
-            f"at most {most_cpus:g} CPU(s) and {most_gpus:g} GPU(s), the largest node's",
-            "Ask for less, add a node, or wait for one that is starting",
-        )
-    return found
+    cpus, gpus = (
+        max((node.get(name, 0.0) for node in nodes), default=0.0) for name in ("CPU", "GPU")
+    )
+    raise ConfigError(
+        "resources",
+        f"{asked.cpus:g} CPU(s) and {asked.gpus:g} {asked.accelerator or 'GPU(s)'} a trial",
+        f"at most {cpus:g} CPU(s) and {gpus:g} GPU(s), the largest node's",
+        "Ask for less, add a node, or wait for one that is starting",
+    )
 
 
 def fits(asked: Request, node: Mapping[str, float]) -> int:
-    """How many trials fit on a node at once. A share like 0.1 is a little more in binary, so that
-    1 // 0.1 is 9: what lacks a billionth counts as whole."""
+    """Return how many trials fit on a node at once."""
     if asked.accelerator and f"{KIND}{asked.accelerator}" not in node:
         return 0
     cpus, gpus = node.get("CPU", 0.0), node.get("GPU", 0.0)
     shares = [cpus / asked.cpus] + ([gpus / asked.gpus] if asked.gpus else [])
-    return int(min(shares) + 1e-9)
+    return int(min(shares) + 1e-9)  # 1 // 0.1 is 9: what lacks a billionth counts as whole

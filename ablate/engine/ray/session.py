@@ -75,10 +75,12 @@ def is_local(address: str | None) -> bool:
 
 @contextmanager
 def ray_session(address: str | None, asked: Request, *, check: bool = True) -> Iterator[float]:
-    """Ray started or joined; yields how many trials fit at once. For a process that has not yet
-    imported Ray, which reads some of its settings when it is loaded.
+    """Start or join Ray, and yield how many trials fit at once.
 
-    check: that one fits; else 0 is yielded.
+    For a process that has not yet imported Ray, which reads some of its settings when it is loaded.
+
+    Args:
+        check: refuse a cluster on which none fits; else 0 is yielded.
 
     Raises:
         ConfigError: the cluster cannot be reached, or no node is large enough.
@@ -113,7 +115,10 @@ def ray_session(address: str | None, asked: Request, *, check: bool = True) -> I
         )
         hold_session(Path(context.address_info["session_dir"]))
     else:
-        _join(address)
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        except Exception as error:  # Ray has errors of many kinds, some of them its own
+            raise refused(address, str(error)) from error
     if threading.current_thread() is threading.main_thread():
         # Ray took SIGTERM for itself, with an abort: the caller's handler stops the sweep cleanly.
         signal.signal(signal.SIGTERM, handler or signal.SIG_DFL)
@@ -125,19 +130,10 @@ def ray_session(address: str | None, asked: Request, *, check: bool = True) -> I
         ray.shutdown()
 
 
-def _join(address: str | None) -> None:
-    import ray
-
-    try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except Exception as error:  # Ray has errors of many kinds, some of them its own
-        raise refused(address, str(error)) from error
-
-
-def refused(address: str | None, said: str) -> ConfigError:
-    """What Ray said, in one line. Of versions it tells those of the cluster first, then ours."""
-    versions = re.findall(r"(Ray|Python): (\S+)", said)
-    if said.startswith("Version mismatch") and len(versions) == 4:
+def refused(address: str | None, message: str) -> ConfigError:
+    """Return Ray's message in one line; of versions it names the cluster's first, then ours."""
+    versions = re.findall(r"(Ray|Python): (\S+)", message)
+    if message.startswith("Version mismatch") and len(versions) == 4:
         there, here = (" with ".join(map(" ".join, pair)) for pair in (versions[:2], versions[2:]))
         return ConfigError(
             "--address",
@@ -145,7 +141,7 @@ def refused(address: str | None, said: str) -> ConfigError:
             f"the versions that are here, {here}",
             "Install the same on both, or run in the cluster's own environment (`ray job submit`)",
         )
-    if "uthentication" in said:
+    if "uthentication" in message:
         return ConfigError(
             "--address",
             f"{address}, a cluster that does not know our token",
@@ -154,27 +150,26 @@ def refused(address: str | None, said: str) -> ConfigError:
         )
     return ConfigError(
         "--address",
-        f"{address} ({' '.join(said.split())[:300]})",
+        f"{address} ({' '.join(message.split())[:300]})",
         "a running Ray cluster",
         "Start it with `ray start --head`, or drop --address",
     )
 
 
 def nodes() -> list[dict[str, Any]]:
-    """Those of the cluster that live."""
+    """Return those of the cluster that live."""
     import ray
 
-    found: Any = ray.nodes()  # type: ignore[no-untyped-call]
-    return [node for node in found if node["Alive"]]
+    return [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
 
 
 def room(asked: Request) -> float:
-    """How many trials fit at once. Raises ConfigError as `check_nodes`."""
+    """Return how many trials fit at once; raise ConfigError as `check_nodes`."""
     return check_nodes(asked, [node["Resources"] for node in nodes()])
 
 
 def machines(asked: Request) -> list[tuple[str, str, int]]:
-    """Of each node that lives its id, its name and how many trials fit on it."""
+    """Return, of each node that lives, its id, its name and how many trials fit on it."""
     return [
         (node["NodeID"], node["NodeManagerHostname"], fits(asked, node["Resources"]))
         for node in nodes()
@@ -182,8 +177,8 @@ def machines(asked: Request) -> list[tuple[str, str, int]]:
 
 
 def asks_for_token() -> bool:
-    """Whether the Ray that this process has joined lets nobody in without its token: this process
-    uses one exactly if that Ray asks for it, and Ray says so in its environment."""
+    """Return whether the Ray that this process has joined lets nobody in without its token, which
+    Ray says in this process's environment."""
     return os.environ.get("RAY_AUTH_MODE", "").lower() == "token"
 
 
@@ -195,8 +190,8 @@ def session_folder() -> str:
 
 
 def node_lives() -> bool:
-    """Whether Ray answers and says that the node of this process is alive; if its head is gone,
-    it may not answer at all."""
+    """Return whether Ray says that the node of this process is alive; if its head is gone, it may
+    not answer at all."""
     import ray
 
     here = ray.get_runtime_context().get_node_id()
@@ -204,8 +199,8 @@ def node_lives() -> bool:
 
 
 def started_here() -> list[tuple[int, float, str]]:
-    """The processes of Ray that this one has started and without which it waits for ever:
-    (process id, start in seconds since the epoch, name)."""
+    """Return (id, start time, name) of the processes of Ray that this one has started and without
+    which it waits for ever."""
     return [
         (child.pid, child.create_time(), child.name())
         for child in psutil.Process().children()
@@ -214,7 +209,7 @@ def started_here() -> list[tuple[int, float, str]]:
 
 
 def joined() -> str | None:
-    """The address of the Ray that this process has started or joined itself, if it has."""
+    """Return the address of the Ray that this process has started or joined itself, if any."""
     ray = sys.modules.get("ray")
     if ray is None or not ray.is_initialized():
         return None
@@ -222,7 +217,7 @@ def joined() -> str | None:
 
 
 def script() -> str:
-    """The file that the user runs, if modules are found beside it; empty otherwise."""
+    """Return the file that the user runs, if modules are found beside it; else nothing."""
     path = Path(sys.argv[0] or ".").resolve()
     return str(path) if path.is_file() and str(path.parent) in sys.path else ""
 
@@ -231,15 +226,16 @@ def script() -> str:
 
 
 def private_folder() -> Path:
-    """What Ray is to take for its temporary folder, in `$RAY_TMPDIR`, `$TMPDIR` or `/tmp`. One for
-    all runs of a user, and short: sockets lie in it.
+    """Return what Ray is to take for its temporary folder, in `$RAY_TMPDIR`, `$TMPDIR` or `/tmp`.
+
+    It is one for all runs of a user, which only this user may enter, and short: sockets lie in it.
 
     Raises:
         ConfigError: no folder can be made there, or paths of sockets in it would be too long.
     """
     named = os.environ.get("RAY_TMPDIR")
     places = [Path(named).expanduser()] if named else [Path(tempfile.gettempdir()), Path("/tmp")]
-    place = next(filter(_is_short, places), None)
+    place = next((each for each in places if len(os.fsencode(each)) <= ROOM), None)
     if place is None:
         raise ConfigError(
             "RAY_TMPDIR",
@@ -247,10 +243,14 @@ def private_folder() -> Path:
             f"at most {ROOM} bytes",
             "Set RAY_TMPDIR to a folder with a shorter path",
         )
-    ours = place / f"ray-{os.getuid()}"
+    folder = place / f"ray-{os.getuid()}"
     try:
-        if not _is_ours(ours):  # somebody was there first
-            ours = Path(tempfile.mkdtemp(prefix="ray-", dir=place))
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        info = folder.lstat()  # of a link, not of what it leads to
+        private = stat.S_ISDIR(info.st_mode) and not stat.S_IMODE(info.st_mode) & 0o077
+        if not private or info.st_uid != os.getuid():  # somebody was there first
+            folder = Path(tempfile.mkdtemp(prefix="ray-", dir=place))
     except OSError as error:
         raise ConfigError(
             str(place),
@@ -258,25 +258,11 @@ def private_folder() -> Path:
             "a folder that can be written",
             "Set RAY_TMPDIR to one with a short path",
         ) from error
-    return ours / INNER
-
-
-def _is_short(place: Path) -> bool:
-    return len(os.fsencode(place)) <= ROOM
-
-
-def _is_ours(folder: Path) -> bool:
-    """Whether it is a folder that only this user may enter; made where there is none."""
-    with suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    found = folder.lstat()  # of a link, not of what it leads to
-    private = stat.S_ISDIR(found.st_mode) and not stat.S_IMODE(found.st_mode) & 0o077
-    return private and found.st_uid == os.getuid()
+    return folder / INNER
 
 
 def hold_session(session: Path) -> None:
-    """Lock a session's folder as long as this process lives, so that it is not taken for one of a
-    process that is gone."""
+    """Lock a session's folder as long as this process lives, so that it is not removed as dead."""
     lock = FileLock(session / LOCK)
     lock.acquire()
     _held.append(lock)
