@@ -46,41 +46,23 @@ TOP: Rank = (sys.maxsize,)
 class JobSettings:
     """What all jobs of a sweep have in common.
 
-    device: "cpu", "cuda" or "cuda:N". threads: of a trial on the CPU. processes: of a trial.
-    runner: `module:function`. clean: whether checkpoints go once a trial has ended.
-    checkpoint_seconds: least time between checkpoints.
-    stuck_after: seconds without a step, after which a trial's process ends itself; None: never.
-    run: a name for this run, whose processes check the cache once between them.
+    runtime: of every trial, but for its folder. runner: `module:function`.
+    clean: whether checkpoints go once a trial has ended.
     forget: called with a trial that begins anew, whose files elsewhere must go, and fetch with one
         whose weights are read here, which may lie elsewhere; None: there are none. They raise
         OSError while that is away.
     """
 
     trials: Path
-    cache: Path
-    device: str
-    threads: int
+    runtime: Runtime
     runner: str
     clean: bool = True
-    checkpoint_seconds: float = 10.0
-    run: str | None = None
-    processes: int = 1
     forget: Callable[[str], None] | None = None
     fetch: Callable[[str], None] | None = None
-    stuck_after: float | None = None
 
-    def runtime(self, trial_id: str) -> Runtime:
+    def runtime_of(self, trial_id: str) -> Runtime:
         """Return the runtime of one trial's jobs."""
-        return Runtime(
-            device=self.device,
-            threads=self.threads,
-            cache_dir=self.cache,
-            trial_dir=trial_folder(self.trials, trial_id),
-            checkpoint_seconds=self.checkpoint_seconds,
-            run=self.run,
-            processes=self.processes,
-            stuck_after=self.stuck_after,
-        )
+        return replace(self.runtime, trial_dir=trial_folder(self.trials, trial_id))
 
 
 class JobQueue:
@@ -231,12 +213,14 @@ class Away(Exception):
 
 def training_job(cells: Sequence[Cell], settings: JobSettings, sources: Sources | None) -> Job:
     """Return the job that trains a trial to its end, and reads all that its cells ask for."""
+    # An ensemble is a job of its own, later.
+    splits = tuple(each for each in SPLITS if each in _asked(cells) - {ENSEMBLE})
     return Job(
         trial_id=cells[0].trial_id,
         config=cells[0].config,
         seed=cells[0].seed,
-        runtime=settings.runtime(cells[0].trial_id),
-        evaluate=_in_order(_asked(cells) - {ENSEMBLE}),  # that is a job of its own, later
+        runtime=settings.runtime_of(cells[0].trial_id),
+        evaluate=splits,
         metrics=tuple(dict.fromkeys(name for each in cells for name in each.metrics)),
         source=None if sources is None else sources.of_job(cells[0].config),
     )
@@ -244,10 +228,6 @@ def training_job(cells: Sequence[Cell], settings: JobSettings, sources: Sources 
 
 def _asked(cells: Sequence[Cell]) -> set[str]:
     return {split for each in cells for split in each.evaluate}
-
-
-def _in_order(splits: set[str]) -> tuple[str, ...]:
-    return tuple(each for each in SPLITS if each in splits)
 
 
 @dataclass
@@ -295,7 +275,8 @@ class Claims:
                 mode, members = "ensemble", folds
         if mode != "ensemble":
             evaluate.discard(ENSEMBLE)
-        job = replace(job, evaluate=_in_order(evaluate), mode=mode, until=until, members=members)
+        splits = tuple(each for each in SPLITS if each in evaluate)
+        job = replace(job, evaluate=splits, mode=mode, until=until, members=members)
         forced = self.force and trial_id not in self._seen
         files = settings.fetch if mode != "train" else settings.forget if forced else None
         if files is not None and (late := self._prepare(job, files)):

@@ -14,7 +14,7 @@ from ablate.designs.base import ENSEMBLE
 from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Point
 from ablate.designs.study import Study
 from ablate.plan.inherited import paths_taken
-from ablate.plan.plan import Cell, Plan
+from ablate.plan.plan import Plan
 from ablate.sweep.progression import Progression
 from ablate.values.canonical import canonical
 from ablate.values.layers import origin
@@ -46,7 +46,7 @@ class Use:
 
 
 def uses(plan: Plan, progression: Progression) -> Iterator[Use]:
-    """Of the trials that are left to do, each kind that may read something of its own."""
+    """Yield, of the trials that are left to do, each kind that may read something of its own."""
     for name in plan.order:
         yield from _known(plan, progression, name)
         yield from _to_come(plan, progression, name)
@@ -58,31 +58,25 @@ def _known(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
     later = _later(plan.spec.studies, name, None) if not study.fixed else set[str]()
     seen: set[tuple[object, ...]] = set()  # equal sections of known cells are one object
     for cell in progression.studies[name].cells:
-        if cell.error is None and not progression.settled(cell):
-            sections = [cell.config[part] for part in ("data", "training", "backbone")]
-            kind = (*map(id, sections), cell.evaluate, cell.fold)
-            if kind not in seen:
-                seen.add(kind)
-                point = _point(study, cell)
-                data, training, backbone = sections
-                yield _use(
-                    later,
-                    _read(cell.evaluate),
-                    name,
-                    point,
-                    cell.fold,
-                    data=data_config(data),
-                    training=TrainingConfig.model_validate(training),
-                    backbone=BackboneConfig.model_validate(backbone),
-                )
-
-
-def _point(study: Study, cell: Cell) -> Point:
-    if study.fixed:
-        return study.listed[cell.idx]
-    if cell.cell == NEUTRAL:
-        return NEUTRAL_POINT
-    return Point(cell.cell, cell.coords, cell.coords, "space")
+        if cell.error is not None or progression.settled(cell):
+            continue
+        data, training, backbone = (cell.config[part] for part in ("data", "training", "backbone"))
+        kind = (id(data), id(training), id(backbone), cell.evaluate, cell.fold)
+        if kind in seen:
+            continue
+        seen.add(kind)
+        if study.fixed:
+            point = study.listed[cell.idx]
+        elif cell.cell == NEUTRAL:
+            point = NEUTRAL_POINT
+        else:
+            point = Point(cell.cell, cell.coords, cell.coords, "space")
+        sections = (
+            data_config(data),
+            TrainingConfig.model_validate(training),
+            BackboneConfig.model_validate(backbone),
+        )
+        yield _use(later, cell.evaluate, name, point, cell.fold, sections=sections)
 
 
 def _to_come(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
@@ -93,35 +87,27 @@ def _to_come(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
         later = _later(plan.spec.studies, name, point)
         for fold in plan.folds(name):
             config = plan.resolved(name, point, plan.example(name), fold)
-            yield _use(
-                later,
-                _read(plan.evaluate(name)),
-                name,
-                point,
-                fold,
-                data=config.data,
-                training=config.training,
-                backbone=config.backbone,
-            )
+            sections = config.data, config.training, config.backbone
+            yield _use(later, plan.evaluate(name), name, point, fold, sections=sections)
 
 
 def _use(
     later: set[str],
-    splits: frozenset[str],
+    evaluate: tuple[str, ...],
     study: str,
     point: Point | None,
     fold: int | None,
     *,
-    data: DataConfig,
-    training: TrainingConfig,
-    backbone: BackboneConfig,
+    sections: tuple[DataConfig, TrainingConfig, BackboneConfig],
 ) -> Use:
-    """Without the parts that are decided later."""
+    """Return a use without the parts that are decided later."""
+    data, training, backbone = sections
     return Use(
         None if any(map(_of_data, later)) else data,
         None if any(map(of_batch, later)) else (training.batch_size, training.per_class),
         None if any(map(_of_backbone, later)) else backbone,
-        splits,
+        # An ensemble is read on the test classes.
+        frozenset("test" if each == ENSEMBLE else each for each in evaluate),
         study,
         point,
         fold,
@@ -163,31 +149,25 @@ def _of_backbone(path: str) -> bool:
     return path.split(".", maxsplit=1)[0] == "backbone"
 
 
-def _read(evaluate: tuple[str, ...]) -> frozenset[str]:
-    """The splits behind what is evaluated: an ensemble is read on the test classes."""
-    return frozenset("test" if each == ENSEMBLE else each for each in evaluate)
-
-
 def placed(plan: Plan, progression: Progression, use: Use, error: ConfigError) -> ConfigError:
-    """The same error, at its place in the spec."""
+    """Return the same error, at its place in the spec."""
     path, fault = error.path, error.found
     if Path(path).is_absolute():  # a file below data.root
         path, fault = "data.root", f"{path}: {fault}"
-    where = _place(plan, progression, use, path)
-    return ConfigError(where, fault, error.expected, error.remedy)
-
-
-def _place(plan: Plan, progression: Progression, use: Use, path: str) -> str:
-    """Where the spec has a field of a trial."""
     study, locate = f"studies.{use.study}", plan.loaded.source.locate
     if path == "evaluate":
-        return locate(f"{study}.evaluate")
-    if not path.startswith(("data", "training.", "backbone.")):
-        return path
-    taken = progression.ranking.taken(use.study, use.point.arm if use.point else ()) or ()
-    layers = plan.layers(use.study, use.point, taken, use.fold)
-    holding = [layer for layer in layers if has(expand(layer.values, layer.where), path)]
-    if not holding:
-        return f"{locate(study)}, {path}"
-    folds = f"{study}.folds"
-    return locate(folds if holding[-1].where == folds else origin(layers, path, path))
+        where = locate(f"{study}.evaluate")
+    elif not path.startswith(("data", "training.", "backbone.")):
+        where = path
+    else:
+        taken = progression.ranking.taken(use.study, use.point.arm if use.point else ()) or ()
+        layers = plan.layers(use.study, use.point, taken, use.fold)
+        holding = [layer for layer in layers if has(expand(layer.values, layer.where), path)]
+        folds = f"{study}.folds"
+        if not holding:
+            where = f"{locate(study)}, {path}"
+        elif holding[-1].where == folds:
+            where = locate(folds)
+        else:
+            where = locate(origin(layers, path, path))
+    return ConfigError(where, fault, error.expected, error.remedy)

@@ -15,6 +15,7 @@ from ablate.plan.plan import Plan
 from ablate.sweep.dispatch import Dispatch
 from ablate.sweep.progression import Progression
 from ablate.sweep.queue import JobSettings
+from trainables.core.runtime import Runtime
 from trainables.jobs.attempt import Attempt
 
 Choose = Callable[[list[str]], str]
@@ -23,7 +24,9 @@ Choose = Callable[[list[str]], str]
 def dispatch(plan: Plan, folder: Path, **more: Any) -> Dispatch:
     ledger = Ledger(folder / "ledger.sqlite")
     retry, force = bool(more.get("retry_failed")), bool(more.get("force"))
-    settings = JobSettings(folder / "trials", folder, "cpu", 1, "tests.ablate.synthetic:run_job")
+    settings = JobSettings(
+        folder / "trials", Runtime("cpu", 1, folder), "tests.ablate.synthetic:run_job"
+    )
     ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolved_spec(), {})
     return Dispatch(
         Progression(plan, Facts(ledger, None, retry_failed=retry, force=force), record=True),

@@ -22,7 +22,6 @@ def real(folder: Path, **study: Any) -> Dispatch:
     given = {"name": "real", "trial": trial, "studies": {"rates": rates}}
     plan = checked_plan(read_spec(given), Overrides(), fingerprint, folder / "cache")
     made = dispatch(plan, folder)
-    made.settings = replace(
-        made.settings, cache=folder / "cache", runner="trainables.jobs.job:run_job"
-    )
+    runtime = replace(made.settings.runtime, cache_dir=folder / "cache")
+    made.settings = replace(made.settings, runtime=runtime, runner="trainables.jobs.job:run_job")
     return made

@@ -17,6 +17,7 @@ from ablate.sweep.queue import JobSettings
 from tests.ablate import specs
 from tests.ablate.batch.sweeps import synthetic_settings
 from tests.ablate.driven import dispatch, drain
+from trainables.core.runtime import Runtime
 from trainables.core.trial_folder import trial_folder
 from trainables.errors import ConfigError
 from trainables.jobs.batch import __main__ as batch
@@ -125,14 +126,16 @@ def test_commands_refuse_it(
 def test_storage_and_jobs_refuse_it(out: Path, victim: Path, leads: Leads, tmp_path: Path) -> None:
     trial, before = leads(out, victim), contents(victim)
     storage, trials = Storage(str(tmp_path / "storage")), out / "trials"
-    settings = JobSettings(trials, tmp_path / "cache", "cpu", 1, "tests.ablate.synthetic:run_job")
+    settings = JobSettings(
+        trials, Runtime("cpu", 1, tmp_path / "cache"), "tests.ablate.synthetic:run_job"
+    )
     with Ledger(out / "ledger.sqlite") as ledger:
         checkpoints = TrialCheckpoints(storage, ledger, trials, remote=False, tell=print)
         uses: list[Callable[[], object]] = [
             lambda: checkpoints.fetch(trial),
             lambda: checkpoints.offer(trial),
             lambda: weights_here(trials, trial),
-            lambda: settings.runtime(trial),
+            lambda: settings.runtime_of(trial),
         ]
         if leads is not linked:  # a storage has no links of this folder
             uses.append(lambda: checkpoints.forget(trial))

@@ -138,6 +138,7 @@ def test_the_job_s_command_is_one() -> None:
 # --------------------------------------------------------------------------------------- MLflow
 
 
+@pytest.mark.slow
 def test_mlflow_s_server() -> None:
     given = loaded("mlflow.yaml")
     services = given["services"]

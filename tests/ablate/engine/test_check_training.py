@@ -51,10 +51,10 @@ def test_steps_and_size_of_images(images: Path, capsys: pytest.CaptureFixture[st
         ({"epochs": 16}, "rates: 96 steps in all (6 an epoch × 16 epochs)"),
         ({"epochs": 17}, None),
         (
-            {"epochs": 30, "batch_size": 14, "per_class": 7},
+            {"epochs": 40, "batch_size": 14, "per_class": 7},
             "training.per_class is 7, and 7 of 7 training classes have fewer images",
         ),
-        ({"epochs": 30, "batch_size": 12, "per_class": 6}, None),
+        ({"epochs": 40, "batch_size": 12, "per_class": 6}, None),
         (
             {"epochs": 200, "batch_size": 44, "per_class": 1},
             "training.batch_size is 44 and 42 images train",

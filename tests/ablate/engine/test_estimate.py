@@ -98,6 +98,7 @@ def test_a_pilot_gives_time_and_memory_and_trains_nothing(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_a_pilot_tells_what_would_end_every_trial(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

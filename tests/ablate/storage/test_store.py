@@ -106,6 +106,7 @@ def test_a_secret_in_the_address_is_not_shown(monkeypatch: pytest.MonkeyPatch) -
     uri = f"s3://key:{word}@bucket/x?scheme=http&endpoint_override=127.0.0.1:9&region=us-east-1"
     monkeypatch.setenv("WHERE", uri)
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     storage = Storage("env:WHERE")
     assert word not in storage.shown
     with pytest.raises(StorageError) as caught:

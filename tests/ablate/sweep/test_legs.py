@@ -34,13 +34,13 @@ def scheduled(trials: int = 9, epochs: int = 9, **study: Any) -> Plan:
 def test_halving_is_the_same_whatever_the_timing(tmp_path: Path, name: str) -> None:
     plan = scheduled(18, scheduler={"name": name})
     tables = []
-    for number, at_once in enumerate((1, 2, 5)):
+    for number, at_once in enumerate((1, 5)):
         draw = random.Random(number)
         made = dispatch(plan, tmp_path / str(number))
         drain(made, at_once, draw.choice)
         tables.append(table(made))
         assert drain(dispatch(plan, tmp_path / str(number))) == []
-    assert tables[0] == tables[1] == tables[2]
+    assert tables[0] == tables[1]
     statuses = [row["status"] for row in tables[0]]
     assert statuses.count("done") == (2 if name == "successive_halving" else 4)
     assert set(statuses) == {"done", "partial"}
@@ -57,7 +57,7 @@ def test_halving_stopped_anywhere_goes_on_as_if_nothing_had_happened(tmp_path: P
 
 @pytest.mark.parametrize("name", ["asha", "median"])
 def test_asynchronous_loses_and_repeats_nothing(tmp_path: Path, name: str) -> None:
-    plan = scheduled(20, round=5, scheduler={"name": name, "grace": 2})
+    plan = scheduled(10, round=5, scheduler={"name": name, "grace": 2})
     draw = random.Random(1)
     made = dispatch(plan, tmp_path)
     while not made.exhausted:
@@ -69,7 +69,7 @@ def test_asynchronous_loses_and_repeats_nothing(tmp_path: Path, name: str) -> No
             made.interrupt("stopped by the test")
             made = dispatch(plan, tmp_path)
     rows = table(made)
-    assert len(rows) == 20 and {row["status"] for row in rows} <= {"done", "partial"}
+    assert len(rows) == 10 and {row["status"] for row in rows} <= {"done", "partial"}
     counts = epochs_trained(made)
     assert drain(dispatch(plan, tmp_path)) == [], "a finished sweep has nothing left to do"
     assert epochs_trained(made) == counts

@@ -237,7 +237,12 @@ def test_what_is_told_is_its_result_and_a_running_one_in_the_first_round(tmp_pat
     assert [each.beside for each in rest] == [(0,), (0, 1), (0, 1, 2), (), (4,), (4, 5)]
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "cmaes", "nsga2", "gp", "quasi_random", "random"])
+SLOW = [
+    pytest.param(name, marks=pytest.mark.slow) for name in ("nsga2", "gp", "quasi_random", "random")
+]
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "cmaes", *SLOW])
 def test_it_goes_on_the_same_however_often_it_is_stopped(sampler: str, tmp_path: Path) -> None:
     small = {"population": 4} if sampler in ("cmaes", "nsga2") else {}
     made_plan = plan(WHOLE, sampler=sampler, **small)
