@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 
 from reports.figures.drawn import Drawn
@@ -78,19 +80,22 @@ def note(found: Sequence[Verdict]) -> str:
     )
 
 
+def _first(found: Sequence[Verdict]) -> list[list[Verdict]]:
+    """Return the groups of the first `MOST` comparisons."""
+    return groups([*chain.from_iterable(groups(found))][:MOST])
+
+
 def plain(headline: str, found: Sequence[Verdict], warnings: Sequence[str] = ()) -> str:
     """Write the verdict for a terminal."""
-    lines, left = [f"Verdict  {headline}", *(f"Warning  {text}" for text in warnings)], MOST
-    for group in groups(found):
-        if not left:
-            break
-        shown, names = group[:left], [verdict.label for verdict in group]
-        left -= len(shown)
-        width, room = max(map(len, names)), max(len(difference(v)) for v in group)
+    lines = [f"Verdict  {headline}", *(f"Warning  {text}" for text in warnings)]
+    for group in _first(found):
+        width, room = (
+            max(len(text(each)) for each in group) for text in (attrgetter("label"), difference)
+        )
         lines.append(f"  {group[0].title}: {heading(group)}")
         lines += [
             f"    {v.call:<13}  {v.label:<{width}}  {difference(v):<{room}}  {evidence(v)}"
-            for v in shown
+            for v in group
         ]
     if len(found) > MOST:
         lines.append(f"  and {len(found) - MOST} more in the report.")
@@ -103,11 +108,9 @@ def description(judged: Judged, report: str) -> str:
 
     report: its address from there.
     """
-    lines, left = [TITLE, "", f"**{judged.headline}** [The report]({report})", ""], MOST
-    for group in groups(judged.verdicts):
-        shown, left = group[:left], left - len(group[:left])
-        if shown:
-            lines += [*_group(shown), ""]
+    lines = [TITLE, "", f"**{judged.headline}** [The report]({report})", ""]
+    for group in _first(judged.verdicts):
+        lines += [*_group(group), ""]
     if len(judged.verdicts) > MOST:
         lines.append(f"And {len(judged.verdicts) - MOST} more in the report.")
     text = "\n".join(lines).strip() + "\n"

@@ -26,39 +26,34 @@ EMPTY = "nothing finished"
 CENTRE = "centre"  # a level that a one-factor study leaves to its centre and that no run tells
 
 
-def by_seed(cells: pd.DataFrame, metric: str) -> dict[int, float]:
-    """Return {seed: value} of the finished trials of one cell; none for a metric that no run has.
+def by_cell(cells: pd.DataFrame, metric: str) -> dict[str, dict[int, float]]:
+    """Return cell → {seed: value} of the finished trials, in the order of the rows.
 
     With folds a seed's value is the mean over them, the "separated" result of the reality check
     (Musgrave et al. 2020); a seed that lacks a fold has none. Folds are parts of one estimate and
     no repeats of it. Their ensemble's (`ensemble/…`), the "concatenated" result, is one value per
     seed, which stands at the first fold.
     """
-    if metric not in cells.columns:
-        return {}
-    if metric.startswith(ENSEMBLE):
-        cells = cells[cells["fold"] == 0].assign(fold=None)
-    if cells["fold"].isna().all():
-        pairs = zip(cells["seed"], cells[metric], strict=True)
-    else:
-        # The mean of a seed with a gap is NaN.
-        means = cells.groupby("seed", sort=False)[metric].agg(lambda v: v.mean(skipna=False))
-        pairs = zip(means.index, means, strict=True)
-    return {int(seed): float(value) for seed, value in pairs if not is_missing(value)}
-
-
-def by_cell(cells: pd.DataFrame, metric: str) -> dict[str, dict[int, float]]:
-    """Return `by_seed` of each cell, in the order of the rows; thousands of cells in one pass."""
     values: dict[str, dict[int, float]] = {str(cell): {} for cell in cells["cell"]}
     if metric not in cells.columns:
         return values
-    if metric.startswith(ENSEMBLE) or cells["fold"].notna().any():
-        groups = cells.groupby("cell", sort=False)
-        return values | {str(cell): by_seed(mine, metric) for cell, mine in groups}
-    for cell, seed, value in zip(cells["cell"], cells["seed"], cells[metric], strict=True):
+    if metric.startswith(ENSEMBLE):
+        cells = cells[cells["fold"] == 0].assign(fold=None)
+    keys, results = zip(cells["cell"], cells["seed"], strict=True), cells[metric]
+    if cells["fold"].notna().any():
+        groups = cells.groupby(["cell", "seed"], sort=False)[metric]
+        results = groups.agg(lambda own: own.mean(skipna=False))  # NaN of a seed with a gap
+        keys = results.index
+    for (cell, seed), value in zip(keys, results, strict=True):
         if not is_missing(value):
             values[str(cell)][int(seed)] = float(value)
     return values
+
+
+def by_seed(cells: pd.DataFrame, metric: str) -> dict[int, float]:
+    """Return `by_cell` of one cell; nothing for a metric that no run has."""
+    every = by_cell(cells, metric).values()
+    return {seed: value for own in every for seed, value in own.items()}
 
 
 def is_missing(value: Any) -> bool:

@@ -31,15 +31,16 @@ from tests.faults.machine import processor
 TRIALS, SECONDS, BYTES = 5000, 30.0, 5_000_000
 ALPHAS, LEARNING_RATES = 20, 20
 METHODS, COMPONENTS = 5, 8  # cells
-RATES = {
-    "optimizer.lr": {"low": 1e-4, "high": 1e-2, "log": True},
-    "optimizer.multipliers.proxies": {"low": 1, "high": 300, "log": True},
-    "loss.temperature": {"low": 0.02, "high": 0.5, "log": True},
-}
-WEIGHTS = {
-    "method.alpha": {"low": 1e-3, "high": 3, "log": True},
-    "method.beta": {"low": 1e-3, "high": 3, "log": True},
-    "method.gamma": {"low": 1e-7, "high": 1e-1, "log": True},
+SPACE = {
+    path: {"low": low, "high": high, "log": True}
+    for path, low, high in (
+        ("optimizer.lr", 1e-4, 1e-2),
+        ("optimizer.multipliers.proxies", 1, 300),
+        ("loss.temperature", 0.02, 0.5),
+        ("method.alpha", 1e-3, 3),
+        ("method.beta", 1e-3, 3),
+        ("method.gamma", 1e-7, 1e-1),
+    )
 }
 TERMS = {
     name: {f"method.{weight}": 0}
@@ -72,7 +73,7 @@ def spec(trials: int) -> dict[str, Any]:
         "trial": {"training": {"epochs": 3}, **ddml},
         "studies": {
             "tune": {
-                **{"design": "search", "sampler": "random", "space": RATES | WEIGHTS},
+                **{"design": "search", "sampler": "random", "space": SPACE},
                 **{"trials": searched, "round": searched, "startup": 1, "seeds": [1000]},
             },
             "parts": {"design": "components", "components": TERMS, "seeds": rows},

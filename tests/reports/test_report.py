@@ -365,14 +365,16 @@ def test_recipe_reads_yaml_s_on_and_off_as_levels() -> None:
     assert recipe.studies() == {"t": "report.tables.0.study"}
 
 
-def test_reports_import_nothing_of_the_platform(finished: Any, tmp_path: Path) -> None:
+def test_reports_import_nothing_of_the_platform(finished: Any) -> None:
     code = f"""
 import sys
 import reports.recipe
 assert "mlflow" not in sys.modules and "matplotlib" not in sys.modules
-from reports.compile import compile_report
-compile_report(
-    {finished.uri!r}, {finished.sweep_id!r}, {str(tmp_path)!r}, log_to_parent=False)
+import reports.compile, reports.frame, reports.kinds
+frame = reports.frame.load({finished.uri!r}, {finished.sweep_id!r})
+for group in ("tables", "figures"):
+    for kind in reports.kinds.kinds(group):
+        reports.kinds.load(group, kind)
 names = {{name.split(".")[0] for name in sys.modules}}
 assert not names & {{"torch", "ray", "ablate", "trainables"}}, names
 """
