@@ -9,8 +9,7 @@ import numpy as np
 import reports.figures.drawn as plot
 from reports.frame import Frame
 from reports.recipe import Curves
-from reports.stats.describe import summary
-from reports.tables.cells import by_cell
+from reports.tables.cells import summaries
 from reports.tables.labels import (
     coordinate_name,
     greek,
@@ -83,9 +82,9 @@ def _cells_of(frame: Frame, recipe: Curves, study: str) -> list[tuple[str, Any]]
     names = [c for c in dict.fromkeys(cells["cell"]) if not recipe.cells or c in recipe.cells]
     if frame.design(study) == "search":
         sign = 1 if lower_is_better(recipe.metric) else -1
-        values = by_cell(cells, recipe.metric)
-        best = {c: s.mean for c in names if (s := summary(list(values[c].values())))}
-        names = sorted(best, key=lambda c: sign * best[c])[: recipe.top]
+        means = summaries(cells, recipe.metric)
+        ranked = sorted(filter(means.__contains__, names), key=lambda c: sign * means[c].mean)
+        names = ranked[: recipe.top]
     prefix = f"{study}: " if len(recipe.studies) > 1 else ""
     rows = {name: cells[cells["cell"] == name] for name in names}
     return [(prefix + _label(name, own["coords"].iloc[0]), own) for name, own in rows.items()]

@@ -21,8 +21,7 @@ import reports.figures.drawn as plot
 from reports.frame import OTHER, Frame
 from reports.kinds import figure_options
 from reports.recipe import Figure, Recipe
-from reports.stats.describe import summary
-from reports.tables.cells import by_cell, gaps, protocol, run_ids
+from reports.tables.cells import gaps, protocol, run_ids, summaries
 from reports.tables.labels import greek, lower_is_better, metric_label, slug
 
 MOST_LINES = 8  # models in one picture
@@ -104,12 +103,9 @@ def seen(frame: Frame, figure: Figure, options: ModelOptions) -> list[Seen]:
         names = list(dict.fromkeys(shown))[:MOST_LINES]
     else:
         sign = -1 if lower_is_better(figure.metric) else 1
-        means = {
-            name: sign * result.mean
-            for name, values in by_cell(done, figure.metric).items()
-            if (result := summary(list(values.values())))
-        }
-        names = [max(means, key=means.__getitem__)] if means else list(first)[:1]
+        means = summaries(done, figure.metric)
+        best = max(means, key=lambda name: sign * means[name].mean, default=None)
+        names = list(first)[:1] if best is None else [best]
         why = f"the best by {metric_label(figure.metric)}" if means else "the first"
     return [
         Seen(name, int(row["seed"]), row["trial_id"], row["run_id"], why or _explain(name, first))

@@ -7,8 +7,7 @@ from typing import Any
 import yaml
 
 from reports.frame import Frame
-from reports.stats.describe import summary
-from reports.tables.cells import by_cell, parse_setting
+from reports.tables.cells import parse_setting, summaries
 from reports.tables.labels import slug
 
 
@@ -27,11 +26,7 @@ def nested(params: dict[str, str]) -> dict[str, Any]:
 def best_yaml(frame: Frame, study: str) -> str | None:
     """Return a spec of a study's best configuration, one cell; None if nothing has finished."""
     objective, most = frame.objective(study)
-    means = {
-        cell: mean
-        for cell, values in by_cell(frame.study(study), objective).items()
-        if (mean := summary(list(values.values())))
-    }
+    means = summaries(frame.study(study), objective)
     if not means:
         return None
     cell = max(means, key=lambda name: means[name].mean if most else -means[name].mean)

@@ -53,23 +53,18 @@ def shapley(worth: Mapping[frozenset[str], float]) -> dict[str, float]:
     v = np.full(2**n, np.nan)
     for subset, value in worth.items():
         v[sum(place[name] for name in subset)] = value
-    lost = [
-        names_of
-        for size in range(n + 1)
-        for names_of in combinations(names, size)
-        if not np.isfinite(v[sum(place[name] for name in names_of)])
-    ]
-    if lost:
+    subsets = (subset for size in range(n + 1) for subset in combinations(names, size))
+    if lost := [s for s in subsets if not np.isfinite(v[sum(place[name] for name in s)])]:
         words = " + ".join(lost[0]) or "none"
         raise ValueError(f"the worth of every subset, not without {words} ({len(lost)} missing)")
     masks = np.arange(2**n)
     sizes = np.array([bin(mask).count("1") for mask in masks])
     weights = np.array([faculty(s) * faculty(n - s - 1) / faculty(n) for s in range(n)])
-    found = {}
+    values = {}
     for name, bit in place.items():
         without = masks[(masks & bit) == 0]
-        found[name] = float((weights[sizes[without]] * (v[without | bit] - v[without])).sum())
-    return found
+        values[name] = float((weights[sizes[without]] * (v[without | bit] - v[without])).sum())
+    return values
 
 
 def attribution(worth: Mapping[frozenset[str], Mapping[int, float]]) -> Attribution | None:

@@ -25,7 +25,7 @@ from reports.stats.describe import summary
 from reports.stats.paired import Difference, holm, paired_difference, pairs, permutation_p
 from reports.store import open_client
 from reports.tables import labels
-from reports.tables.cells import by_cell, protocol
+from reports.tables.cells import by_cell, protocol, summaries
 from reports.tables.model import Field, Sheet
 from reports.tables.verdict import call_difference
 from reports.uri import redacted
@@ -215,12 +215,8 @@ def _sides(frame: Frame, study: str, metric: str) -> dict[str, Side]:
     if frame.design(study) == "search":
         by = frame.main_objective
         sign = -1 if labels.lower_is_better(by) else 1
-        ranked = {
-            cell: sign * result.mean
-            for cell, own in by_cell(cells, by).items()
-            if (result := summary(list(own.values())))
-        }
-        names = {BEST: max(ranked, key=ranked.__getitem__)} if ranked else {}
+        ranked = summaries(cells, by)
+        names = {BEST: max(ranked, key=lambda cell: sign * ranked[cell].mean)} if ranked else {}
     done = cells[cells["status"] == "done"]
     return {
         name: Side(cell, values[cell], frozenset(done["trial_id"][done["cell"] == cell]))

@@ -56,6 +56,12 @@ def by_seed(cells: pd.DataFrame, metric: str) -> dict[int, float]:
     return {seed: value for own in every for seed, value in own.items()}
 
 
+def summaries(cells: pd.DataFrame, metric: str) -> dict[str, Summary]:
+    """Return cell → summary over its seeds, of the cells that have a result."""
+    values = by_cell(cells, metric)
+    return {cell: mean for cell, own in values.items() if (mean := summary(list(own.values())))}
+
+
 def is_missing(value: Any) -> bool:
     """Tell whether a field of a data frame holds nothing: None or NaN."""
     return value is None or (isinstance(value, float) and math.isnan(value))

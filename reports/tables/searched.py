@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 from reports.frame import Frame
 from reports.recipe import Table
 from reports.stats.describe import half_width, summary
-from reports.tables.cells import NEUTRAL, by_cell, fold_notes, gaps, protocol_note, run_ids
+from reports.tables.cells import (
+    NEUTRAL,
+    by_cell,
+    fold_notes,
+    gaps,
+    protocol_note,
+    run_ids,
+    summaries,
+)
 from reports.tables.labels import level, metric_label, slug
 from reports.tables.model import Measured, TableData, TableRow
 
@@ -22,8 +30,7 @@ def searched(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     place = dict(zip(map(str, cells["cell"]), cells["idx"], strict=True))
     ranked = sorted(
         (-mean.mean, int(place[cell]), cell)
-        for cell, own in values[recipe.metrics[0]].items()
-        if (mean := summary(list(own.values())))
+        for cell, mean in summaries(cells, recipe.metrics[0]).items()
     )
     rows = []
     for _, _, cell in ranked[: recipe.top]:
