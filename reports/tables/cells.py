@@ -52,8 +52,7 @@ def by_cell(cells: pd.DataFrame, metric: str) -> dict[str, dict[int, float]]:
 
 def by_seed(cells: pd.DataFrame, metric: str) -> dict[int, float]:
     """Return `by_cell` of one cell; nothing for a metric that no run has."""
-    every = by_cell(cells, metric).values()
-    return {seed: value for own in every for seed, value in own.items()}
+    return by_cell(cells.assign(cell=""), metric).get("", {})
 
 
 def summaries(cells: pd.DataFrame, metric: str) -> dict[str, Summary]:

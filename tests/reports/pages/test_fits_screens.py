@@ -160,4 +160,4 @@ def test_numbers_in_a_heatmap_are_read_in_both_schemes(open_page: Any, address: 
         height, width = grey.shape
         x, y = round(spots[0][0] * width / 1000), round(spots[0][1] * height / 1000)
         shots.append(grey[y - 12 : y + 12, x - 24 : x + 24])
-        assert np.ptp(shots[0]) > 80 and np.abs(shots[0] - shots[1]).max() < 16
+    assert np.ptp(shots[0]) > 80 and np.abs(shots[0] - shots[1]).max() < 16
