@@ -132,15 +132,6 @@ def naive_spread(rows: torch.Tensor, clusters: torch.Tensor) -> float:
     return sum(((x[of == c] - x[of == c].mean(0)) ** 2).sum() for c in set(of.tolist()))
 
 
-def test_kmeans_is_deterministic_and_at_a_fixed_point() -> None:
-    rows, labels = blobs(20, 2, 0.1)
-    first, again = kmeans(rows, 2, seed=1), kmeans(rows, 2, seed=1)
-    assert torch.equal(first, again)
-    assert nmi(contingency(first, labels)) == pytest.approx(1)
-    centres = torch.stack([rows[first == c].mean(0) for c in range(2)])
-    assert torch.equal(torch.cdist(rows, centres).argmin(1), first)
-
-
 def test_empty_clusters_are_filled() -> None:
     rows = torch.cat([torch.zeros(30, 2), torch.tensor([[9.0, 0], [0, 9.0]])])
     # Starts among the 30 equal items lose all but one of them.

@@ -90,24 +90,3 @@ def test_at_the_ends_of_the_cosine(
     torch.testing.assert_close(found.double(), expected, rtol=0, atol=tolerance)
     (gradient,) = torch.autograd.grad(found.sum(), c)
     assert gradient.isfinite().all()
-
-
-@pytest.mark.parametrize("margin", [0.1, 0.5, 1.0])
-def test_arcface_falls_all_the_way_unless_printed(margin: float) -> None:
-    c = torch.linspace(-1, 1, 1001, dtype=torch.float64)
-    linear = margin_loss("arcface", margin=margin).target(c)
-    printed = margin_loss("arcface", margin=margin, beyond="printed").target(c)
-    assert (linear.diff() > 0).all()
-    rising = c < -math.cos(margin)
-    assert (printed[rising].diff() < 0).all()
-    assert torch.equal(printed[~rising], linear[~rising])
-
-
-@pytest.mark.parametrize("margin", [1.0, 1.5, 2.0, 3.7, 4.0, 8.0])
-def test_sphereface_falls_and_never_exceeds_the_cosine(margin: float) -> None:
-    c = torch.linspace(-1, 1, 1001, dtype=torch.float64, requires_grad=True)
-    psi = margin_loss("sphereface", margin=margin).target(c)
-    assert (psi.diff() > 0).all()
-    assert (psi <= c + 1e-12).all()
-    (slope,) = torch.autograd.grad(psi.sum(), c)
-    assert (slope >= -1e-6).all()

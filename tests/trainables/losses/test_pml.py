@@ -61,13 +61,6 @@ def test_miner_and_distance() -> None:
     assert torch.equal(metric(method, x, labels), expected)
 
 
-def test_leading_dimensions_are_meaned() -> None:
-    x, labels = batch(2, 3)
-    method = built("ContrastiveLoss")
-    each = [metric(method, part, labels) for part in x.flatten(0, 1)]
-    torch.testing.assert_close(metric(method, x, labels), torch.stack(each).mean())
-
-
 def test_class_weights_are_sized_drawn_from_the_seed_and_trained_as_proxies() -> None:
     first, second = built("ProxyAnchorLoss"), built("ProxyAnchorLoss")
     (group,) = first.loss.param_groups()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -29,65 +30,34 @@ def in_classes(centres: torch.Tensor) -> torch.Tensor:
     return centres.view(C, -1, D)
 
 
-# name, options, oracle of (x, references, labels)
-FORMS: list[Any] = [
-    pytest.param(
-        "proxy_nca", {}, lambda x, p, labels: oracle.proxy_nca(x, p, labels, 1), id="proxy_nca"
-    ),
-    pytest.param(
-        "proxy_nca",
-        {"scale": 64.0},
-        lambda x, p, labels: oracle.proxy_nca(x, p, labels, 64),
-        id="proxy_nca scaled",
-    ),
-    pytest.param(
+def soft_triple(**options: float) -> Any:
+    given = {"scale": 20.0, "gamma": 0.1, "margin": 0.01} | options
+    return lambda x, p, labels: oracle.soft_triple(x, in_classes(p), labels, **given)
+
+
+# name, options, oracle of (x, references, labels), and its own options
+FORMS: list[tuple[str, dict[str, Any], Any]] = [
+    ("proxy_nca", {}, partial(oracle.proxy_nca, scale=1)),
+    ("proxy_nca", {"scale": 64.0}, partial(oracle.proxy_nca, scale=64)),
+    (
         "proxy_nca",
         {"denominator": "all", "scale": 3.0},
-        lambda x, p, labels: oracle.proxy_nca(x, p, labels, 3, every=True),
-        id="proxy_nca all",
+        partial(oracle.proxy_nca, scale=3, every=True),
     ),
-    pytest.param(
-        "proxy_nca_pp",
-        {},
-        lambda x, p, labels: oracle.proxy_nca(x, p, labels, 9, every=True),
-        id="proxy_nca_pp",
-    ),
-    pytest.param(
-        "proxy_nca_nir",
-        {},
-        lambda x, p, labels: oracle.proxy_nca_nir(x, p, labels, 32, 0.1),
-        id="proxy_nca_nir",
-    ),
-    pytest.param(
+    ("proxy_nca_pp", {}, partial(oracle.proxy_nca, scale=9, every=True)),
+    ("proxy_nca_nir", {}, partial(oracle.proxy_nca_nir, alpha=32, margin=0.1)),
+    (
         "proxy_nca_nir",
         {"alpha": 64.0, "margin": 0.3},
-        lambda x, p, labels: oracle.proxy_nca_nir(x, p, labels, 64, 0.3),
-        id="proxy_nca_nir steep",
+        partial(oracle.proxy_nca_nir, alpha=64, margin=0.3),
     ),
-    pytest.param(
-        "soft_triple",
-        {},
-        lambda x, p, labels: oracle.soft_triple(
-            x, in_classes(p), labels, scale=20, gamma=0.1, margin=0.01
-        ),
-        id="soft_triple",
-    ),
-    pytest.param(
+    ("soft_triple", {}, soft_triple()),
+    (
         "soft_triple",
         {"centres": 2, "scale": 64.0, "gamma": 1.0, "margin": 0.2},
-        lambda x, p, labels: oracle.soft_triple(
-            x, in_classes(p), labels, scale=64, gamma=1, margin=0.2
-        ),
-        id="soft_triple 2",
+        soft_triple(scale=64, gamma=1, margin=0.2),
     ),
-    pytest.param(
-        "soft_triple",
-        {"centres": 1},
-        lambda x, p, labels: oracle.soft_triple(
-            x, in_classes(p), labels, scale=20, gamma=0.1, margin=0.01
-        ),
-        id="soft_triple 1",
-    ),
+    ("soft_triple", {"centres": 1}, soft_triple()),
 ]
 
 
@@ -108,22 +78,17 @@ def test_fractional_weights_by_loops(name: str, options: dict[str, Any], loops: 
     same_value_and_gradients(value(loss, x, labels, pairs), loops(x, p, SHARES), [x, p])
 
 
-@pytest.mark.parametrize("name", ["proxy_nca", "proxy_nca_pp", "proxy_nca_nir"])
-def test_a_query_of_every_class_is_only_drawn(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "loops"),
+    [(name, loops) for name, options, loops in FORMS if not options and name != "soft_triple"],
+)
+def test_a_query_of_every_class_is_only_drawn(name: str, loops: Any) -> None:
     """A set that holds every class leaves no negative; both denominators stay defined."""
     loss = made(name, classes=2).double()
-    x, labels = batch([{0, 1}, {0}])
-    found = value(loss, x, labels)
-    loops: Any = {
-        "proxy_nca": lambda: oracle.proxy_nca(x, loss.proxies, whole([{0, 1}, {0}]), 1),
-        "proxy_nca_pp": lambda: oracle.proxy_nca(
-            x, loss.proxies, whole([{0, 1}, {0}]), 9, every=True
-        ),
-        "proxy_nca_nir": lambda: oracle.proxy_nca_nir(
-            x, loss.proxies, whole([{0, 1}, {0}]), 32, 0.1
-        ),
-    }
-    same_value_and_gradients(found, loops[name](), [x, loss.proxies])
+    sets: list[set[int]] = [{0, 1}, {0}]
+    x, labels = batch(sets)
+    expected = loops(x, loss.proxies, whole(sets))
+    same_value_and_gradients(value(loss, x, labels), expected, [x, loss.proxies])
 
 
 @pytest.mark.parametrize("centres", [2, 10])

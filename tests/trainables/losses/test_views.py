@@ -201,17 +201,6 @@ def test_finite_at_duplicates_and_at_the_edge_of_the_ball(
         assert x.grad.isfinite().all()
 
 
-def test_the_edge_is_a_clip_at_0999_of_the_radius() -> None:
-    x = 4 * torch.randn(5, 3, dtype=torch.float64, generator=streams.generator(0, "x"))
-    found = geometry.score(x, x, Geometry("hyperbolic", False, 2.0))
-    edge = math.atanh(0.999) / math.sqrt(2)
-    assert (x.norm(dim=1) > edge).any()
-    for i in range(5):
-        for j in range(i):
-            expected = -oracles.mobius_distance(x[i], x[j], 2.0, edge).item()
-            assert found[i, j].item() == pytest.approx(expected, rel=1e-9)
-
-
 def test_retrieval_of_hypvit_is_its_own_distance() -> None:
     config = TrialConfig(loss={"name": "hypvit"}, embedding={"dim": 8})
     method = build_method(config, features=12, classes=4, seed=0)

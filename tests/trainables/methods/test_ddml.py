@@ -110,56 +110,6 @@ def test_readings_are_options() -> None:
     torch.testing.assert_close(from_unit.specific_mean, both[:, :D])
 
 
-def test_the_scale_of_the_sample_moves_the_split_term_unless_it_is_of_unit_length() -> None:
-    """σ is far below z here, so that the weights and bias of the head scale z, and nothing else."""
-
-    def split_and_slope(specific_input: str, scale: float) -> tuple[float, float]:
-        method = built(specific_input=specific_input)
-        with torch.no_grad():
-            method.raw_std.weight.zero_()
-            method.raw_std.bias.fill_(-60)
-            for parameter in method.head.parameters():
-                parameter.mul_(scale)
-        value, head = step(method)[1]["split"].value, list(method.head.parameters())
-        gradients = torch.autograd.grad(value, head)
-        slope = torch.stack([(p * g).sum() for p, g in zip(head, gradients, strict=True)]).sum()
-        return value.item(), float(slope.detach())
-
-    (small, small_slope), (large, large_slope) = (split_and_slope("unit", s) for s in (1.0, 50.0))
-    assert large == pytest.approx(small, rel=1e-9)
-    assert abs(small_slope) < 1e-9 and abs(large_slope) < 1e-9
-    (small, _), (large, slope) = (split_and_slope("sample", s) for s in (1.0, 50.0))
-    assert large > 100 * small and slope > large
-
-
-def test_several_references_per_class_are_summed() -> None:
-    method = built(loss="centres")
-    state, terms = step(method)
-    total = torch.zeros((), dtype=torch.float64)
-    for n, y in enumerate(LABELS):
-        q = oracle.posterior(state.specific_sample[n], proxies_of(method), SCALE)
-        total = total - torch.log(q[2 * y] + q[2 * y + 1]) / B
-    compare(method, terms["specific"].value, total)
-
-
-def test_a_pair_loss_gets_a_decoder_that_trains() -> None:
-    method = built(loss="pair")
-    assert method.decoder is not None
-    roles = {group.role: group.params for group in method.param_groups("main")}
-    assert any(p is method.decoder.weights for p in roles["proxies"])
-    assert built(loss="proxy_anchor").decoder is None
-
-
-def test_proxies_are_shared_and_not_detached() -> None:
-    method = built(loss="proxy_anchor")
-    _, terms = step(method)
-    for name in ("metric", "agnostic", "specific"):
-        (gradient,) = torch.autograd.grad(
-            terms[name].value, [method.loss.proxies], retain_graph=True
-        )
-        assert gradient.abs().sum() > 0, name
-
-
 @pytest.mark.parametrize("length", [1e-3, 1.0, 80.0, 1e5])
 def test_an_exact_start_of_std_at_any_length_of_the_features(length: float) -> None:
     """softplus(−5) for all images, of both encoders; as the layers start, it grows with the

@@ -12,28 +12,6 @@ from tests.trainables.core_trials import config, timeless
 from trainables.core import trainer as core
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
-from trainables.trial import TrialConfig
-
-
-def metrics(trial: TrialConfig, cache: Path) -> list[dict[str, float]]:
-    trainer = Trainer(trial, 0, Runtime("cpu", 1, cache, None))
-    return [report.metrics for report in trainer.epochs()]
-
-
-def test_weights_by_phase_and_what_is_observed(drawn: Path, shared_cache: Path) -> None:
-    method = {"name": "dvml", "samples": 3, "hidden": 8}
-    first, _, third, _ = metrics(config(drawn, method=method, training={"epochs": 4}), shared_cache)
-    weights = {
-        "kl": (1, 0.8),
-        "reconstruction": (1, 1),
-        "generated": (0.1, 0.2),
-        "metric": (1, 0.8),
-    }
-    for name, (one, two) in weights.items():
-        assert first[f"term/{name}/weight"] == pytest.approx(one)
-        assert third[f"term/{name}/weight"] == pytest.approx(two)
-    for name in ("std", "invariant_norm", "variance_norm"):
-        assert first[f"observed/{name}"] > 0
 
 
 class Stop(Exception):

@@ -58,12 +58,6 @@ def public(method: Any, features: Tensor, tau: float, gamma: float) -> oracle.Pa
     return lambda i, j: oracle.public_product(s[i], w[j], u[i], gamma, tau) + b[j]
 
 
-def test_the_papers_softmax_by_loops() -> None:
-    method, features = attached("idml", base("normsoftmax", temperature=0.3), **PAPER), x()
-    expected = oracle.softmax(paper(method, features), SETS, C, 0.3)
-    compare(method, metric(method, features, slots(SETS)), expected)
-
-
 @pytest.mark.parametrize(("tau", "gamma"), [(5.0, 0.0), (TAU, GAMMA)])
 def test_the_public_codes_softmax_by_loops(tau: float, gamma: float) -> None:
     options = {"uncertainty": "relu", "tau": tau, "gamma": gamma}
@@ -141,21 +135,6 @@ def test_neutral_is_plain_softmax(name: str) -> None:
         torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-9)
         assert torch.equal(found, wanted) or "metric" not in options
         assert torch.equal(class_logits(method, x()), class_logits(plain, x()))
-
-
-def test_answers_are_of_the_semantic_embedding_or_introspective() -> None:
-    features = x()
-    for test_metric in ("semantic", "introspective"):
-        method = attached(
-            "idml", base("normsoftmax", temperature=0.3), test_metric=test_metric, **PAPER
-        )
-        c = paper(method, features)
-        (s, _), w = heads(method, features), method.loss.weights
-        found = class_logits(method, features)
-        for i in range(len(features)):
-            for j in range(C):
-                wanted = oracle.cosine(s[i], w[j]) if test_metric == "semantic" else c(i, j)
-                assert found[i, j].item() == pytest.approx(wanted.item(), rel=1e-6)
 
 
 @pytest.mark.parametrize(

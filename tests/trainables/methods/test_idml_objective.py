@@ -21,7 +21,6 @@ from tests.trainables.methods.idml_cases import (
     attached,
     base,
     compare,
-    slots,
     x,
 )
 from trainables import streams
@@ -137,21 +136,6 @@ def test_a_step_that_does_not_mix_is_the_plain_one() -> None:
     )
 
 
-@pytest.mark.parametrize("objective", ["separate", "joint"])
-@pytest.mark.parametrize("method", ["idml", "pel"])
-def test_nothing_without_mixing(method: str, objective: str) -> None:
-    """Whichever the objective: bit for bit what it is without the field."""
-    found = []
-    for options in ({}, {"objective": objective}):
-        built = attached(method, base("proxy_anchor"), **{"mixing": "none", **options})
-        value = step(built)
-        found.append(
-            [value, *torch.autograd.grad(value, list(built.parameters()), allow_unused=True)]
-        )
-    for a, b in zip(*found, strict=True):
-        assert (a is None and b is None) or torch.equal(a, b)
-
-
 @pytest.mark.parametrize("monte_carlo", ["scores", "losses"])
 @pytest.mark.parametrize("loss", ["proxy_anchor", "multi_similarity"])
 def test_pel_mixes_alike(loss: str, monte_carlo: str) -> None:
@@ -181,11 +165,3 @@ def test_losses_of_one_label_take_the_separate_objective() -> None:
         TrialConfig.model_validate(trial)
     trial["method"] |= {"mixed_labels": "weighted"}
     TrialConfig.model_validate(trial)
-
-
-def test_slots_are_as_the_tests_above_think() -> None:
-    found = prepared(attached("idml", base("proxy_anchor"), mixing="feature_mixup")).labels
-    _, partner = drawn()
-    sets = [{y} for y in LABELS] + [{y, LABELS[j]} for y, j in zip(LABELS, partner, strict=True)]
-    assert [{int(y) for y in row if y != UNUSED} for row in found] == sets
-    assert torch.equal(found[:B], slots([{y} for y in LABELS]))

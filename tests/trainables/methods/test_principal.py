@@ -70,16 +70,6 @@ def test_key_changes_with_everything_that_changes_the_bits(monkeypatch: pytest.M
     assert start_key(x.clone(), DIM) == known[-1]
 
 
-def test_a_variable_that_only_counts_threads_changes_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Workers have it and the foreground has not; torch says how many there are."""
-    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
-    before = start_key(features(), DIM)
-    monkeypatch.setenv("MKL_NUM_THREADS", "1")
-    assert start_key(features(), DIM) == before
-
-
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES])
 def test_a_cache_that_cannot_be_written_stops_nobody(
     code: int,
