@@ -41,11 +41,12 @@ def jacobian(flow: Flow, x: Tensor, condition: Tensor | None = None) -> Tensor:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dim", [2, 7, 64])
-@pytest.mark.parametrize("condition_dim", [0, 5])
-@pytest.mark.parametrize("scaling", [None, True, False])
-def test_inverse(kind: str, dim: int, condition_dim: int, scaling: bool | None) -> None:
-    flow = flow_of(dim, condition_dim, kind=kind, depth=12, scaling=scaling, gain=0.1)
+@pytest.mark.parametrize(("dim", "condition_dim"), [(2, 0), (2, 5), (7, 5), (64, 0), (512, 0)])
+@pytest.mark.parametrize("scaling", [True, False])
+def test_inverse(kind: str, dim: int, condition_dim: int, scaling: bool) -> None:
+    """512 is the paper's size."""
+    width = 512 if dim == 512 else 16
+    flow = flow_of(dim, condition_dim, kind=kind, depth=12, width=width, scaling=scaling, gain=0.1)
     for dtype, bound in ((torch.float64, 1e-6), (torch.float32, 1e-4)):
         flow = flow.to(dtype)
         x = draw(9, dim, dtype=dtype)
@@ -54,15 +55,6 @@ def test_inverse(kind: str, dim: int, condition_dim: int, scaling: bool | None) 
         assert z.dtype == dtype
         assert not torch.allclose(z, x)
         assert (flow.inverse(z, condition) - x).abs().max() <= bound
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_inverse_at_the_papers_size(kind: str) -> None:
-    flow = flow_of(512, kind=kind, depth=12, width=512, gain=0.1)
-    x = draw(16, 512, dtype=torch.float32)
-    assert (flow.inverse(flow(x).z) - x).abs().max() <= 1e-4
-    flow, x = flow.double(), x.double()
-    assert (flow.inverse(flow(x).z) - x).abs().max() <= 1e-6
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -52,19 +52,6 @@ def test_n_pair_keeps_embeddings_small_and_retrieves_by_direction() -> None:
     assert made("n_pair", compare_by="dot").retrieval == Geometry("dot", normalize=False)
 
 
-def test_the_norm_is_a_term_of_training() -> None:
-    config = TrialConfig(loss={"name": "n_pair", "norm_weight": 0.5}, embedding={"dim": 4})
-    method = build_method(config, features=4, classes=4, seed=0)
-    assert isinstance(method, Plain)
-    x, labels = of(CLASSES["pairs"])
-    state = method(x.float(), labels, None, streams.generator(0, "m"))  # type: ignore[arg-type]
-    terms = method.terms(state, labels, None, streams.generator(0, "l"))  # type: ignore[arg-type]
-    assert list(terms) == ["metric", "norm"]
-    assert terms["norm"].weight == 0.5
-    z = method.embed(x.float())
-    torch.testing.assert_close(z.norm(dim=-1), torch.ones(len(z)))
-
-
 @pytest.mark.parametrize("case", list(CLASSES))
 @pytest.mark.parametrize("temperature", [0.1, 0.9])
 def test_sphere_by_loops(case: str, temperature: float) -> None:

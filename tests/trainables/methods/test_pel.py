@@ -81,33 +81,21 @@ def test_scores_are_averaged_over_all_pairs_of_samples(kind: Any) -> None:
     compare(method, terms["metric"].value, total)
 
 
-def test_against_proxies_the_score_is_the_mean_over_samples() -> None:
-    method = attached("pel", base("proxy_anchor", alpha=9.0))
+@pytest.mark.parametrize("monte_carlo", ["scores", "losses"])
+def test_against_proxies_scores_or_losses_are_averaged_over_samples(monte_carlo: str) -> None:
+    method = attached("pel", base("proxy_anchor", alpha=9.0), monte_carlo=monte_carlo)
     _, terms = step(method)
     z, proxies = samples(method), method.loss.proxies
 
-    def c(i: int, j: int) -> Tensor:
-        return torch.stack([oracle.cosine(z[k, i], proxies[j]) for k in range(K)]).mean()
+    def loss_of(draws: list[int]) -> Tensor:
+        def c(i: int, j: int) -> Tensor:
+            return torch.stack([oracle.cosine(z[k, i], proxies[j]) for k in draws]).mean()
 
-    expected = oracle.proxy_anchor(c, [{y} for y in LABELS], C, 9.0, 0.1)
+        return oracle.proxy_anchor(c, [{y} for y in LABELS], C, 9.0, 0.1)
+
+    together = [list(range(K))] if monte_carlo == "scores" else [[k] for k in range(K)]
+    expected = torch.stack([loss_of(draws) for draws in together]).mean()
     compare(method, terms["metric"].value, expected)
-
-
-def test_losses_are_averaged_over_samples() -> None:
-    method = attached("pel", base("proxy_anchor", alpha=9.0), monte_carlo="losses")
-    _, terms = step(method)
-    z, proxies = samples(method), method.loss.proxies
-    each = [
-        oracle.proxy_anchor(
-            lambda i, j, k=k: oracle.cosine(z[k, i], proxies[j]),  # type: ignore[misc]
-            [{y} for y in LABELS],
-            C,
-            9.0,
-            0.1,
-        )
-        for k in range(K)
-    ]
-    compare(method, terms["metric"].value, torch.stack(each).mean())
 
 
 def test_the_prior_by_loops() -> None:
