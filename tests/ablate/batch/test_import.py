@@ -26,6 +26,7 @@ from trainables.core.components import EVALUATOR, list_components
 from trainables.errors import ConfigError
 from trainables.jobs.batch import files
 from trainables.jobs.batch.files import read_cells, read_sheet, write_cells, write_sheet
+from trainables.methods.base import METHODS
 
 GRID = {"design": "grid", "grid": {"optimizer.lr": [1e-4, 1e-3]}}
 
@@ -273,6 +274,11 @@ def test_results_of_other_code(sourced: Path, monkeypatch: pytest.MonkeyPatch) -
     assert took(sourced, out, same_code=False).known == 4
     edit(monkeypatch, "core", "c")
     assert examine(plan(), settings).refused is not None
+
+
+def test_a_raised_revision(sourced: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(METHODS["ddml"], "REVISION", 99)
+    refused(sourced, sourced.parent / "out", "the configuration is that of trial")
 
 
 def test_the_trained_sources_stand_with_the_trials(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -121,6 +122,17 @@ def test_the_key_has_all_that_changes_them(
     assert found(plain) == 0 and found(kinds[0]) == 1
     same = plain.model_copy(update={"loss": kinds[0].loss.model_copy(update={"temperature": 0.5})})
     assert found(same) == 0
+
+
+def test_another_fault_of_the_disk_is_raised(
+    drawn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(folder: Path, build: object) -> Path:
+        raise OSError(errno.EIO, "no")
+
+    monkeypatch.setattr(features, "published", broken)
+    with pytest.raises(OSError, match="no"):
+        starting_features(trial(drawn), tmp_path, CPU, torch.arange(2), lambda: torch.ones(2, 3))
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is full")

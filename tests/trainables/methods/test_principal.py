@@ -6,6 +6,7 @@ import errno
 import logging
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,6 +14,7 @@ from tests.trainables.core_trials import config, train
 from trainables import streams
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
+from trainables.data import cache as caches
 from trainables.machine import kernels
 from trainables.methods import principal
 from trainables.methods.principal import kept_start, principal_start, start_key
@@ -84,6 +86,16 @@ def test_a_cache_that_cannot_be_written_stops_nobody(
     with caplog.at_level(logging.WARNING, "trainables"):
         assert same(kept_start(tmp_path)(features(), DIM), principal_start(features(), DIM))
     assert "the principal directions are not kept" in caplog.text
+
+
+def test_objects_are_not_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though somebody had written them with the digests that belong to them."""
+    kept_start(tmp_path)(features(), DIM)
+    folder = tmp_path / "starts" / start_key(features(), DIM)
+    np.save(folder / "weight.npy", np.array([{}], dtype=object), allow_pickle=True)
+    monkeypatch.setattr(caches, "_is_trusted", lambda folder: True)
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        kept_start(tmp_path)(features(), DIM)
 
 
 @pytest.mark.parametrize("method", ["plain", "ddml"])

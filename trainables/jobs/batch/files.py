@@ -330,7 +330,8 @@ def read_result(folder: Path) -> Result:
         first = error.errors(include_url=False)[0]
         found, expected = reprlib.repr(first["input"]), first["msg"].lower()
         if first["type"] == "value_error":
-            found, expected = first["msg"], SHEETS["result"][0]
+            found = first["msg"].removeprefix("Value error, ")
+            expected = SHEETS["result"][0]
         where = ", ".join([str(folder / RESULT_NAME), *map(str, first["loc"][:9])])
     except ValueError as error:
         where, found, expected = str(folder / RESULT_NAME), str(error), SHEETS["result"][0]
