@@ -249,7 +249,9 @@ def test_two_drivers_share_the_work(sweep: Sweep, whole: list[dict[str, Any]]) -
 def test_a_closed_terminal_stops_as_a_signal_does(sweep: Sweep) -> None:
     """The driver is told by SIGHUP, and can say nothing any more."""
     ours, terminal = os.openpty()
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup the driver would ignore it
     process = sweep.start({"track": True}, terminal=terminal, SYN_SLEEP="0.5")
+    signal.signal(signal.SIGHUP, before)
     os.close(terminal)
     sweep.wait_for_starts(3, process)
     sweep.wait_for_epochs(2)

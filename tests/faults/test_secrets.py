@@ -178,13 +178,18 @@ def processes_below(pid: int) -> list[psutil.Process]:
 def environments_below(driver: int) -> dict[str, bytes]:
     """Command line → environment, as the kernel shows it, of what the driver has started."""
     found = {}
-    for process in processes_below(driver)[1:]:
+    processes = processes_below(driver)
+    try:
+        own = " ".join(processes[0].cmdline())
+    except (IndexError, psutil.Error):
+        return {}  # the driver has ended
+    for process in processes[1:]:
         try:
             line = " ".join(process.cmdline())
             content = Path(f"/proc/{process.pid}/environ").read_bytes()
         except (psutil.Error, OSError):
             continue  # it has ended
-        if content:
+        if content and line != own:  # between fork and exec a process shows its parent's
             found[line] = content
     return found
 
