@@ -145,17 +145,17 @@ def _columns(table: TableData, metric: str, place: int) -> list[Column]:
             return Field("baseline" if row.baseline else "")
         return Field(labels.with_interval(gap.mean, gap.low, gap.high, metric, digits))
 
-    def size(row: TableRow) -> Field:
+    def format_effect_size(row: TableRow) -> Field:
         comparison = row.measured[metric].compared
         dz = comparison.dz if comparison else None
         return Field("" if dz is None else labels.number(dz, 2))
 
-    def published(row: TableRow) -> Field:
+    def format_published(row: TableRow) -> Field:
         result = row.measured[metric]
         slip = result.printed.slip if result.printed else None
         return Field(published_text(result), hint=slip or "")
 
-    def away(row: TableRow) -> Field:
+    def format_gap_to_published(row: TableRow) -> Field:
         """Write the measured mean less the printed number, in the unit of the print."""
         printed, result = row.measured[metric].printed, row.measured[metric].summary
         if printed is None or result is None:
@@ -169,13 +169,13 @@ def _columns(table: TableData, metric: str, place: int) -> list[Column]:
     if place == 0 and any(row.measured[metric].p_corrected is not None for row in table.rows):
         columns += [
             ("p (Holm)", True, lambda row: Field(labels.p_text(row.measured[metric].p_corrected))),
-            ("d_z", True, size),
+            ("d_z", True, format_effect_size),
             ("P(better) [95 %]", True, lambda row: Field(improvement(row.measured[metric]))),
         ]
     if table.recipe.published_column(metric) is not None:
-        columns.append(("published†", further, published))
+        columns.append(("published†", further, format_published))
         if not searched:
-            columns.append((f"{name} − published", True, away))
+            columns.append((f"{name} − published", True, format_gap_to_published))
     return columns
 
 
