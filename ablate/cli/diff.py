@@ -1,18 +1,13 @@
-"""Two sweeps side by side: `ablate diff` and `ablate report --compare`."""
+"""`ablate diff`: two sweeps side by side."""
 
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ablate.cli.locate import store_of
-from ablate.cli.options import add_other, add_out, add_tracking
+from ablate.cli.options import add_out, add_tracking
 from ablate.tracking.store import ENV, client_uri
 from ablate.values.terminal import say
-
-if TYPE_CHECKING:
-    from reports.sweeps.compare import Place
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -20,33 +15,27 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "Two sweeps side by side: each cell that both have with the difference, paired "
         "by seed; of a search its best; then the settings and versions that differ."
     )
-    for place in ("first", "second"):
-        command.add_argument(place, metavar="SWEEP", help="sweep id or name")
-    add_other(command)
+    for which in ("first", "second"):
+        command.add_argument(which, metavar="SWEEP", help="sweep id or name")
+    command.add_argument(
+        "--other",
+        metavar="STORE",
+        help="where the second sweep lies: an output folder, or an MLflow URI (or env:NAME); "
+        "default: where the first does",
+    )
     add_tracking(command)
     add_out(command)
 
 
 def run(args: argparse.Namespace) -> int:
-    from reports.sweeps.compare import compare, plain
+    from reports.sweeps.compare import Place, compare, plain
 
-    say(plain(compare(*locate_sweeps(args, args.first, args.second))))
-    return 0
-
-
-def locate_sweeps(args: argparse.Namespace, first: str, second: str) -> tuple[Place, Place]:
-    """Return where both lie; a store that is named by its URI alone has no folder of reports."""
-    from reports.sweeps.compare import Place
-
-    own = other = store_of(args.out, args.tracking_uri)
-    beside: Path | None = own.out / "reports"
+    first = second = store_of(args.out, args.tracking_uri)
     if args.other is not None:
-        named = "://" in args.other or args.other.startswith(ENV)
-        other = store_of(args.out, args.other) if named else store_of(args.other, None)
-        beside = None if named else other.out / "reports"
-    for store in dict.fromkeys((own, other)):
+        is_uri = "://" in args.other or args.other.startswith(ENV)
+        second = store_of(args.out, args.other) if is_uri else store_of(args.other, None)
+    for store in dict.fromkeys((first, second)):
         store.check()
-    return (
-        Place(first, client_uri(own.uri), own.out / "reports"),
-        Place(second, client_uri(other.uri), beside),
-    )
+    places = Place(args.first, client_uri(first.uri)), Place(args.second, client_uri(second.uri))
+    say(plain(compare(*places)))
+    return 0

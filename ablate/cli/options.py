@@ -59,16 +59,6 @@ def add_model(command: argparse.ArgumentParser) -> None:
     command.add_argument("--replace", action="store_true", help="write over what is there")
 
 
-def add_other(command: argparse.ArgumentParser) -> None:
-    """Add where the second of two sweeps lies."""
-    command.add_argument(
-        "--other",
-        metavar="STORE",
-        help="where the second sweep lies: an output folder, or an MLflow URI (or env:NAME); "
-        "default: where the first does",
-    )
-
-
 def add_spec(command: argparse.ArgumentParser, *, optional: bool = False) -> None:
     """Add a spec, what is laid over it, and on what it runs."""
     command.add_argument(

@@ -1,5 +1,5 @@
 """Two sweeps, of one store or of two: what they have in common, cell by cell, and what differs in
-what made them; as text, Markdown, CSV and one self-contained page.
+what made them; as text for a terminal.
 
 A cell is the same in both where study and name are; a search proposes cells of its own, so that its
 best stands for it. Differences are second − first, paired by seed.
@@ -7,19 +7,15 @@ best stands for it. Differences are second − first, paired by seed.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from reports.errors import ReportError
 from reports.frame import Frame, load
 from reports.pages import markup
-from reports.pages.csv_table import write_csv
-from reports.pages.facts import facts, provenance
-from reports.pages.figures import template
+from reports.pages.facts import provenance
 from reports.recipe import Table
 from reports.stats.describe import summary
 from reports.stats.paired import Difference, holm, paired_difference, pairs, permutation_p
@@ -35,10 +31,6 @@ ALL = "all trials of the search"
 NAMES = ("first", "second")
 SHOWN = 30  # settings, of which the first are those of the most cells
 DIGITS = 2
-CSV_HEADERS = (
-    *("study", "cell", "metric", "first", "first_n", "second", "second_n"),
-    *("difference", "low", "high", "n"),
-)
 NOTE = (
     "Δ: second − first, paired by seed, with 95 % paired-t intervals; means ± sd (seeds). p: "
     "sign-flip permutation, Holm-corrected over the cells of a study. Better and worse: p at most "
@@ -48,11 +40,10 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Place:
-    """A sweep's id or name, the store it is in, and the folder that holds its own report."""
+    """A sweep's id or name, and the store it is in."""
 
     sweep: str
     uri: str = field(repr=False)
-    reports: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -377,73 +368,3 @@ def plain(matched: Matched) -> str:
     ]
     tables = [markup.plain(sheet) for sheet in sheets(matched)]
     return "\n".join([*lines, "", headline(matched), "", *tables, NOTE, *alone(matched), ""])
-
-
-def markdown(matched: Matched) -> str:
-    """Write the comparison as Markdown."""
-    names = [f"- {name}: {title}" for name, title in _titles(matched).items()]
-    tables = [markup.markdown(sheet) for sheet in sheets(matched)]
-    lines = ["# Two sweeps", "", *names, "", headline(matched), "", *tables, NOTE]
-    return "\n".join([*lines, *alone(matched), ""])
-
-
-def page(matched: Matched, links: Mapping[str, str]) -> str:
-    """Write one page, all inline. links: `first` and `second` → the address of its own report."""
-    frames = (matched.first, matched.second)
-    sides = [
-        {
-            "name": name,
-            "title": title,
-            "protocol": protocol(frame),
-            "facts": facts(frame),
-            "href": links.get(name, ""),
-        }
-        for (name, title), frame in zip(_titles(matched).items(), frames, strict=True)
-    ]
-    return template("sweeps.html.j2").render(
-        headline=headline(matched),
-        sides=sides,
-        sheets=sheets(matched),
-        note=NOTE,
-        alone=alone(matched),
-    )
-
-
-def _csv_rows(matched: Matched) -> Iterator[tuple[object, ...]]:
-    """Yield a row a study, cell and metric that both have, unrounded; of searches their best."""
-    yield CSV_HEADERS
-    frames = (matched.first, matched.second)
-    shared = [m for m in matched.first.metrics if "/" in m and m in matched.second.metrics]
-    for study in matched.studies:
-        for metric in dict.fromkeys([study.metric, *shared]):
-            values = [by_cell(frame.study(study.name), metric) for frame in frames]
-            for pair in study.pairs:
-                a, b = values[0].get(pair.first.cell, {}), values[1].get(pair.second.cell, {})
-                results = [summary(list(own.values())) for own in (a, b)]
-                if results == [None, None]:
-                    continue
-                gap = paired_difference(b, a)
-                ends = (gap.mean, gap.low, gap.high, gap.n) if gap else (None, None, None, 0)
-                means = [x for s in results for x in ((s.mean, s.n) if s else (None, 0))]
-                yield (study.name, pair.cell, metric, *means, *ends)
-
-
-def write(matched: Matched, places: tuple[Place, Place], out_dir: Path) -> dict[str, Path]:
-    """Write the comparison's files in `<out_dir>/<first>-and-<second>`, by name."""
-    documents = (matched.first.document, matched.second.document)
-    names = [f"{labels.slug(each['name'])}-{each['sweep_id']}" for each in documents]
-    folder = out_dir / "-and-".join(names)
-    folder.mkdir(parents=True, exist_ok=True)
-    links = {}
-    for side, name, place in zip(NAMES, names, places, strict=True):
-        own = place.reports / name / "report.html" if place.reports else None
-        if own is not None and own.is_file():
-            links[side] = Path(os.path.relpath(own, folder)).as_posix()
-    texts = {
-        "compared.html": page(matched, links),
-        "compared.md": markdown(matched),
-        "compared.csv": write_csv(_csv_rows(matched)),
-    }
-    for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    return {name: folder / name for name in texts}

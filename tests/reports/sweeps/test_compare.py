@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,6 @@ from reports.sweeps.compare import (
     match,
     plain,
     sheets,
-    write,
 )
 from tests.reports.made import METRIC, frame
 
@@ -124,29 +121,6 @@ def test_cells_and_seeds_of_one_alone_are_named() -> None:
     assert Pair("c", lone, none, None, None, same=False).call(METRIC) == "no result"
 
 
-def test_the_files_hold_what_was_found(tmp_path: Path) -> None:
-    first, second = made(), made(0.05, tag="x")
-    own = tmp_path / "reports" / "made-000000000000"
-    own.mkdir(parents=True)
-    (own / "report.html").write_text("")
-    places = (
-        Place("made", "sqlite:///a.db", tmp_path / "reports"),
-        Place("made", "sqlite:///b.db", tmp_path / "elsewhere"),
-    )
-    paths = write(match(first, second), places, tmp_path / "reports")
-    page = paths["compared.html"].read_text()
-    assert page.count('href="../made-000000000000/report.html"') == 1
-    assert (paths["compared.html"].parent / "../made-000000000000/report.html").is_file()
-    assert "http://" not in page.replace("http://www.w3.org", "") and "<td" in page
-    rows = list(csv.DictReader(io.StringIO(paths["compared.csv"].read_text())))
-    ddml = next(row for row in rows if row["cell"] == "variant=ddml")
-    assert ddml["metric"] == METRIC and int(ddml["n"]) == SEEDS
-    assert float(ddml["difference"]) == pytest.approx(
-        sum(0.05 + 0.001 * (seed % 3) for seed in range(SEEDS)) / SEEDS
-    )
-    assert "| variant=ddml |" in paths["compared.md"].read_text()
-
-
 def test_two_stores_of_one_sweep_are_found_by_name_or_id(finished: Any) -> None:
     by_id = Place(finished.sweep_id, finished.uri)
     found = compare(by_id, Place("ddml", finished.uri))
@@ -164,13 +138,7 @@ def test_the_commands(finished: Any, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["diff", sweep, sweep, "--out", out, "--other", finished.uri]) == 0
     said = capsys.readouterr().out
     assert "same trials." in said and "tune" in said
-    asked = ["report", "--compare", sweep, sweep, "--out", str(tmp_path)]
-    assert main([*asked, "--tracking-uri", finished.uri]) == 0
-    (page,) = tmp_path.glob("reports/*-and-*/compared.html")
-    assert str(page) in capsys.readouterr().out
     for wrong, words in (
-        (["report", "--other", out], "--other: found it without --compare"),
-        (["report", sweep, "--compare", sweep, sweep, "--out", out], "none beside them"),
         (
             ["diff", sweep, sweep, "--out", out, "--other", str(tmp_path / "nowhere")],
             "no such file",
