@@ -14,20 +14,25 @@ MOST = 1000  # characters of a value that a message quotes
 
 
 class ConfigError(ValueError):
-    """Bad input, said in one line: where, what was found, what was expected, the remedy.
+    """Bad input, described by its place and one sentence.
 
     Args:
-        path: where it is: a dotted field (`method.alpha`) or a file name.
-        found: what was there.
-        expected: what would have been right.
-        remedy: what to do about it.
+        path: where it is: a dotted field (`method.alpha`), an option or a file name.
+        found: one full sentence with the value and what to do ("--storage needs a sweep: leave
+            --plan out"). With `expected`, only what was there.
+        expected: what would have been right. New code gives a sentence instead.
+        remedy: what to do about it, together with `expected`.
+
+    `message` is the sentence without the path.
     """
 
-    def __init__(self, path: str, found: str, expected: str, remedy: str = "") -> None:
+    def __init__(self, path: str, found: str, expected: str = "", remedy: str = "") -> None:
         self.path, self.found, self.expected, self.remedy = path, found, expected, remedy
-        tail = f". {remedy}" if remedy else ""
-        shown = found if len(found) <= MOST else f"{found[:MOST]}…"
-        super().__init__(f"{path}: found {shown}; expected {expected}{tail}")
+        self.message = found if len(found) <= MOST else f"{found[:MOST]}…"
+        if expected:
+            tail = f". {remedy}" if remedy else ""
+            self.message = f"found {self.message}; expected {expected}{tail}"
+        super().__init__(f"{path}: {self.message}")
 
     def __reduce__(self) -> tuple[type[ConfigError], tuple[str, str, str, str]]:
         # Exceptions cross process borders by pickle; the default would pass the message alone.

@@ -104,7 +104,7 @@ def _examine_files(source: type[FileSet], config: DataConfig, cache: Path) -> Ex
     with own_size_limits():
         for row, (picture, pixels) in enumerate(ahead(decode, source.pictures(index))):
             if isinstance(pixels, ConfigError):
-                reason = f"{pixels.found}; expected {pixels.expected}"
+                reason = pixels.message
                 examination.bad.append((str(picture.path), reason))
             elif row in sheet_rows:
                 examination.pictures.append((pixels, index.classes[index.labels[row]]))
@@ -168,7 +168,7 @@ def _describe_data_set(name: str) -> Iterator[str]:
         if about and fault.path == "data.root" and fault.found.startswith("nothing"):
             yield f"{title}: not here; offered at {about.offered}"
         else:
-            yield f"{title}: found {fault.found}; expected {fault.expected}. {fault.remedy}"
+            yield f"{title}: {fault.message}"
         return
     if summary is None:
         yield f"{title}: of another package; `ablate data check {name}` reads it"
@@ -226,7 +226,7 @@ def _describe_splits(dataset: Dataset) -> str:
     try:
         parts = split(dataset, SplitConfig(), "")
     except ConfigError as fault:
-        return f"not to be divided: found {fault.found}; expected {fault.expected}"
+        return f"not to be divided: {fault.message}"
     counts = []
     for part in ("train", "val", "test"):
         subset = getattr(parts, part)

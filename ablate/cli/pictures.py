@@ -101,7 +101,7 @@ def embed_folder(model: Model, root: Path, paths: Sequence[Path]) -> EmbeddedFol
         try:
             return picture_pixels(picture, short)
         except ConfigError as fault:
-            return f"{fault.found}; expected {fault.expected}"
+            return fault.message
 
     readable: list[Path] = []
     blocks: list[Tensor] = []

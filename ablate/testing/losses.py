@@ -116,8 +116,7 @@ def finite_value_and_gradients(method: Method, x: Tensor, labels: Tensor) -> Non
     x = x.detach().requires_grad_()
     try:
         value = method.metric(x, labels, streams.generator(0, "loss"))
-    except ConfigError as refused:
-        assert "found" in str(refused), "what was found, what was expected, the remedy"
+    except ConfigError:
         return
     total = value + sum(w * v for v, w in method.loss.penalty().values())
     assert value.shape == (), "a scalar"

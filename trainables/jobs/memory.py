@@ -40,7 +40,7 @@ def halve_batch(config: TrialConfig, message: str) -> TrialConfig:
         try:
             check_parts(backbone.name, config.data.image_size, freeze_bn=backbone.freeze_bn)
         except ConfigError as error:
-            fault = f"a batch in parts would not be the same trial: {error.found}. {error.remedy}"
+            fault = f"a batch in parts would not be the same trial: {error.message}"
     short = " ".join(message.split())[:120].rstrip(". ")
     if fault:
         raise TrialFailure(
