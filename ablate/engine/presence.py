@@ -17,11 +17,11 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator
 
@@ -78,26 +78,20 @@ def line(row: StudyRow) -> str:
 
 
 def output_folder(given: str | Path) -> Path:
-    """The folder, which need not be there yet.
+    """Return the folder, which need not be there yet.
 
     Raises:
         ConfigError: a path that none can have, a file, or a place that cannot be looked at.
     """
     folder = user_path(given, OPTION)
     try:
-        mode = folder.stat().st_mode
+        is_folder = stat.S_ISDIR(folder.stat().st_mode)
     except FileNotFoundError:
         return folder
     except OSError as error:
-        name = str(folder)
-        shown = name if len(name) <= 200 else f"{name[:200]}…"
-        raise ConfigError(
-            OPTION,
-            f"{shown}: {error.strerror}",
-            "a folder, or where one can be made",
-            "Name another one",
-        ) from None
-    if not stat.S_ISDIR(mode):
+        shown = f"{str(folder)[:200]}: {error.strerror}"
+        raise ConfigError(OPTION, shown, "a folder", "Name another one") from None
+    if not is_folder:
         raise ConfigError(OPTION, f"{folder}, which is no folder", "a folder", "Name another one")
     return folder
 
@@ -128,10 +122,10 @@ class Driver(BaseModel):
     name: Name
     began: Seconds
     at: Seconds = 0.0
-    slots: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] | None
-    trials: list[Name]
-    studies: list[StudyRow]
-    stopping: bool
+    slots: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] | None = None
+    trials: list[Name] = []
+    studies: list[StudyRow] = []
+    stopping: bool = False
     nodes: list[Node] = []
 
     @property
@@ -177,14 +171,7 @@ class Presence:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="presence", daemon=True)
         self._state = Driver.model_construct(
-            owner=owner,
-            sweep_id=sweep_id,
-            name=title,
-            began=time.time(),
-            slots=None,
-            trials=[],
-            studies=[],
-            stopping=False,
+            owner=owner, sweep_id=sweep_id, name=title, began=time.time()
         )
 
     def __enter__(self) -> Self:
@@ -208,15 +195,10 @@ class Presence:
         rows: Iterable[StudyRow],
         trials: Iterable[str],
         slots: float | None,
-        nodes: Iterable[Mapping[str, Any]] = (),
+        nodes: Iterable[Node] = (),
     ) -> None:
         """Take note of what is going on now."""
-        state = {
-            "studies": [*rows],
-            "trials": [*trials],
-            "slots": slots,
-            "nodes": [Node.model_construct(**node) for node in nodes],
-        }
+        state = {"studies": [*rows], "trials": [*trials], "slots": slots, "nodes": [*nodes]}
         with self._lock:
             self._state, self._news = self._state.model_copy(update=state), True
 

@@ -9,18 +9,16 @@ from typing import Any
 import psutil
 
 from ablate.designs.base import ENSEMBLE
-from ablate.engine.check_training import Trainings
+from ablate.engine.check_training import describe_trainings, example_config
 from ablate.engine.estimates import (
-    Kind,
+    Estimate,
     Rate,
-    Total,
+    describe_memory,
     kind,
     known_rates,
     pilot_rates,
-    side_by_side,
 )
 from ablate.engine.preflight import (
-    Absent,
     absent_weights,
     as_it_is,
     check_classes,
@@ -35,7 +33,6 @@ from ablate.ledger.sources import refusal, summary
 from ablate.plan import warnings as advice
 from ablate.plan.plan import Plan
 from ablate.sweep.progression import Progression
-from ablate.sweep.state import StudyState
 from trainables.errors import ConfigError
 
 
@@ -71,42 +68,41 @@ def examine(plan: Plan, settings: Settings, *, pilot: bool = False) -> Preview:
         progression = Progression(plan, facts, record=False)
         while progression.advance():
             pass
-        warnings, absent, stores = advice.warnings(plan), list[Absent](), list[str]()
-        trainings = None
+        notes = [f"warning: {text}" for text in advice.warnings(plan)]
+        trainings: dict[str, str] = {}
         if settings.reads_data:
-            warnings += check_classes(plan, progression, cache)
-            trainings = Trainings(plan, progression, cache)
-            warnings += trainings.warnings()
+            warnings = check_classes(plan, progression, cache)
+            trainings, batch_warnings = describe_trainings(plan, progression, cache)
+            notes += [f"warning: {text}" for text in warnings + batch_warnings]
             stores = describe_stores(plan, progression, cache)
-            stores += check_readable(plan, progression, cache)
+            notes += [f"data: {text}" for text in stores + check_readable(plan, progression, cache)]
             absent = absent_weights(plan, progression, cache, device)
+            notes += [f"weights: {each}" for each in absent]
         rates = known_rates(ledger)
-        wanted = _kinds(plan, progression) if pilot else {}
-        unknown = [config for key, config in wanted.items() if key not in rates]
-        piloted, failed = pilot_rates(unknown, settings)
-        account = Account(plan, progression, rates | piloted, settings.request.gpus)
+        kinds = _find_kinds(plan, progression) if pilot else {}
+        unknown = {key: config for key, config in kinds.items() if key not in rates}
+        piloted, failures = pilot_rates(unknown, settings)
+        notes += [f"warning: no trial like this can run: {why}" for why in failures.values()]
+        workload = Workload(plan, progression, rates | piloted, settings.request.gpus)
         lines = [f"sweep {plan.spec.name} ({plan.sweep_id}), objective {plan.spec.objective}"]
         for name in plan.order:
-            head, *notes = account.study(name)
-            own = trainings.line(name) if trainings is not None else []
-            lines += [head, *(f"    {text}" for text in own), *notes]
-        lines += [f"warning: {text}" for text in warnings]
-        lines += [f"data: {text}" for text in stores]
-        lines += [f"weights: {each}" for each in absent]
-        lines += [f"warning: no trial like this can run: {reason}" for reason in failed.values()]
-        parallel, again = at_once(settings.request), len(account.again)
-        more = f", {again} finished ones to be evaluated again" if again else ""
+            lines.append(workload.add_study(name))
+            details = [trainings[name]] if name in trainings else []
+            lines += [f"    {text}" for text in details + advice.notes(plan, name)]
+        lines += notes
+        parallel, again = at_once(settings.request), len(workload.again)
         lines.append(
-            f"{len(account.todo)} trials to run now and {account.later} later{more}; "
-            f"{parallel} at once, {settings.request.threads} thread(s) each"
+            f"{len(workload.todo)} trials to run now and {workload.later} later"
+            + (f", {again} finished ones to be evaluated again" if again else "")
+            + f"; {parallel} at once, {settings.request.threads} thread(s) each"
         )
-        lines += side_by_side(piloted.values(), parallel, psutil.virtual_memory().total)
-        lines += account.time(parallel, piloted=pilot)
+        lines += describe_memory(piloted.values(), parallel, psutil.virtual_memory().total)
+        lines += workload.describe_time(parallel, piloted=pilot)
         lines += source_lines(facts, same_code=settings.same_code)
     return Preview(
         "\n".join(lines),
         refused=None if settings.same_code else refusal(facts.differing),
-        runnable=not failed or not failed.keys() >= wanted.keys(),
+        runnable=not failures or not failures.keys() >= kinds.keys(),
     )
 
 
@@ -125,8 +121,8 @@ def source_lines(facts: Facts, *, same_code: bool) -> list[str]:
     return lines
 
 
-class Account:
-    """Goes through the studies in their order and adds up what each leaves to do.
+class Workload:
+    """Adds up what the studies of a plan leave to do, in their order.
 
     todo: trials that are to train; later: how many more follow from results. again: trials that
     have trained and lack a split, a metric or an ensemble; the time of that is not in the estimate,
@@ -137,104 +133,81 @@ class Account:
         self, plan: Plan, progression: Progression, rates: Mapping[str, Rate], gpus: float
     ) -> None:
         self.plan, self.progression, self.rates, self.gpus = plan, progression, rates, gpus
-        self.total = Total()
+        self.estimate = Estimate()
         self.todo: set[str] = set()
         self.again: set[str] = set()
         self.later = 0
-        self._seen: dict[str, str] = {}  # trial → the study that named it first
+        self._first_study: dict[str, str] = {}  # trial → the study that named it first
 
-    def study(self, name: str) -> list[str]:
-        """Return a line on a study, and its design's notes."""
-        state, seeds = self.progression.studies[name], len(self.plan.seeds(name))
-        known = [cell for cell in state.cells if self.progression.settled(cell)]
-        shared = {self._seen[c.trial_id] for c in state.cells if c.trial_id in self._seen}
+    def add_study(self, name: str) -> str:
+        """Add what a study leaves to do that no study before it does; return a line on it."""
+        state, design = self.progression.studies[name], self.plan.spec.studies[name]
+        seeds, folds = len(self.plan.seeds(name)), len(self.plan.folds(name))
+        trials = {cell.trial_id for cell in state.cells}
+        known = [cell.trial_id for cell in state.cells if self.progression.settled(cell)]
+        trained = {each for each in trials if self.progression.facts[each].status == "done"}
+        shared = {self._first_study[each] for each in trials if each in self._first_study}
         hidden = 0 if state.blocked else state.size - len(state.cells)
-        spent = self._add(state, {cell.trial_id for cell in known}, hidden)
-        design = self.plan.spec.studies[name]
-        folds = len(self.plan.folds(name))
-        text = f"  {name}: {design.design}, {state.size // seeds // folds} cells × {seeds} seeds"
-        text += f" × {folds} folds" if folds > 1 else ""
-        text += " and their ensemble" if ENSEMBLE in design.evaluate else ""
-        text += f", {len(known)} known already"
-        if shared:
-            text += f", shares trials with {', '.join(sorted(shared))}"
-        if state.blocked:
-            text += f", blocked: {state.blocked}"
-        elif hidden:
-            text += f", {hidden} follow from results"
-        if spent.trials or spent.unknown:
-            text += ", time unknown" if spent.unknown else f", {_about(spent, self.rates)}"
-            text += f", {self._gpu_hours(spent)}" if self.gpus and not spent.unknown else ""
-        for cell in state.cells:
-            self._seen.setdefault(cell.trial_id, name)
-        return [text, *(f"    {note}" for note in advice.notes(self.plan, name))]
-
-    def _add(self, state: StudyState, settled: set[str], hidden: int) -> Total:
-        """Add up what a study leaves to do that no study before it does."""
-        spent = Total()
-        facts = self.progression.facts
-        trained = {c.trial_id for c in state.cells if facts[c.trial_id].status == "done"}
-        self.again |= trained - settled
-        counted = settled | trained | self._seen.keys() | self.todo
-        fresh = {cell.trial_id: cell for cell in state.cells if cell.trial_id not in counted}
-        for total in (spent, self.total):
+        # estimate what is new
+        ended = trained.union(known, self._first_study)
+        fresh = {cell.trial_id: cell for cell in state.cells if cell.trial_id not in ended}
+        estimate = Estimate()
+        for total in (estimate, self.estimate):
             for cell in fresh.values():
                 if cell.error is None:
                     total.add(cell.config, self.rates)
             if hidden:
-                total.add(_typical(self.plan, state), self.rates, hidden)
-        self.todo |= {cell.trial_id for cell in state.cells} - settled - trained
+                total.add(example_config(self.plan, state), self.rates, hidden)
+        self.todo |= trials.difference(known, trained)
+        self.again |= trained.difference(known)
         self.later += hidden
-        return spent
+        self._first_study = dict.fromkeys(trials, name) | self._first_study
+        # describe the study
+        text = f"  {name}: {design.design}, {state.size // seeds // folds} cells × {seeds} seeds"
+        text += f" × {folds} folds" if folds > 1 else ""
+        text += " and their ensemble" if ENSEMBLE in design.evaluate else ""
+        text += f", {len(known)} known already"
+        text += f", shares trials with {', '.join(sorted(shared))}" if shared else ""
+        if state.blocked:
+            text += f", blocked: {state.blocked}"
+        elif hidden:
+            text += f", {hidden} follow from results"
+        if estimate.unknown:
+            return f"{text}, time unknown"
+        if estimate.trials:
+            text += f", about {duration(estimate.seconds)}"
+            text += f", {self._gpu_hours(estimate)}" if self.gpus else ""
+        return text
 
-    def time(self, parallel: int, *, piloted: bool) -> list[str]:
-        if self.total.unknown:
+    def describe_time(self, parallel: int, *, piloted: bool) -> list[str]:
+        """Return lines on the time of all studies with so many trials at once."""
+        if self.estimate.unknown:
             few = "" if piloted else "; --pilot times a few steps of each kind"
-            text = f"no trial like {self.total.unknown} of these is in the ledger{few}"
+            text = f"no trial like {self.estimate.unknown} of these is in the ledger{few}"
             return [f"time: unknown: {text}"]
+        seconds = max(self.estimate.seconds / parallel, self.estimate.longest)
         bound = ", if no scheduler stopped any" if self.progression.legs else ""
-        start = max((self.rates[key].start for key in self.total.epochs), default=0.0)
-        lines = [f"time: {_about(self.total, self.rates, parallel, start)}{bound}"]
-        if start >= 0.5:
-            lines[0] += f"; {duration(start)} of it until trials begin"
+        lines = [f"time: about {duration(seconds)}{bound}"]
         if self.gpus:
-            lines.append(f"in all: {self._gpu_hours(self.total)}")
+            lines.append(f"in all: {self._gpu_hours(self.estimate)}")
         return lines
 
-    def _gpu_hours(self, spent: Total) -> str:
-        return f"about {self.gpus * spent.seconds(self.rates)[0] / 3600:.2g} GPU-hours"
+    def _gpu_hours(self, estimate: Estimate) -> str:
+        return f"about {self.gpus * estimate.seconds / 3600:.2g} GPU-hours"
 
 
-def _kinds(plan: Plan, progression: Progression) -> dict[Kind, dict[str, Any]]:
+def _find_kinds(plan: Plan, progression: Progression) -> dict[str, dict[str, Any]]:
     """Return a configuration of each kind of trial that is left to do."""
-    kinds: dict[Kind, dict[str, Any]] = {}
     states = progression.studies.values()
-    for state in states:
-        for cell in state.cells:
-            if cell.error is None and not progression.settled(cell):
-                kinds.setdefault(kind(cell.config), cell.config)
-    for state in states:
-        if len(state.cells) < state.size and not state.blocked:
-            config = _typical(plan, state)
-            kinds.setdefault(kind(config), config)
-    return kinds
-
-
-def _typical(plan: Plan, state: StudyState) -> dict[str, Any]:
-    """Return a configuration like those of a study's cells that are not known yet."""
-    valid = [cell.config for cell in state.cells if cell.error is None]
-    if valid:
-        return valid[0]
-    study = plan.spec.studies[state.name]
-    point = study.representatives()[0]
-    return plan.resolved(state.name, point, plan.example(state.name)).model_dump(mode="json")
-
-
-def _about(total: Total, rates: Mapping[str, Rate], parallel: int = 1, start: float = 0.0) -> str:
-    """Say how long trials take, `start` seconds before the first of them included."""
-    mid, error = total.seconds(rates)
-    low, middle, high = (
-        duration(start + max(seconds / parallel, total.longest(rates)))
-        for seconds in (max(0.0, mid - 2 * error), mid, mid + 2 * error)
-    )
-    return f"about {middle}" + (f" ({low} to {high})" if error > 0.02 * mid else "")
+    configs = [
+        cell.config
+        for state in states
+        for cell in state.cells
+        if cell.error is None and not progression.settled(cell)
+    ]
+    configs += [
+        example_config(plan, state)
+        for state in states
+        if len(state.cells) < state.size and not state.blocked
+    ]
+    return {kind(config): config for config in reversed(configs)}

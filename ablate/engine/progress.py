@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ablate.engine.presence import StudyRow, duration, line
+from ablate.engine.presence import Node, StudyRow, duration, line
 from ablate.engine.signals import closed_terminal
 from ablate.sweep.dispatch import Dispatch
 from trainables.evaluation.metric_name import MetricName
@@ -53,10 +53,9 @@ class Machines:
     def slots(self) -> int:
         return sum(slots for _, _, slots in self.known)
 
-    def rows(self, trials: Sequence[str]) -> list[dict[str, Any]]:
-        """Return a row a machine: {"name", "slots", "trials": the ids of those at work there}.
+    def nodes(self, trials: Sequence[str]) -> list[Node]:
+        """Return the machines with those of the trials at work that each was heard of with.
 
-        Of a trial that has just been handed out nobody has heard yet; the others are forgotten.
         Machines of one name are told apart by their ids.
         """
         names = Counter(name for _, name, _ in self.known)
@@ -65,49 +64,27 @@ class Machines:
             ((node, _, slots),) = self.known
             self.places |= dict.fromkeys(trials[:slots], node)
         return [
-            {
-                "name": name if names[name] == 1 else f"{name} {node[:6]}",
-                "slots": slots,
-                "trials": [each for each in trials if self.places.get(each) == node],
-            }
+            Node(
+                name=name if names[name] == 1 else f"{name} {node[:6]}",
+                slots=slots,
+                trials=[each for each in trials if self.places.get(each) == node],
+            )
             for node, name, slots in self.known
         ]
 
 
-def pace(elapsed: float, ended: int, working: int, warm: tuple[float, int] | None) -> float | None:
-    """Return the seconds a trial takes, of all slots together; None before one has ended.
-
-    Once as many trials more have ended as are at work: (elapsed − that time) / trials since, which
-    knows all that a slot waits for between two trials, and no more of what was paid once, the start
-    of workers. Until then elapsed / (ended + ½ working), which has that in it too.
-
-    Args:
-        elapsed: seconds since trials could run.
-        warm: (elapsed, ended) when as many had ended as run at once; None: not so far.
-    """
-    if not ended:
-        return None
-    if warm is not None and ended - warm[1] >= max(1, working):
-        return (elapsed - warm[0]) / (ended - warm[1])
-    return elapsed / (ended + working / 2)
-
-
-def rows(
-    dispatch: Dispatch, parallel: float, elapsed: float = 0.0, warm: tuple[float, int] | None = None
-) -> list[StudyRow]:
+def rows(dispatch: Dispatch, parallel: float, elapsed: float = 0.0) -> list[StudyRow]:
     """Return one row per study.
 
-    eta = trials left · pace, times how long the study's trials take beside all others' (of a study
-    that has not begun those of its kind); pace: `pace`, unknown until a trial has ended.
+    eta = trials left · elapsed / trials ended (those at work count as half), times how long the
+    study's trials take beside all others'; unknown until a trial has ended.
 
     Args:
         elapsed: seconds since trials could run.
-        warm: as `pace` has it.
     """
-    progression, walls, long = dispatch.progression, dispatch.walls, dispatch.order.long
+    progression, walls = dispatch.progression, dispatch.walls
     all_walls = [wall for each in walls.values() for wall in each]
     working = set(at_work(dispatch, parallel))
-    seconds = pace(elapsed, len(all_walls), len(working), warm)
     table = []
     for name, state in progression.studies.items():
         done = failed = running = 0
@@ -128,15 +105,10 @@ def rows(
         best = max if objective.direction == "maximize" else min
         left = state.size - done - failed
         eta = None if left else 0.0
-        if left and seconds is not None:
-            alike = [
-                each
-                for other in walls
-                if (other in long) == (name in long)
-                for each in walls[other]
-            ]
-            share = fmean(walls.get(name) or alike or all_walls) / max(fmean(all_walls), TINY)
-            eta = max(0.0, left - running / 2) * seconds * share
+        if left and all_walls:
+            share = fmean(walls.get(name) or all_walls) / max(fmean(all_walls), TINY)
+            pace = elapsed / (len(all_walls) + len(working) / 2)
+            eta = max(0.0, left - running / 2) * pace * share
         note = state.blocked or ("waits for its centre" if not state.cells else "")
         table.append(
             StudyRow(
@@ -168,7 +140,7 @@ class Board:
         parallel: how many trials run at once.
         log: file that gets every line, with the time.
         stream: where lines go when it is no terminal.
-        tell: gets each snapshot: its rows, the trials at work, `parallel`, a row a machine.
+        tell: gets each snapshot: its rows, the trials at work, `parallel`, the machines.
     """
 
     def __init__(
@@ -177,9 +149,7 @@ class Board:
         parallel: float,
         log: Path,
         stream: TextIO | None = None,
-        tell: Callable[
-            [list[StudyRow], list[str], float, list[dict[str, Any]]], None
-        ] = lambda *_: None,
+        tell: Callable[[list[StudyRow], list[str], float, list[Node]], None] = lambda *_: None,
     ) -> None:
         self.dispatch, self.parallel, self.tell = dispatch, parallel, tell
         self.stream = stream or sys.stdout
@@ -187,38 +157,20 @@ class Board:
         self._log = log.open("a", encoding="utf-8")
         self.machines = Machines()
         self._begun = self._told = time.monotonic()
-        self._first = self._find_failure()
         self._rows: list[StudyRow] = []
-        self._warm: tuple[float, int] | None = None
         self._look()
         self._next = self._told + SNAPSHOT_SECONDS
         self._ended = {row.study for row in self._rows if row.ended}
-        self._reasons: set[str] = set()
+        self._reasons: dict[str, str] = {}  # of failures: reason → with the trial
         dispatch.told = self.failure
         self._live: Live | None = None
         if self.stream.isatty():
             from rich.console import Console
             from rich.live import Live
 
-            self._live = Live(
-                get_renderable=self.table,
-                console=Console(file=self.stream),
-                refresh_per_second=2,
-                transient=False,
-            )
+            console = Console(file=self.stream)
+            self._live = Live(get_renderable=self.table, console=console, refresh_per_second=2)
             self._live.start()
-
-    def _find_failure(self) -> str:
-        """Return a failure that was known before, or of a cell that no trial can be."""
-        progression = self.dispatch.progression
-        for name, state in progression.studies.items():
-            for cell in state.cells:
-                reason = cell.error
-                if not reason and progression.facts[cell.trial_id].status == "failed":
-                    reason = (self.dispatch.ledger.trial(cell.trial_id) or {}).get("reason")
-                if reason:
-                    return f"{reason[:REASON_LENGTH]} ({name}/{cell.cell})"
-        return ""
 
     def tick(self) -> None:
         """Look and print; the driver's loop calls it often, and it acts at most twice a second."""
@@ -229,28 +181,24 @@ class Board:
         self._look()
         took = time.monotonic() - now
         self._next = now + min(max(SNAPSHOT_SECONDS, took / SNAPSHOT_SHARE), LINE_SECONDS)
-        ended = [row for row in self._rows if row.ended and row.study not in self._ended]
-        self._ended |= {row.study for row in ended}
+        due = [row for row in self._rows if row.ended and row.study not in self._ended]
+        self._ended |= {row.study for row in due}
         if now - self._told >= LINE_SECONDS:
             self._told = now
-            ended += [row for row in self._rows if row.running]
+            due += [row for row in self._rows if row.running]
             self.say(self.head(), quiet_on_terminal=True)
-        for row in ended:
+        for row in due:
             self.say(line(row), quiet_on_terminal=True)
 
     def _look(self) -> None:
-        elapsed, ended = time.monotonic() - self._begun, sum(map(len, self.dispatch.walls.values()))
-        if self._warm is None and ended >= max(1, int(self.parallel)):
-            self._warm = (elapsed, ended)
-        self._rows = rows(self.dispatch, self.parallel, elapsed, self._warm)
+        self._rows = rows(self.dispatch, self.parallel, time.monotonic() - self._begun)
         busy = at_work(self.dispatch, self.parallel)
-        self.tell(self._rows, busy, self.parallel, self.machines.rows(busy))
+        self.tell(self._rows, busy, self.parallel, self.machines.nodes(busy))
 
     def say(self, text: str, *, quiet_on_terminal: bool = False) -> None:
         """Write one line to the log file and to the stream."""
         text = printable(text)
-        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-        self._log.write(f"{stamp} {text}\n")
+        self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
         self._log.flush()
         with closed_terminal():
             if self._live is None:
@@ -262,10 +210,8 @@ class Board:
     def failure(self, trial_id: str, reason: str) -> None:
         """Say once why a trial has no result, the cause first."""
         if reason not in self._reasons and len(self._reasons) < REASONS:
-            self._reasons.add(reason)
-            text = f"{reason[:REASON_LENGTH]} (trial {trial_id})"
-            self._first = self._first or text
-            self.say(text)
+            self._reasons[reason] = f"{reason[:REASON_LENGTH]} (trial {trial_id})"
+            self.say(self._reasons[reason])
 
     def head(self) -> str:
         """Return `3 of 4 slots at work on 2 nodes, left about 12:30`."""
@@ -291,18 +237,13 @@ class Board:
 
         table = Table(box=None, pad_edge=False, title_justify="left", caption_justify="left")
         table.title = Text(self.head())
-        if self._first:
-            table.caption = Text(printable(f"first failure: {self._first}"))
+        for first in list(self._reasons.values())[:1]:
+            table.caption = Text(printable(f"first failure: {first}"))
         for column in ("study", "done", "running", "failed", "best", "left", ""):
             table.add_column(column, justify="left" if column in ("study", "") else "right")
         for row in self._rows:
-            table.add_row(
-                Text(printable(row.study)),
-                f"{row.done}/{row.size}",
-                str(row.running),
-                str(row.failed),
-                "-" if row.best is None else f"{row.best:.4f}",
-                duration(row.eta),
-                Text(printable(row.note)),
-            )
+            best = "-" if row.best is None else f"{row.best:.4f}"
+            counts = f"{row.done}/{row.size}", str(row.running), str(row.failed)
+            texts = row.study, *counts, best, duration(row.eta), row.note
+            table.add_row(*(Text(printable(text)) for text in texts))
         return table

@@ -108,19 +108,9 @@ def reached(records: Records) -> dict[str, int]:
 
 
 def finished(records: Records) -> list[Row]:
-    """trial_id, config, seconds, epochs, started, ended of the trials that are done."""
+    """trial_id, config, seconds, epochs of the trials that are done."""
     return records.rows(
-        "SELECT trial_id, config_json, seconds, epochs, started, ended FROM trials "
-        "WHERE status='done'"
-    )
-
-
-def first_starts(records: Records) -> list[Row]:
-    """created, trial_id of each sweep's first finished trial among those that it started itself."""
-    return records.rows(
-        "SELECT sweeps.created, trial_id, min(started) AS started FROM sweeps "
-        "JOIN cells USING (sweep_id) JOIN trials USING (trial_id) "
-        "WHERE status='done' AND started >= sweeps.created GROUP BY sweep_id"
+        "SELECT trial_id, config_json, seconds, epochs FROM trials WHERE status='done'"
     )
 
 

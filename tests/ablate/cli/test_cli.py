@@ -311,18 +311,3 @@ def test_what_is_left_counts_the_start_of_trials(tmp_path: Path) -> None:
     assert told["tune"].eta == pytest.approx((6 - 2 / 2) * pace * 1 / 2), "two are half done"
     assert told["grid"].eta == pytest.approx(8 * pace * 3 / 2)
     assert told["rows"].eta == pytest.approx(4 * pace)
-
-
-def test_what_has_not_begun_takes_as_long_as_its_kind(tmp_path: Path) -> None:
-    """Networks take minutes where heads take seconds, and go first."""
-    beta = {"design": "grid", "grid": {"method.beta": [0.1, 0.2]}}
-    trained = beta | {"trial": {"backbone.mode": "finetune"}}
-    studies = {"network": trained, "more": trained, "heads": beta, "heads2": beta}
-    given = specs.spec(studies=studies, trial__backbone={"mode": "frozen"})
-    made = dispatch(specs.plan(given), tmp_path)
-    assert made.order.long == {"network", "more"}
-    made.walls |= {"network": [30.0], "heads": [2.0, 4.0]}
-    told = {row.study: row.eta for row in rows(made, 1, 36.0)}
-    pace, mean = 36.0 / (3 + 0 / 2), 36.0 / 3
-    assert told["more"] == pytest.approx(4 * pace * 30 / mean)
-    assert told["heads2"] == pytest.approx(4 * pace * 3 / mean)

@@ -51,7 +51,7 @@ def test_a_sweep_under_way_is_told_from_files(
     here = presence(made, tmp_path, asked)
     machines = Machines(places={second.trial_id: "id1", "over": "id2", "elsewhere": "gone"})
     machines.hear([["id1", "one", 1], ["id2", "two", 1], ["id3", "head", 0]])
-    here.tell(rows(made, 2), at_work(made, 2), 2, machines.rows(at_work(made, 2)))
+    here.tell(rows(made, 2), at_work(made, 2), 2, machines.nodes(at_work(made, 2)))
     with here:
         assert command(tmp_path, "status") == 0
         text = capsys.readouterr().out
@@ -90,9 +90,9 @@ def test_a_sweep_under_way_is_told_from_files(
 def test_machines_of_one_name_are_told_apart() -> None:
     machines = Machines(places={"t": "bbbbbbbb"})
     machines.hear([["aaaaaaaa", "pod", 2], ["bbbbbbbb", "pod", 2], ["cccccccc", "other", 1]])
-    found = machines.rows(["t", "u"])
-    assert [row["name"] for row in found] == ["pod aaaaaa", "pod bbbbbb", "other"]
-    assert [row["trials"] for row in found] == [[], ["t"], []] and machines.slots == 5
+    found = machines.nodes(["t", "u"])
+    assert [node.name for node in found] == ["pod aaaaaa", "pod bbbbbb", "other"]
+    assert [node.trials for node in found] == [[], ["t"], []] and machines.slots == 5
     machines.hear([["cccccccc", "other", 1]])
     assert machines.slots == 1
 
@@ -100,7 +100,7 @@ def test_machines_of_one_name_are_told_apart() -> None:
 def test_the_only_machine_has_all_trials_before_it_is_heard_of() -> None:
     machines = Machines()
     machines.hear([["aaaaaaaa", "here", 2], ["bbbbbbbb", "head", 0]])
-    assert [row["trials"] for row in machines.rows(["t", "u", "claimed"])] == [["t", "u"]]
+    assert [node.trials for node in machines.nodes(["t", "u", "claimed"])] == [["t", "u"]]
 
 
 def test_who_asks_is_heard_once_and_a_dead_driver_is_none(tmp_path: Path, capsys: Captured) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,10 @@ from typing import Any
 import pytest
 
 from ablate.cli.main import main
-from ablate.engine.estimates import Rate, Total, kind, side_by_side
-from ablate.engine.preview import Account
+from ablate.engine.estimates import Estimate, Rate, describe_memory, kind, known_rates
+from ablate.engine.preview import Workload
 from tests.ablate import specs
-from tests.ablate.driven import dispatch
+from tests.ablate.driven import dispatch, drain
 from trainables.trial import TrialConfig
 
 ABOUT = re.compile(r"about (\d+:\d\d(?::\d\d)?)")
@@ -37,46 +36,51 @@ def test_kinds_differ_in_sizes_and_not_in_weights() -> None:
         assert kind(config(**{"method": {"name": "ddml"}} | other)) != base
 
 
-def test_sums_and_their_error() -> None:
-    given = config(training={"epochs": 10})
-    rates = {kind(given): Rate(epoch=2.0, spread=0.5, n=4, setup=3.0)}
-    total = Total()
-    total.add(given, rates, 5)
-    total.add(config(embedding={"dim": 7}), rates)
-    mid, error = total.seconds(rates)
-    assert mid == 5 * (10 * 2 + 3) and total.unknown == 1
-    assert error == pytest.approx(50 * 0.5 * math.sqrt(1 / 4 + 1 / 5))
-
-
-def test_memory_side_by_side() -> None:
-    gib = 2**30
-    assert side_by_side([Rate(1, 0, 1)], 2, gib) == []
-    cpu = side_by_side([Rate(1, 0, 1, peak=2 * gib)], 4, 4 * gib)
-    assert "2.0 GiB a trial" in cpu[0] and "4 at once need 8.0 GiB" in cpu[1]
-    (gpu,) = side_by_side([Rate(1, 0, 1, peak=10 * gib, device=80 * gib)], 1, gib)
-    assert "7 fit on one GPU of 80 GiB (gpus: 0.14)" in gpu
-
-
-def test_every_study_says_its_gpu_hours_where_trials_take_gpus(tmp_path: Path) -> None:
+def test_a_plan_adds_up_trials_by_kind(tmp_path: Path) -> None:
     """Half a GPU for 10 epochs of 360 s, twice: one GPU-hour a cell of two seeds."""
     grid = {"design": "grid", "grid": {"optimizer.lr": [1e-4, 1e-3, 1e-2]}, "seeds": 2}
     trial = {"training": {"epochs": 10}}
     made = dispatch(specs.plan({"name": "x", "trial": trial, "studies": {"g": grid}}), tmp_path)
     plan, progression = made.progression.plan, made.progression
     cell = progression.studies["g"].cells[0]
-    rates = {kind(cell.config): Rate(epoch=360.0, spread=0.0, n=4)}
-    with_gpus = Account(plan, progression, rates, 0.5)
-    assert with_gpus.study("g")[0].endswith("about 6:00:00, about 3 GPU-hours")
-    assert with_gpus.time(2, piloted=True)[1:] == ["in all: about 3 GPU-hours"]
-    without = Account(plan, progression, rates, 0)
-    assert "GPU" not in without.study("g")[0] + without.time(2, piloted=True)[-1]
+    rates = {kind(cell.config): Rate(epoch=360.0)}
+    with_gpus = Workload(plan, progression, rates, 0.5)
+    assert with_gpus.add_study("g").endswith("about 6:00:00, about 3 GPU-hours")
+    times = ["time: about 3:00:00", "in all: about 3 GPU-hours"]
+    assert with_gpus.describe_time(2, piloted=True) == times
+    assert with_gpus.describe_time(100, piloted=True)[0] == "time: about 1:00:00", "the longest"
+    without = Workload(plan, progression, rates, 0)
+    assert "GPU" not in without.add_study("g") + without.describe_time(2, piloted=True)[-1]
+    estimate = Estimate()
+    estimate.add(cell.config, {kind(cell.config): Rate(2.0, setup=3.0)}, 5)
+    estimate.add(config(embedding={"dim": 7}), rates)
+    assert estimate == Estimate(trials=5, seconds=5 * (10 * 2 + 3), longest=23, unknown=1)
+
+
+def test_rates_are_those_of_finished_trials(tmp_path: Path) -> None:
+    made = dispatch(specs.plan(), tmp_path)
+    assert known_rates(made.ledger) == {}
+    drain(made)
+    with made.ledger.write() as db:
+        db.execute("UPDATE trials SET seconds = 7 * epochs")
+    rates = known_rates(made.ledger)
+    assert rates and set(rates.values()) == {Rate(7.0)}
+
+
+def test_memory_of_trials_at_once() -> None:
+    gib = 2**30
+    assert describe_memory([Rate(1)], 2, gib) == []
+    cpu = describe_memory([Rate(1, peak=2 * gib)], 4, 4 * gib)
+    assert "2.0 GiB a trial" in cpu[0] and "4 at once need 8.0 GiB" in cpu[1]
+    (gpu,) = describe_memory([Rate(1, peak=10 * gib, device=80 * gib)], 1, gib)
+    assert "7 fit on one GPU of 80 GiB (gpus: 0.14)" in gpu
 
 
 SPEC = """
 name: pilot
 trial:
   data: {image_size: 32}
-  backbone: {name: resnet18, weights: none%s}
+  backbone: {name: resnet18, weights: none}
   embedding: {dim: 16}
   training: {epochs: 2, batch_size: 64}
 studies:
@@ -88,7 +92,7 @@ def test_a_pilot_gives_time_and_memory_and_trains_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = tmp_path / "spec.yaml"
-    spec.write_text(SPEC % "")
+    spec.write_text(SPEC)
     command = ["run", str(spec), "--plan", "--device", "cpu", "--out", str(tmp_path / "runs")]
     assert main(command) == 0
     assert "--pilot times a few steps" in capsys.readouterr().out
@@ -103,22 +107,20 @@ def test_a_pilot_tells_what_would_end_every_trial(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = tmp_path / "spec.yaml"
-    spec.write_text((SPEC % "").replace("dim: 16", "dim: 4096, init: pca"))
+    spec.write_text(SPEC.replace("dim: 16", "dim: 4096, init: pca"))
     assert main(["run", str(spec), "--plan", "--pilot", "--out", str(tmp_path / "runs")]) == 1
     text = capsys.readouterr().out
     assert "no trial like this can run: embedding.dim: found 4096 with init pca" in text
 
 
-def test_a_pilot_is_part_of_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [(["--pilot"], "--plan --pilot"), (["--plan", "--storage", "there"], "found it with --plan")],
+)
+def test_options_of_a_plan_and_of_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], said: str
+) -> None:
     spec = tmp_path / "spec.yaml"
-    spec.write_text(SPEC % "")
-    assert main(["run", str(spec), "--pilot"]) == 2
-    assert "--plan --pilot" in capsys.readouterr().err
-
-
-def test_a_plan_takes_no_storage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    spec, there = tmp_path / "spec.yaml", tmp_path / "there"
-    spec.write_text(SPEC % "")
-    assert main(["run", str(spec), "--plan", "--storage", str(there)]) == 2
-    assert "--storage: found it with --plan" in capsys.readouterr().err
-    assert not there.exists()
+    spec.write_text(SPEC)
+    assert main(["run", str(spec), *more]) == 2
+    assert said in capsys.readouterr().err
