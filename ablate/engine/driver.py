@@ -16,7 +16,7 @@ from dataclasses import replace
 from ablate.engine.preflight import as_it_is, check_data, check_inputs
 from ablate.engine.presence import Presence, drivers
 from ablate.engine.progress import Board, rows
-from ablate.engine.ray.session import joined
+from ablate.engine.ray.session import is_local, joined
 from ablate.engine.ray.supervisor import Supervisor
 from ablate.engine.settings import Outcome, Settings
 from ablate.engine.signals import stop_signals
@@ -47,7 +47,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
     """
     owner = Owner.me()
     deadline = None if settings.budget is None else time.monotonic() + settings.budget
-    is_local = (joined() or settings.address) in (None, "local")
+    local = is_local(joined() or settings.address)
     copies = _copies(settings, owner)
     fresh = not settings.ledger.is_file()
     if settings.reads_data and fresh:
@@ -63,10 +63,10 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             stack.enter_context(copies)
             checkpoints = stack.enter_context(
                 TrialCheckpoints(
-                    copies.storage, ledger, settings.trials, remote=not is_local, tell=_tell
+                    copies.storage, ledger, settings.trials, remote=not local, tell=_tell
                 )
             )
-            fetch = checkpoints.fetch if is_local else checkpoints.offer
+            fetch = checkpoints.fetch if local else checkpoints.offer
             jobs = replace(jobs, forget=checkpoints.forget, fetch=fetch)
         ledger.release_dead()
         ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolved_spec(), settings.provenance)
@@ -94,7 +94,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
                 dispatch.notify = tracker.notify  # it begins with all that the ledger has
             if not dispatch.exhausted:
                 with room(settings.out):
-                    interrupted, broken = _fit(plan, settings, dispatch, checkpoints, is_local)
+                    interrupted, broken = _fit(plan, settings, dispatch, checkpoints, local)
             if settings.same_code:  # of cells that have become known since
                 same += dispatch.agree(same_code=True)
             outcome = _outcome(plan, dispatch, interrupted, broken)
@@ -176,7 +176,7 @@ def _fit(
     settings: Settings,
     dispatch: Dispatch,
     checkpoints: TrialCheckpoints | None,
-    is_local: bool,
+    local: bool,
 ) -> tuple[int | None, str]:
     """Run Tune; return the signal that stopped it, if one did, and why Ray could not go on."""
     name = f"{plan.spec.name}-{plan.sweep_id}"
@@ -196,7 +196,7 @@ def _fit(
         logs / f"{name}-ray.log",
         lambda parallel: Board(dispatch, parallel, logs / f"{name}.log", tell=presence.tell),
         checkpoints,
-        None if is_local or not settings.reads_data else plan.fingerprints,
+        None if local or not settings.reads_data else plan.fingerprints,
         public_environment(settings.tracking_uri),
     )
     presence.tell(rows(dispatch, 1), (), None)

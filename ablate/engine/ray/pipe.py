@@ -2,16 +2,17 @@
 
 Messages are JSON, one a line. The first line of the process's input says what is asked for:
 
-    {"address", "cpus", "gpus", "accelerator", "folder", "name", "storage", "script"}
+    {"address", "cpus", "gpus", "accelerator", "folder", "name", "storage", "script", "temp"}
 
-It then tells, and asks where an answer is shown; every answer has {"stop": bool} besides.
+folder: of Tune's files; empty: Ray is joined, and nothing is run. temp: for files of a Ray of our
+own. The process then tells, and asks where an answer is shown; every answer has {"stop": bool}
+besides.
 
-    {"do": "begun", "parallel", "machines", "watch", "token", "sessions"}
+    {"do": "begun", "parallel", "machines", "watch", "token"}
                                             Ray is there: trials at once;
                                             [id, name, trials that fit] of machines;
                                             [pid, start, name] that must live;
-                                            whether it asks for a token; the folder of its
-                                            sessions, where it is a Ray of our own
+                                            whether it asks for a token
     {"do": "alive", "machines"}             Ray still answers, and the node of this machine lives
     {"do": "gone"}                          Ray says that this node does not
     {"do": "tick"}                          → {}

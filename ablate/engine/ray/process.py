@@ -23,15 +23,7 @@ from pathlib import Path
 
 from ablate.engine.ray.pipe import Driver
 from ablate.engine.ray.resources import Request
-from ablate.engine.ray.session import (
-    asks_for_token,
-    is_local,
-    machines,
-    node_lives,
-    ray_session,
-    session_folder,
-    started_here,
-)
+from ablate.engine.ray.session import machines, node_lives, ray_session, started_here
 from ablate.ledger.schema import is_full, tells_of_it
 from trainables.errors import ConfigError
 from trainables.jobs.attempt import limit_threads
@@ -41,7 +33,7 @@ ALIVE_SECONDS = 5.0
 
 @contextmanager
 def pulse(driver: Driver, request: Request) -> Iterator[None]:
-    """A thread that says now and then that Ray answers: the main one may wait in Ray for ever."""
+    """Tell now and then, by a thread, that Ray answers: the main one may wait in Ray for ever."""
     ended = threading.Event()
 
     def beat() -> None:
@@ -92,21 +84,17 @@ def main() -> int:
     with reported(driver):
         request = Request.shared(asked)
         limit_threads(request.threads)  # of libraries that workers load before they have a trial
-        session = ray_session(asked["address"], request)
+        session = ray_session(asked["address"], request, asked["temp"])
         # What goes wrong is told before Ray is shut down: its processes are watched until then.
         with session as parallel, reported(driver), pulse(driver, request):
-            from ablate.engine.ray.tune import tune
-
             driver.slots = int(parallel)
-            driver.tell(
-                "begun",
-                parallel=parallel,
-                machines=machines(request),
-                watch=started_here(),
-                token=asks_for_token(),
-                sessions=session_folder() if is_local(asked["address"]) else "",
-            )
-            tune(driver, request, Path(asked["folder"]), asked["name"], asked["storage"])
+            token = os.environ.get("RAY_AUTH_MODE", "").lower() == "token"  # Ray sets it
+            nodes, watch = machines(request), started_here()
+            driver.tell("begun", parallel=parallel, machines=nodes, watch=watch, token=token)
+            if asked["folder"]:
+                from ablate.engine.ray.tune import tune
+
+                tune(driver, request, Path(asked["folder"]), asked["name"], asked["storage"])
             driver.tell("done")
     return 0
 

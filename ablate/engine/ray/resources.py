@@ -79,28 +79,21 @@ def request(resources: Resources, device: str, *, cluster: bool) -> Request:
     else:
         available, needed = local_gpus(), gpus or float(wants_gpu)
         if needed > available:
-            raise ConfigError(
-                "--device" if device.startswith("cuda") else "resources.gpus",
-                f"a request for {needed:g} GPU(s)",
-                f"at most {available}, the number here that torch can use",
-                "Run with --device cpu and gpus: 0, or see ablate doctor",
-            )
+            path = "--device" if device.startswith("cuda") else "resources.gpus"
+            expected = f"at most {available}, the number here that torch can use"
+            remedy = "Run with --device cpu and gpus: 0, or see ablate doctor"
+            raise ConfigError(path, f"a request for {needed:g} GPU(s)", expected, remedy)
         gpus = float(min(1, available)) if gpus is None else needed
     kind = resources.accelerator or ""
     if kind and (gpus == 0 or not cluster):
-        raise ConfigError(
-            "resources.accelerator",
-            f"{kind}, and trials {'without a GPU' if gpus == 0 else 'on this machine alone'}",
-            "a kind of GPU where a cluster's nodes have several (--address)",
-            "Leave it out, or give --address and --device cuda",
-        )
+        found = f"{kind}, and trials {'without a GPU' if gpus == 0 else 'on this machine alone'}"
+        expected = "a kind of GPU where a cluster's nodes have several (--address)"
+        remedy = "Leave it out, or give --address and --device cuda"
+        raise ConfigError("resources.accelerator", found, expected, remedy)
     if not cluster and resources.cpus > cores():
-        raise ConfigError(
-            "resources.cpus",
-            f"{resources.cpus:g}",
-            f"at most the {cores()} cores of this machine",
-            "Lower it, or use --address with a larger cluster",
-        )
+        expected = f"at most the {cores()} cores of this machine"
+        remedy = "Lower it, or use --address with a larger cluster"
+        raise ConfigError("resources.cpus", f"{resources.cpus:g}", expected, remedy)
     resolved = "cpu" if gpus == 0 else ("cuda" if device == "auto" else device)
     return Request(resources.cpus, gpus, resolved, count_processes(resources, gpus), kind)
 
@@ -116,12 +109,10 @@ def count_processes(resources: Resources, gpus: float) -> int:
         return max(1, int(gpus))
     shares, limit = ("gpus", gpus) if gpus else ("cpus", resources.cpus)
     if asked > 1 and (gpus != asked if gpus else asked > limit):
-        raise ConfigError(
-            "resources.processes",
-            f"{asked} with {shares}: {limit:g}",
-            "one a GPU" if gpus else "a core for each",
-            f"Set resources.{shares}: {asked}, or leave processes out",
-        )
+        expected = "one a GPU" if gpus else "a core for each"
+        remedy = f"Set resources.{shares}: {asked}, or leave processes out"
+        found = f"{asked} with {shares}: {limit:g}"
+        raise ConfigError("resources.processes", found, expected, remedy)
     return asked
 
 
@@ -129,19 +120,12 @@ def elsewhere(resources: Resources, device: str) -> Request:
     """Return what a trial takes on machines that this one does not see; nothing is looked for."""
     on_cpu = device == "cpu" or (device == "auto" and resources.gpus == 0)
     several = count_processes(resources, 0.0 if on_cpu else resources.gpus or 0.0)
-    if several > 1:
+    if several > 1 or resources.accelerator:
         raise ConfigError(
             "resources",
-            f"{several} processes a trial",
-            "one: a batch of trials without a driver has a trial in each of its processes",
-            "Run it with ablate run",
-        )
-    if resources.accelerator:
-        raise ConfigError(
-            "resources.accelerator",
-            resources.accelerator,
-            "none: a batch of trials without a driver runs on the machine that it is started on",
-            "Leave it out, and start the batch where such a GPU is",
+            f"{several} processes a trial" if several > 1 else f"GPUs {resources.accelerator}",
+            "one process a trial, on any GPU of the machine that it is started on",
+            "Leave processes and accelerator out, or run it with ablate run",
         )
     return Request(resources.cpus, 0.0, "cpu" if on_cpu else device)
 
@@ -161,23 +145,18 @@ def check_nodes(asked: Request, nodes: Iterable[Mapping[str, float]]) -> float:
     nodes = list(nodes)
     if count := sum(fits(asked, node) for node in nodes):
         return float(count)
+    remedy = "Ask for less, add a node, or wait for one that is starting, and start again"
     kinds = {name.removeprefix(KIND) for node in nodes for name in node if name.startswith(KIND)}
     if asked.accelerator and asked.accelerator not in kinds:
-        raise ConfigError(
-            "resources.accelerator",
-            f"trials on {asked.accelerator}",
-            f"GPUs of the kinds {', '.join(sorted(kinds))}" if kinds else "GPUs of no known kind",
-            "Ask for one of those, add a node, or wait for one that is starting",
-        )
+        found = f"trials on {asked.accelerator}"
+        expected = f"GPUs of the kinds {', '.join(sorted(kinds)) or 'that nodes have, none'}"
+        raise ConfigError("resources.accelerator", found, expected, remedy)
     cpus, gpus = (
         max((node.get(name, 0.0) for node in nodes), default=0.0) for name in ("CPU", "GPU")
     )
-    raise ConfigError(
-        "resources",
-        f"{asked.cpus:g} CPU(s) and {asked.gpus:g} {asked.accelerator or 'GPU(s)'} a trial",
-        f"at most {cpus:g} CPU(s) and {gpus:g} GPU(s), the largest node's",
-        "Ask for less, add a node, or wait for one that is starting",
-    )
+    found = f"{asked.cpus:g} CPU(s) and {asked.gpus:g} {asked.accelerator or 'GPU(s)'} a trial"
+    expected = f"at most {cpus:g} CPU(s) and {gpus:g} GPU(s), the largest node's"
+    raise ConfigError("resources", found, expected, remedy)
 
 
 def fits(asked: Request, node: Mapping[str, float]) -> int:

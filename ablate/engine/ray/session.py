@@ -5,8 +5,8 @@ our own gets its token through the environment), no stale cluster address; on on
 that another machine could reach, and no file that another user could.
 
 Ray lets every user write into its own folder (`/tmp/ray`, mode 0777): sockets, logs, and files that
-its processes unpickle, which is to run what is in them. Ours stands in a folder of this user's
-alone, and folders of sessions that have ended are removed.
+its processes unpickle, which is to run what is in them. Ours stands in a folder that only this
+user may enter, and is removed at the end; those of runs that were killed, by the next run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import re
 import secrets
 import shutil
 import signal
-import stat
 import sys
 import tempfile
 import threading
@@ -56,16 +55,13 @@ OPEN = (
     "warning: this Ray cluster asks nobody for a token: whoever reaches its ports can run code on "
     "it. Start its nodes with RAY_AUTH_MODE=token (ablate/cluster/README.md)"
 )
+PREFIX = "ray-"  # begins the name of a run's folder
 INNER = "r"  # Ray opens the folder it is given to everybody: so it is given one inside ours
+LOCK = "ablate.lock"  # in a run's folder: held by its driver
+NEW_SECONDS = 60.0  # in which a folder may not be locked yet
 # What a socket's path may have, less Ray's own part of it and ours.
 OF_RAY = "/session_2026-11-23_00-00-00_000000_1234567/sockets/plasma_store"
-NUMBER = max(str(os.getuid()), "12345678", key=len)  # eight letters, where our name is taken
-OURS = f"/ray-{NUMBER}/{INNER}"
-SESSION = re.compile(r"session_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_\d+_\d+")
-LOCK = "ablate.lock"  # in a session's folder: held by the process that started Ray
-NEW_SECONDS = 86400.0
-ROOM = (103 if sys.platform == "darwin" else 107) - len(OF_RAY) - len(OURS)
-_held: list[FileLock] = []
+ROOM = (103 if sys.platform == "darwin" else 107) - len(OF_RAY) - len(f"/{PREFIX}abcdefgh/{INNER}")
 
 
 def is_local(address: str | None) -> bool:
@@ -74,22 +70,20 @@ def is_local(address: str | None) -> bool:
 
 
 @contextmanager
-def ray_session(address: str | None, asked: Request, *, check: bool = True) -> Iterator[float]:
+def ray_session(address: str | None, asked: Request, folder: str) -> Iterator[float]:
     """Start or join Ray, and yield how many trials fit at once.
 
     For a process that has not yet imported Ray, which reads some of its settings when it is loaded.
 
     Args:
-        check: refuse a cluster on which none fits; else 0 is yielded.
+        folder: for the files of a Ray of our own.
 
     Raises:
         ConfigError: the cluster cannot be reached, or no node is large enough.
         Exception: Ray does not start on this machine.
     """
-    for name, value in _QUIET.items():
-        os.environ.setdefault(name, value)
-    local = is_local(address)
-    if local:
+    os.environ.update(_QUIET | os.environ)
+    if is_local(address):
         # On this machine a head node that is gone does not come back: its agents may end soon.
         os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "10")
         os.environ.setdefault("RAY_AUTH_MODE", "token")
@@ -101,19 +95,16 @@ def ray_session(address: str | None, asked: Request, *, check: bool = True) -> I
     import ray
 
     handler = signal.getsignal(signal.SIGTERM)
-    if local:
-        folder = private_folder()
-        remove_dead_sessions(folder)  # those of runs that were killed
-        context: Any = ray.init(
+    if is_local(address):
+        ray.init(
             address="local",
             num_cpus=cores(),
             include_dashboard=False,
             log_to_driver=False,
             logging_level=logging.ERROR,
             object_store_memory=100 * 2**20,
-            _temp_dir=str(folder),
+            _temp_dir=folder,
         )
-        hold_session(Path(context.address_info["session_dir"]))
     else:
         try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
@@ -125,35 +116,26 @@ def ray_session(address: str | None, asked: Request, *, check: bool = True) -> I
     try:
         logging.getLogger("ray").setLevel(logging.CRITICAL)
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
-        yield room(asked) if check else 0.0
+        yield check_nodes(asked, [node["Resources"] for node in nodes()])
     finally:
         ray.shutdown()
 
 
 def refused(address: str | None, message: str) -> ConfigError:
     """Return Ray's message in one line; of versions it names the cluster's first, then ours."""
+    found, expected = f"{address} ({' '.join(message.split())[:300]})", "a running Ray cluster"
+    remedy = "Start it with `ray start --head`, or drop --address"
     versions = re.findall(r"(Ray|Python): (\S+)", message)
     if message.startswith("Version mismatch") and len(versions) == 4:
         there, here = (" with ".join(map(" ".join, pair)) for pair in (versions[:2], versions[2:]))
-        return ConfigError(
-            "--address",
-            f"{address}, a cluster of {there}",
-            f"the versions that are here, {here}",
-            "Install the same on both, or run in the cluster's own environment (`ray job submit`)",
-        )
-    if "uthentication" in message:
-        return ConfigError(
-            "--address",
-            f"{address}, a cluster that does not know our token",
-            "RAY_AUTH_MODE=token, and its token in RAY_AUTH_TOKEN or the file RAY_AUTH_TOKEN_PATH",
-            "Copy it from the cluster's head (`ray get-auth-token`)",
-        )
-    return ConfigError(
-        "--address",
-        f"{address} ({' '.join(message.split())[:300]})",
-        "a running Ray cluster",
-        "Start it with `ray start --head`, or drop --address",
-    )
+        found, expected = f"{address}, a cluster of {there}", f"the versions that are here, {here}"
+        remedy = "Install the same on both, or run in the cluster's environment (`ray job submit`)"
+    elif "uthentication" in message:
+        found = f"{address}, a cluster that does not know our token"
+        expected = "RAY_AUTH_MODE=token, and its token in RAY_AUTH_TOKEN or in the file "
+        expected += "RAY_AUTH_TOKEN_PATH"
+        remedy = "Copy it from the cluster's head (`ray get-auth-token`)"
+    return ConfigError("--address", found, expected, remedy)
 
 
 def nodes() -> list[dict[str, Any]]:
@@ -163,30 +145,12 @@ def nodes() -> list[dict[str, Any]]:
     return [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
 
 
-def room(asked: Request) -> float:
-    """Return how many trials fit at once; raise ConfigError as `check_nodes`."""
-    return check_nodes(asked, [node["Resources"] for node in nodes()])
-
-
 def machines(asked: Request) -> list[tuple[str, str, int]]:
     """Return, of each node that lives, its id, its name and how many trials fit on it."""
     return [
         (node["NodeID"], node["NodeManagerHostname"], fits(asked, node["Resources"]))
         for node in nodes()
     ]
-
-
-def asks_for_token() -> bool:
-    """Return whether the Ray that this process has joined lets nobody in without its token, which
-    Ray says in this process's environment."""
-    return os.environ.get("RAY_AUTH_MODE", "").lower() == "token"
-
-
-def session_folder() -> str:
-    """Return the folder in which Ray keeps its sessions on this node."""
-    import ray
-
-    return str(ray.get_runtime_context().get_temp_dir())
 
 
 def node_lives() -> bool:
@@ -216,75 +180,46 @@ def joined() -> str | None:
     return str(ray.get_runtime_context().gcs_address)
 
 
-def script() -> str:
-    """Return the file that the user runs, if modules are found beside it; else nothing."""
-    path = Path(sys.argv[0] or ".").resolve()
-    return str(path) if path.is_file() and str(path.parent) in sys.path else ""
-
-
 # ---------------------------------------------------------------------------------- folders of Ray
 
 
-def private_folder() -> Path:
-    """Return what Ray is to take for its temporary folder, in `$RAY_TMPDIR`, `$TMPDIR` or `/tmp`.
+@contextmanager
+def private_folder() -> Iterator[Path]:
+    """Yield a folder for Ray's files, in `$RAY_TMPDIR`, `$TMPDIR` or `/tmp`.
 
-    It is one for all runs of a user, which only this user may enter, and short: sockets lie in it.
+    Only this user may enter it, and its path is short: sockets lie in it. After an error it stays
+    until the next run, for a look at Ray's logs.
 
     Raises:
         ConfigError: no folder can be made there, or paths of sockets in it would be too long.
     """
     named = os.environ.get("RAY_TMPDIR")
     places = [Path(named).expanduser()] if named else [Path(tempfile.gettempdir()), Path("/tmp")]
+    remedy = f"Set RAY_TMPDIR to a folder with a path of at most {ROOM} bytes"
     place = next((each for each in places if len(os.fsencode(each)) <= ROOM), None)
     if place is None:
-        raise ConfigError(
-            "RAY_TMPDIR",
-            f"{places[0]}, in which sockets of Ray would have paths that are too long",
-            f"at most {ROOM} bytes",
-            "Set RAY_TMPDIR to a folder with a shorter path",
-        )
-    folder = place / f"ray-{os.getuid()}"
+        fault = f"{places[0]}, in which sockets of Ray would have paths that are too long"
+        raise ConfigError("RAY_TMPDIR", fault, f"at most {ROOM} bytes", remedy)
+    remove_dead_folders(place)
     try:
-        with suppress(FileExistsError):
-            folder.mkdir(mode=0o700)
-        info = folder.lstat()  # of a link, not of what it leads to
-        private = stat.S_ISDIR(info.st_mode) and not stat.S_IMODE(info.st_mode) & 0o077
-        if not private or info.st_uid != os.getuid():  # somebody was there first
-            folder = Path(tempfile.mkdtemp(prefix="ray-", dir=place))
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
     except OSError as error:
-        raise ConfigError(
-            str(place),
-            f"no place for Ray's own files ({error.strerror})",
-            "a folder that can be written",
-            "Set RAY_TMPDIR to one with a short path",
-        ) from error
-    return folder / INNER
+        fault = f"no place for Ray's own files ({error.strerror})"
+        raise ConfigError(str(place), fault, "a folder that can be written", remedy) from error
+    with FileLock(folder / LOCK):
+        yield folder / INNER
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def hold_session(session: Path) -> None:
-    """Lock a session's folder as long as this process lives, so that it is not removed as dead."""
-    lock = FileLock(session / LOCK)
-    lock.acquire()
-    _held.append(lock)
+def remove_dead_folders(place: Path) -> None:
+    """Delete the folders below `place` of runs of this user whose process is gone.
 
-
-def remove_dead_sessions(folder: Path) -> None:
-    """Delete the folders of Ray sessions in `folder` whose processes are gone.
-
-    Anything else in `folder` stays, and a session without a lock for a day: it may be starting. Two
-    runs may do this at once: what the other has deleted already is skipped.
+    Two runs may do this at once: what the other has deleted already is skipped.
     """
-    for session in folder.iterdir() if folder.is_dir() else ():
-        if session.is_symlink() or not SESSION.fullmatch(session.name):
-            continue
-        try:
-            if (session / LOCK).exists():
-                FileLock(session / LOCK).acquire(timeout=0).lock.release()
-            elif time.time() - session.lstat().st_mtime < NEW_SECONDS:
-                continue
-        except (Timeout, OSError):  # its process lives, or another run has deleted it
-            continue
-        shutil.rmtree(session, ignore_errors=True)
-    latest = folder / "session_latest"
-    if latest.is_symlink() and not latest.exists():
-        latest.unlink(missing_ok=True)
+    for lock in place.glob(f"{PREFIX}*/{LOCK}"):
+        with suppress(OSError, Timeout):  # another run has deleted it, or its process lives
+            info = lock.parent.lstat()
+            is_ours = info.st_uid == os.getuid() and not lock.parent.is_symlink()
+            if is_ours and time.time() - info.st_mtime > NEW_SECONDS:
+                FileLock(lock).acquire(timeout=0).lock.release()
+                shutil.rmtree(lock.parent, ignore_errors=True)

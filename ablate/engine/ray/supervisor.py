@@ -17,6 +17,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ import psutil
 from ablate.engine.progress import Board
 from ablate.engine.ray.pipe import start_process
 from ablate.engine.ray.resources import Request
-from ablate.engine.ray.session import OPEN, joined, remove_dead_sessions, script
+from ablate.engine.ray.session import OPEN, is_local, joined, private_folder
 from ablate.ledger.schema import full, tells_of_it
 from ablate.storage.checkpoints import TrialCheckpoints
 from ablate.sweep.dispatch import Dispatch
@@ -66,7 +67,6 @@ class RayProcess:
 
     Attributes:
         begun: whether it has Ray by now.
-        sessions: the folder of Ray's sessions, if it has started a Ray of its own.
     """
 
     def __init__(self, log: Path, environment: Mapping[str, str]) -> None:
@@ -76,11 +76,10 @@ class RayProcess:
         self.pid = self._process.pid
         self.started = psutil.Process(self.pid).create_time()
         self.begun = False
-        self.sessions: Path | None = None
         self._watched: list[tuple[int, float, str]] = []
         self._quiet = 0.0
 
-    def answer(self, message: Mapping[str, Any]) -> None:
+    def send(self, message: Mapping[str, Any]) -> None:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
@@ -100,8 +99,8 @@ class RayProcess:
         with selectors.DefaultSelector() as selector:
             selector.register(pipe, selectors.EVENT_READ)
             while True:
-                heard = bool(selector.select(TICK_SECONDS))
-                if heard:
+                has_data = bool(selector.select(TICK_SECONDS))
+                if has_data:
                     data = os.read(pipe, 1 << 20)
                     if not data:
                         self._look()
@@ -120,13 +119,12 @@ class RayProcess:
                     self._look()
                     if self._quiet > (SILENT_SECONDS if self.begun else START_SECONDS):
                         raise RayLostError("it does not answer")
-                if not heard:
+                if not has_data:
                     yield None
 
     def _hear(self, message: Message) -> None:
         if message["do"] == "begun":
             self.begun = True
-            self.sessions = Path(message["sessions"]) if message.get("sessions") else None
             self._watched = [(pid, start, name) for pid, start, name in message["watch"]]
         if message["do"] in ("begun", "alive"):
             self._quiet = 0.0
@@ -136,31 +134,18 @@ class RayProcess:
             self._watched = []
 
     def _look(self) -> None:
-        for pid, start, name in self._watched:
+        own = self.pid, self.started, "process"  # what it started may hold its pipe open
+        for pid, start, name in [*self._watched, own]:
             if not runs(pid, start):
                 raise RayLostError(f"its {name} ended")
-        if not runs(self.pid, self.started):  # what it started may hold its pipe open
-            raise RayLostError("its process ended")
 
     def close(self, seconds: float) -> None:
-        """Wait for its end that long; then kill what is left of it and of all that it started,
-        and delete the folder of its Ray session."""
+        """Wait for its end that long; then kill what is left of it and of all that it started."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and runs(self.pid, self.started):
             time.sleep(0.02)
-        end_session(self.pid)  # before its id can become another's
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            pipe.close()
-        if self.sessions is not None:
-            remove_dead_sessions(self.sessions)
-
-
-def gather_seconds(running: int) -> float:
-    """Return for how long a worker gathers what its trial tells: on a laptop a second, among a
-    thousand trials ten, so that Ray Tune has time left to begin and end trials."""
-    return min(GATHER_SECONDS, max(1.0, running / RESULTS_A_SECOND))
+        with self._process:  # closes its pipes, and waits
+            end_session(self.pid)  # before its id can become another's
 
 
 @dataclass
@@ -189,7 +174,7 @@ class Supervisor:
     machine_ends: Counter[str] = field(default_factory=Counter)  # of trials that are under way
 
     def run(self) -> str:
-        """Until nothing is left; returns why Ray ended before that, if it did.
+        """Run until nothing is left; return why Ray ended before that, if it did.
 
         Raises:
             ConfigError: there is no such cluster, or it is too small.
@@ -198,7 +183,8 @@ class Supervisor:
         address = joined() or self.address
         while True:
             try:
-                self._live(address)
+                with private_folder() if is_local(address) else nullcontext("") as temp:
+                    self._live(address, str(temp))
                 return ""
             except RayLostError as error:
                 why = str(error)
@@ -206,7 +192,7 @@ class Supervisor:
                 self.dispatch.again(trial_id, f"the machine: Ray is gone ({why})")
             if self.dispatch.exhausted:  # by a signal or the budget
                 return ""
-            if address not in (None, "local") or self.lives > RESTARTS:
+            if not is_local(address) or self.lives > RESTARTS:
                 return why
             text = f"Ray is gone ({why}) and is started again; trials go on from their checkpoints"
             if self.board is None:
@@ -214,16 +200,25 @@ class Supervisor:
             else:
                 self.board.say(text)
 
-    def _live(self, address: str | None) -> None:
-        """One life of Ray, or of what joins a cluster."""
+    def _live(self, address: str | None, temp: str) -> None:
+        """Start Ray and answer it until the sweep or Ray ends."""
         self.lives += 1
         process = RayProcess(self.log, self.environment)
         patience, stop_by = 0.0, float("inf")
-        storage = None if self.checkpoints is None else self.checkpoints.storage.address
-        request = {"address": address, **self.request.shares, "folder": str(self.folder)}
-        request |= {"name": str(self.lives), "storage": storage, "script": script()}
+        script = Path(sys.argv[0] or ".").resolve()  # the user's, if modules lie beside it
+        has_modules = script.is_file() and str(script.parent) in sys.path
         try:
-            process.answer(request)
+            process.send(
+                {
+                    "address": address,
+                    **self.request.shares,
+                    "folder": str(self.folder),
+                    "name": str(self.lives),
+                    "storage": self.checkpoints and self.checkpoints.storage.address,
+                    "script": str(script) if has_modules else "",
+                    "temp": temp,
+                }
+            )
             for message in process.messages():
                 if self.board is not None:
                     self.board.tick()
@@ -236,19 +231,16 @@ class Supervisor:
                     return
                 if message is not None:
                     self._serve(message, process)
-        except RayLostError:
-            process.sessions = None  # Ray's logs stay until the next start, for a look at the cause
-            raise
         finally:
             process.close(patience)
 
     def _serve(self, message: Message, process: RayProcess) -> None:
         do = message["do"]
         if do == "tick":
-            process.answer({"stop": self.dispatch.stopping})
+            process.send({"stop": self.dispatch.stopping})
         elif do == "next":
             answer = self._next(process)
-            process.answer({**answer, "stop": self.dispatch.stopping})
+            process.send({**answer, "stop": self.dispatch.stopping})
         elif do == "record":
             self._record(message["trial_id"], json.loads(message["events"]), message["node"])
         elif do == "stored":
@@ -282,12 +274,15 @@ class Supervisor:
             section: Any = job.config["data"]
             fingerprint = self.fingerprints[data_config(section).images]
         trial_folder(dispatch.settings.trials, job.trial_id).mkdir(parents=True, exist_ok=True)
+        # a worker gathers events: on a laptop for a second, among a thousand trials for ten, so
+        # that Ray Tune has time left to begin and end trials
+        gather = min(GATHER_SECONDS, max(1.0, len(dispatch.running) / RESULTS_A_SECOND))
         payload = Payload(
             job,
             dispatch.settings.runner,
             dispatch.settings.clean,
             Leader(host_name(), process.pid, process.started),
-            gather_seconds(len(dispatch.running)),
+            gather,
             fingerprint,
             self._storage(job),
         )

@@ -175,7 +175,7 @@ def test_a_kind_of_gpu_is_looked_for_on_the_cluster(monkeypatch: pytest.MonkeyPa
         request(wanted, "cuda", cluster=False)
     with pytest.raises(ConfigError, match="trials without a GPU"):
         request(wanted.model_copy(update={"gpus": 0}), "auto", cluster=True)
-    with pytest.raises(ConfigError, match="on the machine that it is started on"):
+    with pytest.raises(ConfigError, match="machine that it is started on"):
         elsewhere(wanted, "cuda")
 
 

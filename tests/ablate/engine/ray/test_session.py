@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
 import sys
 import tempfile
 import time
@@ -12,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from ablate.engine.ray.session import (
     INNER,
@@ -19,18 +19,10 @@ from ablate.engine.ray.session import (
     OF_RAY,
     ROOM,
     private_folder,
-    remove_dead_sessions,
+    refused,
+    remove_dead_folders,
 )
 from trainables.errors import ConfigError
-
-HOLD = """
-import sys
-from pathlib import Path
-from ablate.engine.ray.session import hold_session
-hold_session(Path(sys.argv[1]))
-print("held", flush=True)
-input()
-"""
 
 
 @pytest.fixture
@@ -41,73 +33,65 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield Path(folder)
 
 
-def mode(folder: Path) -> int:
-    return stat.S_IMODE(folder.lstat().st_mode)
-
-
-def test_one_folder_for_all_runs_which_nobody_else_may_enter(place: Path) -> None:
-    first = private_folder()
-    assert first == private_folder() == place / f"ray-{os.getuid()}" / INNER
-    assert mode(first.parent) == 0o700
-
-
-@pytest.mark.parametrize("is_link", [False, True])
-def test_what_another_user_may_write_is_not_taken(place: Path, is_link: bool) -> None:
-    ours = place / f"ray-{os.getuid()}"
-    if is_link:
-        (place / "elsewhere").mkdir(mode=0o700)
-        ours.symlink_to(place / "elsewhere")
-    else:
-        ours.mkdir()
-        ours.chmod(0o777)
-    found = private_folder().parent
-    assert found != ours and found.parent == place and mode(found) == 0o700
+def test_a_folder_of_each_run_which_nobody_else_may_enter(place: Path) -> None:
+    with private_folder() as first, private_folder() as second:
+        assert first != second and first.name == INNER and first.parent.parent == place
+        assert stat.S_IMODE(first.parent.lstat().st_mode) == 0o700
+    assert not list(place.iterdir())
+    with pytest.raises(RuntimeError), private_folder():
+        raise RuntimeError("Ray is gone")
+    assert len(list(place.iterdir())) == 1, "its logs tell why"
 
 
 def test_a_place_too_long_for_sockets_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     long = "/tmp/" + ROOM * "x"
     monkeypatch.setenv("RAY_TMPDIR", long)
     with pytest.raises(ConfigError, match=f"{long}.*too long.*at most {ROOM} bytes"):
-        private_folder()
+        private_folder().__enter__()
 
 
-def test_a_socket_fits_into_the_longest_place() -> None:
-    ours = max(f"ray-{os.getuid()}", "ray-12345678", key=len)
-    socket = f"{'x' * ROOM}/{ours}/{INNER}{OF_RAY}"
+def test_a_socket_fits_into_the_longest_place(place: Path) -> None:
+    with private_folder() as folder:
+        socket = f"{'x' * ROOM}/{folder.relative_to(place)}{OF_RAY}"
     assert len(socket) == (103 if sys.platform == "darwin" else 107)
 
 
-def make_session(folder: Path, number: int, *, days_old: float = 0.0) -> Path:
-    session = folder / f"session_2026-11-24_23-51-33_{number:06d}_{number}"
-    (session / "logs").mkdir(parents=True)
-    past = time.time() - days_old * 86400
-    os.utime(session, (past, past))
-    return session
+def make_folder(place: Path, name: str, *, age: float = 3600.0, lock: bool = True) -> Path:
+    folder = place / name
+    folder.mkdir()
+    if lock:
+        (folder / LOCK).touch()
+    os.utime(folder, (time.time() - age,) * 2)
+    return folder
 
 
-def test_only_sessions_whose_processes_are_gone_are_deleted(tmp_path: Path) -> None:
-    live = make_session(tmp_path, 1, days_old=2)
-    held = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(live)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert held.stdout is not None and held.stdout.readline()
-    kept = [
-        live,
-        make_session(tmp_path, 2),  # not locked: it may be starting
-        tmp_path / "session_of_mine",
-        tmp_path / "session_2026-11-24_23-51-33_000009_9",
+def test_only_folders_of_runs_that_are_gone_are_deleted(tmp_path: Path) -> None:
+    live = make_folder(tmp_path, "ray-live")
+    link = tmp_path / "ray-link"
+    target = make_folder(tmp_path, "elsewhere")
+    link.symlink_to(target)
+    others = [
+        link,
+        target,
+        make_folder(tmp_path, "ray-new", age=0.0),  # it may be starting
+        make_folder(tmp_path, "ray-foreign", lock=False),
     ]
-    kept[2].mkdir()
-    kept[3].symlink_to(tmp_path.parent)
-    dead = [make_session(tmp_path, 3), make_session(tmp_path, 4, days_old=2)]
-    (dead[0] / LOCK).touch()
-    (tmp_path / "session_latest").symlink_to(dead[0])
-    remove_dead_sessions(tmp_path)
-    assert all(path.exists() for path in kept)
-    assert not any(path.exists() for path in dead)
-    assert not (tmp_path / "session_latest").is_symlink()
-    held.kill()
-    held.communicate()
-    remove_dead_sessions(tmp_path)
+    dead = make_folder(tmp_path, "ray-dead")
+    with FileLock(live / LOCK):
+        remove_dead_folders(tmp_path)
+        assert live.exists() and not dead.exists() and all(path.exists() for path in others)
+    remove_dead_folders(tmp_path)
     assert not live.exists()
-    remove_dead_sessions(tmp_path / "absent")
+    remove_dead_folders(tmp_path / "absent")
+
+
+def test_another_ray_or_python() -> None:
+    text = str(
+        refused(
+            "a:1",
+            "Version mismatch: The cluster was started with:\n    Ray: 2.31.0\n    Python: 3.9.1\n"
+            "This process on node 127.0.0.1 was started with:\n    Ray: 2.60.0\n    Python: 3.12.3",
+        )
+    )
+    assert "a cluster of Ray 2.31.0 with Python 3.9.1" in text
+    assert "the versions that are here, Ray 2.60.0 with Python 3.12.3" in text
