@@ -21,6 +21,7 @@ Trials under way go on from their checkpoints in storage (`ablate/storage/checkp
 
 from __future__ import annotations
 
+import itertools
 import logging
 import shutil
 import sqlite3
@@ -60,15 +61,6 @@ class Word:
     place: str
     at: float
     over: bool
-
-    def is_alive(self, age: float) -> bool:
-        """Return whether that driver lives.
-
-        Args:
-            age: seconds since the word was written, by the storage's clock; `at` is by the
-                driver's own, which may be minutes from ours.
-        """
-        return not self.over and Owner.parse(self.owner).alive(time.time() - age, STALE_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -116,7 +108,7 @@ class Copies:
         self.storage, self.ledger, self.owner, self.tell = storage, ledger, owner, tell
         self.others, self.seconds = others, seconds or COPY_SECONDS
         self._place = f"{host_name()}:{ledger.resolve()}"
-        self._note = Note()
+        self._note_path, self._note = ledger.parent / NOTE, Note()
         self._copied: object = None  # the ledger's state at the last copy
         self._fault = ""
         self._ended = threading.Event()
@@ -132,12 +124,12 @@ class Copies:
         """
         with self._explain("a storage that answers", "See that it can be reached"):
             word = self._read_word()
-            self._note = Note.read(self.ledger.parent / NOTE)  # later: it is written earlier
+            self._note = Note.read(self._note_path)  # later: it is written earlier
             if word is None:
                 return
             exists, is_ours = self.ledger.exists(), word.place == self._place
-            stored = self.storage.shown in self._note.copies or is_ours
-            if exists and (word.ledger != self._note.ledger or not stored):
+            is_stored = self.storage.shown in self._note.copies or is_ours
+            if exists and (word.ledger != self._note.ledger or not is_stored):
                 raise ConfigError(
                     OPTION,
                     f"{self.storage.shown} with the ledger of {word.place}, and in {self.ledger} "
@@ -145,18 +137,20 @@ class Copies:
                     "the ledger here, or none yet, in the storage, or no ledger here",
                     "Give another --storage, or another --out to go on from the stored one",
                 )
-            age = self.storage.age(WORD)
-            if not is_ours and word.is_alive(age):
+            # by the storage's clock: the driver's own may be minutes from ours
+            age, owner = self.storage.age(WORD), Owner.parse(word.owner)
+            is_alive = not word.over and owner.alive(time.time() - age, STALE_SECONDS)
+            if not is_ours and is_alive:
                 raise ConfigError(
                     OPTION,
-                    f"{self.storage.shown}, from which {_named(Owner.parse(word.owner))} drives "
+                    f"{self.storage.shown}, from which {_name(owner)} drives "
                     f"(heard of {age:.0f} s ago)",
                     "a storage that nobody else drives from",
                     f"End that run, or wait: it counts as gone {STALE_SECONDS:.0f} s after its "
                     "last word",
                 )
             if not exists or (word.copy > self._count and not is_ours):
-                self._fetch(word)
+                self._fetch(word, age)
 
     def __enter__(self) -> Self:
         """Raises ConfigError: the storage takes nothing. LedgerError: no room for a copy here."""
@@ -171,21 +165,21 @@ class Copies:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
-        self._try_copy(last=True)
+        self._try_copy(is_last=True)
 
     def _copy_regularly(self) -> None:
         while not self._ended.wait(self.seconds):
-            self._try_copy(last=False)
+            self._try_copy(is_last=False)
 
-    def _try_copy(self, *, last: bool) -> None:
+    def _try_copy(self, *, is_last: bool) -> None:
         """Copy; a storage that is away for a while stops nothing, and is told of once."""
         try:
-            self._copy(over=last and not self.others())
+            self._copy(over=is_last and not self.others())
             if self._fault:
                 self._fault = ""
                 self.tell(f"storage: {self.storage.shown} has everything again")
         except OSError as error:
-            if not self._fault or last:
+            if not self._fault or is_last:
                 self.tell(f"warning: storage: {error}; {self.ledger} has everything")
             self._fault = str(error)
 
@@ -206,7 +200,10 @@ class Copies:
             )
         self._write_note(ledger_id or uuid.uuid4().hex, count)
         with tempfile.TemporaryDirectory(dir=self.ledger.parent, prefix=DRAFTS) as folder:
-            state = ledger_state(self.ledger)
+            # the file and its journal change in size or time whenever the ledger does
+            files = [self.ledger, self.ledger.with_name(f"{LEDGER}-wal")]
+            stats = [path.stat() for path in files if path.exists()]
+            state = [(stat.st_size, stat.st_mtime_ns) for stat in stats]
             if state != self._copied:
                 back_up(self.ledger, Path(folder) / LEDGER)
                 self.storage.put(LEDGER, Path(folder) / LEDGER)
@@ -217,9 +214,11 @@ class Copies:
             self._write_note(word.ledger, count)
             self._copied = state
 
-    def _fetch(self, word: Word) -> None:
+    def _fetch(self, word: Word, age: float) -> None:
+        """Put the stored ledger in place of the one here, which is set aside."""
         self._check_idle()
         self.ledger.parent.mkdir(parents=True, exist_ok=True)
+        aside = None
         with tempfile.TemporaryDirectory(dir=self.ledger.parent, prefix=DRAFTS) as folder:
             fresh = Path(folder) / LEDGER
             fault = find_fault(fresh) if self.storage.get(LEDGER, fresh) else "it is not there"
@@ -232,19 +231,24 @@ class Copies:
                 )
             write_ahead(fresh)  # as no ledger that is there is made again (`schema.connect`)
             self._check_idle()  # nobody has begun meanwhile
-            aside = self._set_aside() if self.ledger.exists() else None
+            if self.ledger.exists():
+                numbered = (self.ledger.with_name(f"{LEDGER}.aside-{n}") for n in itertools.count(1))
+                aside = next(path for path in numbered if not path.exists())
+                for suffix in ("-wal", "-shm", ""):
+                    part = self.ledger.with_name(LEDGER + suffix)
+                    if part.exists():
+                        part.rename(aside.with_name(aside.name + suffix))
             # In this order: whoever is killed in between finds no ledger here, and fetches it.
             self._note = Note(word.ledger, {self.storage.shown: word.copy})
-            self._note.write(self.ledger.parent / NOTE)
+            self._note.write(self._note_path)
             fresh.replace(self.ledger)
-        age = self.storage.age(WORD)
         self.tell(f"storage: the ledger came from {self.storage.shown}, of {age:.0f} s ago")
         if aside is not None:
             self.tell(f"storage: the older one that was here is {aside}")
 
     def _check_idle(self) -> None:
         """Raises ConfigError: a driver, a `--cell`, or whoever else has the ledger open."""
-        at_work = ", ".join(map(_named, self.others()))
+        at_work = ", ".join(map(_name, self.others()))
         if not at_work and self.ledger.exists() and not alone(self.ledger):
             at_work = "another process"
         if at_work:
@@ -255,17 +259,6 @@ class Copies:
                 "nobody at work on it while it is replaced",
                 "Wait for the end of that, or end it (`ablate stop`)",
             )
-
-    def _set_aside(self) -> Path:
-        """Move the ledger here and its journal to another name, and return that."""
-        number = 1
-        while (aside := self.ledger.with_name(f"{LEDGER}.aside-{number}")).exists():
-            number += 1
-        for suffix in ("-wal", "-shm", ""):
-            part = self.ledger.with_name(self.ledger.name + suffix)
-            if part.exists():
-                part.rename(aside.with_name(aside.name + suffix))
-        return aside
 
     def _remove_drafts(self) -> None:
         """Remove the drafts of drivers that were killed, here and in storage."""
@@ -294,11 +287,10 @@ class Copies:
         return self._note.copies.get(self.storage.shown, 0)
 
     def _write_note(self, ledger_id: str, count: int) -> None:
-        path = self.ledger.parent / NOTE
-        known = Note.read(path)  # anew: another driver may copy to another storage
+        known = Note.read(self._note_path)  # anew: another driver may copy to another storage
         self._note = Note(ledger_id, {**known.copies, self.storage.shown: count})
         if self._note != known:
-            self._note.write(path)
+            self._note.write(self._note_path)
 
     @contextmanager
     def _explain(self, expected: str, remedy: str) -> Iterator[None]:
@@ -315,7 +307,7 @@ class Copies:
             ) from error
 
 
-def _named(owner: Owner) -> str:
+def _name(owner: Owner) -> str:
     return f"process {owner.pid} on {owner.host.partition('+')[0]}"
 
 
@@ -335,10 +327,3 @@ def find_fault(path: Path) -> str | None:
     if database.user_version > VERSION:
         return f"of version {database.user_version}; this ablate reads {VERSION} at most"
     return damage(path)
-
-
-def ledger_state(ledger: Path) -> tuple[tuple[int, int], ...]:
-    """Return sizes and times of the file and its journal, which change whenever the ledger does."""
-    paths = [ledger, ledger.with_name(f"{ledger.name}-wal")]
-    stats = [path.stat() for path in paths if path.exists()]
-    return tuple((stat.st_size, stat.st_mtime_ns) for stat in stats)
