@@ -37,7 +37,6 @@ from trainables.errors import ConfigError
 from trainables.trial import TrialConfig
 
 PATIENCE_SECONDS = 3.0
-NAMED = 3  # unreadable images in a message
 
 
 @contextmanager
@@ -155,40 +154,6 @@ def describe_stores(plan: Plan, progression: Progression, cache: Path) -> list[s
             text += f"; {choice.smaller:.0%} of them are made smaller before crops are cut "
             text += "(data.stored_side: original leaves them as they are)"
         lines[text] = None
-    return list(lines)
-
-
-def check_readable(plan: Plan, progression: Progression, cache: Path) -> list[str]:
-    """Decode the image files of the trials that are left to do, of a large set some of them.
-
-    Returns: what was looked at, where that is not all.
-
-    Raises:
-        ConfigError: images that cannot be read.
-    """
-    lines = dict[str, None]()
-    for (data, use), *_ in _group_by_files(plan, progression):
-        source = DATASETS[data.name]
-        if not issubclass(source, FileSet):
-            continue
-        with required(cache), progress_shown():
-            report = source.find_unreadable(data, cache)
-        if report is not None and report.bad:
-            error = report.bad[0]
-            if (count := len(report.bad)) > 1:
-                names = [each.path for each in report.bad[:NAMED]] + ["…"] * (count > NAMED)
-                error = ConfigError(
-                    "data.root",
-                    f"{count:,} images that cannot be read: {', '.join(names)}",
-                    "whole image files",
-                    "Replace or remove them; `ablate data check` says what is wrong with each",
-                )
-            raise placed(plan, progression, use, error) from report.bad[0]
-        if report is not None and report.looked_at < report.images:
-            lines[
-                f"{data.name}: {report.looked_at:,} of {report.images:,} images were decoded and "
-                "can be read; a run decodes all of them before its first trial"
-            ] = None
     return list(lines)
 
 

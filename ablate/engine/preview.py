@@ -22,7 +22,6 @@ from ablate.engine.preflight import (
     absent_weights,
     as_it_is,
     check_classes,
-    check_readable,
     describe_stores,
 )
 from ablate.engine.presence import duration
@@ -75,7 +74,7 @@ def examine(plan: Plan, settings: Settings, *, pilot: bool = False) -> Preview:
             trainings, batch_warnings = describe_trainings(plan, progression, cache)
             notes += [f"warning: {text}" for text in warnings + batch_warnings]
             stores = describe_stores(plan, progression, cache)
-            notes += [f"data: {text}" for text in stores + check_readable(plan, progression, cache)]
+            notes += [f"data: {text}" for text in stores]
             absent = absent_weights(plan, progression, cache, device)
             notes += [f"weights: {each}" for each in absent]
         rates = known_rates(ledger)

@@ -67,16 +67,15 @@ class TrialCheckpoints:
         if remote and has_secret(storage.uri):
             raise ConfigError(
                 OPTION,
-                f"{storage.shown}, whose password would go to every node",
-                "an address without one",
-                "Give each node its credentials, as variables or a profile",
+                f"the password in {storage.shown} would go to every node; leave it out, and give "
+                "each node its credentials, as variables or a profile",
             )
         self.storage, self.ledger, self.trials = storage, ledger, trials
         self.remote, self.tell = remote, tell
         self._attempts: dict[str, set[str]] = {}  # trial → folders, as far as known
         self._checkpoints: dict[str, list[str]] = {}  # trial → of the attempt that is under way
-        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work_off, name="checkpoints", daemon=True)
+        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run_tasks, name="checkpoints", daemon=True)
         self._fault, self._ended_at = "", 0.0
 
     def __enter__(self) -> TrialCheckpoints:
@@ -88,8 +87,8 @@ class TrialCheckpoints:
         try:
             names = self.storage.list_folder(TRIALS)
         except StorageError as error:
-            remedy = "See that it can be reached, and its rights"
-            raise ConfigError(OPTION, str(error), "a storage that answers", remedy) from error
+            fault = f"{error}; see that it can be reached, and to its rights"
+            raise ConfigError(OPTION, fault) from error
         for name in names:
             trial_id, _, when = name.rpartition(".")
             if when.isdigit():
@@ -99,7 +98,7 @@ class TrialCheckpoints:
 
     def __exit__(self, *_: object) -> None:
         self._ended_at = time.monotonic()
-        self._work.put(None)
+        self._tasks.put(None)
         self._thread.join(END_SECONDS + AGAIN_SECONDS)
         if self._thread.is_alive() or self._fault:
             self.tell(
@@ -110,8 +109,7 @@ class TrialCheckpoints:
     def find_places(self, trial_id: str) -> tuple[str, ...]:
         """Return the folders of a trial's attempts, the newest first."""
         attempts = set(self._attempts.get(trial_id, ()))
-        checkpoint = find_checkpoint(self.ledger, trial_id)
-        if checkpoint is not None:
+        if checkpoint := find_checkpoint(self.ledger, trial_id):
             attempts.add(checkpoint.rpartition("/")[0])
         return tuple(
             sorted(attempts, key=lambda attempt: int(attempt.rpartition(".")[2]), reverse=True)
@@ -122,13 +120,12 @@ class TrialCheckpoints:
         attempt = checkpoint.rpartition("/")[0]
         self._attempts.setdefault(trial_id, set()).add(attempt)
         self.ledger.put_checkpoint(trial_id, checkpoint)
-        stored = self._checkpoints.setdefault(trial_id, [])
-        if stored and not stored[-1].startswith(f"{attempt}/"):
-            stored.clear()  # of an attempt before; the end removes it
-        stored.append(checkpoint)
+        # those of an attempt before are removed at the end
+        stored = self._checkpoints.get(trial_id, [])
+        stored = [each for each in stored if each.startswith(f"{attempt}/")] + [checkpoint]
         for outdated in stored[:-KEPT]:
-            self._work.put(partial(self.storage.delete_folder, outdated))
-        del stored[:-KEPT]
+            self._tasks.put(partial(self.storage.delete_folder, outdated))
+        self._checkpoints[trial_id] = stored[-KEPT:]
 
     def finish(self, trial_id: str) -> None:
         """Bring the results of a trial that has ended, and leave only its last checkpoint there."""
@@ -136,7 +133,7 @@ class TrialCheckpoints:
         self._checkpoints.pop(trial_id, None)
         if last is not None:
             self._attempts[trial_id] = {last.rpartition("/")[0]}
-            self._work.put(partial(self._settle, trial_id, last, attempts))
+            self._tasks.put(partial(self._settle, trial_id, last, attempts))
 
     def _settle(self, trial_id: str, last: str, attempts: tuple[str, ...]) -> None:
         if self.remote:
@@ -144,10 +141,10 @@ class TrialCheckpoints:
         for attempt in attempts:
             outdated = [attempt]
             if last.startswith(f"{attempt}/"):
-                names = self.storage.list_folder(attempt)
-                outdated = [f"{attempt}/{name}" for name in names if f"{attempt}/{name}" != last]
+                outdated = [f"{attempt}/{name}" for name in self.storage.list_folder(attempt)]
             for folder in outdated:
-                self.storage.delete_folder(folder)
+                if folder != last:
+                    self.storage.delete_folder(folder)
 
     def forget(self, trial_id: str) -> None:
         """Remove all that is stored of a trial.
@@ -187,10 +184,10 @@ class TrialCheckpoints:
             if place is not None:
                 fetch_results(self.storage, place, folder)
 
-    def _work_off(self) -> None:
+    def _run_tasks(self) -> None:
         """Do what there is to do, in order. What fails is tried again before the rest, until the
         end has waited long enough for it."""
-        while (task := self._work.get()) is not None:
+        while (task := self._tasks.get()) is not None:
             while not self._ended_at or time.monotonic() < self._ended_at + END_SECONDS:
                 try:
                     task()
@@ -216,9 +213,8 @@ def find_checkpoint(ledger: Ledger, trial_id: str) -> str | None:
     if not re.fullmatch(rf"{TRIALS}/{re.escape(trial_id)}\.\d+/checkpoint_\d+", checkpoint):
         raise ConfigError(
             str(ledger.path),
-            f"the checkpoint {checkpoint[:200]!r} of trial {trial_id}",
-            f"one in {TRIALS}/{trial_id}.…",
-            "The ledger was edited or damaged: restore it from a copy, or give another --out",
+            f"{checkpoint[:200]!r} is no checkpoint of trial {trial_id}: the ledger was edited or "
+            "damaged; restore it from a copy, or give another --out",
         )
     return checkpoint
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-import shutil
+import os
 import sqlite3
 import tempfile
 import threading
@@ -46,7 +46,6 @@ from trainables.machine.files import write_json
 
 COPY_SECONDS = 60.0
 LEDGER, WORD, NOTE = "ledger.sqlite", "ledger.json", "storage.json"
-DRAFTS = ".copy-"  # folders beside the ledger
 
 log = logging.getLogger("ablate.engine")
 
@@ -122,7 +121,7 @@ class Copies:
                 no ledger or of another one, or somebody is at work on the one here.
             LedgerError: no file can be written here.
         """
-        with self._explain("a storage that answers", "See that it can be reached"):
+        with self._explain("see that it can be reached"):
             word = self._read_word()
             self._note = Note.read(self._note_path)  # later: it is written earlier
             if word is None:
@@ -132,10 +131,9 @@ class Copies:
             if exists and (word.ledger != self._note.ledger or not is_stored):
                 raise ConfigError(
                     OPTION,
-                    f"{self.storage.shown} with the ledger of {word.place}, and in {self.ledger} "
-                    "one that was never stored there",
-                    "the ledger here, or none yet, in the storage, or no ledger here",
-                    "Give another --storage, or another --out to go on from the stored one",
+                    f"{self.storage.shown} has the ledger of {word.place}, and {self.ledger} was "
+                    "never stored there; give another --storage, or another --out to go on from "
+                    "the stored one",
                 )
             # by the storage's clock: the driver's own may be minutes from ours
             age, owner = self.storage.age(WORD), Owner.parse(word.owner)
@@ -143,10 +141,8 @@ class Copies:
             if not is_ours and is_alive:
                 raise ConfigError(
                     OPTION,
-                    f"{self.storage.shown}, from which {_name(owner)} drives "
-                    f"(heard of {age:.0f} s ago)",
-                    "a storage that nobody else drives from",
-                    f"End that run, or wait: it counts as gone {STALE_SECONDS:.0f} s after its "
+                    f"from {self.storage.shown} {_name(owner)} drives (heard of {age:.0f} s ago); "
+                    f"end that run, or wait: it counts as gone {STALE_SECONDS:.0f} s after its "
                     "last word",
                 )
             if not exists or (word.copy > self._count and not is_ours):
@@ -154,10 +150,9 @@ class Copies:
 
     def __enter__(self) -> Self:
         """Raises ConfigError: the storage takes nothing. LedgerError: no room for a copy here."""
-        with self._explain(
-            "a storage that takes copies of this ledger", "See to its rights, or give another"
-        ):
-            self._remove_drafts()
+        with self._explain("see to its rights, or give another storage"):
+            if not self.others():  # who may be writing one
+                self.storage.remove_stale_drafts(LEDGER, WORD)
             self._copy()
         self._thread.start()
         return self
@@ -199,7 +194,7 @@ class Copies:
                 "and its copies stay"
             )
         self._write_note(ledger_id or uuid.uuid4().hex, count)
-        with tempfile.TemporaryDirectory(dir=self.ledger.parent, prefix=DRAFTS) as folder:
+        with tempfile.TemporaryDirectory() as folder:
             # the file and its journal change in size or time whenever the ledger does
             files = [self.ledger, self.ledger.with_name(f"{LEDGER}-wal")]
             stats = [path.stat() for path in files if path.exists()]
@@ -217,31 +212,28 @@ class Copies:
     def _fetch(self, word: Word, age: float) -> None:
         """Put the stored ledger in place of the one here, which is set aside."""
         self._check_idle()
-        self.ledger.parent.mkdir(parents=True, exist_ok=True)
-        aside = None
-        with tempfile.TemporaryDirectory(dir=self.ledger.parent, prefix=DRAFTS) as folder:
-            fresh = Path(folder) / LEDGER
-            fault = find_fault(fresh) if self.storage.get(LEDGER, fresh) else "it is not there"
-            if fault is not None:
-                raise ConfigError(
-                    OPTION,
-                    f"{self.storage.shown}/{LEDGER}, which is no whole ledger ({fault})",
-                    "the copy that a driver left",
-                    "Give another storage, or --out with a ledger of its own",
-                )
-            write_ahead(fresh)  # as no ledger that is there is made again (`schema.connect`)
-            self._check_idle()  # nobody has begun meanwhile
-            if self.ledger.exists():
-                numbered = (self.ledger.with_name(f"{LEDGER}.aside-{n}") for n in itertools.count(1))
-                aside = next(path for path in numbered if not path.exists())
-                for suffix in ("-wal", "-shm", ""):
-                    part = self.ledger.with_name(LEDGER + suffix)
-                    if part.exists():
-                        part.rename(aside.with_name(aside.name + suffix))
-            # In this order: whoever is killed in between finds no ledger here, and fetches it.
-            self._note = Note(word.ledger, {self.storage.shown: word.copy})
-            self._note.write(self._note_path)
-            fresh.replace(self.ledger)
+        fresh, aside = self.ledger.with_name(f".{LEDGER}.{os.getpid()}"), None
+        fault = find_fault(fresh) if self.storage.get(LEDGER, fresh) else "it is not there"
+        if fault is not None:
+            fresh.unlink(missing_ok=True)
+            raise ConfigError(
+                OPTION,
+                f"{self.storage.shown}/{LEDGER} is no whole ledger ({fault}); give another "
+                "storage, or --out with a ledger of its own",
+            )
+        write_ahead(fresh)  # as no ledger that is there is made again (`schema.connect`)
+        self._check_idle()  # nobody has begun meanwhile
+        if self.ledger.exists():
+            numbered = (self.ledger.with_name(f"{LEDGER}.aside-{n}") for n in itertools.count(1))
+            aside = next(path for path in numbered if not path.exists())
+            for suffix in ("-wal", "-shm", ""):
+                part = self.ledger.with_name(LEDGER + suffix)
+                if part.exists():
+                    part.rename(aside.with_name(aside.name + suffix))
+        # In this order: whoever is killed in between finds no ledger here, and fetches it.
+        self._note = Note(word.ledger, {self.storage.shown: word.copy})
+        self._note.write(self._note_path)
+        fresh.replace(self.ledger)
         self.tell(f"storage: the ledger came from {self.storage.shown}, of {age:.0f} s ago")
         if aside is not None:
             self.tell(f"storage: the older one that was here is {aside}")
@@ -254,21 +246,9 @@ class Copies:
         if at_work:
             raise ConfigError(
                 OPTION,
-                f"{self.storage.shown}, which knows more than {self.ledger}, and {at_work} at work "
-                "on that one",
-                "nobody at work on it while it is replaced",
-                "Wait for the end of that, or end it (`ablate stop`)",
+                f"{self.storage.shown} knows more than {self.ledger}, and {at_work} is at work on "
+                "that one; wait for the end of that, or end it (`ablate stop`)",
             )
-
-    def _remove_drafts(self) -> None:
-        """Remove the drafts of drivers that were killed, here and in storage."""
-        if self.others():
-            return  # one may be theirs
-        self.storage.remove_stale_drafts(LEDGER, WORD)
-        for folder in self.ledger.parent.glob(f"{DRAFTS}*"):
-            times = [path.stat().st_mtime for path in (folder, *folder.iterdir())]
-            if time.time() - max(times) > STALE_SECONDS:
-                shutil.rmtree(folder, ignore_errors=True)
 
     def _read_word(self) -> Word | None:
         content = self.storage.read(WORD)
@@ -293,17 +273,17 @@ class Copies:
             self._note.write(self._note_path)
 
     @contextmanager
-    def _explain(self, expected: str, remedy: str) -> Iterator[None]:
+    def _explain(self, remedy: str) -> Iterator[None]:
         """Make one line of what storage or disk refuse."""
         try:
             yield
         except StorageError as error:
-            raise ConfigError(OPTION, str(error), expected, remedy) from error
+            raise ConfigError(OPTION, f"{error}; {remedy}") from error
         except OSError as error:
             raise LedgerError(
-                f"{self.ledger.parent}: found no way to make a copy of the ledger ({error}); "
-                "expected room and rights for one beside it. See to them and start again: "
-                "everything recorded is kept"
+                f"{self.ledger.parent}: no copy of the ledger can be made ({error}); make room for "
+                f"it here and in {tempfile.gettempdir()}, and start again: everything recorded is "
+                "kept"
             ) from error
 
 

@@ -59,21 +59,17 @@ class Storage:
         if address.startswith(ENV):
             self.uri = os.environ.get(address.removeprefix(ENV), "")
             if not self.uri:
-                raise ConfigError(OPTION, f"{address}, and no such variable", "one that is set")
+                raise ConfigError(OPTION, f"{address} names no such variable; set it")
         self.shown = redacted(self.uri)
         scheme, separator, _ = self.uri.partition("://")
         if separator and scheme not in SCHEMES:
-            raise ConfigError(
-                OPTION, self.shown, "a path, or s3://, gs://, hdfs://", "Correct the address"
-            )
+            raise ConfigError(OPTION, f"{self.shown} is no path, s3://, gs:// or hdfs:// address")
         self.files: Any
         try:
             self.files, root = pyarrow.fs.FileSystem.from_uri(self.address)
         except (ValueError, OSError, TypeError, NotImplementedError) as error:
-            shown = f"{self.shown} ({self._scrub(error)})"
-            raise ConfigError(
-                OPTION, shown, "an address that pyarrow takes", "Correct it"
-            ) from None
+            fault = f"{self.shown} is no address that pyarrow takes ({self._scrub(error)})"
+            raise ConfigError(OPTION, fault) from None
         self.root = root.rstrip("/")
         self._clocks: tuple[float, float] | None = None  # the storage's and ours, at one moment
 

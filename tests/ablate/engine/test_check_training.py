@@ -1,4 +1,4 @@
-"""What a plan says before any training: steps, small classes, seeds, unreadable images."""
+"""What a plan says before any training: steps, small classes, seeds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import yaml
 
 from ablate.cli.main import main
 from tests.trainables import core_trials
-from trainables.data.files import first_pass
 
 GRID = {"design": "grid", "grid": {"optimizer.lr": [1e-3, 1e-4]}}
 
@@ -96,39 +95,3 @@ def test_a_comparison_that_no_seeds_can_decide(
     assert bool(found) == open_
     if open_:
         assert "comparisons 1, seeds 5, seeds needed 6" in found[0]
-
-
-def test_images_that_cannot_be_read(images: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    training = {"epochs": 30, "batch_size": 8, "per_class": 2}
-    bad = images / "class03" / "2.png"
-    whole = bad.read_bytes()
-    bad.write_bytes(whole[:80])
-    plan(images, training, code=2)
-    (line,) = capsys.readouterr().err.splitlines()
-    assert str(bad) in line and "Replace or remove" in line
-    text = images / "class05" / "1.png"
-    text.write_text("no image")
-    plan(images, training, code=2)
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "2 images that cannot be read" in line and str(bad) in line and str(text) in line
-    bad.write_bytes(whole)
-    text.unlink()
-    plan(images, training)
-    assert "cannot" not in capsys.readouterr().out
-
-
-def test_a_large_set_is_looked_at_evenly(
-    images: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(first_pass, "MOST_LOOKED_AT", 30)
-    training = {"epochs": 30, "batch_size": 8, "per_class": 2}
-    plan(images, training)
-    assert "30 of 84 images were decoded and can be read" in capsys.readouterr().out
-    decoded: list[object] = []
-    monkeypatch.setattr(first_pass, "picture_pixels", lambda picture, side: decoded.append(picture))
-    plan(images, training)
-    assert not decoded, "what was readable is not read again"
-    assert "30 of 84 images were decoded" in capsys.readouterr().out
-    (images / "class03" / "2.png").write_bytes(b"other content")
-    plan(images, training)
-    assert len(decoded) == 30, "other content is looked at again"

@@ -33,7 +33,7 @@ def test_a_driver_alive_in_the_folder_keeps_its_ledger(tmp_path: Path) -> None:
     (there / WORD).write_text(json.dumps(word))
     os.utime(there / WORD, (time.time() - 1000,) * 2)
     with Presence(out, OTHER, "0123", "name", lambda: None):
-        with pytest.raises(ConfigError, match="process 7 on another-host at work on that one"):
+        with pytest.raises(ConfigError, match="process 7 on another-host is at work on that one"):
             driver._copies(settings, Owner.me())
         assert not [*out.glob("*aside*")]
     with Presence(out, Owner.me(), "0123", "name", lambda: None):

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from ablate.ledger.ledger import Ledger
-from ablate.ledger.owner import STALE_SECONDS, Owner
+from ablate.ledger.owner import Owner
 from ablate.ledger.schema import LedgerError
 from ablate.ledger.sqlite_files import alone
 from ablate.storage import copies
@@ -193,7 +193,7 @@ def test_a_copy_that_is_no_ledger_is_not_taken(
     one.runs("a")
     word(there, ago=1000, owner=str(GONE), place="elsewhere")
     spoil(there / LEDGER)
-    with pytest.raises(ConfigError, match=f"which is no whole ledger .*{why}"):
+    with pytest.raises(ConfigError, match=f"is no whole ledger .*{why}"):
         two.copies().join()
     assert list(two.ledger.parent.iterdir()) == []
 
@@ -213,7 +213,7 @@ def test_a_ledger_that_was_never_stored_there_stays_and_so_does_the_stored_one(
     word(there, **({"owner": str(GONE), "place": place} if place else {}))
     learns(one.ledger, "its own")
     before, stored = kept(tmp_path / "one"), kept(there)
-    with pytest.raises(ConfigError, match=r"one that was never stored there; .*another --storage"):
+    with pytest.raises(ConfigError, match=r"was never stored there; .*another --storage"):
         one.copies().join()
     assert kept(tmp_path / "one") == before and kept(there) == stored
 
@@ -223,7 +223,7 @@ def test_nor_does_one_that_is_stored_elsewhere_alone(tmp_path: Path, there: Path
     one.runs("a")
     two.runs("b", "c")
     one.there = two.there
-    with pytest.raises(ConfigError, match="one that was never stored there"):
+    with pytest.raises(ConfigError, match="was never stored there"):
         one.copies().join()
     one.there = tmp_path / "third"
     one.runs()
@@ -246,7 +246,7 @@ def test_a_ledger_that_somebody_works_on_is_not_replaced(
         one.others = [GONE] if told else []
         who = "process 7 on another-host" if told else "another process"
         word(there, place="elsewhere")
-        with pytest.raises(ConfigError, match=f"and {who} at work on that one"):
+        with pytest.raises(ConfigError, match=f"and {who} is at work on that one"):
             one.copies().join()
     assert sweeps(one.ledger) == ["a"] and not [*one.ledger.parent.glob("*aside*")]
     one.others = []
@@ -258,13 +258,13 @@ def test_after_a_clean_end_another_machine_goes_on_at_once(tmp_path: Path, there
     one, two = Machine(tmp_path / "one", there), Machine(tmp_path / "two", there)
     with Ledger(one.ledger), one.copies():
         word(there, owner=str(GONE), place="elsewhere")
-        with pytest.raises(ConfigError, match="a storage that nobody else drives from"):
+        with pytest.raises(ConfigError, match="end that run, or wait"):
             two.copies().join()
         word(there, place=one.copies()._place)
     one.others = [GONE]
     one.runs()
     word(there, owner=str(GONE), place="elsewhere")
-    with pytest.raises(ConfigError, match="a storage that nobody else drives from"):
+    with pytest.raises(ConfigError, match="end that run, or wait"):
         two.copies().join()  # of two drivers one has ended
     word(there, place=one.copies()._place)
     one.others = []
@@ -284,30 +284,13 @@ def test_no_room_for_a_copy_is_one_line(
 
     with monkeypatch.context() as patched, Ledger(one.ledger):
         patched.setattr(copies, "back_up", no_room)
-        with pytest.raises(LedgerError, match=r"No space left.*expected room"), one.copies():
+        with pytest.raises(LedgerError, match=r"No space left.*make room"), one.copies():
             pass
     one.runs("a")
     word(there, owner=str(GONE), place="elsewhere")
     monkeypatch.setattr(Storage, "get", no_room)
-    with pytest.raises(LedgerError, match=r"No space left.*expected room"):
+    with pytest.raises(LedgerError, match=r"No space left.*make room"):
         two.copies().join()
-
-
-def test_what_a_killed_driver_leaves_is_removed_when_it_is_old(tmp_path: Path, there: Path) -> None:
-    one = Machine(tmp_path / "one", there)
-    one.runs("a")
-    old, new = (one.ledger.parent / f".copy-{name}" for name in ("old", "new"))
-    for folder in (old, new):
-        folder.mkdir()
-        (folder / LEDGER).touch()
-    for path in (old / LEDGER, old):
-        os.utime(path, (0, time.time() - STALE_SECONDS - 1))
-    one.others = [GONE]
-    one.runs()
-    assert old.exists(), "it may be of the other driver"
-    one.others = []
-    one.runs()
-    assert not old.exists() and new.exists()
 
 
 def test_a_word_of_somebody_else_is_refused(tmp_path: Path, there: Path) -> None:

@@ -91,7 +91,7 @@ def test_a_path_with_home_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_address_of_no_known_kind() -> None:
-    with pytest.raises(ConfigError, match=r"--storage: found ftp://h/x; expected a path, or s3"):
+    with pytest.raises(ConfigError, match=r"--storage: ftp://h/x is no path, s3"):
         Storage("ftp://h/x")
 
 

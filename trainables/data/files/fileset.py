@@ -32,7 +32,7 @@ import numpy as np
 from trainables.config.images import DataConfig
 from trainables.data.dataset import Dataset, DataSource, Summary
 from trainables.data.files.about import absence, difference, differences
-from trainables.data.files.first_pass import Picture, Pictures, Readable, find_unreadable
+from trainables.data.files.first_pass import Picture, Pictures
 from trainables.data.files.hashes import file_hashes
 from trainables.data.files.index import PARTS, Index, Row
 from trainables.data.files.places import root_of, unreadable
@@ -227,15 +227,6 @@ class FileSet(DataSource):
         index = cls.index(config)
         _, folder, pictures = cls._locate(index, cache)
         return choose_store(folder, index, pictures, config, look=True)
-
-    @classmethod
-    def find_unreadable(cls, config: DataConfig, cache: Path) -> Readable | None:
-        """Decode images that the cache does not hold; None where it holds all of them."""
-        index = cls.index(config)
-        _, folder, pictures = cls._locate(index, cache)
-        if choose_store(folder, index, pictures, config).there:
-            return None
-        return find_unreadable(folder, len(index), pictures)
 
     @classmethod
     def _locate(cls, index: Index, cache: Path) -> tuple[str, Path, Pictures]:

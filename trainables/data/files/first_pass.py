@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -24,19 +23,14 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from PIL import Image
 
-from trainables.data.cache import JOURNAL, UNWRITABLE
+from trainables.data.cache import JOURNAL
 from trainables.data.decode import decoded
 from trainables.data.files.index import Box
 from trainables.data.files.lists import reading
-from trainables.errors import ConfigError
-from trainables.machine.digests import sealed, unsealed
-from trainables.machine.files import write_atomically
 from trainables.machine.processes import cores
 
 IN_FLIGHT = 4  # images a core: bounds memory, 36 MB each of a camera, while the threads stay busy
 SECONDS = 2.0  # between two notes in the journal: what is lost at most
-MOST_LOOKED_AT = 5_000  # images that a plan decodes; a run decodes all of them
-LOOK_SIDE = 64  # of what a plan makes of them, which is thrown away
 T = TypeVar("T")
 
 
@@ -154,47 +148,3 @@ def _read_journal(journal: Path, size: int, columns: int) -> list[list[int]]:
     good = (np.diff(rows[:, 0], prepend=0) >= 0) & (rows[:, 0] <= size)
     intact: list[list[int]] = rows[: int(np.argmin([*good, False]))].tolist()
     return intact
-
-
-@dataclass(frozen=True)
-class Readable:
-    """looked_at: how many of the images were decoded. bad: faults of those that could not be."""
-
-    looked_at: int
-    images: int
-    bad: tuple[ConfigError, ...]
-
-
-def find_unreadable(folder: Path, count: int, pictures: Pictures) -> Readable:
-    """Decode the images of a data set, of a large one 5,000 that lie evenly in it.
-
-    That all of them could be read is noted beside `folder`, which is named after their content, so
-    that the next plan need not look again.
-
-    Args:
-        folder: of the data set in the cache; it need not be there. count: of all its images.
-    """
-
-    def find_fault(picture: Picture) -> ConfigError | None:
-        try:
-            picture_pixels(picture, LOOK_SIDE)
-        except ConfigError as error:
-            return error
-        return None
-
-    note = folder.parent / f"{folder.name}.readable"
-    sampled, some = sample_pictures(pictures, count, MOST_LOOKED_AT)
-    try:
-        if unsealed(note) == {"images": sampled}:
-            return Readable(sampled, count, ())
-    except OSError:
-        pass  # nobody has looked yet
-    with own_size_limits():
-        bad = tuple(fault for fault in ahead(find_fault, some) if fault is not None)
-    if not bad:
-        try:
-            write_atomically(note, sealed({"images": sampled}))
-        except OSError as error:
-            if error.errno not in UNWRITABLE:
-                raise  # without the note the next plan looks again, which costs time alone
-    return Readable(sampled, count, bad)
