@@ -23,11 +23,16 @@ from ablate.spec.model import LoadedSpec
 from ablate.spec.read import read_spec
 from ablate.tracking.store import Store
 from ablate.values.terminal import progress_shown
-from trainables.errors import ConfigError
-from trainables.machine.texts import check_option, check_values
+from trainables.machine.texts import check_values
 
 if TYPE_CHECKING:
     import pandas as pd
+
+# options that a run's settings hold as they are
+PASSED = (
+    *("runner", "address", "storage", "budget", "retry_failed", "force", "same_code"),
+    *("checkpoint_seconds", "stuck_after"),
+)
 
 
 @dataclass(frozen=True)
@@ -69,13 +74,6 @@ class Options:
     stuck_after: float | None = None
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for an option that is empty, or that no file name can be."""
-        secret = ("storage", "tracking_uri")  # may hold a password
-        for name in ("out", "dataset", "data_root", "device", "address", *secret):
-            if (given := getattr(self, name)) is not None:
-                check_option(str(given), f"--{name.replace('_', '-')}", show=name not in secret)
-        for study in self.studies:
-            check_option(study, "--study")
         check_values(self.settings, "--set")
 
     @property
@@ -169,37 +167,27 @@ def prepare(
         if runs and address is not None and joined() is None:
             check_cluster(address, asked)
     own_runner = options.runner == RUNNER
+    fingerprint = cast(Fingerprint, resolve_name(options.fingerprint))
     with required(cache), progress_shown():
-        plan = checked_plan(loaded, overrides, _import_fingerprint(options.fingerprint), cache)
+        plan = checked_plan(loaded, overrides, fingerprint, cache)
     settings = Settings(
         out=options.folder,
         cache=cache,
         request=asked,
-        runner=options.runner,
         evaluator=options.evaluator or (EVALUATOR if own_runner else None),
-        address=options.address,
-        storage=options.storage,
-        budget=options.budget,
-        retry_failed=options.retry_failed,
-        force=options.force,
-        same_code=options.same_code,
         sources=own_runner,
         tracking_uri=options.store.uri if options.track else None,
         replay=options.store.command("ledger replay"),
-        checkpoint_seconds=options.checkpoint_seconds,
-        stuck_after=options.stuck_after,
         reads_data=own_runner,
+        **{name: getattr(options, name) for name in PASSED},
         provenance={
             **provenance(),
             "study_order": list(plan.spec.studies),
             # of other packages, which a report cannot import
             "metrics": {
-                name: {
-                    "unit": METRIC_REGISTRY[name].unit,
-                    "direction": METRIC_REGISTRY[name].direction,
-                }
-                for name in METRIC_REGISTRY
-                if not METRIC_REGISTRY[name].is_own
+                name: {"unit": metric.unit, "direction": metric.direction}
+                for name, metric in ((name, METRIC_REGISTRY[name]) for name in METRIC_REGISTRY)
+                if not metric.is_own
             },
         },
     )
@@ -234,12 +222,3 @@ def finish(plan: Plan, settings: Settings, options: Options, outcome: Outcome) -
 
     paths, text, trials_page = compile_report(options.store, plan.sweep_id, options.device)
     return Results(outcome, settings.ledger, paths, text, trials_page)
-
-
-def _import_fingerprint(name: str) -> Fingerprint:
-    try:
-        return cast(Fingerprint, resolve_name(name))
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(
-            name, f"nothing importable ({error})", "module:function", "Check the name"
-        ) from error

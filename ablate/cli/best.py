@@ -6,7 +6,6 @@ import argparse
 
 from ablate.cli.locate import ledger_path
 from ablate.cli.options import add_out
-from ablate.ledger import queries
 from ablate.ledger.queries import find_sweep
 from ablate.ledger.records import Records
 from ablate.ledger.results import find_best
@@ -28,14 +27,6 @@ def run(args: argparse.Namespace) -> int:
     """Print the best configuration of a study as YAML that runs; comments say how to use it."""
     path = ledger_path(args.out)
     with Records(path) as records:
-        sweep, study = args.sweep, args.study
-        if sweep is not None and study is None:
-            latest = find_sweep(records, None, "SWEEP")
-            names = {
-                value for row in queries.sweeps(records) for value in (row["sweep_id"], row["name"])
-            }
-            if sweep not in names and sweep in records.sweep(latest)["spec"]["studies"]:
-                sweep, study = latest, sweep
-        sweep_id = find_sweep(records, sweep, "SWEEP")
-        say(find_best(records, sweep_id, study, path.parent).yaml, end="")
+        sweep_id = find_sweep(records, args.sweep, "SWEEP")
+        say(find_best(records, sweep_id, args.study, path.parent).yaml, end="")
     return 0

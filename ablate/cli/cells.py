@@ -11,7 +11,6 @@ from ablate.cli.options import add_out, add_spec, options_of
 from ablate.cli.preflight import check_machine
 from ablate.values.terminal import say
 from trainables.errors import ConfigError
-from trainables.machine.memory import uncollected
 from trainables.machine.texts import user_path
 
 
@@ -38,16 +37,15 @@ def run(args: argparse.Namespace) -> int:
     to = user_path(args.to, "--to")
     if to.is_dir():
         raise ConfigError("--to", f"{to}, which is a folder", "a file", "Name a file in it")
-    with uncollected():
-        from ablate.spec.read import read_spec
+    from ablate.spec.read import read_spec
 
-        loaded = read_spec(args.spec)
-        check_machine(runs_ray=False)
-        from ablate import api
-        from ablate.batch import export_cells
+    loaded = read_spec(args.spec)
+    check_machine(runs_ray=False)
+    from ablate import api
+    from ablate.batch import export_cells
 
-        plan, settings = api.prepare(loaded, replace(options_of(args), track=False), leaves=True)
-        written = export_cells(plan, settings, to)
+    plan, settings = api.prepare(loaded, replace(options_of(args), track=False), leaves=True)
+    written = export_cells(plan, settings, to)
     sweep = f"sweep {plan.spec.name} ({plan.sweep_id})"
     lines = [f"{written.trials} trials of {sweep} in {to}"]
     lines = lines if written.trials else [f"{sweep}: no trial could start now"]

@@ -18,17 +18,16 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "action",
         nargs="?",
-        choices=("list", "check", "push"),
+        choices=("list", "check"),
         default="list",
         help="list: where each is, how many images, what is missing; check NAME: read and hash "
         "every image anew",
     )
     command.add_argument("name", nargs="?", help="check: of a data set (default: folder)")
-    command.add_argument("--data-root", metavar="DIR", help="where it lies")
+    command.add_argument("--data-root", metavar="DIR", help="check: where it lies")
     command.add_argument(
         "--sheet", metavar="FILE", help="check: the contact sheet (default: ./NAME-sheet.png)"
     )
-    command.add_argument("--storage", help=argparse.SUPPRESS)
     add_allow_partial(command)
 
 
@@ -36,17 +35,9 @@ def run(args: argparse.Namespace) -> int:
     """Return 0; of `check` 1 where some of the data set cannot be used."""
     from ablate.cli.data_sets import check_data_set, describe_data_sets
 
-    if args.action == "push":
-        raise ConfigError(
-            "data push",
-            "which went in version 0.2.0",
-            "the data set on every node",
-            "Copy its files to the nodes, or to a folder that they share, and name it in data.root",
-        )
     if args.action == "check":
         return check_data_set(args)
-    for option, given in (("NAME", args.name), ("--data-root", args.data_root)):
-        if given is not None:
-            raise ConfigError(option, repr(given), "nothing with list", "Say `check` before it")
+    if args.name is not None:
+        raise ConfigError("NAME", repr(args.name), "nothing with list", "Say `check` before it")
     say("\n".join(describe_data_sets()))
     return 0

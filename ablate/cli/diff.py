@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from ablate.cli.locate import store_of
 from ablate.cli.options import add_out, add_tracking
-from ablate.tracking.store import ENV, client_uri
+from ablate.engine.presence import output_folder
+from ablate.tracking.store import ENV, Store, client_uri
 from ablate.values.terminal import say
 
 
@@ -30,10 +30,10 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from reports.sweeps.compare import Place, compare, plain
 
-    first = second = store_of(args.out, args.tracking_uri)
+    first = second = Store(output_folder(args.out), args.tracking_uri)
     if args.other is not None:
         is_uri = "://" in args.other or args.other.startswith(ENV)
-        second = store_of(args.out, args.other) if is_uri else store_of(args.other, None)
+        second = Store(first.out, args.other) if is_uri else Store(output_folder(args.other))
     for store in dict.fromkeys((first, second)):
         store.check()
     places = Place(args.first, client_uri(first.uri)), Place(args.second, client_uri(second.uri))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import platform
 import shutil
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import NamedTuple
 
 from ablate.cli.options import add_out
 from ablate.engine.presence import output_folder
@@ -26,25 +25,20 @@ from trainables.machine.cache_folder import default_cache
 from trainables.machine.processes import cores
 
 PACKAGES = (
-    "torch",
-    "torchvision",
-    "timm",
-    "ray",
-    "optuna",
-    "mlflow",
-    "faiss-cpu",
-    "numpy",
-    "pandas",
-    "pydantic",
-    "pyarrow",
-    "matplotlib",
+    *("torch", "torchvision", "timm", "ray", "optuna", "mlflow", "faiss-cpu", "numpy", "pandas"),
+    *("pydantic", "pyarrow", "matplotlib"),
 )
 OPTIONAL = ("faiss-cpu",)
 FREE_GIB = 2.0
+# In a process of its own: torch and torchvision must be built for each other, and a pair that is
+# not leaves half-registered operators behind.
+GPUS = """
+import torch, torchvision, timm
+print(*(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())), sep=", ")
+"""
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """What was looked at; the text of a bad finding ends with the remedy."""
 
     ok: bool
@@ -69,49 +63,29 @@ def examine(out: Path) -> Iterator[Finding]:
             yield Finding(True, f"{name} {version(name)}")
         except PackageNotFoundError:
             yield Finding(name in OPTIONAL, f"{name} is not installed: pip install {name}")
-    yield check_imports()
-    yield check_gpu()
+    yield check_torch()
     yield Finding(True, f"{cores()} cores")
     for what, path in (("output", out), ("cache", default_cache())):
-        there = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
-        free = shutil.disk_usage(there).free / 2**30
+        existing = next(
+            each for each in (path.absolute(), *path.absolute().parents) if each.exists()
+        )
+        free = shutil.disk_usage(existing).free / 2**30
         remedy = "" if free >= FREE_GIB else ": make some room"
         yield Finding(not remedy, f"{what} {path}: {free:.1f} GiB free{remedy}")
     yield check_ledger(out / "ledger.sqlite")
     yield check_mlflow(out)
 
 
-def check_imports() -> Finding:
-    """Import torch and torchvision, which must be built for each other, and timm.
-
-    In a process of its own: a broken pair leaves half-registered operators behind.
-    """
-    code = "import torch, torchvision, timm"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    if done.returncode == 0:
-        return Finding(True, "torch, torchvision and timm import together")
-    return Finding(False, explain_import_error(done.stderr))
-
-
-def explain_import_error(stderr: str) -> str:
-    """Return one line of what failed to import and what to reinstall."""
-    last = (stderr.strip().splitlines() or ["no message"])[-1]
-    if "torchvision::" in stderr or "undefined symbol" in stderr:
-        return (
-            f"torch and torchvision do not fit each other ({last}): pip install --force-reinstall "
-            "torch torchvision, both from the same index, with no CPU-only pin of one of them"
-        )
-    return f"torch, torchvision or timm cannot be imported ({last}): pip install torch timm"
-
-
-def check_gpu() -> Finding:
-    try:
-        torch = importlib.import_module("torch")
-    except (ImportError, OSError, RuntimeError) as error:
-        return Finding(False, f"torch cannot be imported ({error}): pip install torch")
-    if torch.cuda.is_available():
-        names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-        return Finding(True, f"GPU: {', '.join(names)}")
+def check_torch() -> Finding:
+    """Import torch, torchvision and timm, and name the GPUs that torch sees."""
+    command = [sys.executable, "-c", GPUS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        remedy = "pip install --force-reinstall torch torchvision timm, from one index"
+        return Finding(False, f"torch, torchvision and timm do not import ({last}): {remedy}")
+    if names := done.stdout.strip():
+        return Finding(True, f"GPU: {names}")
     if shutil.which("nvidia-smi"):
         text = "nvidia-smi is there but torch sees no GPU: reinstall torch with CUDA, or the driver"
         return Finding(False, text)

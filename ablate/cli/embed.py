@@ -4,13 +4,14 @@ they are read."""
 from __future__ import annotations
 
 import argparse
+import io
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ablate.cli.options import add_model
 from ablate.values.terminal import say
 from trainables.errors import ConfigError
+from trainables.machine.texts import user_path
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,16 +44,17 @@ def run(args: argparse.Namespace) -> int:
     import torch
 
     from ablate.cli.locate import explain_write_errors, new_file
-    from ablate.cli.nearest import build_index
-    from ablate.cli.pictures import embed_folder, list_folder, load_model
+    from ablate.cli.pictures import build_index, embed_folder, load_model
+    from trainables.core.pictures import list_pictures
+    from trainables.machine.files import write_atomically
 
     to = new_file(args.to, "--to", replace=args.replace)
     if to.suffix not in FORMATS:
         raise ConfigError("--to", repr(str(to)), f"a file ending in {' or '.join(FORMATS)}")
     index_file = args.index and new_file(args.index, "--index", replace=args.replace)
-    root, paths = list_folder(args.folder)
+    root = user_path(args.folder, "FOLDER")
+    paths = list_pictures(root, "FOLDER")
     model = load_model(args.model, args.device)
-    geometry = model.network.method.loss.retrieval
     if index_file and build_index(model, torch.zeros(1, 1)) is None:
         raise ConfigError(
             "--index",
@@ -60,6 +62,10 @@ def run(args: argparse.Namespace) -> int:
             "one that compares by cosine, dot product or distance, and faiss-cpu installed",
             "Leave --index out; `ablate neighbours` searches by the model's own score",
         )
+    with explain_write_errors(to, "--to"):
+        to.parent.mkdir(parents=True, exist_ok=True)  # before all pictures are read
+    folder = embed_folder(model, root, paths)
+    geometry = model.network.method.loss.retrieval
     about = {
         "model": args.model,
         "method": model.config.method.name,
@@ -69,18 +75,10 @@ def run(args: argparse.Namespace) -> int:
         "compared_by": geometry.kind,
         "normalized": geometry.normalize,
     }
-    draft = to.with_name(f".{to.name}.part")
-    try:
-        with explain_write_errors(to, "--to"):
-            to.parent.mkdir(parents=True, exist_ok=True)
-            draft.touch()  # refuses a folder that cannot be written before all are read
-        folder = embed_folder(model, root, paths)
-        with explain_write_errors(to, "--to"):
-            names = [path.as_posix() for path in folder.paths]
-            _write_table(draft, to.suffix, names, folder.embeddings.numpy(), json.dumps(about))
-            draft.replace(to)
-    finally:
-        draft.unlink(missing_ok=True)
+    names = [path.as_posix() for path in folder.paths]
+    table = _encode_table(to.suffix, names, folder.embeddings.numpy(), json.dumps(about))
+    with explain_write_errors(to, "--to"):
+        write_atomically(to, table)
     say(f"{len(names)} pictures in {to}, {folder.embeddings.shape[1]} numbers each")
     if index_file and (indexed := build_index(model, folder.embeddings)):
         import faiss
@@ -94,10 +92,8 @@ def run(args: argparse.Namespace) -> int:
     return 1 if folder.unread else 0
 
 
-def _write_table(
-    file: Path, suffix: str, paths: list[str], embeddings: np.ndarray, about: str
-) -> None:
-    """Write embeddings [N, E] float32 and paths [N], with JSON about what made them.
+def _encode_table(suffix: str, paths: list[str], embeddings: np.ndarray, about: str) -> bytes:
+    """Return a file of embeddings [N, E] float32 and paths [N], with JSON about what made them.
 
     .npz: arrays `embeddings`, `paths` and `about`. .parquet: columns `path` and `embedding` (lists
     of E numbers), `about` in the metadata.
@@ -106,16 +102,17 @@ def _write_table(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    stream = io.BytesIO()
     if suffix == ".npz":
-        with file.open("wb") as stream:
-            np.savez(
-                stream,
-                embeddings=embeddings.astype("<f4"),
-                paths=np.array(paths),
-                about=np.array(about),
-            )
-        return
-    flat = pa.array(embeddings.reshape(-1), pa.float32())
-    vectors = pa.FixedSizeListArray.from_arrays(flat, embeddings.shape[1])
-    table = pa.table({"path": pa.array(paths, pa.string()), "embedding": vectors})
-    pq.write_table(table.replace_schema_metadata({"about": about}), file)
+        np.savez(
+            stream,
+            embeddings=embeddings.astype("<f4"),
+            paths=np.array(paths),
+            about=np.array(about),
+        )
+    else:
+        flat = pa.array(embeddings.reshape(-1), pa.float32())
+        vectors = pa.FixedSizeListArray.from_arrays(flat, embeddings.shape[1])
+        table = pa.table({"path": pa.array(paths, pa.string()), "embedding": vectors})
+        pq.write_table(table.replace_schema_metadata({"about": about}), stream)
+    return stream.getvalue()

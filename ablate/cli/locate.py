@@ -10,7 +10,6 @@ from pathlib import Path
 from ablate.engine.presence import output_folder
 from ablate.ledger import queries
 from ablate.ledger.records import Records
-from ablate.tracking.store import Store
 from trainables.errors import ConfigError
 from trainables.machine.texts import user_path
 
@@ -21,11 +20,6 @@ def ledger_path(out: str) -> Path:
     if not path.is_file():
         raise ConfigError(str(path), "no ledger", "the output folder of a run", "Give --out")
     return path
-
-
-def store_of(out: str, tracking_uri: str | None) -> Store:
-    """Return the MLflow store that `--out` and `--tracking-uri` name."""
-    return Store(output_folder(out), tracking_uri)
 
 
 def trial_called(records: Records, name: str | None) -> str:

@@ -23,7 +23,7 @@ from trainables.errors import ConfigError
 from trainables.machine.texts import check_option
 
 COMMANDS = {
-    "new": "write a spec to begin with, from a few options or questions",
+    "new": "write a spec to begin with, from a few options",
     "run": "run a sweep; what is known already is not run again",
     "plan": "show what a spec would run; run nothing",
     "cells": "write the trials that a sweep could start now to a file that any machine runs",
@@ -37,11 +37,15 @@ COMMANDS = {
     "data": "which data sets are here, and whether all of one can be used",
     "report": "compile a sweep's tables and figures again",
     "diff": "what changed between two sweeps: cells side by side, settings, versions",
-    "export": "a sweep's studies in an Optuna storage, for optuna-dashboard",
     "embed": "embed a folder of pictures with a trained model",
     "neighbours": "a gallery of a folder's pictures with those that a model finds nearest",
     "backbones": "those of the papers, and whether their weights are here",
     "doctor": "versions, GPU, disk, and what to repair",
+}
+REMOVED = {
+    ("export",): "`ablate export` went in version 0.2.0; `ablate ledger export` writes a table",
+    ("data", "push"): "`ablate data push` went in version 0.2.0; copy the data set to the nodes, "
+    "or to a folder that they share, and name it in data.root",
 }
 _SECRET = ("tracking_uri", "storage")  # may hold a password
 _SHOWN = {"spec": "SPEC", "name": "NAME", "sweep": "SWEEP", "studies": "--study"}
@@ -70,16 +74,15 @@ def build_parser(commands: Collection[str] = COMMANDS) -> Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return the exit code.
-
-    0: all is done. 1: something failed or is missing, the ledger cannot be written, or a pilot
-    finds nothing that can run. 2: wrong input, no trial was started. 130: stopped by Ctrl-C; 143:
-    by SIGTERM; 129: by SIGHUP (the terminal was closed).
-    """
+    """Run a command and return the exit code (`EXIT_CODES`; 129: by SIGHUP, a closed terminal)."""
     if argv is None:
         prepare_process()
         argv = sys.argv[1:]
     tolerant()
+    for words, remedy in REMOVED.items():
+        if tuple(argv[: len(words)]) == words:
+            say(remedy, error=True)
+            return 2
     args = build_parser(argv[:1]).parse_args(argv)
     from ablate.ledger.schema import LedgerError
     from ablate.tracking.tracker import TrackingError

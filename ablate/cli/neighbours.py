@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 
 from ablate.cli.options import add_model, positive
 from ablate.values.terminal import say
@@ -36,8 +37,8 @@ def run(args: argparse.Namespace) -> int:
     """Return 0 for a gallery of all pictures, 1 if some could not be read."""
     from ablate.cli.gallery import INDEX, is_gallery, write_gallery
     from ablate.cli.locate import explain_write_errors
-    from ablate.cli.nearest import search_folder
-    from ablate.cli.pictures import embed_folder, list_folder, load_model
+    from ablate.cli.pictures import embed_folder, load_model, search_folder
+    from trainables.core.pictures import list_pictures
 
     to = user_path(args.to, "--to")
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
@@ -45,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError("--to", f"{to}, which is there", "a new folder", "Name another one")
         if not args.replace:
             raise ConfigError("--to", f"{to}, a gallery", "a new folder", "Or give --replace")
-    root, paths = list_folder(args.folder)
+    root = user_path(args.folder, "FOLDER")
+    paths = list_pictures(root, "FOLDER")
     model = load_model(args.model, args.device)
     folder = embed_folder(model, root, paths)
     size = len(folder.paths)
@@ -53,8 +55,10 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("FOLDER", f"{size} pictures that can be read", "at least 2")
     queries = search_folder(model, folder, args.queries, args.nearest)
     with explain_write_errors(to, "--to"):
-        pages = write_gallery(to, root, queries, title=f"Nearest pictures: {root.resolve().name}")
-    say(f"{len(queries)} of {size} pictures with their nearest on {pages} pages")
+        if is_gallery(to):
+            shutil.rmtree(to)
+        write_gallery(to, root, queries, title=f"Nearest pictures: {root.resolve().name}")
+    say(f"{len(queries)} of {size} pictures with their nearest")
     if folder.classes is not None:
         hits = sum(query.hit for query in queries)
         say(f"the nearest is of the same class for {hits} of these {len(queries)}")

@@ -1,27 +1,29 @@
-"""`ablate new NAME`: a spec to begin with, from a few options or questions."""
+"""`ablate new NAME`: a spec to begin with, from a few options."""
 
 from __future__ import annotations
 
 import argparse
 
+GOALS = {
+    "tune": "search its settings, and read the best on test classes",
+    "terms": "tune it, then switch each of its terms on and off",
+    "compare": "tune it and the plain loss alike, and compare the best of both",
+}
+
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
-    command.description = (
-        "Write a spec with comments that plans as it is. What no option says is asked "
-        "where a person sits at a terminal, and is the default elsewhere."
-    )
+    command.description = "Write a spec with comments that plans as it is."
     command.add_argument("name", metavar="NAME", help="of the sweep; its file is NAME.yaml")
-    command.add_argument(
-        "--data", metavar="NAME|DIR", help="a data set, or a folder of class folders"
-    )
-    command.add_argument("--loss", metavar="NAME", help="default: proxy_anchor")
-    command.add_argument("--method", metavar="NAME", help="default: ddml; plain is the loss alone")
-    command.add_argument("--backbone", metavar="NAME", help="default: tf_efficientnet_lite0")
-    command.add_argument(
-        "--goal",
-        metavar="GOAL",
-        help="tune (default); terms: and ablate its terms; compare: with the plain loss",
-    )
+    for option, metavar, default, note in (
+        ("data", "NAME|DIR", "typefaces", "a data set, or a folder of class folders; "),
+        ("loss", "NAME", "proxy_anchor", ""),
+        ("method", "NAME", "ddml", "plain is the loss alone; "),
+        ("backbone", "NAME", "tf_efficientnet_lite0", "any of timm's; "),
+    ):
+        help_text = f"{note}default: {default}"
+        command.add_argument(f"--{option}", metavar=metavar, default=default, help=help_text)
+    goals = "; ".join(f"{goal}: {purpose}" for goal, purpose in GOALS.items())
+    command.add_argument("--goal", choices=GOALS, default="tune", help=f"default: tune; {goals}")
     command.add_argument("--to", metavar="FILE", help="default: ./NAME.yaml")
     command.add_argument("--replace", action="store_true", help="write over a file that is there")
 
@@ -29,4 +31,4 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ablate.cli.new_spec import write_new_spec
 
-    return write_new_spec(args)
+    return write_new_spec(args, GOALS[args.goal])

@@ -139,19 +139,16 @@ def seconds(text: str, option: str = "--budget") -> float:
 
 def seed_option(text: str) -> int | tuple[int, ...]:
     """Read seeds: `5` for 0…4, or `0,3,4`."""
-    expected = f"a number of seeds from 1 to {MAX_SEEDS}, or a list such as 0,1,5"
-    if not re.fullmatch(r"\d{1,10}(,\d{1,10})*,?", text):
-        raise ConfigError("--seeds", repr(text), expected)
-    numbers = tuple(int(number) for number in text.strip(",").split(","))
-    if "," not in text:
-        if not 1 <= numbers[0] <= MAX_SEEDS:
-            remedy = "For the one seed 0 alone, give 0,"
-            raise ConfigError("--seeds", repr(text), expected, remedy)
-        return numbers[0]
-    if len(numbers) > MAX_SEEDS or max(numbers) > MAX_SEED or len(set(numbers)) != len(numbers):
-        expected = f"at most {MAX_SEEDS} seeds, each once, each ≤ {MAX_SEED}"
-        raise ConfigError("--seeds", repr(text), expected)
-    return numbers
+    is_list, numbers = "," in text, tuple[int, ...]()
+    if re.fullmatch(r"\d{1,10}(,\d{1,10})*,?", text):
+        numbers = tuple(int(number) for number in text.strip(",").split(","))
+    many = len(numbers) if is_list else max(numbers, default=0)
+    distinct = len(set(numbers)) == len(numbers) and max(numbers, default=0) <= MAX_SEED
+    if not 1 <= many <= MAX_SEEDS or not distinct:
+        expected = f"a number of seeds from 1 to {MAX_SEEDS}, or a list of distinct ones"
+        remedy = f"As 0,1,5, each at most {MAX_SEED}; for the one seed 0 alone, give 0,"
+        raise ConfigError("--seeds", repr(text), expected, remedy)
+    return numbers if is_list else numbers[0]
 
 
 def settings(pairs: Sequence[str]) -> dict[str, Any]:
@@ -176,19 +173,17 @@ def options_of(args: argparse.Namespace) -> Options:
     from ablate.api import Options
 
     # arguments that are named as the options and need no reading
+    names = {field.name for field in fields(Options)}
     given = {
-        name: value
-        for name, value in vars(args).items()
-        if name in {field.name for field in fields(Options)} and value is not None
+        name: value for name, value in vars(args).items() if name in names and value is not None
     }
-    given["settings"], given["studies"] = settings(args.settings), tuple(args.studies)
+    given |= {"settings": settings(args.settings), "studies": tuple(args.studies)}
     if "seeds" in given:
         given["seeds"] = seed_option(given["seeds"])
     for name in ("budget", "checkpoint_seconds", "stuck_after"):
         if name in given:
             given[name] = seconds(given[name], f"--{name.replace('_', '-')}")
     if given.get("budget") == 0:
-        remedy = "To run nothing, give --plan"
-        raise ConfigError("--budget", repr(args.budget), "more than no time", remedy)
+        raise ConfigError("--budget", repr(args.budget), "more than no time", "Give --plan instead")
     given["stuck_after"] = given.get("stuck_after") or None
     return Options(**given, report=not getattr(args, "no_report", False))

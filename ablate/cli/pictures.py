@@ -1,11 +1,14 @@
-"""A folder of pictures, embedded by an exported model, in batches."""
+"""A folder of pictures, embedded by an exported model, and the nearest of each.
+
+Nearest by the score that the model was evaluated with: faiss searches exactly where that is ⟨q, r⟩
+or −‖q − r‖²; else all pairs are scored by the model.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,10 +18,10 @@ from torch import Tensor
 from ablate.storage.checkpoints import weights_here
 from ablate.values.terminal import progress_shown, say
 from trainables import load
-from trainables.core.pictures import list_pictures
 from trainables.core.trial_folder import EXPORT, TRIALS
 from trainables.data.files.first_pass import Picture, ahead, picture_pixels
 from trainables.errors import ConfigError
+from trainables.evaluation.scores import PlainScore
 from trainables.machine.progress import Progress
 from trainables.machine.texts import unfit, user_path
 
@@ -27,11 +30,11 @@ if TYPE_CHECKING:
 
 BATCH = 64  # pictures embedded at once, and
 MOST_BYTES = 2**28  # of their pixels, whichever comes first
+QUERIES, REFERENCES = 64, 4096  # compared at once
 PARTS = {"train", "val", "test"}
 
 
-@dataclass(frozen=True)
-class EmbeddedFolder:
+class EmbeddedFolder(NamedTuple):
     """The pictures of a folder that could be read.
 
     paths: below root, sorted. embeddings: [N, E] float32 on the CPU. classes: [N], or None.
@@ -43,6 +46,23 @@ class EmbeddedFolder:
     embeddings: Tensor
     classes: list[str] | None
     unread: int
+
+
+class Query(NamedTuple):
+    """A picture and the others that are nearest to it.
+
+    scores: of each, larger is closer. same: whether each is of its class; None: there are none.
+    """
+
+    path: Path
+    near: list[Path]
+    scores: list[float]
+    same: list[bool | None]
+
+    @property
+    def hit(self) -> bool:
+        """Whether the nearest is of its class."""
+        return bool(self.same[0])
 
 
 def load_model(given: str, device: str) -> Model:
@@ -60,16 +80,6 @@ def load_model(given: str, device: str) -> Model:
         except OSError as error:
             raise ConfigError("MODEL", str(error), "a storage that answers") from error
     return load(path, device)
-
-
-def list_folder(given: str) -> tuple[Path, list[Path]]:
-    """Return the folder, and its pictures at any depth relative to it, sorted.
-
-    Raises:
-        ConfigError: no such folder, or no picture in it.
-    """
-    root = user_path(given, "FOLDER")
-    return root, list_pictures(root, "FOLDER")
 
 
 def name_classes(paths: Sequence[Path]) -> list[str] | None:
@@ -107,8 +117,8 @@ def embed_folder(model: Model, root: Path, paths: Sequence[Path]) -> EmbeddedFol
     blocks: list[Tensor] = []
     batch: list[Image.Image] = []
     batch_bytes, progress = 0, Progress("embedding", len(paths))
+    pictures = (Picture(root / path) for path in paths)
     with progress_shown():
-        pictures = (Picture(root / path) for path in paths)
         for row, pixels in enumerate(ahead(decode, pictures)):
             progress.at(row)
             if isinstance(pixels, str):
@@ -122,7 +132,67 @@ def embed_folder(model: Model, root: Path, paths: Sequence[Path]) -> EmbeddedFol
                 batch, batch_bytes = [], 0
         if batch:
             blocks.append(model.embed(batch, BATCH))
-    unread = len(paths) - len(readable)
     if not blocks:
         raise ConfigError("FOLDER", f"no picture in {root} that can be read", "one that can be")
+    unread = len(paths) - len(readable)
     return EmbeddedFolder(root, readable, torch.cat(blocks), name_classes(readable), unread)
+
+
+def build_index(model: Model, embeddings: Tensor) -> tuple[Any, np.ndarray] | None:
+    """Build a flat faiss index, in which every pair is compared as in the trial's evaluation.
+
+    Args:
+        embeddings: [N, E]; row i of the index is the i-th.
+
+    Returns:
+        An `IndexFlatIP` for "dot", an `IndexFlatL2` for "euclidean", and the rows in it [N, E], of
+        unit length where the model compares by the cosine. None where the model compares by a score
+        of its own (`method.idml.test_metric: introspective`, hyperbolic losses), or where faiss is
+        not installed.
+    """
+    score = model.network.retrieval_score()
+    if not isinstance(score, PlainScore):
+        return None
+    try:
+        import faiss
+    except ImportError:
+        return None
+    rows = np.ascontiguousarray(score.prepare(embeddings).numpy(), np.float32)
+    kind = faiss.IndexFlatIP if score.kind == "dot" else faiss.IndexFlatL2
+    index = kind(rows.shape[1])
+    index.add(rows)
+    return index, rows
+
+
+def search_folder(model: Model, folder: EmbeddedFolder, most: int, nearest: int) -> list[Query]:
+    """Return pictures, each with its nearest others by the score that the trial was evaluated with.
+
+    Args:
+        most: pictures to look for, evenly spaced in the folder. nearest: others of each.
+    """
+    embeddings, classes, paths = folder.embeddings, folder.classes, folder.paths
+    count = min(nearest, len(paths) - 1)
+    spread = np.linspace(0, len(paths) - 1, min(most, len(paths))).round().astype(int)
+    indexed = build_index(model, embeddings)
+    queries = []
+    for rows in torch.split(torch.from_numpy(np.unique(spread)), QUERIES):
+        if indexed is not None:
+            import faiss
+
+            index, prepared = indexed
+            scores, neighbours = index.search(prepared[rows.numpy()], count + 1)
+            if index.metric_type == faiss.METRIC_L2:
+                scores = -scores
+        else:
+            blocks = torch.split(embeddings, REFERENCES)
+            parts = [model.score(embeddings[rows], block) for block in blocks]
+            scores, neighbours = torch.cat(parts, 1).topk(count + 1)
+        batch = zip(rows.tolist(), scores.tolist(), neighbours.tolist(), strict=True)
+        for row, row_scores, near in batch:
+            # Not itself; among copies of it, which are as near, it need not be in the list.
+            pairs = zip(row_scores, near, strict=True)
+            others = [(score, other) for score, other in pairs if other != row][:count]
+            same = [classes[other] == classes[row] if classes else None for _, other in others]
+            near_paths = [paths[other] for _, other in others]
+            queries.append(Query(paths[row], near_paths, [score for score, _ in others], same))
+    return queries

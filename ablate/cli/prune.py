@@ -7,12 +7,10 @@ configurations, results and the ledger always stay, and whatever somebody is at 
 from __future__ import annotations
 
 import argparse
-import re
-import shlex
 import shutil
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from filelock import FileLock, Timeout
 
@@ -25,22 +23,11 @@ from ablate.ledger.owner import Owner
 from ablate.ledger.records import Records
 from ablate.ledger.results import best_cell, cells_by_study, objectives
 from ablate.values.terminal import say
-from trainables.core.trial_folder import (
-    CHECKPOINTS,
-    EXPORT,
-    LOCK,
-    TRIALS,
-    check_trial_id,
-    trial_folder,
-)
+from trainables.core.trial_folder import CHECKPOINTS, EXPORT, LOCK, TRIALS, trial_folder
 from trainables.errors import ConfigError
 
-SETTLED = ("done", "failed")
-LINKED = re.compile(r"trials/([0-9a-f]{16}-s\d+)/" + re.escape(EXPORT))
 
-
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """A file or folder of a finished trial that may go, and its bytes."""
 
     trial_id: str
@@ -84,33 +71,27 @@ def run(args: argparse.Namespace) -> int:
         )
     with Ledger(path) as ledger:
         pieces, notes = find_pieces(ledger, out, args.sweep, args.keep)
-        lines = []
-        for name, what in ((CHECKPOINTS, "checkpoints"), (EXPORT, "weights")):
-            sizes = [piece.size for piece in pieces if piece.path.name == name]
-            verb = "frees" if args.yes else "would free"
-            if sizes:
-                lines.append(f"{what} of {len(sizes)} trials: {verb} {format_bytes(sum(sizes))}")
-        say("\n".join([*(lines or [f"nothing to remove in {out}"]), *notes]))
-        if pieces and not args.yes:
-            command = ["ablate", "prune", *([args.sweep] if args.sweep else [])]
-            command += ["--keep", args.keep] if args.keep != "best" else []
-            command += ["--out", args.out] if args.out != "runs" else []
+        verb = "frees" if args.yes else "would free"
+        lines = [] if pieces else [f"nothing to remove in {out}"]
+        for name, kind in ((CHECKPOINTS, "checkpoints"), (EXPORT, "weights")):
+            if sizes := [piece.size for piece in pieces if piece.path.name == name]:
+                lines.append(f"{kind} of {len(sizes)} trials: {verb} {sum(sizes) / 1e6:,.1f} MB")
+        say("\n".join([*lines, *notes]))
+        if not pieces:
+            return 0
+        if not args.yes:
             say("\n".join(f"  {piece.path}" for piece in pieces))
             say(
                 "Nothing is removed yet. Where weights are gone, more splits or metrics cannot be "
-                f"evaluated, but by training again. Do it with:\n  {shlex.join(command)} --yes"
+                "evaluated, but by training again. Remove it with the same command and --yes"
             )
-        if not (pieces and args.yes):
             return 0
         freed, failures = _remove(ledger, pieces)
-    say(f"freed {format_bytes(freed)}")
+    say(f"freed {freed / 1e6:,.1f} MB")
     for line in failures:
         say(line, error=True)
-    for page in sorted((out / "reports").glob("*/report.html")):
-        text = page.read_text(errors="replace") if page.is_file() else ""  # a FIFO would block
-        linked = {trials / check_trial_id(trial) / EXPORT for trial in LINKED.findall(text)}
-        if not all(weights.exists() for weights in linked):
-            say(f"{page} links to weights that are gone: `ablate report` writes it anew")
+    if any(piece.path.name == EXPORT for piece in pieces):
+        say("reports that link to these weights are written anew by `ablate report`")
     return 1 if failures else 0
 
 
@@ -124,7 +105,8 @@ def find_pieces(
     trial_ids = {row["trial_id"] for row in rows}
     # an unfinished sweep may read its trials again, on other splits or as an ensemble
     under_way = {driver.sweep_id for driver in drivers(out) if driver.alive}
-    needed, notes = set[str](), []
+    needed = _best_trials(records) if keep == "best" else set()
+    notes = []
     for each in queries.sweeps(records):
         sweep_id = each["sweep_id"]
         progress = queries.progress(records, sweep_id)
@@ -134,17 +116,15 @@ def find_pieces(
             needed |= trials
             if unfinished and trials & trial_ids:
                 notes.append(f"sweep {each['name']} ({sweep_id}) is not finished: its weights stay")
-    held = {
+    claimed = {
         row["trial_id"]
         for row in queries.owners(records)
         if Owner.parse(row["owner"]).alive(row["heartbeat"])
     }
-    if keep == "best":
-        needed |= _best_trials(records)
     pieces = []
     for row in rows:
         trial_id = row["trial_id"]
-        if row["status"] not in SETTLED or trial_id in held:
+        if row["status"] not in ("done", "failed") or trial_id in claimed:
             continue
         removes_weights = keep != "weights" and trial_id not in needed
         for name in (CHECKPOINTS, EXPORT) if removes_weights else (CHECKPOINTS,):
@@ -174,38 +154,25 @@ def _remove(ledger: Ledger, pieces: Iterable[Piece]) -> tuple[int, list[str]]:
 
     A trial is claimed meanwhile, and its folder locked, so that no driver takes it up.
     """
-    me, freed, failures = Owner.me(), 0, list[str]()
-    for piece in pieces:
-        done = (ledger.trial(piece.trial_id) or {}).get("status") == "done"
-        if done and ledger.claim_evaluation(piece.trial_id, me) != "mine":
-            failures.append(f"{piece.trial_id}: left as it is, for a run has taken it up")
+    owner, freed, failures = Owner.me(), 0, list[str]()
+    for trial_id, path, size in pieces:
+        done = (ledger.trial(trial_id) or {}).get("status") == "done"
+        if done and ledger.claim_evaluation(trial_id, owner) != "mine":
+            failures.append(f"{trial_id}: left as it is, for a run has taken it up")
             continue
         try:
-            folder = trial_folder(piece.path.parent.parent, piece.trial_id)  # still no link
+            folder = trial_folder(path.parent.parent, trial_id)  # still no link
             with FileLock(folder / LOCK, timeout=0):
-                if piece.path.is_dir():
-                    shutil.rmtree(piece.path)
+                if path.is_dir():
+                    shutil.rmtree(path)
                 else:
-                    piece.path.unlink()
-            freed += piece.size
+                    path.unlink()
+            freed += size
         except Timeout:
-            failures.append(
-                f"{piece.trial_id}: left as it is, for somebody is at work in its folder"
-            )
-        except ConfigError as error:
-            failures.append(str(error))
-        except OSError as error:
-            failures.append(f"{piece.path}: not removed ({error.strerror or error})")
+            failures.append(f"{trial_id}: left as it is, for somebody is at work in its folder")
+        except (ConfigError, OSError) as error:
+            failures.append(f"{path}: not removed ({error})")
         finally:
             if done:
-                ledger.release(piece.trial_id, "interrupted")  # what is done stays so
+                ledger.release(trial_id, "interrupted")  # what is done stays so
     return freed, failures
-
-
-def format_bytes(count: float) -> str:
-    """Return bytes as people read them, in powers of 1000."""
-    for unit in ("bytes", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} GB"

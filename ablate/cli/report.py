@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ablate.cli.locate import ledger_path, store_of
+from ablate.cli.locate import ledger_path
 from ablate.cli.options import add_out, add_tracking
+from ablate.engine.presence import output_folder
+from ablate.tracking.store import Store
 from ablate.values.terminal import say
 from reports.uri import link
 
@@ -18,13 +20,13 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    store = store_of(args.out, args.tracking_uri)
     from ablate.ledger.ledger import Ledger
     from ablate.ledger.queries import find_sweep
     from ablate.tracking.views import compile_report
 
     with Ledger(ledger_path(args.out)) as facts:
         sweep_id = find_sweep(facts, args.sweep, "sweep")
+    store = Store(output_folder(args.out), args.tracking_uri)
     store.check()
     paths, text, trials_page = compile_report(store, sweep_id)
     print_report(text, paths, store.shown, trials_page)

@@ -13,7 +13,6 @@ from ablate.cli.preflight import check_machine
 from ablate.tracking.store import typed
 from ablate.values.terminal import say
 from trainables.errors import ConfigError
-from trainables.machine.memory import uncollected
 
 if TYPE_CHECKING:
     from ablate.engine.settings import Outcome
@@ -71,23 +70,20 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError("--storage", f"it with {option}", "it with a sweep", "Leave one out")
     if args.pilot and not args.plan:
         raise ConfigError("--pilot", "it without --plan", "--plan --pilot", "Or leave it out")
-    with uncollected():
-        from ablate.spec.read import read_spec
+    from ablate.spec.read import read_spec
 
-        loaded = read_spec(args.spec)  # a fault in it is told at once, before torch is imported
-        check_machine(runs_ray=not args.plan and args.cell is None)
-        from ablate import api
-        from trainables.data.files.fileset import share_readings
+    loaded = read_spec(args.spec)  # a fault in it is told at once, before torch is imported
+    check_machine(runs_ray=not args.plan and args.cell is None)
+    from ablate import api
+    from trainables.data.files.fileset import share_readings
 
-        options = options_of(args)
+    options = options_of(args)
     with share_readings() if args.plan else nullcontext():
-        with uncollected():
-            plan, settings = api.prepare(loaded, options, runs=not args.plan)
+        plan, settings = api.prepare(loaded, options, runs=not args.plan)
         if args.plan:
             from ablate.engine.preview import examine
 
-            with nullcontext() if args.pilot else uncollected():  # a pilot trains for minutes
-                preview = examine(plan, settings, pilot=args.pilot)
+            preview = examine(plan, settings, pilot=args.pilot)
             say(preview.text)
             if preview.refused is not None:
                 raise preview.refused
@@ -130,9 +126,8 @@ def ending(outcome: Outcome, out: Path) -> str:
 
         with Ledger(out / "ledger.sqlite") as facts:
             reasons = queries.failures(facts, outcome.sweep_id)
-        lines += [
-            f"  {row['n']} × {row['reason']} (as {row['trial']})" for row in reasons[:REASONS]
-        ]
+        for row in reasons[:REASONS]:
+            lines.append(f"  {row['n']} × {row['reason']} (as {row['trial']})")
         if len(reasons) > REASONS:
             lines.append(f"  and {len(reasons) - REASONS} other reasons")
         lines.append("  failures are facts (`ablate ledger ls`); --retry-failed runs them again")
@@ -140,6 +135,7 @@ def ending(outcome: Outcome, out: Path) -> str:
         lines += [f"  {name}: {reason}" for name, reason in reasons_by_name.items()]
     lines += [f"  {name}: {count} missing" for name, count in outcome.missing.items()]
     if outcome.missing:
+        why = "Not all of it could be run"
         if outcome.interrupted == signal.SIGINT:
             why = "Stopped by Ctrl-C or `ablate stop`"
         elif outcome.interrupted is not None:
@@ -148,8 +144,6 @@ def ending(outcome: Outcome, out: Path) -> str:
             why = "The budget is used up"
         elif outcome.broken:
             why = f"Ray is gone ({outcome.broken}; its log is in {out / 'logs'})"
-        else:
-            why = "Not all of it could be run"
         lines.append(
             f"{why}; everything finished is kept in {out}, what was running resumes from its "
             f"checkpoints. {go_on()}"

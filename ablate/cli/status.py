@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ from ablate.cli.locate import ledger_path
 from ablate.cli.options import add_out
 from ablate.engine.presence import Driver, StudyRow, drivers, duration, line
 from ablate.ledger import queries
-from ablate.ledger.owner import Owner
 from ablate.ledger.records import Records
 from ablate.values.terminal import one_line, say
 from trainables.core.trial_folder import TRIALS, TrialFolder
@@ -45,18 +42,11 @@ def run(args: argparse.Namespace) -> int:
         if args.sweep is not None or (known and not alive):
             sweep_ids = [queries.find_sweep(records, args.sweep, "SWEEP")]
         sweeps = [collect_state(records, path.parent, sweep_id, alive) for sweep_id in sweep_ids]
-        # processes that hold trials and are no drivers: `--cell`, say
-        own, others = {str(driver.owner) for driver in alive}, Counter[str]()
-        for row in queries.owners(records):
-            owner = Owner.parse(row["owner"])
-            if row["owner"] not in own and owner.alive(row["heartbeat"]):
-                others[name_process(owner.pid, owner.host)] += 1
     if args.json:
-        say(json.dumps({"sweeps": sweeps, "others": others}, indent=1))
+        say(json.dumps({"sweeps": sweeps}, indent=1))
         return 0
     lines = [text for each in sweeps for text in describe_state(each)]
-    lines += [] if lines else ["nothing has run here yet"]
-    say("\n".join([*lines, *(f"{name} holds {count} trials" for name, count in others.items())]))
+    say("\n".join(lines or ["nothing has run here yet"]))
     return 0
 
 
@@ -82,19 +72,11 @@ def collect_state(
 
     def describe_driver(driver: Driver) -> dict[str, Any]:
         left = [study.eta for study in driver.studies if study.eta is not None]
-        return {
+        return driver.model_dump(mode="json") | {
             "host": driver.owner.host,
             "pid": driver.owner.pid,
             "seconds": round(now - driver.began, 1),
-            "told_seconds_ago": round(now - driver.at, 1),
-            "stopping": driver.stopping,
-            "slots": driver.slots,
             "seconds_left": sum(left) if len(left) == len(driver.studies) > 0 else None,
-            "studies": [asdict(study) for study in driver.studies],
-            "nodes": [
-                {"name": node.name, "slots": node.slots, "in_use": len(node.trials)}
-                for node in driver.nodes
-            ],
             "trials": [describe_trial(each, driver) for each in driver.trials if each in trials],
         }
 
@@ -130,7 +112,7 @@ def describe_state(state: dict[str, Any]) -> Iterator[str]:
         if driver["slots"] is None:
             text += "; Ray is starting"
         else:  # a trial holds a slot once a node has said so
-            busy = sum(node["in_use"] for node in driver["nodes"])
+            busy = sum(len(node["trials"]) for node in driver["nodes"])
             starting = len(driver["trials"]) - busy
             text += f"; {busy} of {int(driver['slots'])} slots in use"
             text += f", {starting} about to start" if starting > 0 else ""
@@ -139,7 +121,7 @@ def describe_state(state: dict[str, Any]) -> Iterator[str]:
         yield text
         yield from (f"  {line(StudyRow(**study))}" for study in driver["studies"])
         for node in driver["nodes"]:
-            yield f"  node {node['name']}: {node['in_use']} of {node['slots']} slots in use"
+            yield f"  node {node['name']}: {len(node['trials'])} of {node['slots']} slots in use"
         for trial in driver["trials"][:MOST_TRIALS]:
             where = "" if trial["node"] is None else f", on {trial['node']}"
             yield (

@@ -29,20 +29,16 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Return 0 if all that were asked have ended, 1 if some have not in time."""
-    limit = seconds(args.wait, "--wait")
-    out = output_folder(args.out)
+    end = time.monotonic() + seconds(args.wait, "--wait")
     running = [
         driver
-        for driver in drivers(out)
+        for driver in drivers(output_folder(args.out))
         if driver.alive and args.sweep in (None, driver.sweep_id, driver.name)
     ]
     if not running:
-        raise ConfigError(
-            "SWEEP" if args.sweep else str(out),
-            f"{args.sweep!r}, which no run drives here" if args.sweep else "no run under way",
-            "a run that is under way, by its sweep's id or name",
-            "`ablate status` tells what is",
-        )
+        shown = f"{args.sweep!r}, which no run drives here" if args.sweep else "no run under way"
+        expected = "a run that is under way, by its sweep's id or name"
+        raise ConfigError("SWEEP", shown, expected, "`ablate status` tells what is")
     for driver in running:
         try:
             driver.ask_to_stop()
@@ -54,7 +50,6 @@ def run(args: argparse.Namespace) -> int:
                 f"Press Ctrl-C there, or `kill -INT {driver.owner.pid}` on {driver.owner.host}",
             ) from error
         say(f"asked {_name_run(driver)} to stop")
-    end = time.monotonic() + limit
     while running := [driver for driver in running if driver.path.exists() and driver.alive]:
         if time.monotonic() >= end:
             break

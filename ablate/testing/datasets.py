@@ -52,8 +52,13 @@ def check(data: Given, folder: Path) -> Dataset:
     fingerprint_is_of_content(data, folder)
     dataset = loads_alike(data, folder)
     divides(data, folder)
-    if data.get("root") is not None:
-        refuses_what_is_not_there(data, folder)
+    if data.get("root") is not None:  # a folder that is not there is refused in a line
+        try:
+            fingerprint(_config({**data, "root": str(folder / "absent")}), folder / "first")
+        except ConfigError as error:
+            assert "\n" not in str(error), str(error)
+        else:
+            raise AssertionError("a folder that is not there has a fingerprint")
     trains(data, folder)
     return dataset
 
@@ -121,19 +126,8 @@ def divides(data: Given, folder: Path) -> None:
             assert not set(parts.train.classes) & set(parts.val.classes), "validation classes train"
 
 
-def refuses_what_is_not_there(data: Given, folder: Path) -> None:
-    """Check for an error of one line."""
-    config = _config({**data, "root": str(folder / "absent")})
-    try:
-        fingerprint(config, folder / "first")
-    except ConfigError as error:
-        assert "\n" not in str(error)
-    else:
-        raise AssertionError("a folder that is not there has a fingerprint")
-
-
-def trains(data: Given, folder: Path) -> dict[str, dict[str, float]]:
-    """Train an epoch on features of a small random network; return its metrics by split."""
+def trains(data: Given, folder: Path) -> None:
+    """Train an epoch on features of a small random network, and evaluate it."""
     config = TrialConfig.model_validate(
         {
             "data": {"image_size": SIDE, **data},
@@ -145,11 +139,9 @@ def trains(data: Given, folder: Path) -> dict[str, dict[str, float]]:
     trainer = Trainer(config, 0, Runtime("cpu", 1, folder / "first"))
     for report in trainer.epochs():
         assert math.isfinite(report.metrics["train/loss"])
-    evaluations = trainer.finish(("val", "test")).evaluations
-    for part, metrics in evaluations.items():
+    for part, metrics in trainer.finish(("val", "test")).evaluations.items():
         for name, value in metrics.items():
             assert math.isfinite(value) and value <= 1 + ROUNDING, f"{part}/{name}: {value}"
-    return evaluations
 
 
 def _config(data: Given) -> DataConfig:

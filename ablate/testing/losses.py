@@ -5,8 +5,8 @@
     def test_my_loss() -> None:
         losses.check({"name": "my_loss", "margin": 0.2})
 
-A value that is finite, with finite gradients, or a ConfigError that says what was found, at all
-extremes of a batch; and the mean over leading dimensions. Batches follow what a loss asks of the
+A value that is finite, with finite gradients, or a ConfigError that says why not, at all extremes
+of a batch; and the mean over leading dimensions. Batches follow what a loss asks of the
 sampler (`Loss.batch`) and go through the plain method, as in training, so that a loss with
 references, one on the batch itself and one that takes embeddings are all held to the same.
 """
@@ -28,9 +28,7 @@ from trainables.trial import TrialConfig
 
 C, D, B = 6, 8, 12  # classes, dimensions, images
 MANY = 11_318  # training classes of Stanford Online Products
-EXTREMES: dict[
-    str, Callable[[Tensor], Tensor]
-] = {  # of a batch: its embeddings by those that were drawn
+EXTREMES: dict[str, Callable[[Tensor], Tensor]] = {  # of a batch, by the embeddings drawn for it
     "equal": lambda x: x[:1].expand(len(x), -1),
     "opposite": lambda x: x[:1] * (-1) ** torch.arange(len(x))[:, None],
     "zero": torch.zeros_like,
@@ -45,9 +43,10 @@ def check(loss: Component) -> None:
     """Make all checks of a loss."""
     for case in CASES:
         finite(loss, case)
-    if needs(loss).per_class == 1:
-        finite_without_positives(loss)
-    finite_of_many_classes(loss)
+    if needs(loss).per_class == 1:  # the sampler may deal two classes of one image each
+        finite_value_and_gradients(method_of(loss), drawn(2), torch.tensor([[0], [4]]))
+    labels = labels_of(needs(loss), B, MANY)
+    finite_value_and_gradients(method_of(loss, classes=MANY), drawn(), labels)
     meaned_over_leading_dimensions(loss)
 
 
@@ -56,25 +55,16 @@ def finite(loss: Component, case: str) -> None:
     per_class = max(2, needs(loss).per_class)
     size = {"two": per_class, "pairs": 2 * per_class}.get(case, B)
     x, labels = drawn(size), labels_of(needs(loss), size, C)
-    if case == "bf16":
-        x = in_autocast(size)
+    if case == "bf16":  # few distinct values among embeddings that a layer computed
+        with torch.autocast("cpu", torch.bfloat16):
+            x = torch.nn.Linear(D, D)(x)
+        assert x.dtype == torch.bfloat16
+        x = x.float()
     elif case in EXTREMES:
         x = EXTREMES[case](x)
     elif case == "one class":
         labels = torch.zeros_like(labels)
     finite_value_and_gradients(method_of(loss), x, labels)
-
-
-def finite_without_positives(loss: Component) -> None:
-    """Check two classes of one image each; the sampler deals such a batch where it may."""
-    assert needs(loss).per_class == 1, "asks for more images of each class"
-    finite_value_and_gradients(method_of(loss), drawn(2), torch.tensor([[0], [4]]))
-
-
-def finite_of_many_classes(loss: Component) -> None:
-    """Check as many classes as the largest of the field's data sets has."""
-    labels = labels_of(needs(loss), B, MANY)
-    finite_value_and_gradients(method_of(loss, classes=MANY), drawn(), labels)
 
 
 def meaned_over_leading_dimensions(loss: Component) -> None:
@@ -87,9 +77,6 @@ def meaned_over_leading_dimensions(loss: Component) -> None:
     if torch.equal(unused, generators[0].get_state()):
         each = torch.stack([method.metric(part, labels, generators[1]) for part in x])
         torch.testing.assert_close(means, each.mean())
-
-
-# ------------------------------------------------------------------- what they are made of
 
 
 def needs(loss: Component) -> BatchNeeds:
@@ -130,12 +117,3 @@ def finite_value_and_gradients(method: Method, x: Tensor, labels: Tensor) -> Non
 
 def drawn(size: int = B) -> Tensor:
     return torch.randn(size, D, generator=streams.generator(0, "x"))
-
-
-def in_autocast(size: int = B) -> Tensor:
-    """Return embeddings that a layer computed in bfloat16, few distinct values among them."""
-    layer = torch.nn.Linear(D, D)
-    with torch.autocast("cpu", torch.bfloat16):
-        z: Tensor = layer(drawn(size))
-    assert z.dtype == torch.bfloat16
-    return z.float()

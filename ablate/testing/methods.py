@@ -60,11 +60,8 @@ def steps(method: Component, loss: Component) -> None:
 
 
 def lowers_the_loss(method: Component, loss: Component, *, rate: float = 1e-2) -> None:
-    """Check sixty steps of Adam on one batch.
-
-    Args:
-        rate: less where larger steps throw a model out of reach.
-    """
+    """Check sixty steps of Adam on one batch, at a lower rate where larger steps throw a model out
+    of reach."""
     network, x = built(method, loss), features(8)
     optimiser = torch.optim.Adam(network.parameters(), lr=rate)
     values = []
@@ -98,12 +95,8 @@ def finite(
     equal: bool = False,
     low_precision: bool = False,
 ) -> None:
-    """Check the loss and all gradients of a batch.
-
-    Args:
-        batch: an even number of images.
-        scale: of the features; equal: they are one and the same; low_precision: as of bfloat16.
-    """
+    """Check the loss and all gradients of a batch of an even number of images, with features of
+    this scale, all equal or as of bfloat16."""
     network, x = built(method, loss), scale * features(batch)
     x = x[:1].expand(batch, -1) if equal else x
     x = x.bfloat16().float() if low_precision else x

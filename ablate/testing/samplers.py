@@ -43,36 +43,32 @@ def check(sampler: str, *, space: Mapping[str, Any] | None = None, proposals: in
     Args:
         space: for a sampler that cannot take any space; `SPACE` where it takes that, else numbers.
     """
-    made = search(sampler, fitting(sampler) if space is None else space)
+    try:
+        study = _search(sampler, SPACE if space is None else space)
+    except (ValueError, ConfigError):  # refuses choices or conditions
+        if space is not None:
+            raise
+        study = _search(sampler, NUMBERS)
     earlier: list[Earlier] = []
     for index in range(proposals):
-        params = propose(made, KEY, earlier)
-        assert params == propose(made, KEY, list(earlier)), "asked again it proposes something else"
-        fits(made.space, params)
+        params = propose(study, KEY, earlier)
+        assert params == propose(study, KEY, list(earlier)), "asked again it proposes other values"
+        _check_params(study.space, params)
         value = None if index == 4 else -abs(float(params.get("x", 0)))
         beside = tuple(range(index // 3 * 3, index))
         running = index >= proposals - 3
         earlier.append(Earlier(params, value, running=running, beside=beside))
     distinct = {canonical(each.params) for each in earlier}
     assert len(distinct) >= proposals - 2, f"{proposals - len(distinct)} proposals twice"
-    assert propose(made, KEY, earlier) != propose(made, KEY[::-1], earlier), "the key is not used"
+    assert propose(study, KEY, earlier) != propose(study, KEY[::-1], earlier), "the key is not used"
 
 
-def search(sampler: str, space: Mapping[str, Any]) -> Search:
+def _search(sampler: str, space: Mapping[str, Any]) -> Search:
     design = {"design": "search", "sampler": sampler, "trials": 1000, "round": 3, "startup": 4}
     return Search.model_validate(design | {"space": space})
 
 
-def fitting(sampler: str) -> dict[str, Any]:
-    """Return `SPACE`, or its numbers for a sampler that refuses choices or conditions."""
-    try:
-        search(sampler, SPACE)
-    except (ValueError, ConfigError):
-        return NUMBERS
-    return SPACE
-
-
-def fits(space: Mapping[str, Axis], params: Mapping[str, Any]) -> None:
+def _check_params(space: Mapping[str, Axis], params: Mapping[str, Any]) -> None:
     """Check for the active axes in the order of the space, each with one of its values."""
     active = branches.pruned(dict(space), {path: params.get(path) for path in space})
     assert list(params) == list(active), f"{list(params)}, not the active axes {list(active)}"

@@ -20,26 +20,20 @@ def options(component: Component) -> dict[str, Any]:
 
 
 def trial(method: Component, loss: Component, **changes: Any) -> TrialConfig | str:
-    """The configuration of a trial of both, or the reason for which one of them refuses it."""
+    """Return the configuration of a trial of both, or the reason for which `check` of one of them
+    refuses it; other errors are raised."""
+    config = {"method": options(method), "loss": options(loss), **changes}
     try:
-        return TrialConfig.model_validate(
-            {"method": options(method), "loss": options(loss), **changes}
-        )
+        return TrialConfig.model_validate(config)
     except ValidationError as error:
-        return refusal(error)
-
-
-def refusal(error: ValidationError) -> str:
-    """The reason that a component gave in `check`, in one line; other errors are raised again."""
-    (only,) = error.errors()
-    if only["loc"] or only["type"] != "value_error":
-        raise error
-    return str(only["ctx"]["error"])
+        (only,) = error.errors()
+        if only["loc"] or only["type"] != "value_error":
+            raise
+        return str(only["ctx"]["error"])
 
 
 def labels_for(loss: Component, size: int, classes: int, *, major: bool = False) -> Tensor:
-    """[size, 1]: classes in turn, or two of each together where the loss (or `major`) wants it."""
-    layout = LOSSES[options(loss)["name"]].batch.layout
-    together = major or layout == "class_major"
-    places = torch.arange(size) // 2 if together else torch.arange(size)
-    return (places % classes)[:, None]
+    """Return [size, 1]: classes in turn, or two of each together where the loss or `major` wants
+    it."""
+    together = major or LOSSES[options(loss)["name"]].batch.layout == "class_major"
+    return (torch.arange(size) // (2 if together else 1) % classes)[:, None]

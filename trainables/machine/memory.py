@@ -1,12 +1,9 @@
-"""Memory that the C library keeps between steps, and a while without the garbage collector."""
+"""Memory that the C library keeps between steps."""
 
 from __future__ import annotations
 
 import ctypes
-import gc
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 # Numbers of glibc's malloc.h.
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
@@ -25,19 +22,3 @@ def keep_freed_memory() -> bool:
     if mallopt is None:  # another C library, as musl
         return False
     return bool(mallopt(M_MMAP_MAX, 0)) and bool(mallopt(M_TRIM_THRESHOLD, 2**31 - 1))
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Look for no cyclic garbage inside the block.
-
-    Loading torch or reading a spec makes some hundred thousand objects, nearly all of which stay;
-    the collector would go through them, and all else, again and again while they come.
-    """
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()

@@ -139,8 +139,8 @@ def test_check_tells_every_fault(tmp_path: Path, capsys: Said) -> None:
         assert main([*command, *more]) == 1  # bad images are never allowed
         out = capsys.readouterr().out
         assert "44 images read in" in out and ", 2 bad" in out
-        assert f"bad: {first}/Made_Bird_0001_2.jpg: found an image that cannot be read (of none" in out
-        assert f"bad: {first}/Made_Bird_0003_4.jpg: found an image that cannot be read (" in out
+        for name in ("Made_Bird_0001_2.jpg", "Made_Bird_0003_4.jpg"):
+            assert f"bad: {first / name}: found an image that cannot be read (" in out
         assert "not as its makers say: 1 of 45 images missing (001.Made_Bird_1/" in out
     assert Path("s.png").stat().st_size > 1000
     assert re.search(r"^fingerprint [0-9a-f]{16}$", out, re.M)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import sys
 from pathlib import Path
 
 import pytest
 
 from ablate.cli.main import main
-from ablate.cli.new_spec import GOALS, KNOWN, tuning
+from ablate.cli.new import GOALS
+from ablate.cli.new_spec import TUNINGS
 from tests.trainables import core_trials
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
@@ -39,7 +38,7 @@ def planned(capsys: Captured) -> str:
 
 
 @pytest.mark.parametrize("goal", GOALS)
-@pytest.mark.parametrize("method", KNOWN)
+@pytest.mark.parametrize("method", TUNINGS)
 def test_it_plans(method: str, goal: str, tree: Path, capsys: Captured) -> None:
     code = main(["new", "x", "--data", str(tree), "--method", method, "--goal", goal])
     if (method, goal) in NOTHING:
@@ -57,7 +56,7 @@ def test_it_plans(method: str, goal: str, tree: Path, capsys: Captured) -> None:
 
 
 def test_every_method_is_known_and_every_loss_plans(tree: Path, capsys: Captured) -> None:
-    assert set(KNOWN) <= set(METHODS)
+    assert set(TUNINGS) <= set(METHODS)
     for loss in LOSSES:
         if loss == "pml":  # which loss of that library, only a person can say
             continue
@@ -78,7 +77,6 @@ def test_a_loss_that_a_method_refuses_is_one_line(capsys: Captured) -> None:
         (["a b"], "NAME: found 'a b'"),
         (["x", "--data", "nowhere"], "--data: found 'nowhere'; expected a folder that is there"),
         (["x", "--loss", "proxy_ancor"], "Did you mean 'proxy_anchor'?"),
-        (["x", "--goal", "ablate"], "--goal: found 'ablate'; expected one of tune, terms, compare"),
         (["x", "--backbone", "bn_inception"], "--backbone: found bn_inception, whose weights"),
         (["x", "--backbone", "resnet5"], "backbone.name: found 'resnet5'"),
         (["there"], "--to: found there.yaml, which is there; expected a new file"),
@@ -90,32 +88,3 @@ def test_bad_input_is_one_line(words: list[str], line: str, capsys: Captured) ->
     said = capsys.readouterr()
     assert line in said.err and said.err.count("\n") == 1 and not said.out
     assert Path("there.yaml").read_text() == "mine" and not Path("x.yaml").exists()
-
-
-def test_a_method_of_another_package_is_searched_around_its_defaults(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """As DDML would be, if it were one."""
-    monkeypatch.delitem(KNOWN, "ddml")
-    found = tuning("ddml")
-    assert found.terms == {"alpha": {"alpha": 0.0}, "beta": {"beta": 0.0}, "gamma": {"gamma": 0.0}}
-    assert found.space["beta"] == {"low": 0.1 / 30, "high": 0.1 * 30, "log": True}
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_a_person_at_a_terminal_is_asked(
-    tree: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A wrong answer is asked for again, an empty one is the default."""
-    monkeypatch.setattr(sys, "stdin", Terminal(f"{tree}\nddmll\ndetreg\n\nterms\n"))
-    monkeypatch.setattr(sys, "stdout", Terminal())
-    assert main(["new", "x", "--loss", "margin"]) == 0
-    said = sys.stdout.getvalue()  # type: ignore[attr-defined]
-    assert "Data: a name" in said and "Loss:" not in said
-    assert "Did you mean 'ddml'?" in capsys.readouterr().err
-    text = Path("x.yaml").read_text()
-    assert "{name: detreg}" in text and "dueling" in text and "margin" in text
