@@ -28,12 +28,11 @@ from trainables.data.dataset import (
     fingerprint,
     load_dataset,
 )
-from trainables.data.files.about import Count
+from trainables.data.files.about import Count, data_folders
 from trainables.data.files.fileset import FileSet
 from trainables.data.files.first_pass import Picture, ahead, own_size_limits, picture_pixels
 from trainables.data.files.hashes import hashing_anew
 from trainables.data.files.index import Index
-from trainables.data.files.places import data_folders
 from trainables.data.splits import split
 from trainables.errors import ConfigError
 from trainables.machine.cache_folder import default_cache

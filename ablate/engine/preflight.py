@@ -149,10 +149,6 @@ def describe_stores(plan: Plan, progression: Progression, cache: Path) -> list[s
             text += f": {choice.why}"
         elif choice.kind == "pixels" and choice.bytes:
             text += f": about {choice.bytes / 1e9:.2g} GB"
-        text += f"; {choice.larger:.0%} of them are made larger" if choice.larger else ""
-        if choice.smaller:
-            text += f"; {choice.smaller:.0%} of them are made smaller before crops are cut "
-            text += "(data.stored_side: original leaves them as they are)"
         lines[text] = None
     return list(lines)
 

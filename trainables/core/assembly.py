@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from trainables import streams
 from trainables.backbones.backbone import Backbone
@@ -16,7 +16,6 @@ from trainables.backbones.second_token import TwoTokens
 from trainables.core.inputs import Features, Inputs, Pictures
 from trainables.core.network import Network, build_method, build_trial_backbone
 from trainables.core.optimizer import build_optimizer
-from trainables.data.features import starting_features
 from trainables.data.splits import Splits
 from trainables.errors import ConfigError
 from trainables.machine.devices import check_bf16
@@ -25,7 +24,6 @@ from trainables.methods.principal import kept_start
 from trainables.trial import TrialConfig
 
 PROCESSES = "resources.processes"
-KEPT_BYTES = 1 << 30  # of the features that a data set's trials start from
 
 
 @dataclass(frozen=True)
@@ -155,22 +153,12 @@ def start_from_data(
 ) -> None:
     """Let the method start from the training features.
 
-    Where trials have them in common they are kept in the cache, and so are their principal
-    directions. Those of a backbone without weights, or with a second token, are its seed's alone;
-    more than `KEPT_BYTES` are not kept.
+    Their principal directions are kept in the cache, except of a backbone without weights, or with
+    a second token, whose features are its seed's alone.
     """
     network.eval()
-    backbone, device = network.backbone, next(network.parameters()).device
-
-    def compute() -> Tensor:
-        return torch.cat([network.features(block) for block in inputs.blocks(splits.train)])
-
-    rows = splits.train.index
-    drawn = config.backbone.weights == "none" or isinstance(backbone, TwoTokens)
-    if backbone is None or drawn or 4 * network.width * len(rows) > KEPT_BYTES:
-        features = compute()
-    else:
-        features = starting_features(config, cache, device, rows, compute).to(device)
-    if backbone is None or not drawn:
+    features = torch.cat([network.features(block) for block in inputs.blocks(splits.train)])
+    drawn = config.backbone.weights == "none" or isinstance(network.backbone, TwoTokens)
+    if network.backbone is None or not drawn:
         network.method.principal = kept_start(cache)
     network.method.fit(features)

@@ -1,16 +1,14 @@
 """The cache folder: made once by whoever comes first, whole or not at all.
 
-Sixteen trials may start at once and any of them may be killed at any instant. So everything
-here is built in a temporary folder under a file lock, flushed to disk and renamed into place;
-a folder that carries its final name is complete.
+Sixteen trials may start at once, and any of them may be killed at any instant. So a folder is built
+under another name and a file lock, flushed to disk and renamed into place: one that carries its
+final name is complete. What takes long to build may go on where a killed process left it
+(`published(…, goes_on=True)`), in `<name>.begun`.
 
-What takes long to build may go on where a killed process left it (`published(…, goes_on=True)`):
-its folder keeps the name `<name>.begun` until it is complete.
-
-Disks and copies lose bytes, so a folder carries digests of its blocks
-(`trainables/machine/digests.py`), and whoever opens it first reads all of it; what is damaged is
-made again. For an hour all processes rely on that check while the files stay in the state (size,
-times, inode) that `<name>.checked`, beside the folder, tells.
+Copies and disks lose bytes, so a folder carries digests of its files
+(`trainables/machine/digests.py`). `<name>.checked`, beside it, has the state (size, times, inode)
+in which the files were found whole. In any other state all of them are read, and what is damaged
+is made again.
 """
 
 from __future__ import annotations
@@ -20,17 +18,17 @@ import logging
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from trainables.errors import ConfigError
-from trainables.machine.digests import MANIFEST, damage, seal, sealed, unsealed
+from trainables.machine.digests import damage, seal, sealed, unsealed
 from trainables.machine.files import write_atomically
 
 LOG = logging.getLogger(__name__)
@@ -38,18 +36,13 @@ WRITING = " while writing the cache"
 READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 UNWRITABLE = (*READ_ONLY, errno.ENOSPC, errno.EDQUOT)  # where keeping nothing may be good enough
 JOURNAL = "begun.rows"  # in a folder that goes on: how far it is; never in a complete one
-RELIED_UPON = 3600.0  # seconds for which other processes take a check for done
 
 Build = Callable[[Path], None]  # makes the files in the folder that it is given
 State = dict[str, list[int]]  # file → size, times of its content and of its entry, inode
-_checked: dict[Path, State] = {}  # what this process has found whole
 
 
 def published(folder: Path, build: Build, *, goes_on: bool = False) -> Path:
     """Return `folder`, after calling `build(temporary folder)` if it is not there whole.
-
-    A folder in which anything is not as it was published (a copied, truncated or altered cache,
-    or one of a version without digests) is built again, with one line in the log.
 
     Args:
         goes_on: `build` is given the folder that an interrupted process left, with its `JOURNAL`,
@@ -58,27 +51,27 @@ def published(folder: Path, build: Build, *, goes_on: bool = False) -> Path:
     Raises:
         OSError: the disk is full or the cache cannot be written; the message says where.
     """
-    if _is_trusted(folder):
+    if _is_checked(folder):
         return folder
     with explained(folder.parent):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder.with_name(folder.name + ".lock"))
+        lock = FileLock(folder.with_name(f"{folder.name}.lock"))
         try:
-            lock.acquire(timeout=1)
-        except Timeout:
-            LOG.info("waiting for another process that makes or checks %s", folder)
             lock.acquire()
         except OSError as error:
             # A cache that is only read has nobody who could change or make the folder.
-            if error.errno not in READ_ONLY or _check(folder):
+            if error.errno not in READ_ONLY or damage(folder) is not None:
                 raise
             return folder
         try:
-            if not _is_trusted(folder) and (fault := _check(folder)) is not None:
-                if folder.exists():
-                    LOG.warning("%s: %s; it is made again", folder, fault)
-                _build(folder, build, goes_on=goes_on)
-                _remember(folder, _read_state(folder))
+            if not _is_checked(folder):  # another process may have made it meanwhile
+                state, fault = _read_state(folder), damage(folder)
+                if fault is not None:
+                    if folder.exists():
+                        LOG.warning("%s: %s; it is made again", folder, fault)
+                    _build(folder, build, goes_on=goes_on)
+                    state = _read_state(folder)
+                write_atomically(_name_note(folder), sealed({"files": state}))
         finally:
             lock.release()
     return folder
@@ -101,13 +94,11 @@ def _build(folder: Path, build: Build, *, goes_on: bool) -> None:
         fresh = Path(tempfile.mkdtemp(prefix=f"{folder.name}.tmp-", dir=folder.parent))
     try:
         build(fresh)
-        for file in fresh.iterdir():
-            _sync(file)
         (fresh / JOURNAL).unlink(missing_ok=True)
         seal(fresh)
-        _sync(fresh / MANIFEST)
         fresh.chmod(0o755)
-        _sync(fresh)
+        for path in (*fresh.iterdir(), fresh):
+            _sync(path)
         fresh.replace(folder)
         _sync(folder.parent)
     except BaseException as error:
@@ -142,8 +133,13 @@ def required(cache: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if WRITING not in str(error) and not _is_of_cache(error.filename, cache):
-            raise
+        if WRITING not in str(error):
+            if not isinstance(error.filename, str):
+                raise
+            file, top = Path(error.filename).absolute(), cache.absolute()
+            # A file in the cache, or one in whose place the cache should lie.
+            if not (file.is_relative_to(top) or top.is_relative_to(file)):
+                raise
         reason = (error.strerror or str(error)).partition(WRITING)[0]
         raise ConfigError(
             "ABLATE_CACHE",
@@ -153,57 +149,21 @@ def required(cache: Path) -> Iterator[None]:
         ) from error
 
 
-def _is_of_cache(name: str | bytes | int | None, cache: Path) -> bool:
-    """Return whether a file lies in the cache, or the cache would lie below it."""
-    if not isinstance(name, str):
-        return False
-    path, cache = Path(name).absolute(), cache.absolute()
-    return path.is_relative_to(cache) or cache.is_relative_to(path)
-
-
-def _check(folder: Path) -> str | None:
-    """Return what is wrong with a folder; remember that nothing is."""
-    state = _read_state(folder)
-    fault = damage(folder)
-    if fault is None:
-        _remember(folder, state)
-    return fault
-
-
-def _is_trusted(folder: Path) -> bool:
-    """Return whether somebody has found the files whole as they are now, not long ago."""
-    state = _read_state(folder)
-    if state is not None and _checked.get(folder) != state:
-        note = _note(folder)
-        try:
-            recent = time.time() - note.stat().st_mtime < RELIED_UPON
-            if recent and unsealed(note) == {"files": state}:
-                _checked[folder] = state
-        except OSError:
-            return False
-    return state is not None and _checked.get(folder) == state
-
-
-def _remember(folder: Path, state: State | None) -> None:
-    if state is None:
-        return
-    _checked[folder] = state
+def _is_checked(folder: Path) -> bool:
+    """Return whether the files are in the state in which somebody has found them whole."""
     try:
-        write_atomically(_note(folder), sealed({"files": state}))
-    except OSError as error:  # it only saves the others' reading
-        LOG.info("no note that %s is whole: %s", folder, error)
-
-
-def _note(folder: Path) -> Path:
-    return folder.with_name(folder.name + ".checked")
-
-
-def _read_state(folder: Path) -> State | None:
-    """Return what changes with any change of the files; None without a folder."""
-    try:
-        states = {file.name: file.stat() for file in folder.iterdir()}
+        return unsealed(_name_note(folder)) == {"files": _read_state(folder)}
     except OSError:
-        return None
+        return False
+
+
+def _name_note(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.checked")
+
+
+def _read_state(folder: Path) -> State:
+    """Return what changes with any change of the files."""
+    states = {file.name: file.stat() for file in folder.iterdir()} if folder.exists() else {}
     return {
         name: [file.st_size, file.st_mtime_ns, file.st_ctime_ns, file.st_ino]
         for name, file in states.items()
@@ -219,8 +179,7 @@ def _sync(path: Path) -> None:
 
 
 def write_array(path: Path, array: np.ndarray[Any, Any]) -> None:
-    """A `.npy` file of numbers. Of a full disk the OSError has an errno, as `np.save`'s has not."""
-    whole = np.ascontiguousarray(array)
-    with path.open("wb") as out:
-        np.lib.format.write_array_header_1_0(out, np.lib.format.header_data_from_array_1_0(whole))
-        out.write(whole.reshape(-1).view(np.uint8).data)
+    """Write an `.npy` file; the OSError of a full disk has an errno, as `np.save`'s has not."""
+    content = BytesIO()
+    np.save(content, array, allow_pickle=False)
+    path.write_bytes(content.getvalue())

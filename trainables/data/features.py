@@ -9,25 +9,21 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from trainables.backbones import backbone as backbones
-from trainables.backbones import frozen_norms
 from trainables.backbones.weights import weights_identity
 from trainables.data import resizing
 from trainables.data.augment import eval_images
-from trainables.data.cache import UNWRITABLE, published, write_array
+from trainables.data.cache import published
 from trainables.data.dataset import DATASETS, fingerprint, load_dataset
 from trainables.data.reader import Reader
-from trainables.machine.kernels import kernels
 from trainables.machine.processes import cores
 from trainables.machine.progress import Progress
 
@@ -52,40 +48,6 @@ def cached_features(config: Trial, cache: Path, device: torch.device | str = "cp
     )
     features: np.memmap = np.load(folder / "features.npy", mmap_mode="c", allow_pickle=False)
     return features
-
-
-def starting_features(
-    config: Trial, cache: Path, device: torch.device, rows: Tensor, compute: Callable[[], Tensor]
-) -> Tensor:
-    """Features of the training images `rows`, [N, F], as a pretrained backbone that is to train
-    gives them before its first step: what `compute` returns, kept for the trials that follow.
-
-    In `<cache>/starts/<key>`. The key has all that `features_key` has, the images, and what
-    decides the last bits, so that a trial gets what it would have computed itself. In a cache
-    that cannot be written nothing is kept.
-    """
-    parts = [
-        features_key(config, cache, device),
-        hashlib.sha256(rows.numpy().tobytes()).hexdigest(),
-        config.backbone.model_dump(),
-        [config.training.precision, config.training.channels_last, config.training.checkpointing],
-        [frozen_norms.REVISION, version("timm")],
-        torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
-        kernels(),
-    ]
-    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-    def build(fresh: Path) -> None:
-        write_array(fresh / "features.npy", compute().cpu().numpy())
-
-    try:
-        folder = published(Path(cache) / "starts" / f"features-{digest[:32]}", build)
-    except OSError as error:
-        if error.errno not in UNWRITABLE:
-            raise
-        LOG.warning("the features that trials start from are not kept: %s", error)
-        return compute()
-    return torch.from_numpy(np.load(folder / "features.npy", allow_pickle=False))
 
 
 def has_features(config: Trial, cache: Path, device: torch.device | str = "cpu") -> bool:

@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 
 from trainables import streams
-from trainables.data.dataset import QUERY, Dataset, fingerprint, load_dataset
+from trainables.data.dataset import QUERY, Dataset, Official, fingerprint, load_dataset
 from trainables.data.images import Images
 from trainables.errors import ConfigError
 
@@ -104,16 +104,14 @@ class Splits:
                 if not torch.isin(queried, gallery).any():
                     raise ConfigError(
                         f"data, split {name}",
-                        f"{len(queried)} queries and {len(gallery)} images in the gallery",
-                        "at least one query with an image of its class in the gallery",
-                        "Look at the roles of its images",
+                        f"none of the {len(queried)} queries has an image of its class among the "
+                        f"{len(gallery)} images of the gallery: look at their roles",
                     )
             elif len(subset) == len(subset.classes):
                 raise ConfigError(
                     f"data, split {name}",
-                    f"{len(subset)} classes of one image each",
-                    "at least one class with two images, for retrieval has nothing to find",
-                    "Add images, or change data.split",
+                    f"it has {len(subset)} classes of one image each, so retrieval has nothing to "
+                    "find: add images, or change data.split",
                 )
 
     @property
@@ -147,20 +145,19 @@ def split(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Splits:
 
 
 def _deal_classes(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset | None, Subset]:
-    official = dataset.official
-    if official is None:
-        rest, tested = _split_test_classes(sorted(dataset.classes), config)
-        train, held = _split_validation_classes(rest, config)
-        val = _subset(dataset, held) if held else None
-        return _subset(dataset, train), val, _subset(dataset, tested)
-    tested = _class_names(dataset, official.test)
-    both = set(_class_names(dataset, official.train)) & set(tested)
-    if both and not official.shared:
-        raise ValueError(f"official splits share classes: {sorted(both)[:3]}")
+    every_row = torch.arange(len(dataset.labels))
+    official = dataset.official or Official(every_row, every_row)
     training, val_rows = official.train, official.val
     if val_rows is not None and (config.folds is not None or config.protocol == "paper"):
         training, val_rows = torch.cat([training, val_rows]), None
-    train = _order(_class_names(dataset, training), config)
+    if dataset.official is None:
+        train, tested = _split_test_classes(sorted(dataset.classes), config)
+    else:
+        tested = _class_names(dataset, official.test)
+        both = set(_class_names(dataset, official.train)) & set(tested)
+        if both and not official.shared:
+            raise ValueError(f"official splits share classes: {sorted(both)[:3]}")
+        train = _order(_class_names(dataset, training), config)
     if val_rows is not None:
         held = _class_names(dataset, val_rows)
     else:
@@ -202,9 +199,8 @@ def _order(names: list[str], config: SplitConfig) -> list[str]:
 
 
 def _split_test_classes(names: list[str], config: SplitConfig) -> tuple[list[str], list[str]]:
-    names = _order(names, config)
-    tested = _share(config.test, len(names), "data.split.test", keep=2)
-    return names[:-tested], names[-tested:]
+    # Two are kept, so that one can still be held out of them.
+    return _cut_names(_order(names, config), config.test, "data.split.test", keep=2)
 
 
 def _split_validation_classes(names: list[str], config: SplitConfig) -> tuple[list[str], list[str]]:
@@ -212,14 +208,11 @@ def _split_validation_classes(names: list[str], config: SplitConfig) -> tuple[li
     if config.folds is None:
         if config.protocol == "paper":
             return names, []
-        held = _share(config.validation, len(names), "data.split.validation")
-        return names[:-held], names[-held:]
+        return _cut_names(names, config.validation, "data.split.validation", keep=1)
     folds, fold = config.folds, config.fold or 0
     if len(names) < folds:
-        found = f"{folds} folds of {len(names)} training classes"
-        raise ConfigError(
-            "data.split.folds", found, "at least one class in each", "Take fewer folds"
-        )
+        found = f"{folds} folds of {len(names)} training classes leave one empty: take fewer folds"
+        raise ConfigError("data.split.folds", found)
     names = sorted(names)
     if config.blocks == "seeded":
         names = _permute(names, config.seed, "data.folds")
@@ -227,29 +220,26 @@ def _split_validation_classes(names: list[str], config: SplitConfig) -> tuple[li
     return names[:start] + names[end:], names[start:end]
 
 
-def _share(share: float, classes: int, path: str, keep: int = 1) -> int:
-    """Return round(share · classes), at least 1, and at most what leaves `keep` where there are
-    enough. Two are kept from the test share, so that one can still be held out of them."""
-    if classes < 2:
+def _cut_names(names: list[str], share: float, path: str, keep: int) -> tuple[list[str], list[str]]:
+    """Cut off the last round(share · n) of n names: at least 1, leaving `keep` if possible."""
+    if len(names) < 2:
         raise ConfigError(
             path,
-            f"{classes} class to divide",
-            "at least 2 (3 in all, with a validation split)",
-            "Add class folders, or use data.split.protocol: paper",
+            f"{len(names)} class cannot be divided: there must be 2 (3 in all, with a validation "
+            "split). Add class folders, or use data.split.protocol: paper",
         )
-    return max(1, min(round(share * classes), classes - keep))
+    last = max(1, min(round(share * len(names)), len(names) - keep))
+    return names[:-last], names[-last:]
 
 
-def _subset(dataset: Dataset, names: list[str], rows: Tensor | None = None) -> Subset:
-    """Return the images of these classes, of all rows or of these, queries before the gallery."""
+def _subset(dataset: Dataset, names: list[str], rows: Tensor) -> Subset:
+    """Return the images of these classes among these rows, queries before the gallery."""
     classes = tuple(sorted(names))
     number = {name: place for place, name in enumerate(classes)}
     labels = torch.tensor([number.get(name, -1) for name in dataset.classes])[dataset.labels]
-    if rows is not None:
-        outside = torch.ones(len(labels), dtype=torch.bool)
-        outside[rows] = False
-        labels = labels.masked_fill(outside, -1)
-    index = torch.nonzero(labels >= 0).squeeze(1)
+    inside = torch.zeros(len(labels), dtype=torch.bool)
+    inside[rows] = True
+    index = torch.nonzero(inside & (labels >= 0)).squeeze(1)
     index = index[torch.argsort(labels[index], stable=True)]
     roles = None if dataset.roles is None else dataset.roles[index]
     if roles is None or not roles.any():
@@ -271,12 +261,12 @@ def _deal_images(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset 
     """
     official = dataset.official
     if (official is not None and not official.shared) or dataset.roles is not None:
+        tests = "classes that do not train" if dataset.roles is None else "queries in a gallery"
         raise ConfigError(
             "data",
-            "a data set whose own division tests "
-            + ("classes that do not train" if dataset.roles is None else "queries in a gallery"),
-            "one whose test shows other images of the classes that train, or one with no division",
-            "It is of task: retrieval; for classification take another",
+            f"the data set's own division tests {tests}, as task: retrieval takes it; for "
+            "classification take one whose test shows other images of the training classes, or "
+            "one without a division",
         )
     generator = streams.generator(config.seed, "data.images")
     order = torch.randperm(len(dataset.labels), generator=generator)
@@ -290,14 +280,13 @@ def _deal_images(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset 
         train, val = train if val is None else torch.cat([train, val]), None
     elif val is None:
         train, val = _cut_rows(dataset, train, config.validation)
-    for part in [test] if val is None else [test, val]:
-        labels = dataset.labels[part]
-        untrained = labels[~torch.isin(labels, dataset.labels[train])]
-        if len(untrained):
-            name = dataset.classes[int(untrained[0])]
-            found = f"images of class {name} to be told, none of which trains"
-            remedy = "Add training images, or leave that class out"
-            raise ConfigError("data", found, "classes that train", remedy)
+    labels = dataset.labels[test if val is None else torch.cat([test, val])]
+    untrained = labels[~torch.isin(labels, dataset.labels[train])]
+    if len(untrained):
+        name = dataset.classes[int(untrained[0])]
+        raise ConfigError(
+            "data", f"no image of class {name} trains: add some, or leave that class out"
+        )
     names = _class_names(dataset, train)
     return (
         _subset(dataset, names, train),
@@ -314,12 +303,11 @@ def _cut_rows(dataset: Dataset, rows: Tensor, share: float, keep: int = 1) -> tu
     sizes = torch.bincount(labels, minlength=len(dataset.classes))
     few = torch.nonzero((sizes > 0) & (sizes <= keep)).squeeze(1)
     if len(few):
-        name = dataset.classes[int(few[0])]
+        name, size = dataset.classes[int(few[0])], int(sizes[few[0]])
         raise ConfigError(
             "data.split",
-            f"{int(sizes[few[0]])} image(s) of class {name} to divide ({len(few)} classes so)",
-            f"at least {keep + 1} of each class",
-            "Add images, or leave those classes out",
+            f"class {name} has {size} image(s), and {len(few)} class(es) have fewer than the "
+            f"{keep + 1} that can be divided: add images, or leave those classes out",
         )
     last = torch.minimum((share * sizes.double()).round().long().clamp_min(1), sizes - keep)
     place = torch.arange(len(rows)) - (torch.cumsum(sizes, 0) - sizes)[labels]

@@ -9,11 +9,8 @@ from trainables.machine.texts import user_path
 
 
 def default_cache() -> Path:
-    """$ABLATE_CACHE, or $XDG_CACHE_HOME/ablate, or ~/.cache/ablate."""
-    named = os.environ.get("ABLATE_CACHE")
-    if named:
+    """Return $ABLATE_CACHE, or $XDG_CACHE_HOME/ablate, or ~/.cache/ablate."""
+    if named := os.environ.get("ABLATE_CACHE"):
         return user_path(named, "ABLATE_CACHE")
-    home = os.environ.get("XDG_CACHE_HOME")
-    if home:
-        return user_path(home, "XDG_CACHE_HOME") / "ablate"
-    return user_path("~/.cache/ablate", "ABLATE_CACHE")
+    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return user_path(home, "XDG_CACHE_HOME") / "ablate"

@@ -13,6 +13,8 @@ from typing import Any
 
 from trainables.errors import ConfigError
 
+KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}
+
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write to a temporary file beside `path`, flush to disk, rename over it, flush the folder."""
@@ -40,7 +42,7 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def inside(folder: Path, name: object) -> Path:
-    """`folder / name`, of a name that somebody else wrote down: it cannot lead anywhere else.
+    """Return `folder / name`, of a name that somebody else wrote down: it leads nowhere else.
 
     Raises:
         ConfigError: `name` is no plain file name (`../x`, `/x`, `a/b`, ``, `..`).
@@ -51,9 +53,8 @@ def inside(folder: Path, name: object) -> Path:
             return path
     raise ConfigError(
         str(folder),
-        f"{name!r} as the name of a file in it",
-        "a name without a path",
-        "Its records were edited: copy the folder anew, or train the trial again (--force)",
+        f"{name!r} is not a name without a path, as a file in this folder has. Its records were "
+        "edited: copy the folder anew, or train the trial again (--force)",
     )
 
 
@@ -79,16 +80,21 @@ def open_regular(
     except ValueError as error:  # a NUL in the path
         raise OSError(errno.EINVAL, str(error), str(path)) from error
     except OSError as error:
-        if error.errno == errno.ELOOP and not follow_links:
-            raise OSError(errno.EINVAL, "a symbolic link, no regular file", str(path)) from error
-        if error.errno == errno.ENXIO:
-            raise OSError(errno.EINVAL, "a socket, no regular file", str(path)) from error
-        raise
-    try:
-        _check_regular(path, os.fstat(descriptor), most_bytes)
-    except OSError:
+        kinds = {errno.ENXIO: "a socket"}
+        if not follow_links:
+            kinds[errno.ELOOP] = "a symbolic link"
+        if error.errno not in kinds:
+            raise
+        what = f"{kinds[error.errno]}, no regular file"
+        raise OSError(errno.EINVAL, what, str(path)) from error
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
-        raise
+        kind = KINDS.get(stat.S_IFMT(status.st_mode), "a device")
+        raise OSError(errno.EINVAL, f"{kind}, no regular file", str(path))
+    if most_bytes is not None and status.st_size > most_bytes:
+        os.close(descriptor)
+        raise _too_large(path, most_bytes)
     return os.fdopen(descriptor, "rb")
 
 
@@ -99,28 +105,6 @@ def read_regular(path: str | Path, *, most_bytes: int, follow_links: bool = True
     if len(content) > most_bytes:  # one that grew, or that has no size of its own
         raise _too_large(path, most_bytes)
     return content
-
-
-def name_file_kind(mode: int) -> str:
-    """Name the kind of file of a `stat` mode, for a message."""
-    kinds = {
-        stat.S_IFREG: "a regular file",
-        stat.S_IFDIR: "a folder",
-        stat.S_IFLNK: "a symbolic link",
-        stat.S_IFIFO: "a FIFO",
-        stat.S_IFSOCK: "a socket",
-        stat.S_IFCHR: "a device",
-        stat.S_IFBLK: "a device",
-    }
-    return kinds.get(stat.S_IFMT(mode), "a special file")
-
-
-def _check_regular(path: str | Path, status: os.stat_result, most_bytes: int | None) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        kind = name_file_kind(status.st_mode)
-        raise OSError(errno.EINVAL, f"{kind}, no regular file", str(path))
-    if most_bytes is not None and status.st_size > most_bytes:
-        raise _too_large(path, most_bytes)
 
 
 def _too_large(path: str | Path, most_bytes: int) -> OSError:

@@ -10,7 +10,7 @@ Shape legend: B rows of a batch · P processes.
 from __future__ import annotations
 
 import os
-import socket
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,7 +27,7 @@ T = TypeVar("T")
 Whole = TypeVar("Whole", Tensor, Sequence[Any])
 PATIENCE = timedelta(days=7)  # the others wait while the main process computes metrics
 BUCKET = 2**24  # numbers that are exchanged at once
-LOOPBACK = ("lo", "lo0")  # of Linux, of macOS
+LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 
 
 @dataclass(frozen=True)
@@ -100,11 +100,12 @@ class Group:
         if self.size == 1:
             return
         buckets: list[list[Tensor]] = []
+        numbers = 0
         for tensor in tensors:
-            last = buckets[-1] if buckets else []
-            numbers = sum(map(Tensor.numel, last)) + tensor.numel()
-            if not last or last[0].dtype != tensor.dtype or numbers > BUCKET:
+            numbers += tensor.numel()
+            if not buckets or buckets[-1][0].dtype != tensor.dtype or numbers > BUCKET:
                 buckets.append([])
+                numbers = tensor.numel()
             buckets[-1].append(tensor)
         for bucket in buckets:
             flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
@@ -141,18 +142,16 @@ def meeting_place() -> Path:
 
 @contextmanager
 def joined(place: Path, rank: int, size: int, device: torch.device) -> Iterator[Group]:
-    """A block in which this process is one of a group. They listen on this machine's loopback
-    alone, unless GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME name another interface.
+    """Make this process one of a group in a block. They listen on this machine's loopback alone,
+    unless GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME name another interface.
 
     Args:
         place: `meeting_place` of the group's first process. device: this process's own.
     """
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    for _, interface in socket.if_nameindex():
-        if interface in LOOPBACK:
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
-            os.environ.setdefault("NCCL_SOCKET_IFNAME", interface)
+    for backend in ("GLOO", "NCCL"):
+        os.environ.setdefault(f"{backend}_SOCKET_IFNAME", LOOPBACK)
     dist.init_process_group(
         "gloo", init_method=f"file://{place}", rank=rank, world_size=size, timeout=PATIENCE
     )

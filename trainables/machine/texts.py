@@ -25,22 +25,19 @@ _HIDDEN = re.compile(
 
 
 def unfit(text: str) -> str | None:
-    """What `text` holds that no name may, in words; None if it is fit."""
+    """Return what `text` holds that no name may, in words; None if it is fit."""
     match = _UNFIT.search(text)
     if match is None:
         return None
     code = ord(match[0])
-    if code == 0:
-        return "a NUL character (\\x00)"
     if 0xDC80 <= code <= 0xDCFF:
         return f"a byte that is not UTF-8 (\\x{code - 0xDC00:02x})"
-    if code >= 0xD800:
-        return f"half a character (\\u{code:04x})"
-    return f"a control character (\\x{code:02x})"
+    kind = "half a character" if code >= 0xD800 else "a control character"
+    return f"{'a NUL character' if code == 0 else kind} ({printable(match[0])})"
 
 
 def check_text(text: str, where: str, *, show: bool = True) -> str:
-    """`text`, if it is fit. show: whether the message may hold some of it.
+    """Return `text`, if it is fit. show: whether the message may hold some of it.
 
     Raises:
         ConfigError: it holds a control character or something that is no character.
@@ -48,13 +45,12 @@ def check_text(text: str, where: str, *, show: bool = True) -> str:
     what = unfit(text)
     if what is not None:
         inside = f" in '{printable(text[:60])}'" if show else ""
-        expected = "text of whole characters that can be seen"
-        raise ConfigError(where, f"{what}{inside}", expected, "Remove it")
+        raise ConfigError(where, f"the text holds {what}{inside}: remove it")
     return text
 
 
 def check_option(text: str, option: str, *, show: bool = True) -> str:
-    """What is given for an option, if it is fit and not empty: an empty one is most often a
+    """Return what is given for an option, if it is fit and not empty: an empty one is most often a
     variable of a script that was never set, and would mean the default.
 
     Raises:
@@ -66,7 +62,7 @@ def check_option(text: str, option: str, *, show: bool = True) -> str:
 
 
 def check_values(value: Any, where: str) -> None:
-    """Likewise every text of a tree of values, and every number of more than 64 bits.
+    """Check every text of a tree of values likewise, and every number for more than 64 bits.
 
     Raises:
         ConfigError: its path is the dotted place below `where`.
@@ -75,27 +71,21 @@ def check_values(value: Any, where: str) -> None:
         check_text(value, where)
     elif isinstance(value, int) and abs(value) > LARGEST:
         raise too_long(where)
-    elif isinstance(value, Mapping):
-        for key, inner in value.items():
-            if isinstance(key, str):
-                check_text(key, where)
+    elif isinstance(value, Mapping | list | tuple):
+        pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for key, inner in pairs:
+            check_text(str(key), where)
             check_values(inner, f"{where}.{key}" if where else str(key))
-    elif isinstance(value, list | tuple):
-        for i, inner in enumerate(value):
-            check_values(inner, f"{where}.{i}" if where else str(i))
 
 
 def too_long(where: str) -> ConfigError:
     return ConfigError(
-        where,
-        "an integer that is too long",
-        f"one from {-LARGEST} to {LARGEST}",
-        "Write fewer digits",
+        where, f"an integer that is too long: write one from -{LARGEST} to {LARGEST}"
     )
 
 
 def user_path(text: str | Path, where: str) -> Path:
-    """A path as a person gives it, `~` for the home folder and `~name` for somebody's.
+    """Return a path as a person gives it, `~` for the home folder and `~name` for somebody's.
 
     Raises:
         ConfigError: an empty one, one that no file can have, or the home of nobody.
@@ -109,17 +99,16 @@ def user_path(text: str | Path, where: str) -> Path:
         user = path.split("/")[0]
         raise ConfigError(
             where,
-            f"{path}, and no home folder of {user.removeprefix('~') or 'this user'}",
-            "a path that is there",
-            f"Write the folder out; {user} written ./{user} is a name",
+            f"{path} has no home folder of {user.removeprefix('~') or 'this user'}: write the "
+            f"folder out ({user} written ./{user} is a name)",
         ) from None
 
 
 def printable(text: str) -> str:
-    """`text` with what would steer a terminal written out (`\\x1b`); line breaks and tabs stay."""
-    return _HIDDEN.sub(_written_out, text)
+    """Write out what would steer a terminal (`\\x1b`); line breaks and tabs stay."""
 
+    def write_out(match: re.Match[str]) -> str:
+        code = ord(match[0])
+        return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
-def _written_out(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    return _HIDDEN.sub(write_out, text)

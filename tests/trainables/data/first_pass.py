@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 from hashlib import sha256
@@ -35,16 +34,12 @@ def begin(root: Path, cache: Path, store: str) -> subprocess.Popen[str]:
 
 def kill_after(process: subprocess.Popen[str], seconds: float) -> bool:
     """Kill it then; False, if it had ended well before."""
-    try:
-        code = process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        return True
-    finally:
-        if process.stdout is not None:
-            process.stdout.close()
-    assert code == 0, f"it ended with {code}"
+    with process:
+        try:
+            assert process.wait(seconds) == 0
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return True
     return False
 
 

@@ -1,19 +1,28 @@
-"""`published`: once, whole, whoever starts together and whoever is killed."""
+"""`published`: once, whole, whoever starts together and whoever is killed; damage is found."""
 
 from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.trainables import core_trials
+from tests.trainables.core_trials import comparable, job
+from tests.unprivileged import open_folder, unprivileged
+from trainables.config.images import DataConfig
 from trainables.data import cache
 from trainables.data.cache import published
+from trainables.data.dataset import fingerprint
+from trainables.jobs.job import run_job
+from trainables.machine import digests
 from trainables.machine.cache_folder import default_cache
 
 WRITE = """
@@ -35,6 +44,7 @@ def build(fresh):
 cache.published(folder, build)
 print(sorted(f.name for f in folder.iterdir()))
 """
+CONTENT = bytes(range(250))
 
 
 def start(folder: Path, pause: float) -> subprocess.Popen[str]:
@@ -46,7 +56,25 @@ def start(folder: Path, pause: float) -> subprocess.Popen[str]:
 
 
 def fill(fresh: Path) -> None:
-    (fresh / "a.bin").write_bytes(b"0" * 10)
+    (fresh / "a.bin").write_bytes(CONTENT)
+    (fresh / "b.bin").write_bytes(b"")
+
+
+def never(fresh: Path) -> None:
+    raise AssertionError("built again")
+
+
+def flip(path: Path, at: int) -> None:
+    """One byte; the time of the content is put back, as a failing disk leaves it."""
+    before = path.stat()
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x40
+    path.write_bytes(data)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def half(path: Path) -> int:
+    return path.stat().st_size // 2
 
 
 def test_eight_at_once_build_once(tmp_path: Path) -> None:
@@ -63,69 +91,126 @@ def test_killed_in_the_middle_leaves_nothing_that_counts(tmp_path: Path) -> None
     assert process.stdout is not None
     assert process.stdout.readline() == "half\n"
     process.send_signal(signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
-    assert not folder.exists()
-    assert list(tmp_path.glob("set.tmp-*"))
-    begun = time.monotonic()
-    published(folder, fill)
-    assert time.monotonic() - begun < 5  # the dead process's lock is free
-    assert (folder / "a.bin").stat().st_size == 10
+    process.communicate()
+    assert not folder.exists() and list(tmp_path.glob("set.tmp-*"))
+    assert (published(folder, fill) / "a.bin").read_bytes() == CONTENT
     assert not list(tmp_path.glob("set.tmp-*"))
 
 
-def test_a_truncated_folder_is_built_again(tmp_path: Path) -> None:
-    folder = published(tmp_path / "set", fill)
-    (folder / "a.bin").write_bytes(b"0" * 3)
-    published(folder, fill)
-    assert (folder / "a.bin").stat().st_size == 10
-
-
-def test_a_complete_folder_is_left_alone(tmp_path: Path) -> None:
-    def never(fresh: Path) -> None:
-        raise AssertionError("built again")
-
-    folder = published(tmp_path / "set", fill)
-    assert published(folder, never) == folder
-
-
-def test_a_failed_build_leaves_nothing(tmp_path: Path) -> None:
-    def broken(fresh: Path) -> None:
-        fill(fresh)
-        raise KeyError("no")
-
-    with pytest.raises(KeyError):
-        published(tmp_path / "set", broken)
-    assert [file.name for file in tmp_path.iterdir()] == ["set.lock"]
-
-
+@pytest.mark.parametrize("goes_on", [False, True])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES])
-def test_a_full_disk_says_where_and_what_to_do(tmp_path: Path, code: int) -> None:
+def test_a_failed_build_leaves_nothing_and_says_what_to_do(
+    code: int, goes_on: bool, tmp_path: Path
+) -> None:
     def full(fresh: Path) -> None:
+        fill(fresh)
         raise OSError(code, os.strerror(code))
 
     with pytest.raises(OSError, match=r"writing the cache .* set ABLATE_CACHE") as caught:
-        published(tmp_path / "set", full)
-    assert caught.value.errno == code
-    assert str(tmp_path) in str(caught.value)
-    published(tmp_path / "set", fill)
+        published(tmp_path / "set", full, goes_on=goes_on)
+    assert caught.value.errno == code and str(tmp_path) in str(caught.value)
+    assert [file.name for file in tmp_path.iterdir()] == ["set.lock"]
 
 
-@pytest.mark.skipif(not Path("/dev/shm").is_dir() or os.geteuid() != 0, reason="mounts a tiny disk")
-def test_a_really_full_disk(tmp_path: Path) -> None:
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)],
-        check=False,
-        capture_output=True,
-    )
-    if mounted.returncode:
-        pytest.skip("may not mount here")
-    try:
-        with pytest.raises(OSError, match="No space left on device while writing the cache"):
-            published(tmp_path / "set", lambda f: (f / "a.bin").write_bytes(b"0" * 2**20) and None)
-        assert not list(tmp_path.glob("set.tmp-*"))
-    finally:
-        subprocess.run(["umount", str(tmp_path)], check=True)
+def test_any_byte_counts(tmp_path: Path) -> None:
+    folder = published(tmp_path / "set", fill)
+    assert published(folder, never) == folder and digests.damage(folder) is None
+    for name in ("a.bin", digests.MANIFEST):
+        for at in range(0, (folder / name).stat().st_size, 3):
+            flip(folder / name, at)
+            assert name in str(digests.damage(folder))
+            flip(folder / name, at)
+    flip(folder / "a.bin", 220)
+    assert (published(folder, fill) / "a.bin").read_bytes() == CONTENT
+
+
+def test_only_what_was_changed_or_copied_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Path] = []
+    damage = digests.damage
+    monkeypatch.setattr(cache, "damage", lambda folder: read.append(folder) or damage(folder))
+    published(tmp_path / "a" / "set", fill)
+    read.clear()
+    published(tmp_path / "a" / "set", never)
+    assert not read
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    for _ in range(2):
+        published(tmp_path / "b" / "set", never)
+    assert read == [tmp_path / "b" / "set"]
+
+
+def test_a_cache_that_is_only_read_is_checked_too() -> None:
+    with open_folder() as top:
+        folder = published(top / "cache" / "set", fill)
+        for path in (top / "cache", folder):
+            path.chmod(0o755)
+        with unprivileged():
+            assert published(folder, never) == folder
+        flip(folder / "a.bin", 0)
+        with unprivileged(), pytest.raises(PermissionError, match="while writing the cache"):
+            published(folder, fill)
+
+
+def test_a_damaged_list_of_known_files_is_no_other_data_set(drawn: Path, tmp_path: Path) -> None:
+    config = DataConfig(name="folder", root=str(drawn))
+    first = fingerprint(config, tmp_path)
+    (index,) = (tmp_path / "folder").glob("hashes-*.json")
+    for at in (3, half(index), -10):
+        flip(index, at)
+        assert fingerprint(config, tmp_path) == first
+
+
+Trial = Callable[[Path], dict[str, Any]]  # a folder with a cache → what a trial comes to
+
+
+@pytest.fixture(scope="module")
+def trial(drawn: Path) -> Trial:
+    def run(folder: Path) -> dict[str, Any]:
+        config = core_trials.config(drawn, training={"epochs": 1})
+        event: dict[str, Any] = list(run_job(job(config, folder / "cache", folder / "trial")))[-1]
+        return event
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def whole(trial: Trial, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A filled cache, and what the trial came to that filled it."""
+    folder = tmp_path_factory.mktemp("whole")
+    return folder / "cache", trial(folder)
+
+
+@pytest.mark.parametrize(
+    ("place", "spoil"),
+    [
+        ("features/*/features.npy", lambda path: flip(path, half(path))),
+        ("features/*/digests.json", lambda path: flip(path, half(path))),
+        ("folder/*/pixels.bin", lambda path: os.truncate(path, half(path))),
+        ("folder/*/table.npy", Path.unlink),
+        (None, None),
+    ],
+)
+def test_a_damaged_store_is_made_again_and_the_numbers_are_the_same(  # noqa: PLR0917
+    place: str | None,
+    spoil: Callable[[Path], object],
+    whole: tuple[Path, dict[str, Any]],
+    trial: Trial,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    shutil.copytree(whole[0], tmp_path / "cache")
+    if place is None:  # a copy that is whole is left alone
+        assert comparable(trial(tmp_path)) == comparable(whole[1])
+        assert not caplog.messages
+        return
+    (path,) = (tmp_path / "cache").glob(place)
+    before = path.read_bytes()
+    spoil(path)
+    assert comparable(trial(tmp_path)) == comparable(whole[1])
+    assert path.read_bytes() == before
+    (line,) = caplog.messages
+    assert line.startswith(f"{path.parent}: {path.name} ") and line.endswith("it is made again")
 
 
 def test_default_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ from tests.trainables.data.trees import photographs
 from trainables.config.images import DataConfig
 from trainables.data.cache import JOURNAL, begun, published
 from trainables.data.dataset import load_dataset
-from trainables.data.files import first_pass, hashes, store
+from trainables.data.files import first_pass, store
 from trainables.data.files.first_pass import GrowingFile
 from trainables.machine import digests
 
@@ -87,31 +85,18 @@ def test_what_was_left_damaged_is_not_believed(
     assert contents(tmp_path / "set") == whole
 
 
-def test_an_error_leaves_nothing(tmp_path: Path) -> None:
-    def broken(fresh: Path) -> None:
-        fill(fresh, ROWS, 5)
-        raise OSError(28, "full")
-
-    with pytest.raises(OSError, match="while writing the cache"):
-        published(tmp_path / "set", broken, goes_on=True)
-    assert [file.name for file in tmp_path.iterdir()] == ["set.lock"]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pixels", "encoded"])
 def test_a_first_pass_killed_at_some_instants(kind: str, tmp_path: Path) -> None:
     root = photographs(tmp_path / "photographs", 300)
-    process = begin(root, tmp_path / "whole", kind)
-    assert not kill_after(process, 600)
-    killed = 0
-    for seconds in (0.05, 0.1, 0.15, 0.2):
-        process = begin(root, tmp_path / "killed", kind)
-        if not kill_after(process, seconds):
-            break
-        killed += 1
-    assert killed >= 2, "it was never under way"
-    process = begin(root, tmp_path / "killed", kind)
-    assert not kill_after(process, 600)
+
+    assert not kill_after(begin(root, tmp_path / "whole", kind), 600)
+    kills = [
+        kill_after(begin(root, tmp_path / "killed", kind), seconds)
+        for seconds in (0.05, 0.1, 0.15, 0.2)
+    ]
+    assert sum(kills) >= 2, "it was never under way"
+    assert not kill_after(begin(root, tmp_path / "killed", kind), 600)
     assert kept(tmp_path / "killed") == kept(tmp_path / "whole")
 
 
@@ -142,42 +127,3 @@ def test_images_that_are_there_are_not_decoded_again(
     assert len(read) == 20
     load_dataset(config, tmp_path / "other")
     assert kept(tmp_path / "cache") == kept(tmp_path / "other")
-
-
-def test_hashes_are_written_down_on_the_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = photographs(tmp_path / "photographs", 30, classes=1)
-    names = [file.relative_to(root).as_posix() for file in sorted(root.rglob("*.jpg"))]
-    monkeypatch.setattr(hashes, "SECONDS", 0.0)
-    monkeypatch.setattr(hashes, "SPARED", 0)
-    monkeypatch.setattr(hashes, "AT_ONCE", 5)
-    (root / names[20]).rename(tmp_path / "away")
-    with pytest.raises(ValueError, match="readable image"):
-        hashes.file_hashes(root, names, tmp_path / "cache")
-    (tmp_path / "away").rename(root / names[20])
-    read: list[str] = []
-    digest = hashes.hashlib.file_digest
-
-    def watched(file: Any, kind: str) -> Any:
-        read.append(file.name)
-        return digest(file, kind)
-
-    monkeypatch.setattr(hashes.hashlib, "file_digest", watched)
-    found = hashes.file_hashes(root, names, tmp_path / "cache")
-    assert len(read) == 10 and len(found) == 30
-
-
-def test_progress_is_said_while_it_lasts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("trainables.machine.progress.FIRST", 0.0)
-    monkeypatch.setattr("trainables.machine.progress.LEAST", 0.0)
-    root = photographs(tmp_path / "photographs", 20)
-    config = DataConfig(name="folder", root=str(root), image_size=64, store="pixels")
-    with caplog.at_level(logging.INFO, "trainables.progress"):
-        load_dataset(config, tmp_path / "cache")
-    lines = [text for text in caplog.messages if text.startswith("decoding ")]
-    counts = [int(text.partition(": ")[2].split()[0]) for text in lines]
-    assert counts and all(one < other for one, other in pairwise(counts))
-    assert all("of 20 images, " in text and "a second" in text for text in lines)

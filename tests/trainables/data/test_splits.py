@@ -110,7 +110,7 @@ def test_official_splits_must_be_class_disjoint() -> None:
 
 
 def test_too_few_classes() -> None:
-    with pytest.raises(ConfigError, match="1 class to divide"):
+    with pytest.raises(ConfigError, match="1 class cannot be divided"):
         split(dataset([0, 1, 0], 2), SplitConfig(), "f")
     assert split(dataset([0, 1, 0], 2), SplitConfig(protocol="paper"), "f").val is None
 

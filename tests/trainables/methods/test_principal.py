@@ -93,7 +93,7 @@ def test_objects_are_not_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     kept_start(tmp_path)(features(), DIM)
     folder = tmp_path / "starts" / start_key(features(), DIM)
     np.save(folder / "weight.npy", np.array([{}], dtype=object), allow_pickle=True)
-    monkeypatch.setattr(caches, "_is_trusted", lambda folder: True)
+    monkeypatch.setattr(caches, "_is_checked", lambda folder: True)
     with pytest.raises(ValueError, match="allow_pickle=False"):
         kept_start(tmp_path)(features(), DIM)
 

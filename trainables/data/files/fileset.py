@@ -31,11 +31,10 @@ import numpy as np
 
 from trainables.config.images import DataConfig
 from trainables.data.dataset import Dataset, DataSource, Summary
-from trainables.data.files.about import absence, difference, differences
+from trainables.data.files.about import absence, root_of, unreadable
 from trainables.data.files.first_pass import Picture, Pictures
 from trainables.data.files.hashes import file_hashes
 from trainables.data.files.index import PARTS, Index, Row
-from trainables.data.files.places import root_of, unreadable
 from trainables.data.files.store import Choice, choose_store, load_stored
 
 LOG = logging.getLogger(__name__)
@@ -120,28 +119,24 @@ class FileSet(DataSource):
             ConfigError: there is no folder, or its list is damaged.
         """
         readings, key = _READINGS.get(), (cls, config.images)
-        if readings is None:
-            return cls._read(config)
-        if key not in readings:
-            readings[key] = cls._read(config)
-        return readings[key]
-
-    @classmethod
-    def _read(cls, config: DataConfig) -> Reading:
-        root = cls.root(config)
+        if readings is not None and key in readings:
+            return readings[key]
+        root, about = cls.root(config), cls.ABOUT
         try:
             listing = cls.rows(root, config)
             listed = Index.from_rows(listing.base, listing.rows, str(listing.where))
             there = cls.present(listed)
         except OSError as error:
-            expected = cls.ABOUT.expected if cls.ABOUT else cls.EXPECTED
-            raise unreadable(root, error, expected) from error
-        index = listed if there.all() else listed.select(there)
+            raise unreadable(root, error, about.expected if about else cls.EXPECTED) from error
+        index = listed.select(there)
         absent = tuple(listed.paths[row] for row in np.flatnonzero(~there))
         if not len(index):
             raise absence(absent, len(listed), cls.title(), str(listing.base))
-        different = differences(index.counts(), cls.ABOUT) if cls.ABOUT else []
-        return Reading(index, len(listed), absent, tuple(different))
+        different = about.differences(index.counts()) if about else []
+        reading = Reading(index, len(listed), absent, tuple(different))
+        if readings is not None:
+            readings[key] = reading
+        return reading
 
     @classmethod
     def summary(cls, config: DataConfig) -> Summary | None:
@@ -173,7 +168,7 @@ class FileSet(DataSource):
             if reading.absent:
                 raise absence(reading.absent, reading.listed, cls.title(), where)
             if reading.different and cls.ABOUT:
-                raise difference(reading.different, cls.ABOUT, where)
+                raise cls.ABOUT.difference(reading.different, where)
         return reading.index
 
     @classmethod
@@ -183,11 +178,11 @@ class FileSet(DataSource):
         Contents are read once; later calls trust a file whose size, times and inode are unchanged
         (`trainables/data/files/hashes.py`).
         """
-        return cls.digest(cls.index(config), Path(cache))
+        return cls.digest(cls.index(config), cache)
 
     @classmethod
     def digest(cls, index: Index, cache: Path) -> str:
-        hashes = file_hashes(index.base, index.paths, cache / cls.NAME)
+        hashes = file_hashes(index.base, index.paths, Path(cache) / cls.NAME)
         digest = hashlib.sha256(f"{cls.NAME} {cls.REVISION}".encode())
         for row, path in enumerate(index.paths):
             digest.update(f"\x1e{path}\x1f{hashes[path]}{cls.describe_row(index, row)}".encode())
@@ -231,7 +226,7 @@ class FileSet(DataSource):
     @classmethod
     def _locate(cls, index: Index, cache: Path) -> tuple[str, Path, Pictures]:
         """Return the fingerprint, the folder in the cache, and the pictures of the rows."""
-        digest = cls.digest(index, Path(cache))
+        digest = cls.digest(index, cache)
         return digest, Path(cache) / cls.NAME / digest[:16], partial(cls.pictures, index)
 
     @classmethod

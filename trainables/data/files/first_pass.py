@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from PIL import Image
@@ -72,18 +72,6 @@ def ahead(work: Callable[[Picture], T], pictures: Iterable[Picture]) -> Iterator
                 future.cancel()
 
 
-def sample_pictures(pictures: Pictures, count: int, most: int) -> tuple[int, Iterator[Picture]]:
-    """Return how many pictures of `count` are taken, at most `most`, and these.
-
-    They lie evenly over all rows; of a table with the images in it they are the first.
-    """
-    rows = np.unique(np.linspace(0, count - 1, min(most, count)).astype(int)).tolist()
-    inside = any(picture.content is not None for picture in islice(pictures(0), 1))
-    if inside or len(rows) == count:
-        return len(rows), islice(iter(pictures(0)), len(rows))
-    return len(rows), (picture for row in rows for picture in islice(pictures(row), 1))
-
-
 @contextmanager
 def own_size_limits() -> Iterator[None]:
     """Silence Pillow's warning of large images: the limits and their message are `decode`'s."""
@@ -93,23 +81,24 @@ def own_size_limits() -> Iterator[None]:
 
 
 class GrowingFile:
-    """The file `name` in a folder that goes on.
+    """The file `name`, with its journal, in a folder that goes on.
 
-    rows: the numbers of each row that is in it, as they were given, behind the length of the file.
+    rows: the length of the file after each row that is in it, and the row's numbers.
     """
 
     def __init__(self, folder: Path, name: str, columns: int) -> None:
         path, journal = folder / name, folder / JOURNAL
         path.touch()
         journal.touch()
-        self._row_bytes = 8 * (columns + 1)
-        self.rows = _read_journal(journal, path.stat().st_size, columns + 1)
+        numbers = np.fromfile(journal, np.int64)
+        rows = numbers[: len(numbers) // (columns + 1) * (columns + 1)].reshape(-1, columns + 1)
+        is_intact = (np.diff(rows[:, 0], prepend=0) >= 0) & (rows[:, 0] <= path.stat().st_size)
+        self.rows: list[list[int]] = rows[: int(np.argmin([*is_intact, False]))].tolist()
         self.size = self.rows[-1][0] if self.rows else 0
         os.truncate(path, self.size)
-        os.truncate(journal, self._row_bytes * len(self.rows))
+        os.truncate(journal, 8 * (columns + 1) * len(self.rows))
         self._noted, self._last = len(self.rows), time.monotonic()
-        self._file = path.open("ab")
-        self._lines = journal.open("r+b", buffering=0)
+        self._file, self._journal = path.open("ab"), journal.open("ab")
 
     def add(self, content: bytes | memoryview, *numbers: int) -> None:
         """Append a row: its bytes, and the numbers that its table holds."""
@@ -118,33 +107,19 @@ class GrowingFile:
         self.size += memoryview(content).nbytes
         self.rows.append([self.size, *numbers])
         if time.monotonic() - self._last >= SECONDS:
-            self.note()
+            self._note()
 
-    def note(self) -> None:
+    def _note(self) -> None:
         """Write down the rows since the last note, after their bytes are on disk."""
         self._file.flush()
         os.fsync(self._file.fileno())
-        rows = np.array(self.rows[self._noted :], np.int64).tobytes()
-        os.pwrite(self._lines.fileno(), rows, self._row_bytes * self._noted)
+        self._journal.write(np.array(self.rows[self._noted :], np.int64).tobytes())
+        self._journal.flush()
         self._noted, self._last = len(self.rows), time.monotonic()
 
     def __enter__(self) -> GrowingFile:
         return self
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: Any) -> None:
-        """Note what is there, also where Ctrl-C came; a row that was torn by it is not among it."""
-        try:
-            if not isinstance(error, Exception):
-                self.note()
-        finally:
-            self._file.close()
-            self._lines.close()
-
-
-def _read_journal(journal: Path, size: int, columns: int) -> list[list[int]]:
-    """Return the whole rows, in rising order, for which a file of `size` bytes is long enough."""
-    content = np.fromfile(journal, np.int64)
-    rows = content[: len(content) // columns * columns].reshape(-1, columns)
-    good = (np.diff(rows[:, 0], prepend=0) >= 0) & (rows[:, 0] <= size)
-    intact: list[list[int]] = rows[: int(np.argmin([*good, False]))].tolist()
-    return intact
+    def __exit__(self, *_: object) -> None:
+        with self._file, self._journal:
+            self._note()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import compress
@@ -95,16 +96,22 @@ class Index:
         """Return which images lie there, [N] bool. Folders are read once each, which on a network's
         storage is far less than asking for each file."""
 
+        def is_file(entry: os.DirEntry[str]) -> bool:
+            with suppress(OSError):  # of a link to itself
+                return entry.is_file()  # reading a FIFO or a device would not end
+            return False
+
         @cache
-        def names(folder: str) -> set[str]:
-            try:
-                with os.scandir(self.base / folder) as entries:
-                    return {entry.name for entry in entries if _is_file(entry)}
-            except (FileNotFoundError, NotADirectoryError):
-                return set()
+        def list_files(folder: str) -> set[str]:
+            with (
+                suppress(FileNotFoundError, NotADirectoryError),
+                os.scandir(self.base / folder) as entries,
+            ):
+                return {entry.name for entry in entries if is_file(entry)}
+            return set()
 
         split_paths = (path.rpartition("/") for path in self.paths)
-        return np.array([name in names(folder) for folder, _, name in split_paths], bool)
+        return np.array([name in list_files(folder) for folder, _, name in split_paths], bool)
 
     def counts(self) -> dict[str, Count]:
         """Count each part that there is; of a part with roles queries and gallery too."""
@@ -126,9 +133,9 @@ class Index:
         if not self.parts.any():
             return None
         rows = {part: np.flatnonzero(self.parts == number) for number, part in enumerate(PARTS)}
-        for part in PARTS:
-            without = int((self.roles[rows[part]] == BOTH).sum())
-            if 0 < without < len(rows[part]):
+        for part, inside in rows.items():
+            without = int((self.roles[inside] == BOTH).sum())
+            if 0 < without < len(inside):
                 found = f"{without:,} {part} images of no role beside others that have one"
                 raise ConfigError(where, found, "query or gallery for each, or for none")
         for part, kind in (("train", "training images"), ("test", "test images")):
@@ -137,18 +144,23 @@ class Index:
         if len(rows[""]):
             found = f"{len(rows['']):,} images of no part, as {self.paths[rows[''][0]]}"
             raise ConfigError(where, found, "train, val or test for each, or for none")
-        test = set(self.labels[rows["test"]].tolist())
-        shared = test & set(self.labels[np.concatenate([rows["train"], rows["val"]])].tolist())
-        if shared and shared != test:
-            some = ", ".join(self.classes[label] for label in sorted(shared)[:3])
+        train, val, test = (rows[part] for part in PARTS[1:])
+        tested = np.unique(self.labels[test])
+        shared = np.intersect1d(tested, self.labels[np.concatenate([train, val])])
+        if 0 < len(shared) < len(tested):
+            some = ", ".join(self.classes[label] for label in shared[:3])
             raise ConfigError(
                 where,
-                f"{len(shared)} of {len(test)} test classes among those that train ({some})",
+                f"{len(shared)} of {len(tested)} test classes among those that train ({some})",
                 "none of them (retrieval), or all (other images of the same classes)",
                 "Move the images of a class to one side",
             )
-        train, val, test_rows = (torch.from_numpy(rows[part]) for part in PARTS[1:])
-        return Official(train, test_rows, val if len(val) else None, shared=bool(shared))
+        return Official(
+            torch.from_numpy(train),
+            torch.from_numpy(test),
+            torch.from_numpy(val) if len(val) else None,
+            shared=bool(len(shared)),
+        )
 
     def without_pixels(self) -> Dataset:
         """Return the rows as a data set, which can be divided and has no pixels."""
@@ -156,14 +168,6 @@ class Index:
         roles = torch.from_numpy(self.roles) if self.roles.any() else None
         official = self.official(str(self.base))
         return Dataset(none, torch.from_numpy(self.labels), self.classes, official, roles)
-
-
-def _is_file(entry: os.DirEntry[str]) -> bool:
-    """Whether reading it ends: a FIFO or a device in the place of an image is none."""
-    try:
-        return entry.is_file()
-    except OSError:  # a link to itself
-        return False
 
 
 def _check_paths(rows: Iterable[Row], where: str) -> Iterator[Row]:

@@ -21,7 +21,7 @@ UNPACK = "Unpack the data set again"
 OFFICIAL = "Give the file that its makers offer"
 SHOWN = 80  # characters of a line
 HDF5 = b"\x89HDF\r\n\x1a\n"
-AT = (0, 512)  # where HDF5 may begin: MATLAB puts 512 bytes of text before it
+HDF5_BYTES = 520  # MATLAB puts 512 bytes of text before it
 
 
 def damaged(where: Path | str, found: str, expected: str, remedy: str = UNPACK) -> ConfigError:
@@ -100,20 +100,11 @@ def structs(path: Path, variable: str, names: tuple[str, ...]) -> dict[str, list
     Raises:
         ConfigError: no such file, not of MATLAB before 7.3, or without this.
     """
-    table = _read_variable(path, variable)
-    present = table.dtype.names or ()
-    if not set(names) <= set(present):
-        found = f"{variable} with {', '.join(present) or 'no fields'}"
-        raise damaged(path, found, ", ".join(names), OFFICIAL)
-    return {name: [_unwrap(value, path) for value in table[name].reshape(-1)] for name in names}
-
-
-def _read_variable(path: Path, name: str) -> np.ndarray:
     from scipy.io import loadmat  # only whoever reads one pays for it
 
     with reading(path):
         raw = path.read_bytes()
-    if any(raw[at : at + len(HDF5)] == HDF5 for at in AT):
+    if HDF5 in raw[:HDF5_BYTES]:
         raise damaged(
             path,
             "a MATLAB file of version 7.3 (HDF5)",
@@ -121,21 +112,19 @@ def _read_variable(path: Path, name: str) -> np.ndarray:
             "Save it again in MATLAB with save(…, '-v7')",
         )
     try:
-        variable = loadmat(BytesIO(raw), variable_names=[name]).get(name)
+        table = loadmat(BytesIO(raw), variable_names=[variable], squeeze_me=True).get(variable)
     except MemoryError:
         raise
     except Exception as error:  # whatever its parsers meet: ValueError, TypeError, zlib.error…
         found = f"a MATLAB file that cannot be read ({error})"
         raise damaged(path, found, "a whole one of version 7 or before") from error
-    if not isinstance(variable, np.ndarray):
-        raise damaged(path, f"no variable {name}", "it", OFFICIAL)
-    return variable
-
-
-def _unwrap(value: Any, path: Path) -> Any:
-    """Return the one value in arrays of arrays of it."""
-    while isinstance(value, np.ndarray):
-        if value.size != 1:
-            raise damaged(path, f"{value.size} values", "one value a field", OFFICIAL)
-        value = value.reshape(-1)[0]
-    return value.item() if isinstance(value, np.generic) else value
+    if not isinstance(table, np.ndarray):
+        raise damaged(path, f"no variable {variable}", "it", OFFICIAL)
+    present = table.dtype.names or ()
+    if not set(names) <= set(present):
+        found = f"{variable} with {', '.join(present) or 'no fields'}"
+        raise damaged(path, found, ", ".join(names), OFFICIAL)
+    columns = {name: list(table[name].reshape(-1)) for name in names}
+    if any(isinstance(value, np.ndarray) for column in columns.values() for value in column):
+        raise damaged(path, "several values in a field", "one value a field", OFFICIAL)
+    return columns

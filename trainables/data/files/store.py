@@ -18,10 +18,10 @@ then read them. What they take is told by the sizes that some files' heads say.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -40,7 +40,6 @@ from trainables.data.files.first_pass import (
     ahead,
     own_size_limits,
     picture_pixels,
-    sample_pictures,
 )
 from trainables.data.files.index import Box, Index
 from trainables.data.images import Images, mapped_bytes
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     from trainables.config.images import DataConfig
 
 Kind = Literal["pixels", "encoded"]
-Work = Callable[[Picture], tuple[bytes | memoryview, int, int]]  # what is kept, height, width
 SAMPLE = 64  # heads that are read
 SHARE = 0.5  # of the free disk that pixels may take
 
@@ -59,16 +57,13 @@ SHARE = 0.5  # of the free disk that pixels may take
 class Choice:
     """kind: what is kept. there: whether it lies in the cache whole. why: of `auto`, in words.
 
-    bytes: that all pixels take, about. smaller, larger: share of the images that are made smaller
-        or larger than they are. All of them None, where no file was looked at.
+    bytes: that all pixels take, about; None where no file was looked at.
     """
 
     kind: Kind
     there: bool
     why: str = ""
     bytes: float | None = None
-    smaller: float | None = None
-    larger: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,21 +105,37 @@ def load_stored(folder: Path, index: Index, pictures: Pictures, config: DataConf
         pictures: of the rows of `index` from one on, in order.
     """
     kind = choose_store(folder, index, pictures, config).kind
-    encoded, short = kind == "encoded", config.kept
-    work: Work = _examine if encoded else partial(_decode, short=short)
+    is_encoded, short = kind == "encoded", config.kept
+
+    def keep(picture: Picture) -> tuple[bytes | memoryview, int, int]:
+        """Return what is kept of a picture, and its height and width."""
+        if is_encoded:
+            content = picture.read()
+            whole = picture_pixels(picture._replace(content=content), None)
+            return content, *whole.shape[:2]
+        pixels = np.ascontiguousarray(picture_pixels(picture, short))
+        return pixels.data, *pixels.shape[:2]
 
     def build(fresh: Path) -> None:
-        doing = f"{'reading' if encoded else 'decoding'} {index.base}"
-        rows = _pass_over(len(index), pictures, fresh / f"{kind}.bin", doing, work)
-        np.save(fresh / "table.npy", rows if encoded else rows[:, [0, 2, 3]], allow_pickle=False)
+        with GrowingFile(fresh, f"{kind}.bin", columns=2) as out, own_size_limits():
+            done = len(out.rows)
+            doing = f"{'reading' if is_encoded else 'decoding'} {index.base}"
+            progress = Progress(doing, len(index), done)
+            for row, kept in enumerate(ahead(keep, pictures(done)), done + 1):
+                out.add(*kept)
+                progress.at(row)
+        ends, heights, widths = np.array(out.rows, np.int64).T
+        lengths = np.diff(ends, prepend=0)
+        columns = [ends - lengths, *([lengths] if is_encoded else []), heights, widths]
+        np.save(fresh / "table.npy", np.stack(columns, 1), allow_pickle=False)
 
     folder = published(_kind_folders(folder, short)[kind], build, goes_on=True)
     table = np.load(folder / "table.npy", allow_pickle=False)
-    if encoded and short is not None:
+    if is_encoded and short is not None:
         sizes = [short_size((w, h), short)[::-1] for h, w in table[:, 2:4].tolist()]
         table[:, 2:4] = np.array(sizes, np.int64)
     # Caches of before 0.2.0 have labels in a further column.
-    columns = [torch.from_numpy(column.copy()) for column in table.T[: 4 if encoded else 3]]
+    columns = [torch.from_numpy(column.copy()) for column in table.T[: 4 if is_encoded else 3]]
     common: dict[str, Any] = {
         "flat": mapped_bytes(folder / f"{kind}.bin"),
         "offsets": columns[0],
@@ -133,7 +144,7 @@ def load_stored(folder: Path, index: Index, pictures: Pictures, config: DataConf
         "channels": 3,
         "frame": config.image_size / config.evaluated,
     }
-    if not encoded:
+    if not is_encoded:
         return Images(**common)
     names = tuple(str(index.base / path) for path in index.paths)
     return EncodedImages(**common, lengths=columns[1], short=short, names=names, boxes=index.boxes)
@@ -155,12 +166,10 @@ def choose_store(
         kind = next(iter([*complete, *unfinished]), None)
     if kind is not None and not look:
         return Choice(kind, folders[kind].is_dir())
-    bytes_each, smaller, larger = _estimate_sizes(index, pictures, config.kept)
-    total = bytes_each * len(index)
-    misfit = _explain_misfit(total, folder.parent)
-    why = misfit if kind is None else ""
-    kind = kind or ("encoded" if misfit else "pixels")
-    return Choice(kind, folders[kind].is_dir(), why, total, smaller, larger)
+    total = _estimate_bytes(index, pictures, config.kept)
+    why = "" if kind is not None else _explain_misfit(total, folder.parent)
+    kind = kind or ("encoded" if why else "pixels")
+    return Choice(kind, folders[kind].is_dir(), why, total)
 
 
 def _kind_folders(folder: Path, short: int | None) -> dict[Kind, Path]:
@@ -182,58 +191,26 @@ def _explain_misfit(total: float, cache: Path) -> str:
     return ""
 
 
-def _estimate_sizes(
-    index: Index, pictures: Pictures, short: int | None
-) -> tuple[float, float, float]:
-    """Return bytes of an image's pixels in the mean, and shares made smaller and larger."""
-    total, count, smaller, larger = 0, 0, 0, 0
-    for picture in sample_pictures(pictures, len(index), SAMPLE)[1]:
-        size = _read_size(picture)
-        if size is None:
-            continue  # the first pass tells what is wrong with it
-        width, height = size if short is None else short_size(size, short)
-        total, count = total + 3 * width * height, count + 1
-        smaller += short is not None and min(size) > short
-        larger += short is not None and min(size) < short
-    return (total / count, smaller / count, larger / count) if count else (0.0, 0.0, 0.0)
+def _estimate_bytes(index: Index, pictures: Pictures, short: int | None) -> float:
+    """Return about how many bytes the pixels of all images take, by the heads of some files.
 
-
-def _read_size(picture: Picture) -> tuple[int, int] | None:
-    """Return the size of what is kept of a picture, by the file's head."""
-    if picture.box is not None:
-        left, top, right, bottom = (round(edge) for edge in picture.box)
-        return max(1, right - left), max(1, bottom - top)
-    source = picture.path if picture.content is None else BytesIO(picture.content)
-    try:
-        with own_size_limits(), Image.open(source, formats=FORMATS) as opened:
-            return opened.size
-    except Exception:
-        return None
-
-
-def _pass_over(count: int, pictures: Pictures, file: Path, doing: str, work: Work) -> np.ndarray:
-    """Write what is kept of each picture, one after the other.
-
-    Returns: [N, 4] int64: offset, length, height and width of each.
+    They lie evenly over all rows; of a table with the images in it they are the first.
     """
-    with GrowingFile(file.parent, file.name, columns=2) as out, own_size_limits():
-        done = len(out.rows)
-        progress = Progress(doing, count, done)
-        for row, (content, height, width) in enumerate(ahead(work, pictures(done)), done + 1):
-            out.add(content, height, width)
-            progress.at(row)
-    ends, heights, widths = np.array(out.rows, np.int64).T
-    lengths = np.diff(ends, prepend=0)
-    return np.stack([ends - lengths, lengths, heights, widths], 1)
-
-
-def _decode(picture: Picture, short: int | None) -> tuple[memoryview, int, int]:
-    pixels = np.ascontiguousarray(picture_pixels(picture, short))
-    return pixels.data, *pixels.shape[:2]
-
-
-def _examine(picture: Picture) -> tuple[bytes, int, int]:
-    """Return the bytes of a file that is whole, and height and width of its picture."""
-    content = picture.read()
-    pixels = decoded(picture.path, None, content=content, box=picture.box)
-    return content, *pixels.shape[:2]
+    sample: Iterable[Picture] = list(islice(pictures(0), SAMPLE))
+    if all(picture.content is None for picture in sample):
+        rows = np.linspace(0, len(index) - 1, min(SAMPLE, len(index))).astype(int).tolist()
+        sample = (next(iter(pictures(row))) for row in rows)
+    bytes_each = []
+    for picture in sample:
+        source = picture.path if picture.content is None else BytesIO(picture.content)
+        try:
+            with own_size_limits(), Image.open(source, formats=FORMATS) as opened:
+                size = opened.size
+        except Exception:
+            continue  # the first pass tells what is wrong with it
+        if picture.box is not None:
+            left, top, right, bottom = picture.box
+            size = max(1, round(right - left)), max(1, round(bottom - top))
+        width, height = size if short is None else short_size(size, short)
+        bytes_each.append(3 * width * height)
+    return float(np.mean(bytes_each)) * len(index) if bytes_each else 0.0

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
 
 from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS
@@ -32,9 +31,9 @@ LABELLED = "cars_test_annos_withlabels.mat"
 class Cars196(FileSet):
     """196 models of cars, about 83 images of each; few are grey."""
 
-    NAME: ClassVar[str] = "cars196"
-    REVISION: ClassVar[int] = 1
-    ABOUT: ClassVar[About | None] = About(
+    NAME = "cars196"
+    REVISION = 1
+    ABOUT = About(
         title="Cars196",
         markers=(
             ("cars_annos.mat",),
@@ -57,15 +56,15 @@ class Cars196(FileSet):
         whole = root / "cars_annos.mat"
         if whole.exists():
             return Listing(root, whole, _rows(whole, "relative_im_path", ""))
-        train, test = (_devkit(root, name) for name in ("cars_train_annos.mat", LABELLED))
+        train, test = (_find_devkit_file(root, name) for name in ("cars_train_annos.mat", LABELLED))
         both = [*_rows(train, "fname", "cars_train/"), *_rows(test, "fname", "cars_test/")]
         return Listing(root, train, both)
 
 
-def _devkit(root: Path, name: str) -> Path:
-    for folder in (root, root / "devkit"):
-        if (folder / name).exists():
-            return folder / name
+def _find_devkit_file(root: Path, name: str) -> Path:
+    for path in (root / name, root / "devkit" / name):
+        if path.exists():
+            return path
     unlabelled = " (cars_test_annos.mat has no classes)" if name == LABELLED else ""
     raise ConfigError(
         "data.root",

@@ -28,10 +28,9 @@ import torch
 from trainables.config.images import DataConfig
 from trainables.data.cache import published
 from trainables.data.dataset import DATASETS, Dataset, DataSource, Official, Summary
-from trainables.data.files.about import About, Count, absence, difference, differences
+from trainables.data.files.about import About, Count, absence, root_of
 from trainables.data.files.hashes import file_hashes
 from trainables.data.files.lists import damaged, lines, reading
-from trainables.data.files.places import root_of
 from trainables.data.images import Images, mapped
 
 SIDE = 32
@@ -70,7 +69,7 @@ class Cifar(DataSource):
     """
 
     NAME: ClassVar[str]
-    REVISION: ClassVar[int] = 1
+    REVISION = 1
     ABOUT: ClassVar[About]
     LAYOUTS: ClassVar[tuple[Layout, ...]]
 
@@ -106,9 +105,9 @@ class Cifar(DataSource):
         )
         train, test = (torch.nonzero(rows).squeeze(1) for rows in (~tested, tested))
         counts = {"train": _count(labels[train].numpy()), "test": _count(labels[test].numpy())}
-        different = differences(counts, cls.ABOUT)
+        different = cls.ABOUT.differences(counts)
         if different and not config.allow_partial:
-            raise difference(different, cls.ABOUT, str(root))
+            raise cls.ABOUT.difference(different, str(root))
         return Dataset(
             Images.same_size(mapped(folder / "images.npy")),
             labels,
@@ -124,7 +123,7 @@ class Cifar(DataSource):
         for part, names in (("train", layout.train), ("test", layout.test)):
             there = [read_batch(root / name, layout)[1] for name in batches if name in names]
             counts[part] = _count(np.concatenate([[], *there]))
-        return Summary(root, counts, tuple(differences(counts, cls.ABOUT)))
+        return Summary(root, counts, tuple(cls.ABOUT.differences(counts)))
 
     @classmethod
     def _find(cls, config: DataConfig) -> tuple[Path, Layout, list[str]]:
@@ -149,9 +148,9 @@ BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 class Cifar10(Cifar):
     """10 classes of 6,000 pictures, 32 × 32."""
 
-    NAME: ClassVar[str] = "cifar10"
-    REVISION: ClassVar[int] = 1
-    ABOUT: ClassVar[About] = About(
+    NAME = "cifar10"
+    REVISION = 1
+    ABOUT = About(
         title="CIFAR-10",
         markers=(("data_batch_1.bin", "batches.meta.txt"), ("data_batch_1", "batches.meta")),
         folders=("cifar-10-batches-bin", "cifar-10-batches-py", "cifar10"),
@@ -161,7 +160,7 @@ class Cifar10(Cifar):
         counts={"train": Count(10, 50_000), "test": Count(10, 10_000)},
         counted="Krizhevsky 2009, section 3.1",
     )
-    LAYOUTS: ClassVar[tuple[Layout, ...]] = (
+    LAYOUTS = (
         Layout(
             tuple(f"{name}.bin" for name in BATCHES),
             ("test_batch.bin",),
@@ -176,9 +175,9 @@ class Cifar10(Cifar):
 class Cifar100(Cifar):
     """100 classes of 600 pictures, 32 × 32; the fine classes."""
 
-    NAME: ClassVar[str] = "cifar100"
-    REVISION: ClassVar[int] = 1
-    ABOUT: ClassVar[About] = About(
+    NAME = "cifar100"
+    REVISION = 1
+    ABOUT = About(
         title="CIFAR-100",
         markers=(("train.bin", "fine_label_names.txt"), ("train", "test", "meta")),
         folders=("cifar-100-binary", "cifar-100-python", "cifar100"),
@@ -188,7 +187,7 @@ class Cifar100(Cifar):
         counts={"train": Count(100, 50_000), "test": Count(100, 10_000)},
         counted="Krizhevsky 2009, section 3.2",
     )
-    LAYOUTS: ClassVar[tuple[Layout, ...]] = (
+    LAYOUTS = (
         Layout(("train.bin",), ("test.bin",), "fine_label_names.txt", before=2),
         Layout(("train",), ("test",), "meta", labels="fine_labels", listed="fine_label_names"),
     )
@@ -204,38 +203,31 @@ def read_batch(path: Path, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     Raises:
         ConfigError: missing or damaged; names the file.
     """
+    pixels: Any
+    labels: Any
     if layout.before is None:
-        pixels, labels = _read_pickled(path, layout.labels)
+        content = read_pickle(path)
+        pixels, labels = content.get("data"), content.get(layout.labels)
+        if (
+            not isinstance(pixels, np.ndarray)
+            or pixels.dtype != np.uint8
+            or not isinstance(labels, list)
+            or not all(isinstance(label, int) for label in labels)
+            or pixels.shape != (len(labels), BYTES)
+        ):
+            expected = f"data, of {BYTES:,} bytes a picture, and {layout.labels}, a number each"
+            raise damaged(path, ", ".join(content) or "nothing", expected, BINARY)
     else:
-        pixels, labels = _read_binary(path, layout.before)
+        with reading(path):
+            raw = np.fromfile(path, np.uint8)
+        size = layout.before + BYTES
+        if len(raw) % size or not len(raw):
+            expected = f"a multiple of {size:,}, a class and a picture each"
+            raise damaged(path, f"{len(raw):,} bytes", expected)
+        rows = raw.reshape(-1, size)
+        pixels, labels = rows[:, layout.before :], rows[:, layout.before - 1]
     planes = pixels.reshape(-1, 3, SIDE, SIDE)
-    return np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), labels.astype(np.int64)
-
-
-def _read_binary(path: Path, before: int) -> tuple[np.ndarray, np.ndarray]:
-    with reading(path):
-        raw = np.fromfile(path, np.uint8)
-    size = before + BYTES
-    if len(raw) % size or not len(raw):
-        expected = f"a multiple of {size:,}, a class and a picture each"
-        raise damaged(path, f"{len(raw):,} bytes", expected)
-    rows = raw.reshape(-1, size)
-    return rows[:, before:], rows[:, before - 1]
-
-
-def _read_pickled(path: Path, key: str) -> tuple[np.ndarray, np.ndarray]:
-    content = read_pickle(path)
-    pixels, labels = content.get("data"), content.get(key)
-    if (
-        not isinstance(pixels, np.ndarray)
-        or pixels.dtype != np.uint8
-        or not isinstance(labels, list)
-        or not all(isinstance(label, int) for label in labels)
-        or pixels.shape != (len(labels), BYTES)
-    ):
-        expected = f"data, of {BYTES:,} bytes a picture, and {key}, a number each"
-        raise damaged(path, ", ".join(content) or "nothing", expected, BINARY)
-    return pixels, np.array(labels, np.int64)
+    return np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), np.array(labels, np.int64)
 
 
 # The implementation in Python: the one in C takes memory for the largest number of a memo entry
@@ -259,38 +251,28 @@ def read_pickle(path: Path) -> dict[str, Any]:
         content = _Unpickler(BytesIO(raw), encoding="latin1").load()
         return {str(key): value for key, value in content.items()}
     except Exception as error:  # a damaged pickle fails with errors of any kind
-        raise damaged(
-            path,
-            f"a pickle that cannot be read safely ({error})",
-            "a dictionary of plain values and arrays, as its makers offer it",
-            BINARY,
-        ) from error
-
-
-def _read_names(path: Path, layout: Layout) -> list[str]:
-    """Return the names of the classes; refuse none, or one twice."""
-    if layout.before is None:
-        listed = read_pickle(path).get(layout.listed)
-        names = [str(name) for name in listed] if isinstance(listed, list) else []
-    else:
-        names = [text for _, text in lines(path)]
-    if len(set(names)) != len(names) or not names:
-        raise damaged(path, f"{len(set(names))} names of classes", "one for each")
-    return names
+        found = f"a pickle that cannot be read safely ({error})"
+        expected = "a dictionary of plain values and arrays, as its makers offer it"
+        raise damaged(path, found, expected, BINARY) from error
 
 
 def _unpack(root: Path, layout: Layout, batches: list[str], folder: Path) -> None:
     """Write pixels, labels and class names; classes are renumbered in the order of their names."""
-    names = _read_names(root / layout.names, layout)
+    where = root / layout.names
+    if layout.before is None:
+        listed = read_pickle(where).get(layout.listed)
+        names = [str(name) for name in listed] if isinstance(listed, list) else []
+    else:
+        names = [text for _, text in lines(where)]
+    if len(set(names)) != len(names) or not names:
+        raise damaged(where, f"{len(set(names))} names of classes", "one for each")
     pixels, labels = zip(*(read_batch(root / name, layout) for name in batches), strict=True)
-    tested = [
-        np.full(len(each), name in layout.test) for name, each in zip(batches, labels, strict=True)
-    ]
     numbers = np.concatenate(labels)
     if numbers.size and (numbers.max() >= len(names) or numbers.min() < 0):
         found = f"{len(names)} names, and an image of class {numbers.max()}"
-        raise damaged(root / layout.names, found, "a name for each class")
+        raise damaged(where, found, "a name for each class")
+    tested = np.repeat([name in layout.test for name in batches], [len(each) for each in labels])
     np.save(folder / "images.npy", np.concatenate(pixels))
     np.save(folder / "labels.npy", np.argsort(np.argsort(names))[numbers])
-    np.save(folder / "tested.npy", np.concatenate(tested))
+    np.save(folder / "tested.npy", tested)
     (folder / "classes.json").write_text(json.dumps(sorted(names)))

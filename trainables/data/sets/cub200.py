@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import field_validator
 
@@ -22,20 +22,19 @@ from trainables.data.files.about import About, Count
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.data.files.index import Box, Row
 from trainables.data.files.lists import damaged, damaged_line, fields, whole
-from trainables.errors import ConfigError
 
 TRAINING = 100  # classes
 IMAGE, LABEL = "<image id> <class folder>/<file>", "<image id> <class id>"
-BOX = "<image id> <x> <y> <width> <height>"
+BOXES, BOX = "bounding_boxes.txt", "<image id> <x> <y> <width> <height>"
 
 
 @DATASETS.register("cub200")
 class Cub200(FileSet):
     """200 species of birds, about 59 images of each; few are grey."""
 
-    NAME: ClassVar[str] = "cub200"
-    REVISION: ClassVar[int] = 1
-    ABOUT: ClassVar[About | None] = About(
+    NAME = "cub200"
+    REVISION = 1
+    ABOUT = About(
         title="CUB-200-2011",
         markers=(("images.txt", "image_class_labels.txt"),),
         folders=("CUB_200_2011", "CUB-200-2011", "cub200", "CUB200", "CUB"),
@@ -61,7 +60,7 @@ class Cub200(FileSet):
     def rows(cls, root: Path, config: DataConfig) -> Listing:
         where = root / "images.txt"
         boxed = isinstance(config, cls.Config) and config.boxes
-        boxes = _read_boxes(root / "bounding_boxes.txt") if boxed else None
+        boxes = _read_boxes(root / BOXES) if boxed else None
         return Listing(root / "images", where, _rows(where, root / "image_class_labels.txt", boxes))
 
 
@@ -78,8 +77,10 @@ def _rows(images: Path, labels: Path, boxes: dict[int, Box] | None) -> Iterator[
         folder = path.rpartition("/")[0]
         if not folder:
             raise damaged_line(images, line, text, IMAGE)
-        if image not in classes:
-            raise _no_line(labels, image, path)
+        for file, known in ((labels, classes), (labels.with_name(BOXES), boxes)):
+            if known is not None and image not in known:
+                found = f"no line for image {image} ({path})"
+                raise damaged(file, found, "a line for each of images.txt")
         label = classes.pop(image)
         if folders.setdefault(label, folder) != folder:
             expected = f"a file in {folders[label]}, the folder of its class"
@@ -87,18 +88,12 @@ def _rows(images: Path, labels: Path, boxes: dict[int, Box] | None) -> Iterator[
         if numbers.setdefault(folder, label) != label:
             expected = f"class {numbers[folder]}, as others of its folder have"
             raise damaged_line(images, line, path, expected)
-        if boxes is not None and image not in boxes:
-            raise _no_line(labels.with_name("bounding_boxes.txt"), image, path)
         part = "train" if label <= TRAINING else "test"
         yield Row(path, folder, part, box=None if boxes is None else boxes[image])
     if classes:
         found = f"no line for image {min(classes)}, which has a class in {labels.name}"
         expected = f"a line for each of its images ({len(classes)} more than here)"
         raise damaged(images, found, expected)
-
-
-def _no_line(file: Path, image: int, path: str) -> ConfigError:
-    return damaged(file, f"no line for image {image} ({path})", "a line for each of images.txt")
 
 
 def _read_boxes(path: Path) -> dict[int, Box]:

@@ -15,15 +15,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 
 from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS
+from trainables.data.files.about import given_root
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.data.files.index import PARTS, Index, Row
-from trainables.data.files.places import given_root
 from trainables.errors import ConfigError
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
@@ -34,9 +33,9 @@ SHALLOW = 3  # folders between a data set's files and a folder of its images tha
 class Folder(FileSet):
     """Class folders of JPEG, PNG, WebP, BMP, TIFF or GIF images; other files are passed over."""
 
-    NAME: ClassVar[str] = "folder"
-    REVISION: ClassVar[int] = 1
-    EXPECTED: ClassVar[str] = "a readable folder of class folders"
+    NAME = "folder"
+    REVISION = 1
+    EXPECTED = "a readable folder of class folders"
 
     @classmethod
     def root(cls, config: DataConfig) -> Path:
@@ -165,14 +164,12 @@ def images_below(folder: Path) -> Iterator[str]:
                     continue
                 if entry.is_dir(follow_symlinks=False):
                     rest.append(entry.path)
-                elif entry.name.lower().endswith(SUFFIXES) and _is_readable(entry):
+                elif entry.name.lower().endswith(SUFFIXES) and (
+                    # Reading a pipe would wait for ever. A link that leads nowhere is an image
+                    # whose data is missing, which is told when it is read.
+                    entry.is_file() or (entry.is_symlink() and not Path(entry.path).exists())
+                ):
                     yield entry.path
-
-
-def _is_readable(entry: os.DirEntry[str]) -> bool:
-    """Pass over pipes, on which reading would wait for ever. A link that leads nowhere is an image
-    whose data is missing, which is told when it is read."""
-    return entry.is_file() or (entry.is_symlink() and not Path(entry.path).exists())
 
 
 def _is_left_behind(name: str) -> bool:

@@ -18,7 +18,6 @@ import os
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import ClassVar
 
 from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS
@@ -37,9 +36,9 @@ SUFFIX = ".jpeg"
 class ImageNet(FileSet):
     """1,000 classes of the WordNet; some images are CMYK, one is a PNG with the name of a JPEG."""
 
-    NAME: ClassVar[str] = "imagenet"
-    REVISION: ClassVar[int] = 1
-    ABOUT: ClassVar[About | None] = About(
+    NAME = "imagenet"
+    REVISION = 1
+    ABOUT = About(
         title="ImageNet-1K",
         markers=(
             *(("train/", "val/", f"{folder}{TRUTH}") for folder in DEVKIT),

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
 
 from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS
@@ -31,9 +30,9 @@ HEAD = 2  # lines
 class InShop(FileSet):
     """7,982 items of clothes, about 7 images of each; queries are searched in a gallery."""
 
-    NAME: ClassVar[str] = "inshop"
-    REVISION: ClassVar[int] = 1
-    ABOUT: ClassVar[About | None] = About(
+    NAME = "inshop"
+    REVISION = 1
+    ABOUT = About(
         title="In-Shop Clothes Retrieval",
         markers=((PARTITION,), (f"Eval/{PARTITION}",)),
         folders=(

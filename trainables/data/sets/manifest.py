@@ -20,21 +20,21 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, TextIO
+from typing import Any, TextIO
 
 import numpy as np
 
 from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS
+from trainables.data.files.about import given_root
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.data.files.first_pass import Picture
 from trainables.data.files.hashes import file_hashes
 from trainables.data.files.index import PARTS, ROLES, Index, Row
-from trainables.data.files.places import given_root
 from trainables.errors import ConfigError
 from trainables.machine.files import open_regular
 
-COLUMNS = ("path", "label", "split", "role", "image")
+COLUMNS = ("path", "label", "split", "role")  # of texts
 USUAL = ("manifest.parquet", "manifest.csv")
 AT_ONCE = 256  # rows that are read together
 IMAGES_AT_ONCE = 8  # few kilobytes of a file can stand for gigabytes of them
@@ -49,9 +49,9 @@ SPLITS = {**{part: part for part in PARTS}, "validation": "val"}
 class Manifest(FileSet):
     """Images beside the table, or in it."""
 
-    NAME: ClassVar[str] = "manifest"
-    REVISION: ClassVar[int] = 1
-    EXPECTED: ClassVar[str] = "a readable table and images"
+    NAME = "manifest"
+    REVISION = 1
+    EXPECTED = "a readable table and images"
 
     @classmethod
     def root(cls, config: DataConfig) -> Path:
@@ -61,7 +61,7 @@ class Manifest(FileSet):
             raise ConfigError("data.root", "nothing", expected, "Give --data-root FILE")
         try:
             if root.is_dir():
-                inside = sorted(entry.name for entry in root.iterdir())
+                inside = {entry.name for entry in root.iterdir()}
                 name = next((name for name in USUAL if name in inside), None)
                 if name is None:
                     raise ConfigError("data.root", f"neither in {root}", expected, "Give the file")
@@ -84,40 +84,38 @@ class Manifest(FileSet):
     def present(cls, listed: Index) -> np.ndarray:
         if _holds_images(listed.base):
             return np.ones(len(listed), bool)
-        return _beside(listed).present()
+        return replace(listed, base=listed.base.parent).present()
 
     @classmethod
     def digest(cls, index: Index, cache: Path) -> str:
         """Hash the table alone where the images are in it."""
         table = index.base
         if not _holds_images(table):
-            return super().digest(_beside(index), cache)
+            return super().digest(replace(index, base=table.parent), cache)
         content = file_hashes(table.parent, [table.name], cache / cls.NAME)[table.name]
         return hashlib.sha256(f"{cls.NAME} {cls.REVISION}{content}".encode()).hexdigest()
 
     @classmethod
     def pictures(cls, index: Index, first: int = 0) -> Iterator[Picture]:
+        folder = index.base.parent
         if not _holds_images(index.base):
-            yield from super().pictures(_beside(index), first)
+            yield from super().pictures(replace(index, base=folder), first)
             return
         for row, content in enumerate(islice(_contents(index.base), first, None), first):
-            yield Picture(index.base.parent / index.paths[row], content)
+            yield Picture(folder / index.paths[row], content)
 
 
 def _is_csv(table: Path) -> bool:
     return table.suffix.lower() == ".csv"
 
 
-def _beside(index: Index) -> Index:
-    """Return the same index, with paths relative to the table's folder."""
-    return replace(index, base=index.base.parent)
-
-
 def _rows(table: Path) -> Iterator[Row]:
     for number, row in enumerate(_table(table), 1):
         where = f"{table}: row {number}"
-        label, split, role = (_text(row.get(name)) for name in ("label", "split", "role"))
-        path = _text(row.get("path")) or f"row {number:08d}"
+        path, label, split, role = (
+            "" if row.get(name) is None else str(row[name]).strip() for name in COLUMNS
+        )
+        path = path or f"row {number:08d}"
         if not label:
             raise ConfigError(where, f"no label for {path}", "the class of each image")
         if split not in SPLITS:
@@ -131,35 +129,10 @@ def _rows(table: Path) -> Iterator[Row]:
         yield Row(path, label, SPLITS[split], role)
 
 
-def _text(value: Any) -> str:
-    return "" if value is None else str(value).strip()
-
-
 def _table(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows without the images."""
     try:
-        if _is_csv(path):
-            with path.open(newline="", encoding="utf-8-sig") as file:
-                reader = csv.DictReader(_bounded_lines(path, file), strict=True)
-                _check_columns(path, list(reader.fieldnames or ()), ("path", "label"))
-                yield from reader
-            return
-        import pyarrow.parquet as pq  # only whoever reads one pays for it
-
-        opened = pq.ParquetFile(path)
-        names = list(opened.schema_arrow.names)
-        _check_columns(path, names, ("label",) if "image" in names else ("path", "label"))
-        if (count := opened.metadata.num_rows) > MOST_ROWS:
-            expected = f"at most {MOST_ROWS:,}"
-            raise ConfigError(
-                str(path), f"{count:,} rows", expected, "Divide it into several tables"
-            )
-        texts = [n for n in names if n in COLUMNS[:-1]]
-        # Repeated texts stay dictionaries: a few kilobytes can stand for gigabytes of them.
-        opened = pq.ParquetFile(path, read_dictionary=texts)
-        for batch in opened.iter_batches(AT_ONCE, columns=texts):
-            _check_lengths(path, batch)
-            yield from batch.to_pylist()
+        yield from _read_csv(path) if _is_csv(path) else _read_parquet(path)
     except (OSError, ValueError, csv.Error) as error:  # pyarrow's errors are of the first two
         if isinstance(error, ConfigError):
             raise
@@ -167,27 +140,44 @@ def _table(path: Path) -> Iterator[dict[str, Any]]:
         raise ConfigError(str(path), found, "a whole CSV or Parquet file") from error
 
 
-def _bounded_lines(path: Path, file: TextIO) -> Iterator[str]:
-    """Yield the lines of a CSV, so that a file without a line's end does not fill memory."""
-    for number, line in enumerate(iter(partial(file.readline, MOST_LINE), ""), 1):
-        if len(line) == MOST_LINE and not line.endswith("\n"):
-            found = f"a line of {MOST_LINE:,} characters or more"
-            raise ConfigError(f"{path}: line {number}", found, "one line for each image")
-        yield line
+def _read_csv(path: Path) -> Iterator[dict[str, Any]]:
+    def read_lines(file: TextIO) -> Iterator[str]:
+        # A file without a line's end must not fill memory.
+        for number, line in enumerate(iter(partial(file.readline, MOST_LINE), ""), 1):
+            if len(line) == MOST_LINE and not line.endswith("\n"):
+                found = f"a line of {MOST_LINE:,} characters or more"
+                raise ConfigError(f"{path}: line {number}", found, "one line for each image")
+            yield line
+
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        reader = csv.DictReader(read_lines(file), strict=True)
+        _check_columns(path, list(reader.fieldnames or ()), ("path", "label"))
+        yield from reader
 
 
-def _check_lengths(path: Path, batch: Any) -> None:
-    """Refuse texts that would fill memory, before they are unpacked."""
-    import pyarrow as pa
+def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
+    import pyarrow as pa  # only whoever reads one pays for it
     import pyarrow.compute as pc
+    import pyarrow.parquet as pq
 
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        values = column.dictionary if pa.types.is_dictionary(column.type) else column
-        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-            longest = pc.max(pc.binary_length(values)).as_py() or 0
-            if longest > MOST_TEXT:
-                found = f"a text of {longest:,} bytes in the column {name}"
-                raise ConfigError(str(path), found, f"at most {MOST_TEXT:,}")
+    opened = pq.ParquetFile(path)
+    names = list(opened.schema_arrow.names)
+    _check_columns(path, names, ("label",) if "image" in names else ("path", "label"))
+    if (count := opened.metadata.num_rows) > MOST_ROWS:
+        remedy = "Divide it into several tables"
+        raise ConfigError(str(path), f"{count:,} rows", f"at most {MOST_ROWS:,}", remedy)
+    texts = [name for name in names if name in COLUMNS]
+    # Repeated texts stay dictionaries: a few kilobytes can stand for gigabytes of them.
+    opened = pq.ParquetFile(path, read_dictionary=texts)
+    for batch in opened.iter_batches(AT_ONCE, columns=texts):
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            values = column.dictionary if pa.types.is_dictionary(column.type) else column
+            if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+                longest = pc.max(pc.binary_length(values)).as_py() or 0
+                if longest > MOST_TEXT:
+                    found = f"a text of {longest:,} bytes in the column {name}"
+                    raise ConfigError(str(path), found, f"at most {MOST_TEXT:,}")
+        yield from batch.to_pylist()
 
 
 def _check_columns(path: Path, names: list[str], needed: tuple[str, ...]) -> None:

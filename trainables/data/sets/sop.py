@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
 
 from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS
@@ -25,9 +24,9 @@ LINE = "<image id> <class id> <super class id> <path>, below a head"
 class StanfordOnlineProducts(FileSet):
     """22,634 products, about 5 images of each."""
 
-    NAME: ClassVar[str] = "sop"
-    REVISION: ClassVar[int] = 1
-    ABOUT: ClassVar[About | None] = About(
+    NAME = "sop"
+    REVISION = 1
+    ABOUT = About(
         title="Stanford Online Products",
         markers=(("Ebay_train.txt", "Ebay_test.txt"),),
         signs=(("Ebay_train.txt",), ("Ebay_test.txt",), ("Ebay_info.txt",), ("bicycle_final/",)),
