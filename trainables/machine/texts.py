@@ -45,7 +45,8 @@ def check_text(text: str, where: str, *, show: bool = True) -> str:
     what = unfit(text)
     if what is not None:
         inside = f" in '{printable(text[:60])}'" if show else ""
-        raise ConfigError(where, f"the text holds {what}{inside}: remove it")
+        expected = "text of whole characters that can be seen"
+        raise ConfigError(where, f"{what}{inside}", expected, "Remove it")
     return text
 
 
