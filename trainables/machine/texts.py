@@ -80,9 +80,8 @@ def check_values(value: Any, where: str) -> None:
 
 
 def too_long(where: str) -> ConfigError:
-    return ConfigError(
-        where, f"an integer that is too long: write one from -{LARGEST} to {LARGEST}"
-    )
+    expected = f"one from {-LARGEST} to {LARGEST}"
+    return ConfigError(where, "an integer that is too long", expected, "Write fewer digits")
 
 
 def user_path(text: str | Path, where: str) -> Path:
