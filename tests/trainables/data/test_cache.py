@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import shutil
 import signal
@@ -199,6 +200,7 @@ def test_a_damaged_store_is_made_again_and_the_numbers_are_the_same(  # noqa: PL
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level(logging.WARNING, "trainables")
     shutil.copytree(whole[0], tmp_path / "cache")
     if place is None:  # a copy that is whole is left alone
         assert comparable(trial(tmp_path)) == comparable(whole[1])
