@@ -21,7 +21,7 @@ class ConfigError(ValueError):
         found: one full sentence with the value and what to do ("--storage needs a sweep: leave
             --plan out"). With `expected`, only what was there.
         expected: what would have been right. New code gives a sentence instead.
-        remedy: what to do about it, together with `expected`.
+        remedy: what to do about it, where another place shows it apart.
 
     `message` is the sentence without the path.
     """
@@ -30,8 +30,9 @@ class ConfigError(ValueError):
         self.path, self.found, self.expected, self.remedy = path, found, expected, remedy
         self.message = found if len(found) <= MOST else f"{found[:MOST]}…"
         if expected:
-            tail = f". {remedy}" if remedy else ""
-            self.message = f"found {self.message}; expected {expected}{tail}"
+            self.message = f"found {self.message}; expected {expected}"
+        if remedy:
+            self.message += f". {remedy}"
         super().__init__(f"{path}: {self.message}")
 
     def __reduce__(self) -> tuple[type[ConfigError], tuple[str, str, str, str]]:

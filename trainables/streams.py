@@ -1,9 +1,7 @@
 """Random streams that depend on nothing but the seed, the component's name and the step.
 
-Every draw of a trial comes from `generator(seed, name, step)`. Two things follow:
-adding a component leaves the draws of the others alone, and a resumed trial needs no
-saved generator state, because step 1,234 draws the same numbers whether the steps before it
-ran in this process or in one that was killed.
+So adding a component leaves the draws of the others alone, and a resumed trial needs no saved
+generator state.
 """
 
 from __future__ import annotations

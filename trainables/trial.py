@@ -86,9 +86,11 @@ class TrialConfig(Trial):
                     )
             for name in ("checkpointing", "micro_batch"):
                 if value := getattr(training, name):
-                    found = f"{value} with backbone.mode: frozen"
-                    expected = "it where a backbone trains: cached features have no pass to divide"
-                    raise ConfigError(f"training.{name}", found, expected, "Leave it out")
+                    raise ConfigError(
+                        f"training.{name}",
+                        f"{value} needs a backbone that trains: with backbone.mode: frozen there "
+                        "is no pass to divide. Leave it out",
+                    )
         if training.checkpointing:
             check_checkpointing(backbone.name)
         if training.micro_batch:
@@ -103,12 +105,12 @@ class TrialConfig(Trial):
             return self
         trained = trained_roles(self)
         here = f"what trains here ({', '.join(trained)})"
-        for role in decays.given if decays is not None else ():
+        options = [("optimizer.weight_decays", role) for role in (decays.given if decays else ())]
+        # a frozen backbone is held anyway
+        options += [("schedule.warmup_hold", role) for role in held or () if role != "backbone"]
+        for option, role in options:
             if role not in trained:
-                raise ValueError(f"optimizer.weight_decays of {here}, not of {role}: leave it out")
-        for role in held or ():
-            if role not in (*trained, "backbone"):  # a frozen one is held anyway
-                raise ValueError(f"schedule.warmup_hold of {here}, not of {role}: leave it out")
+                raise ValueError(f"{option} of {here}, not of {role}: leave it out")
         if not set(trained) - set(self.schedule.held):
             raise ValueError(
                 f"schedule.warmup_hold of less than all that trains here ({', '.join(trained)}), "
@@ -117,43 +119,42 @@ class TrialConfig(Trial):
         return self
 
 
-def recorded(given: dict[str, Any], path: str) -> TrialConfig:
-    """Return the configuration that a trial has left in the file `path`.
-
-    Raises:
-        ConfigError: it names no components, or one that is not here, or is another one here.
-    """
+def load_recorded_config(values: dict[str, Any], path: str) -> TrialConfig:
+    """Return the configuration that a trial has left in the file `path`."""
     for part, registry in (("loss", LOSSES), ("method", METHODS), ("data", DATASETS)):
-        section = given.get(part)
+        section = values.get(part)
         name = section.get("name") if isinstance(section, Mapping) else None
         if not isinstance(name, str):
-            remedy = "It is damaged: copy it anew, or train the trial again (--force)"
             raise ConfigError(
-                path, f"no name of its {part}", "the configuration of a trial", remedy
+                path,
+                f"the trial's configuration names no {part}: the file is damaged. Copy it anew, "
+                "or train the trial again (--force)",
             )
         if name not in registry:
             raise ConfigError(
                 path,
-                f"a model of the {part} {name[:100]!r}, which is not here",
-                f"one of {', '.join(registry)}",
-                f"Install the package that brings it (by an entry point in ablate.{registry.name})",
+                f"the {part} {name[:100]!r} of this model is not here: install the package that "
+                f"brings it by an entry point in ablate.{registry.name}",
             )
     try:
-        return TrialConfig.model_validate(given)
+        return TrialConfig.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"])) or "config"
-        expected = "the configuration of a trial, as this version and its plug-ins know it"
-        remedy = "Load it with those that trained it"
-        raise ConfigError(path, f"{key}: {first['msg']}", expected, remedy) from error
+        raise ConfigError(
+            path,
+            f"this version and its plug-ins cannot read the configuration ({key}: {first['msg']}): "
+            "load the model with those that trained it",
+        ) from error
 
 
 def _under(top: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
     """Return `top` with what it lacks from `base`, at any depth of mappings."""
     filled = {**base, **top}
     for key in base.keys() & top.keys():
-        if isinstance(top[key], BaseModel):  # what was said of it, as a mapping would say it
-            top = {**top, key: top[key].model_dump(exclude_unset=True)}
-        if isinstance(base[key], Mapping) and isinstance(top[key], Mapping):
-            filled[key] = _under(top[key], base[key])
+        # what was said of a model, as a mapping would say it
+        value = top[key]
+        value = value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else value
+        if isinstance(base[key], Mapping) and isinstance(value, Mapping):
+            filled[key] = _under(value, base[key])
     return filled

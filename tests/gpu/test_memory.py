@@ -12,7 +12,7 @@ import torch
 
 from tests.gpu.on import SameDraws
 from tests.trainables.core import divided_steps as divided
-from tests.trainables.core.kept_memory import IMAGES, kept
+from tests.trainables.core.divided_steps import MANY, most_kept_bytes
 from tests.trainables.core_trials import config
 from trainables.backbones.backbone import Backbone
 from trainables.core.runtime import Runtime
@@ -26,11 +26,11 @@ ROOM = 256 * MIB  # of libraries' workspaces, and of what the allocator rounds u
 def activations(backbone: Backbone, most: int | None, device: torch.device) -> int:
     """Bytes that a step takes beside what lies there before it; on the CPU, that it keeps."""
     if device.type == "cpu":
-        return kept(backbone, most)
+        return most_kept_bytes(backbone, most)
 
     def step() -> None:
         with SameDraws():
-            divided.stepped(backbone, "plain", "proxy_anchor", most, images=IMAGES, device=device)
+            divided.stepped(backbone, "plain", "proxy_anchor", most, images=MANY, device=device)
 
     step()  # first uses
     backbone.zero_grad()
@@ -44,7 +44,7 @@ def activations(backbone: Backbone, most: int | None, device: torch.device) -> i
 def test_four_parts_take_less(device: torch.device) -> None:
     """Activations a quarter; gradients of all weights and images are in both."""
     backbone = divided.transformer().to(device)
-    whole, parts = (activations(backbone, most, device) for most in (None, IMAGES // 4))
+    whole, parts = (activations(backbone, most, device) for most in (None, MANY // 4))
     assert parts < 0.6 * whole, f"{parts} of {whole} bytes"
 
 

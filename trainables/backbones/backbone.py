@@ -94,10 +94,9 @@ class Backbone(nn.Module):
     def train(self, mode: bool = True) -> Backbone:
         """Training mode; with `freeze_bn` BatchNorm keeps using its stored statistics."""
         super().train(mode)
-        if self.freeze_bn:
-            for module in self.modules():
-                if isinstance(module, nn.modules.batchnorm._BatchNorm):
-                    module.eval()
+        for module in self.modules() if self.freeze_bn else ():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                module.eval()
         return self
 
     def trainable_parameters(self) -> list[nn.Parameter]:
@@ -111,20 +110,27 @@ def build_backbone(
     """The configured backbone on the CPU, in training mode.
 
     With weights "none" initial values come from torch's global generator: use `streams.seeded`.
-
-    Raises:
-        ConfigError: unknown model, a size it cannot take, weights that are missing or do not
-            fit, a `hold` prefix that names nothing, a broken torch/torchvision pair.
     """
     model, stated = load_model(config, image_size)
     expected = pixels(config, stated)
     mean, std = expected.of_rgb()
-    with _explained(config, image_size):
-        features, pooling = _probe(model, config, image_size)
-    _hold(model, config.hold)
+    picture = torch.linspace(-1, 1, 3 * image_size**2).view(1, 3, image_size, image_size)
+    with _size_faults(config, image_size):
+        features, pooling = _probe(model, config, picture)
+    for prefix in config.hold:
+        held = [
+            parameter
+            for name, parameter in model.named_parameters()
+            if name == prefix or name.startswith(f"{prefix}.")
+        ]
+        if not held:
+            parts = sorted({name.split(".")[0] for name, _ in model.named_parameters()})
+            fault = f"{prefix!r} begins no parameter's name: take of {', '.join(parts)}"
+            raise ConfigError("backbone.hold", fault)
+        for parameter in held:
+            parameter.requires_grad_(False)
     if folds(config):
-        folded = fold_frozen_norms(model, _picture(image_size))
-        LOG.info("%d frozen BatchNorms folded into their convolutions", folded)
+        LOG.info("%d frozen BatchNorms folded", fold_frozen_norms(model, picture))
     if channels_last:
         model = model.to(memory_format=torch.channels_last)
     return Backbone(
@@ -140,12 +146,8 @@ def build_backbone(
 
 
 def count_parameters(config: BackboneConfig, image_size: int) -> int:
-    """Count the parameters of the configured model without allocating any.
-
-    Raises:
-        ConfigError: unknown model, or a size it cannot take.
-    """
-    with _explained(config, image_size):
+    """Count the parameters of the configured model without allocating any."""
+    with _size_faults(config, image_size):
         model = build_on_meta(config.name, image_size)
     return sum(parameter.numel() for parameter in model.parameters())
 
@@ -164,7 +166,7 @@ def load_model(config: BackboneConfig, image_size: int) -> tuple[nn.Module, Pixe
     check_name(timm, config.name)
     check_route(config)
     sized = size_argument(timm, config.name, image_size)
-    with _explained(config, image_size):
+    with _size_faults(config, image_size):
         model = timm.create_model(config.name, pretrained=False, num_classes=0, **sized)
     data: dict[str, Any] = timm.data.resolve_model_data_config(model)
     mean, std = data["mean"], data["std"]
@@ -179,11 +181,7 @@ def load_model(config: BackboneConfig, image_size: int) -> tuple[nn.Module, Pixe
 
 
 def check_fits(config: BackboneConfig, image_size: int) -> None:
-    """Load a configured weights file that is here, so that a wrong one is found before any trial.
-
-    Raises:
-        ConfigError: another file than its SHA-256 says, or one with the tensors of another model.
-    """
+    """Load a configured weights file that is here, to find a wrong one before any trial."""
     if config.weights in ROUTES or not has_file(config):
         return
     with seeded(0, "backbone.check"):  # the caller's random numbers stay as they are
@@ -205,7 +203,8 @@ def frozen_backbone(
 
 
 @contextmanager
-def _explained(config: BackboneConfig, image_size: int) -> Iterator[None]:
+def _size_faults(config: BackboneConfig, image_size: int) -> Iterator[None]:
+    """Say which model and image size an error of a model's own code comes from."""
     try:
         yield
     except ConfigError:
@@ -213,19 +212,17 @@ def _explained(config: BackboneConfig, image_size: int) -> Iterator[None]:
     except (AssertionError, RuntimeError, ValueError, TypeError, IndexError) as error:
         raise ConfigError(
             "backbone.name",
-            f"{config.name}, which cannot take {image_size} × {image_size} images "
-            f"({first_line(error)})",
-            "a model and a size that fit",
-            "Change data.image_size",
+            f"{config.name} cannot take {image_size} × {image_size} images ({first_line(error)})",
+            remedy="Change data.image_size",
         ) from error
 
 
-def _probe(model: nn.Module, config: BackboneConfig, image_size: int) -> tuple[int, Pooling]:
+def _probe(model: nn.Module, config: BackboneConfig, picture: Tensor) -> tuple[int, Pooling]:
     """F, and whether the model's own head is a plain average of its last map."""
     was = model.training
     model.eval()
     with torch.no_grad():
-        maps = model.forward_features(_picture(image_size))  # type: ignore[operator]
+        maps = model.forward_features(picture)  # type: ignore[operator]
         own = model.forward_head(maps, pre_logits=True)  # type: ignore[operator]
     model.train(was)
     plain = maps.dim() == 4 and maps.shape[1] == own.shape[1]
@@ -233,23 +230,3 @@ def _probe(model: nn.Module, config: BackboneConfig, image_size: int) -> tuple[i
         return own.shape[1], config.pool
     LOG.info("%s pools in its own way; backbone.pool does not apply", config.name)
     return own.shape[1], "timm"
-
-
-def _picture(side: int) -> Tensor:
-    return torch.linspace(-1, 1, 3 * side**2).view(1, 3, side, side)
-
-
-def _hold(model: nn.Module, prefixes: tuple[str, ...]) -> None:
-    for prefix in prefixes:
-        held = [
-            parameter
-            for name, parameter in model.named_parameters()
-            if name == prefix or name.startswith(f"{prefix}.")
-        ]
-        if not held:
-            parts = sorted({name.split(".")[0] for name, _ in model.named_parameters()})
-            raise ConfigError(
-                "backbone.hold", repr(prefix), f"a prefix of parameter names ({', '.join(parts)})"
-            )
-        for parameter in held:
-            parameter.requires_grad_(False)

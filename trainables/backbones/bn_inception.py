@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.backbones.own_models import BACKBONES, OwnModel, WeightsFile
+from trainables.backbones.own_models import BACKBONES, OwnModel
 from trainables.backbones.pixels import Pixels
 
 FEATURES = 1024
@@ -65,35 +65,22 @@ class BNInception(OwnModel):
 
     PIXELS = Pixels(mean=(104.0, 117.0, 128.0), std=(1.0, 1.0, 1.0), channels="bgr", maximum=255)
     CLASSIFIER = ("last_linear", "fc")
-    FILE = WeightsFile(
-        "bn_inception-52deb4733.pth",
-        "52deb4733",
-        "about 45.3 MB: 11,315,272 numbers of 32 bits in 416 tensors, with the classifier of 1,000 "
-        "classes",
-        "conv1_7x7_s2.{weight,bias} of [64, 3, 7, 7] and [64], each convolution followed by its "
-        "norm, conv1_7x7_s2_bn.{weight,bias,running_mean,running_var}; conv2_3x3_reduce, "
-        "conv2_3x3; inception_3a_1x1 … inception_5b_pool_proj; last_linear.{weight,bias}. Norms "
-        "may be [1, C], as Caffe has them, or [C]",
-        "the model collection of the package pretrainedmodels offers it, converted from Caffe; "
-        "the public code of Proxy-Anchor fetches it, that of Multi-Similarity asks for it, both in "
-        "torch.hub's cache (~/.cache/torch/hub/checkpoints, formerly ~/.torch/models), where it "
-        "lies on machines that ran them",
-        "bn_inception-239d2248.pth (the same collection, earlier), "
-        "bn_inception-9f5701afb96c8044.pth (video recognition, classifier `fc`) and "
-        "bn_inception_weights_pt04.pt (Proxy-NCA) are said to have the same layout: check them "
-        "with --file. A checkpoint of a training run, whose names begin with model. or module. "
-        "and which has an embedding layer, is converted by --file and --save. A .caffemodel is "
-        "not read; Inception-v3 is another network",
+    FILE = (
+        "bn_inception-52deb4733.pth of the package pretrainedmodels, converted from Caffe (45 MB; "
+        "by torch.hub's convention its SHA-256 begins with 52deb4733), lies in torch.hub's "
+        "cache (~/.cache/torch/hub/checkpoints) of machines that ran Proxy-Anchor's public code. "
+        "bn_inception-239d2248.pth and Proxy-NCA's bn_inception_weights_pt04.pt are said to have "
+        "the same layout; Inception-v3 is another network"
     )
 
     def __init__(self) -> None:
         super().__init__()
-        self._convolution("conv1_7x7_s2", 3, 64, side=7, stride=2)
-        self._convolution("conv2_3x3_reduce", 64, 64)
-        self._convolution("conv2_3x3", 64, 192, side=3)
+        self._add_convolution("conv1_7x7_s2", 3, 64, side=7, stride=2)
+        self._add_convolution("conv2_3x3_reduce", 64, 64)
+        self._add_convolution("conv2_3x3", 64, 192, side=3)
         width = 192
         for name, block in BLOCKS.items():
-            width = self._block(f"inception_{name}", block, width)
+            width = self._add_block(f"inception_{name}", block, width)
 
     @classmethod
     def convert(cls, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -105,43 +92,44 @@ class BNInception(OwnModel):
 
     def forward_features(self, images: Tensor) -> Tensor:
         """[B, 3, S, S] → [B, 1024, s, s]."""
-        maps = F.max_pool2d(self._passed("conv1_7x7_s2", images), 3, 2, ceil_mode=True)
-        maps = self._passed("conv2_3x3", self._passed("conv2_3x3_reduce", maps))
+        maps = F.max_pool2d(self._activate("conv1_7x7_s2", images), 3, 2, ceil_mode=True)
+        maps = self._activate("conv2_3x3", self._activate("conv2_3x3_reduce", maps))
         maps = F.max_pool2d(maps, 3, 2, ceil_mode=True)
         for name, block in BLOCKS.items():
-            maps = self._run_block(self._through, f"inception_{name}", block, maps)
+            maps = self._run_block(self._run_branches, f"inception_{name}", block, maps)
         return maps
 
-    def _convolution(
+    def _add_convolution(
         self, name: str, inputs: int, outputs: int, *, side: int = 1, stride: int = 1
     ) -> None:
         self.add_module(name, nn.Conv2d(inputs, outputs, side, stride, padding=side // 2))
         self.add_module(f"{name}_bn", nn.BatchNorm2d(outputs))
 
-    def _block(self, name: str, block: Block, width: int) -> int:
+    def _add_block(self, name: str, block: Block, width: int) -> int:
         """Make its layers; returns how many maps come out."""
         stride = 2 if block.halves else 1
         if block.one:
-            self._convolution(f"{name}_1x1", width, block.one)
-        self._convolution(f"{name}_3x3_reduce", width, block.reduced)
-        self._convolution(f"{name}_3x3", block.reduced, block.three, side=3, stride=stride)
-        self._convolution(f"{name}_double_3x3_reduce", width, block.double_reduced)
-        self._convolution(f"{name}_double_3x3_1", block.double_reduced, block.double, side=3)
-        self._convolution(f"{name}_double_3x3_2", block.double, block.double, side=3, stride=stride)
+            self._add_convolution(f"{name}_1x1", width, block.one)
+        self._add_convolution(f"{name}_3x3_reduce", width, block.reduced)
+        self._add_convolution(f"{name}_3x3", block.reduced, block.three, side=3, stride=stride)
+        self._add_convolution(f"{name}_double_3x3_reduce", width, block.double_reduced)
+        self._add_convolution(f"{name}_double_3x3_1", block.double_reduced, block.double, side=3)
+        self._add_convolution(
+            f"{name}_double_3x3_2", block.double, block.double, side=3, stride=stride
+        )
         if block.projected:
-            self._convolution(f"{name}_pool_proj", width, block.projected)
+            self._add_convolution(f"{name}_pool_proj", width, block.projected)
         return block.one + block.three + block.double + (block.projected or width)
 
-    def _passed(self, name: str, maps: Tensor) -> Tensor:
-        maps = self.get_submodule(f"{name}_bn")(self.get_submodule(name)(maps))
-        return F.relu(maps)
+    def _activate(self, name: str, maps: Tensor) -> Tensor:
+        return F.relu(self.get_submodule(f"{name}_bn")(self.get_submodule(name)(maps)))
 
-    def _through(self, name: str, block: Block, maps: Tensor) -> Tensor:
-        branches = [self._passed(f"{name}_1x1", maps)] if block.one else []
-        branches.append(self._passed(f"{name}_3x3", self._passed(f"{name}_3x3_reduce", maps)))
-        double = self._passed(f"{name}_double_3x3_reduce", maps)
-        double = self._passed(f"{name}_double_3x3_1", double)
-        branches.append(self._passed(f"{name}_double_3x3_2", double))
+    def _run_branches(self, name: str, block: Block, maps: Tensor) -> Tensor:
+        branches = [self._activate(f"{name}_1x1", maps)] if block.one else []
+        branches.append(self._activate(f"{name}_3x3", self._activate(f"{name}_3x3_reduce", maps)))
+        double = self._activate(f"{name}_double_3x3_reduce", maps)
+        double = self._activate(f"{name}_double_3x3_1", double)
+        branches.append(self._activate(f"{name}_double_3x3_2", double))
         if block.halves:
             pooled = F.max_pool2d(maps, 3, 2, ceil_mode=True)
         elif block.pool == "max":
@@ -149,5 +137,5 @@ class BNInception(OwnModel):
         else:
             pooled = F.avg_pool2d(maps, 3, 1, padding=1, ceil_mode=True)
         if block.projected:
-            pooled = self._passed(f"{name}_pool_proj", pooled)
+            pooled = self._activate(f"{name}_pool_proj", pooled)
         return torch.cat([*branches, pooled], 1)

@@ -32,20 +32,11 @@ class FoldedConv2d(nn.Conv2d):
     """
 
     def __init__(self, conv: nn.Conv2d, norm: FoldedNorm, *, same: bool) -> None:
+        names = ("kernel_size", "stride", "padding", "dilation", "groups")
+        settings: Any = {name: getattr(conv, name) for name in names}
         with torch.device("meta"):
-            super().__init__(
-                conv.in_channels,
-                conv.out_channels,
-                conv.kernel_size,  # type: ignore[arg-type]
-                conv.stride,  # type: ignore[arg-type]
-                conv.padding,  # type: ignore[arg-type]
-                conv.dilation,  # type: ignore[arg-type]
-                conv.groups,
-                bias=False,
-            )
-        self.weight = conv.weight
-        self.bias = conv.bias
-        self.same = same
+            super().__init__(conv.in_channels, conv.out_channels, bias=False, **settings)
+        self.weight, self.bias, self.same = conv.weight, conv.bias, same
         self._norm = (norm,)  # in a tuple, so that its tensors have one name, not two
 
     def forward(self, x: Tensor) -> Tensor:
@@ -59,26 +50,22 @@ class FoldedConv2d(nn.Conv2d):
                 padding = (high // 2, wide // 2)
             else:
                 x = F.pad(x, (wide // 2, wide - wide // 2, high // 2, high - high // 2))
-        if self._slow_depthwise(x, padding):
-            stride: Pair = self.stride  # type: ignore[assignment]
-            out: Tensor = SmallDepthwise.apply(x, weight, bias, stride, padding)
+        # oneDNN's gradient of the weights is the slower one where k is above the map's side
+        k, stride = self.kernel_size[0], self.stride[0]
+        if (
+            x.device.type == "cpu"
+            and not torch.is_autocast_enabled("cpu")
+            and self.groups == self.in_channels == self.out_channels
+            and self.dilation == (1, 1)
+            and (x.shape[2] + 2 * padding[0] - k) // stride + 1 < k
+        ):
+            out: Tensor = SmallDepthwise.apply(x, weight, bias, self.stride, padding)
             return out
         return F.conv2d(x, weight, bias, self.stride, padding, self.dilation, self.groups)
 
     def _missing(self, side: int, axis: int) -> int:
         stride, reach = self.stride[axis], (self.kernel_size[axis] - 1) * self.dilation[axis]
         return max((-(-side // stride) - 1) * stride + reach + 1 - side, 0)
-
-    def _slow_depthwise(self, x: Tensor, padding: Pair) -> bool:
-        """Whether oneDNN's gradient of the weights is the slower one: k above the map's side."""
-        k, stride = self.kernel_size[0], self.stride[0]
-        return (
-            x.device.type == "cpu"
-            and not torch.is_autocast_enabled("cpu")
-            and self.groups == self.in_channels == self.out_channels
-            and self.dilation == (1, 1)
-            and (x.shape[2] + 2 * padding[0] - k) // stride + 1 < k
-        )
 
 
 class FoldedNorm(nn.Module):
@@ -96,8 +83,7 @@ class FoldedNorm(nn.Module):
         self.register_parameter("bias", norm.bias)
         for name, buffer in norm.named_buffers(recurse=False):
             self.register_buffer(name, buffer)
-        self.after = tuple(name for name, _ in norm.named_children())  # timm's drop and act
-        for name, child in norm.named_children():
+        for name, child in norm.named_children():  # timm's drop and act
             self.add_module(name, child)
 
     def scale_and_shift(self) -> tuple[Tensor, Tensor]:
@@ -108,8 +94,7 @@ class FoldedNorm(nn.Module):
         return scale, shift if self.bias is None else shift + self.bias
 
     def forward(self, x: Tensor) -> Tensor:
-        for name in self.after:
-            child = self.get_submodule(name)
+        for child in self.children():
             # torch's in-place ReLU6 makes a copy on the CPU, and copies that back.
             copies = isinstance(child, nn.ReLU6) and x.device.type == "cpu"
             x = F.relu6(x) if copies else child(x)
@@ -137,18 +122,9 @@ class SmallDepthwise(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         of_x = of_weight = of_bias = None
         if ctx.needs_input_grad[0]:
+            shape = (ctx.stride, ctx.pad, (1, 1), False, (0, 0), x.shape[1])
             of_x = torch.ops.aten.convolution_backward(
-                grad,
-                x,
-                weight,
-                None,
-                ctx.stride,
-                ctx.pad,
-                (1, 1),
-                False,
-                (0, 0),
-                x.shape[1],
-                (True, False, False),
+                grad, x, weight, None, *shape, (True, False, False)
             )[0]
         if ctx.needs_input_grad[1]:
             of_weight = torch.zeros_like(weight)
@@ -186,26 +162,25 @@ def fold_frozen_norms(model: nn.Module, image: Tensor) -> int:
     """
     was = model.training
     model.eval()
-    watch = _Reads()
+    reads = _Reads()
     handles = [
-        module.register_forward_hook(watch.saw)
+        module.register_forward_hook(reads.record)
         for module in model.modules()
         if isinstance(module, nn.Conv2d | nn.BatchNorm2d)
     ]
     try:
-        with torch.no_grad(), watch:
+        with torch.no_grad(), reads:
             model.forward_features(image)  # type: ignore[operator]
     finally:
         for handle in handles:
             handle.remove()
         model.train(was)
     names = {module: name for name, module in model.named_modules()}
-    pairs = watch.pairs()
+    pairs = reads.pairs()
     for conv, norm in pairs:
-        left = FoldedNorm(norm)
-        left.train(norm.training)
-        model.set_submodule(names[norm], left)
-        folded = FoldedConv2d(conv, left, same=_is_same(conv))
+        remainder = FoldedNorm(norm).train(norm.training)
+        model.set_submodule(names[norm], remainder)
+        folded = FoldedConv2d(conv, remainder, same=_is_same(conv))
         model.set_submodule(names[conv], folded.train(conv.training))
     return len(pairs)
 
@@ -217,37 +192,40 @@ class _Reads(TorchFunctionMode):
         super().__init__()
         self.reads: Counter[int] = Counter()
         self.calls: Counter[nn.Module] = Counter()
-        self.made: dict[int, nn.Conv2d] = {}
-        self.fed: list[tuple[nn.BatchNorm2d, int]] = []
-        self.kept: list[Tensor] = []  # alive, so that no other tensor takes its id
+        self.makers: dict[int, nn.Conv2d] = {}
+        self.inputs: list[tuple[nn.BatchNorm2d, int]] = []
+        self.alive: list[Tensor] = []  # so that no other tensor takes its id
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        read, written = (
+        arguments, results = (
             {id(leaf): leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)}
             for values in ((args, kwargs), result)
         )
-        if written:
-            self.reads.update(read.keys())
-        self.kept += [*read.values(), *written.values()]
+        if results:
+            self.reads.update(arguments.keys())
+        self.alive += [*arguments.values(), *results.values()]
         return result
 
-    def saw(self, module: nn.Module, inputs: Any, output: Any) -> None:
+    def record(self, module: nn.Module, inputs: Any, output: Any) -> None:
         self.calls[module] += 1
         if isinstance(module, nn.Conv2d):
-            self.made[id(output)] = module
+            self.makers[id(output)] = module
         elif isinstance(module, nn.BatchNorm2d):
-            self.fed.append((module, id(inputs[0])))
+            self.inputs.append((module, id(inputs[0])))
 
     def pairs(self) -> list[tuple[nn.Conv2d, nn.BatchNorm2d]]:
         return [
-            (self.made[tensor], norm)
-            for norm, tensor in self.fed
-            if tensor in self.made
+            (conv, norm)
+            for norm, tensor in self.inputs
+            if (conv := self.makers.get(tensor)) is not None
             and self.reads[tensor] == 1
-            and self.calls[norm] == self.calls[self.made[tensor]] == 1
-            and _plain(self.made[tensor])
+            and self.calls[norm] == self.calls[conv] == 1
             and norm.running_mean is not None
+            # it convolves with its weight as it is, padding with zeros or not at all
+            and (type(conv) is nn.Conv2d or _is_same(conv))
+            and conv.padding_mode == "zeros"
+            and not isinstance(conv.padding, str)
         ]
 
 
@@ -255,9 +233,3 @@ def _is_same(conv: nn.Conv2d) -> bool:
     from timm.layers.conv2d_same import Conv2dSame
 
     return type(conv) is Conv2dSame
-
-
-def _plain(conv: nn.Conv2d) -> bool:
-    """Whether it convolves with its weight as it is, padding with zeros or not at all."""
-    known = type(conv) is nn.Conv2d or _is_same(conv)
-    return known and conv.padding_mode == "zeros" and not isinstance(conv.padding, str)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from trainables.backbones.own_models import BACKBONES, OwnModel, WeightsFile
+from trainables.backbones.own_models import BACKBONES, OwnModel
 from trainables.backbones.pixels import Pixels
 from trainables.backbones.timm_models import first_line
 from trainables.errors import ConfigError
@@ -31,18 +31,10 @@ class GoogLeNet(OwnModel):
     PIXELS = Pixels(mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
     CLASSIFIER = ("fc", "aux1", "aux2")
     IN_TORCHVISION = True
-    FILE = WeightsFile(
-        "googlenet-1378be20.pth",
-        "1378be20",
-        "49.7 MB",
-        "conv1.conv.weight, conv1.bn.{weight,bias,running_mean,running_var}, conv2, conv3, "
-        "inception3a.branch1 … inception5b.branch4, aux1, aux2, fc",
-        "torchvision offers it: weights: torchvision fetches it and checks the digits in its "
-        "name; without a connection, copy it to torch.hub's cache "
-        "(~/.cache/torch/hub/checkpoints) or give its path",
-        "the GoogLeNet of Caffe (bvlc_googlenet.caffemodel, and the tf_ckpt_from_caffe.mat made "
-        "from it, which early metric-learning code in TensorFlow reads) has no BatchNorm and "
-        "convolutions of 5 × 5: it is another network, and cannot be converted into this one",
+    FILE = (
+        "googlenet-1378be20.pth (49.7 MB) is torchvision's, which weights: torchvision fetches; "
+        "without a connection copy it to torch.hub's cache (~/.cache/torch/hub/checkpoints). The "
+        "GoogLeNet of Caffe has no BatchNorm: it is another network"
     )
 
     def __init__(self, whole: nn.Module) -> None:
@@ -68,18 +60,15 @@ class GoogLeNet(OwnModel):
         from torchvision.models import GoogLeNet_Weights
 
         try:
+            url = GoogLeNet_Weights.DEFAULT.url
             tensors: dict[str, Tensor] = torch.hub.load_state_dict_from_url(
-                GoogLeNet_Weights.DEFAULT.url,
-                map_location="cpu",
-                check_hash=True,
-                weights_only=True,
+                url, map_location="cpu", check_hash=True, weights_only=True
             )
         except (OSError, RuntimeError) as error:
             raise ConfigError(
                 "backbone.weights",
-                f"torchvision, but googlenet could not be fetched ({first_line(error)})",
-                "weights that torchvision can download or has in its cache",
-                "Check the connection, or give weights: none, or the path of a file",
+                f"torchvision could not fetch googlenet ({first_line(error)}): check the "
+                "connection, or give weights: none, or the path of a file",
             ) from error
         return tensors
 
@@ -87,8 +76,6 @@ class GoogLeNet(OwnModel):
         """[B, 3, S, S] → [B, 1024, s, s], s = S / 32 rounded up."""
         for name in _LAYERS:
             layer = self.get_submodule(name)
-            if name.startswith("inception"):
-                images = self._run_block(layer, images)
-            else:
-                images = layer(images)
+            is_block = name.startswith("inception")
+            images = self._run_block(layer, images) if is_block else layer(images)
         return images

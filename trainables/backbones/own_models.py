@@ -9,7 +9,6 @@ Other packages join by an entry point in `ablate.backbones`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from torch import Tensor, nn
@@ -26,40 +25,17 @@ BACKBONES: Registry[type[OwnModel]] = Registry(
 )
 
 
-@dataclass(frozen=True)
-class WeightsFile:
-    """What is known of the usual weights file of a model.
-
-    Facts about files that are not offered here come from the source of the package pretrainedmodels
-    0.7.4 (its module `bninception` names the file, the order of channels and the range of pixels,
-    and its model has the tensors of ours and gives the same numbers), from torchvision's own
-    record, and from the public code of the losses. A digest that nobody could check here is not
-    written down: by torch.hub's convention the digits in a file's name are the first of its
-    SHA-256.
-
-    file: its name. digest: the first digits of its SHA-256. size: in words. keys: how its tensors
-    are named. found: where such files usually are. others: files that look alike, and what to do.
-    """
-
-    file: str
-    digest: str
-    size: str
-    keys: str
-    found: str
-    others: str
-
-
 class OwnModel(nn.Module):
     """Images to maps, without a classifier.
 
     PIXELS: what its usual weights expect. CLASSIFIER: name prefixes of the tensors that a file may
-    hold beyond the model's. FILE: its usual weights file. IN_TORCHVISION: whether torchvision has
-    weights of it.
+    hold beyond the model's. FILE: which weights file it needs, in words. IN_TORCHVISION: whether
+    torchvision has weights of it.
     """
 
     PIXELS: ClassVar[Pixels]
     CLASSIFIER: ClassVar[tuple[str, ...]]
-    FILE: ClassVar[WeightsFile]
+    FILE: ClassVar[str]
     IN_TORCHVISION: ClassVar[bool] = False
 
     def __init__(self) -> None:
@@ -78,11 +54,7 @@ class OwnModel(nn.Module):
 
     @classmethod
     def download(cls) -> dict[str, Tensor]:
-        """Return torchvision's tensors, fetched where torch.hub's cache lacks them.
-
-        Raises:
-            ConfigError: they cannot be had.
-        """
+        """Return torchvision's tensors, fetched where torch.hub's cache lacks them."""
         raise NotImplementedError
 
     @classmethod
@@ -105,8 +77,8 @@ class OwnModel(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         return self.forward_head(self.forward_features(images))
 
-    def _run_block(self, block: Callable[..., Tensor], *given: object) -> Tensor:
+    def _run_block(self, block: Callable[..., Tensor], *inputs: object) -> Tensor:
         if not self.grad_checkpointing:
-            return block(*given)
-        maps: Tensor = checkpoint(block, *given, use_reentrant=False)
+            return block(*inputs)
+        maps: Tensor = checkpoint(block, *inputs, use_reentrant=False)
         return maps

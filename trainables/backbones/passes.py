@@ -10,18 +10,13 @@ L(F) its loss, dL/dθ = Σ_k ∂F_k/∂θ · dL/dF_k over parts k of the batch. 
     2. L(F) and its backward: gradients of head, method and loss, and G = dL/dF
     3. f(x_k) once more for each k, with graph, and backward of it with G_k
 
-Methods get F, all of it, as they do without; so it is exact for any of them, whatever it draws or
-compares, and whatever `prepare` made of the images before. Only the order of additions over the
-batch differs: float32 agrees within rounding. What f may not do is told in `memory.py`.
+Methods get F, all of it, so it is exact for any of them. Only the order of additions over the batch
+differs: float32 agrees within rounding. What f may not do is told in `memory.py`.
 
 Several processes share the batch likewise: each has some of its rows, all gather F, each takes L(F)
 whole and G of its own rows, and gradients of the backbone are summed over the processes. Head,
-method and loss are the same in all of them, draws included, so that neither knows of the others;
-what they cost is paid by each. So one process, several, and parts of parts give one result.
-BatchNorm in training is SyncBatchNorm there: its backward adds what the rows of others owe to it.
-
-Memory: activations of a part in place of the batch's, and F with its gradient. Time: each image
-passes forward twice, which is a third more of a backbone's time, and small parts may be slower.
+method and loss are the same in all of them, draws included. BatchNorm in training is SyncBatchNorm
+there: its backward adds what the rows of others owe to it.
 
 Shape legend: B images that reach the backbone (with mixed ones) · F features.
 """
@@ -38,6 +33,15 @@ from torch import Tensor, nn
 from trainables.backbones.memory import batch_norms, statistics_held
 from trainables.errors import ConfigError
 from trainables.machine.group import ALONE, Group
+
+
+class _Divided(NamedTuple):
+    """A divided batch until `backward`. whole: [B, F]. parts: this process's images. graph: of
+    their features, where they passed at once."""
+
+    whole: Tensor
+    parts: tuple[Tensor, ...]
+    graph: Tensor | None
 
 
 class Passes:
@@ -64,7 +68,7 @@ class Passes:
     ) -> None:
         self._of, self.backbone, self.rest = features, backbone, rest
         self.most, self.checkpointed, self.group = most, checkpointed, group
-        self._divided: Divided | None = None
+        self._divided: _Divided | None = None
 
     def features(self, inputs: Tensor) -> Tensor:
         """[B, ...] → [B, F]; of a divided batch a leaf, of which `backward` takes the gradient.
@@ -85,15 +89,13 @@ class Passes:
             if not (at_once and isinstance(norm, nn.SyncBatchNorm)):
                 raise ConfigError(
                     "training",
-                    "a batch that is divided (micro_batch, processes), with "
-                    f"{type(norm).__name__} in training",
-                    "norms with fixed statistics",
-                    "Set backbone.freeze_bn: true, or leave it whole",
+                    f"a batch cannot be divided (micro_batch, processes) with {type(norm).__name__}"
+                    " in training: set backbone.freeze_bn: true, or leave it whole",
                 )
         with torch.set_grad_enabled(at_once):
             features = torch.cat([self._of(part) for part in parts])
         whole = self.group.all_gather(features, len(inputs))
-        self._divided = Divided(whole, parts, features if features.requires_grad else None)
+        self._divided = _Divided(whole, parts, features if features.requires_grad else None)
         trains = any(parameter.requires_grad for parameter in self.backbone.parameters())
         return whole.requires_grad_(trains)
 
@@ -122,22 +124,12 @@ class Passes:
 
     def provenance(self) -> dict[str, int | bool]:
         """Return what rounds otherwise than one plain pass does; nothing, where it is that."""
-        processes = self.group.size if self.group.size > 1 else None
-        settings = (
-            ("micro_batch", self.most),
-            ("checkpointing", self.checkpointed or None),
-            ("processes", processes),
-        )
-        return {name: value for name, value in settings if value is not None}
-
-
-class Divided(NamedTuple):
-    """A divided batch until `backward`. whole: [B, F]. parts: this process's images. graph: of
-    their features, where they passed at once."""
-
-    whole: Tensor
-    parts: tuple[Tensor, ...]
-    graph: Tensor | None
+        settings = {
+            "micro_batch": self.most,
+            "checkpointing": self.checkpointed or None,
+            "processes": self.group.size if self.group.size > 1 else None,
+        }
+        return {name: value for name, value in settings.items() if value is not None}
 
 
 def _gradients(module: nn.Module) -> list[Tensor]:

@@ -28,11 +28,11 @@ class Pixels:
 
     def of_rgb(self) -> tuple[Triple, Triple]:
         """Mean and deviation of pixels in [0, 1], in the order red, green, blue."""
+        step = -1 if self.channels == "bgr" else 1
         mean, std = (
-            tuple(value / self.maximum for value in values) for values in (self.mean, self.std)
+            tuple(value / self.maximum for value in values[::step])
+            for values in (self.mean, self.std)
         )
-        if self.channels == "bgr":
-            mean, std = mean[::-1], std[::-1]
         return mean, std  # type: ignore[return-value]
 
 
@@ -45,22 +45,16 @@ def pixels(config: BackboneConfig, stated: Pixels) -> Pixels:
     Raises:
         ConfigError: a mean that no pixel of that range can have.
     """
-    mean, std = config.mean or stated.mean, config.std or stated.std
     maximum = config.pixel_max or stated.maximum
-    if config.pixel_max is not None and config.pixel_max != stated.maximum:
-        # The model's own numbers, where they are not replaced, mean the same in another range.
-        factor = config.pixel_max / stated.maximum
-        if config.mean is None:
-            mean = tuple(value * factor for value in stated.mean)  # type: ignore[assignment]
-        if config.std is None:
-            std = tuple(value * factor for value in stated.std)  # type: ignore[assignment]
+    # The model's own numbers, where they are not replaced, mean the same in another range.
+    factor = 1 if maximum == stated.maximum else maximum / stated.maximum
+    mean = config.mean or tuple(value * factor for value in stated.mean)
+    std = config.std or tuple(value * factor for value in stated.std)
     if max(mean) > maximum or min(mean) < 0:
+        other = 255 if maximum == 1 else 1
         raise ConfigError(
             "backbone.mean",
-            f"{list(mean)} of pixels from 0 to {maximum}",
-            f"values between 0 and {maximum}",
-            "Give backbone.pixel_max: 255 if they are of pixels from 0 to 255"
-            if maximum == 1
-            else "Give backbone.pixel_max: 1 if they are of pixels from 0 to 1",
+            f"{list(mean)} cannot be of pixels from 0 to {maximum}: give backbone.pixel_max: "
+            f"{other} if they are of pixels from 0 to {other}",
         )
-    return Pixels(mean, std, config.channels or stated.channels, maximum)
+    return Pixels(mean, std, config.channels or stated.channels, maximum)  # type: ignore[arg-type]

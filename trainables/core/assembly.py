@@ -53,11 +53,7 @@ def assemble(
     *,
     group: Group = ALONE,
 ) -> Parts:
-    """Build each part from its own stream of the seed.
-
-    Raises:
-        ConfigError: options that do not fit the data, the device or each other.
-    """
+    """Build each part from its own stream of the seed."""
     backbone: Backbone | None = None
     inputs: Inputs
     if config.backbone.mode == "frozen":
@@ -69,9 +65,8 @@ def assemble(
         if exchanges_statistics(config, group.size, device):
             synchronise(backbone, group.tensors)
         inputs = Pictures(config, splits, backbone, device)
-    method = build_method(
-        config, features=inputs.width, classes=len(splits.train.classes), seed=seed
-    )
+    classes = len(splits.train.classes)
+    method = build_method(config, features=inputs.width, classes=classes, seed=seed)
     network = Network(config, backbone, method, inputs.width).to(device)
     groups = network.param_groups("main")
     return Parts(
@@ -112,38 +107,25 @@ def exchanges_statistics(config: TrialConfig, processes: int, device: torch.devi
 
 
 def check_shared(config: TrialConfig, processes: int, *, on_gpus: bool = False) -> None:
-    """That several processes can train a trial and come to what one would come to.
+    """Refuse several processes that would not come to what one would come to.
 
     Args:
         on_gpus: each has a GPU, where BatchNorm in training can exchange its statistics.
-
-    Raises:
-        ConfigError: nothing to share, fewer images than processes, or a backbone whose features
-            depend on others of a batch or on draws.
     """
     if processes == 1:
         return
-    backbone, training = config.backbone, config.training
+    backbone, images = config.backbone, config.training.batch_size
     if backbone.mode == "frozen":
         raise ConfigError(
             PROCESSES,
-            f"{processes} a trial with backbone.mode: frozen",
-            "one: cached features leave nothing that is worth sharing",
-            "Run several trials side by side",
+            f"{processes} a trial gain nothing with backbone.mode: frozen, whose features are "
+            "cached: give one, and run several trials side by side",
         )
-    if training.batch_size < processes:
-        raise ConfigError(
-            PROCESSES,
-            f"{processes} a trial with training.batch_size {training.batch_size}",
-            "no more than images of a batch",
-            "Lower it",
-        )
+    if images < processes:
+        raise ConfigError(PROCESSES, f"{processes} are more than the {images} images of a batch")
+    size = config.data.image_size
     check_parts(
-        backbone.name,
-        config.data.image_size,
-        freeze_bn=backbone.freeze_bn,
-        option=PROCESSES,
-        exchanged=on_gpus,
+        backbone.name, size, freeze_bn=backbone.freeze_bn, option=PROCESSES, exchanged=on_gpus
     )
 
 

@@ -30,12 +30,7 @@ class Damaged(Exception):
 
 
 class Checkpoints:
-    """The folder of one trial.
-
-    Args:
-        folder: made on the first save.
-        config_hash, seed: of the trial; a state of another is refused.
-    """
+    """The folder of one trial; a state of another configuration or seed is refused."""
 
     def __init__(self, folder: Path, config_hash: str, seed: int) -> None:
         self.folder = folder
@@ -55,31 +50,23 @@ class Checkpoints:
         self._prune()
 
     def latest(self) -> tuple[dict[str, Any], dict[str, Any] | None] | None:
-        """(state, best) of the newest whole checkpoint, or None if there is none.
-
-        Raises:
-            ConfigError: it belongs to another configuration or seed.
-        """
+        """(state, best) of the newest whole checkpoint, or None if there is none."""
         for path in reversed(self._states()):
             try:
                 content = _read(path)
-                self._check(path, content)
+                stored = {key: content.get(key) for key in self.identity}
+                if stored != self.identity:
+                    raise ConfigError(
+                        str(path),
+                        f"a checkpoint of {stored}, not of {self.identity}: take another output "
+                        "folder, or remove this one",
+                    )
                 best = _read(self._best(content["best"])) if content["best"] else None
             except Damaged as damage:
                 LOG.warning("%s; falling back to the checkpoint before", damage)
                 continue
             return content["state"], best
         return None
-
-    def _check(self, path: Path, content: dict[str, Any]) -> None:
-        stored = {key: content.get(key) for key in self.identity}
-        if stored != self.identity:
-            raise ConfigError(
-                str(path),
-                f"a checkpoint of {stored}",
-                f"one of {self.identity}",
-                "Take another output folder, or remove this one",
-            )
 
     def _states(self) -> list[Path]:
         return sorted(path for path in self.folder.glob("steps-*.pt") if STATE.fullmatch(path.name))
@@ -95,12 +82,10 @@ class Checkpoints:
 
     def _prune(self) -> None:
         states = self._states()
-        for path in states[:-KEPT]:
-            path.unlink(missing_ok=True)
         named = {f"best-{path.stem.rpartition('-')[2]}.pt" for path in states[-KEPT:]}
-        for path in self.folder.glob("best-*.pt"):
-            if path.name not in named:
-                path.unlink(missing_ok=True)
+        unnamed = [path for path in self.folder.glob("best-*.pt") if path.name not in named]
+        for path in (*states[:-KEPT], *unnamed):
+            path.unlink(missing_ok=True)
 
 
 def own(state: Any) -> Any:
@@ -113,7 +98,7 @@ def own(state: Any) -> Any:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Raises Damaged for a file whose digest does not match, or that cannot be opened."""
+    """Return what `_write` wrote, or raise Damaged."""
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:

@@ -41,7 +41,7 @@ class OtherSource(OSError):
 
 
 def list_differing_components(source: Code) -> list[str]:
-    """The components whose source or REVISION here is not the driver's."""
+    """Return the components whose source or REVISION here is not the driver's."""
     return [
         name
         for name, value in source.hashes.items()
@@ -52,26 +52,12 @@ def list_differing_components(source: Code) -> list[str]:
 
 
 def require_driver_code(source: Code) -> None:
-    """Raises OtherSource where a component's source or REVISION here is not the driver's."""
-    differs = list_differing_components(source)
-    if differs:
+    """Raise OtherSource where a component's source or REVISION here is not the driver's."""
+    if differing := list_differing_components(source):
         raise OtherSource(
-            f"{socket.gethostname()}: found other source of {', '.join(differs)} than the driver "
-            "has; expected the same. Put the same code on every machine; if it was edited while "
-            "the sweep ran, start again"
+            f"{socket.gethostname()}: the source of {', '.join(differing)} is not the driver's. "
+            "Put the same code on every machine; if it was edited while the sweep ran, start again"
         )
-
-
-def list_foreign_components(folder: Path, source: Code) -> set[str]:
-    """The components whose source is not that which wrote into a folder; none where nobody said."""
-    same, recorded = source.same, _read_digests(folder)
-    return {name for name, value in recorded.items() if name in same and value not in same[name]}
-
-
-def _read_digests(folder: Path) -> dict[str, str | None]:
-    with contextlib.suppress(FileNotFoundError, ValueError):
-        return dict(json.loads(TrialFolder(folder).source.read_text()))
-    return {}
 
 
 def prepare_folder(folder: Path, source: Code, *, trains: bool) -> bool:
@@ -80,14 +66,20 @@ def prepare_folder(folder: Path, source: Code, *, trains: bool) -> bool:
     Returns:
         Whether evaluations that lie there were made by this evaluator, or nobody said.
     """
-    foreign = list_foreign_components(folder, source)
+    files, hashes, recorded = TrialFolder(folder), dict(source.hashes), dict[str, str | None]()
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        recorded = json.loads(files.source.read_text())
+    foreign = {
+        name
+        for name, value in recorded.items()
+        if name in source.same and value not in source.same[name]
+    }
     if trains and foreign - {EVALUATOR}:
         LOG.warning("%s: begun by other %s; begins anew", folder, ", ".join(sorted(foreign)))
-        TrialFolder(folder).result.unlink(missing_ok=True)
-        if (checkpoints := TrialFolder(folder).checkpoints).exists():
-            shutil.rmtree(checkpoints)
-    before, hashes = _read_digests(folder), dict(source.hashes)
-    after = hashes if trains else before | {EVALUATOR: hashes[EVALUATOR]}
-    if after != before:
-        write_json(TrialFolder(folder).source, after)
+        files.result.unlink(missing_ok=True)
+        if files.checkpoints.exists():
+            shutil.rmtree(files.checkpoints)
+    current = hashes if trains else recorded | {EVALUATOR: hashes[EVALUATOR]}
+    if current != recorded:
+        write_json(files.source, current)
     return EVALUATOR not in foreign

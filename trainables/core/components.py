@@ -7,6 +7,7 @@ the core. Its REVISION is raised by hand when it gives other numbers, and is par
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 OWN_REVISION = ("backbones", "folding", "features", "resizing")  # other core parts share one
@@ -55,42 +56,31 @@ def list_components(config: Mapping[str, Any]) -> list[str]:
 
     The evaluator is not among them, because it can read a trained network again.
     """
-    backbone = config["backbone"]
-    frozen = backbone["mode"] == "frozen"
+    backbone, data = config["backbone"], config["data"]
     parts = ["core", "optimizer", "sampler", "splits", "augmentation", "backbones"]
-    parts += ["features"] if frozen else ["folding"] if backbone["freeze_bn"] else []
-    parts += ["resizing"] if _is_antialiased(config["data"]) else []
-    named = [f"{kind}.{config[kind]['name']}" for kind in ("loss", "method", "data")]
-    return [*named, *parts]
-
-
-def _is_antialiased(data: Mapping[str, Any]) -> bool:
-    """Return `DataConfig.antialiased` of a dumped configuration."""
+    if backbone["mode"] == "frozen":
+        parts.append("features")
+    elif backbone["freeze_bn"]:
+        parts.append("folding")
+    # as `DataConfig.antialiased`
     options = [data.get("eval_resize"), data.get("stored_side")]
     options += [data.get("augment", {}).get(name) for name in ("interpolation", "resize")]
-    return any(value is not None for value in options)
+    if any(value is not None for value in options):
+        parts.append("resizing")
+    return [*(f"{kind}.{config[kind]['name']}" for kind in ("loss", "method", "data")), *parts]
 
 
 def get_revision(component: str) -> str:
     """Return what is raised by hand when a component gives other numbers."""
-    from trainables.backbones import backbone as backbones
-    from trainables.backbones import frozen_norms
-    from trainables.core import identity
-    from trainables.data import features, resizing
-    from trainables.evaluation.metrics import EVALUATOR as EVALUATOR_NAME
-
-    registries = component_registries()
     kind, _, name = component.partition(".")
-    if kind in registries:
-        return str(registries[kind][name].REVISION)
-    own = {
-        "backbones": backbones.REVISION,
-        "folding": frozen_norms.REVISION,
-        EVALUATOR: EVALUATOR_NAME,
-        "features": features.REVISION,
-        "resizing": resizing.REVISION,
-    }
-    return str(own.get(component, identity.CORE_REVISION))
+    if registry := component_registries().get(kind):
+        return str(registry[name].REVISION)
+    if component in OWN_REVISION:
+        return str(import_module(ENTRY_MODULES[component][0]).REVISION)
+    from trainables.core import identity
+    from trainables.evaluation import metrics
+
+    return metrics.EVALUATOR if component == EVALUATOR else str(identity.CORE_REVISION)
 
 
 def revision_name(component: str) -> str:

@@ -9,8 +9,8 @@ in which one byte is another is refused. A fine-tuned trial's file is complete; 
 frozen features holds head, method and loss, and names the backbone and its weights, from which it
 is built again.
 
-The digest finds damage, not intent: whoever writes a file can write its digest too. So what a file
-says of itself is checked by type and range, and its tensors against the network it names.
+The digest finds damage, not intent. So what a file says of itself is checked by type and range, and
+its tensors against the network it names.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import hashlib
 import json
 import os
 import reprlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -46,18 +46,18 @@ from trainables.losses.base import LOSSES
 from trainables.machine.devices import resolve_device
 from trainables.machine.files import open_regular, write_atomically
 from trainables.methods.base import METHODS
-from trainables.trial import TrialConfig, recorded
+from trainables.trial import TrialConfig, load_recorded_config
 
 FORMAT = "ablate-2"
 UNDIGESTED = "ablate-1"  # before there were digests
 KEY = "ablate"  # the only metadata key: with two, safetensors may write them in any order
 MOST_BYTES = 2**33  # of a file: the largest backbones of timm have 2 × 10⁹ parameters
 SPARE_BYTES = 2**30  # that class vectors may take which the file does not have
-DAMAGED = "It is damaged: copy it anew, or train the trial again (--force)"
+DAMAGED = "The file is damaged: copy it anew, or train the trial again (--force)"
 
 
 class _About(BaseModel):
-    """What an export says of itself, typed and in range; `config` is checked by `recorded`."""
+    """What an export says of itself, typed and in range; its `config` is checked later."""
 
     model_config = ConfigDict(strict=True)
 
@@ -108,6 +108,8 @@ class Model:
     ) -> None:
         self.network, self.config, self.classes = network, config, classes
         self._backbone, self._frame, self._device = backbone, frame, device
+        # the short side to which photographs were brought when they were decoded
+        self._short_side = None if config.data.drawings else config.data.kept
 
     def embed(self, images: Any, batch_size: int = 128) -> Tensor:
         """Embeddings [N, E], float32, on the CPU; without gradients, to be used as any tensor.
@@ -118,35 +120,27 @@ class Model:
                 pictures: embeddings come in the order of `trainables.core.pictures.list_pictures`.
 
         Raises:
-            ConfigError: images of another shape or type, no such folder, or a picture in it that
-                cannot be read.
+            ConfigError: images of another shape or type, or a picture that cannot be read.
         """
         if not isinstance(images, str | os.PathLike):
             return self._read_images(self.network.embed, images, batch_size)
         # Decode a folder's pictures as the trial's own were, and embed them batch by batch.
-        folder, data, parts = Path(images), self.config.data, []
-        short = None if data.drawings else data.kept
-        pictures = (Picture(folder / path) for path in list_pictures(folder))
-        pixels = ahead(lambda picture: picture_pixels(picture, short), pictures)
+        pictures = (Picture(Path(images) / path) for path in list_pictures(Path(images)))
+        pixels = ahead(lambda picture: picture_pixels(picture, self._short_side), pictures)
+        parts = []
         while batch := [Image.fromarray(each) for each in islice(pixels, batch_size)]:
             parts.append(self._read_images(self.network.embed, batch, batch_size))
         return torch.cat(parts)
 
     def logits(self, images: Any, batch_size: int = 128) -> Tensor:
         """[N, C], float32, on the CPU: of `classes`, the largest is the answer of a trial of
-        classification. Arguments and errors as of `embed`.
-
-        Raises:
-            ConfigError: also a loss without one weight vector a class, or a method that changes
-                what they are compared with.
-        """
-        loss, method = LOSSES[self.config.loss.name], METHODS[self.config.method.name]
-        if not (loss.classifies and method.classifies):
+        classification. Arguments and errors as of `embed`; a ConfigError also for a loss without
+        one weight vector a class, or a method that changes what they are compared with."""
+        loss, method = self.config.loss.name, self.config.method.name
+        if not (LOSSES[loss].classifies and METHODS[method].classifies):
             raise ConfigError(
                 "logits",
-                f"a model of {self.config.method.name} on {self.config.loss.name}",
-                "one that tells classes apart by one weight vector each",
-                "Use `embed`, or train with a loss and a method of classification",
+                f"a model of {method} on {loss} has no weight vector for each class: use `embed`",
             )
         return self._read_images(self.network.logits, images, batch_size)
 
@@ -156,8 +150,8 @@ class Model:
         self, read: Callable[[Tensor], Tensor], images: Any, batch_size: int
     ) -> Tensor:
         data = self.config.data
-        kept = None if data.drawings else data.kept
-        pictures = as_images(images, self._frame, kept, data.evaluated if data.resampled else None)
+        resize = data.evaluated if data.resampled else None
+        pictures = as_images(images, self._frame, self._short_side, resize)
         parts = []
         for rows in torch.split(torch.arange(len(pictures)), batch_size):
             inputs = eval_images(
@@ -174,9 +168,8 @@ class Model:
             if not torch.isfinite(parts[-1]).all():
                 raise ConfigError(
                     "model",
-                    "numbers that are NaN or infinite for these images",
-                    "finite ones",
-                    "Its weights are damaged or its training diverged: take another model",
+                    "its numbers are NaN or infinite for these images: its weights are damaged or "
+                    "its training diverged. Take another model",
                 )
         return torch.cat(parts)
 
@@ -187,25 +180,20 @@ class Model:
 
 
 def load(path: str | Path, device: str = "auto") -> Model:
-    """Read an export.
-
-    Raises:
-        ConfigError: no such file, not an export of this program, one that was altered, or one of
-            a component that is not here.
-    """
+    """Read an export, or raise ConfigError: no such file, not an export of this program, one that
+    was altered, or one of a component that is not here."""
     about, weights = _read(Path(path))
-    config = recorded(about.config, str(path))
+    config = load_recorded_config(about.config, str(path))
 
-    def require(condition: bool, found: str, expected: str) -> None:
+    def require(condition: bool, fault: str) -> None:
         if not condition:
-            raise ConfigError(str(path), found, expected, DAMAGED)
+            raise ConfigError(str(path), fault, remedy=DAMAGED)
 
     # A small file must not make a loss allocate class vectors, or a backbone weights, of gigabytes.
     vector_bytes = 4 * len(about.classes) * config.embedding.dim
     require(
         vector_bytes <= max(Path(path).stat().st_size, SPARE_BYTES),
-        f"{len(about.classes):,} classes, whose vectors would be larger than the file",
-        "the classes that its weights are of",
+        f"the vectors of {len(about.classes):,} classes would be larger than the file",
     )
     is_frozen = config.backbone.mode == "frozen"
     if is_frozen:
@@ -213,32 +201,25 @@ def load(path: str | Path, device: str = "auto") -> Model:
     else:
         numbers = sum(tensor.numel() for tensor in weights.values())
         needed = count_parameters(config.backbone, config.data.image_size)
-        require(
-            numbers >= needed,
-            f"{numbers:,} numbers, of a {config.backbone.name} that has {needed:,}",
-            "all weights of its backbone",
-        )
+        name = config.backbone.name
+        require(numbers >= needed, f"it has {numbers:,} numbers, of a {name} that has {needed:,}")
         # The file holds all weights of the backbone; what it was started from is not needed.
         none = config.backbone.model_copy(update={"weights": "none", "weights_sha256": None})
         backbone = build_trial_backbone(config.model_copy(update={"backbone": none}), seed=0)
     require(
         about.features == backbone.features,
-        f"features: {about.features}, of a backbone that gives {backbone.features}",
-        "the width of its backbone",
+        f"it says features: {about.features}, of a backbone that gives {backbone.features}",
     )
     method = build_method(config, features=about.features, classes=len(about.classes), seed=0)
     network = Network(config, None if is_frozen else backbone, method, about.features)
     expected = network.state_dict()
     for name in sorted(weights.keys() | expected.keys()):
-        shapes = [
-            f"a tensor of {str(each[name].dtype).removeprefix('torch.')} {list(each[name].shape)}"
-            if name in each
-            else "no tensor"
+        actual, wanted = (
+            f"{each[name].dtype} {list(each[name].shape)}" if name in each else "nothing"
             for each in (weights, expected)
-        ]
-        require(shapes[0] == shapes[1], f"{shapes[0]} named {name[:200]!r}", shapes[1])
-        is_finite = bool(torch.isfinite(weights[name]).all())
-        require(is_finite, f"NaN or infinite numbers in {name!r}", "finite weights")
+        )
+        require(actual == wanted, f"the tensor {name[:200]!r} is {actual} and must be {wanted}")
+        require(bool(torch.isfinite(weights[name]).all()), f"{name!r} has NaN or infinite numbers")
     network.load_state_dict(weights)
     where = resolve_device(device)
     network.to(where).eval()
@@ -246,86 +227,85 @@ def load(path: str | Path, device: str = "auto") -> Model:
     return Model(network, backbone, config, classes=about.classes, frame=about.frame, device=where)
 
 
-def as_images(images: Any, frame: float, kept: int | None, resize: int | None = None) -> Images:
+def as_images(
+    images: Any, frame: float, short_side: int | None, resize: int | None = None
+) -> Images:
     """uint8 [N, H, W] or [N, H, W, 3], or PIL images, as `Images`.
 
     Args:
         frame, resize: as those of `Images`.
-        kept: of a trial on photographs, the short side to which PIL images are brought first, as
-            its own were when they were decoded; None: they are taken as arrays are.
+        short_side: of a trial on photographs, that to which PIL images are brought first, as its
+            own were when they were decoded; None: they are taken as arrays are.
 
     Raises:
-        ConfigError: another shape or type, for pixels are never rescaled silently; a PIL image
-            beyond the limits of files (`decode`), or of a format that another program decodes.
+        ConfigError: another shape or type, for pixels are never rescaled silently.
     """
     if isinstance(images, Image.Image):
         images = [images]
     if len(images) == 0:
-        raise ConfigError("images", "none", "at least one image")
+        raise ConfigError("images", "give at least one image")
     if isinstance(images, list | tuple) and all(isinstance(i, Image.Image) for i in images):
-        return replace(_decode(images, kept), frame=frame, resize=resize)
-    expected = "a uint8 array [N, H, W, 3] or [N, H, W], or a list of PIL images"
+        arrays = [_decode(image, number, short_side) for number, image in enumerate(images)]
+        sizes = torch.tensor([array.size for array in arrays])
+        return Images(
+            flat=torch.cat([torch.from_numpy(array).reshape(-1) for array in arrays]),
+            offsets=torch.cumsum(sizes, 0) - sizes,
+            heights=torch.tensor([array.shape[0] for array in arrays]),
+            widths=torch.tensor([array.shape[1] for array in arrays]),
+            channels=3,
+            frame=frame,
+            resize=resize,
+        )
+    expected = "give a uint8 array [N, H, W, 3] or [N, H, W], or a list of PIL images"
     try:
         pixels = images if isinstance(images, Tensor) else torch.from_numpy(np.array(images))
     except (TypeError, ValueError):
-        remedy = "Open files with PIL.Image.open"
-        raise ConfigError("images", type(images).__name__, expected, remedy) from None
-    found = f"{pixels.dtype} of shape {tuple(pixels.shape)}"
+        fault = f"{expected}, which PIL.Image.open opens; not {type(images).__name__}"
+        raise ConfigError("images", fault) from None
+    fault = f"{expected}, not {pixels.dtype} of shape {tuple(pixels.shape)}"
     if pixels.dim() == 3 and pixels.shape[-1] in (3, 4):
-        found += ", which is one colour image or many narrow ones"
-        raise ConfigError("images", found, expected, "For one image give images[None]")
+        raise ConfigError("images", f"{fault}; for one image in colour give images[None]")
     is_coloured = pixels.dim() == 4 and pixels.shape[-1] == 3
     if pixels.dtype != torch.uint8 or not (pixels.dim() == 3 or is_coloured):
-        raise ConfigError("images", found, expected)
+        raise ConfigError("images", fault)
     return replace(Images.same_size(pixels.cpu(), frame), resize=resize)
 
 
-def _decode(images: Iterable[Image.Image], kept: int | None) -> Images:
-    """Return 8-bit RGB, upright, of opened images; EPS would be decoded by starting Ghostscript."""
-    arrays = []
-    for number, image in enumerate(images):
-        where = f"images[{number}]"
-        if image.format == "EPS":
-            raise ConfigError(where, "an EPS drawing", "an image of pixels", "Convert it first")
-        check_size(image.size, where)
-        upright = rgb(ImageOps.exif_transpose(image))
-        arrays.append(np.array(upright if kept is None else of_short_side(upright, kept)))
-    sizes = torch.tensor([array.size for array in arrays])
-    return Images(
-        flat=torch.cat([torch.from_numpy(array).reshape(-1) for array in arrays]),
-        offsets=torch.cumsum(sizes, 0) - sizes,
-        heights=torch.tensor([array.shape[0] for array in arrays]),
-        widths=torch.tensor([array.shape[1] for array in arrays]),
-        channels=3,
-    )
+def _decode(image: Image.Image, number: int, short_side: int | None) -> np.ndarray[Any, Any]:
+    """Return 8-bit RGB, upright, of an opened image; EPS would be decoded by Ghostscript."""
+    where = f"images[{number}]"
+    if image.format == "EPS":
+        raise ConfigError(where, "an EPS drawing has no pixels: convert it first")
+    check_size(image.size, where)
+    upright = rgb(ImageOps.exif_transpose(image))
+    return np.array(upright if short_side is None else of_short_side(upright, short_side))
 
 
 def _read(path: Path) -> tuple[_About, dict[str, Tensor]]:
+    """Return what an export says of itself, and its tensors, whose digest fits."""
+    fault = "its bytes were not written so"
     try:
         open_regular(path, most_bytes=MOST_BYTES).close()  # safetensors would wait at a FIFO
         with safe_open(path, framework="pt") as file:
             about = json.loads((file.metadata() or {}).get(KEY, "{}"))
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except FileNotFoundError as error:
-        raise ConfigError(str(path), "no such file", "an export, best.safetensors") from error
     except (OSError, MemoryError) as error:
-        reason = getattr(error, "strerror", None) or str(error) or "too large for the memory here"
-        raise ConfigError(str(path), reason, "an export, best.safetensors") from error
+        fault = getattr(error, "strerror", None) or str(error) or "too large for the memory here"
+        raise ConfigError(str(path), f"no export, best.safetensors ({fault})") from error
     # ValueError: text that is no JSON; RecursionError: JSON in JSON without end.
     except (SafetensorError, ValueError, RecursionError) as error:
-        raise ConfigError(str(path), f"no safetensors file ({error})", "an export") from error
+        raise ConfigError(str(path), f"no safetensors file ({error})") from error
     if not isinstance(about, dict) or about.get("format") not in (FORMAT, UNDIGESTED):
         shown = reprlib.repr(about.get("format") if isinstance(about, dict) else about)
-        raise ConfigError(str(path), f"format {shown}", f"an export of format {FORMAT!r}")
+        raise ConfigError(str(path), f"no export of format {FORMAT!r}, but of {shown}")
     digest = about.pop("sha256", None)
-    found = "bytes that were not written so"
     try:
         if not (digest or about["format"] == FORMAT) or digest == _digest(about, weights):
             return _About.model_validate(about), weights
     except ValidationError as error:
         first = error.errors()[0]
-        found = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    raise ConfigError(str(path), found, "the file as the trial left it", DAMAGED)
+        fault = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    raise ConfigError(str(path), fault, remedy=DAMAGED)
 
 
 def _canonical(about: dict[str, Any]) -> str:

@@ -4,9 +4,8 @@
     trial_id    = first 16 hex digits of it, and the seed
 
 Canonical JSON: keys sorted, no spaces, ASCII. A REVISION is an integer in a component's source,
-raised by hand when a change to it alters numbers; it makes old results another trial's, so
-that nothing stale is reused. Device, threads and the processor's kernels are provenance, not
-identity: on another processor a trial agrees within rounding and what it grows to, not to the bit.
+raised by hand when a change to it alters numbers, so that nothing stale is reused. Device, threads
+and the processor's kernels are provenance, not identity.
 """
 
 from __future__ import annotations
@@ -39,26 +38,21 @@ def identity_dump(config: BaseModel) -> dict[str, Any]:
     """
     dump: dict[str, Any] = config.model_dump(mode="json")
     for name, field in type(config).model_fields.items():
-        extra = field.json_schema_extra
-        if isinstance(extra, dict) and extra.get("identity") is False:
-            del dump[name]
-            continue
-        value = getattr(config, name)
-        if value is None:
-            del dump[name]
-        elif isinstance(value, BaseModel):
+        value, extra = getattr(config, name), field.json_schema_extra
+        is_section = isinstance(value, BaseModel)
+        if is_section:
             dump[name] = identity_dump(value)
-            if not dump[name]:
-                del dump[name]
+        is_marked = isinstance(extra, dict) and extra.get("identity") is False
+        if is_marked or value is None or (is_section and not dump[name]):
+            del dump[name]
     return dump
 
 
 def component_revisions(config: TrialConfig) -> dict[str, int]:
     """REVISION of each component this trial uses, by name, as `{"loss.proxy_anchor": 1, …}`."""
-    loss, method = _name(config.loss), _name(config.method)
     revisions = {
-        f"loss.{loss}": LOSSES[loss].REVISION,
-        f"method.{method}": METHODS[method].REVISION,
+        f"loss.{config.loss.name}": LOSSES[config.loss.name].REVISION,
+        f"method.{config.method.name}": METHODS[config.method.name].REVISION,
         f"data.{config.data.name}": DATASETS[config.data.name].REVISION,
         "backbones": backbone.REVISION,
         "features": features.REVISION,
@@ -83,11 +77,7 @@ def config_hash(config: TrialConfig, fingerprint: str) -> str:
     if config.backbone.weights not in weights.ROUTES:
         # Where the file lies is no part of the trial; its hash, which stands beside, is.
         dump["backbone"]["weights"] = "file"
-    content = {
-        "config": dump,
-        "data": fingerprint,
-        "revisions": component_revisions(config),
-    }
+    content = {"config": dump, "data": fingerprint, "revisions": component_revisions(config)}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
@@ -95,10 +85,3 @@ def config_hash(config: TrialConfig, fingerprint: str) -> str:
 def trial_id(config_hash: str, seed: int) -> str:
     """`0123456789abcdef-s0`: sixteen hex digits of the hash, and the seed."""
     return f"{config_hash[:16]}-s{seed}"
-
-
-def _name(component: BaseModel) -> str:
-    name = getattr(component, "name", None)
-    if not isinstance(name, str):
-        raise TypeError(f"{type(component).__qualname__} has no `name`; every component needs one")
-    return name

@@ -1,14 +1,13 @@
 """Where a trial's network gets its inputs: cached features or augmented images.
 
-Both answer the same two questions: the inputs of a training batch, and those of a whole split
-in blocks for evaluation. Shape legend: B batch · F features · S image side.
+Shape legend: B batch · F features · S image side.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -51,20 +50,19 @@ class Features:
         self.all = cached_features(config, cache, device)
         self.device = device
         self.width = int(self.all.shape[1])
-        self.resident = self._rows(splits.train.index)
-        self.held = [(splits.train.index, self.resident)]
-        if splits.val is not None:
-            self.held.append((splits.val.index, self._rows(splits.val.index)))
+        read_often = [splits.train, *([] if splits.val is None else [splits.val])]
+        self.resident = [(subset.index, self._rows(subset.index)) for subset in read_often]
 
     def expect(self, batches: Tensor) -> None:
         """Nothing: they are there."""
 
     def train(self, positions: Tensor, generator: torch.Generator) -> Tensor:
+        _, rows = self.resident[0]
         # Whole rows: twice as quick on a CPU as by square brackets.
-        return self.resident.index_select(0, positions.to(self.device, non_blocking=True))
+        return rows.index_select(0, positions.to(self.device, non_blocking=True))
 
     def blocks(self, subset: Subset, group: Group = ALONE) -> Iterator[Tensor]:
-        for index, rows in self.held:
+        for index, rows in self.resident:
             if index is subset.index:
                 yield from group.local_shard(torch.split(rows, FEATURE_BLOCK))
                 return
@@ -81,10 +79,13 @@ class Pictures:
     def __init__(
         self, config: TrialConfig, splits: Splits, backbone: Backbone, device: torch.device
     ) -> None:
-        self.config = config
-        self.device = device
-        self.width = backbone.features
-        self.mean, self.std = backbone.mean, backbone.std
+        self.augment, self.width = config.data.augment, backbone.features
+        self.settings: dict[str, Any] = {
+            "size": config.data.image_size,
+            "mean": backbone.mean,
+            "std": backbone.std,
+            "device": device,
+        }
         self.reader = Reader(splits.train.images.to(device), device)
         self.rows = splits.train.index
 
@@ -93,27 +94,10 @@ class Pictures:
 
     def train(self, positions: Tensor, generator: torch.Generator) -> Tensor:
         images, rows = self.reader.take(self.rows[positions])
-        return train_images(
-            images,
-            rows,
-            config=self.config.data.augment,
-            size=self.config.data.image_size,
-            mean=self.mean,
-            std=self.std,
-            generator=generator,
-            device=self.device,
-        )
+        return train_images(images, rows, config=self.augment, generator=generator, **self.settings)
 
     def blocks(self, subset: Subset, group: Group = ALONE) -> Iterator[Tensor]:
         blocks = group.local_shard(torch.split(subset.index, IMAGE_BLOCK))
         self.reader.expect(blocks)
         for block in blocks:
-            images, rows = self.reader.take(block)
-            yield eval_images(
-                images,
-                rows,
-                size=self.config.data.image_size,
-                mean=self.mean,
-                std=self.std,
-                device=self.device,
-            )
+            yield eval_images(*self.reader.take(block), **self.settings)

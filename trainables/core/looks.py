@@ -15,8 +15,6 @@ import torch
 
 from trainables import streams
 from trainables.core.assembly import Parts
-from trainables.core.inputs import Inputs
-from trainables.core.network import Network
 from trainables.data.splits import Splits, Subset
 from trainables.evaluation.tasks import task_of
 from trainables.machine.group import Group
@@ -36,11 +34,7 @@ def looked_at(config: TrialConfig, splits: Splits) -> tuple[str, ...]:
 
 
 class Looks:
-    """At one trial's network, as it stands.
-
-    Args:
-        group: the processes that embed a split.
-    """
+    """At one trial's network, as it stands; `group`: the processes that embed a split."""
 
     def __init__(
         self,
@@ -53,7 +47,6 @@ class Looks:
         self.config, self.splits = config, splits
         self.network, self.inputs = parts.network, parts.inputs
         self.device, self.group, self.task = device, group, task_of(config)
-        self.of_epoch = looked_at(config, splits)
         self.best = f"best/{splits.selection}/{config.selection.metric}"  # of an epoch's metrics
 
     def due(self, epoch: int) -> bool:
@@ -61,58 +54,48 @@ class Looks:
         return epoch % self.config.selection.every == 0 or epoch == self.config.training.epochs
 
     def after_epoch(self) -> Scores:
-        """The task's metrics of an epoch, by split.
-
-        Raises:
-            TrialFailure: an answer is not finite.
-        """
-        return {split: self.metrics(split, self.task.per_epoch) for split in self.of_epoch}
+        """The task's metrics of an epoch, by split; a TrialFailure if an answer is not finite."""
+        splits = looked_at(self.config, self.splits)
+        return {split: self.metrics(split, self.task.per_epoch) for split in splits}
 
     def evaluate(self, split: str, metrics: tuple[str, ...]) -> dict[str, float]:
-        """Metrics of one split, and what the method measures there.
-
-        Raises:
-            TrialFailure: an embedding is not finite.
-        """
-        found, subset = self.metrics(split, metrics), self.splits[split]
-        return self.group.broadcast_object(
-            lambda: found | measured(self.network, self.inputs, subset)
-        )
+        """Metrics of one split, and what the method measures there."""
+        values = self.metrics(split, metrics)
+        return self.group.broadcast_object(lambda: values | self._measure(self.splits[split]))
 
     @torch.inference_mode()
     def metrics(self, split: str, metrics: tuple[str, ...]) -> dict[str, float]:
-        """Metrics of one split alone; errors as above."""
+        """Metrics of one split alone."""
         self.network.eval()
         task, network, subset = self.task, self.network, self.splits[split]
         own = [task.answer(network, block) for block in self.inputs.blocks(subset, self.group)]
         answers = self.group.gather(own, self.device)
-        restarts = self.config.evaluation.restarts
-        return self.group.broadcast_object(
-            lambda: task.read(network, answers, subset, metrics, restarts)
-        )
+        options = {"metrics": metrics, "restarts": self.config.evaluation.restarts}
+        return self.group.broadcast_object(lambda: task.read(network, answers, subset, **options))
 
-
-@torch.inference_mode()
-def measured(network: Network, inputs: Inputs, subset: Subset) -> dict[str, float]:
-    """Return what the method measures of a sample of a split: the same images and draws, whatever
-    the trial and seed."""
-    if not network.method.MEASURES:
-        return {}
-    network.eval()
-    order = torch.randperm(len(subset), generator=streams.generator(0, "measured"))[:MOST]
-    sample = replace(subset, index=subset.index[order], labels=subset.labels[order], queries=None)
-    observed: dict[str, list[torch.Tensor]] = {}
-    draws = None
-    for block in inputs.blocks(sample):
-        draws = draws or streams.generator(0, "measure", device=block.device)
-        for name, values in network.method.measure(block, network.features, draws).items():
-            observed.setdefault(name, []).append(values.double().cpu())
-    means: dict[str, float] = {}
-    for name, parts in observed.items():
-        all_values = torch.cat(parts).numpy()
-        three = (float(all_values.mean()), *bootstrap(all_values))
-        means |= {name + suffix: value for suffix, value in zip(SUFFIXES, three, strict=True)}
-    return means
+    @torch.inference_mode()
+    def _measure(self, subset: Subset) -> dict[str, float]:
+        """Return what the method measures of a sample of a split: the same images and draws,
+        whatever the trial and seed."""
+        method = self.network.method
+        if not method.MEASURES:
+            return {}
+        self.network.eval()
+        order = torch.randperm(len(subset), generator=streams.generator(0, "measured"))[:MOST]
+        index, labels = subset.index[order], subset.labels[order]
+        sample = replace(subset, index=index, labels=labels, queries=None)
+        measured: dict[str, list[torch.Tensor]] = {}
+        draws = None
+        for block in self.inputs.blocks(sample):
+            draws = draws or streams.generator(0, "measure", device=block.device)
+            for name, values in method.measure(block, self.network.features, draws).items():
+                measured.setdefault(name, []).append(values.double().cpu())
+        means: dict[str, float] = {}
+        for name, parts in measured.items():
+            numbers = torch.cat(parts).numpy()
+            three = (float(numbers.mean()), *bootstrap(numbers))
+            means |= {name + suffix: value for suffix, value in zip(SUFFIXES, three, strict=True)}
+        return means
 
 
 def bootstrap(values: np.ndarray[Any, Any]) -> tuple[float, float]:

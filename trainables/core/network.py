@@ -5,6 +5,8 @@ Shape legend: N images · F pooled features · E layout of an embedding.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -18,12 +20,8 @@ from trainables.machine.devices import full
 from trainables.methods.base import METHODS, Method, class_logits, compare_embeddings
 from trainables.trial import TrialConfig
 
-PLAIN_KIND: dict[str, Kind] = {
-    "cosine": "dot",
-    "dot": "dot",
-    "l2": "euclidean",
-    "l2sq": "euclidean",
-}
+# A geometry's kind → the plain score that orders alike.
+PLAIN: dict[str, Kind] = {"cosine": "dot", "dot": "dot", "l2": "euclidean", "l2sq": "euclidean"}
 
 
 class Network(nn.Module):
@@ -55,20 +53,18 @@ class Network(nn.Module):
         self.train()
 
     def features(self, inputs: Tensor) -> Tensor:
-        if self.backbone is None:
-            return inputs
-        with torch.autocast(inputs.device.type, torch.bfloat16, enabled=self.bf16):
-            pooled: Tensor = self.backbone(inputs)
-        return full(pooled)
+        return inputs if self.backbone is None else self._pool(self.backbone, inputs)
 
     def answering(self, inputs: Tensor) -> Tensor:
         """Features of retrieval and classification: `features`, or [N, F] of a transformer without
         its second token where the method drops it there."""
-        kept = self.method.traits.second_token == "kept"
-        if kept or not isinstance(self.backbone, TwoTokens):
-            return self.features(inputs)
+        if isinstance(self.backbone, TwoTokens) and self.method.traits.second_token != "kept":
+            return self._pool(self.backbone.without, inputs)
+        return self.features(inputs)
+
+    def _pool(self, backbone: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
         with torch.autocast(inputs.device.type, torch.bfloat16, enabled=self.bf16):
-            pooled = self.backbone.without(inputs)
+            pooled = backbone(inputs)
         return full(pooled)
 
     def embed(self, inputs: Tensor) -> Tensor:
@@ -88,9 +84,9 @@ class Network(nn.Module):
         own and the loss's geometry is one."""
         geometry = self.method.loss.retrieval
         unit = geometry.normalize or geometry.kind == "cosine"
-        if not self.method.traits.plain_retrieval or geometry.kind not in PLAIN_KIND:
+        if not self.method.traits.plain_retrieval or geometry.kind not in PLAIN:
             return self.score
-        return PlainScore(PLAIN_KIND[geometry.kind], normalize=unit)
+        return PlainScore(PLAIN[geometry.kind], normalize=unit)
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
         """All that trains in `phase`; in "warmup" the roles that the schedule holds do not."""

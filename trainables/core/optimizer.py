@@ -1,7 +1,6 @@
 """The optimiser by parameter role, and the learning rate at each step.
 
-The schedule is a function of the step, not an object with a state: a resumed trial needs
-nothing of it, and step 1,234 has the rate it would have had.
+The schedule is a function of the step: a resumed trial needs nothing of it.
 """
 
 from __future__ import annotations
@@ -28,14 +27,10 @@ def build_optimizer(
     """One torch group per role, with its weight decay, and with `role` and `base_lr` =
     lr · multiplier beside torch's keys.
 
-    The fused kernels of Adam, AdamW and SGD, which CPU and CUDA have, update a tensor in one
-    pass; elsewhere torch chooses.
-
-    Raises:
-        ConfigError: betas outside [0, 1).
+    The fused kernels of CPU and CUDA update a tensor in one pass; elsewhere torch chooses.
     """
     if not all(0 <= beta < 1 for beta in config.betas):
-        raise ConfigError("optimizer.betas", str(list(config.betas)), "two numbers in [0, 1)")
+        raise ConfigError("optimizer.betas", f"{list(config.betas)} are not in [0, 1)")
     by_role: dict[Role, list[nn.Parameter]] = {}
     for group in groups:
         by_role.setdefault(group.role, []).extend(group.params)
@@ -57,16 +52,11 @@ def build_optimizer(
             fused=fused,
         )
     kind = torch.optim.AdamW if config.name == "adamw" else torch.optim.Adam
-    return kind(
-        torch_groups,
-        lr=config.lr,
-        betas=config.betas,
-        fused=fused,
-    )
+    return kind(torch_groups, lr=config.lr, betas=config.betas, fused=fused)
 
 
 def clip(parameters: list[nn.Parameter], *, value: float | None, norm: float | None) -> None:
-    """Bound the gradients' entries, then the norm of all together; None leaves them as they are."""
+    """Bound the gradients' entries, then the norm of all together."""
     if value is not None:
         nn.utils.clip_grad_value_(parameters, value)
     if norm is not None:
@@ -74,7 +64,6 @@ def clip(parameters: list[nn.Parameter], *, value: float | None, norm: float | N
 
 
 def set_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
-    """Every group's rate becomes its base rate · factor."""
     for group in optimizer.param_groups:
         group["lr"] = group["base_lr"] * factor
 
@@ -122,19 +111,15 @@ class RateSchedule:
 
     def _epoch(self, step: int) -> int:
         """Whole epochs before a step, counted from where the schedule says; 0 before that."""
-        from_start = self.config.counted_from == "start"
-        before = 0 if from_start else self.config.warmup_epochs
+        before = 0 if self.config.counted_from == "start" else self.config.warmup_epochs
         return max(0, step // self.steps_per_epoch - before)
 
 
 def _one_cycle(i: int, n: int) -> float:
     top = ONE_CYCLE_RISE * n - 1
     if i <= top:
-        return _cosine(ONE_CYCLE_START, 1.0, i / top)
-    # A run too short for a rise (top ≤ 0) starts at its peak.
-    top = max(top, 0.0)
-    return _cosine(1.0, ONE_CYCLE_END, (i - top) / max(n - 1 - top, 1.0))
-
-
-def _cosine(start: float, end: float, share: float) -> float:
+        start, end, share = ONE_CYCLE_START, 1.0, i / top
+    else:  # A run too short for a rise (top ≤ 0) starts at its peak.
+        top = max(top, 0.0)
+        start, end, share = 1.0, ONE_CYCLE_END, (i - top) / max(n - 1 - top, 1.0)
     return end + (start - end) / 2 * (1 + math.cos(math.pi * share))

@@ -21,9 +21,7 @@ def list_pictures(root: Path, place: str = "images") -> list[Path]:
         linked = [entry for entry in root.iterdir() if entry.is_symlink() and entry.is_dir()]
         files = {file for each in (root, *linked) for file in images_below(each)}
     except OSError as error:
-        raise ConfigError(
-            place, f"{root}: {error.strerror}", "a readable folder of pictures"
-        ) from error
+        raise ConfigError(place, f"{root}: {error.strerror}") from error
     if not files:
-        raise ConfigError(place, f"no picture in {root}", f"files ending in {' '.join(SUFFIXES)}")
+        raise ConfigError(place, f"no picture in {root}, a file ending in {' '.join(SUFFIXES)}")
     return sorted((Path(file).relative_to(root) for file in files), key=lambda file: file.parts)

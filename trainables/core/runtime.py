@@ -21,8 +21,7 @@ class Runtime:
     checkpoint_seconds: least time between checkpoints; 0 is after each epoch.
     stuck_after: seconds without a step and without an epoch, after which the process ends itself,
         with its stack in the trial's log; None: never.
-    run: a name that the processes of one run share, which then check the cache's files once
-        between them; None: this process checks what it opens for itself.
+    run: a name that the processes of one run share, which then check the cache's files once.
     divides: where a GPU's memory is exhausted, go on with fewer images at once (`jobs/memory.py`).
     """
 

@@ -6,12 +6,10 @@ A component is a loss, a method, a data set, or a part of the core (`components.
     top-level package that they reach through imports, late ones included,
 
 where a syntax tree stands without docstrings, annotations, comments and the texts of errors. A
-component of another package is digested with the modules of that package alone; one in a module of
-no package, with the modules that lie beside it in its author's folder.
+component in a module of no package is digested with the modules that lie beside it in its folder.
 
 `digests.json` lists, for each component here, the digests that were shown to give the same numbers
-at its REVISION, the newest last (`make golden` writes it). Digests of version 0.1.0 and before,
-which were made in another way, stand in the same lists.
+at its REVISION, the newest last (`make golden` writes it), those of version 0.1.0 among them.
 """
 
 from __future__ import annotations
@@ -24,6 +22,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from hashlib import sha256
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -41,36 +40,24 @@ class NoSource(Exception):
     """A component's source cannot be read: it was made by `exec`, in a notebook, or is compiled."""
 
 
-# ------------------------------------------------------------------------------- digests of modules
-
-
 def find_module_file(name: str) -> Path | None:
-    """Return the source file of a module, without importing it; None if it has none.
-
-    A loaded top-level package is looked up where it was loaded from, others where an import would
-    find them.
-    """
+    """Return the source file of a module, without importing it; None if it has none."""
     top, *rest = name.split(".")
-    loaded = sys.modules.get(top)
-    roots = [Path(path) for path in getattr(loaded, "__path__", [])]
-    file = getattr(loaded, "__file__", None)
-    if loaded is None:
+    if loaded := sys.modules.get(top):
+        roots, file = getattr(loaded, "__path__", ()), getattr(loaded, "__file__", None)
+    else:
         try:
             spec = importlib.util.find_spec(top)
         except (ImportError, ValueError):
             spec = None
         if spec is None:
             return None
-        roots = [Path(path) for path in spec.submodule_search_locations or ()]
-        file = spec.origin
+        roots, file = spec.submodule_search_locations or (), spec.origin
     if not rest and file is not None:
         return Path(file) if Path(file).suffix == ".py" else None
-    for root in roots:
-        base = root.joinpath(*rest)
-        for path in (base / "__init__.py", base.parent / f"{base.name}.py"):
-            if path.is_file():
-                return path
-    return None
+    bases = [Path(root, *rest) for root in roots]
+    paths = (path for base in bases for path in (base / "__init__.py", Path(f"{base}.py")))
+    return next((path for path in paths if path.is_file()), None)
 
 
 @cache
@@ -87,11 +74,8 @@ def _parse(name: str) -> tuple[str, tuple[str, ...]] | None:
 
 
 def _imported_modules(tree: ast.Module, package: str, folder: Path) -> Iterator[str]:
-    """Yield the modules of the same top-level package that a module imports at run time.
-
-    Of a module without a package, yield those that lie in its folder, unless packages of everybody
-    are installed there.
-    """
+    """Yield the modules of the same top-level package that a module imports at run time; of one
+    without a package those that lie in its folder, unless everybody's packages are there."""
     top = package.partition(".")[0]
     is_shared = any(part in ("site-packages", "dist-packages") for part in folder.parts)
     pending: list[ast.AST] = [tree]
@@ -102,15 +86,13 @@ def _imported_modules(tree: ast.Module, package: str, folder: Path) -> Iterator[
             pending += node.orelse
             continue
         pending += ast.iter_child_nodes(node)
+        candidates: list[str] = []
         if isinstance(node, ast.Import):
             candidates = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")
-            base = above[: len(above) - node.level + 1] if node.level else []
-            source = ".".join([*base, *([node.module] if node.module else [])])
+            source = "." * node.level + (node.module or "")
+            source = importlib.util.resolve_name(source, package) if node.level else source
             candidates = [source, *(f"{source}.{alias.name}" for alias in node.names)]
-        else:
-            continue
         for name in candidates:
             first = name.partition(".")[0]
             file = find_module_file(first)
@@ -124,7 +106,8 @@ def _normal_form(node: Any) -> Any:
     """Return a tree as nested lists that are equal in all versions of Python.
 
     Empty fields are left out, because versions differ in which they have; so are docstrings,
-    annotations, and the arguments of an error that is raised.
+    annotations, and the arguments of an error that is raised. Versions differ in where they cut the
+    plain text of an f-string, and some put one of no parts into `{x:}`.
     """
     if isinstance(node, list):
         return [
@@ -139,38 +122,26 @@ def _normal_form(node: Any) -> Any:
     if isinstance(node, ast.Assert):
         return ["Assert", _normal_form(node.test)]
     if isinstance(node, ast.JoinedStr):
-        return ["JoinedStr", *_joined_parts(node)]
+        parts: list[Any] = ["JoinedStr"]
+        for is_text, values in groupby(node.values, lambda each: isinstance(each, ast.Constant)):
+            if is_text:
+                parts.append("".join(str(getattr(each, "value", "")) for each in values))
+            else:
+                parts += [_normal_form(each) for each in values]
+        return parts
     fields = [
         [name, _normal_form(value)]
         for name, value in ast.iter_fields(node)
         if value not in (None, [])
-        # Some versions put an f-string of no parts into `{x:}`.
         and not (isinstance(value, ast.JoinedStr) and not value.values)
         and name not in ("annotation", "returns", "type_comment", "kind", "ctx", "type_params")
     ]
     return [type(node).__name__, *fields]
 
 
-def _joined_parts(node: ast.JoinedStr) -> list[Any]:
-    """Return an f-string's parts; versions of Python differ in where they cut its plain text."""
-    parts: list[Any] = []
-    for value in node.values:
-        plain = value.value if isinstance(value, ast.Constant) else None
-        if plain is not None and parts and isinstance(parts[-1], str):
-            parts[-1] += str(plain)
-        elif plain is not None:
-            parts.append(str(plain))
-        else:
-            parts.append(_normal_form(value))
-    return parts
-
-
 def digest_modules(names: Iterable[str]) -> str:
-    """Return one digest of some modules and of all that they reach in their top-level packages.
-
-    Raises:
-        NoSource: one of the modules named has no source.
-    """
+    """Return one digest of some modules and of all that they reach in their top-level packages, or
+    raise NoSource."""
     digests: dict[str, str] = {}
     pending = list(names)
     for name in pending:
@@ -178,32 +149,22 @@ def digest_modules(names: Iterable[str]) -> str:
             raise NoSource(f"{name} is in no Python file")
     while pending:
         name = pending.pop()
-        parsed = None if name in digests else _parse(name)
-        if parsed is not None:
+        if name not in digests and (parsed := _parse(name)) is not None:
             digests[name], imported = parsed
             pending += imported
     return sha256(" ".join(digests[name] for name in sorted(digests)).encode()).hexdigest()[:16]
 
 
-# ------------------------------------------------------------------------------- components
-
-
 def digest_class(cls: type) -> str:
-    """Return the digest of a loss, a method or a data set.
-
-    Raises:
-        NoSource: its class was not read from a Python file.
-    """
+    """Return the digest of a loss, a method or a data set, or raise NoSource."""
+    name = f"{cls.__module__}.{cls.__qualname__}"
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
-    made_in = {
-        inspect.unwrap(each).__code__.co_filename
-        for each in vars(cls).values()
-        if inspect.isfunction(each)
-    }
+    functions = [inspect.unwrap(each) for each in vars(cls).values() if inspect.isfunction(each)]
+    made_in = {function.__code__.co_filename for function in functions}
     if file is None or Path(file).suffix != ".py":
-        raise NoSource(f"{cls.__module__}.{cls.__qualname__} is in no Python file")
+        raise NoSource(f"{name} is in no Python file")
     if made_in and file not in made_in and "__dataclass_fields__" not in vars(cls):
-        raise NoSource(f"{cls.__module__}.{cls.__qualname__} comes from {min(made_in)}, not {file}")
+        raise NoSource(f"{name} comes from {min(made_in)}, not {file}")
     return digest_modules([cls.__module__])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,49 +28,41 @@ class Trace:
 
     def __init__(self, epoch: int, first_step: int) -> None:
         self.epoch, self.first_step = epoch, first_step
-        self.length = 0
-        self._steps: dict[str, list[int]] = {}
-        self._values: dict[str, list[Tensor]] = {}
-        self._weights: dict[str, list[float | Tensor]] = {}
-        self._observed: dict[str, list[Tensor]] = {}
-        self._checked = 0
+        self.length = self._checked = 0
+        # of each term its step in the epoch, value and weight
+        self._terms: dict[str, list[tuple[int, Tensor, float | Tensor]]] = defaultdict(list)
+        self._observed: dict[str, list[Tensor]] = defaultdict(list)
 
     def add(self, terms: dict[str, Term]) -> Tensor:
         """Note one step's terms and return their `total`, for `backward`."""
         for name, (value, weight) in terms.items():
-            kept = weight.detach() if isinstance(weight, Tensor) else weight
-            self._steps.setdefault(name, []).append(self.length)
-            self._values.setdefault(name, []).append(value.detach())
-            self._weights.setdefault(name, []).append(kept)
+            factor = weight.detach() if isinstance(weight, Tensor) else weight
+            self._terms[name].append((self.length, value.detach(), factor))
         self.length += 1
         return total(terms)
 
     def observe(self, scalars: dict[str, Tensor]) -> None:
         """Note what a method watches beside its terms (`Method.observed`)."""
         for name, value in scalars.items():
-            self._observed.setdefault(name, []).append(value.detach())
+            self._observed[name].append(value.detach())
 
     def check(self) -> None:
         """Raise TrialFailure, naming term and step, if a value since the last check is not finite.
 
         Waits for the device; called at the end of the epoch, and now and then in a long one.
         """
-        worst: tuple[int, str, float] | None = None
-        for name, steps in self._steps.items():
-            begin = next((i for i, step in enumerate(steps) if step >= self._checked), len(steps))
-            if begin == len(steps):
-                continue
-            values = torch.stack(self._values[name][begin:])
-            bad = ~values.isfinite()
-            if bool(bad.any()):
-                place = int(bad.int().argmax())
-                fault = (steps[begin + place], name, float(values[place]))
-                worst = fault if worst is None or fault[0] < worst[0] else worst
+        faults: list[tuple[int, str, float]] = []
+        for name, entries in self._terms.items():
+            recent = [(step, value) for step, value, _ in entries if step >= self._checked]
+            bad = ~torch.stack([value for _, value in recent]).isfinite() if recent else None
+            if bad is not None and bool(bad.any()):
+                step, value = recent[int(bad.int().argmax())]
+                faults.append((step, name, float(value)))
         self._checked = self.length
-        if worst is not None:
-            step, name, value = worst
+        if faults:
+            step, name, number = min(faults, key=lambda fault: fault[0])
             raise TrialFailure(
-                f"term {name!r} is {value} at step {self.first_step + step} "
+                f"term {name!r} is {number} at step {self.first_step + step} "
                 f"(epoch {self.epoch}, its step {step}): the loss is no longer finite"
             )
 
@@ -81,9 +74,9 @@ class Trace:
         value, `…/max`: one step can undo an epoch whose mean looks harmless."""
         averages: dict[str, float] = {}
         loss = 0.0
-        for name, values in self._values.items():
-            value = torch.stack(values).double().cpu()
-            weight = torch.tensor([float(w) for w in self._weights[name]], dtype=torch.float64)
+        for name, entries in self._terms.items():
+            value = torch.stack([value for _, value, _ in entries]).double().cpu()
+            weight = torch.tensor([float(w) for *_, w in entries], dtype=torch.float64)
             averages[f"term/{name}/value"] = float(value.mean())
             averages[f"term/{name}/weight"] = float(weight.mean())
             loss += float((value * weight).sum())
@@ -100,36 +93,32 @@ class Trace:
         return averages
 
     def state(self) -> dict[str, Any]:
+        terms = {name: tuple(zip(*entries, strict=True)) for name, entries in self._terms.items()}
         return {
             "epoch": self.epoch,
             "first_step": self.first_step,
             "length": self.length,
-            "steps": self._steps,
-            "values": {name: torch.stack(v).cpu() for name, v in self._values.items()},
-            "weights": {name: [float(w) for w in v] for name, v in self._weights.items()},
+            "steps": {name: list(steps) for name, (steps, _, _) in terms.items()},
+            "values": {name: torch.stack(values).cpu() for name, (_, values, _) in terms.items()},
+            "weights": {name: [float(w) for w in weights] for name, (*_, weights) in terms.items()},
             "observed": {name: torch.stack(v).cpu() for name, v in self._observed.items()},
         }
 
     @staticmethod
     def from_state(state: dict[str, Any], device: torch.device) -> Trace:
         trace = Trace(state["epoch"], state["first_step"])
-        trace.length = state["length"]
-        trace._steps = {name: list(steps) for name, steps in state["steps"].items()}
-        trace._values = {name: list(v.to(device).unbind()) for name, v in state["values"].items()}
-        trace._weights = {name: list(w) for name, w in state["weights"].items()}
-        trace._observed = {
-            name: list(v.to(device).unbind()) for name, v in state["observed"].items()
-        }
-        trace._checked = trace.length
+        trace.length = trace._checked = state["length"]
+        for name, steps in state["steps"].items():
+            values = state["values"][name].to(device).unbind()
+            trace._terms[name] = list(zip(steps, values, state["weights"][name], strict=True))
+        for name, values in state["observed"].items():
+            trace._observed[name] = list(values.to(device).unbind())
         return trace
 
 
 def overwhelming_terms(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Return each term whose gradient overwhelmed the metric term's in an epoch, and the ratio.
-
-    Args:
-        metrics: what `Trace.means` returned for the epoch.
-    """
+    """Return each term whose gradient overwhelmed the metric term's in an epoch, and the ratio, by
+    what `Trace.means` returned for it."""
     ratios = {
         name.removeprefix("observed/").removesuffix(RATIO + LARGEST): value
         for name, value in metrics.items()
@@ -144,11 +133,11 @@ def total(terms: Mapping[str, Term]) -> Tensor:
     A term whose weight is the number 0 stays out of the sum, and of its gradient, so that
     not even the order of additions differs from a trial without the term.
     """
-    found: Tensor | None = None
+    loss: Tensor | None = None
     for value, weight in terms.values():
         if isinstance(weight, Tensor) or weight != 0:
             part = value if isinstance(weight, float | int) and weight == 1 else weight * value
-            found = part if found is None else found + part
-    if found is None:
-        raise ConfigError("method", "a weight of 0 for every term", "one that is not 0")
-    return found
+            loss = part if loss is None else loss + part
+    if loss is None:
+        raise ConfigError("method", "every term has a weight of 0, which leaves no loss")
+    return loss

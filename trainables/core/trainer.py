@@ -6,8 +6,7 @@
 
 Numbers depend on (config, data, seed) alone: every draw has a named stream per step, the
 schedule is a function of the step, and a checkpoint holds the rest. On the CPU of one machine, at a
-fixed number of threads, two runs end in the same bytes, interrupted or not; another processor's
-kernels round elsewhere. No Ray, MLflow or Optuna in here.
+fixed number of threads, two runs end in the same bytes, interrupted or not.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from trainables.core.assembly import assemble, check_shared, seed_step, start_fr
 from trainables.core.checkpoints import Checkpoints, own
 from trainables.core.export import write_export
 from trainables.core.identity import config_hash
-from trainables.core.looks import Looks, Scores, looked_at
+from trainables.core.looks import Looks, looked_at
 from trainables.core.optimizer import RateSchedule, clip, set_rates
 from trainables.core.runtime import EpochReport, FinalReport, Runtime
 from trainables.core.trace import Trace, overwhelming_terms
@@ -77,12 +76,11 @@ class Trainer:
             self.splits = load_splits(config.data, runtime.cache_dir)
         self.splits.require(looked_at(config, self.splits))
         self.hash = config_hash(config, self.splits.fingerprint)
-        given = runtime.cache_dir, self.device
-        parts = assemble(config, seed, self.splits, *given, group=group)
+        parts = assemble(config, seed, self.splits, runtime.cache_dir, self.device, group=group)
         self.inputs, self.network, self.passes = parts.inputs, parts.network, parts.passes
         self.parameters, self.generators = parts.parameters, parts.generators
-        self.looks = Looks(config, self.splits, parts, self.device, group)
         self.optimizer = parts.optimizer
+        self.looks = Looks(config, self.splits, parts, self.device, group)
         self.labels = self.splits.train.labels.to(self.device)
         per_epoch = len(self.batches(0))
         self.schedule = RateSchedule(config.schedule, config.training.epochs, per_epoch)
@@ -100,8 +98,8 @@ class Trainer:
         self.checkpoints: Checkpoints | None = None
         if self.folder is not None:
             self.checkpoints = Checkpoints(self.folder.checkpoints, self.hash, seed)
-        kept = self.checkpoints if resume else None
-        saved = group.broadcast_object(lambda: None if kept is None else kept.latest())
+        stored = self.checkpoints if resume else None
+        saved = group.broadcast_object(lambda: None if stored is None else stored.latest())
         if saved is not None:
             self._restore(*saved)
 
@@ -110,30 +108,26 @@ class Trainer:
 
         An epoch is saved after its report was taken, so that no report is lost: one that was
         taken and not saved is trained, and reported, again.
-
-        Raises:
-            ConfigError: a trial of `training.packed`, which shared a program with others.
         """
         if self.config.training.packed is not None:
             raise ConfigError(
                 "training.packed",
-                "a trial that shared a program with others, which went in 0.2.0",
-                "a trial of its own",
-                "Leave it out: the trial then is another one",
+                "trials that shared a program went in 0.2.0: leave it out, which makes it another "
+                "trial",
             )
         self.clock = time.monotonic()
         self.begin()
         while self.epoch < self.config.training.epochs:
             yield self._one_epoch()
             self.clock = time.monotonic()  # what the reader did with it is not training time
-            if self.due(epoch_end=True):
+            if self._is_due(epoch_end=True):
                 self.save()
 
     def begin(self) -> None:
         """Let the method start from data, before the first step."""
         if self.steps == 0 and self.config.embedding.init == "pca":
-            where = self.runtime.cache_dir
-            start_from_data(self.config, self.network, self.inputs, self.splits, where)
+            cache = self.runtime.cache_dir
+            start_from_data(self.config, self.network, self.inputs, self.splits, cache)
             self.group.broadcast_(self.parameters)
 
     def _one_epoch(self) -> EpochReport:
@@ -148,7 +142,7 @@ class Trainer:
             self.step(batches[trace.length], phase)
             if trace.length % CHECK_EVERY == 0:
                 trace.check()
-                if self.due(epoch_end=False):
+                if self._is_due(epoch_end=False):
                     self.save()
         trace.check()
         metrics = trace.means()
@@ -163,11 +157,14 @@ class Trainer:
                 ratio,
             )
         self.trace = None
-        for group in self.optimizer.param_groups:
-            metrics[f"lr/{group['role']}"] = float(group["lr"])
+        metrics |= {f"lr/{each['role']}": float(each["lr"]) for each in self.optimizer.param_groups}
         self.epoch += 1
         if self.looks.due(self.epoch):
-            metrics |= self._select(self.looks.after_epoch())
+            scores = self.looks.after_epoch()
+            self._select(scores[self.splits.selection][self.config.selection.metric])
+            metrics |= {
+                f"{split}/{name}": x for split, of in scores.items() for name, x in of.items()
+            }
         if self.best is not None:
             metrics[self.looks.best] = self.best["value"]
         self._tick()
@@ -208,22 +205,18 @@ class Trainer:
         labels, size = self.splits.train.labels, training.batch_size
         return epoch_batches(labels, size, training.per_class, self.seed, epoch, needs.layout)
 
-    def _select(self, scores: Scores) -> dict[str, float]:
-        selection = self.config.selection
-        value = scores[self.splits.selection][selection.metric]
-        if self.best is None or selection.keep == "last" or value > self.best["value"]:
+    def _select(self, value: float) -> None:
+        """Keep the network's weights if the epoch is the best by what selects."""
+        is_last = self.config.selection.keep == "last"
+        if self.best is None or is_last or value > self.best["value"]:
             weights = {name: w.detach().clone() for name, w in self.network.state_dict().items()}
             self.best = {"epoch": self.epoch, "value": value, "weights": weights}
-        return {f"{split}/{name}": x for split, of in scores.items() for name, x in of.items()}
 
     def finish(
         self, evaluate: tuple[str, ...] = ("val",), metrics: tuple[str, ...] = ()
     ) -> FinalReport:
-        """Restore the selected epoch, evaluate the asked splits and export it.
-
-        Args:
-            metrics: read of each split besides those of the task.
-        """
+        """Restore the selected epoch, evaluate the asked splits (by `metrics` besides those of the
+        task) and export it."""
         if self.best is None:
             raise RuntimeError("finish() before the first selected epoch; run epochs() first")
         self.network.load_state_dict(self.best["weights"])
@@ -256,8 +249,6 @@ class Trainer:
             **self.passes.provenance(),
         }
 
-    # --- checkpoints ---------------------------------------------------------------------------
-
     def pause(self) -> None:
         """Save the epochs done so far, due or not, for a later process to go on from."""
         self.clock = time.monotonic()
@@ -268,7 +259,7 @@ class Trainer:
         self.seconds += now - self.clock
         self.clock = now
 
-    def due(self, *, epoch_end: bool) -> bool:
+    def _is_due(self, *, epoch_end: bool) -> bool:
         """Whether to save: after an epoch if the interval has passed; within one if not 0."""
         interval = self.runtime.checkpoint_seconds
         return time.monotonic() - self._saved >= interval and (epoch_end or interval > 0)

@@ -1,8 +1,7 @@
 """The folder of a trial: what lies in it by which name, and where it is.
 
-Ids come from ledgers, files of cells, results of batches and MLflow stores. Each can be edited or
-of somebody else, and an id such as `/data`, `../../photographs`, or one whose folder is a link,
-leads out of the output folder. So every path of a trial is made here
+Ids come from files that can be edited or of somebody else, and an id such as `/data`, or one whose
+folder is a link, leads out of the output folder. So every path of a trial is made here
 (`tests/test_architecture.py` looks for others).
 """
 
@@ -25,11 +24,8 @@ LONGEST = 200  # characters of an id; a file's name may have 255 bytes
 
 
 def check_trial_id(trial_id: object) -> str:
-    """Return the id if it is a plain name, which can be joined to a path or a storage's key.
-
-    Raises:
-        ConfigError: it is none, as `../x`, `/x`, `a/b`, `..` or an empty one.
-    """
+    """Return the id if it is a plain name, which can be joined to a path or a storage's key; refuse
+    `../x`, `/x`, `a/b`, `..` and an empty one."""
     if (
         isinstance(trial_id, str)
         and 0 < len(trial_id) <= LONGEST
@@ -39,26 +35,19 @@ def check_trial_id(trial_id: object) -> str:
         return trial_id
     raise ConfigError(
         "trial id",
-        repr(trial_id)[:LONGEST],
-        "a name without a path",
-        "The ledger or file that names the trial was edited or damaged: restore it from a copy, or "
-        "give another --out",
+        f"{repr(trial_id)[:LONGEST]} is no name without a path: the ledger or file that names the "
+        "trial was edited or damaged. Restore it from a copy, or give another --out",
     )
 
 
 def trial_folder(trials: Path, trial_id: object) -> Path:
-    """Return the folder of a trial below `trials`; it need not be there yet.
-
-    Raises:
-        ConfigError: as `check_trial_id`, or the folder is a symbolic link.
-    """
+    """Return the folder of a trial below `trials`; it need not be there yet, and is no link."""
     folder = trials / check_trial_id(trial_id)
     if folder.is_symlink():
         raise ConfigError(
             str(folder),
-            "a symbolic link",
-            "the trial's own folder, as a link leads out of the output folder",
-            "Remove the link, and copy there the folder that it leads to",
+            "a symbolic link, which leads out of the output folder: remove it, and copy there the "
+            "folder that it leads to",
         )
     return folder
 

@@ -16,17 +16,13 @@ def top_k_accuracy(logits: Tensor, labels: Tensor, k: int) -> float:
 
     Args:
         logits: [N, C], larger is more likely. labels: [N] int64, columns of `logits`.
-
-    Raises:
-        ConfigError: labels that are no columns. TrialFailure: a logit is not a number.
     """
     classes = logits.shape[1]
     if len(logits) != len(labels) or len(labels) == 0:
-        raise ConfigError(
-            "logits", f"{len(logits)} rows and {len(labels)} labels", "as many, and some"
-        )
+        raise ConfigError("logits", f"{len(logits)} rows and {len(labels)} labels are not as many")
     if int(labels.min()) < 0 or int(labels.max()) >= classes:
-        raise ConfigError("labels", f"up to {int(labels.max())}", f"columns of {classes} logits")
+        fault = f"{int(labels.min())} to {int(labels.max())} are no columns of {classes} logits"
+        raise ConfigError("labels", fault)
     if torch.isnan(logits).any():
         raise TrialFailure("evaluation: a logit is not a number")
     own = logits.gather(1, labels[:, None])

@@ -4,13 +4,12 @@ All three come from the contingency table n_ij = items in cluster i and class j,
 SOP's 11,316 clusters the dense one takes a GiB. The clustering is `kmeans`, k = classes of the
 evaluated split; rows are brought to unit length first, as papers cluster cosine embeddings.
 
-k-means is by Lloyd's iterations in torch, on the device of the rows; exact, deterministic, and the
-same on every machine, whether faiss is there or not. Start: k distinct items drawn at random from
-`seed`; one start unless `restarts` says more. 20 iterations, or fewer where an iteration changes
-nothing. A centre that loses all its items takes over the item farthest from its own centre. Of two
-centres equally near the first wins. An item is compared with all centres only if its own has moved,
-and else with those that moved, for one that did not move cannot have come nearer. With many centres
-most stand still after a few iterations.
+k-means is by Lloyd's iterations in torch, on the device of the rows, exactly. It starts from k
+distinct items drawn at random from `seed`; one start unless `restarts` says more. 20 iterations,
+or fewer where an iteration changes nothing. A centre that loses all its items takes over the item
+farthest from its own centre. Of two centres equally near the first wins. An item is compared with
+all centres only if its own has moved, and else with those that moved, for one that did not move
+cannot have come nearer. With many centres most stand still after a few iterations.
 """
 
 from __future__ import annotations
@@ -94,17 +93,11 @@ def expected_information(table: Contingency) -> float:
         size, log_a = int(a), math.log(int(a))
         for b, times in zip(sizes_b, times_b, strict=True):
             n = np.arange(max(1, size + b - total), min(size, b) + 1, dtype=float)
-            log_p = (
-                gammaln(size + 1)
-                + gammaln(b + 1)
-                + gammaln(total - size + 1)
-                + gammaln(total - b + 1)
-                - gammaln(total + 1)
-                - gammaln(n + 1)
-                - gammaln(size - n + 1)
-                - gammaln(b - n + 1)
-                - gammaln(total - size - b + n + 1)
-            )
+            above = (size, b, total - size, total - b)
+            below = (total, n, size - n, b - n, total - size - b + n)
+            log_p = sum(gammaln(k + 1) for k in above)
+            for k in below:
+                log_p = log_p - gammaln(k + 1)
             share = n / total * (math.log(total) + np.log(n) - log_a - math.log(b))
             sums.append(int(times_a) * int(times) * float((share * np.exp(log_p)).sum()))
     return math.fsum(sums)
@@ -129,9 +122,8 @@ def kmeans(
     """Clusters [N] int64 of float32 rows [N, E]: the nearest centre of each after the last
     iteration. k ≤ N.
 
-    restarts: starts, drawn one after the other from `seed`, the first of them the same however many
-        there are; the clusters of least `objective` are taken, the first of equals. Time grows
-        with the number, memory does not.
+    restarts: starts, drawn one after the other from `seed`; the clusters of least `objective` are
+        taken, the first of equals.
     """
     generator = torch.Generator().manual_seed(seed)
     best, least = None, math.inf
@@ -158,19 +150,17 @@ def lloyd(rows: Tensor, centres: Tensor, iterations: int) -> Tensor:
         changed = (updated != centres).any(1)
         if not changed.any():
             break
-        centres = updated
+        centres, moved = updated, changed[clusters]
         # Some items see all centres, the others only those that moved.
-        full = torch.nonzero(changed[clusters])[:, 0]
-        part = torch.nonzero(~changed[clusters])[:, 0]
-        found, at = nearest(rows[full], centres, everything)
+        full, part = (torch.nonzero(each)[:, 0] for each in (moved, ~moved))
         clusters = clusters.clone()
-        clusters[full], distances[full] = found, at
+        clusters[full], distances[full] = nearest(rows[full], centres, everything)
         if len(part):
-            found, at = nearest(rows[part], centres, torch.nonzero(changed)[:, 0])
+            other, far = nearest(rows[part], centres, torch.nonzero(changed)[:, 0])
             old, was = clusters[part], distances[part]
-            better = (at < was) | ((at == was) & (found < old))
-            clusters[part] = torch.where(better, found, old)
-            distances[part] = torch.where(better, at, was)
+            better = (far < was) | ((far == was) & (other < old))
+            clusters[part] = torch.where(better, other, old)
+            distances[part] = torch.where(better, far, was)
     return clusters
 
 
@@ -180,20 +170,17 @@ def nearest(rows: Tensor, centres: Tensor, among: Tensor) -> tuple[Tensor, Tenso
     limit = DISTANCE_BYTES if rows.device.type == "cpu" else DISTANCE_BYTES_GPU
     block = max(1, min(1024 if rows.device.type == "cpu" else 2**16, limit // (4 * len(among))))
     squares = (chosen**2).sum(1)
-    places = []
+    values, indices = rows.new_empty(len(rows)), among.new_empty(len(rows))
     out = torch.empty(block, len(among), device=rows.device)
     twice = chosen * -2 if by_onednn(rows, chosen) else None
-    for piece in torch.split(rows, block):
+    for first in range(0, len(rows), block):
+        piece, at = rows[first : first + block], slice(first, first + block)
         if twice is None:
             far = torch.addmm(squares, piece, chosen.T, alpha=-2, out=out[: len(piece)])
         else:
             far = product(piece, twice, squares)
-        places.append(far.min(1))
-    if not places:
-        return among[:0], rows.new_empty(0)
-    picked = torch.cat([piece.indices for piece in places])
-    values = torch.cat([piece.values for piece in places])
-    return among[picked], values + (rows**2).sum(1)
+        values[at], indices[at] = far.min(1)
+    return among[indices], values + (rows**2).sum(1)
 
 
 def means(rows: Tensor, clusters: Tensor, k: int) -> Tensor:

@@ -1,27 +1,26 @@
 """Places of positives by compiled counting: how many items come before each positive of a query.
 
-The place of a positive is 1 + the number of items before it, so nothing is sorted but a query's
-positives. An item is (score, index) packed in one int64 key, as in `ranking.order_keys`: it comes
-before another if its key is larger. A query's positives have keys k₁ > k₂ > … and counters c₁, c₂,
-…; an item adds one to the counter of the first positive that it comes before; then the place of
-the i-th is 1 + c₁ + … + cᵢ.
-
-Places beyond a query's `limit` are of no interest. As soon as a positive's count passes it, that
-positive and all after it are dropped, which raises `floor`, the score below which nothing counts.
-What is left is a comparison with `floor`, many at a time: at most about `limit` items a query are
-looked at one by one. That makes the cost per pair all but independent of the positives.
+An item is (score, index) packed in one int64 key, as in `ranking.order_keys`: it comes before
+another if its key is larger. A query's positives have keys k₁ > k₂ > … and counters c₁, c₂, …; an
+item adds one to the counter of the first positive that it comes before; then the place of the i-th
+is 1 + c₁ + … + cᵢ. As soon as a positive's count passes the query's `limit`, that positive and all
+after it are dropped, which raises `floor`, the score below which nothing counts. So at most about
+`limit` items a query are looked at one by one; the others are compared with `floor`, many at a
+time.
 
 Items are sorted by class, so that a query's positives are a run of columns. `count_whole_rows`
 takes any score, query and gallery, in the memory of one block of queries. `count_half` takes plain
 scores where every item queries all others, at half the products: items are cut into groups of whole
 classes, so that all pairs of one class lie in the square tiles on the diagonal; of the other tiles
 only those above the diagonal are made, and each is read twice, for its rows as queries and for its
-columns. So the score of a pair is computed once, in float32, and is one number wherever it is
-compared. Bitwise duplicates tie where the matrix product sums all elements in one order, which
+columns. Bitwise duplicates tie where the matrix product sums all elements in one order, which
 `GROUP` and `WIDTH`, multiples of a kernel's tile, are for.
 
-Compiled by numba at first use (a second or two; kept in its cache). All compiled functions release
-the GIL, and write only what belongs to the queries they are given, so that threads share the work.
+Compiled functions release the GIL, and write only what belongs to the queries they are given, so
+that threads share the work. Their shapes: tile, bits [B, R] float32 scores and the same as int32;
+item [R] int64 index of each column for ties; own [B] the query's column, or −1; keys, scores,
+counts [T] of all positives; start, active, floor, limit [B] of each query; rows, columns: (from,
+to) of the queries.
 """
 
 # The signatures of compiled functions are numba's: arrays are C-ordered numpy arrays.
@@ -88,12 +87,9 @@ def _drop(query, scores, counts, start, active, floor, limit):  # type: ignore[n
 
 @njit(cache=True, nogil=True)
 def find_positives(tile, bits, item, own, group, keys, scores, start, active, floor, rows):  # type: ignore[no-untyped-def]
-    """Fill in the keys and scores of the positives of the queries `rows` = (from, to) of a tile.
+    """Fill in keys and scores of the positives of the queries `rows`, and set `active` and `floor`.
 
-    tile, bits: [B, R] float32 scores and the same as int32.
-    item: [R] int64 index of each column for ties. own: [B] the query's column, or −1.
     group: [B, 2] the query's positives are columns group[q, 0] ≤ c < group[q, 1], less its own.
-    keys, scores: [T]. start, active, floor: [B] of each query; `active` and `floor` are set.
     """
     for q in range(rows[0], rows[1]):
         n = start[q]
@@ -111,10 +107,9 @@ def find_positives(tile, bits, item, own, group, keys, scores, start, active, fl
 
 @njit(cache=True, nogil=True)
 def count_rows(tile, bits, item, own, keys, scores, counts, start, active, floor, limit, rows):  # type: ignore[no-untyped-def]
-    """Count for the queries rows[0] … rows[1] − 1, which are rows of the tile, over its columns.
+    """Count for the queries that are rows of the tile, over its columns.
 
-    Shapes as in `positives`; counts: [T] int32, limit: [B]. Returns how many scores are not
-    numbers (0, or counts mean nothing).
+    Returns how many scores are not numbers (0, or counts mean nothing).
     """
     width = tile.shape[1]
     bad = 0
@@ -149,10 +144,7 @@ def count_rows(tile, bits, item, own, keys, scores, counts, start, active, floor
 
 @njit(cache=True, nogil=True)
 def count_columns(tile, bits, item, keys, scores, counts, start, active, floor, limit, columns):  # type: ignore[no-untyped-def]
-    """Count for the queries that are the columns columns[0] … of the tile, over all its rows.
-
-    item: [B] of the rows. start, active, floor, limit: [R] of the columns. No query is a row too.
-    """
+    """Count for the queries that are columns of the tile, over all its rows; none is a row too."""
     touched = np.zeros(columns[1], np.bool_)
     for left in range(columns[0], columns[1], STRIPE):
         right = min(left + STRIPE, columns[1])
@@ -226,31 +218,29 @@ class Counters:
     def find_positives(
         self, of: slice, tile: Numbers, item: Numbers, own: Numbers, group: Numbers
     ) -> None:
-        """Read the positives of the queries `of` from a tile; arguments as `find_positives`."""
-        start, active, floor, _ = self._select(of)
-        arrays = (own, group, self.keys, self.scores, start, active, floor)
-        self._share(len(tile), find_positives, tile, item, *arrays)
+        """Read the positives of the queries `of`, rows of a tile, from it."""
+        queries = (self.start[of], self.active[of], self.floor[of])
+        positives = (own, group, self.keys, self.scores)
+        self._share(len(tile), find_positives, tile, item, *positives, *queries)
 
     def count_rows(self, of: slice, tile: Numbers, item: Numbers, own: Numbers) -> int:
         """Count a tile for the queries `of`, its rows; returns how many scores are no numbers."""
-        arrays = (own, self.keys, self.scores, self.counts, *self._select(of))
-        return sum(self._share(len(tile), count_rows, tile, item, *arrays))
+        return sum(self._share(len(tile), count_rows, tile, item, own, *self._counted(of)))
 
     def count_columns(self, of: slice, tile: Numbers, item: Numbers) -> None:
         """Count a tile for the queries `of`, its columns."""
-        arrays = (self.keys, self.scores, self.counts, *self._select(of))
-        self._share(tile.shape[1], count_columns, tile, item, *arrays)
+        self._share(tile.shape[1], count_columns, tile, item, *self._counted(of))
 
     def places(self, of: slice) -> Places:
         """Return the places of the positives of the queries `of`."""
         positives = self.positives[of]
         places = np.empty((len(positives), int(positives.max())), np.int64)
-        start, active, _, limit = self._select(of)
-        fill_places(self.counts, start, active, limit, places, FAR)
+        fill_places(self.counts, self.start[of], self.active[of], self.limit[of], places, FAR)
         return Places(torch.from_numpy(places), positives)
 
-    def _select(self, of: slice) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-        return self.start[of], self.active[of], self.floor[of], self.limit[of]
+    def _counted(self, of: slice) -> tuple[Numbers, ...]:
+        queries = (self.start[of], self.active[of], self.floor[of], self.limit[of])
+        return self.keys, self.scores, self.counts, *queries
 
     def _share(
         self, n: int, work: Callable[..., Any], tile: Numbers, *arrays: Numbers
@@ -275,20 +265,16 @@ def count_whole_rows(
     self_index: Tensor | None = None,
     block: int | None = None,
 ) -> Iterator[Places]:
-    """Find places by whole rows of scores; arguments as `ranking.sort_nearest`.
+    """Find places by whole rows of scores; arguments and errors as of `ranking.sort_nearest`.
 
     Args:
         limit: positives [B] → the last place of interest [B].
-
-    Raises:
-        TrialFailure: a score is not a number.
     """
     size = len(references)
     most = int(torch.bincount(reference_labels).max())
     block = block or max(1, min(1024, BLOCK_BYTES // (4 * size + 24 * most)))
     order = reference_labels.argsort(stable=True)
-    column = torch.empty_like(order)
-    column[order] = torch.arange(size)
+    column = order.argsort()
     rows, item = references[order], order.numpy()
     classes = int(torch.maximum(query_labels.max(), reference_labels.max())) + 1
     members = torch.bincount(reference_labels, minlength=classes)
@@ -326,34 +312,34 @@ def count_half(
     # prepare() may return the rows themselves; indexing copies.
     rows = score.prepare(embeddings[order])
     squares = score.squares(rows)
-    sizes = torch.bincount(labels)[labels[order]]
-    ends = labels[order].bincount().cumsum(0)[labels[order]]
+    members = torch.bincount(labels)
+    sizes, ends = members[labels[order]], members.cumsum(0)[labels[order]]
     count, item = len(rows), order.numpy()
     own, span = np.arange(count), torch.stack([ends - sizes, ends], 1).numpy()
     groups = cut_groups(ends)
-    buffer = torch.empty(max(GROUP * WIDTH, max(b - a for a, b in groups) ** 2))
+    buffer = torch.empty(max(GROUP * WIDTH, *((b - a) ** 2 for a, b in groups)))
 
-    def tile(a: slice, b: slice) -> Numbers:
+    def score_tile(a: slice, b: slice) -> Numbers:
         out = buffer[: (a.stop - a.start) * (b.stop - b.start)].view(a.stop - a.start, -1)
-        made: Numbers = score.tile(rows[a], rows[b], squares[a], squares[b], out).numpy()
-        return made
+        tile: Numbers = score.tile(rows[a], rows[b], squares[a], squares[b], out).numpy()
+        return tile
 
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
         counters = Counters(sizes - 1, limit, pool)
         for first, last in groups:
             a = slice(first, last)
-            made = tile(a, a)
-            mirror(made)
-            counters.find_positives(a, made, item[a], own[a] - first, span[a] - first)
-            counters.count_rows(a, made, item[a], own[a] - first)
+            tile = score_tile(a, a)
+            mirror(tile)
+            counters.find_positives(a, tile, item[a], own[a] - first, span[a] - first)
+            counters.count_rows(a, tile, item[a], own[a] - first)
         nobody = np.full(GROUP, -1)
         for first, last in groups:
             a = slice(first, last)
             for left in range(last, count, WIDTH):
                 b = slice(left, min(left + WIDTH, count))
-                made = tile(a, b)
-                counters.count_rows(a, made, item[b], nobody)
-                counters.count_columns(b, made, item[a])
+                tile = score_tile(a, b)
+                counters.count_rows(a, tile, item[b], nobody)
+                counters.count_columns(b, tile, item[a])
     for first, last in groups:
         yield counters.places(slice(first, last))
 

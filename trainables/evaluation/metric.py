@@ -62,26 +62,19 @@ class Metric:
         return sha256(source.encode("utf-8")).hexdigest()[:8]
 
 
-def adapt_entry(name: str, found: Any) -> Metric:
-    """Return the metric that an entry point of another package stands for.
-
-    Raises:
-        ConfigError: a name that is taken, or is none for a metric; an entry that is no function.
-    """
-    made = found if isinstance(found, Metric) else Metric(name, found)
+def adapt_entry(name: str, entry: Any) -> Metric:
+    """Return the metric that an entry point of another package stands for."""
+    metric = entry if isinstance(entry, Metric) else Metric(name, entry)
     place = f"entry point {name} of ablate.metrics"
-    if not NAME.fullmatch(name) or made.name != name or name in METRIC_REGISTRY:
+    if not NAME.fullmatch(name) or metric.name != name or name in METRIC_REGISTRY:
         raise ConfigError(
             place,
-            f"the name {name!r}",
-            "a name of lower-case letters, digits and _ that no other metric has",
-            "Rename the metric in its package",
+            f"rename the metric: {name!r} is no name of lower-case letters, digits and _ that no "
+            "other metric has",
         )
-    if not inspect.isfunction(made.function):
-        raise ConfigError(
-            place, repr(found), "a function (unit rows, labels) → float", "Name a function"
-        )
-    return made
+    if not inspect.isfunction(metric.function):
+        raise ConfigError(place, f"name a function (unit rows, labels) → float, not {entry!r}")
+    return metric
 
 
 METRIC_REGISTRY: Registry[Metric] = Registry(

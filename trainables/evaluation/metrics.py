@@ -1,8 +1,7 @@
 """`evaluate`: embeddings, labels and a score to named metrics.
 
-A new metric is a function with `@metric(…)` (`metric.py`): of unit rows in `structure.py`, of a
-clustering in `clustering.py`; a ranking one a class in `ranking_metrics.py`. Metrics of a kind
-share its costly part: the places of positives, or the clustering.
+A new metric is a function with `@metric(…)` (`metric.py`). Metrics of a kind share its costly part:
+the places of positives, or the clustering.
 """
 
 from __future__ import annotations
@@ -75,8 +74,7 @@ def evaluate(
     Args:
         embeddings: [N, E] on any device. labels: [N], any integers.
         score: "cosine", "dot", "euclidean", or a method's own, (q[B, E], r[R, E]) → [B, R], larger
-            is closer. It orders the ranking metrics. The others do not look at it: they are of
-            rows brought to unit length.
+            is closer. It orders the ranking metrics; the others are of rows of unit length.
         metrics: names of `ALL` or recall_at_<k>, k ≤ 1000.
         gallery: (embeddings [G, E], labels [G]) that are searched instead (In-Shop). Metrics that
             do not rank are then of queries and gallery together.
@@ -93,64 +91,44 @@ def evaluate(
     for name in metrics:
         if name not in ranking and name not in ALL:
             raise ConfigError("metrics", repr(name), f"one of {', '.join(ALL)}")
-    check(embeddings, labels)
-    if gallery is not None:
-        check(*gallery)
+    by_kind = {kind: [n for n in metrics if n in _FUNCTIONS[kind]] for kind in _FUNCTIONS}
+    _check(embeddings, labels)
     values: dict[str, float] = {}
-    if wanted := [name for name in metrics if name in ACCURACY]:
+    for name in by_kind["logits"]:
         if logits is None:
-            raise ConfigError(f"metrics.{wanted[0]}", "no logits", "logits of the classifier")
-        for name in wanted:
-            values[name] = ACCURACY[name](logits, labels.to(logits.device))
-    rows, classes = embeddings, labels.to(embeddings.device)
+            raise ConfigError(f"metrics.{name}", "it needs the classifier's logits")
+        values[name] = ACCURACY[name](logits, labels.to(logits.device))
+    rows, classes, cut = embeddings, labels.to(embeddings.device), None
     if gallery is not None:
-        rows = torch.cat([rows, gallery[0].to(rows.device)])
-        classes = torch.cat([classes, gallery[1].to(rows.device)])
+        _check(*gallery)
+        rows, classes, cut = (
+            torch.cat([rows, gallery[0].to(rows.device)]),
+            torch.cat([classes, gallery[1].to(rows.device)]),
+            len(labels),
+        )
     codes = torch.unique(classes, return_inverse=True)[1]
     if ranking:
-        cut = None if gallery is None else len(labels)
-        places = find_places(
-            rows, codes, cut, resolve_score(score), list(ranking.values()), block=block
-        )
-        values |= average(ranking, places)
-    clustering = [name for name in metrics if name in CLUSTERING]
-    structure = [name for name in metrics if name in STRUCTURE]
-    if clustering or structure:
+        scored = resolve_score(score)
+        places = find_places(rows, codes, cut, scored, list(ranking.values()), block=block)
+        values |= _average(ranking, places)
+    if by_kind["clusters"] or by_kind["rows"]:
         rows = F.normalize(rows.float(), dim=1)
-        values |= {name: float(STRUCTURE[name](rows, codes)) for name in structure}
-    if clustering:
+        values |= {name: float(STRUCTURE[name](rows, codes)) for name in by_kind["rows"]}
+    if by_kind["clusters"]:
         clusters = kmeans(rows, int(codes.max()) + 1, seed=seed, restarts=restarts or 1)
         table = contingency(clusters, codes)
-        values |= {name: CLUSTERING[name](table) for name in clustering}
+        values |= {name: CLUSTERING[name](table) for name in by_kind["clusters"]}
     return {name: values[name] for name in metrics}
 
 
 def of_split(
-    embeddings: Tensor,
-    subset: Subset,
-    *,
-    score: Score | str,
-    metrics: Sequence[str],
-    restarts: int | None = None,
+    embeddings: Tensor, subset: Subset, *, score: Score | str, **options: Any
 ) -> dict[str, float]:
-    """Evaluate a whole split: each image among all others, or its queries in its gallery.
-
-    Args:
-        embeddings: [N, E] of its images, in its order.
-        restarts: of k-means, as `evaluate` has them.
-
-    Raises:
-        ConfigError, TrialFailure: as `evaluate`.
-    """
+    """Evaluate a whole split by the embeddings [N, E] of its images, in order: each image among all
+    others, or its queries in its gallery; options and errors as of `evaluate`."""
     cut, labels = subset.queries, subset.labels
-    return evaluate(
-        embeddings[:cut],
-        labels[:cut],
-        score=score,
-        metrics=metrics,
-        gallery=None if cut is None else (embeddings[cut:], labels[cut:]),
-        restarts=restarts,
-    )
+    gallery = None if cut is None else (embeddings[cut:], labels[cut:])
+    return evaluate(embeddings[:cut], labels[:cut], score=score, gallery=gallery, **options)
 
 
 def of_embeddings(name: str) -> bool:
@@ -166,7 +144,7 @@ def ranking_metric(name: str) -> RankingMetric | None:
     return RANKING.get(name)
 
 
-def check(embeddings: Tensor, labels: Tensor) -> None:
+def _check(embeddings: Tensor, labels: Tensor) -> None:
     """Refuse rows and labels that do not belong together, and rows that are not finite."""
     if len(embeddings) != len(labels) or len(labels) == 0:
         raise ConfigError(
@@ -181,20 +159,16 @@ def check(embeddings: Tensor, labels: Tensor) -> None:
         )
 
 
-def average(wanted: Mapping[str, RankingMetric], found: Iterator[Places]) -> dict[str, float]:
+def _average(metrics: Mapping[str, RankingMetric], blocks: Iterator[Places]) -> dict[str, float]:
     """Average each metric over the queries that count."""
-    total = dict.fromkeys(wanted, 0.0)
-    count = dict.fromkeys(wanted, 0)
-    for block in found:
-        for name, metric in wanted.items():
-            value, counts = metric(block)
+    total, count = dict.fromkeys(metrics, 0.0), dict.fromkeys(metrics, 0)
+    for places in blocks:
+        for name, metric in metrics.items():
+            value, counts = metric(places)
             total[name] += float(value[counts].sum())
             count[name] += int(counts.sum())
     for name, queries in count.items():
         if queries == 0:
-            raise ConfigError(
-                f"metrics.{name}",
-                "a split whose classes have one image each",
-                "at least one class with two images",
-            )
-    return {name: total[name] / count[name] for name in wanted}
+            fault = "a split whose classes have one image each: one class needs two images"
+            raise ConfigError(f"metrics.{name}", fault)
+    return {name: total[name] / count[name] for name in metrics}

@@ -1,11 +1,9 @@
-"""Where each query's positives stand: three ways, of which by measurement one is quickest.
+"""Where each query's positives stand, in the order similarity descending, then index ascending.
 
 On a GPU and for small sets the nearest are sorted, here; on a CPU they are counted (`counting.py`),
 with half of the products where every item queries all others by a plain score. All give the same.
-
-Order: similarity descending, then index ascending. Each score is packed with its index into one
-int64 that sorts by exactly this rule, so ties need no second look: the float32's bits, made
-monotone, above the inverted index.
+Each score is packed with its index into one int64 that sorts by exactly this rule: the float32's
+bits, made monotone, above the inverted index.
 
 Shape legend: B queries of a block · R references · E embedding · K depth.
 """
@@ -89,8 +87,6 @@ def sort_nearest(
 ) -> Iterator[Places]:
     """Find every query's positives among its K nearest references, in blocks of queries.
 
-    Memory is B·R and never R·R.
-
     Args:
         score: (q[B, E], r[R, E]) → [B, R], larger is closer; compared as float32.
         depth: K.
@@ -98,9 +94,6 @@ def sort_nearest(
             and references are different items (query and gallery). By index: duplicates of a
             query stay.
         block: queries at a time; None: `BLOCK`, fewer where that takes `BLOCK_BYTES`.
-
-    Raises:
-        TrialFailure: a score is not a number.
     """
     size = len(references)
     depth = min(depth, size)
@@ -120,14 +113,18 @@ def sort_nearest(
         nearest = take_largest(keys, depth)
         labels_near = reference_labels[size - 1 - (nearest & 0xFFFFFFFF).clamp(max=size - 1)]
         relevant = (labels_near == labels[:, None]) & (nearest != EXCLUDED)
-        yield find_relevant(relevant, positives)
+        order = relevant.cumsum(1) - 1
+        most = int(order[:, -1].max()) + 1 if relevant.numel() else 0
+        query, place = torch.nonzero(relevant, as_tuple=True)
+        places = torch.full((len(relevant), most), FAR, device=relevant.device)
+        places[query, order[query, place]] = place + 1
+        yield Places(places, positives)
 
 
 def order_keys(scores: Tensor, later: Tensor) -> Tensor:
-    """Return int64 keys whose order is (score ascending, index descending), different in a row.
+    """Return int64 keys of scores [B, R], ordered by (score ascending, index descending).
 
     Args:
-        scores: [B, R].
         later: [R] int64, R − 1 … 0: of two equal scores the first index has the larger key.
     """
     # A sum costs less than a look at each number, and shows whether that is needed.
@@ -143,30 +140,13 @@ def order_keys(scores: Tensor, later: Tensor) -> Tensor:
 def take_largest(keys: Tensor, depth: int) -> Tensor:
     """Return the `depth` largest of each row [B, depth], descending; `keys` [B, R] is spoilt.
 
-    Numbers, so that it does not matter who sorts them. On a CPU numpy does, whose partition is
-    vectorised: a fifth of topk's time.
+    On a CPU numpy sorts, whose partition is vectorised: a fifth of topk's time.
     """
     if keys.device.type != "cpu":
         return keys.topk(depth, dim=1).values
-    found = keys.numpy()
-    first = keys.shape[1] - depth
+    largest, first = keys.numpy(), keys.shape[1] - depth
     if first:
-        found.partition(first, axis=1)
-        found = found[:, first:]
-    found.sort(axis=1)
-    return torch.from_numpy(found[:, ::-1].copy())
-
-
-def find_relevant(relevant: Tensor, positives: Tensor, most: int | None = None) -> Places:
-    """Return places from [B, K] bool, whether the k-th nearest is of the query's class.
-
-    Args:
-        most: P, not less than the most of a row; None: that.
-    """
-    order = relevant.cumsum(1) - 1
-    query, place = torch.nonzero(relevant, as_tuple=True)
-    if most is None:
-        most = int(order[:, -1].max()) + 1 if relevant.numel() else 0
-    places = torch.full((len(relevant), most), FAR, device=relevant.device)
-    places[query, order[query, place]] = place + 1
-    return Places(places, positives)
+        largest.partition(first, axis=1)
+        largest = largest[:, first:]
+    largest.sort(axis=1)
+    return torch.from_numpy(largest[:, ::-1].copy())

@@ -1,7 +1,7 @@
 """Ranking metrics: Recall@k, R-Precision, MAP@R, mAP@1000, from the places of positives.
 
-Each gives a value per query of a block and which queries count; `evaluate` averages. R is how many
-items of the query's class there are to find: class size − 1, or, against a gallery, the gallery's.
+R is how many items of the query's class there are to find: class size − 1, or, against a gallery,
+the gallery's.
 
 Shape legend: B queries of a block · P most positives of a query in it.
 """
@@ -9,7 +9,6 @@ Shape legend: B queries of a block · P most positives of a query in it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -33,18 +32,21 @@ class Places:
     positives: Tensor
 
 
-class RankingMetric(Protocol):
-    """One metric over queries."""
+class RankingMetric:
+    """One metric over queries. By default it looks at the R nearest, and queries with R = 0 do not
+    count."""
 
     def depth(self, positives: Tensor) -> Tensor:
         """How many nearest items it looks at [B], of queries with R = `positives` [B]."""
+        return positives
 
     def __call__(self, found: Places) -> tuple[Tensor, Tensor]:
         """Values [B] float64 and which of the queries count, [B] bool."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class RecallAt:
+class RecallAt(RankingMetric):
     """Recall@k: 1 if any of the k nearest is of the query's class. All queries count, also
     those whose class has no other image (they score 0)."""
 
@@ -59,26 +61,18 @@ class RecallAt:
         return hit.double(), torch.ones_like(hit)
 
 
-@dataclass(frozen=True)
-class RPrecision:
+class RPrecision(RankingMetric):
     """R-Precision: share of relevant items among the R nearest (Musgrave et al., arXiv
-    2003.08505). Queries with R = 0 do not count."""
-
-    def depth(self, positives: Tensor) -> Tensor:
-        return positives
+    2003.08505)."""
 
     def __call__(self, found: Places) -> tuple[Tensor, Tensor]:
         within = (found.places <= found.positives[:, None]).sum(1)
         return within / found.positives.clamp(min=1).double(), found.positives > 0
 
 
-@dataclass(frozen=True)
-class MapAtR:
+class MapAtR(RankingMetric):
     """MAP@R = 1/R · Σ_{i ≤ R} P(i)·rel(i), P(i) the precision among the i nearest (Musgrave et
-    al.). Queries with R = 0 do not count."""
-
-    def depth(self, positives: Tensor) -> Tensor:
-        return positives
+    al.)."""
 
     def __call__(self, found: Places) -> tuple[Tensor, Tensor]:
         total = precision_sum(found.places, found.positives[:, None])
@@ -86,12 +80,12 @@ class MapAtR:
 
 
 @dataclass(frozen=True)
-class MapAt:
+class MapAt(RankingMetric):
     """mAP@k = 1/m · Σ_{i ≤ k} P(i)·rel(i) (k = 1000 in NIR's tables).
 
     with_query: m = R + 1, the class size with the query in it, as the public code behind those
-    tables divides; at most R/(R + 1) then. Else m = min(k, R), at most 1.
-    Queries with R = 0 do not count: there is nothing to find (the public code gives them 0).
+    tables divides; at most R/(R + 1) then. Else m = min(k, R), at most 1. The public code gives 0
+    to queries with R = 0.
     """
 
     k: int

@@ -46,12 +46,7 @@ class PlainScore:
         return F.normalize(rows, dim=1) if self.normalize else rows
 
     def squares(self, prepared: Tensor) -> Tensor:
-        """‖·‖² [N].
-
-        Raises:
-            TrialFailure: one is too large for float32. Else, by Cauchy–Schwarz, all scores are
-                numbers.
-        """
+        """‖·‖² [N]. None is too large for float32, so by Cauchy–Schwarz all scores are numbers."""
         squares: Tensor = torch.linalg.vecdot(prepared, prepared)
         if not torch.isfinite(4 * squares).all():
             raise TrialFailure("evaluation: a similarity score is not a number (float32 overflows)")

@@ -14,7 +14,7 @@ Shape legend: N items, n of a class · E embedding · C classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 import torch.nn.functional as F
@@ -31,8 +31,8 @@ LEAST_INTER = 1e-8  # of the public code
 @metric("density")
 def density(rows: Tensor, labels: Tensor) -> float:
     """π_density = π_intra/π_inter, ≥ 0, by the words of NIR's Section 4.4, "mean intraclass and
-    interclass distance", which leave much open. Here all is Euclidean and every pair weighs the
-    same; the authors' code has neither: `density_code`.
+    interclass distance". Here all is Euclidean and every pair weighs the same; their code has
+    neither: `density_code`.
 
     π_intra: mean distance over all pairs of different items of one class, whichever class that is;
     a class of one image has none. π_inter: mean distance over all pairs of different class centres,
@@ -52,18 +52,12 @@ def density_code(rows: Tensor, labels: Tensor) -> float:
     Against `density`: cosine distances, half the squares of Euclidean ones; each class weighs the
     same; centres are of unit length. In float64, by ‖Σ x‖² = Σ_ij ⟨x_i, x_j⟩ and without any pair.
 
-    Deviations: a class of one image, which has no pair, takes the largest value of the others. That
-    is what the code's words say; by a slip of indexing it takes the largest of the first two
-    classes, which on data with such classes moved π_density by 0.034. And a π_inter below 1e-8 is
-    an error, where the code divides by 1e-8.
-
-    Raises:
-        ConfigError: no class of two images, fewer than two classes, or all centres in one place.
+    Deviations: a class of one image, which has no pair, takes the largest value of the others, as
+    the code's words say; by a slip of indexing it takes the largest of the first two classes. And a
+    π_inter below 1e-8 is an error, where the code divides by 1e-8.
     """
-    sizes, sums = torch.bincount(labels), class_sums(rows, labels)
+    sizes, sums = _sizes_of_pairs(labels), class_sums(rows, labels)
     several = sizes > 1
-    if not several.any():
-        raise no_pairs("metrics.density_code")
     n = sizes[several].double()
     intra = 1 - (sums[several].square().sum(1) - n) / (n * (n - 1))
     singles = len(sizes) - len(n)
@@ -82,14 +76,8 @@ def concentration(rows: Tensor, labels: Tensor) -> float:
     centre, π_inter as in `density`, over all classes. The paper gives these words and no equation.
     Classes with one image have κ = 0 by definition and are left out of the variance, which is the
     population's (divided by the number of classes)."""
-    of_class = centres(rows, labels)
-    sizes = torch.bincount(labels)
-    away = torch.linalg.vector_norm(rows - of_class[labels], dim=1).double()
-    order = labels.argsort(stable=True)
-    kappa = torch.segment_reduce(away[order], "mean", lengths=sizes)[sizes > 1]
-    if len(kappa) == 0:
-        raise no_pairs("metrics.concentration")
-    return float((kappa / inter_distance(of_class)).var(correction=0))
+    several, of_class, kappa = _spreads(rows, labels)
+    return float((kappa[several] / inter_distance(of_class)).var(correction=0))
 
 
 @metric("spectrum", direction="minimize")
@@ -100,8 +88,7 @@ def spectrum(rows: Tensor, _: Tensor | None = None) -> float:
     A singular value below what float64 can tell from zero, s_max·max(N, E)·2⁻⁵², counts as that,
     so that rank-deficient embeddings give a large number and not infinity. All singular values
     take part, as in "rho_spectrum@1" of the public code of Roth et al., which also has forms
-    without the largest value (@2) and without the nine largest (@10); NIR does not say which. On
-    the CPU that code finds by truncated SVD only as many values as an option says, less one.
+    without the largest value (@2) and without the nine largest (@10); NIR does not say which.
     """
     share = singular_shares(rows)
     return float(-(share * len(share)).log().mean())
@@ -164,33 +151,43 @@ def gaussian_p_deviation(rows: Tensor, labels: Tensor) -> float:
 def relative_deviation(rows: Tensor, labels: Tensor) -> float:
     """Mean over classes of (mean distance of its items to its centre μ_c)/‖μ_c‖, ≥ 0 (the paper
     prints per cent). A class whose centre is 0 makes it infinite, which is an error."""
-    of_class = centres(rows, labels)
-    sizes = torch.bincount(labels)
-    if not (sizes > 1).any():
-        raise no_pairs("metrics")
+    several, of_class, spread = _spreads(rows, labels)
+    length = torch.linalg.vector_norm(of_class.double(), dim=1)
+    if (length[several] == 0).any():
+        raise ConfigError("metrics.relative_deviation", "a class centre has length 0")
+    return float((spread / length)[several].mean())
+
+
+def _spreads(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Which classes have two images or more [C], centres [C, E], and the mean distance of a class's
+    items to its centre [C] float64."""
+    sizes, of_class = _sizes_of_pairs(labels), centres(rows, labels)
     away = torch.linalg.vector_norm(rows - of_class[labels], dim=1).double()
     order = labels.argsort(stable=True)
-    spread = torch.segment_reduce(away[order], "mean", lengths=sizes)
-    length = torch.linalg.vector_norm(of_class.double(), dim=1)
-    if (length[sizes > 1] == 0).any():
-        raise ConfigError("metrics.relative_deviation", "a class centre of length 0", "others")
-    return float((spread / length)[sizes > 1].mean())
+    return sizes > 1, of_class, torch.segment_reduce(away[order], "mean", lengths=sizes)
 
 
 def _p_values(rows: Tensor, labels: Tensor) -> Tensor:
     """Of every class with two images or more, float64."""
-    if not (torch.bincount(labels) > 1).any():
-        raise no_pairs("metrics")
-    return torch.cat([_class_p(own) for own in _by_size(rows, labels)])
+    own = _by_size(rows, labels, lambda size: BLOCK_NUMBERS // (size * rows.shape[1]))
+    return torch.cat([_class_p(each) for each in own])
 
 
-def _by_size(rows: Tensor, labels: Tensor) -> Iterator[Tensor]:
-    """Classes of one size n > 1 together [c, n, E], as many as memory allows."""
-    sizes, order = torch.bincount(labels), labels.argsort(stable=True)
+def _sizes_of_pairs(labels: Tensor) -> Tensor:
+    """Sizes of the classes [C], some of which must have a pair."""
+    sizes = torch.bincount(labels)
+    if not (sizes > 1).any():
+        raise ConfigError("metrics", "classes have one image each: one class needs two images")
+    return sizes
+
+
+def _by_size(rows: Tensor, labels: Tensor, most: Callable[[int], int]) -> Iterator[Tensor]:
+    """Yield classes of one size n > 1 together [c, n, E], at most `most(n)` of them: few batched
+    calls instead of one a class."""
+    sizes, order = _sizes_of_pairs(labels), labels.argsort(stable=True)
     starts = sizes.cumsum(0) - sizes
     for size in torch.unique(sizes[sizes > 1]).tolist():
-        step = max(1, BLOCK_NUMBERS // (size * rows.shape[1]))
-        for part in torch.split(starts[sizes == size], step):
+        for part in torch.split(starts[sizes == size], max(1, most(size))):
             yield rows[order[part[:, None] + torch.arange(size, device=rows.device)]]
 
 
@@ -211,9 +208,8 @@ def _class_p(own: Tensor) -> Tensor:
 
 def kolmogorov(x: Tensor) -> Tensor:
     """Q(x) = 2 Σ_{j ≥ 1} (−1)^{j−1} exp(−2j²x²), in [0, 1]; 1 below 0.2, where 1 − Q < 1e-12."""
-    j = torch.arange(1, 31, device=x.device, dtype=x.dtype)
-    signs = 1 - 2 * ((j.long() + 1) % 2).to(x.dtype)
-    total = sum(s * torch.exp(-2 * (i * x) ** 2) for s, i in zip(signs, j, strict=True))
+    terms = ((-1) ** (j - 1) * torch.exp(-2 * (j * x) ** 2) for j in range(1, 31))
+    total: Tensor = sum(terms, torch.zeros_like(x))
     return torch.where(x < 0.2, 1.0, (2 * total).clamp(0, 1))
 
 
@@ -237,30 +233,18 @@ def class_sums(rows: Tensor, labels: Tensor) -> Tensor:
 
 def intra_distance(rows: Tensor, labels: Tensor) -> float:
     """Mean distance over all pairs of different items of one class."""
-    order = labels.argsort(stable=True)
-    sizes = torch.bincount(labels)
-    sorted_rows, total, count = rows[order], [], int((sizes * (sizes - 1) // 2).sum())
-    if count == 0:
-        raise no_pairs("metrics.density")
-    # Classes of one size together: few batched calls instead of one a class.
-    starts = sizes.cumsum(0) - sizes
-    for size in torch.unique(sizes[sizes > 1]).tolist():
-        first = starts[sizes == size]
-        step = max(1, 4 * BLOCK * BLOCK // (size * max(size, rows.shape[1])))
-        for part in torch.split(first, step):
-            own = sorted_rows[part[:, None] + torch.arange(size, device=rows.device)]
-            for at in range(0, size, BLOCK):
-                far = squared(own[:, at : at + BLOCK], own).clamp_(min=0).sqrt_()
-                total.append(far.triu(at + 1).sum(dtype=torch.float64))
+    sizes, total = _sizes_of_pairs(labels), []
+    count = int((sizes * (sizes - 1) // 2).sum())
+    width = rows.shape[1]
+    for own in _by_size(rows, labels, lambda size: 4 * BLOCK * BLOCK // (size * max(size, width))):
+        for at in range(0, own.shape[1], BLOCK):
+            far = squared(own[:, at : at + BLOCK], own).clamp_(min=0).sqrt_()
+            total.append(far.triu(at + 1).sum(dtype=torch.float64))
     return float(torch.stack(total).sum()) / count
 
 
 def inter_distance(of_class: Tensor) -> float:
-    """Mean distance over all pairs of different centres [C, E].
-
-    Raises:
-        ConfigError: fewer than two classes, or all centres equal: there is nothing to compare with.
-    """
+    """Mean distance over all pairs of different centres [C, E], of which two must be apart."""
     count, total = len(of_class), 0.0
     for first in range(0, count, BLOCK):
         far = torch.cdist(of_class[first : first + BLOCK].double(), of_class[first:].double())
@@ -276,10 +260,6 @@ def squared(a: Tensor, b: Tensor) -> Tensor:
     return norms.sub_((a @ b.mT).mul_(2))
 
 
-def no_pairs(metric: str) -> ConfigError:
-    return ConfigError(metric, "classes of one image each", "a class with two images")
-
-
 def not_apart(classes: int) -> ConfigError:
     what = f"{classes} class" + ("es of one centre" if classes > 1 else "")
-    return ConfigError("metrics", what, "two classes apart, for distances between classes")
+    return ConfigError("metrics", f"{what}: distances between classes need two that are apart")

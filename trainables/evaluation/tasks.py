@@ -3,16 +3,13 @@
     retrieval       classes that did not train; each image looks for others of its class
     classification  other images of the classes that trained; each is told by the class weights
 
-All that tells them apart is here, as one object each. The core asks its trial's task, plans ask
-which metrics a task has, `data.split.by` says which images it is tried on; nobody asks for a name.
+All that tells them apart is here, as one object each; nobody asks for a name.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
 
@@ -30,7 +27,7 @@ from trainables.evaluation.metrics import (
 from trainables.evaluation.scores import Score
 
 
-class Asked(Protocol):
+class Answering(Protocol):
     """A network in evaluation mode."""
 
     def embed(self, inputs: Tensor) -> Tensor:
@@ -43,7 +40,7 @@ class Asked(Protocol):
         """[N, ...] → [N, C], of the training classes."""
 
 
-class Task(ABC):
+class Task:
     """name: in `task`. by: what `data.split` deals.
 
     given: what a trial of this task has where its configuration does not say.
@@ -51,55 +48,38 @@ class Task(ABC):
         chosen by, first the one that is meant unless another is said.
     """
 
-    name: str
-    by: str | None
-    given: Mapping[str, Any]
-    per_epoch: tuple[str, ...]
-    metrics: tuple[str, ...]
-    selected: tuple[str, ...]
+    name: ClassVar[str]
+    by: ClassVar[str | None]
+    given: ClassVar[Mapping[str, Any]] = {}
+    per_epoch: ClassVar[tuple[str, ...]]
+    metrics: ClassVar[tuple[str, ...]]
+    selected: ClassVar[tuple[str, ...]]
 
-    @abstractmethod
     def reads(self, metric: str) -> bool:
         """Whether `read` knows a metric."""
+        raise NotImplementedError
 
-    @abstractmethod
-    def answer(self, network: Asked, inputs: Tensor) -> Tensor:
+    def answer(self, network: Answering, inputs: Tensor) -> Tensor:
         """[N, ...] → [N, A], what is read of each image: its embedding, or its logits."""
+        raise NotImplementedError
 
-    @abstractmethod
     def read(
-        self,
-        network: Asked,
-        answers: Tensor,
-        subset: Subset,
-        metrics: Sequence[str],
-        restarts: int | None,
+        self, network: Answering, answers: Tensor, subset: Subset, **options: Any
     ) -> dict[str, float]:
-        """Evaluate a split.
-
-        Args:
-            answers: [N, A] of its images, in order. restarts: of k-means.
-
-        Raises:
-            ConfigError, TrialFailure: as `evaluate`.
-        """
+        """Evaluate a split by the answers [N, A] of its images, in order; options and errors as of
+        `evaluate`."""
+        raise NotImplementedError
 
     def check(self, trial: Trial, *, loss: bool, method: bool) -> None:
         """Refuse what has no meaning in this task.
 
         Args:
             loss, method: whether the trial's can tell classes.
-
-        Raises:
-            ConfigError: its path is the dotted place in the trial.
         """
         if trial.data.split.by != self.by:
-            raise ConfigError(
-                "data.split.by",
-                f"{trial.data.split.by or 'classes'} with task: {self.name}",
-                self.by or "classes",
-                "Leave it out; the task says it",
-            )
+            by = trial.data.split.by or "classes"
+            fault = f"{by} does not go with task: {self.name}, which says it itself: leave it out"
+            raise ConfigError("data.split.by", fault)
         if trial.selection.metric not in self.selected:
             raise ConfigError(
                 "selection.metric",
@@ -111,26 +91,19 @@ class Task(ABC):
 
 class Retrieval(Task):
     name, by = "retrieval", None
-    given: Mapping[str, Any] = MappingProxyType({})
     per_epoch, metrics = PER_EPOCH, METRICS
     selected = ("map_at_r", "r_precision", "recall_at_1")
 
     def reads(self, metric: str) -> bool:
         return of_embeddings(metric)
 
-    def answer(self, network: Asked, inputs: Tensor) -> Tensor:
+    def answer(self, network: Answering, inputs: Tensor) -> Tensor:
         return network.embed(inputs)
 
     def read(
-        self,
-        network: Asked,
-        answers: Tensor,
-        subset: Subset,
-        metrics: Sequence[str],
-        restarts: int | None,
+        self, network: Answering, answers: Tensor, subset: Subset, **options: Any
     ) -> dict[str, float]:
-        score = network.retrieval_score()
-        return of_split(answers, subset, score=score, metrics=metrics, restarts=restarts)
+        return of_split(answers, subset, score=network.retrieval_score(), **options)
 
 
 class Classification(Task):
@@ -138,56 +111,42 @@ class Classification(Task):
 
     name, by = "classification", "images"
     per_epoch = metrics = selected = ("top_1_accuracy", "top_5_accuracy")
-    given: Mapping[str, Any] = MappingProxyType(
-        {
-            "data": {"split": {"by": "images"}},
-            "training": {"per_class": 1},
-            "selection": {"metric": "top_1_accuracy"},
-        }
-    )
+    given: ClassVar[Mapping[str, Any]] = {
+        "data": {"split": {"by": "images"}},
+        "training": {"per_class": 1},
+        "selection": {"metric": "top_1_accuracy"},
+    }
 
     def reads(self, metric: str) -> bool:
         return metric in ACCURACY
 
-    def answer(self, network: Asked, inputs: Tensor) -> Tensor:
+    def answer(self, network: Answering, inputs: Tensor) -> Tensor:
         return network.logits(inputs)
 
     def read(
-        self,
-        network: Asked,
-        answers: Tensor,
-        subset: Subset,
-        metrics: Sequence[str],
-        restarts: int | None,
+        self, network: Answering, answers: Tensor, subset: Subset, **options: Any
     ) -> dict[str, float]:
         labels = subset.labels.to(answers.device)
-        return evaluate(answers, labels, score="dot", metrics=metrics, logits=answers)
+        return evaluate(answers, labels, score="dot", logits=answers, **options)
 
     def check(self, trial: Trial, *, loss: bool, method: bool) -> None:
         super().check(trial, loss=loss, method=method)
-        for part, name, can, known in (
-            ("loss", trial.loss.name, loss, "a softmax over one weight vector a class"),
-            ("method", trial.method.name, method, "plain or idml, which leave the classes' scores"),
-        ):
-            if not can:
-                raise ConfigError(
-                    f"{part}.name",
-                    f"{name} with task: {self.name}",
-                    f"{known}: this one is of retrieval alone",
-                    f"Take another {part}",
-                )
+        needs = {
+            "loss": (loss, "a softmax over one weight vector a class"),
+            "method": (method, "plain or idml, which leave the classes' scores"),
+        }
+        for part, (fits, known) in needs.items():
+            if not fits:
+                name = getattr(trial, part).name
+                fault = f"{name} is of retrieval alone; task: {self.name} takes {known}"
+                raise ConfigError(f"{part}.name", fault)
         if trial.evaluation.restarts is not None:
-            raise ConfigError(
-                "evaluation.restarts",
-                f"{trial.evaluation.restarts} with task: {self.name}",
-                "it with retrieval alone, for it is of k-means",
-                "Leave it out",
-            )
+            fault = f"it is of k-means, which task: {self.name} has none of: leave it out"
+            raise ConfigError("evaluation.restarts", fault)
 
 
 TASKS: Mapping[str, Task] = {task.name: task for task in (Retrieval(), Classification())}
 
 
 def task_of(trial: Trial) -> Task:
-    """The task of a trial."""
     return TASKS[trial.task or "retrieval"]

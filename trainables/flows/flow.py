@@ -1,6 +1,8 @@
 """A flow: couplings in turn on both halves, reordered between pairs, then a diagonal scaling.
 
-Shape legend: D dimensions · K condition · `...` leading dimensions · A active dimensions.
+A coupling scales and shifts a half of the dimensions by a subnet of the other half.
+
+Shape legend: D dimensions · K condition · `...` leading dimensions · A active, P passive ones.
 """
 
 from __future__ import annotations
@@ -13,7 +15,65 @@ import torch
 from torch import Tensor, nn
 
 from trainables.flows.config import FlowConfig
-from trainables.flows.coupling import Coupling, soft_clamp
+from trainables.machine.kernels import Linear
+
+# 2/π to the three digits that public code has, so that |s| stays below 0.9990 c.
+ATAN_SHARE = 0.636
+
+
+def soft_clamp(raw: Tensor, clamp: float | Tensor) -> Tensor:
+    """c · 0.636 · atan(raw): within ±c, and steep as 0.636 c at 0."""
+    return clamp * ATAN_SHARE * torch.atan(raw)
+
+
+class Coupling(nn.Module):
+    """y_a = x_a · e^s + t with (s, t) = subnet(x_p, condition), s softly clamped; nice: s = 0.
+
+    The Jacobian of (x_p, x_a) ↦ (x_p, y_a) is triangular: 1 on the diagonal for the passive
+    half, e^s for the active one.
+    """
+
+    def __init__(self, config: FlowConfig, *, active: int, passive: int, condition: int) -> None:
+        super().__init__()
+        self.affine = config.kind != "nice"
+        self.conditional = condition > 0
+        self.clamp: float | Tensor = config.clamp
+        layers: list[nn.Module] = []
+        width = passive + condition
+        for _ in range(config.hidden):
+            layers += [Linear(width, config.width), nn.ReLU()]
+            width = config.width
+        last = Linear(width, 2 * active if self.affine else active)
+        with torch.no_grad():
+            for start in (last.weight, last.bias):
+                start.mul_(0 if config.identity else config.gain)
+        self.subnet = nn.Sequential(*layers, last)
+
+    def forward(
+        self, active: Tensor, passive: Tensor, condition: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """x_a[..., A], x_p[..., P] → y_a[..., A] and the log-scales s[..., A]."""
+        s, t = self._scale_shift(passive, condition)
+        if s is None:
+            return active + t, active.new_zeros(()).expand_as(active)
+        return active * s.exp() + t, s
+
+    def inverse(self, active: Tensor, passive: Tensor, condition: Tensor | None) -> Tensor:
+        """y_a → x_a; the passive half is what it was."""
+        s, t = self._scale_shift(passive, condition)
+        return active - t if s is None else (active - t) * (-s).exp()
+
+    def _scale_shift(
+        self, passive: Tensor, condition: Tensor | None
+    ) -> tuple[Tensor | None, Tensor]:
+        if self.conditional:
+            assert condition is not None
+            passive = torch.cat([passive, condition], dim=-1)
+        raw: Tensor = self.subnet(passive)
+        if not self.affine:
+            return None, raw
+        scale, shift = raw.chunk(2, dim=-1)
+        return soft_clamp(scale, self.clamp), shift
 
 
 @dataclass(frozen=True)
@@ -23,9 +83,8 @@ class Flowed:
     z: [..., D].
     log_det: [...], log |det ∂z/∂x|, exact: each layer is triangular.
     log_diagonal: [..., D], the sum over layers of the log of the layer's own diagonal Jacobian
-        entry, followed through the permutations: entry i belongs to dimension i of x. It is
-        the product of layer constants of DetReg's Lemma 1, taken by dimension, and sums to
-        log_det; the diagonal of ∂z/∂x it is for a single layer only.
+        entry, by dimension of x: DetReg's Lemma 1. It sums to log_det; the diagonal of ∂z/∂x it is
+        for a single layer only.
     log_scales: the same by layer, without what is 0 by construction: [..., A] of each coupling,
         then [D] of the scaling, each in its layer's own order.
     """
@@ -50,10 +109,7 @@ class Flow(nn.Module):
     values come from torch's global generator: call within `streams.part`.
 
     Args:
-        dim: D. condition_dim: K; 0: unconditional.
-
-    Raises:
-        ValueError: dim below 2.
+        dim: D, at least 2. condition_dim: K; 0: unconditional.
     """
 
     orders: Tensor
@@ -86,11 +142,7 @@ class Flow(nn.Module):
         self.scale = nn.Parameter(torch.zeros(dim)) if config.scales else None
 
     def forward(self, x: Tensor, condition: Tensor | None = None) -> Flowed:
-        """x[..., D], condition[..., K] (leading dimensions that broadcast to x's) → `Flowed`.
-
-        Raises:
-            ValueError: a last dimension that is not D or K, a condition missing or too many.
-        """
+        """x[..., D], condition[..., K] (leading dimensions that broadcast to x's) → `Flowed`."""
         with torch.autocast(x.device.type, enabled=False):
             x, condition = self._checked(x, condition)
             scales: list[Tensor] = []

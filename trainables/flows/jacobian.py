@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import jacrev, vmap
 
-from trainables.flows.coupling import soft_clamp
-from trainables.flows.flow import Flow
+from trainables.flows.flow import Flow, soft_clamp
 
 
 def layer_jacobians(flow: Flow, x: Tensor) -> list[Tensor]:

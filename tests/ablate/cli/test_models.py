@@ -120,7 +120,7 @@ def test_a_faiss_index_compares_as_the_model_does(
         (["{model}", "{birds}", "--to", "{model}"], "--to: found"),
         (["{model}", "{birds}", "--to", "there.npz"], "which is there; expected a new file"),
         (["{model}", "nowhere"], "FOLDER: found nowhere: No such file"),
-        (["{model}", "empty"], "FOLDER: found no picture in empty"),
+        (["{model}", "empty"], "FOLDER: no picture in empty"),
         (["{birds}", "{birds}"], "best.safetensors: found no such file"),
     ],
 )

@@ -94,7 +94,7 @@ def test_weights_of_timms_that_cannot_be_fetched(
     assert ablate(spec, tmp_path) == 2
     found = capsys.readouterr()
     assert f"weights: fetching timm's file of {MODEL}, once for all trials" in found.out
-    assert f"trial.backbone.weights: found timm, but {MODEL} could not be fetched" in found.err
+    assert f"trial.backbone.weights: timm's weights of {MODEL} could not be fetched" in found.err
     assert not (tmp_path / "runs").exists()
 
 

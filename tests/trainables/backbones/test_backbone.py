@@ -14,12 +14,11 @@ import timm
 import torch
 from safetensors.torch import save_file
 
-from trainables.backbones import timm_models, weights
+from trainables.backbones import timm_models
 from trainables.backbones.backbone import build_backbone, frozen_backbone
 from trainables.backbones.timm_models import import_timm
 from trainables.backbones.weights import (
     PACKAGED_SHA256,
-    check_weights,
     packaged_file,
     weights_identity,
 )
@@ -82,22 +81,6 @@ def test_packaged_weights_are_those_of_the_package() -> None:
     assert hashlib.sha256(packaged_file().read_bytes()).hexdigest() == PACKAGED_SHA256
 
 
-def test_packaged_weights_still_classify() -> None:
-    # The whole network with its classifier answers as a trained one does: of 1,000 classes, one
-    # gets more than a tenth (chance: a thousandth), another one for another picture.
-    model = timm.create_model("tf_efficientnet_lite0", pretrained=False)
-    stages = [len(stage) for stage in model.blocks]
-    raw = torch.load(packaged_file(), weights_only=True)
-    model.load_state_dict(weights.as_timm(raw, stages))  # strict
-    model.eval()
-    axis = torch.linspace(0, 40, 224)
-    stripes = axis.sin().expand(1, 3, 224, 224)
-    with torch.no_grad():
-        shares = model(torch.cat([stripes, torch.zeros_like(stripes)])).softmax(1)
-    assert shares[0].max() > 0.1
-    assert shares[0].argmax() != shares[1].argmax()
-
-
 @pytest.mark.parametrize("freeze", [True, False])
 def test_frozen_batch_norm_keeps_its_statistics(freeze: bool) -> None:
     backbone = build_backbone(config(freeze_bn=freeze), 64)
@@ -118,8 +101,7 @@ def test_held_parts_do_not_train() -> None:
     assert held == {"patch_embed.proj.weight", "patch_embed.proj.bias", "cls_token"}
     assert len(backbone.trainable_parameters()) == len(list(backbone.parameters())) - 3
     # A prefix ends at a dot: layer1 is not layer10.
-    message = said(hold=("patch_embe",))
-    assert message.startswith("backbone.hold: found 'patch_embe'")
+    assert said(hold=("patch_embe",)).startswith("backbone.hold: 'patch_embe'")
 
 
 def test_frozen_backbones_do_not_depend_on_the_seed() -> None:
@@ -203,11 +185,6 @@ def test_what_cannot_be_built_is_refused_in_one_line(fields: dict[str, Any], wor
     with pytest.raises(ConfigError, match=words) as caught:
         build_backbone(config(**fields), size)
     assert "\n" not in str(caught.value)
-
-
-def test_a_file_that_may_be_there_for_the_run_is_no_error() -> None:
-    for path in ("imagenet.pth", "weights/imagenet"):
-        check_weights(config(weights=path))
 
 
 def test_no_connection_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,11 +13,9 @@ from torch import Tensor, nn
 from tests.trainables.core_trials import config, timeless
 from trainables.backbones.backbone import Backbone, build_backbone
 from trainables.backbones.memory import (
-    can_checkpoint,
     checkpoint_blocks,
     statistics_held,
 )
-from trainables.backbones.own_models import BACKBONES
 from trainables.config.network import BackboneConfig
 from trainables.core.identity import config_hash
 from trainables.core.runtime import Runtime
@@ -101,17 +99,7 @@ def test_a_trial_that_checkpoints_is_the_trial(drawn: Path, shared_cache: Path) 
     assert trainer.provenance()["checkpointing"] is True
 
 
-@pytest.mark.parametrize(
-    ("backbone", "told"),
-    [
-        ({"mode": "frozen"}, "checkpointing: found True with backbone.mode: frozen"),
-        ({"mode": "finetune", "name": "vgg11"}, "true with backbone vgg11, which has no way to"),
-    ],
-)
-def test_what_cannot_is_refused(drawn: Path, backbone: Any, told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+@pytest.mark.parametrize("backbone", [{"mode": "frozen"}, {"mode": "finetune", "name": "vgg11"}])
+def test_what_cannot_is_refused(drawn: Path, backbone: Any) -> None:
+    with pytest.raises(ValidationError, match=r"training\.checkpointing"):
         config(drawn, backbone=backbone, training={"checkpointing": True})
-
-
-def test_models_beside_timm_can() -> None:
-    assert all(can_checkpoint(name) for name in BACKBONES)

@@ -102,8 +102,10 @@ def test_bn_inception_layer_by_layer() -> None:
         return torch.cat(out, 1)
 
     seen: dict[str, Tensor] = {}
-    through = model._through
-    model._through = lambda name, widths, maps: seen.setdefault(name, through(name, widths, maps))
+    through = model._run_branches
+    model._run_branches = lambda name, widths, maps: seen.setdefault(
+        name, through(name, widths, maps)
+    )
     with torch.no_grad():
         final = model.forward_features(IMAGES)
         x = pool("max", layer("conv1_7x7_s2", IMAGES, 2), 2, 0)

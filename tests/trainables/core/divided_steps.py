@@ -23,6 +23,7 @@ from trainables.machine.group import ALONE, Group
 from trainables.methods.base import Batch, Progress
 
 IMAGES, CLASSES, SIDE = 12, 3, 16
+MANY = 48  # images of a step whose memory is measured
 
 
 @dataclass(frozen=True)
@@ -137,3 +138,27 @@ def apart(one: Stepped, other: Stepped) -> float:
         else:
             found = max(found, float((gradient - left).abs().max()) / max(largest, 1.0))
     return found
+
+
+def most_kept_bytes(backbone: Backbone, most: int | None) -> int:
+    """Most bytes that autograd keeps until `backward`, but images and parameters."""
+    inputs = (pictures(MANY, SIDE), *backbone.parameters())
+    storages = {tensor.untyped_storage().data_ptr() for tensor in inputs}
+    current: dict[int, int] = {}
+    peak = 0
+
+    def pack(tensor: Tensor) -> Tensor:
+        nonlocal peak
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in storages:
+            current[storage.data_ptr()] = storage.nbytes()
+        peak = max(peak, sum(current.values()))
+        return tensor
+
+    def unpack(tensor: Tensor) -> Tensor:
+        current.clear()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+        stepped(backbone, "plain", "proxy_anchor", most, images=MANY)
+    return peak

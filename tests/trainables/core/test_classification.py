@@ -18,7 +18,6 @@ from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.errors import ConfigError
 from trainables.evaluation.tasks import TASKS, task_of
-from trainables.jobs.job import run_job
 from trainables.losses.softmax import Softmax
 from trainables.methods.plain import Plain
 from trainables.trial import TrialConfig
@@ -98,18 +97,8 @@ def test_a_model_that_tells_no_classes_says_so(shared_cache: Path, tmp_path: Pat
     model = load(tmp_path / "best.safetensors", device="cpu")
     pixels = torch.zeros(2, 16, 16, dtype=torch.uint8)
     assert model.embed(pixels).shape == (2, 16)
-    with pytest.raises(ConfigError, match="found a model of plain on triplet_l2; expected"):
+    with pytest.raises(ConfigError, match="a model of plain on triplet_l2"):
         model.logits(pixels)
-
-
-def test_a_job_is_read_again_without_training(shared_cache: Path, tmp_path: Path) -> None:
-    job = core_trials.job(config(), shared_cache, tmp_path / "t", evaluate=("val",))
-    first = list(run_job(job))[-1]
-    assert set(first["evaluations"]) == {"val"}
-    again = core_trials.job(config(), shared_cache, tmp_path / "t")
-    (second,) = run_job(again)
-    assert second["evaluations"]["val"] == first["evaluations"]["val"]
-    assert set(second["evaluations"]["test"]) == {"top_1_accuracy", "top_5_accuracy"}
 
 
 def test_what_a_task_gives_and_what_is_said_wins() -> None:
@@ -132,28 +121,20 @@ def test_retrieval_written_out_is_the_same_trial() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "place"),
     [
-        ({"loss": {"name": "proxy_anchor"}}, "loss.name: found proxy_anchor with task"),
-        ({"loss": {"name": "triplet_l2"}}, "loss.name: found triplet_l2 with task"),
-        ({"method": {"name": "ddml"}}, "method.name: found ddml with task"),
-        ({"method": {"name": "pel", "mixing": "none"}}, "method.name: found pel with task"),
-        ({"selection": {"metric": "map_at_r"}}, "selection.metric: found map_at_r with task"),
-        ({"data": {"split": {"by": "classes"}}}, "data.split.by: found classes with task"),
-        ({"data": {"split": {"folds": 2, "fold": 0}}}, "folds: found 2 where images are dealt"),
-        ({"evaluation": {"restarts": 5}}, "evaluation.restarts: found 5 with task"),
-        ({"task": None, "data": {"split": {"by": "images"}}}, "images with task: retrieval"),
-        ({"task": None, "selection": {"metric": "top_1_accuracy"}}, "with task: retrieval"),
+        ({"loss": {"name": "proxy_anchor"}}, "loss.name: proxy_anchor"),
+        ({"method": {"name": "ddml"}}, "method.name: ddml"),
+        ({"method": {"name": "pel", "mixing": "none"}}, "method.name: pel"),
+        ({"selection": {"metric": "map_at_r"}}, "selection.metric: found map_at_r"),
+        ({"data": {"split": {"by": "classes"}}}, "data.split.by: classes"),
+        ({"data": {"split": {"folds": 2, "fold": 0}}}, "folds: "),
+        ({"evaluation": {"restarts": 5}}, "evaluation.restarts: "),
+        ({"task": None, "data": {"split": {"by": "images"}}}, "data.split.by: images"),
+        ({"task": None, "selection": {"metric": "top_1_accuracy"}}, "selection.metric"),
         ({"task": "ranking"}, "'retrieval' or 'classification'"),
     ],
 )
-def test_what_has_no_meaning_is_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValidationError, match=message):
+def test_what_has_no_meaning_is_refused(changes: dict[str, Any], place: str) -> None:
+    with pytest.raises(ValidationError, match=place):
         config(**changes)
-
-
-@pytest.mark.parametrize("loss", ["normsoftmax", "cosface", "arcface", "sphereface", "softmax"])
-def test_losses_that_tell_classes(loss: str, shared_cache: Path) -> None:
-    trainer = Trainer(config(loss={"name": loss}), 0, Runtime("cpu", 1, shared_cache))
-    for report in trainer.epochs():
-        assert 0 < report.metrics["val/top_1_accuracy"] <= 1

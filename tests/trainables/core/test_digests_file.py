@@ -87,47 +87,45 @@ def test_a_new_component_or_revision_starts_a_list() -> None:
     assert renewed(LISTED, all_raised)["loss.a"]["hashes"] == ["y"]
 
 
-def test_another_hash_at_the_same_revision_needs_equal_numbers() -> None:
-    other = now(components__loss_a=["1", "x"])
-    assert changed(LISTED, other) == ["loss.a"]
-    assert unproven(now(), other) == []
-    assert renewed(LISTED, other)["loss.a"]["hashes"] == ["a", "x"]
-    wrong = now(components__loss_a=["1", "x"], proofs__loss_a={"losses": [1.0 + 2**-52]})
-    assert unproven(now(), wrong) == ["loss.a"]
+MORE = [{"observed/a": 1.0, "observed/b": 2.0}]
 
 
-def test_a_method_may_observe_more_at_the_same_revision_but_nothing_else() -> None:
+@pytest.mark.parametrize(
+    ("proof", "is_proven"),
+    [
+        ({"losses": [1.0], "observed": MORE}, True),  # a method may observe more
+        ({"losses": [1.0 + 2**-52], "observed": MORE}, False),
+        ({"losses": [1.0], "observed": [{"observed/a": 1.5, "observed/b": 2.0}]}, False),
+        ({"losses": [1.0], "observed": [{"observed/b": 2.0}]}, False),
+        ({"losses": [1.0], "observed": [*MORE, {}]}, False),
+    ],
+)
+def test_another_hash_at_the_same_revision_needs_equal_numbers(
+    proof: dict[str, Any], is_proven: bool
+) -> None:
     before = now(proofs__loss_a={"losses": [1.0], "observed": [{"observed/a": 1.0}]})
-    more = [{"observed/a": 1.0, "observed/b": 2.0}]
-    assert unproven(before, now(proofs__loss_a={"losses": [1.0], "observed": more})) == []
-    for other in (
-        {"losses": [2.0], "observed": more},
-        {"losses": [1.0], "observed": [{"observed/a": 1.5, "observed/b": 2.0}]},
-        {"losses": [1.0], "observed": [{"observed/b": 2.0}]},
-        {"losses": [1.0], "observed": [*more, {}]},
-    ):
-        assert unproven(before, now(proofs__loss_a=other)) == ["loss.a"]
+    other = now(components__loss_a=["1", "x"], proofs__loss_a=proof)
+    assert changed(LISTED, other) == ["loss.a"]
+    assert unproven(before, other) == ([] if is_proven else ["loss.a"])
+    assert renewed(LISTED, other)["loss.a"]["hashes"] == ["a", "x"]
+    raised = now(components__loss_a=["2", "y"], proofs__loss_a=proof)
+    assert unproven(before, raised) == []
 
 
-def test_a_new_metric_changes_no_number_and_one_that_is_gone_does() -> None:
-    def read(**metrics: float) -> dict[str, Any]:
-        return {"components": {}, "proofs": {"evaluation": {"cosine": metrics}}}
-
-    before = read(nmi=0.5, f1=0.25)
-    assert unproven(before, read(nmi=0.5, f1=0.25, mine=1.0)) == []
-    for other in (read(nmi=0.5), read(nmi=0.5, f1=0.375), read(nmi=0.5, mine=0.25)):
-        assert unproven(before, other) == ["evaluation"]
-    another = read(nmi=0.5, f1=0.25)
-    another["proofs"]["evaluation"]["dot"] = {"nmi": 0.5}
-    assert unproven(before, another) == ["evaluation"]
-
-
-def test_all_trials_prove_but_those_that_a_revision_tells_apart() -> None:
-    core = now(components__core=["1", "x"], proofs__finetuned={"losses": [4.0]})
-    assert unproven(now(), core) == ["finetuned"]
-    loss = {"proofs__loss_a": {"losses": [9.0]}}
-    assert unproven(now(), now(**loss)) == ["loss.a"]
-    assert unproven(now(), now(**loss, components__loss_a=["2", "y"])) == []
+@pytest.mark.parametrize(
+    ("metrics", "is_proven"),
+    [
+        ({"nmi": 0.5, "f1": 0.25, "mine": 1.0}, True),  # a new metric changes no number
+        ({"nmi": 0.5}, False),
+        ({"nmi": 0.5, "f1": 0.375}, False),
+    ],
+)
+def test_metrics_stay(metrics: dict[str, float], is_proven: bool) -> None:
+    before, after = (
+        {"components": {}, "proofs": {"evaluation": {"cosine": each}}}
+        for each in ({"nmi": 0.5, "f1": 0.25}, metrics)
+    )
+    assert unproven(before, after) == ([] if is_proven else ["evaluation"])
 
 
 def test_the_writer_refuses_and_writes_nothing(

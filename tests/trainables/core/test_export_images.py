@@ -79,6 +79,6 @@ def test_ghostscript_is_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     Image.new("RGB", (40, 40)).save(tmp_path / "a.eps")
     with (
         Image.open(tmp_path / "a.eps") as drawing,
-        pytest.raises(ConfigError, match=r"^images\[0\]: found an EPS drawing"),
+        pytest.raises(ConfigError, match=r"^images\[0\]: an EPS drawing"),
     ):
         as_images(drawing, 1.0, None)

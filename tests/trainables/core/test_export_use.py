@@ -38,14 +38,13 @@ def test_a_plug_in_that_is_absent_is_one_line(file: Path, tmp_path: Path, part: 
     other = tmp_path / "best.safetensors"
     other.write_bytes(file.read_bytes())
     exported.renamed(other, part, "theirs")
-    with pytest.raises(ConfigError, match=f"the {part} 'theirs', which is not here") as caught:
+    with pytest.raises(ConfigError, match=f"the {part} 'theirs' .* is not here") as caught:
         load(other)
-    line = str(caught.value)
-    assert "\n" not in line and line.startswith(str(other)) and "Install the package" in line
+    assert "\n" not in str(caught.value) and caught.value.path == str(other)
 
 
 def test_a_folder_is_no_export(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"expected an export, best\.safetensors"):
+    with pytest.raises(ConfigError, match=r"no export, best\.safetensors"):
         load(tmp_path)
 
 

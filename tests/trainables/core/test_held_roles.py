@@ -73,21 +73,6 @@ def test_held_roles_stay_and_others_move(
     assert main == all_roles
 
 
-def test_no_decay_moves_what_is_held(drawn: Path, runtime: Runtime) -> None:
-    """AdamW shrinks a parameter even where its gradient is zero: one that is held has none."""
-    trial = config(
-        drawn,
-        method=METHOD,
-        optimizer={"weight_decay": 0.5},
-        schedule={"name": "constant", "warmup_epochs": 1, "warmup_hold": ["head"]},
-        training={"epochs": 2},
-    )
-    trainer = Trainer(trial, 0, runtime)
-    before = trainer.network.method.head.weight.detach().clone()
-    next(trainer.epochs())
-    assert torch.equal(before, trainer.network.method.head.weight)
-
-
 def test_a_trial_takes_weight_decay_by_role(drawn: Path, runtime: Runtime) -> None:
     decays = {"head": 0.2, "proxies": 0.0, "backbone": 0.3}
     trial = config(

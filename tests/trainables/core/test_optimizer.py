@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -177,22 +176,7 @@ def test_nesterov_and_dampening_are_torchs(options: dict[str, Any]) -> None:
     assert not torch.allclose(found[1], moved(config.model_copy(update=dict.fromkeys(options)))[1])
 
 
-def test_nesterov_is_its_equation() -> None:
-    """b ← μ b + g, θ ← θ − η (g + μ b), in float64 and by hand."""
-    config = OptimizerConfig(name="sgd", lr=0.1, momentum=0.8, weight_decay=0, nesterov=True)
-    parameter = nn.Parameter(torch.ones(3, dtype=torch.float64))
-    optimizer = build_optimizer(config, [ParamGroup("head", [parameter])], torch.device("cpu"))
-    theta, buffer = [1.0] * 3, [0.0] * 3
-    for step in range(5):
-        gradient = [math.sin(step + i) for i in range(3)]
-        parameter.grad = torch.tensor(gradient, dtype=torch.float64)
-        optimizer.step()
-        buffer = [0.8 * b + g for b, g in zip(buffer, gradient, strict=True)]
-        theta = [t - 0.1 * (g + 0.8 * b) for t, g, b in zip(theta, gradient, buffer, strict=True)]
-        assert parameter.tolist() == pytest.approx(theta, rel=1e-12)
-
-
 def test_betas_out_of_range_are_told() -> None:
     config = OptimizerConfig(betas=(0.9, 1.5))
-    with pytest.raises(ConfigError, match=r"optimizer\.betas: found \[0\.9, 1\.5\]"):
+    with pytest.raises(ConfigError, match=r"optimizer\.betas: \[0\.9, 1\.5\]"):
         build_optimizer(config, [], torch.device("cpu"))

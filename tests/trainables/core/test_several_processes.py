@@ -1,4 +1,4 @@
-"""One trial by several processes: the loss, the gradients and the result of one."""
+"""One trial by several processes: the loss, the gradients, the metrics and the result of one."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.trainables.core import divided_steps as divided
 from tests.trainables.core.sharing import shared, subgroup
 from tests.trainables.core_trials import config, timeless
 from trainables.backbones.backbone import Backbone
+from trainables.core import inputs
 from trainables.core.assembly import check_shared
 from trainables.core.inputs import Pictures
 from trainables.core.runtime import Runtime
@@ -34,6 +35,12 @@ CASES: tuple[tuple[str | dict[str, Any], str], ...] = (
 IMAGES = 14  # which 4 does not divide
 
 PLAIN = (Pictures.train, Pictures.blocks)
+BLOCK = 7  # images that evaluation embeds at once; the last block of a split is a smaller one
+TASKS: dict[str, dict[str, Any]] = {
+    # IDML draws in what it measures; of a group the first process alone takes that.
+    "retrieval": {"method": {"name": "idml"}},
+    "classification": {"task": "classification", "loss": {"name": "normsoftmax"}},
+}
 
 
 def backbones() -> list[tuple[Backbone, int, slice]]:
@@ -102,13 +109,45 @@ def _blocks_in_float64(blocks: Any) -> Any:
     return lambda *given: (block.double() for block in blocks(*given))
 
 
+def evaluated(group: Group, root: Path, cache: Path) -> dict[str, Any]:
+    """By task: the metrics of a split, and how many images passed here and through all."""
+    inputs.IMAGE_BLOCK = BLOCK
+    found: dict[str, Any] = {}
+    for name, changes in TASKS.items():
+        trial = config(root, backbone={"mode": "finetune"}, **changes)
+        looks = Trainer(trial, 0, Runtime("cpu", 1, cache), group=group).looks
+        passed: list[int] = []
+        assert looks.network.backbone is not None
+        looks.network.backbone.register_forward_hook(
+            lambda _, images, __, passed=passed: passed.append(len(images[0]))
+        )
+        metrics = looks.metrics("test", looks.task.metrics)
+        images = sum(passed)
+        whole = looks.evaluate("test", looks.task.metrics)
+        found[name] = (metrics, whole), images, len(looks.splits.test)
+    inputs.IMAGE_BLOCK = 128
+    return found
+
+
+def collected(group: Group, rows: int) -> torch.Tensor:
+    """Rows 0 … in parts of 3, of whatever share a process has."""
+    whole = torch.arange(2.0 * rows, dtype=torch.float64).view(rows, 1, 2)
+    return group.gather(group.local_shard(torch.split(whole, 3)), torch.device("cpu"))
+
+
 def everything(group: Group, *given: Path) -> dict[str, Any]:
     """What one process of four finds: starting them takes longest."""
     pair, folder = subgroup(group, 2), given[-1]
     listening = {
         each.laddr.ip for each in psutil.Process().net_connections() if each.status == "LISTEN"
     }
+    groups = {4: group, 2: pair, 1: ALONE if group.is_main else None}
+    evaluations = {
+        size: evaluated(each, *given[:2]) for size, each in groups.items() if each is not None
+    }
     found = {"steps": steps(group, pair), "exchanged": exchanged(group), "listening": listening}
+    found["evaluations"] = evaluations
+    found["collected"] = [collected(group, rows) for rows in (2, 9, 31)]
     found["by four"] = trained(group, *given[:2], folder / "several", 2)
     if pair is not None:
         found["by two"] = trained(pair, *given[:2], folder / "several", 4)
@@ -174,22 +213,46 @@ def test_another_number_of_processes_goes_on_where_one_stopped(
         torch.testing.assert_close(ended[name], weight, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("task", list(TASKS))
+@pytest.mark.parametrize("size", [2, 4])
+def test_each_embeds_its_share_and_metrics_are_those_of_one(
+    found: list[dict[str, Any]], task: str, size: int
+) -> None:
+    """To the bit."""
+    alone, images, total = found[0]["evaluations"][1][task]
+    assert images == total > 3 * BLOCK
+    shares = [each["evaluations"][size][task] for each in found[:size]]
+    assert all(metrics == alone for metrics, _, _ in shares)
+    counts = [count for _, count, _ in shares]
+    assert sum(counts) == total
+    assert max(counts) <= (-(-total // BLOCK) // size + 1) * BLOCK
+
+
+def test_fewer_parts_than_processes_are_collected_too(found: list[dict[str, Any]]) -> None:
+    for place, rows in enumerate((2, 9, 31)):
+        whole = torch.arange(2.0 * rows, dtype=torch.float64).view(rows, 1, 2)
+        assert torch.equal(found[0]["collected"][place], whole)
+    parts = torch.split(torch.arange(7.0), 2)
+    assert ALONE.local_shard(parts) == parts
+    assert torch.equal(ALONE.gather(parts, torch.device("cpu")), torch.arange(7.0))
+
+
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "fault"),
     [
-        ({}, "processes: found 3 a trial with backbone.mode: frozen"),
+        ({}, "processes: 3 a trial .* backbone.mode: frozen"),
         ({"backbone": {"mode": "finetune", "freeze_bn": False}}, "compute their statistics of the"),
         (
             {
                 "backbone": {"mode": "finetune"},
                 "training": {"batch_size": 2, "per_class": 1},
             },
-            "processes: found 3 a trial with training.batch_size 2",
+            "processes: 3 are more than the 2 images",
         ),
     ],
 )
-def test_what_cannot_be_shared_is_refused(drawn: Path, changes: Any, told: str) -> None:
+def test_what_cannot_be_shared_is_refused(drawn: Path, changes: Any, fault: str) -> None:
     trial = config(drawn, **changes)
     check_shared(trial, 1)
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=fault):
         check_shared(trial, 3)

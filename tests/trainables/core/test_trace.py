@@ -40,7 +40,7 @@ def test_weight_zero_is_seen_and_has_no_gradient() -> None:
     assert b.grad is None
     assert trace.means()["term/b/value"] == 5.0
     assert trace.means()["train/loss"] == 3.0
-    with pytest.raises(ConfigError, match="weight of 0 for every term"):
+    with pytest.raises(ConfigError, match="every term has a weight of 0"):
         Trace(1, 0).add({"b": Term(b, 0.0)})
 
 

@@ -83,11 +83,6 @@ def test_a_curve_of_the_training_classes_changes_no_other_number(
     assert "train" not in final.evaluations  # a split that nobody asked to have read
 
 
-@pytest.mark.parametrize("usual", [{"keep": "best"}, {"train_curve": False}])
-def test_the_usual_written_out_is_one_trial(drawn: Path, usual: dict[str, Any]) -> None:
-    assert config(drawn, selection=usual) == config(drawn)
-
-
 def test_paper_protocol_selects_on_test(drawn: Path, runtime: Runtime) -> None:
     trial = config(drawn, data={"split": {"protocol": "paper"}}, training={"epochs": 1})
     reports: list[EpochReport] = []
@@ -179,49 +174,6 @@ def test_running_statistics_move_where_bn_is_not_frozen(drawn: Path, runtime: Ru
     list(trainer.epochs())
     after = trainer.network.state_dict()
     assert all(not torch.equal(value, after[name]) for name, value in before.items())
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"optimizer": {"name": "sgd", "lr": 1e-2}},
-        {"optimizer": {"name": "adam"}, "schedule": {"name": "step", "step_epochs": 1}},
-        {"schedule": {"name": "cosine"}, "embedding": {"init": "pca"}},
-        {"schedule": {"name": "linear"}, "embedding": {"init": "orthogonal"}},
-        {**FINETUNE, "training": {"precision": "bf16", "channels_last": False}},
-        {
-            **FINETUNE,
-            "training": {"clip_value": None, "per_class": 1},
-            "embedding": {"init": "pca"},
-        },
-        {"schedule": {"name": "constant"}, "training": {"clip_norm": 0.1}},
-    ],
-)
-def test_options_train(changes: Any, drawn: Path, runtime: Runtime) -> None:
-    changes = {**changes, "training": {"epochs": 2, **changes.get("training", {})}}
-    trial = config(drawn, **changes)
-    trainer = Trainer(trial, 0, runtime)
-    before = trainer.network.method.head.weight.clone()
-    reports = list(trainer.epochs())
-    assert all(torch.isfinite(torch.tensor(list(r.metrics.values()))).all() for r in reports)
-    assert not torch.equal(before, trainer.network.method.head.weight)
-
-
-def test_multipliers_scale_the_rates(drawn: Path, runtime: Runtime) -> None:
-    multipliers = {"head": 2.0, "proxies": 50.0, "backbone": 0.0}
-    trial = config(
-        drawn,
-        **FINETUNE,
-        optimizer={"lr": 1e-3, "multipliers": multipliers},
-        schedule={"name": "constant"},
-        training={"epochs": 1},
-    )
-    trainer = Trainer(trial, 0, runtime)
-    stem = trainer.network.state_dict()["backbone.model.conv_stem.weight"].clone()
-    (report,) = trainer.epochs()
-    rates = {k: v for k, v in report.metrics.items() if k.startswith("lr/")}
-    assert rates == {"lr/backbone": 0.0, "lr/head": 2e-3, "lr/proxies": 5e-2}
-    assert torch.equal(stem, trainer.network.state_dict()["backbone.model.conv_stem.weight"])
 
 
 @pytest.mark.parametrize("bad_step", [0, 5])
