@@ -7,14 +7,10 @@ from typing import Any
 from torch import Tensor
 
 from ablate.testing import trials
-from trainables.losses.base import LOSSES
 from trainables.trial import TrialConfig
 
 # What a loss cannot do without, where its defaults do not say it all.
 REQUIRED: dict[str, dict[str, Any]] = {"pml": {"class": "CircleLoss"}}
-
-# Losses that are not ours to keep static: data-dependent shapes of another library.
-FOREIGN = {name for name in LOSSES if LOSSES[name].takes == "embeddings"}
 
 
 def loss_options(name: str) -> dict[str, Any]:

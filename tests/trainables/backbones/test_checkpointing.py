@@ -51,7 +51,6 @@ def passed(backbone: Backbone, side: int) -> tuple[int, dict[str, Tensor]]:
     ("name", "freeze_bn"),
     [
         ("vit_tiny_patch16_224", True),
-        ("resnet18", True),
         ("resnet18", False),
         ("bn_inception", False),
         ("googlenet", False),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from trainables.core import source_digests
 from trainables.core.components import ENTRY_MODULES
 from trainables.core.source_digests import NoSource, component_digest, digest_class, digest_modules
 from trainables.data.dataset import DATASETS
@@ -22,7 +23,7 @@ from trainables.methods.base import METHODS
 ROOT = Path(__file__).parents[3]
 NUMBER = itertools.count()
 Files = dict[str, str]
-Digest = Callable[[Files], str]
+Digest = Callable[..., str]
 
 METHOD = '''"""A method."""
 
@@ -62,33 +63,21 @@ FILES: Files = {
 
 @pytest.fixture
 def digest_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Digest]:
-    """Write a package and return the digest of its method; a package's name is part of none."""
+    """Write files into a folder of their own and return the digest of a module among them."""
 
-    def digest(files: Files) -> str:
-        folder = tmp_path / str(next(NUMBER))
+    def digest(files: Files, module: str = "outside.method", folder: str = "outside") -> str:
+        root = tmp_path / str(next(NUMBER))
         for name, text in files.items():
-            path = folder / "outside" / name
+            path = root / folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text.replace("PKG", "outside"), encoding="utf-8")
-        return digest_elsewhere(folder, "outside.method")
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(root if "." in module else root / folder)
+            source_digests._parse.cache_clear()
+            return digest_modules([module])
 
-    return digest
-
-
-def digest_elsewhere(folder: Path, module: str) -> str:
-    """Digest a module of a folder in a process of its own."""
-    code = (
-        "from trainables.core.source_digests import digest_modules\n"
-        f"print(digest_modules(['{module}']))"
-    )
-    path = os.pathsep.join([str(folder), str(ROOT)])
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        text=True,
-        capture_output=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": path},
-    ).stdout.strip()
+    yield digest
+    source_digests._parse.cache_clear()
 
 
 def edit(name: str, old: str, new: str) -> Files:
@@ -122,13 +111,11 @@ def test_words_do_not_count_and_every_statement_does(digest_of: Digest) -> None:
     assert len({before, *digests}) == len(other) + 1
 
 
-def test_a_module_of_no_package_counts_with_those_beside_it(tmp_path: Path) -> None:
+def test_a_module_of_no_package_counts_with_those_beside_it(digest_of: Digest) -> None:
     def digest(folder: str, step: int) -> str:
-        root = tmp_path / f"{folder}{step}" / folder
-        root.mkdir(parents=True)
-        (root / "loose_method.py").write_text("import torch\nfrom loose_helper import STEP\n")
-        (root / "loose_helper.py").write_text(f"STEP = {step}\n")
-        return digest_elsewhere(root, "loose_method")
+        method = "import torch\nfrom loose_helper import STEP\n"
+        files = {"loose_method.py": method, "loose_helper.py": f"STEP = {step}\n"}
+        return digest_of(files, "loose_method", folder)
 
     assert digest("mine", 1) != digest("mine", 2)
     assert digest("site-packages", 1) == digest("site-packages", 2), "which is everybody's"

@@ -146,36 +146,6 @@ def test_neutral_ddml_trains_as_plain_bit_for_bit(
         assert torch.equal(tensor, weights[1][name]), name
 
 
-def test_warmup_holds_the_backbone_and_frozen_bn_its_statistics(
-    drawn: Path, runtime: Runtime
-) -> None:
-    trial = config(drawn, **FINETUNE, schedule={"warmup_epochs": 1}, training={"epochs": 2})
-    trainer = Trainer(trial, 0, runtime)
-
-    def snapshot() -> dict[str, torch.Tensor]:
-        return {k: v.clone() for k, v in trainer.network.state_dict().items()}
-
-    states = [snapshot(), *(snapshot() for _ in trainer.epochs())]
-
-    def changed(old: Any, new: Any) -> set[str]:
-        return {name for name in old if not torch.equal(old[name], new[name])}
-
-    assert not any(name.startswith("backbone") for name in changed(states[0], states[1]))
-    assert "method.head.weight" in changed(states[0], states[1])
-    after = changed(states[1], states[2])
-    assert any("bn" in name and name.endswith("weight") for name in after)
-    assert not any("running" in name for name in after)
-
-
-def test_running_statistics_move_where_bn_is_not_frozen(drawn: Path, runtime: Runtime) -> None:
-    changes = {"backbone": {"mode": "finetune", "freeze_bn": False}}
-    trainer = Trainer(config(drawn, **changes, training={"epochs": 1}), 0, runtime)
-    before = {k: v.clone() for k, v in trainer.network.state_dict().items() if "running_mean" in k}
-    list(trainer.epochs())
-    after = trainer.network.state_dict()
-    assert all(not torch.equal(value, after[name]) for name, value in before.items())
-
-
 @pytest.mark.parametrize("bad_step", [0, 5])
 def test_a_loss_that_is_not_finite_ends_the_trial_naming_term_and_step(
     bad_step: int, drawn: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch

@@ -240,17 +240,6 @@ def test_autocast_stays_outside() -> None:
     assert torch.equal(found.log_det, expected.log_det)
 
 
-def test_starts_alike_and_keeps_its_order_in_the_state() -> None:
-    x = draw(4, 6, dtype=torch.float32)
-    first, second = flow_of(), flow_of()
-    assert torch.equal(first(x).z, second(x).z)
-    with streams.seeded(1, "flow"):
-        other = Flow(first.config, dim=6)
-    assert not torch.equal(other(x).z, first(x).z)
-    other.load_state_dict(first.state_dict())
-    assert torch.equal(other(x).z, first(x).z)
-
-
 @pytest.mark.parametrize(
     ("shape", "condition", "message"),
     [

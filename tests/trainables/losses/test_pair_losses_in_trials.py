@@ -1,51 +1,16 @@
-"""Pair losses in whole trials: batches as they ask, the same bytes again, an export that retrieves
-as the trial did."""
+"""Pair losses in whole trials: batches as they ask, an export that retrieves as the trial did."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import pytest
 import torch
 
-from tests.trainables.core_trials import config, timeless, train
+from tests.trainables.core_trials import config, train
 from trainables.core.export import load
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.losses.geometry import score
-
-PML = {"name": "pml", "class": "TripletMarginLoss", "options": {"triplets_per_anchor": 3}}
-LOSSES: list[dict[str, Any]] = [
-    {"name": "triplet_l2"},
-    {"name": "margin", "nu": 0.01},
-    {"name": "n_pair"},
-    {"name": "hypvit"},
-    PML,
-]
-
-
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss["name"])
-def test_a_trial_repeats_itself(
-    loss: dict[str, Any], drawn: Path, shared_cache: Path, tmp_path: Path
-) -> None:
-    """Also where pairs are drawn, which has a stream of its own at every step."""
-    trial = config(drawn, loss=loss, training={"epochs": 2})
-    found = []
-    for name in ("one", "two"):
-        torch.manual_seed(len(found))  # the global generator must not matter
-        reports: list[Any] = []
-        runtime = Runtime("cpu", 1, shared_cache, tmp_path / name)
-        final = train(trial, 0, runtime, reports.append)
-        export = (tmp_path / name / "best.safetensors").read_bytes()
-        found.append(([timeless(r.metrics) for r in reports], final.evaluations, export))
-    assert found[0] == found[1]
-    metrics = found[0][0][-1]
-    assert {"margin": "term/beta/value", "n_pair": "term/norm/value"}.get(
-        loss["name"], "term/metric/value"
-    ) in metrics
-    if loss["name"] == "margin":
-        assert "lr/margins" in metrics
 
 
 def test_batches_of_a_class_major_loss_stand_by_class(drawn: Path, shared_cache: Path) -> None:

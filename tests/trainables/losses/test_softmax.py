@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from pydantic import ValidationError
 
 from tests.oracles import losses as oracles
 from tests.trainables.losses.cases import LABELS, batch, made, same_value_and_gradients, value
 from trainables.losses.softmax import Softmax
-from trainables.trial import TrialConfig
 
 
 @pytest.mark.parametrize("sets", LABELS)
@@ -35,14 +33,6 @@ def test_smoothed_normsoftmax_by_loops(sets: list[set[int]]) -> None:
     logits = [[oracles.cosine(each, w) / 0.2 for w in loss.weights] for each in x]
     expected = oracles.smoothed_softmax(logits, sets, 0.1)
     same_value_and_gradients(value(loss, x, labels), expected, [x, loss.weights])
-
-
-@pytest.mark.parametrize("name", ["softmax", "normsoftmax"])
-def test_no_smoothing_written_out_is_the_same_trial(name: str) -> None:
-    plain = TrialConfig(loss={"name": name})
-    assert TrialConfig(loss={"name": name, "label_smoothing": 0.0}) == plain
-    with pytest.raises(ValidationError, match="less than 1"):
-        TrialConfig(loss={"name": name, "label_smoothing": 1.0})
 
 
 def test_an_item_without_a_class_counts_as_nothing_smoothed_or_not() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import logging
 from pathlib import Path
 
 import numpy as np
@@ -70,22 +68,6 @@ def test_key_changes_with_everything_that_changes_the_bits(monkeypatch: pytest.M
     known.append(start_key(x, DIM))
     assert len(set(known)) == len(known)
     assert start_key(x.clone(), DIM) == known[-1]
-
-
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES])
-def test_a_cache_that_cannot_be_written_stops_nobody(
-    code: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def full(folder: Path, build: object) -> Path:
-        raise OSError(code, "no")
-
-    monkeypatch.setattr(principal, "published", full)
-    with caplog.at_level(logging.WARNING, "trainables"):
-        assert same(kept_start(tmp_path)(features(), DIM), principal_start(features(), DIM))
-    assert "the principal directions are not kept" in caplog.text
 
 
 def test_objects_are_not_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
