@@ -20,7 +20,6 @@ from ablate.values.layers import Layer, Stack, origin
 from ablate.values.paths import has
 from ablate.values.secrets import check_secrets
 from trainables.backbones.backbone import check_fits
-from trainables.backbones.weights import check_weights
 from trainables.config.network import BackboneConfig
 from trainables.core.assembly import check_shared
 from trainables.errors import ConfigError
@@ -254,7 +253,6 @@ class Checks:
         network = (config.backbone, config.data.image_size)
         if network not in self._weighed:
             try:
-                check_weights(config.backbone)
                 check_fits(*network)
             except ConfigError as fault:
                 raise self._located(fault, layers) from None

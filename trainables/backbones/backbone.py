@@ -28,6 +28,7 @@ from trainables.backbones.weights import (
     PACKAGED_MEAN_STD,
     ROUTES,
     check_route,
+    download_torchvision,
     fill,
     has_file,
     load_weights,
@@ -158,7 +159,8 @@ def load_model(config: BackboneConfig, image_size: int) -> tuple[nn.Module, Pixe
         check_route(config)
         model: nn.Module = own.build()
         if config.weights == "torchvision":
-            fill(model, own.download(), own.CLASSIFIER, "torchvision's file", config.name)
+            tensors = download_torchvision(config.name)
+            fill(model, tensors, own.CLASSIFIER, "torchvision's file", config.name)
         elif config.weights != "none":
             load_weights(model, config, own.CLASSIFIER, own.convert)
         return model, own.PIXELS
@@ -181,7 +183,11 @@ def load_model(config: BackboneConfig, image_size: int) -> tuple[nn.Module, Pixe
 
 
 def check_fits(config: BackboneConfig, image_size: int) -> None:
-    """Load a configured weights file that is here, to find a wrong one before any trial."""
+    """Refuse a source without weights of the model, and a configured file of another model.
+
+    A missing file may be there for the run: `absent` reports it.
+    """
+    check_route(config)
     if config.weights in ROUTES or not has_file(config):
         return
     with seeded(0, "backbone.check"):  # the caller's random numbers stay as they are

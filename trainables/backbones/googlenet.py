@@ -7,13 +7,10 @@ turns ImageNet's usual normalisation into that one inside the model; here it is 
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from trainables.backbones.own_models import BACKBONES, OwnModel
 from trainables.backbones.pixels import Pixels
-from trainables.backbones.timm_models import first_line
-from trainables.errors import ConfigError
 
 FEATURES = 1024
 _LAYERS = (
@@ -30,7 +27,7 @@ class GoogLeNet(OwnModel):
 
     PIXELS = Pixels(mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
     CLASSIFIER = ("fc", "aux1", "aux2")
-    IN_TORCHVISION = True
+    TORCHVISION = "GoogLeNet_Weights"
     FILE = (
         "googlenet-1378be20.pth (49.7 MB) is torchvision's, which weights: torchvision fetches; "
         "without a connection copy it to torch.hub's cache (~/.cache/torch/hub/checkpoints). The "
@@ -48,29 +45,6 @@ class GoogLeNet(OwnModel):
         from torchvision.models import googlenet  # alone it takes a second
 
         return cls(googlenet(weights=None, aux_logits=False, init_weights=True))
-
-    @classmethod
-    def hub_file(cls) -> str:
-        from torchvision.models import GoogLeNet_Weights
-
-        return str(GoogLeNet_Weights.DEFAULT.url).rpartition("/")[2]
-
-    @classmethod
-    def download(cls) -> dict[str, Tensor]:
-        from torchvision.models import GoogLeNet_Weights
-
-        try:
-            url = GoogLeNet_Weights.DEFAULT.url
-            tensors: dict[str, Tensor] = torch.hub.load_state_dict_from_url(
-                url, map_location="cpu", check_hash=True, weights_only=True
-            )
-        except (OSError, RuntimeError) as error:
-            raise ConfigError(
-                "backbone.weights",
-                f"torchvision could not fetch googlenet ({first_line(error)}): check the "
-                "connection, or give weights: none, or the path of a file",
-            ) from error
-        return tensors
 
     def forward_features(self, images: Tensor) -> Tensor:
         """[B, 3, S, S] → [B, 1024, s, s], s = S / 32 rounded up."""

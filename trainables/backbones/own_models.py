@@ -29,14 +29,14 @@ class OwnModel(nn.Module):
     """Images to maps, without a classifier.
 
     PIXELS: what its usual weights expect. CLASSIFIER: name prefixes of the tensors that a file may
-    hold beyond the model's. FILE: which weights file it needs, in words. IN_TORCHVISION: whether
-    torchvision has weights of it.
+    hold beyond the model's. FILE: which weights file it needs, in words. TORCHVISION: the class of
+    torchvision.models that names its weights; empty: there are none.
     """
 
     PIXELS: ClassVar[Pixels]
     CLASSIFIER: ClassVar[tuple[str, ...]]
     FILE: ClassVar[str]
-    IN_TORCHVISION: ClassVar[bool] = False
+    TORCHVISION: ClassVar[str] = ""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,16 +51,6 @@ class OwnModel(nn.Module):
     def convert(cls, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return a weights file's tensors as the model has them."""
         return tensors
-
-    @classmethod
-    def download(cls) -> dict[str, Tensor]:
-        """Return torchvision's tensors, fetched where torch.hub's cache lacks them."""
-        raise NotImplementedError
-
-    @classmethod
-    def hub_file(cls) -> str:
-        """Return the name under which torch.hub keeps torchvision's file."""
-        raise NotImplementedError
 
     def forward_features(self, images: Tensor) -> Tensor:
         """[B, 3, S, S] → [B, C, s, s]."""

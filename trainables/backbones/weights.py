@@ -65,7 +65,7 @@ def check_route(config: BackboneConfig) -> None:
     """Refuse a source that has no weights of this model, and a word such as `imagenet`, which
     names neither a source nor a file; the remedy names the source of the model's usual weights."""
     own, packaged = BACKBONES.get(config.name), config.name.split(".")[0] == PACKAGED_MODEL
-    in_torchvision = own is not None and own.IN_TORCHVISION
+    in_torchvision = own is not None and own.TORCHVISION != ""
     path = Path(config.weights)
     fits = {
         "packaged": packaged,
@@ -85,16 +85,6 @@ def check_route(config: BackboneConfig) -> None:
             KNOWN,
             f"Pretrained weights of {config.name} come with weights: {usual}",
         )
-
-
-def check_weights(config: BackboneConfig) -> None:
-    """Check `config.weights` before a model is built, without importing timm and without network.
-
-    A missing file is reported by `absent`, because it may be there for the run.
-    """
-    check_route(config)
-    if config.weights not in ROUTES and has_file(config):
-        _check_digest(_file(config), config.weights_sha256)
 
 
 def load_weights(
@@ -146,6 +136,28 @@ def as_timm(tensors: dict[str, Tensor], stages: list[int]) -> dict[str, Tensor]:
     return {rename(name): value for name, value in tensors.items()}
 
 
+def torchvision_url(name: str) -> str:
+    """Return the address of torchvision's weights of a model, whose last part torch.hub keeps."""
+    from torchvision import models
+
+    return str(getattr(models, BACKBONES[name].TORCHVISION).DEFAULT.url)
+
+
+def download_torchvision(name: str) -> dict[str, Tensor]:
+    """Return torchvision's tensors, fetched where torch.hub's cache lacks them."""
+    try:
+        tensors: dict[str, Tensor] = torch.hub.load_state_dict_from_url(
+            torchvision_url(name), map_location="cpu", check_hash=True, weights_only=True
+        )
+    except (OSError, RuntimeError) as error:
+        raise ConfigError(
+            OPTION,
+            f"torchvision could not fetch {name} ({first_line(error)}): check the connection, or "
+            "give weights: none, or the path of a file",
+        ) from error
+    return tensors
+
+
 def has_file(config: BackboneConfig) -> bool:
     """Return whether there is anything at the configured path."""
     path = _file(config)
@@ -187,7 +199,8 @@ def absent(config: BackboneConfig) -> str | None:
         return None if has_download(config.name) else f"timm's file of {config.name}"
     if config.weights == "torchvision":
         check_route(config)
-        path = Path(torch.hub.get_dir()) / "checkpoints" / BACKBONES[config.name].hub_file()
+        file = torchvision_url(config.name).rpartition("/")[2]
+        path = Path(torch.hub.get_dir()) / "checkpoints" / file
         return None if path.exists() else f"torchvision's file of {config.name}"
     return None if config.weights == "none" or has_file(config) else config.weights
 
@@ -205,7 +218,7 @@ def fetch(config: BackboneConfig) -> None:
             hub.set_verbosity(level)
     elif config.weights == "torchvision":
         check_route(config)
-        BACKBONES[config.name].download()
+        download_torchvision(config.name)
     elif config.weights == "packaged":
         packaged_file()
     elif config.weights != "none":

@@ -119,9 +119,9 @@ def test_a_faiss_index_compares_as_the_model_does(
         (["{model}", "{birds}", "--to", "a.pkl"], "--to: found 'a.pkl'; expected a file ending in"),
         (["{model}", "{birds}", "--to", "{model}"], "--to: found"),
         (["{model}", "{birds}", "--to", "there.npz"], "which is there; expected a new file"),
-        (["{model}", "nowhere"], "FOLDER: found nowhere: No such file"),
+        (["{model}", "nowhere"], "FOLDER: nowhere: No such file"),
         (["{model}", "empty"], "FOLDER: no picture in empty"),
-        (["{birds}", "{birds}"], "best.safetensors: found no such file"),
+        (["{birds}", "{birds}"], "no export, best.safetensors (No such file"),
     ],
 )
 def test_bad_input_is_one_line(

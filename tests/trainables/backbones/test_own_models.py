@@ -197,7 +197,7 @@ def test_torchvisions_weights_come_by_its_own_route(monkeypatch: pytest.MonkeyPa
     name = "inception5b.branch1.conv.weight"
     assert torch.equal(backbone.model.state_dict()[name], whole[name])
     ((url, options),) = asked
-    assert url.endswith(googlenet.GoogLeNet.hub_file())
+    assert url.endswith("googlenet-1378be20.pth")
     assert options["weights_only"] and options["check_hash"]
 
 
