@@ -9,13 +9,9 @@ metrics: `ten_steps.py`) is bit-equal before and after, both computed now on thi
 COMMIT (default HEAD), unpacked into a temporary folder. Where it is not, nothing is written, and
 the REVISION of what changed is to be raised.
 
-Which of torch's libraries multiplies is the processor's matter, as its kernels are: a change of
-that rule (`trainables/machine/kernels.py`) is proven with ATEN_CPU_CAPABILITY=avx2, where it
-chooses none.
-
-A new component, or one whose REVISION was raised, starts a list of its own; so does every one whose
-REVISION is part of all trials (`EVERYWHERE`) and all others with it, for then no result of before
-is looked for again.
+A change of the rule by which a library multiplies (`trainables/machine/kernels.py`) is proven with
+ATEN_CPU_CAPABILITY=avx2, where it chooses none. A new component, or one whose REVISION was raised,
+starts a list of its own; so do all where a REVISION that is part of all trials (`EVERYWHERE`) was.
 """
 
 from __future__ import annotations
@@ -61,9 +57,8 @@ def measured(root: Path) -> Measured:
 
 
 def unpacked(commit: str, folder: Path) -> Path:
-    packed = subprocess.run(
-        ["git", "-C", str(ROOT), "archive", commit], capture_output=True, check=False
-    )
+    command = ["git", "-C", str(ROOT), "archive", commit]
+    packed = subprocess.run(command, capture_output=True, check=False)
     if packed.returncode:
         raise Refused(f"{commit}: {packed.stderr.decode().strip()}")
     with tarfile.open(fileobj=BytesIO(packed.stdout)) as archive:
@@ -73,19 +68,14 @@ def unpacked(commit: str, folder: Path) -> Path:
 
 def changed(listed: Listed, now: Measured) -> list[str]:
     """Components whose source differs from what is listed at their REVISION: these need a proof."""
-    raised = [
-        name
-        for name in EVERYWHERE
-        if name in listed and listed[name]["revision"] != now["components"][name][0]
-    ]
-    return [
-        name
+    same = {
+        name: value
         for name, (revision, value) in now["components"].items()
-        if not raised
-        and name in listed
-        and listed[name]["revision"] == revision
-        and listed[name]["hashes"][-1] != value
-    ]
+        if name in listed and listed[name]["revision"] == revision
+    }
+    if any(name in listed and name not in same for name in EVERYWHERE):
+        return []
+    return [name for name, value in same.items() if listed[name]["hashes"][-1] != value]
 
 
 def unproven(before: Measured, now: Measured) -> list[str]:
@@ -129,17 +119,13 @@ def as_before(proof: str, numbers: Measured, proofs: Measured) -> Measured:
 
 def renewed(listed: Listed, now: Measured) -> Listed:
     """The lists with today's hashes at their ends; call it when the changed ones are proven."""
-    added = set(changed(listed, now))
-    found: Listed = {}
+    added, found = changed(listed, now), dict[str, Any]()
     for name, (revision, value) in sorted(now["components"].items()):
-        known = listed.get(name)
-        if known is not None and known["revision"] == revision and known["hashes"][-1] == value:
-            found[name] = known
-        elif known is not None and name in added:
-            older = [each for each in known["hashes"] if each != value]
-            found[name] = {"revision": revision, "hashes": [*older, value]}
-        else:
-            found[name] = {"revision": revision, "hashes": [value]}
+        known = listed.get(name, {"revision": None, "hashes": [None]})
+        is_same = known["revision"] == revision and known["hashes"][-1] == value
+        older = known["hashes"] if name in added or is_same else []
+        hashes = [*(each for each in older if each != value), value]
+        found[name] = known if is_same else {"revision": revision, "hashes": hashes}
     return found
 
 
@@ -151,23 +137,20 @@ def renew(commit: str) -> str:
     """
     listed: Listed = json.loads(LISTED.read_text()) if LISTED.exists() else {}
     now = measured(ROOT)
-    unread = [name for name, (_, value) in now["components"].items() if value is None]
-    if unread:
+    components = now["components"]
+    if unread := [name for name, (_, value) in components.items() if value is None]:
         raise Refused(f"no source of {', '.join(unread)}")
-    names = changed(listed, now)
-    if names:
+    if names := changed(listed, now):
         with tempfile.TemporaryDirectory() as folder:
             before = measured(unpacked(commit, Path(folder)))
-        other = [
-            n for n in names if before["components"].get(n, [0, 0])[1] != listed[n]["hashes"][-1]
-        ]
+        newest = {name: listed[name]["hashes"][-1] for name in names}
+        other = [n for n in names if before["components"].get(n, [0, 0])[1] != newest[n]]
         if other:
             raise Refused(
                 f"{commit} has other source of {', '.join(other)} than the newest listed; give "
                 "--before the commit in which the file was right"
             )
-        differs = unproven(before, now)
-        if differs:
+        if differs := unproven(before, now):
             raise Refused(
                 f"the source of {', '.join(names)} differs at the same REVISION, and so do the "
                 f"numbers of {', '.join(differs)}. Raise the REVISION of what gives other numbers, "
@@ -175,11 +158,10 @@ def renew(commit: str) -> str:
             )
     LISTED.write_text(_by_line(renewed(listed, now)))
     _write_numbers(now)
-    gone = sorted(listed.keys() - now["components"].keys())
-    return (
-        f"{len(names)} proven equal ({', '.join(names) or 'none'}), "
-        f"{len(now['components'])} listed" + (f", gone: {', '.join(gone)}" if gone else "")
-    )
+    gone = sorted(listed.keys() - components.keys())
+    more = f", gone: {', '.join(gone)}" if gone else ""
+    proven = f"{len(names)} proven equal ({', '.join(names) or 'none'})"
+    return f"{proven}, {len(components)} listed{more}"
 
 
 def _write_numbers(now: Measured) -> None:
@@ -189,8 +171,7 @@ def _write_numbers(now: Measured) -> None:
     found = {}
     for name, proof in now["proofs"].items():
         if "losses" in proof:
-            fresh = [*proof["losses"], proof["moved"]]
-            old = known.get(name, [])
+            fresh, old = [*proof["losses"], proof["moved"]], known.get(name, [])
             near = len(old) == len(fresh) and all(
                 abs(x - y) <= 1e-3 * abs(y) for x, y in zip(old, fresh, strict=True)
             )

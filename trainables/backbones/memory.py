@@ -29,25 +29,19 @@ from trainables.errors import ConfigError
 
 
 @lru_cache(maxsize=64)  # a plan asks it for each of its trials
-def can_checkpoint(name: str) -> bool:
-    """Return whether a backbone knows `set_grad_checkpointing`."""
+def check_checkpointing(name: str) -> None:
+    """Refuse `training.checkpointing` with a backbone that cannot checkpoint its activations."""
     try:
         checkpoint_blocks(build_on_meta(name))
     except (AssertionError, AttributeError):  # timm's ways to say so
-        return False
-    return True
-
-
-def check_checkpointing(name: str) -> None:
-    """Refuse `training.checkpointing` with a backbone that cannot checkpoint its activations."""
-    if not can_checkpoint(name):
         raise ConfigError(
             "training.checkpointing",
             f"backbone {name} has no way to (timm's models with set_grad_checkpointing and "
             f"{', '.join(BACKBONES)} have). Leave it out, or give training.micro_batch",
-        )
+        ) from None
 
 
+@lru_cache(maxsize=64)
 def check_parts(
     name: str,
     image_size: int,
@@ -63,16 +57,7 @@ def check_parts(
         exchanged: parts are of processes that each have a GPU, where `synchronise` will do; False:
             of processes without; None: of one process, one after another.
     """
-    if fault := _in_parts(name, image_size, freeze_bn, exchanged):
-        why, remedy = fault
-        raise ConfigError(option, f"it cannot divide batches of backbone {name}, {why}", "", remedy)
-
-
-@lru_cache(maxsize=64)
-def _in_parts(
-    name: str, image_size: int, freeze_bn: bool, exchanged: bool | None
-) -> tuple[str, str] | None:
-    """Return what speaks against parts, in words, and the remedy; None: nothing."""
+    fault = f"it cannot divide batches of backbone {name}, "
     model = build_on_meta(name, image_size).train()
     norms = batch_norms(model)
     if freeze_bn:  # statistics of InstanceNorm are never frozen
@@ -83,15 +68,15 @@ def _in_parts(
         if exchanged is False and all(map(_can_exchange, norms)):
             remedy = f"Give each a GPU (resources.gpus), or s{remedy[1:]}"
         kind = type(remaining[0]).__name__
-        why = f"whose {len(remaining)} norms ({kind}) compute their statistics of the batch"
-        return why, remedy
+        fault += f"whose {len(remaining)} norms ({kind}) compute their statistics of the batch"
+        raise ConfigError(option, fault, remedy=remedy)
     with torch.device("meta"), torch.no_grad(), _Draws() as draws:
         maps = model.forward_features(torch.empty(2, 3, image_size, image_size))  # type: ignore[operator]
         model.forward_head(maps, pre_logits=True)  # type: ignore[operator]
     if draws.operations:
-        why = f"which draws in training ({', '.join(sorted(draws.operations))})"
-        return why, "Leave it out, or take a backbone without dropout and stochastic depth"
-    return None
+        fault += f"which draws in training ({', '.join(sorted(draws.operations))})"
+        remedy = "Leave it out, or take a backbone without dropout and stochastic depth"
+        raise ConfigError(option, fault, remedy=remedy)
 
 
 def checkpoint_blocks(model: nn.Module) -> None:

@@ -66,25 +66,23 @@ def _join(token: Tensor, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     return torch.cat([tokens, token], 1), *others
 
 
+@lru_cache(maxsize=64)  # a plan asks it for each of its trials
 def check_tokens(name: str, image_size: int, option: str) -> None:
     """Refuse a model that cannot have a second token, told without its weights and computing.
 
     Args:
         name: `backbone.name`. option: that asks for it, for the remedy.
     """
-    if fault := _find_fault(name, image_size):
-        raise ConfigError(
+
+    def refuse(fault: str) -> ConfigError:
+        return ConfigError(
             "backbone.name",
             f"{option} needs a timm transformer that keeps its tokens, not {name}, {fault}",
             remedy=f"Take deit_small_patch16_224 or another ViT, or leave {option} out",
         )
 
-
-@lru_cache(maxsize=64)  # a plan asks it for each of its trials
-def _find_fault(name: str, image_size: int) -> str | None:
-    """Return what a model lacks for a second token, in words; None: nothing."""
     if name in BACKBONES:
-        return "which has no tokens"
+        raise refuse("which has no tokens")
     with torch.device("meta"), torch.no_grad():
         try:
             model: Any = build_on_meta(name, image_size).eval()
@@ -94,9 +92,10 @@ def _find_fault(name: str, image_size: int) -> str | None:
         except ConfigError:
             raise
         except FAULTS as error:
-            return f"which cannot take {image_size} × {image_size} images ({first_line(error)})"
+            size = f"{image_size} × {image_size}"
+            raise refuse(f"which cannot take {size} images ({first_line(error)})") from error
         if tokens.dim() != 3 or tokens.shape[-1] != pooled.shape[-1]:
-            return f"which gives features of shape {list(tokens.shape[1:])}, not tokens"
+            raise refuse(f"which gives features of shape {list(tokens.shape[1:])}, not tokens")
         token = torch.empty(pooled.shape[-1])
         try:
             first = model.get_submodule("blocks.0")
@@ -105,6 +104,5 @@ def _find_fault(name: str, image_size: int) -> str | None:
         except FAULTS:
             longer = tokens
     batch, count, width = tokens.shape
-    if longer.shape == (batch, count + 1, width):
-        return None
-    return "whose blocks take no token more than they were made for"
+    if longer.shape != (batch, count + 1, width):
+        raise refuse("whose blocks take no token more than they were made for")

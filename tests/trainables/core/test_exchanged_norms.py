@@ -130,7 +130,7 @@ def test_what_cannot_be_converted_is_refused_with_gpus_too(
         return nn.Sequential(nn.Conv2d(3, 4, 1), Other(4))
 
     monkeypatch.setattr(memory, "build_on_meta", made)
-    memory._in_parts.cache_clear()
+    memory.check_parts.cache_clear()
     with pytest.raises(ConfigError, match=r"whose 1 norms .Other. compute"):
         check_shared(config(drawn, **TRAINS), 2, on_gpus=True)
-    memory._in_parts.cache_clear()
+    memory.check_parts.cache_clear()

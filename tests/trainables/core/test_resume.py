@@ -171,12 +171,6 @@ def test_damage_falls_back_to_the_one_before(
     assert told or (how == "gone" and damaged.startswith("steps"))
 
 
-def test_nothing_whole_is_nothing(saved: Checkpoints) -> None:
-    for path in saved.folder.iterdir():
-        path.write_bytes(b"x")
-    assert saved.latest() is None
-
-
 def test_another_trials_checkpoint_is_refused(saved: Checkpoints) -> None:
     for other in (Checkpoints(saved.folder, "abd", 0), Checkpoints(saved.folder, "abc", 1)):
         with pytest.raises(ConfigError, match="a checkpoint of"):

@@ -7,12 +7,9 @@ import pytest
 import torch
 
 from tests.oracles import retrieval, structure
-from tests.trainables.evaluation.cases import quarters
-from tests.trainables.machine.onednn import there
 from trainables.evaluation import clustering as kmeans_module
 from trainables.evaluation.clustering import ami, contingency, f1, kmeans, nmi, objective
 from trainables.evaluation.metrics import evaluate
-from trainables.machine import kernels
 
 
 def blobs(per_class: int, classes: int, spread: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -53,22 +50,6 @@ def test_agreement_equals_counts_and_scikit_learn(seed: int) -> None:
         counted = 2 * pair[1, 1] / (2 * pair[1, 1] + pair[0, 1] + pair[1, 0])
         assert f1(table) == pytest.approx(counted, abs=1e-12)
         assert f1(table) == pytest.approx(structure.f1(first.tolist(), second.tolist()), abs=1e-12)
-
-
-@there
-def test_clusters_are_the_same_by_either_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Exact products, as long as centres are rows; means round.
-    rows = quarters(2000, 64, torch.Generator().manual_seed(1))
-    found = []
-    for quicker in (False, True):
-        monkeypatch.setattr(kernels, "onednn_is_quicker", lambda quicker=quicker: quicker)
-        found.append(kmeans(rows, 300, seed=0, iterations=0))
-    assert found[0].equal(found[1])
-    spreads = []
-    for quicker in (False, True):
-        monkeypatch.setattr(kernels, "onednn_is_quicker", lambda quicker=quicker: quicker)
-        spreads.append(objective(rows, kmeans(rows, 300, seed=0), 300))
-    assert spreads[0] == pytest.approx(spreads[1], rel=1e-2)
 
 
 def test_agreement_at_its_ends() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 
 import numpy as np
 import pytest
@@ -173,24 +172,6 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if quicker and not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         pytest.skip("torch has no oneDNN here")
     monkeypatch.setattr(kernels, "onednn_is_quicker", lambda: quicker)
-
-
-@cache
-def large_case(kind: str) -> tuple[torch.Tensor, torch.Tensor, dict[str, float]]:
-    g = torch.Generator().manual_seed(5)
-    x, y = quarters(700, 64, g), torch.randint(60, (700,), generator=g)
-    return x, y, by_loops(x, y, kind)
-
-
-@pytest.mark.usefixtures("library")
-@pytest.mark.parametrize("kind", ["dot", "euclidean"])
-def test_large_products_by_either_library(
-    way: str, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(counting, "WIDTH", 300)
-    x, y, expected = large_case(kind)
-    found = evaluate(x, y, score=kind, metrics=tuple(NAMES))
-    assert found == pytest.approx(expected, abs=1e-12), way
 
 
 @pytest.mark.usefixtures("library")
