@@ -140,7 +140,7 @@ def _choose_weights(backbone: str) -> str:
     if backbone not in BACKBONES:
         check_name(import_timm(), backbone)
         return "timm"
-    if not BACKBONES[backbone].IN_TORCHVISION:
+    if not BACKBONES[backbone].TORCHVISION:
         raise ConfigError(
             "--backbone",
             f"{backbone}, whose weights nobody offers to programs",
