@@ -69,17 +69,14 @@ def axes_of(frame: Frame, recipe: Figure, options: AxesOptions) -> list[Axis]:
     study = recipe.studies[0]
     space = space_of(frame, study)
     paths = list(options.axes or space)
+    if unknown := [path for path in paths if path not in space]:
+        raise ReportError(
+            f"report.figures: {study} does not search {unknown[0]!r}; it searches "
+            f"{', '.join(space)}"
+        )
     axes = []
     for path, name in zip(paths, coordinate_names(paths), strict=True):
-        if path not in space:
-            raise ReportError(
-                f"report.figures: {study} does not search {path!r}; it searches {', '.join(space)}"
-            )
-        axis = space[path]
-        if (choices := axis.get("choice")) is not None:
-            names = tuple(map(level, choices))
-            axes.append(Axis(path, name, False, 0.0, len(names) - 1.0, names))
-        else:
-            low, high = float(axis["low"]), float(axis["high"])
-            axes.append(Axis(path, name, bool(axis.get("log")), low, high))
+        axis, choices = space[path], tuple(map(level, space[path].get("choice") or ()))
+        low, high = (0, len(choices) - 1) if choices else (axis["low"], axis["high"])
+        axes.append(Axis(path, name, bool(axis.get("log")), float(low), float(high), choices))
     return axes

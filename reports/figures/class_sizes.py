@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -34,34 +34,27 @@ def class_sizes(views: Views, title: str) -> Picture:
     )
     spots = []
     for at, (each, view) in enumerate(views.found):
-        colour, dash = plot.line_style(at)
+        line = plot.line_style(at)
         y = [100 * recall for recall in view["recalls"]]
-        panel.scatter(view["sizes"], y, s=14, color=colour, alpha=0.35, linewidths=0)
-        sizes, means = zip(*groups(view), strict=True)
-        line: dict[str, Any] = {"color": colour, "linestyle": dash, "marker": "o", "markersize": 5}
-        panel.plot(sizes, [100 * mean for mean in means], label=greek(each.cell), **line)
+        panel.scatter(view["sizes"], y, s=14, color=line["color"], alpha=0.35, linewidths=0)
+        sizes, means = average_groups(view["sizes"], y)
+        panel.plot(sizes, means, marker="o", markersize=5, label=greek(each.cell), **line)
         for name, size, share in zip(view["classes"], view["sizes"], y, strict=True):
             words = f"{each.cell}, {name}: {size} images, {share:.1f} %"
             spots.append(plot.Spot(panel, size, share, words))
-        caption += f" {each.cell}: {', '.join(f'{100 * mean:.1f}' for mean in means)} %."
-    panel.set_xscale("log")
+        caption += f" {each.cell}: {', '.join(f'{mean:.1f}' for mean in means)} %."
     known = [size for _, view in views.found for size in view["sizes"]]
+    panel.set(xscale="log", xlabel="images of a class", ylabel="Recall@1 within the split (%)")
     if min(known) < max(known):
         plot.log_ticks(panel, min(known), max(known))
-    panel.set_xlabel("images of a class")
-    panel.set_ylabel("Recall@1 within the split (%)")
-    plot.lined(panel)
+    panel.grid()
     plot.legend(panel, len(views.found))
     return Picture(drawing, caption, tuple(spots))
 
 
-def groups(view: dict[str, list[float]]) -> list[tuple[float, float]]:
-    """Return mean size and mean recall of equal groups of classes, the smallest classes first; one
-    group where all classes have as many images."""
-    sizes, recalls = np.asarray(view["sizes"], float), np.asarray(view["recalls"], float)
-    order = np.argsort(sizes, kind="stable")
-    parts = min(GROUPS, len(np.unique(sizes)))
-    return [
-        (float(sizes[places].mean()), float(recalls[places].mean()))
-        for places in np.array_split(order, parts)
-    ]
+def average_groups(sizes: list[int], recalls: list[float]) -> tuple[list[float], list[float]]:
+    """Return mean sizes and mean recalls of equal groups of classes, the smallest classes first;
+    of one group where all classes have as many images."""
+    order = np.array_split(np.argsort(sizes, kind="stable"), min(GROUPS, len(set(sizes))))
+    means = [[float(np.asarray(x)[at].mean()) for at in order] for x in (sizes, recalls)]
+    return means[0], means[1]

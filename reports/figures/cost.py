@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -52,36 +52,27 @@ def cost(frame: Frame, recipe: Figure, options: CostOptions) -> plot.Drawn:
 
     paid, metric, studies = options.cost, recipe.metric, recipe.studies
     points = [point for study in studies for point in points_of(frame, study, metric, paid)]
+    costs, values = [point.cost for point in points], [point.value for point in points]
     sign = -1 if lower_is_better(metric) else 1
-    best = [points[i] for i in front([p.cost for p in points], [sign * p.value for p in points])]
+    best = [points[i] for i in front(costs, [sign * value for value in values])]
     title = greek(recipe.title) or f"{metric_label(metric)} against {COSTS[paid]}"
     legend_lines = -(-len(studies) // 2) if len(studies) > 1 else 0
     drawing, panel = plot.single(title, plot.HEIGHT + plot.LINE * legend_lines)
     for i, study in enumerate(studies):
-        shown = [point for point in points if point.study == study]
-        panel.scatter(
-            [point.cost for point in shown],
-            [point.value for point in shown],
-            s=22,
-            color=plot.COLOURS[i % len(plot.COLOURS)],
-            marker=MARKS[i % len(MARKS)],
-            label=study,
-            rasterized=len(shown) > plot.MANY,
-            zorder=3,
-        )
+        shown = [(point.cost, point.value) for point in points if point.study == study]
+        x, y = zip(*shown, strict=True) if shown else ((), ())
+        mark: dict[str, Any] = {"color": plot.COLOURS[i % 8], "marker": MARKS[i % len(MARKS)]}
+        dense = len(shown) > plot.MANY
+        panel.scatter(x, y, s=22, label=study, rasterized=dense, zorder=3, **mark)
     if not points:
         plot.empty(panel)
-    costs = [point.cost for point in points]
-    if costs and min(costs) > 0 and max(costs) >= WIDE * min(costs):
+    elif min(costs) > 0 and max(costs) >= WIDE * min(costs):
         panel.set_xscale("log")
         plot.log_ticks(panel, min(costs), max(costs))
-    panel.set_xlabel(f"{COSTS[paid]}, a trial")
-    panel.set_ylabel(metric_label(metric))
-    plot.lined(panel)
+    panel.set(xlabel=f"{COSTS[paid]}, a trial", ylabel=metric_label(metric))
+    panel.grid()
     if legend_lines:
         drawing.legend(loc="outside lower left", ncols=2)
-    if best:
-        _draw_front(drawing, panel, best)
     spots = []
     for point in points:
         price = number(point.cost, 1 if point.cost < 100 else 0)
@@ -92,6 +83,7 @@ def cost(frame: Frame, recipe: Figure, options: CostOptions) -> plot.Drawn:
         f"means of {len(points)} cells, {plot.seeds_text([p.n for p in points])} each."
     )
     if best:
+        _draw_front(drawing, panel, best)
         names = ", ".join(p.cell if len(studies) == 1 else f"{p.study} {p.cell}" for p in best)
         caption += f" Dashed: the Pareto front, which no cell beats in both: {names}."
     if paid == "seconds":
@@ -127,12 +119,11 @@ def front(costs: Sequence[float], values: Sequence[float]) -> tuple[int, ...]:
     the two; points that are alike are on the front together. A point with a number that is not
     finite is on none.
     """
-    x, y = np.asarray(costs, dtype=np.float64), np.asarray(values, dtype=np.float64)
     best: list[int] = []
-    for i in map(int, np.lexsort((-y, x))):
-        if not (np.isfinite(x[i]) and np.isfinite(y[i])):
-            continue
-        if not best or y[i] > y[best[-1]] or (x[i], y[i]) == (x[best[-1]], y[best[-1]]):
+    for i in map(int, np.lexsort((-np.asarray(values), np.asarray(costs)))):
+        point, last = (costs[i], values[i]), best[-1] if best else i
+        better = i == last or point[1] > values[last] or point == (costs[last], values[last])
+        if better and np.isfinite(point).all():
             best.append(i)
     return tuple(best)
 
@@ -146,15 +137,11 @@ def _draw_front(drawing: plot.Canvas, panel: plot.Axes, best: list[Point]) -> No
     drawing.draw_without_rendering()  # so that marks know where they are
     named: list[tuple[float, float]] = []
     for point in reversed(best):
-        at_x, at_y = panel.transData.transform((point.cost, point.value))
-        if any(abs(at_x - a) < ROOM[0] and abs(at_y - b) < ROOM[1] for a, b in named):
+        at = point.cost, point.value
+        left, low = panel.transData.transform(at)
+        if any(abs(left - a) < ROOM[0] and abs(low - b) < ROOM[1] for a, b in named):
             continue
-        named.append((at_x, at_y))
-        panel.annotate(
-            point.cell if len(point.cell) <= LETTERS else f"{point.cell[: LETTERS - 1]}…",
-            (point.cost, point.value),
-            xytext=(-6, 5),
-            textcoords="offset points",
-            ha="right",
-            va="bottom",
-        )
+        named.append((left, low))
+        name = point.cell if len(point.cell) <= LETTERS else f"{point.cell[: LETTERS - 1]}…"
+        aside: dict[str, Any] = {"xytext": (-6, 5), "textcoords": "offset points"}
+        panel.annotate(name, at, ha="right", va="bottom", **aside)

@@ -87,15 +87,14 @@ def blocks_of(
     levels: dict[str, None] = {}
     blocks: dict[Block, dict[str, float]] = {}
     for _, rows in cells.groupby("cell", sort=False):
-        coords: Mapping[str, Any] = rows["coords"].iloc[0]
+        coords = {name: _level(value) for name, value in rows["coords"].iloc[0].items()}
         if factor not in coords:
             continue
-        ranked_level = _level(coords[factor])
-        levels.setdefault(ranked_level)
-        others = (item for item in coords.items() if item[0] not in (factor, NEUTRAL))
-        block = blocks.setdefault(tuple((k, _level(v)) for k, v in others), {})
+        levels.setdefault(coords[factor])
+        others = tuple(item for item in coords.items() if item[0] not in (factor, NEUTRAL))
+        block = blocks.setdefault(others, {})
         if (mean := summary(list(by_seed(rows, metric).values()))) is not None:
-            block[ranked_level] = mean.mean
+            block[coords[factor]] = mean.mean
     if not levels:
         raise ReportError(f"report.figures: no cell has {factor!r} to rank")
     return list(levels), blocks
@@ -109,8 +108,7 @@ def _draw(levels: Sequence[str], ranking: Ranking | None, title: str) -> plot.Ca
         plot.empty(axes, "nothing to rank")
         return drawing
     k, bars = len(levels), len(ranking.groups)
-    axes.set_xlim(1 - 0.45 * k, k + 0.45 * k)
-    axes.set_ylim(-(1.2 + 0.35 * bars + half), 1.6)
+    axes.set(xlim=(1 - 0.45 * k, k + 0.45 * k), ylim=(-(1.2 + 0.35 * bars + half), 1.6))
     # the axis of ranks, and the critical difference above it
     axes.plot([1, k], [0, 0], color="black", linewidth=1)
     for tick in range(1, k + 1):
@@ -120,17 +118,14 @@ def _draw(levels: Sequence[str], ranking: Ranking | None, title: str) -> plot.Ca
     axes.plot([1, end], [1.25, 1.25], color="black", linewidth=1.6)
     axes.text(end, 1.25, f"  CD = {ranking.critical:.2f}", ha="left", va="center")
     # a bar for each group that is alike
-    for i, (first, last) in enumerate(ranking.groups):
-        ends = [
-            ranking.ranks[ranking.order[first]] - 0.04,
-            ranking.ranks[ranking.order[last]] + 0.04,
-        ]
-        y = -0.35 * (i + 1)
-        axes.plot(ends, [y, y], color=plot.COLOURS[0], linewidth=3.5, solid_capstyle="butt")
+    ordered = [ranking.ranks[column] for column in ranking.order]
+    for i, (first, last) in enumerate(ranking.groups, 1):
+        ends, low = [ordered[first] - 0.04, ordered[last] + 0.04], -0.35 * i
+        axes.plot(ends, [low, low], color=plot.COLOURS[0], linewidth=3.5, solid_capstyle="butt")
     # names: the better half at the left, the others at the right, each led to its rank
     top = -(0.9 + 0.35 * bars)
-    for place, column in enumerate(ranking.order):
-        left, rank = place < half, ranking.ranks[column]
+    for place, (column, rank) in enumerate(zip(ranking.order, ordered, strict=True)):
+        left = place < half
         y = top - (place if left else k - 1 - place)
         x = 1 - 0.05 * k if left else k + 0.05 * k
         axes.plot([rank, rank, x], [0, y, y], color="#7F7F7F", linewidth=0.8)

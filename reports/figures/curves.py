@@ -21,6 +21,7 @@ from reports.tables.labels import (
 )
 
 
+@plot.style()
 def curves(frame: Frame, recipe: Curves) -> plot.Drawn:
     """Draw a line per cell: the mean over seeds at each epoch, with a band of ± one sd.
 
@@ -28,47 +29,36 @@ def curves(frame: Frame, recipe: Curves) -> plot.Drawn:
     """
     import pandas as pd
 
-    metric, factor = recipe.metric, scale(recipe.metric)
+    metric = recipe.metric
     parts = [part for study in recipe.studies for part in _cells_of(frame, recipe, study)]
     title = greek(recipe.title) or metric_label(metric)
     counts, spots, drawn_lines = [], [], 0
-    with plot.style():
-        drawing, axes = plot.single(title)
-        for i, (label, cells) in enumerate(parts):
-            done = cells[cells["status"] == "done"]
-            counts.append(len(done))
-            table = frame.curves(metric, done["run_id"]).groupby("epoch")["value"]
-            table = table.agg(["mean", "count", "std"])
-            table = table[table["count"] == len(done)] if len(table) else table
-            if not len(table):
-                continue
-            drawn_lines += 1
-            colour = plot.COLOURS[i % len(plot.COLOURS)]
-            x = table.index.to_numpy()
-            y, sd = (factor * table[name].to_numpy() for name in ("mean", "std"))
-            axes.plot(
-                x,
-                y,
-                color=colour,
-                linestyle=plot.DASHES[(i // len(plot.COLOURS) + i) % len(plot.DASHES)],
-                linewidth=1.8,
-                label=f"{label} ({len(done)})",
-                marker="o" if len(x) < 8 else None,
-                markersize=3.5,
-            )
-            if len(done) > 1 and np.isfinite(sd).all():
-                axes.fill_between(x, y - sd, y + sd, color=colour, alpha=0.18, linewidth=0)
-            for epoch, mean in zip(x.tolist(), y.tolist(), strict=True):
-                words = f"{label}, epoch {epoch}: {number(mean, 2)}"
-                spots.append(plot.Spot(axes, epoch, mean, words))
-        axes.set_xlabel("epoch")
-        axes.set_ylabel(metric_label(metric))
-        plot.few_ticks(axes.xaxis)
-        plot.lined(axes)
-        if drawn_lines:
-            plot.legend(axes, drawn_lines, "(number of seeds)")
-        else:
-            plot.empty(axes)
+    drawing, axes = plot.single(title)
+    for i, (label, cells) in enumerate(parts):
+        done = cells[cells["status"] == "done"]
+        counts.append(len(done))
+        table = frame.curves(metric, done["run_id"]).groupby("epoch")["value"]
+        table = table.agg(["mean", "count", "std"])
+        table = table[table["count"] == len(done)]
+        if not len(table):
+            continue
+        drawn_lines += 1
+        line: dict[str, Any] = {**plot.line_style(i), "label": f"{label} ({len(done)})"}
+        x, y, sd = table.index, scale(metric) * table["mean"], scale(metric) * table["std"]
+        mark = "o" if len(x) < 8 else None
+        axes.plot(x, y, linewidth=1.8, marker=mark, markersize=3.5, **line)
+        if len(done) > 1 and np.isfinite(sd).all():
+            axes.fill_between(x, y - sd, y + sd, color=line["color"], alpha=0.18, linewidth=0)
+        for epoch, mean in y.items():
+            words = f"{label}, epoch {epoch}: {number(mean, 2)}"
+            spots.append(plot.Spot(axes, epoch, mean, words))
+    axes.set(xlabel="epoch", ylabel=metric_label(metric))
+    plot.few_ticks(axes.xaxis)
+    axes.grid()
+    if drawn_lines:
+        plot.legend(axes, drawn_lines, "(number of seeds)")
+    else:
+        plot.empty(axes)
     band = "; band: ± one sd over seeds" if max(counts, default=0) > 1 else ""
     caption = f"{metric_label(metric)} after each epoch: mean, {plot.seeds_text(counts)}{band}."
     shown = pd.concat([cells for _, cells in parts]) if parts else frame.cells.iloc[:0]
@@ -86,8 +76,8 @@ def _cells_of(frame: Frame, recipe: Curves, study: str) -> list[tuple[str, Any]]
         ranked = sorted(filter(means.__contains__, names), key=lambda c: sign * means[c].mean)
         names = ranked[: recipe.top]
     prefix = f"{study}: " if len(recipe.studies) > 1 else ""
-    rows = {name: cells[cells["cell"] == name] for name in names}
-    return [(prefix + _label(name, own["coords"].iloc[0]), own) for name, own in rows.items()]
+    rows = [(name, cells[cells["cell"] == name]) for name in names]
+    return [(prefix + _label(name, own["coords"].iloc[0]), own) for name, own in rows]
 
 
 def _label(cell: str, coords: dict[str, Any]) -> str:

@@ -39,7 +39,7 @@ def distances(views: Views, title: str) -> Picture:
         overlap = f"overlap {100 * view['overlap']:.1f} %"
         plot.title_panel(panel, f"{greek(each.cell)}: {overlap}", plot.WIDTH)
         panel.set_ylabel("pairs (%)")
-        plot.lined(panel, "y")
+        panel.grid(axis="y")
     panels[-1].set_xlabel("distance")
     panels[0].legend(loc="upper left")
     view = views.found[0][1]

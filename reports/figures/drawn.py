@@ -7,8 +7,7 @@ A kind is one file here, or a function of another package (`reports/kinds.py`):
 
 Colours: cividis for magnitudes (perceptually uniform, the same to colour-blind readers) and
 Okabe and Ito's palette with line styles for cells. Figures are the same bytes for the same runs.
-Matplotlib is imported when something is drawn: a plan checks the options of figures, and stays
-quick.
+Matplotlib is imported when something is drawn, so that a plan, which checks options, stays quick.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from reports.frame import Frame
 from reports.recipe import Curves, FactorCurves, Figure, Heatmap, RecipePart, studies_of
-from reports.tables.cells import gaps, run_ids
+from reports.tables.cells import run_ids
 from reports.tables.labels import greek, slug
 
 if TYPE_CHECKING:
@@ -55,18 +54,20 @@ STYLE: dict[str, Any] = {
     **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), TEXT),
     **dict.fromkeys(("legend.fontsize", "legend.title_fontsize"), TEXT),
     **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
-    "axes.linewidth": 0.8,
-    "svg.hashsalt": "ablate",
-    "svg.fonttype": "path",
-    "figure.dpi": 100,
-    "savefig.dpi": 200,
-    "mathtext.fontset": "dejavusans",
+    **{"axes.linewidth": 0.8, "axes.titlelocation": "left", "axes.axisbelow": True},
+    **{"grid.color": GRID, "grid.linewidth": 0.7, "lines.markersize": 4, "errorbar.capsize": 3},
+    **{"svg.hashsalt": "ablate", "svg.fonttype": "path", "mathtext.fontset": "dejavusans"},
+    **{"figure.dpi": 100, "savefig.dpi": 200},
 }
 
 
-def line_style(place: int) -> tuple[str, str]:
-    """Return the colour and the dash of one of several lines."""
-    return COLOURS[place % len(COLOURS)], DASHES[place % len(DASHES)]
+@contextmanager
+def style() -> Iterator[None]:
+    """Draw with our settings, whatever matplotlib's are; a function may be decorated with it."""
+    import matplotlib.style
+
+    with matplotlib.style.context(["default", STYLE]):
+        yield
 
 
 @dataclass(frozen=True)
@@ -94,21 +95,13 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Strip:
-    """A row of pictures: what it is, the first one, and those beside it."""
-
-    words: str
-    first: Tile
-    others: tuple[Tile, ...]
-
-
-@dataclass(frozen=True)
 class Drawn:
     """A figure with what stands beside it: its files' name, its (first) study, title, caption,
-    the runs behind it, what is missing, and the marks that tell their values.
+    the runs behind it, and the marks that tell their values.
 
-    apart: it stands on a page of its own, as it holds pictures of images. strips: these pictures,
-    which that page shows instead of the figure, so that they fit a screen of any width.
+    apart: it stands on a page of its own, as it holds pictures of images. strips: rows of these,
+    each with what it is, which that page shows instead of the figure, so that they fit a screen of
+    any width; the first picture of a row stands before the others.
     """
 
     key: str
@@ -117,10 +110,9 @@ class Drawn:
     caption: str
     figure: Canvas
     run_ids: tuple[str, ...]
-    gaps: tuple[str, ...]
     spots: tuple[Spot, ...] = ()
     apart: bool = False
-    strips: tuple[Strip, ...] = ()
+    strips: tuple[tuple[str, tuple[Tile, ...]], ...] = ()
 
     def places(self) -> list[tuple[float, float, str]]:
         """Return each spot of a saved figure in shares of the picture from its left and top; none
@@ -134,22 +126,20 @@ class Drawn:
             for spot, (x, y) in zip(self.spots, points, strict=True)
         ]
 
+    @style()
     def save(self, folder: Path) -> dict[str, Path]:
         """Write PNG (200 dpi, fewer where it would have more than `PIXELS`) and SVG, and return
         `{"png": path, "svg": path}`."""
-        import matplotlib as mpl
-
         paths = {kind: folder / f"{self.key}.{kind}" for kind in ("png", "svg")}
-        with style():
-            width, height = self.figure.get_size_inches()
-            dpi = min(mpl.rcParams["savefig.dpi"], math.sqrt(PIXELS / (width * height)))
-            if engine := self.figure.get_layout_engine():  # once: `savefig` would do it each time
-                screen_dpi, self.figure.dpi = self.figure.dpi, dpi
-                engine.execute(self.figure)
-                self.figure.dpi = screen_dpi
-                self.figure.set_layout_engine("none")
-            self.figure.savefig(paths["png"], dpi=dpi, metadata={"Software": None})
-            self.figure.savefig(paths["svg"], dpi=dpi, metadata={"Date": None, "Creator": None})
+        width, height = self.figure.get_size_inches()
+        dpi = min(STYLE["savefig.dpi"], math.sqrt(PIXELS / (width * height)))
+        if engine := self.figure.get_layout_engine():  # once: `savefig` would do it each time
+            screen_dpi, self.figure.dpi = self.figure.dpi, dpi
+            engine.execute(self.figure)
+            self.figure.dpi = screen_dpi
+            self.figure.set_layout_engine("none")
+        self.figure.savefig(paths["png"], dpi=dpi, metadata={"Software": None})
+        self.figure.savefig(paths["svg"], dpi=dpi, metadata={"Date": None, "Creator": None})
         return paths
 
 
@@ -175,10 +165,10 @@ class FigureKind:
     options: type[FigureOptions]
     draw: Callable[[Frame, Figure, Any], Drawn]
 
+    @style()
     def __call__(self, frame: Frame, recipe: Figure) -> Drawn:
         """Draw the figure that a recipe asks for."""
-        with style():
-            return self.draw(frame, recipe, self.options.model_validate(recipe.options))
+        return self.draw(frame, recipe, self.options.model_validate(recipe.options))
 
 
 def figure(
@@ -186,18 +176,6 @@ def figure(
 ) -> Callable[[Callable[[Frame, Figure, Any], Drawn]], FigureKind]:
     """Declare the decorated function a kind of figure that takes these options."""
     return lambda draw: FigureKind(options, draw)
-
-
-@contextmanager
-def style() -> Iterator[None]:
-    """Draw with our settings, whatever the caller's matplotlib has been told."""
-    import matplotlib as mpl
-
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        settings: Any = mpl.rcParams
-        settings.update(STYLE)
-        yield
 
 
 def finish(
@@ -214,11 +192,11 @@ def finish(
 
     key: its files' name; default: kind, studies and metric.
     """
+    if isinstance(recipe, Figure):
+        key = key or "_".join([recipe.kind, *recipe.studies, recipe.metric])
     words = " ".join(filter(None, (greek(recipe.caption), caption)))
     study = studies_of(recipe)[0]
-    if not key and isinstance(recipe, Figure):
-        key = "_".join([recipe.kind, *recipe.studies, recipe.metric])
-    return Drawn(slug(key), study, title, words, drawing, run_ids(cells), gaps(cells), tuple(spots))
+    return Drawn(slug(key), study, title, words, drawing, run_ids(cells), tuple(spots))
 
 
 def canvas(width: float = WIDTH, height: float = HEIGHT) -> Canvas:
@@ -254,13 +232,13 @@ def panel_grid(
     return drawing, panels[:count]
 
 
-def heading(part: Axes | Canvas, title: str, width: int = 60) -> None:
-    """Write the title at the left, in lines of `width` letters."""
-    text = textwrap.fill(title, width)
+def heading(part: Axes | Canvas, title: str) -> None:
+    """Write the title at the left, in lines of 60 letters."""
+    text = textwrap.fill(title, 60)
     if hasattr(part, "suptitle"):
         part.suptitle(text, x=0.01, ha="left", fontweight="bold", fontsize=TEXT)
     else:
-        part.set_title(text, loc="left", fontweight="bold", pad=8)
+        part.set_title(text, fontweight="bold", pad=8)
 
 
 def title_panel(panel: Axes, title: str, inches: float) -> None:
@@ -268,14 +246,19 @@ def title_panel(panel: Axes, title: str, inches: float) -> None:
 
     Names of cells break after a comma too, which has no space behind it.
     """
-    letters = int(inches * LETTERS)
-    words = title.replace(",", ", ")
-    panel.set_title("\n".join(textwrap.wrap(" ".join(words.split()), letters)), loc="left")
+    words = " ".join(title.replace(",", ", ").split())
+    panel.set_title(textwrap.fill(words, int(inches * LETTERS)))
 
 
 def empty(axes: Axes, words: str = "no finished runs") -> None:
     """Say in the middle of a panel why nothing is drawn."""
     axes.text(0.5, 0.5, words, ha="center", va="center", transform=axes.transAxes)
+
+
+def line_style(place: int) -> dict[str, Any]:
+    """Return the colour and the dash of one of several lines."""
+    turn = place // len(COLOURS) + place
+    return {"color": COLOURS[place % len(COLOURS)], "linestyle": DASHES[turn % len(DASHES)]}
 
 
 def bars(axes: Axes, names: list[str], values: list[float], colour: str, height: float) -> Any:
@@ -284,14 +267,8 @@ def bars(axes: Axes, names: list[str], values: list[float], colour: str, height:
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)
-    lined(axes, "x")
+    axes.grid(axis="x")
     return drawing
-
-
-def lined(axes: Axes, axis: Literal["x", "y", "both"] = "both") -> None:
-    """Grey lines behind what is drawn."""
-    axes.grid(axis=axis, color=GRID, linewidth=0.7)
-    axes.set_axisbelow(True)
 
 
 def shades(name: str, low: float, high: float) -> Any:
@@ -312,10 +289,10 @@ def log_ticks(axes: Axes, low: float, high: float) -> None:
     if decades >= 2:
         axes.xaxis.set_major_locator(LogLocator(numticks=4))
         return
-    steps = (1, 2, 5) if decades < 1.3 else (1, 3)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    found = [step * 10.0**power for power in powers for step in steps]
-    shown = [value for value in found if low <= value <= high]
+    steps = (1, 2, 5) if decades < 1.3 else (1, 3)
+    values = [step * 10.0**power for power in powers for step in steps]
+    shown = [value for value in values if low <= value <= high]
     axes.set_xticks(shown, [f"{value:g}" for value in shown])
 
 
@@ -327,22 +304,21 @@ def few_ticks(axis: Any, most: int | None = None) -> None:
 
 
 def legend(axes: Axes, count: int, title: str | None = None) -> None:
-    """Where it hides nothing: within the axes while it is short, else below them, the figure being
-    taller by as much."""
+    """Set the legend where it hides nothing: within the axes while it is short, else below them,
+    the figure being taller by as much."""
     if count <= SHORT:
         axes.legend(loc="best", title=title)
         return
     handles, labels = axes.get_legend_handles_labels()
     across = 1 if max(map(len, labels)) > 40 else 2
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    width, height = figure.get_size_inches()
-    figure.set_size_inches(width, height + LINE * (-(-count // across) + (title is not None)))
-    figure.legend(handles, labels, loc="outside lower left", ncols=across, title=title)
+    drawing: Any = axes.figure
+    lines = -(-count // across) + (title is not None)
+    drawing.set_figheight(drawing.get_figheight() + LINE * lines)
+    drawing.legend(handles, labels, loc="outside lower left", ncols=across, title=title)
 
 
 def seeds_text(counts: list[int]) -> str:
-    """`n = 3 seeds`, `n = 2–3 seeds`, `no runs`."""
+    """Write `n = 3 seeds`, `n = 2–3 seeds` or `no finished runs`."""
     known = [n for n in counts if n]
     if not known:
         return "no finished runs"
@@ -352,6 +328,6 @@ def seeds_text(counts: list[int]) -> str:
 
 
 def ordered(values: list[Any]) -> list[Any]:
-    """Levels in ascending order; numbers before words."""
+    """Return levels in ascending order; numbers before words."""
     unique = list({repr(v): v for v in values}.values())
     return sorted(unique, key=lambda v: (isinstance(v, str), v if isinstance(v, str) else float(v)))

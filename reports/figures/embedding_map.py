@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from pydantic import Field
 
 import reports.figures.drawn as plot
 from reports.figures.models import ModelOptions, Picture, Views, model_figure, put_thumbnail
 
-SIGNS = "osv^D"  # with the colours 40 kinds of points
-LISTED = 24  # classes in a legend
+SIGNS = "osv"  # with the colours 24 kinds of points, as many as classes are drawn
 SMALL = 0.28  # of a picture's own size
 
 
@@ -29,28 +30,19 @@ class MapOptions(ModelOptions):
 def embedding_map(views: Views, title: str) -> Picture:
     """Draw a point an image, a colour and sign a class; pictures of some beside."""
     drawing, panel = plot.single(title, plot.WIDTH)
-    panel.set_xticks([])
-    panel.set_yticks([])
+    panel.set(xticks=[], yticks=[])
     each, view = views.found[0]
     x, y, label = (np.asarray(view[name]) for name in ("x", "y", "label"))
     for at, name in enumerate(view["classes"]):
-        of_class = label == at
-        panel.scatter(
-            x[of_class],
-            y[of_class],
-            s=16,
-            color=plot.COLOURS[at % len(plot.COLOURS)],
-            marker=SIGNS[at // len(plot.COLOURS) % len(SIGNS)],
-            linewidths=0,
-            label=name,
-        )
+        colour = plot.COLOURS[at % len(plot.COLOURS)]
+        dots: Any = {"color": colour, "marker": SIGNS[at // len(plot.COLOURS)], "linewidths": 0}
+        panel.scatter(x[label == at], y[label == at], s=16, label=name, **dots)
     for at, picture in view["pictures"]:
-        colour, _ = plot.line_style(int(label[at]))
+        colour = plot.COLOURS[label[at] % len(plot.COLOURS)]
         put_thumbnail(panel, (x[at], y[at]), picture, SMALL, colour)
     panel.margins(0.06)
     names = view["classes"]
-    if len(names) <= LISTED:
-        plot.legend(panel, max(len(names), 5))
+    plot.legend(panel, max(len(names), 5))
     caption = (
         f"{views.who(each)}, {views.protocol}: t-SNE of {len(x)} {views.options.split} "
         f"images of {len(names)} of {view['of_classes']} classes, perplexity "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,16 +12,9 @@ from reports.errors import ReportError
 from reports.frame import Frame
 from reports.recipe import FactorCurves, level_name
 from reports.stats.describe import bootstrap_interval, summary, t_interval
+from reports.tables import labels
 from reports.tables.cells import by_seed, coordinates, protocol
-from reports.tables.labels import (
-    coordinate_name,
-    greek,
-    level,
-    metric_label,
-    number,
-    scale,
-    ticks,
-)
+from reports.tables.labels import coordinate_name, level, metric_label, number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,6 +39,7 @@ class Line:
     n: tuple[int, ...]
 
 
+@plot.style()
 def factor_curves(frame: Frame, recipe: FactorCurves) -> plot.Drawn:
     """Draw the metric at each level of `recipe.x`, a line per combination of the other levels.
 
@@ -62,48 +55,38 @@ def factor_curves(frame: Frame, recipe: FactorCurves) -> plot.Drawn:
         for line in lines_of(cells, recipe, study if len(chosen) > 1 else "")
     ]
     metric, factor = recipe.metric, coordinate_name(recipe.x)
-    title = greek(recipe.title) or f"{metric_label(metric)} against {factor}"
+    title = labels.greek(recipe.title) or f"{metric_label(metric)} against {factor}"
     levels = plot.ordered([x for line in lines for x in line.x])
     kind = axis_kind(levels, recipe.log)
     place = {x: i if kind == "words" else x for i, x in enumerate(levels)}
+    drawing, axes = plot.single(title)
+    if kind in ("log", "symlog"):
+        options = {"linthresh": min(x for x in levels if x > 0)} if kind == "symlog" else {}
+        axes.set_xscale(kind, **options)
     spots = []
-    with plot.style():
-        drawing, axes = plot.single(title)
-        if kind in ("log", "symlog"):
-            options = {"linthresh": min(x for x in levels if x > 0)} if kind == "symlog" else {}
-            axes.set_xscale(kind, **options)
-        for i, line in enumerate(lines):
-            turn = (i // len(plot.COLOURS) + i) % len(plot.DASHES)
-            ends = np.abs(np.array([line.low, line.high]) - np.array(line.mean))  # NaN: no bar
-            axes.errorbar(
-                [place[x] for x in line.x],
-                line.mean,
-                yerr=ends if line.x else None,
-                color=plot.COLOURS[i % len(plot.COLOURS)],
-                linestyle="none" if kind == "words" else plot.DASHES[turn],
-                marker="o",
-                linewidth=1.8,
-                markersize=4,
-                elinewidth=1.1,
-                capsize=3,
-                label=line.label or None,
-            )
-            columns = (line.x, line.mean, line.low, line.high, line.n)
-            for x, mean, low, high, n in zip(*columns, strict=True):
-                interval = "" if np.isnan(low) else f" [{number(low, 2)}, {number(high, 2)}]"
-                name = ", ".join(filter(None, (line.label, f"{factor} = {level(x)}")))
-                words = f"{name}: {number(mean, 2)}{interval}, n = {n}"
-                spots.append(plot.Spot(axes, place[x], mean, words))
-        if not levels:
-            plot.empty(axes)
-        elif kind != "linear":
-            axes.set_xticks([place[x] for x in levels], ticks(levels))
-            axes.xaxis.set_ticks([], minor=True)
-        axes.set_xlabel(factor)
-        axes.set_ylabel(metric_label(metric))
-        plot.lined(axes)
-        if labelled := sum(bool(line.label) for line in lines):
-            plot.legend(axes, labelled)
+    for i, line in enumerate(lines):
+        ends = np.abs(np.array([line.low, line.high]) - np.array(line.mean))  # NaN: no bar
+        shape: dict[str, Any] = {**plot.line_style(i), "marker": "o", "linewidth": 1.8}
+        if kind == "words":
+            shape["linestyle"] = "none"
+        at, bars = [place[x] for x in line.x], ends if line.x else None
+        axes.errorbar(at, line.mean, bars, elinewidth=1.1, label=line.label or None, **shape)
+        for x, mean, low, high, n in zip(
+            line.x, line.mean, line.low, line.high, line.n, strict=True
+        ):
+            interval = "" if np.isnan(low) else f" [{number(low, 2)}, {number(high, 2)}]"
+            name = ", ".join(filter(None, (line.label, f"{factor} = {level(x)}")))
+            words = f"{name}: {number(mean, 2)}{interval}, n = {n}"
+            spots.append(plot.Spot(axes, place[x], mean, words))
+    if not levels:
+        plot.empty(axes)
+    elif kind != "linear":
+        axes.set_xticks([place[x] for x in levels], labels.ticks(levels))
+        axes.xaxis.set_ticks([], minor=True)
+    axes.set(xlabel=factor, ylabel=metric_label(metric))
+    axes.grid()
+    if labelled := sum(bool(line.label) for line in lines):
+        plot.legend(axes, labelled)
     counts = [n for line in lines for n in line.n]
     bars = f", bars: {INTERVALS[recipe.interval]} over seeds" if max(counts, default=0) > 1 else ""
     held = ", ".join(f"{coordinate_name(k)} = {level(v)}" for k, v in recipe.at.items())
@@ -122,9 +105,9 @@ def _choose(frame: Frame, study: str, recipe: FactorCurves) -> pd.DataFrame:
 
     cells = frame.study(study)
     cells = cells.assign(coords=pd.Series(coordinates(frame, cells), index=cells.index))
-    held = {name: level(value) for name, value in recipe.at.items()}
     fits = [
-        recipe.x in coords and held == {name: level(level_name(coords.get(name))) for name in held}
+        recipe.x in coords
+        and all(_level(coords.get(name)) == level(value) for name, value in recipe.at.items())
         for coords in cells["coords"]
     ]
     if not any(fits):
@@ -142,14 +125,15 @@ def lines_of(cells: pd.DataFrame, recipe: FactorCurves, prefix: str = "") -> lis
     A combination of the other coordinates with one level of x is a point of another factor's arm
     (a one-factor study lists its centre once): it is left out where another one has several.
     """
+    x = [_place(coords[recipe.x]) for coords in cells["coords"]]
     others = [
-        tuple((k, level(level_name(v))) for k, v in coords.items() if k != recipe.x)
+        tuple((k, _level(v)) for k, v in coords.items() if k != recipe.x)
         for coords in cells["coords"]
     ]
+    cells = cells.assign(x=x, others=others)
     groups = {key: cells[[other == key for other in others]] for key in dict.fromkeys(others)}
-    levels = {key: {_place(c[recipe.x]) for c in rows["coords"]} for key, rows in groups.items()}
-    if any(len(own) > 1 for own in levels.values()):
-        groups = {key: rows for key, rows in groups.items() if len(levels[key]) > 1}
+    if any(rows["x"].nunique() > 1 for rows in groups.values()):
+        groups = {key: rows for key, rows in groups.items() if rows["x"].nunique() > 1}
     varied = {k for a in groups for b in groups for k, _ in set(a) ^ set(b)}
     lines = []
     for key, rows in groups.items():
@@ -159,28 +143,29 @@ def lines_of(cells: pd.DataFrame, recipe: FactorCurves, prefix: str = "") -> lis
 
 
 def _line(cells: pd.DataFrame, recipe: FactorCurves, label: str) -> Line:
-    factor = scale(recipe.metric)
+    factor = labels.scale(recipe.metric)
     points: list[tuple[Any, float, float, float, int]] = []
-    at = [_place(coords[recipe.x]) for coords in cells["coords"]]
-    for x in plot.ordered(at):
-        values = list(by_seed(cells[[value == x for value in at]], recipe.metric).values())
+    for x in plot.ordered(list(cells["x"])):
+        values = list(by_seed(cells[[value == x for value in cells["x"]]], recipe.metric).values())
         if (result := summary(values)) is None:
             continue
         ends: tuple[float, float] | None = None
-        if result.sd is not None:
-            if recipe.interval == "sd":
-                ends = result.mean - result.sd, result.mean + result.sd
-            else:
-                ends = (t_interval if recipe.interval == "t" else bootstrap_interval)(values)
+        if result.sd is not None and recipe.interval == "sd":
+            ends = result.mean - result.sd, result.mean + result.sd
+        elif result.sd is not None:
+            ends = (t_interval if recipe.interval == "t" else bootstrap_interval)(values)
         low, high = ends or (np.nan, np.nan)
         points.append((x, result.mean * factor, low * factor, high * factor, result.n))
     return Line(label, *(list(zip(*points, strict=True)) or [()] * 5))
 
 
+def _level(value: Any) -> str:
+    return level(level_name(value))
+
+
 def _place(value: Any) -> Any:
     """Return a level on the axis: a number, or what it is called."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if number else level(level_name(value))
+    return _level(value) if isinstance(value, bool) or not isinstance(value, int | float) else value
 
 
 def axis_kind(levels: list[Any], log: bool | None) -> str:
@@ -191,17 +176,12 @@ def axis_kind(levels: list[Any], log: bool | None) -> str:
     """
     if any(isinstance(v, bool) or not isinstance(v, int | float) for v in levels):
         return "words"
-    numbers = sorted(float(v) for v in levels)
-    positive = np.array([v for v in numbers if v > 0])
+    numbers = np.array(sorted(levels), dtype=float)
+    positive = numbers[numbers > 0]
     if log is None:
-        log = len(positive) > 2 and positive[-1] >= DECADE * positive[0] and numbers[0] >= 0
-        log = log and _uneven(np.log(positive)) < _uneven(positive)
+        steps = [np.diff(np.log(positive)), np.diff(positive)]
+        log = len(positive) > 2 and bool(positive[-1] >= DECADE * positive[0])
+        log = log and steps[0].std() / steps[0].mean() < steps[1].std() / steps[1].mean()
     if not log or not len(positive) or numbers[0] < 0:
         return "linear"
     return "log" if len(positive) == len(numbers) else "symlog"
-
-
-def _uneven(points: Any) -> float:
-    """Return the spread of the steps between points relative to their mean."""
-    steps = np.array([b - a for a, b in pairwise(points)])
-    return float(steps.std() / steps.mean())

@@ -17,6 +17,7 @@ ROW = 0.24  # inches
 WIDTH = 6.4
 
 
+@plot.style()
 def forest(verdicts: Sequence[Verdict]) -> plot.Drawn | None:
     """Draw one line a comparison: the paired difference, 95 % interval, and what the verdict is.
 
@@ -27,18 +28,16 @@ def forest(verdicts: Sequence[Verdict]) -> plot.Drawn | None:
     shown = known[:MOST]
     if not shown:
         return None
-    metrics = dict.fromkeys(verdict.metric for verdict in shown)
-    lines: dict[str, list[Verdict | str]] = {metric: [] for metric in metrics}
+    lines: dict[str, list[Verdict | str]] = {verdict.metric: [] for verdict in shown}
     for metric, own in lines.items():
         for group in groups([verdict for verdict in shown if verdict.metric == metric]):
             own += [f"{group[0].title} (against {group[0].baseline})", *group]
     heights = [len(own) + 2.6 for own in lines.values()]
+    drawing = plot.canvas(WIDTH, ROW * sum(heights) + 0.2)
+    panels = drawing.subplots(len(lines), 1, squeeze=False, height_ratios=heights)[:, 0]
     spots: list[plot.Spot] = []
-    with plot.style():
-        drawing = plot.canvas(WIDTH, ROW * sum(heights) + 0.2)
-        panels = drawing.subplots(len(lines), 1, squeeze=False, height_ratios=heights)[:, 0]
-        for panel, (metric, own) in zip(panels, lines.items(), strict=True):
-            spots += _panel(panel, metric, own)
+    for panel, (metric, own) in zip(panels, lines.items(), strict=True):
+        spots += _draw(panel, metric, own)
     bars = "; lines: 95 % paired-t intervals, each of its comparison alone"
     caption = (
         f"Difference to the baseline row, {plot.seeds_text([v.n for v in shown])}"
@@ -48,31 +47,27 @@ def forest(verdicts: Sequence[Verdict]) -> plot.Drawn | None:
     if len(known) > MOST:
         caption += f" The first {MOST} of {len(known)}."
     title = "All differences at a glance"
-    return plot.Drawn("forest", shown[0].study, title, caption, drawing, (), (), tuple(spots))
+    return plot.Drawn("forest", shown[0].study, title, caption, drawing, (), tuple(spots))
 
 
-def _panel(axes: plot.Axes, metric: str, lines: list[Verdict | str]) -> list[plot.Spot]:
-    factor = scale(metric)
+def _draw(axes: plot.Axes, metric: str, lines: list[Verdict | str]) -> list[plot.Spot]:
+    """Draw the lines of one metric, each group of comparisons under its heading."""
     axes.axvline(0, color="black", linewidth=0.8)
-    plot.lined(axes, "x")
+    axes.grid(axis="x")
     beside: dict[str, Any] = {"textcoords": "offset points", "va": "center"}
-    places, names, spots = [], [], []
+    left: Any = {"xycoords": ("figure fraction", "data"), "xytext": (4, 0), **beside}
+    right: Any = {"xycoords": ("axes fraction", "data"), "xytext": (6, 0), **beside}
+    white = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+    heavy: Any = {"fontweight": "bold", "bbox": white}
+    names, spots = {}, []
     for y, line in enumerate(lines):
         if isinstance(line, str):
-            axes.annotate(
-                textwrap.shorten(line, 76, placeholder="…"),
-                (0, y),
-                xycoords=("figure fraction", "data"),
-                xytext=(4, 0),
-                fontweight="bold",
-                annotation_clip=False,
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
-                **beside,
-            ).set_in_layout(False)
+            head = textwrap.shorten(line, 76, placeholder="…")
+            text = axes.annotate(head, (0, y), annotation_clip=False, **heavy, **left)
+            text.set_in_layout(False)
             continue
-        places.append(y)
-        names.append(textwrap.shorten(line.label, 40, placeholder="…"))
-        gap = line.difference
+        names[y] = textwrap.shorten(line.label, 40, placeholder="…")
+        gap, factor = line.difference, scale(metric)
         assert gap is not None
         mark, colour = MARKS.get(line.call, OPEN)
         if gap.low is not None and gap.high is not None:
@@ -80,11 +75,9 @@ def _panel(axes: plot.Axes, metric: str, lines: list[Verdict | str]) -> list[plo
         axes.plot([gap.mean * factor], [y], mark, color=colour, markersize=6)
         words = with_interval(gap.mean, gap.low, gap.high, metric, line.digits)
         spots.append(plot.Spot(axes, gap.mean * factor, y, f"{line.label}: {words}, {line.call}"))
-        text, at = signed(gap.mean, metric, line.digits), ("axes fraction", "data")
-        axes.annotate(text, (1, y), xycoords=at, xytext=(6, 0), color=colour, **beside)
-    axes.set_yticks(places, names)
+        axes.annotate(signed(gap.mean, metric, line.digits), (1, y), color=colour, **right)
+    axes.set_yticks(list(names), list(names.values()))
     axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(lines) - 0.4, -0.8)
+    axes.set(ylim=(len(lines) - 0.4, -0.8), xlabel=f"Δ {difference_label(metric)}")
     axes.spines["left"].set_visible(False)
-    axes.set_xlabel(f"Δ {difference_label(metric)}")
     return spots

@@ -7,18 +7,11 @@ import textwrap
 from pydantic import Field, model_validator
 
 import reports.figures.drawn as plot
-from reports.figures.models import (
-    ModelOptions,
-    Picture,
-    Views,
-    board,
-    model_figure,
-    nothing,
-    put_picture,
-)
+from reports.figures.models import ModelOptions, Picture, Views, board, model_figure, put_picture
 
 GAP = 0.35  # of a place, between query and what was found
-QUERY, HIT, MISS = ("black", "-"), (plot.COLOURS[0], "-"), (plot.COLOURS[1], "--")
+QUERY = ("black", "-")
+EDGES = {"hit": (plot.COLOURS[0], "-"), "miss": (plot.COLOURS[1], "--")}
 LETTERS = 11  # of a class's name below a picture
 
 
@@ -43,8 +36,6 @@ def gallery(views: Views, title: str) -> Picture:
     orange and dashed; the hardest failures last."""
     each, view = views.found[0]
     rows = view["rows"]
-    if not rows:
-        return nothing(title)
     failed = sum(row["failed"] for row in rows)
     caption = (
         f"{views.who(each)}, {views.protocol}, {views.options.split} images. Left the query, then "
@@ -54,25 +45,24 @@ def gallery(views: Views, title: str) -> Picture:
         + (f"; the last {failed} are the hardest failures" if failed else "")
         + f". Of {view['looked_at']} queries looked at, {view['failing']} find another class first."
     )
-    drawing, panel = board(len(rows), 1 + GAP + max(len(row["near"]) for row in rows), title)
+    most = max((len(row["near"]) for row in rows), default=0)
+    drawing, panel = board(max(len(rows), 1), 1 + GAP + most, title)
     spots, strips = [], []
     for at, row in enumerate(rows):
-        first = f"{row['class']}: the first of its class is no. {row['rank']}"
-        x, y = put_picture(panel, (at, 0), row["query"], _shorten(row["class"]), QUERY)
-        spots.append(plot.Spot(panel, x, y, first))
-        tiles = []
+        name, first = row["class"], f"{row['class']}: the first of its class is no. {row['rank']}"
+        short = textwrap.shorten(name, LETTERS, placeholder="…") if " " in name else name[:LETTERS]
+        spots.append(
+            plot.Spot(panel, *put_picture(panel, (at, 0), row["query"], short, QUERY), first)
+        )
+        tiles = [plot.Tile(row["query"], "the query", name)]
         for number, near in enumerate(row["near"]):
-            place, score = (at, 1 + GAP + number), f"{near['score']:.2f}"
-            x, y = put_picture(panel, place, near["picture"], score, HIT if near["hit"] else MISS)
-            words = f"{number + 1}: {near['class']}, {near['score']:.4f}"
-            spots.append(plot.Spot(panel, x, y, words))
-            edge, below = "hit" if near["hit"] else "miss", f"{near['class']}, {score}"
-            tiles.append(plot.Tile(near["picture"], below, words, edge))
-        query = plot.Tile(row["query"], "the query", row["class"])
-        failure = "; a failure" if row["failed"] else ""
-        strips.append(plot.Strip(first + failure, query, tuple(tiles)))
+            edge, score = "hit" if near["hit"] else "miss", f"{near['score']:.2f}"
+            place, words = (
+                (at, 1 + GAP + number),
+                f"{number + 1}: {near['class']}, {near['score']:.4f}",
+            )
+            middle = put_picture(panel, place, near["picture"], score, EDGES[edge])
+            spots.append(plot.Spot(panel, *middle, words))
+            tiles.append(plot.Tile(near["picture"], f"{near['class']}, {score}", words, edge))
+        strips.append((first + ("; a failure" if row["failed"] else ""), tuple(tiles)))
     return Picture(drawing, caption, tuple(spots), tuple(strips))
-
-
-def _shorten(name: str) -> str:
-    return textwrap.shorten(name, LETTERS, placeholder="…") if " " in name else name[:LETTERS]

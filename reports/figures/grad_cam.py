@@ -8,15 +8,7 @@ import numpy as np
 from pydantic import Field
 
 import reports.figures.drawn as plot
-from reports.figures.models import (
-    ModelOptions,
-    Picture,
-    Views,
-    board,
-    model_figure,
-    overlay,
-    put_picture,
-)
+from reports.figures.models import ModelOptions, Picture, Views, board, model_figure, put_picture
 
 FRAME = ("black", "-")
 
@@ -39,14 +31,14 @@ def grad_cam(views: Views, title: str) -> Picture:
     drawing, panel = board(1 + len(terms), max(len(rows), 4), title)
     spots = []
     for column, row in enumerate(rows):
-        x, y = put_picture(panel, (0, column), row["picture"], row["class"][:12], FRAME)
-        spots.append(plot.Spot(panel, x, y, row["class"]))
+        name = row["class"]
+        middle = put_picture(panel, (0, column), row["picture"], name[:12], FRAME)
+        spots.append(plot.Spot(panel, *middle, name))
         for at, term in enumerate(terms, 1):
             cam = np.asarray(row["maps"][term])
-            x, y = put_picture(panel, (at, column), row["picture"], term, FRAME)
-            overlay(panel, (x, y), row["picture"], cam)
+            middle = put_picture(panel, (at, column), row["picture"], term, FRAME, heat=cam)
             flat = "" if cam.any() else ", which nothing in it lowers"
-            spots.append(plot.Spot(panel, x, y, f"{row['class']}: {term}{flat}"))
+            spots.append(plot.Spot(panel, *middle, f"{name}: {term}{flat}"))
     tall, wide = cam.shape
     caption = (
         f"{views.who(each)}: Grad-CAM of {', '.join(terms)} on training images, of the "

@@ -6,7 +6,7 @@ colours of its own: on one scale for all, a panel whose effect is small would ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -46,16 +46,17 @@ def shades(frame: Frame, recipe: Heatmap) -> Shades:
     of the sweep that have.
     """
 
-    def values_of(cells: pd.DataFrame) -> Iterable[list[float]]:
-        return (list(values.values()) for values in by_cell(cells, recipe.metric).values())
+    def values_of(study: str) -> list[list[float]]:
+        cells = by_cell(frame.study(study), recipe.metric)
+        return [list(values.values()) for values in cells.values()]
 
     factor = labels.scale(recipe.metric)
-    groups = list(values_of(frame.study(recipe.study)))
+    groups = values_of(recipe.study)
     means = [result.mean * factor for values in groups if (result := summary(values))]
     pooled, where = pooled_sd(groups), "its own"
     if pooled is None:
         studies = dict.fromkeys(frame.cells["study"])
-        pooled = pooled_sd(v for name in studies for v in values_of(frame.study(name)))
+        pooled = pooled_sd(values for name in studies for values in values_of(name))
         where = "other"
     low, high = (min(means), max(means)) if means else (0.0, 1.0)
     sd = None if pooled is None or pooled[0] == 0 else pooled[0] * factor
@@ -67,20 +68,17 @@ def shades(frame: Frame, recipe: Heatmap) -> Shades:
 
 def size_of(frame: Frame, parts: Sequence[Heatmap]) -> tuple[float, float]:
     """Return the size in inches at which each of these heatmaps has room for its settings."""
-    levels = [_levels(frame.study(part.study), part) for part in parts]
-    columns, lines = (max((len(own[i]) for own in levels), default=1) for i in (0, 1))
+    cells = [(frame.study(part.study), part) for part in parts]
+    columns = max((len(_levels(rows, part.x)) for rows, part in cells), default=1)
+    lines = max((len(_levels(rows, part.y)) for rows, part in cells), default=1)
     return max(plot.WIDTH, 2.0 + 0.72 * columns), 1.5 + 0.62 * max(1, lines)
 
 
-def _levels(cells: pd.DataFrame, recipe: Heatmap) -> tuple[list[Any], list[Any]]:
-    """Return the levels of x and of y."""
-    xs, ys = (
-        plot.ordered([v for v in cells[axis] if not is_missing(v)]) if axis in cells else []
-        for axis in (recipe.x, recipe.y)
-    )
-    return xs, ys
+def _levels(cells: pd.DataFrame, axis: str) -> list[Any]:
+    return plot.ordered([v for v in cells[axis] if not is_missing(v)]) if axis in cells else []
 
 
+@plot.style()
 def heatmap(frame: Frame, recipe: Heatmap, size: tuple[float, float] | None = None) -> plot.Drawn:
     """Draw the mean over seeds at each pair of levels, with ± sd where there are several seeds.
 
@@ -92,35 +90,33 @@ def heatmap(frame: Frame, recipe: Heatmap, size: tuple[float, float] | None = No
         ReportError: unknown study.
     """
     cells, metric, digits = frame.study(recipe.study), recipe.metric, recipe.digits
-    xs, ys = _levels(cells, recipe)
+    xs, ys = _levels(cells, recipe.x), _levels(cells, recipe.y)
+    x_name, y_name = map(labels.coordinate_name, (recipe.x, recipe.y))
     means = np.full((len(ys), len(xs)), np.nan)
     texts: dict[tuple[int, int], str] = {}
     counts: list[int] = []
-    factor = labels.scale(metric)
-    for i, y in enumerate(ys):
-        for j, x in enumerate(xs):
-            rows = cells[(cells[recipe.x] == x) & (cells[recipe.y] == y)]
-            cell = summary(list(by_seed(rows, metric).values()))
-            counts.append(cell.n if cell else 0)
-            if cell:
-                means[i, j] = cell.mean * factor
-                sd = "" if cell.sd is None else f"\n± {labels.number(cell.sd * factor, digits)}"
-                texts[i, j] = labels.number(means[i, j], digits) + sd
-            elif len(rows):
-                texts[i, j] = str(rows["status"].iloc[0])
-    title = labels.greek(recipe.title or recipe.study)
-    colours = shades(frame, recipe)
-    with plot.style():
-        drawing, axes = plot.single(title)
-        bar = _draw(axes, means, texts, colours)
-        bar.set_label(labels.metric_label(metric))
-        drawing.set_size_inches(size or size_of(frame, [recipe]))
-        axes.set_xticks(range(len(xs)), labels.ticks(xs))
-        axes.set_yticks(range(len(ys)), labels.ticks(ys))
-    names = labels.coordinate_name(recipe.x), labels.coordinate_name(recipe.y)
-    axes.set_xlabel(names[0])
-    turn = 0 if len(names[1]) < 3 else 90
-    axes.set_ylabel(names[1], rotation=turn, labelpad=12, va="center")
+    spots = []
+    factor, colours = labels.scale(metric), shades(frame, recipe)
+    drawing, axes = plot.single(labels.greek(recipe.title or recipe.study))
+    for i, j in np.ndindex(means.shape):
+        rows = cells[(cells[recipe.x] == xs[j]) & (cells[recipe.y] == ys[i])]
+        if cell := summary(list(by_seed(rows, metric).values())):
+            counts.append(cell.n)
+            means[i, j] = mean = cell.mean * factor
+            sd = "" if cell.sd is None else f"\n± {labels.number(cell.sd * factor, digits)}"
+            texts[i, j] = labels.number(mean, digits) + sd
+        elif len(rows):
+            texts[i, j] = str(rows["status"].iloc[0])
+        if text := texts.get((i, j), "").replace("\n", " "):
+            at = f"{x_name} = {labels.level(xs[j])}, {y_name} = {labels.level(ys[i])}"
+            spots.append(plot.Spot(axes, j, i, f"{at}: {text}"))
+    _draw(axes, means, texts, colours).set_label(labels.metric_label(metric))
+    drawing.set_size_inches(size or size_of(frame, [recipe]))
+    axes.set_xticks(range(len(xs)), labels.ticks(xs))
+    axes.set_yticks(range(len(ys)), labels.ticks(ys))
+    axes.set_xlabel(x_name)
+    turn = 0 if len(y_name) < 3 else 90
+    axes.set_ylabel(y_name, rotation=turn, labelpad=12, va="center")
     caption = (
         f"{labels.metric_label(metric)}, {protocol(frame)}: mean"
         f"{' ± sd' if max(counts, default=0) > 1 else ''}, {plot.seeds_text(counts)}"
@@ -134,11 +130,7 @@ def heatmap(frame: Frame, recipe: Heatmap, size: tuple[float, float] | None = No
             f", {SPAN:g} sds wide or more; bar on it: ± one sd of runs over seeds, "
             f"{labels.number(colours.sd, digits)}, pooled over {colours.source}."
         )
-    spots = []
-    for (i, j), text in texts.items():
-        at = f"{names[0]} = {labels.level(xs[j])}, {names[1]} = {labels.level(ys[i])}"
-        spots.append(plot.Spot(axes, j, i, f"{at}: {' '.join(text.split())}"))
-    key = f"heatmap_{recipe.study}_{metric}"
+    title, key = labels.greek(recipe.title or recipe.study), f"heatmap_{recipe.study}_{metric}"
     return plot.finish(recipe, cells, drawing, spots, title=title, caption=caption, key=key)
 
 
@@ -147,21 +139,10 @@ def _draw(axes: plot.Axes, means: Any, texts: dict[tuple[int, int], str], colour
     from matplotlib.patches import Rectangle
     from matplotlib.patheffects import Normal, withStroke
 
-    image = axes.imshow(
-        np.ma.masked_invalid(means),
-        cmap="cividis",
-        vmin=colours.low,
-        vmax=colours.high,
-        aspect="auto",
-        origin="lower",
-        interpolation="nearest",
-    )
-    hatched: dict[str, Any] = {
-        "facecolor": plot.PANEL,
-        "edgecolor": "#9a9a9a",
-        "hatch": "////",
-        "linewidth": 0,
-    }
+    scale: dict[str, Any] = {"cmap": "cividis", "vmin": colours.low, "vmax": colours.high}
+    flat: dict[str, Any] = {"aspect": "auto", "origin": "lower", "interpolation": "nearest"}
+    image = axes.imshow(np.ma.masked_invalid(means), **scale, **flat)
+    hatched: dict[str, Any] = {"facecolor": plot.PANEL, "edgecolor": "#9a9a9a", "hatch": "////"}
     centred: dict[str, Any] = {"ha": "center", "va": "center", "linespacing": 1.15}
     for i, j in np.ndindex(means.shape):
         if np.isfinite(means[i, j]):
@@ -169,22 +150,22 @@ def _draw(axes: plot.Axes, means: Any, texts: dict[tuple[int, int], str], colour
             dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
             ink, box = plot.LIGHT_INK if dark else plot.DARK_INK, None
         else:
-            axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, **hatched))
+            axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, linewidth=0, **hatched))
             ink, box = "black", {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
         text = axes.text(j, i, texts.get((i, j), "not run"), color=ink, bbox=box, **centred)
         text.set_in_layout(False)  # it stands in its square
     axes.set_xticks(np.arange(means.shape[1] + 1) - 0.5, minor=True)
     axes.set_yticks(np.arange(means.shape[0] + 1) - 0.5, minor=True)
+    axes.set_axisbelow("line")
     axes.grid(which="minor", color="white", linewidth=1.5)
     axes.tick_params(which="both", length=0)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    axes.spines[:].set_visible(False)
     bar = axes.figure.colorbar(image, ax=axes, pad=0.03, fraction=0.06)
     bar.outline.set_visible(False)
     plot.few_ticks(bar.long_axis, 4)
     if colours.sd is not None:
         middle = (colours.low + colours.high) / 2
-        line = bar.ax.errorbar([0.5], [middle], [colours.sd], color="white", capsize=3)
+        line = bar.ax.errorbar([0.5], [middle], [colours.sd], color="white")
         for part in (line.lines[0], *line.lines[1], *line.lines[2]):
             part.set_path_effects([withStroke(linewidth=3, foreground="black"), Normal()])
     return bar

@@ -7,10 +7,11 @@ from typing import Any
 import reports.figures.drawn as plot
 from reports.frame import Frame
 from reports.recipe import Table
-from reports.tables.cells import gaps, protocol, run_ids, trials_of
+from reports.tables.cells import protocol, run_ids, trials_of
 from reports.tables.labels import metric_label, number, scale, slug
 
 
+@plot.style()
 def history(frame: Frame, recipe: Table) -> plot.Drawn:
     """Draw one dot a trial (mean over seeds, ± one sd where there are several), the best so far as
     a line, trials without a result as crosses on the axis.
@@ -20,56 +21,45 @@ def history(frame: Frame, recipe: Table) -> plot.Drawn:
     """
     cells, metric = frame.study(recipe.study), recipe.metrics[0]
     trials, factor, digits = trials_of(cells, metric), scale(metric), recipe.digits
-    finished = trials.trials
     title = f"{recipe.title or recipe.study}: history"
-    numbers = [trial.number for trial in finished]
-    means = [trial.result.mean * factor for trial in finished]
-    with plot.style():
-        drawing, axes = plot.single(title)
-        if finished:
-            sds = [(trial.result.sd or 0.0) * factor for trial in finished]
-            dots: dict[str, Any] = {
-                "fmt": "o",
-                "color": plot.COLOURS[5],
-                "markersize": 4.5,
-                "elinewidth": 1,
-            }
-            axes.errorbar(numbers, means, yerr=sds if any(sds) else None, **dots)
-            best = [value * factor for value in trials.best_so_far(metric)]
-            line = {"color": plot.COLOURS[0], "linewidth": 1.8, "label": "best so far"}
-            axes.step(numbers, best, where="post", **line)
-            if trials.neutral is not None:
-                dashed: dict[str, Any] = {
-                    "color": plot.COLOURS[1],
-                    "linestyle": "--",
-                    "linewidth": 1.4,
-                }
-                axes.axhline(trials.neutral.mean * factor, label="neutral", **dashed)
-            axes.legend(loc="best")
-        else:
-            plot.empty(axes)
-        if trials.lost:
-            crosses: dict[str, Any] = {"color": "#a40e26", "transform": axes.get_xaxis_transform()}
-            axes.plot(trials.lost, [0.0] * len(trials.lost), "x", clip_on=False, **crosses)
-        plot.few_ticks(axes.xaxis)
-        axes.set_xlabel("trial")
-        axes.set_ylabel(metric_label(metric))
-        plot.lined(axes)
-    counts = [trial.result.n for trial in finished]
-    spread = " ± one sd" if max(counts, default=0) > 1 else ""
+    numbers = [trial.number for trial in trials.trials]
+    means = [trial.result.mean * factor for trial in trials.trials]
+    sds = [(trial.result.sd or 0.0) * factor for trial in trials.trials]
+    drawing, axes = plot.single(title)
+    if numbers:
+        dots: dict[str, Any] = {"fmt": "o", "color": plot.COLOURS[5], "markersize": 4.5}
+        axes.errorbar(numbers, means, sds if any(sds) else None, elinewidth=1, capsize=0, **dots)
+        best = [value * factor for value in trials.best_so_far(metric)]
+        line: dict[str, Any] = {"color": plot.COLOURS[0], "linewidth": 1.8}
+        axes.step(numbers, best, where="post", label="best so far", **line)
+        if trials.neutral is not None:
+            dashed: dict[str, Any] = {"color": plot.COLOURS[1], "linestyle": "--"}
+            axes.axhline(trials.neutral.mean * factor, label="neutral", linewidth=1.4, **dashed)
+        axes.legend(loc="best")
+    else:
+        plot.empty(axes)
+    if trials.lost:
+        crosses: dict[str, Any] = {"color": "#a40e26", "transform": axes.get_xaxis_transform()}
+        axes.plot(
+            trials.lost, [0.0] * len(trials.lost), "x", clip_on=False, markersize=6, **crosses
+        )
+    plot.few_ticks(axes.xaxis)
+    axes.set(xlabel="trial", ylabel=metric_label(metric))
+    axes.grid()
+    counts = [trial.result.n for trial in trials.trials]
     caption = (
-        f"{metric_label(metric)}, {protocol(frame)}, of {len(counts)} trials in the order of "
-        f"their proposal{spread}, {plot.seeds_text(counts)} each; line: the best so far."
+        f"{metric_label(metric)}, {protocol(frame)}, of {len(counts)} trials in the order of their "
+        f"proposal{' ± one sd' if max(counts, default=0) > 1 else ''}, {plot.seeds_text(counts)} "
+        "each; line: the best so far."
     )
     if trials.lost:
         caption += f" Crosses: {len(trials.lost)} without a result."
     if trials.neutral is not None:
         caption += " Dashed: neutral, the method switched off."
     spots = []
-    for trial, mean in zip(finished, means, strict=True):
+    for trial, mean in zip(trials.trials, means, strict=True):
         sd = "" if trial.result.sd is None else f" ± {number(trial.result.sd * factor, digits)}"
         words = f"trial {trial.number}: {number(mean, digits)}{sd}"
         spots.append(plot.Spot(axes, trial.number, mean, words))
     key = slug(f"history_{recipe.study}_{metric}")
-    runs, lost = run_ids(cells), gaps(cells)
-    return plot.Drawn(key, recipe.study, title, caption, drawing, runs, lost, tuple(spots))
+    return plot.Drawn(key, recipe.study, title, caption, drawing, run_ids(cells), tuple(spots))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 from pydantic import Field, field_validator
@@ -81,21 +82,20 @@ def pairs_of(data: Cells, levels: Levels, among: Sequence[str], metric: str) -> 
     for a, b in combinations(names, 2):
         x, line = (a, b) if len(levels[a]) >= len(levels[b]) else (b, a)
         means = {
-            (at, other): mean
-            for at in levels[x]
-            for other in levels[line]
-            if (mean := _mean(data, {x: at, line: other}, labels.scale(metric))) is not None
+            at: mean
+            for at in product(levels[x], levels[line])
+            if (mean := _mean(data, dict(zip((x, line), at, strict=True)), metric)) is not None
         }
         pairs.append(Pair(x, line, means, effects.get(frozenset((a, b)))))
     return sorted(pairs, key=lambda pair: -pair.effect.spread if pair.effect else 1.0)
 
 
-def _mean(data: Cells, at: dict[str, str], factor: float) -> Mean | None:
+def _mean(data: Cells, at: dict[str, str], metric: str) -> Mean | None:
     by_seed: dict[int, list[float]] = {}
     for coords, values in data:
         if all(coords.get(name, "") == level for name, level in at.items()):
             for seed, value in values.items():
-                by_seed.setdefault(seed, []).append(value * factor)
+                by_seed.setdefault(seed, []).append(value * labels.scale(metric))
     most = max(map(len, by_seed.values()), default=0)
     means = [float(np.mean(values)) for values in by_seed.values() if len(values) == most]
     if (mean := summary(means)) is None:
@@ -124,11 +124,9 @@ def interactions(frame: Frame, recipe: Figure, options: InteractionOptions) -> p
     title = labels.greek(recipe.title) or f"{study}: interactions"
     size = (plot.WIDTH, 0.45, 2.1)
     drawing, panels = plot.panel_grid(len(shown), ACROSS, title, size, sharey=True)
-    spots = [
-        spot
-        for panel, pair in zip(panels, shown, strict=True)
-        for spot in _draw(panel, pair, levels, metric)
-    ]
+    spots: list[plot.Spot] = []
+    for panel, pair in zip(panels, shown, strict=True):
+        spots += _draw(panel, pair, levels, metric)
     drawing.supylabel(labels.metric_label(metric), fontsize=plot.TEXT)
     counts = [mean.n for pair in shown for mean in pair.means.values()]
     bars = "; bars: 95 % t intervals over seeds" if max(counts, default=0) > 1 else ""
@@ -144,48 +142,35 @@ def interactions(frame: Frame, recipe: Figure, options: InteractionOptions) -> p
 
 def _draw(panel: plot.Axes, pair: Pair, levels: Levels, metric: str) -> list[plot.Spot]:
     """Draw the lines of a pair of factors, under what the table of effects says of it."""
-    names = labels.coordinate_name(pair.x), labels.coordinate_name(pair.line)
-    size, effect = "", pair.effect
+    x_name, line_name = map(labels.coordinate_name, (pair.x, pair.line))
+    size, effect, x_levels = "", pair.effect, levels[pair.x]
     if effect is not None and effect.estimate is not None:
         size = labels.with_interval(effect.estimate, effect.low, effect.high, metric, 2)
         size = f"\neffect {size}"
     elif effect is not None:
         unit = " points" if labels.is_share(metric) else ""
         size = f"\nrange {labels.number(effect.spread * labels.scale(metric), 2)}{unit}"
-    panel.set_title(f"{names[0]} × {names[1]}{size}", loc="left")
-    panel.set_xticks(range(len(levels[pair.x])), levels[pair.x])
-    panel.set_xlim(-0.3, len(levels[pair.x]) - 0.7)
-    panel.set_xlabel(names[0])
+    panel.set(
+        title=f"{x_name} × {line_name}{size}", xlabel=x_name, xlim=(-0.3, len(x_levels) - 0.7)
+    )
+    panel.set_xticks(range(len(x_levels)), x_levels)
     plot.few_ticks(panel.yaxis, 4)
-    plot.lined(panel)
+    panel.grid()
     if not pair.means:
         plot.empty(panel)
         return []
     spots = []
     for i, other in enumerate(levels[pair.line]):
-        at = [j for j, level in enumerate(levels[pair.x]) if (level, other) in pair.means]
-        means = [pair.means[levels[pair.x][j], other] for j in at]
-        ends = [
-            [0.0 if mean.low is None else mean.mean - mean.low for mean in means],
-            [0.0 if mean.high is None else mean.high - mean.mean for mean in means],
+        line = [
+            (j, x, pair.means[x, other]) for j, x in enumerate(x_levels) if (x, other) in pair.means
         ]
-        colour, dash = plot.line_style(i)
-        panel.errorbar(
-            at,
-            [mean.mean for mean in means],
-            yerr=ends if any(map(any, ends)) else None,
-            color=colour,
-            linestyle=dash,
-            marker="o",
-            markersize=4,
-            linewidth=1.6,
-            elinewidth=1,
-            capsize=3,
-            label=other,
-        )
-        for j, mean in zip(at, means, strict=True):
-            words = f"{names[0]} = {levels[pair.x][j]}, {names[1]} = {other}"
-            value = labels.number(mean.mean, 2)
-            spots.append(plot.Spot(panel, j, mean.mean, f"{words}: {value}"))
-    panel.legend(title=names[1], loc="upper left", bbox_to_anchor=(1.0, 1.05), borderaxespad=0.2)
+        at, y = [j for j, _, _ in line], np.array([mean.mean for _, _, mean in line])
+        ends = [[getattr(mean, end) for _, _, mean in line] for end in ("low", "high")]
+        shape: dict[str, Any] = {**plot.line_style(i), "marker": "o", "linewidth": 1.6}
+        bars = np.nan_to_num(np.abs(np.array(ends, dtype=float) - y))
+        panel.errorbar(at, y, bars if bars.any() else None, elinewidth=1, label=other, **shape)
+        for j, x, mean in line:
+            words = f"{x_name} = {x}, {line_name} = {other}: {labels.number(mean.mean, 2)}"
+            spots.append(plot.Spot(panel, j, mean.mean, words))
+    panel.legend(title=line_name, loc="upper left", bbox_to_anchor=(1.0, 1.05), borderaxespad=0.2)
     return spots

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, ClassVar, Literal
@@ -21,12 +21,12 @@ import reports.figures.drawn as plot
 from reports.frame import OTHER, Frame
 from reports.kinds import figure_options
 from reports.recipe import Figure, Recipe
-from reports.tables.cells import gaps, protocol, run_ids, summaries
+from reports.tables.cells import protocol, run_ids, summaries
 from reports.tables.labels import greek, lower_is_better, metric_label, slug
 
 MOST_LINES = 8  # models in one picture
 NOT_READ = "not read: its weights or its data were not at hand, see what the command said"
-EDGE = 0.04  # of a picture's place, around it
+ROOM = 0.92  # of a picture's place, which the picture fills
 LETTERS = 0.42  # of a place's height, below it
 
 Pixels = np.ndarray[Any, Any]
@@ -44,7 +44,7 @@ class ModelOptions(plot.FigureOptions):
     cells: tuple[str, ...] = Field((), max_length=MOST_LINES)
 
     def read(self) -> dict[str, Any]:
-        """Return what the reader of a model is told."""
+        """Return the options that the reader of a model takes."""
         return self.model_dump(mode="json", exclude={"cells"})
 
     def name(self, kind: str) -> str:
@@ -98,36 +98,33 @@ def seen(frame: Frame, figure: Figure, options: ModelOptions) -> list[Seen]:
     why = ""
     if options.cells or options.every:
         # A row whose best is the baseline, shown under its own name, shows its method's best cell.
-        wanted = [name for name in options.cells or map(str, done["cell"]) if name in first]
-        shown = (name + OTHER if name + OTHER in first else name for name in wanted)
-        names = list(dict.fromkeys(shown))[:MOST_LINES]
-    else:
+        names = [name for name in options.cells or map(str, done["cell"]) if name in first]
+        names = [name + OTHER if name + OTHER in first else name for name in names]
+    elif means := summaries(done, figure.metric):
         sign = -1 if lower_is_better(figure.metric) else 1
-        means = summaries(done, figure.metric)
-        best = max(means, key=lambda name: sign * means[name].mean, default=None)
-        names = list(first)[:1] if best is None else [best]
-        why = f"the best by {metric_label(figure.metric)}" if means else "the first"
+        names = [max(means, key=lambda name: sign * means[name].mean)]
+        why = f"the best by {metric_label(figure.metric)}"
+    else:
+        names, why = list(first)[:1], "the first"
+    shown = [(name, first[name]) for name in list(dict.fromkeys(names))[:MOST_LINES]]
     return [
         Seen(name, int(row["seed"]), row["trial_id"], row["run_id"], why or _explain(name, first))
-        for name in names
-        for row in [first[name]]
+        for name, row in shown
     ]
 
 
-def _explain(name: str, first: Mapping[str, Any]) -> str:
+def _explain(name: str, first: dict[str, Any]) -> str:
     """Say where a cell is not what its row's name leads a reader to expect; empty otherwise."""
     if name.endswith(OTHER):
         return (
             f"the best configuration with the method on, because the best of "
             f"{name.removesuffix(OTHER)} is the baseline itself"
         )
-    trial = first[name]["trial_id"]
-    twins = [
-        cell
-        for cell, row in first.items()
-        if row["trial_id"] == trial and cell != name and not cell.endswith(OTHER)
-    ]
-    return f"the same model as {twins[0]}" if twins else ""
+    for cell, row in first.items():
+        alike = row["trial_id"] == first[name]["trial_id"]
+        if alike and cell != name and not cell.endswith(OTHER):
+            return f"the same model as {cell}"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -151,7 +148,7 @@ class Picture:
     figure: plot.Canvas
     caption: str
     spots: tuple[plot.Spot, ...] = ()
-    strips: tuple[plot.Strip, ...] = ()
+    strips: tuple[tuple[str, tuple[plot.Tile, ...]], ...] = ()
 
 
 def model_figure(
@@ -172,39 +169,29 @@ def model_figure(
             study, name = recipe.studies[0], chosen.name(recipe.kind)
             models = seen(frame, recipe, chosen)
             read = [(each, frame.view(each.run_id, name)) for each in models]
-            found = [(each, view) for each, view in read if view]
-            lost = tuple(f"{each.cell}, seed {each.seed}: {NOT_READ}" for each, v in read if not v)
-            cells = frame.study(study)
-            shown = cells[cells["cell"].isin([each.cell for each in models])]
-            trials = shown[shown["trial_id"].isin([each.trial_id for each in models])]
             title = greek(recipe.title) or f"{study}: {what}"
-            views = Views(chosen, found, protocol(frame))
-            picture = draw(views, title) if found else nothing(title)
-            words = [greek(recipe.caption), picture.caption, *(f"{text}." for text in lost)]
-            return plot.Drawn(
-                slug(f"{recipe.kind}_{study}_{chosen.split}"),
-                study,
-                title,
-                " ".join(filter(None, words)),
-                picture.figure,
-                run_ids(trials),
-                gaps(shown if models else cells) + lost,
-                picture.spots,
-                apart,
-                picture.strips,
-            )
+            if views := [(each, view) for each, view in read if view]:
+                picture = draw(Views(chosen, views, protocol(frame)), title)
+            else:
+                drawing, panel = plot.single(title, 1.2)
+                panel.set_axis_off()
+                plot.empty(panel, "nothing was read")
+                picture = Picture(drawing, "Nothing was read.")
+            lost = [
+                f"{each.cell}, seed {each.seed}: {NOT_READ}." for each, view in read if not view
+            ]
+            words = filter(None, [greek(recipe.caption), picture.caption, *lost])
+            cells = frame.study(study)
+            shown = zip(cells["cell"], cells["trial_id"], strict=True)
+            known = {(each.cell, each.trial_id) for each in models}
+            runs = run_ids(cells[[pair in known for pair in shown]])
+            key = slug(f"{recipe.kind}_{study}_{chosen.split}")
+            parts = picture.figure, runs, picture.spots, apart, picture.strips
+            return plot.Drawn(key, study, title, " ".join(words), *parts)
 
         return plot.FigureKind(options, draw_models)
 
     return declare
-
-
-def nothing(title: str) -> Picture:
-    """Return a figure of no model, which says so."""
-    drawing, panel = plot.single(title, 1.2)
-    panel.set_axis_off()
-    plot.empty(panel, "nothing was read")
-    return Picture(drawing, "Nothing was read.")
 
 
 def model_panels(
@@ -221,8 +208,7 @@ def model_panels(
     drawing, panels = plot.panel_grid(len(views.found), 2, title, (width, 0.4, side + room))
     for panel, (each, _), head in zip(panels, views.found, heads, strict=True):
         plot.title_panel(panel, f"{greek(each.cell)}: {head}", side)
-        panel.set_xticks([])
-        panel.set_yticks([])
+        panel.set(xticks=[], yticks=[])
     return drawing, panels
 
 
@@ -249,42 +235,41 @@ def board(rows: int, columns: float, title: str) -> tuple[plot.Canvas, plot.Axes
     drawing = plot.canvas(plot.WIDTH, rows * plot.WIDTH / columns * (1 + LETTERS) + 0.4)
     panel = drawing.add_subplot()
     plot.heading(drawing, title)
-    panel.set_xlim(0, columns)
-    panel.set_ylim(rows * (1 + LETTERS), 0)
-    panel.set_aspect("equal")
+    panel.set(xlim=(0, columns), ylim=(rows * (1 + LETTERS), 0), aspect="equal")
     panel.set_axis_off()
     return drawing, panel
 
 
 def put_picture(
-    panel: plot.Axes, at: tuple[int, float], picture: str, words: str, frame: tuple[str, str]
+    panel: plot.Axes,
+    at: tuple[int, float],
+    picture: str,
+    words: str,
+    frame: tuple[str, str],
+    *,
+    heat: Pixels | None = None,
 ) -> tuple[float, float]:
-    """Draw a picture at a row and column, words below it, in a frame of a colour and a dash; return
-    where its middle is."""
+    """Draw a picture with words below it, and return where its middle is.
+
+    Args:
+        panel: a `board`.
+        at: the row and the column.
+        picture: JPEG in base64.
+        words: what stands below it.
+        frame: colour and dash of the line around it.
+        heat: numbers in 0 … 1, [h, w], that are drawn over it.
+    """
     from matplotlib.patches import Rectangle
 
-    (row, column), (colour, dash) = at, frame
-    top = row * (1 + LETTERS)
-    shown = pixels(picture)
-    middle = column + 0.5, top + 0.5
-    left, right, bottom, upper = extent = _extent(middle, shown)
+    shown, (row, column) = pixels(picture), at
+    tall, wide = (ROOM * side / max(shown.shape[:2]) for side in shown.shape[:2])
+    x, y = column + 0.5, row * (1 + LETTERS) + 0.5
+    extent = x - wide / 2, x + wide / 2, y + tall / 2, y - tall / 2
     panel.imshow(shown, extent=extent, interpolation="antialiased", aspect="auto")
-    line: dict[str, Any] = {"fill": False, "edgecolor": colour, "linewidth": 1.8, "linestyle": dash}
-    panel.add_patch(Rectangle((left, upper), right - left, bottom - upper, **line))
-    panel.text(middle[0], top + 1.0, words, ha="center", va="top", fontsize=6.5)
-    return middle
-
-
-def overlay(panel: plot.Axes, middle: tuple[float, float], picture: str, grid: Pixels) -> None:
-    """Draw numbers in 0 … 1, [H, W], over a picture whose middle is here."""
-    extent = _extent(middle, pixels(picture))
-    shown = panel.imshow(grid, extent=extent, interpolation="bilinear", aspect="auto")
-    shown.set(cmap="inferno", clim=(0.0, 1.0), alpha=0.6)
-
-
-def _extent(middle: tuple[float, float], shown: Pixels) -> tuple[float, float, float, float]:
-    """Return left, right, bottom and top of a picture in its place."""
-    (x, y), (tall, wide) = middle, shown.shape[:2]
-    room = 1 - 2 * EDGE
-    w, h = room * wide / max(wide, tall), room * tall / max(wide, tall)
-    return x - w / 2, x + w / 2, y + h / 2, y - h / 2
+    edge: dict[str, Any] = {"edgecolor": frame[0], "linestyle": frame[1], "linewidth": 1.8}
+    panel.add_patch(Rectangle((extent[0], extent[3]), wide, tall, fill=False, **edge))
+    panel.text(x, y + 0.5, words, ha="center", va="top", fontsize=6.5)
+    if heat is not None:
+        over: dict[str, Any] = {"cmap": "inferno", "vmin": 0, "vmax": 1, "alpha": 0.6}
+        panel.imshow(heat, extent=extent, interpolation="bilinear", aspect="auto", **over)
+    return x, y

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
-
-import numpy as np
 
 import reports.figures.drawn as plot
 from reports.figures.axes import AxesOptions, Axis, axes_of
@@ -37,32 +34,27 @@ def parallel(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.Drawn:
     sign = -1 if labels.lower_is_better(metric) else 1
     ranked = sorted(trials.trials, key=lambda trial: sign * trial.result.mean)  # the best on top
     places = {trial.number: heights(trial, axes, ends) for trial in ranked}
-    columns = np.arange(len(axes) + 1)
     if ranked:
         lines = LineCollection(
-            [np.column_stack([columns, places[trial.number]]) for trial in ranked],
+            [list(enumerate(places[trial.number])) for trial in ranked],
+            array=[sign * trial.result.mean for trial in ranked],
             cmap=plot.shades("cividis", 0.25, 1),  # without what a dark page would swallow
             linewidths=1.1,
             alpha=0.85,
             rasterized=len(ranked) > plot.MANY,
         )
-        lines.set_array(np.array([sign * trial.result.mean for trial in ranked]))
         panel.add_collection(lines)
     else:
         plot.empty(panel)
-    best = trials.best(metric)
-    if best is not None:
-        panel.plot(columns, places[best.number], color=plot.COLOURS[1], linewidth=2.4)
+    if (best := trials.best(metric)) is not None:
+        panel.plot(places[best.number], color=plot.COLOURS[1], linewidth=2.4)
     _draw_axes(panel, axes, metric, ends)
     spots = []
     for trial in ranked:
-        settings = ", ".join(
-            f"{axis.name} = {labels.level(trial.coords[axis.path])}"
-            for axis in axes
-            if axis.path in trial.coords
-        )
+        own = [axis for axis in axes if axis.path in trial.coords]
+        settings = [f"{axis.name} = {labels.level(trial.coords[axis.path])}" for axis in own]
         value = labels.number(trial.result.mean * labels.scale(metric), 2)
-        words = f"trial {trial.cell}: {value} at {settings}"
+        words = f"trial {trial.cell}: {value} at {', '.join(settings)}"
         spots.append(plot.Spot(panel, len(axes), places[trial.number][-1], words))
     caption = (
         f"A line a trial: {len(trials.trials)} trials, "
@@ -87,23 +79,17 @@ def heights(trial: Trial, axes: list[Axis], ends: tuple[float, float]) -> list[f
 
 def _draw_axes(panel: plot.Axes, axes: list[Axis], metric: str, ends: tuple[float, float]) -> None:
     """Draw each axis: a line, its ends or choices as words, its name below."""
-    panel.set_xlim(-0.4, len(axes) + 0.4)
-    panel.set_ylim(-0.14, 1.1)
-    for spine in panel.spines.values():
-        spine.set_visible(False)
-    panel.set_yticks([])
+    panel.set(xlim=(-0.4, len(axes) + 0.4), ylim=(-0.14, 1.1), yticks=[])
+    panel.spines[:].set_visible(False)
     names = [axis.name.replace(".", ".\n") for axis in axes]
     panel.set_xticks(range(len(axes) + 1), [*names, labels.metric_name(metric)])
     panel.tick_params(length=0)
-    for at in range(len(axes) + 1):
-        panel.plot([at, at], [0, 1], color="black", linewidth=0.8)
+    panel.vlines(range(len(axes) + 1), 0, 1, color="black", linewidth=0.8)
     box: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
-    words = {
-        at: labels.ticks([axis.low, axis.high]) for at, axis in enumerate(axes) if not axis.choices
-    }
-    if all(map(math.isfinite, ends)):
-        words[len(axes)] = [labels.number(end * labels.scale(metric), 2) for end in ends]
-    for at, (low, high) in words.items():
+    metric_ends = [labels.number(end * labels.scale(metric), 2) for end in ends]
+    words = [labels.ticks([axis.low, axis.high]) for axis in axes if not axis.choices]
+    places = [at for at, axis in enumerate(axes) if not axis.choices]
+    for at, (low, high) in zip([*places, len(axes)], [*words, metric_ends], strict=True):
         panel.text(at, -0.03, low, ha="center", va="top", bbox=box)
         panel.text(at, 1.03, high, ha="center", va="bottom")
     for at, axis in enumerate(axes):

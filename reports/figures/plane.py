@@ -45,14 +45,11 @@ def plane(views: Views, title: str) -> Picture:
         for name, points, colour, mark in marks:
             x, y = zip(*points, strict=True)
             panel.scatter(x, y, s=14, color=colour, marker=mark, alpha=0.75, linewidths=0)
-            words = f"{each.cell}: {name}"
-            spots += [plot.Spot(panel, float(a), float(b), words) for a, b in points]
+            spots += [plot.Spot(panel, a, b, f"{each.cell}: {name}") for a, b in points]
         for (x, y), colour in zip(view["proxies"], edges[:2], strict=True):
             panel.plot(x, y, "*", color=colour, markersize=12, markeredgecolor="black")
+        panel.set(aspect="equal", xlim=(-1.3, 1.3), ylim=(-1.3, 1.3))
         panel.set_axis_off()
-        panel.set_aspect("equal")
-        panel.set_xlim(-1.3, 1.3)
-        panel.set_ylim(-1.3, 1.3)
         one, two, unseen = view["classes"]
         more = "" if view["dimensions"] == 2 else f", of {view['dimensions']} dimensions"
         caption += (
@@ -69,7 +66,7 @@ def _draw_ring(panel: plot.Axes, sure: list[float]) -> None:
     colours = LinearSegmentedColormap.from_list("sure", [plot.COLOURS[1], "white", plot.COLOURS[0]])
     turns = np.linspace(0, 2 * np.pi, len(sure) + 1) - np.pi / len(sure)
     circle = np.stack([np.cos(turns), np.sin(turns)])
-    x, y = (np.stack([1.06 * circle[at], 1.24 * circle[at]]) for at in (0, 1))
+    ring = np.stack([1.06 * circle, 1.24 * circle], axis=1)
     shade: dict[str, Any] = {"cmap": colours, "vmin": 0, "vmax": 1, "shading": "flat"}
-    panel.pcolormesh(x, y, np.asarray(sure)[None], rasterized=True, **shade)
+    panel.pcolormesh(*ring, np.asarray(sure)[None], rasterized=True, **shade)
     panel.plot(*circle, color="#c8c8c8", linewidth=0.7)

@@ -46,20 +46,14 @@ def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> plot.Drawn:
             if old is not None and new is not None:
                 moves[study].append((source, old.mean, new.mean, new.n))
     title = greek(recipe.title) or "Ranks before and after promotion"
-    names = list(studies)
-    lines = [names[i : i + ACROSS] for i in range(0, len(names), ACROSS)]
-    heights = [max(LEAST, *(len(moves[study]) for study in line)) for line in lines]
-    drawing = plot.canvas(plot.WIDTH, 0.4 + sum(0.55 + ROW * height for height in heights))
-    across = min(ACROSS, len(names))
-    grid = drawing.subplots(len(lines), across, squeeze=False, height_ratios=heights)
-    for panel in grid.ravel():
-        panel.set_axis_off()
+    rows = max(LEAST, *map(len, moves.values()))
+    size = (plot.WIDTH, 0.4, 0.55 + ROW * rows)
+    drawing, panels = plot.panel_grid(len(moves), ACROSS, title, size)
     spots: list[plot.Spot] = []
-    for at, study in enumerate(names):
-        panel, height = grid[at // ACROSS][at % ACROSS], heights[at // ACROSS]
-        panel.set_ylim(height + 0.5, 0.5)
+    for panel, study in zip(panels, moves, strict=True):
+        panel.set_axis_off()
+        panel.set_ylim(rows + 0.5, 0.5)
         spots += _draw(panel, study, origins[study], moves[study], recipe.metric)
-    plot.heading(drawing, title)
     counts = [n for own in moves.values() for *_, n in own]
     ranked_by = " or ".join(dict.fromkeys(metric_label(each.by) for each in origins.values()))
     caption = (
@@ -84,27 +78,25 @@ def _draw(
     """Draw a study's lines, between values before and after, under the correlations of both."""
     from scipy.stats import rankdata
 
-    signs = rank_signs(promotion, metric)
-    sides = (
-        [signs[0] * before for _, before, _, _ in moves],
-        [signs[1] * after for _, _, after, _ in moves],
-    )
-    rho, tau = spearman(*sides), kendall(*sides)
+    before_sign, after_sign = rank_signs(promotion, metric)
+    old_scores = [before_sign * before for _, before, _, _ in moves]
+    new_scores = [after_sign * after for _, _, after, _ in moves]
+    rho, tau = spearman(old_scores, new_scores), kendall(old_scores, new_scores)
     agreement = f"{len(moves)} cells: no correlation"
     if rho is not None and tau is not None:
         agreement = f"ρ = {number(rho.value, 2)}, τ = {number(tau.value, 2)}, {rho.n} cells"
-    panel.set_title(f"{promotion.source} → {study}\n{agreement}", loc="left")
+    panel.set_title(f"{promotion.source} → {study}\n{agreement}")
     if not moves:
         plot.empty(panel, "no promoted cell is finished")
         return []
     panel.set_xlim(-0.6, 1.6)
     spots = []
-    ranks = [rankdata([-value for value in side]).tolist() for side in sides]
+    ranks = [rankdata([-score for score in side]).tolist() for side in (old_scores, new_scores)]
     for (cell, before, after, _), rank, became in zip(moves, *ranks, strict=True):
         colour = plot.COLOURS[7]
         if became != rank:
             colour = plot.COLOURS[0] if became < rank else plot.COLOURS[1]
-        panel.plot([0, 1], [rank, became], "-o", color=colour, markersize=4)
+        panel.plot([0, 1], [rank, became], "-o", color=colour)
         old, new = number(before * scale(promotion.by), 2), number(after * scale(metric), 2)
         panel.text(-0.06, rank, f"{cell}  {old}", ha="right", va="center")
         panel.text(1.06, became, new, ha="left", va="center")

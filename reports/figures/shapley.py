@@ -48,10 +48,10 @@ def shapley(frame: Frame, recipe: Figure, _: ShapleyOptions) -> plot.Drawn:
             low, high = attribution.intervals[name] or (None, None)
             if low is not None and high is not None:
                 sides = [[value - low * factor], [high * factor - value]]
-                panel.errorbar(value, at, xerr=sides, color="black", capsize=3)
+                panel.errorbar(value, at, xerr=sides, color="black")
             words = with_interval(shares[name], low, high, metric, 2)
             spots.append(plot.Spot(panel, value, at, f"{name}: {words}"))
         panel.axvline(0, color="black", linewidth=0.8)
-    caption = f"{protocol(frame)}. {attribution_note(attribution, levels, metric, 2)}"
-    caption = caption[0].upper() + caption[1:]
+    note = attribution_note(attribution, levels, metric, 2)
+    caption = f"{protocol(frame).capitalize()}. {note}"
     return plot.finish(recipe, cells, drawing, spots, title=title, caption=caption)

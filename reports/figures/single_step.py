@@ -35,33 +35,31 @@ class SingleStepOptions(ModelOptions):
 @model_figure(SingleStepOptions, "one gradient step", apart=True)
 def single_step(views: Views, title: str) -> Picture:
     """Draw a panel a cell: a line an image from its embedding before the step to that after it."""
-    view = views.found[0][1]
-    options = view["options"]
-    moves = ";".join(
-        f" {each.cell} {read['distances'][0]:.4f} to {read['distances'][1]:.4f}"
-        for each, read in views.found
-    )
+    view, options = views.found[0][1], views.found[0][1]["options"]
+    moves = [
+        "{} {:.4f} to {:.4f}".format(each.cell, *read["distances"]) for each, read in views.found
+    ]
     caption = (
         f"t-SNE of the embeddings of {len(view['label'])} training images before and after one "
         f"gradient step at rate {options['rate']:g} of the trained model, the first seed of "
         f"each cell; the first image is shown with {100 * options['dark']:g} % of its "
         "brightness. Euclidean distance of unit embeddings from it to its positive, before and "
-        f"after:{moves}."
+        f"after: {'; '.join(moves)}."
     )
-    distances = [view["distances"] for _, view in views.found]
-    heads = [f"{before:.3f} to {after:.3f}" for before, after in distances]
+    heads = ["{:.3f} to {:.3f}".format(*read["distances"]) for _, read in views.found]
     drawing, panels = model_panels(views, title, heads)
     spots: list[plot.Spot] = []
     for panel, (each, view) in zip(panels, views.found, strict=True):
         for at, (start, end) in enumerate(zip(view["before"], view["after"], strict=True)):
             name, colour = NAMED[at] if at < 2 else (view["classes"][view["label"][at]], GREY)
-            panel.plot(*start, "o", color=colour, markersize=4, markerfacecolor="white")
-            panel.plot(*end, "o", color=colour, markersize=4)
-            panel.plot([start[0], end[0]], [start[1], end[1]], color=colour, linewidth=1.0)
+            panel.plot(*start, "o", color=colour, markerfacecolor="white")
+            panel.plot(*end, "o", color=colour)
+            panel.plot(*zip(start, end, strict=True), color=colour, linewidth=1.0)
             words = f"{each.cell}, {name}: moved by {view['moved'][at]:.4f}"
             spots.append(plot.Spot(panel, end[0], end[1], words))
-        pictures = zip(NAMED, view["before"][:2], view["pictures"], strict=True)
-        for (_, colour), place, picture in pictures:
+        for (_, colour), place, picture in zip(
+            NAMED, view["before"][:2], view["pictures"], strict=True
+        ):
             above = {"xybox": (0, 18), "boxcoords": "offset points"}
             put_thumbnail(panel, place, picture, SMALL, colour, **above)
         panel.margins(0.12)

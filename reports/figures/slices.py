@@ -30,33 +30,23 @@ def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.Drawn:
     size = (plot.WIDTH, 0.5, 1.75)
     drawing, panels = plot.panel_grid(len(axes), ACROSS, title, size, sharey=True)
     best, factor, spots = trials.best(metric), scale(metric), []
+    last = max((trial.number for trial in trials.trials), default=1)
+    # neither end of the shades is lost on a light or a dark page
+    shade: dict[str, Any] = {"cmap": plot.shades("Blues", 0.3, 0.8), "vmin": 0, "vmax": last}
+    orange: dict[str, Any] = {"color": plot.COLOURS[1]}
     for panel, axis in zip(panels, axes, strict=True):
         shown = [trial for trial in trials.trials if axis.path in trial.coords]
         x = [axis.place(trial.coords[axis.path]) for trial in shown]
         y = [trial.result.mean * factor for trial in shown]
-        panel.scatter(
-            x,
-            y,
-            s=18,
-            c=[trial.number for trial in shown],
-            cmap=plot.shades("Blues", 0.3, 0.8),  # neither end is lost on a light or a dark page
-            vmin=0,
-            vmax=max((trial.number for trial in trials.trials), default=1),
-            rasterized=len(shown) > plot.MANY,
-        )
+        numbers, dense = [trial.number for trial in shown], len(shown) > plot.MANY
+        panel.scatter(x, y, s=18, c=numbers, rasterized=dense, **shade)
         if not shown:
             plot.empty(panel)
-        if best is not None and best in shown:
+        if best in shown:
             at = shown.index(best)
-            star: dict[str, Any] = {
-                "color": plot.COLOURS[1],
-                "markersize": 10,
-                "markeredgecolor": "white",
-            }
-            panel.plot(x[at], y[at], "*", **star)
+            panel.plot(x[at], y[at], "*", markersize=10, markeredgecolor="white", **orange)
         if trials.neutral is not None:
-            line: dict[str, Any] = {"color": plot.COLOURS[1], "linestyle": "--", "linewidth": 1.2}
-            panel.axhline(trials.neutral.mean * factor, **line)
+            panel.axhline(trials.neutral.mean * factor, linestyle="--", linewidth=1.2, **orange)
         # the whole range that was searched, with a little beside it
         if axis.choices:
             panel.set_xlim(-0.5, len(axis.choices) - 0.5)
@@ -73,7 +63,7 @@ def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.Drawn:
         panel.set_xlabel(axis.name)
         plot.few_ticks(panel.yaxis, 4)
         panel.margins(y=0.12)
-        plot.lined(panel)
+        panel.grid()
         for trial, at_x, at_y in zip(shown, x, y, strict=True):
             value = f"{axis.name} = {level(trial.coords[axis.path])}"
             words = f"trial {trial.cell}: {number(at_y, 2)} at {value}"

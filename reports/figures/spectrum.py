@@ -24,16 +24,14 @@ def spectrum(views: Views, title: str) -> Picture:
     spots = []
     for at, (each, view) in enumerate(views.found):
         shares = [100 * share for share in view["shares"]]
-        colour, dash = plot.line_style(at)
         name = f"{greek(each.cell)} (ρ = {view['spectrum']:.3f})"
-        panel.plot(range(1, len(shares) + 1), shares, color=colour, linestyle=dash, label=name)
+        panel.plot(range(1, len(shares) + 1), shares, label=name, **plot.line_style(at))
         for i in range(0, len(shares), max(1, len(shares) // MARKED)):
             words = f"{each.cell}, no. {i + 1}: {shares[i]:.3g} %"
             spots.append(plot.Spot(panel, i + 1, shares[i], words))
-    panel.set_yscale("log")
-    panel.set_xlabel("singular value, in descending order")
+    panel.set(yscale="log", xlabel="singular value, in descending order")
     panel.set_ylabel("share of their sum (%)")
-    plot.lined(panel)
+    panel.grid()
     plot.legend(panel, len(views.found))
     caption = (
         f"Singular values of the unit embeddings of the {views.options.split} images over their "

@@ -39,11 +39,10 @@ def uncertainty(views: Views, title: str) -> Picture:
     for row, (end, dash) in enumerate((("low", "-"), ("high", "--"))):
         for at, shown in enumerate(view[end]):
             words, frame = f"{shown['value']:.3g}", (plot.COLOURS[row], dash)
-            x, y = put_picture(panel, (row, at), shown["picture"], words, frame)
-            spots.append(plot.Spot(panel, x, y, f"{shown['class']}: {shown['value']:.4g}"))
-    width, height = drawing.get_size_inches()
-    drawing.set_size_inches(width, height + HISTOGRAM)
-    heights = [HISTOGRAM, 2 * (1 + LETTERS) * width / columns]
+            middle = put_picture(panel, (row, at), shown["picture"], words, frame)
+            spots.append(plot.Spot(panel, *middle, f"{shown['class']}: {shown['value']:.4g}"))
+    drawing.set_figheight(drawing.get_figheight() + HISTOGRAM)
+    heights = [HISTOGRAM, 2 * (1 + LETTERS) * plot.WIDTH / columns]
     grid = drawing.add_gridspec(2, 1, height_ratios=heights)
     panel.set_subplotspec(grid[1])
     top = drawing.add_subplot(grid[0])

@@ -48,13 +48,13 @@ def test_a_mark_is_where_the_picture_has_it(tmp_path: Path) -> None:
         axes.set_xlim(0, 10)
         axes.set_ylim(0, 1)
     spots = (Spot(axes, 0, 0, "corner"), Spot(axes, 5, 1, "top"))
-    drawn = Drawn("d", "s", "", "", figure, (), (), spots)
+    drawn = Drawn("d", "s", "", "", figure, (), spots)
     drawn.save(tmp_path)
     assert drawn.places() == [
         (pytest.approx(0.25), pytest.approx(0.8), "corner"),
         (pytest.approx(0.5), pytest.approx(0.2), "top"),
     ]
-    many = Drawn("d", "s", "", "", figure, (), (), spots[:1] * (MANY + 1))
+    many = Drawn("d", "s", "", "", figure, (), spots[:1] * (MANY + 1))
     assert many.places() == []
 
 
