@@ -44,15 +44,13 @@ def to_csv(table: AnyTable) -> str:
 def write_csv(rows: Iterable[Sequence[object]]) -> str:
     """Write rows as CSV, no text of which is a formula."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerows([guarded(value) for value in row] for row in rows)
+    csv.writer(out, lineterminator="\n").writerows(map(guarded, row) for row in rows)
     return out.getvalue()
 
 
 def _rows(table: AnyTable) -> Iterator[Sequence[object]]:
     if isinstance(table, Sheet):
-        yield table.columns
-        yield from table.numbers
+        yield from (table.columns, *table.numbers)
         return
     yield ["cell", *table.headers, *CSV_HEADERS]
     for row in table.rows:
@@ -70,11 +68,9 @@ def _numbers(row: TableRow, measured: Measured) -> list[object]:
         *((d.mean, d.low, d.high, d.n, d.method) if d else (None,) * 5),
         *((c.permutation, c.p, c.wilcoxon, c.p_wilcoxon, c.dz, c.delta) if c else (None,) * 6),
         *((better.probability, better.low, better.high) if better else (None,) * 3),
-        measured.half,
-        row.tuning,
+        *(measured.half, row.tuning),
         *((printed.value, printed.sd) if printed else (None, None)),
         "percent" if printed and printed.scale != 1 else None,
         printed.slip if printed else None,
-        " ".join(row.run_ids),
-        "; ".join(row.gaps),
+        *(" ".join(row.run_ids), "; ".join(row.gaps)),
     ]

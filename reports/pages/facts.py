@@ -7,6 +7,15 @@ from typing import Any
 
 from reports.frame import Frame
 
+VERSION = "ablate.version."
+TAGS = {
+    "Commit": "ablate.git_commit",
+    "Uncommitted changes": "ablate.git_dirty",
+    "Device": "ablate.device",
+    "Threads": "ablate.threads",
+    "Data fingerprint": "ablate.data_fingerprint",
+}
+
 
 def facts(frame: Frame) -> list[tuple[str, str]]:
     """Return the header's facts: sweep, dates, data, size."""
@@ -28,9 +37,8 @@ def facts(frame: Frame) -> list[tuple[str, str]]:
 
 def _data(params: dict[str, Any]) -> str:
     """Return a data set's name, the folder it was read from, and the size of the images."""
-    root = params.get("data.root")
+    root, sides = params.get("data.root"), params.get("data.image_size")
     place = f" {root}" if root not in (None, "", "None", "null") else ""
-    sides = params.get("data.image_size")
     return f"{params['data.name']}{place}" + (f" at {sides} px" if sides else "")
 
 
@@ -43,18 +51,12 @@ def provenance(frame: Frame) -> list[tuple[str, str]]:
         shown = ", ".join(tagged[:4])
         return shown + (f" and {len(tagged) - 4} more" if len(tagged) > 4 else "")
 
-    versions = sorted({name for t in tags for name in t if name.startswith("ablate.version.")})
-    shown = [f"{name.removeprefix('ablate.version.')} {values(name)}" for name in versions]
-    rows = [
-        ("Commit", values("ablate.git_commit")),
-        ("Uncommitted changes", values("ablate.git_dirty")),
-        ("Device", values("ablate.device")),
-        ("Threads", values("ablate.threads")),
-        ("Data fingerprint", values("ablate.data_fingerprint")),
-        ("Versions", ", ".join(shown)),
-        ("Parent runs", ", ".join(parent.run_id for parent in frame.parents)),
-    ]
-    return [(name, value) for name, value in rows if value]
+    versions = sorted({name for t in tags for name in t if name.startswith(VERSION)})
+    shown = [f"{name.removeprefix(VERSION)} {values(name)}" for name in versions]
+    rows = {label: values(tag) for label, tag in TAGS.items()}
+    rows["Versions"] = ", ".join(shown)
+    rows["Parent runs"] = ", ".join(parent.run_id for parent in frame.parents)
+    return [(name, value) for name, value in rows.items() if value]
 
 
 def rerun(frame: Frame) -> str:
@@ -71,20 +73,19 @@ def studies(frame: Frame) -> list[dict[str, Any]]:
         rows, spec = frame.cells[frame.cells["study"] == name], frame.declared(name)
         done, failed = (int((rows["status"] == status).sum()) for status in ("done", "failed"))
         trials = f"{spec.get('sampler', 'tpe')}, {spec.get('trials')} trials"
-        sections.append(
-            {
-                "name": name,
-                "design": frame.design(name),
-                "sampler": trials if "trials" in spec else "",
-                "cells": rows["cell"].nunique(),
-                "trials": len(rows),
-                "done": done,
-                "failed": failed,
-                "other": len(rows) - done - failed,
-                "epochs": int(rows["epochs"].sum()) if "epochs" in rows else 0,
-                "time": duration(float(rows["seconds"].sum()) if "seconds" in rows else 0.0),
-            }
-        )
+        section = {
+            "name": name,
+            "design": frame.design(name),
+            "sampler": trials if "trials" in spec else "",
+            "cells": rows["cell"].nunique(),
+            "trials": len(rows),
+            "done": done,
+            "failed": failed,
+            "other": len(rows) - done - failed,
+            "epochs": int(rows["epochs"].sum()) if "epochs" in rows else 0,
+            "time": duration(float(rows["seconds"].sum()) if "seconds" in rows else 0.0),
+        }
+        sections.append(section)
     return sections
 
 

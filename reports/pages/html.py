@@ -11,7 +11,6 @@ from reports.frame import Frame
 from reports.pages import markup, verdict
 from reports.pages.facts import facts, provenance, rerun, studies
 from reports.pages.figures import inline, template
-from reports.pages.markup import Footnotes, footnotes, with_mark
 from reports.pages.verdict import Judged
 from reports.tables.cells import EMPTY, divided, protocol
 from reports.tables.labels import metric_label, number, scale, slug
@@ -48,12 +47,11 @@ def page(
     lost = frame.cells[frame.cells["status"] != "done"]
     known = protocol(frame)
     printed = any(table.published is not None for table in frame.recipe.tables)
-    beside = printed and known == "validation-selected"
-    shared = footnotes(tables)
+    shared = markup.footnotes(tables)
     sections = [
         ("Verdict", "verdict", True),
         ("Tables", "tables", tables),
-        ("Notes", "notes", shared.shared),
+        ("Notes", "notes", shared),
         ("Figures", "figures", figures),
         ("Studies", "studies", True),
         ("Best configurations", "best", best),
@@ -65,13 +63,13 @@ def page(
         title=frame.document.get("title") or frame.document["name"],
         protocol=known,
         protocol_text=PROTOCOLS[known].replace("classes", divided(frame))
-        + (PUBLISHED if beside else ""),
+        + (PUBLISHED if printed and known == "validation-selected" else ""),
         unfinished=f"{len(lost)} of {len(frame.cells)} cells" if len(lost) else "",
         facts=facts(frame),
         sections=[(name, anchor) for name, anchor, there in sections if there],
         verdict=_verdict(judged),
         tables=[_table(table, shared) for table in tables],
-        notes=[with_mark(note) for note in shared.shared],
+        notes=list(map(markup.with_mark, shared)),
         figures=figures,
         studies=studies(frame),
         best=list(best.items()),
@@ -109,10 +107,8 @@ def _verdict(judged: Judged) -> dict[str, Any]:
             }
             for each in group
         ]
-        first, heading = group[0], verdict.heading(group)
-        (seen if count <= SHOWN or not seen else folded).append(
-            {"key": first.key, "title": first.title, "heading": heading, "lines": lines}
-        )
+        head = {"key": group[0].key, "title": group[0].title, "heading": verdict.heading(group)}
+        (seen if count <= SHOWN or not seen else folded).append({**head, "lines": lines})
     return {
         "headline": judged.headline,
         "warnings": judged.warnings,
@@ -124,34 +120,29 @@ def _verdict(judged: Judged) -> dict[str, Any]:
     }
 
 
-def _table(table: AnyTable, shared: Footnotes) -> dict[str, Any]:
+def _table(table: AnyTable, shared: Sequence[str]) -> dict[str, Any]:
     study = table.recipe.study
-    marks = (
-        [(row.baseline, anchor(study, row.cell)) for row in table.rows]
-        if isinstance(table, TableData)
-        else [(False, f"runs-{slug(study)}")] * len(table.rows)
-    )
+    marks = [(False, f"runs-{slug(study)}")] * len(table.rows)
+    if isinstance(table, TableData):
+        marks = [(row.baseline, anchor(study, row.cell)) for row in table.rows]
+    parts = []
+    for part in markup.parts(markup.grid(table)):
+        rows = [
+            {
+                "fields": fields,
+                "baseline": baseline,
+                "hrefs": [anchor(*field.of) if field.of else href for field in fields],
+            }
+            for (baseline, href), fields in zip(marks, part.rows, strict=True)
+        ]
+        parts.append({"headers": part.headers, "labels": part.labels, "rows": rows})
     return {
         "key": table.key,
         "title": table.title,
         "caption": table.recipe.caption,
-        "notes": shared.own(table),
-        "numbers": shared.numbers(table),
-        "parts": [
-            {
-                "headers": part.headers,
-                "labels": part.labels,
-                "rows": [
-                    {
-                        "fields": fields,
-                        "baseline": baseline,
-                        "hrefs": [anchor(*field.of) if field.of else href for field in fields],
-                    }
-                    for (baseline, href), fields in zip(marks, part.rows, strict=True)
-                ],
-            }
-            for part in markup.parts(markup.grid(table))
-        ],
+        "notes": markup.own_notes(table, shared),
+        "numbers": markup.note_numbers(table, shared),
+        "parts": parts,
     }
 
 
@@ -175,17 +166,14 @@ def _runs(
             mark = anchor(study, cell["cell"])
             experiment = experiments.get(parent_of.get(cell["run_id"], ""), "")
             values = [float(cell.get(metric, math.nan)) * scale(metric) for metric in shown]
-            rows.append(
-                {
-                    **cell,
-                    "anchor": "" if mark in seen else mark,
-                    "values": [number(v, 2) if math.isfinite(v) else "–" for v in values],
-                    "files": trials.get(cell["trial_id"], NOTHING),
-                    "page": run_page(experiment, cell["run_id"]),
-                }
-            )
+            own = {
+                "anchor": "" if mark in seen else mark,
+                "values": [number(v, 2) if math.isfinite(v) else "–" for v in values],
+                "files": trials.get(cell["trial_id"], NOTHING),
+                "page": run_page(experiment, cell["run_id"]),
+            }
+            rows.append(cell | own)
             seen.add(mark)
         names = [metric_label(metric) for metric in shown]
-        key = f"runs-{slug(study)}"
-        groups.append({"key": key, "name": study, "metrics": names, "rows": rows})
+        groups.append({"key": f"runs-{slug(study)}", "name": study, "metrics": names, "rows": rows})
     return groups

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from reports.pages.markup import chosen, grid, mark_of, mean_sd_grid, parts
+from reports.pages.markup import choose, grid, mark_of, mean_sd_grid, parts
 from reports.tables.model import AnyTable, Grid, TableData
 from reports.tables.notes import EFFECT_SIZES
 
@@ -116,11 +116,11 @@ def _blocks(layout: Grid) -> list[Grid]:
     labels = list(range(layout.labels))
     for column in range(layout.labels, len(layout.headers)):
         few = len(blocks[-1]) < layout.labels + FEWEST if blocks else False
-        if few or (blocks and _width(chosen(layout, [*blocks[-1], column])) <= PAGE):
+        if few or (blocks and _width(choose(layout, [*blocks[-1], column])) <= PAGE):
             blocks[-1].append(column)
         else:
             blocks.append([*labels, column])
-    return [chosen(layout, block) for block in blocks]
+    return [choose(layout, block) for block in blocks]
 
 
 def _tabular(layout: Grid) -> list[str]:

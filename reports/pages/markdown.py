@@ -34,7 +34,7 @@ def report(
     lines += [f"- {name}: {value}" for name, value in facts(frame) + provenance(frame)]
     lines += [f"- MLflow: <{address}>" for address in runs]
     lines += ["", "## Tables", ""] + [markup.markdown(table, shared) for table in tables]
-    lines += [markup.markdown_notes(shared)] if shared.shared else []
+    lines += [markup.markdown_notes(shared)] if shared else []
     if figures:
         lines += ["## Figures", ""]
     for figure, svg in figures:

@@ -2,7 +2,8 @@
 
 First what is read first: the row, the first metric (mean ± sd), its Δ with interval, what is
 published, n. Further metrics and statistics stand in a second table below; CSV has every number.
-Notes of several tables are told once in a report and named by number below each table.
+Notes of several tables are told once in a report and named by number below each table: `shared` is
+these notes, numbered from 1.
 """
 
 from __future__ import annotations
@@ -10,52 +11,42 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 from reports.tables import labels
 from reports.tables.model import AnyTable, Field, Grid, Measured, Sheet, TableData, TableRow
 from reports.tables.notes import EFFECT_SIZES
 
-Column = tuple[str, bool, Callable[[TableRow], Field]]  # header, further, field of a row
+Column = tuple[str, bool, list[Field]]  # header, further, a field for each row
 FURTHER = "Further metrics and statistics:"
 MARKUP = re.compile(r"[\\*`<|]|(?<!\w)_|_(?!\w)")
 
 
-@dataclass(frozen=True)
-class Footnotes:
-    """shared: the notes that stand under more than one table, numbered from 1 in this order."""
-
-    shared: tuple[str, ...] = ()
-
-    def numbers(self, table: AnyTable) -> list[int]:
-        """Return the numbers of the shared notes that belong to a table."""
-        return [i for i, note in enumerate(self.shared, 1) if note in table.notes]
-
-    def own(self, table: AnyTable) -> list[str]:
-        """Return a table's other notes, after their marks."""
-        return [with_mark(note) for note in table.notes if note not in self.shared]
-
-    def reference(self, table: AnyTable) -> str:
-        """Write `Notes 1–3, 5.`; empty without."""
-        numbers = self.numbers(table)
-        spans: list[list[int]] = []
-        for number in numbers:
-            if spans and number == spans[-1][-1] + 1:
-                spans[-1].append(number)
-            else:
-                spans.append([number])
-        texts = [f"{s[0]}–{s[-1]}" if len(s) > 2 else ", ".join(map(str, s)) for s in spans]
-        return f"Note{'' if len(numbers) == 1 else 's'} {', '.join(texts)}." if texts else ""
-
-
-NO_NOTES = Footnotes()
-
-
-def footnotes(tables: Sequence[AnyTable]) -> Footnotes:
-    """Collect the notes of two or more of these tables, in the order in which they are met."""
+def footnotes(tables: Sequence[AnyTable]) -> tuple[str, ...]:
+    """Return the notes of two or more of these tables, in the order in which they are met."""
     counts = Counter(note for table in tables for note in dict.fromkeys(table.notes))
-    return Footnotes(tuple(note for note, count in counts.items() if count > 1))
+    return tuple(note for note, count in counts.items() if count > 1)
+
+
+def note_numbers(table: AnyTable, shared: Sequence[str]) -> list[int]:
+    """Return the numbers of the shared notes that belong to a table."""
+    return [i for i, note in enumerate(shared, 1) if note in table.notes]
+
+
+def own_notes(table: AnyTable, shared: Sequence[str]) -> list[str]:
+    """Return a table's other notes, after their marks."""
+    return [with_mark(note) for note in table.notes if note not in shared]
+
+
+def _reference(table: AnyTable, shared: Sequence[str]) -> str:
+    """Write `Notes 1–3, 5.`; empty without."""
+    numbers = note_numbers(table, shared)
+    texts = []
+    for _, span in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        run = [str(number) for _, number in span]
+        texts.append(f"{run[0]}–{run[-1]}" if len(run) > 2 else ", ".join(run))
+    return f"Note{'' if len(numbers) == 1 else 's'} {', '.join(texts)}." if texts else ""
 
 
 def mark_of(note: str) -> str:
@@ -91,7 +82,7 @@ def published_text(measured: Measured) -> str:
     return text + ("*" if printed.slip else "")
 
 
-def improvement(measured: Measured) -> str:
+def _improvement(measured: Measured) -> str:
     """Write `0.72 [0.40, 0.96]`, the chance that a run beats one of the baseline.
 
     Where all of one side beat all of the other, no resample differs: the bootstrap has no interval.
@@ -112,25 +103,41 @@ def grid(table: AnyTable) -> Grid:
         column for i, metric in enumerate(table.metrics) for column in _columns(table, metric, i)
     ]
     if any(row.tuned is not None for row in table.rows):
-        columns.append(("tuning trials", True, lambda row: Field(row.tuned or "")))
-    columns.append(("n", False, _n))
+        columns.append(("tuning trials", True, [Field(row.tuned or "") for row in table.rows]))
+    return _lay_out(table, columns)
+
+
+def mean_sd_grid(table: TableData) -> Grid:
+    """Return the plain table: the labels, mean ± sd of each metric, and n."""
+    columns: list[Column] = []
+    for metric in table.metrics:
+        results = [row.measured[metric] for row in table.rows]
+        texts = [mean_sd(result, metric, table.recipe.digits) or "–" for result in results]
+        fields = [Field(t, bold=r.better) for t, r in zip(texts, results, strict=True)]
+        columns.append((labels.metric_label(metric), False, fields))
     return _lay_out(table, columns)
 
 
 def _lay_out(table: TableData, columns: Sequence[Column]) -> Grid:
-    """Return the rows' labels and these columns."""
+    """Return the rows' labels, these columns, and n."""
+    seeds = []
+    for row in table.rows:
+        text = str(row.n) if row.n == row.planned else f"{row.n} of {row.planned}"
+        seeds.append(Field(text if row.planned else "–", hint="; ".join(row.gaps)))  # –: refused
+    heads, further, fields = zip(*columns, ("n", False, seeds), strict=True)
     rows = tuple(
-        (*map(Field, row.labels), *(field(row) for _, _, field in columns)) for row in table.rows
+        (*map(Field, row.labels), *own)
+        for row, own in zip(table.rows, zip(*fields, strict=True), strict=True)
     )
     names, count = labels.coordinate_names(table.headers), len(table.headers)
-    further = (*(False,) * count, *(further for _, further, _ in columns))
-    return Grid((*names, *(header for header, _, _ in columns)), count, further, rows)
+    return Grid((*names, *heads), count, (*(False,) * count, *further), rows)
 
 
 def _columns(table: TableData, metric: str, place: int) -> list[Column]:
     """Return the columns of one metric, of which the first one's come first."""
-    digits, further = table.recipe.digits, place > 0
-    name = labels.metric_name(metric)
+    digits, further, name = table.recipe.digits, place > 0, labels.metric_name(metric)
+    searched = table.recipe.kind == "search"
+    results = [row.measured[metric] for row in table.rows]
 
     def value(row: TableRow) -> Field:
         result = row.measured[metric]
@@ -145,56 +152,31 @@ def _columns(table: TableData, metric: str, place: int) -> list[Column]:
             return Field("baseline" if row.baseline else "")
         return Field(labels.with_interval(gap.mean, gap.low, gap.high, metric, digits))
 
-    def format_effect_size(row: TableRow) -> Field:
-        comparison = row.measured[metric].compared
-        dz = comparison.dz if comparison else None
-        return Field("" if dz is None else labels.number(dz, 2))
-
-    def format_published(row: TableRow) -> Field:
-        result = row.measured[metric]
-        slip = result.printed.slip if result.printed else None
-        return Field(published_text(result), hint=slip or "")
-
-    def format_gap_to_published(row: TableRow) -> Field:
-        """Write the measured mean less the printed number, in the unit of the print."""
-        printed, result = row.measured[metric].printed, row.measured[metric].summary
-        if printed is None or result is None:
-            return Field("")
-        return Field(labels.with_sign(result.mean * printed.scale - printed.value, digits))
-
-    searched = table.recipe.kind == "search"
-    columns: list[Column] = [(labels.metric_label(metric), further, value)]
+    columns = [(labels.metric_label(metric), further, [value(row) for row in table.rows])]
     if not searched:
-        columns.append((f"Δ {name} [95 %]", further, delta))
-    if place == 0 and any(row.measured[metric].p_corrected is not None for row in table.rows):
-        columns += [
-            ("p (Holm)", True, lambda row: Field(labels.p_text(row.measured[metric].p_corrected))),
-            ("d_z", True, format_effect_size),
-            ("P(better) [95 %]", True, lambda row: Field(improvement(row.measured[metric]))),
-        ]
+        columns.append((f"Δ {name} [95 %]", further, [delta(row) for row in table.rows]))
+    if place == 0 and any(result.p_corrected is not None for result in results):
+        sizes = [result.compared.dz if result.compared else None for result in results]
+        statistics = {
+            "p (Holm)": [labels.p_text(result.p_corrected) for result in results],
+            "d_z": ["" if dz is None else labels.number(dz, 2) for dz in sizes],
+            "P(better) [95 %]": [_improvement(result) for result in results],
+        }
+        columns += [(head, True, [*map(Field, texts)]) for head, texts in statistics.items()]
     if table.recipe.published_column(metric) is not None:
-        columns.append(("published†", further, format_published))
+        slips = [result.printed.slip if result.printed else None for result in results]
+        texts = [published_text(result) for result in results]
+        fields = [Field(t, hint=slip or "") for t, slip in zip(texts, slips, strict=True)]
+        columns.append(("published†", further, fields))
         if not searched:
-            columns.append((f"{name} − published", True, format_gap_to_published))
+            gaps = [
+                labels.with_sign(r.summary.mean * r.printed.scale - r.printed.value, digits)
+                if r.printed and r.summary
+                else ""
+                for r in results
+            ]
+            columns.append((f"{name} − published", True, [*map(Field, gaps)]))
     return columns
-
-
-def mean_sd_grid(table: TableData) -> Grid:
-    """Return the plain table: the labels, mean ± sd of each metric, and n."""
-
-    def column(metric: str) -> Column:
-        def value(row: TableRow) -> Field:
-            result = row.measured[metric]
-            return Field(mean_sd(result, metric, table.recipe.digits) or "–", bold=result.better)
-
-        return labels.metric_label(metric), False, value
-
-    return _lay_out(table, [*map(column, table.metrics), ("n", False, _n)])
-
-
-def _n(row: TableRow) -> Field:
-    text = str(row.n) if row.n == row.planned else f"{row.n} of {row.planned}"
-    return Field(text if row.planned else "–", hint="; ".join(row.gaps))  # –: it is refused
 
 
 def parts(whole: Grid) -> list[Grid]:
@@ -202,20 +184,20 @@ def parts(whole: Grid) -> list[Grid]:
 
     Rows are the same in both, below the same labels.
     """
-    first = [i for i, further in enumerate(whole.further) if not further]
-    if not any(whole.further):
-        return [chosen(whole, first)]
-    second = [i for i, further in enumerate(whole.further) if further or i < whole.labels]
-    return [chosen(whole, first), chosen(whole, second)]
+    places = range(len(whole.headers))
+    tables = [choose(whole, [i for i in places if not whole.further[i]])]
+    if any(whole.further):
+        tables.append(choose(whole, [i for i in places if whole.further[i] or i < whole.labels]))
+    return tables
 
 
-def chosen(whole: Grid, keep: list[int]) -> Grid:
+def choose(whole: Grid, keep: list[int]) -> Grid:
     """Return the columns at these places."""
     rows = tuple(tuple(row[i] for i in keep) for row in whole.rows)
     return Grid(tuple(whole.headers[i] for i in keep), whole.labels, (False,) * len(keep), rows)
 
 
-def plain(table: AnyTable, shared: Footnotes = NO_NOTES) -> str:
+def plain(table: AnyTable, shared: Sequence[str] = ()) -> str:
     """Write a table for a terminal: the columns that are read first, aligned; notes below."""
     layout = parts(grid(table))[0]
     lines = [list(layout.headers), *([field.text for field in row] for row in layout.rows)]
@@ -228,48 +210,46 @@ def plain(table: AnyTable, shared: Footnotes = NO_NOTES) -> str:
         ]
         body.append("  ".join(padded).rstrip())
     rule = "─" * (sum(widths) + 2 * len(widths) - 2)
-    notes = [note for note in shared.own(table) if not note.startswith(EFFECT_SIZES)]
-    notes += filter(None, [shared.reference(table)])
+    notes = _fill([*own_notes(table, shared), _reference(table, shared)], max(len(rule), 80))
     title = [table.title] if table.title else []
-    filled = _fill(notes, max(len(rule), 80))
-    return "\n".join([*title, rule, body[0], rule, *body[1:], rule, *filled, ""])
+    return "\n".join([*title, rule, body[0], rule, *body[1:], rule, *notes, ""])
 
 
-def plain_notes(shared: Footnotes) -> str:
+def plain_notes(shared: Sequence[str]) -> str:
     """Write the notes of several tables, for the end of a terminal's report."""
-    notes = [
-        f"{i}. {with_mark(note)}"
-        for i, note in enumerate(shared.shared, 1)
-        if not note.startswith(EFFECT_SIZES)  # of columns that a terminal does not show
-    ]
-    return "\n".join(["Notes", *_fill(notes, 100), ""]) if notes else ""
+    notes = _fill([with_mark(note) for note in shared], 100, range(1, len(shared) + 1))
+    return "\n".join(["Notes", *notes, ""]) if notes else ""
 
 
-def _fill(notes: list[str], width: int) -> list[str]:
+def _fill(notes: Sequence[str], width: int, numbers: Iterable[int] = ()) -> list[str]:
+    """Return notes in lines of this width, but for those of columns that a terminal lacks."""
+    heads = [f"{number}. " for number in numbers] or [""] * len(notes)
     return [
-        textwrap.fill(note, width, initial_indent="  ", subsequent_indent="    ") for note in notes
+        textwrap.fill(head + note, width, initial_indent="  ", subsequent_indent="    ")
+        for head, note in zip(heads, notes, strict=True)
+        if note and not note.startswith(EFFECT_SIZES)
     ]
 
 
-def markdown(table: AnyTable, shared: Footnotes = NO_NOTES) -> str:
+def markdown(table: AnyTable, shared: Sequence[str] = ()) -> str:
     """Write a section: the table, the further columns in a second one, its own notes."""
     first, *second = [pipes(part) for part in parts(grid(table))]
     caption = [table.recipe.caption, ""] if table.recipe.caption else []
     more = [line for part in second for line in (FURTHER, "", *part, "")]
-    notes = [f"- {_starred(note)}" for note in shared.own(table)]
-    reference = ["", shared.reference(table)] if shared.numbers(table) else []
+    notes = [f"- {_escape_star(note)}" for note in own_notes(table, shared)]
+    reference = ["", text] if (text := _reference(table, shared)) else []
     return "\n".join(
         [f"### {table.title}", "", *caption, *first, "", *more, *notes, *reference, ""]
     )
 
 
-def markdown_notes(shared: Footnotes) -> str:
+def markdown_notes(shared: Sequence[str]) -> str:
     """Write the section of the notes of several tables."""
-    notes = [f"{i}. {_starred(with_mark(note))}" for i, note in enumerate(shared.shared, 1)]
+    notes = [f"{i}. {_escape_star(with_mark(note))}" for i, note in enumerate(shared, 1)]
     return "\n".join(["## Notes", "", *notes, ""]) if notes else ""
 
 
-def _starred(text: str) -> str:
+def _escape_star(text: str) -> str:
     return f"\\{text}" if text.startswith("*") else text
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from operator import attrgetter
 from pathlib import Path
 
 from reports.figures.drawn import Drawn
@@ -16,6 +15,12 @@ from reports.tables.verdict import Verdict, groups
 MOST = 40  # lines on a terminal, and in MLflow
 LONGEST = 4900  # characters of a tag in MLflow on some databases, less a sentence
 TITLE = "## Verdict"
+WHY = {
+    "saturated": "both at 100 %: the metric has no room left",
+    "no difference": "exactly the same at every seed",
+    "no result": "one of the two has not finished",
+}
+FEW = {0: "no seed has both", 1: "one seed shows no scatter: 2 or more tell how many it takes"}
 
 
 @dataclass(frozen=True)
@@ -47,31 +52,21 @@ def difference(verdict: Verdict) -> str:
 def evidence(verdict: Verdict) -> str:
     """Write n, what p is or what would settle it, and the tuning."""
     seeds = f"n = {verdict.n} seed{'' if verdict.n == 1 else 's'}"
+    settle = f"about {verdict.needed:,} seeds would settle it" if verdict.needed else ""
     if verdict.call in ("better", "worse"):
         why = p_equals(verdict.p or 0.0)
-    elif verdict.call == "saturated":
-        why = "both at 100 %: the metric has no room left"
-    elif verdict.call == "no difference":
-        why = "exactly the same at every seed"
-    elif verdict.call == "no result":
-        why = "one of the two has not finished"
-    elif verdict.n == 0:
-        why = "no seed has both"
-    elif verdict.n == 1:
-        why = "one seed shows no scatter: 2 or more tell how many it takes"
+    elif known := WHY.get(verdict.call) or FEW.get(verdict.n):
+        why = known
     elif not verdict.possible:
-        more = f"; about {verdict.needed:,} would settle it" if verdict.needed else ""
-        why = f"too few for any verdict{more}"
-    elif verdict.needed is None:
-        why = "no number of seeds up to 10,000 is likely to settle it"
+        why = "; ".join(filter(None, ("too few for any verdict", settle.replace(" seeds", ""))))
     else:
-        why = f"about {verdict.needed:,} seeds would settle it"
+        why = settle or "no number of seeds up to 10,000 is likely to settle it"
     return "; ".join(filter(None, (seeds, why, verdict.tuned)))
 
 
-def note(found: Sequence[Verdict]) -> str:
+def note(verdicts: Sequence[Verdict]) -> str:
     """Explain how the verdicts were come by; empty without any."""
-    if not found:
+    if not verdicts:
         return ""
     return (
         f"Better or worse: Holm-corrected permutation p ≤ {LEVEL}; intervals are of each "
@@ -80,25 +75,24 @@ def note(found: Sequence[Verdict]) -> str:
     )
 
 
-def _first(found: Sequence[Verdict]) -> list[list[Verdict]]:
+def _first_groups(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
     """Return the groups of the first `MOST` comparisons."""
-    return groups([*chain.from_iterable(groups(found))][:MOST])
+    return groups([*chain.from_iterable(groups(verdicts))][:MOST])
 
 
-def plain(headline: str, found: Sequence[Verdict], warnings: Sequence[str] = ()) -> str:
+def plain(headline: str, verdicts: Sequence[Verdict], warnings: Sequence[str] = ()) -> str:
     """Write the verdict for a terminal."""
     lines = [f"Verdict  {headline}", *(f"Warning  {text}" for text in warnings)]
-    for group in _first(found):
-        width, room = (
-            max(len(text(each)) for each in group) for text in (attrgetter("label"), difference)
-        )
+    for group in _first_groups(verdicts):
+        width = max(len(each.label) for each in group)
+        room = max(len(difference(each)) for each in group)
         lines.append(f"  {group[0].title}: {heading(group)}")
         lines += [
             f"    {v.call:<13}  {v.label:<{width}}  {difference(v):<{room}}  {evidence(v)}"
             for v in group
         ]
-    if len(found) > MOST:
-        lines.append(f"  and {len(found) - MOST} more in the report.")
+    if len(verdicts) > MOST:
+        lines.append(f"  and {len(verdicts) - MOST} more in the report.")
     return "\n".join(lines) + "\n"
 
 
@@ -109,8 +103,7 @@ def description(judged: Judged, report: str) -> str:
     report: its address from there.
     """
     lines = [TITLE, "", f"**{judged.headline}** [The report]({report})", ""]
-    for group in _first(judged.verdicts):
-        lines += [*_group(group), ""]
+    lines += _list_groups(_first_groups(judged.verdicts))
     if len(judged.verdicts) > MOST:
         lines.append(f"And {len(judged.verdicts) - MOST} more in the report.")
     text = "\n".join(lines).strip() + "\n"
@@ -119,12 +112,15 @@ def description(judged: Judged, report: str) -> str:
     return text[:LONGEST].rpartition("\n")[0] + "\n\nMore in the report.\n"
 
 
-def _group(group: Sequence[Verdict]) -> list[str]:
-    lines = [f"{group[0].title}: {heading(group)}", ""]
-    for v in group:
-        size = difference(v)
-        told = f"{v.label}: {size}; {evidence(v)}" if size else f"{v.label}: {evidence(v)}"
-        lines.append(f"- **{v.call}** · {told}")
+def _list_groups(verdicts: Sequence[Sequence[Verdict]]) -> list[str]:
+    """Return the lines of groups of comparisons in Markdown, an empty one after each group."""
+    lines = []
+    for group in verdicts:
+        lines += [f"{group[0].title}: {heading(group)}", ""]
+        for v in group:
+            words = "; ".join(filter(None, (difference(v), evidence(v))))
+            lines.append(f"- **{v.call}** · {v.label}: {words}")
+        lines.append("")
     return lines
 
 
@@ -133,10 +129,9 @@ def markdown(judged: Judged) -> list[str]:
     lines = [TITLE, "", f"**{judged.headline}**", ""]
     lines += [f"- Warning: {text}" for text in judged.warnings]
     lines += [""] if judged.warnings else []
-    for group in groups(judged.verdicts):
-        lines += [*_group(group), ""]
-    if told_how := note(judged.verdicts):
-        lines += [told_how, ""]
+    lines += _list_groups(groups(judged.verdicts))
+    if text := note(judged.verdicts):
+        lines += [text, ""]
     if judged.plot:
         drawn, _ = judged.plot
         lines += [f"![{drawn.title}]({drawn.key}.png)", "", f"{drawn.title}. {drawn.caption}", ""]

@@ -153,8 +153,8 @@ def test_a_report_s_own_numbers_are_read_back(tmp_path: Path) -> None:
     made = frame("compare", levels, lambda at, seed: 0.5 + seed / 10)
     tables = [build(made, Table(kind="compare", study="s", title=name)) for name in "ab"]
     shared = footnotes(tables)
-    assert len(shared.shared) > 2
+    assert len(shared) > 2
     text = "\n".join([*(markup.markdown(t, shared) for t in tables), markup.markdown_notes(shared)])
     copied = section(text, "b")
-    assert all(f"- {note}" in copied for note in shared.shared)
+    assert all(f"- {note}" in copied for note in shared)
     assert "Note" not in copied.replace("Notes", "Note").split("- ")[0]

@@ -13,7 +13,6 @@ from scipy import stats as scipy_stats
 from reports.errors import ReportError
 from reports.figures.promotions import promotions
 from reports.pages import csv_table, html, latex, markup
-from reports.pages.markup import Footnotes
 from reports.recipe import Figure, Recipe, Table
 from reports.stats.ranks import Correlation, kendall, spearman
 from reports.tables.build import build, build_all
@@ -57,7 +56,7 @@ def test_each_cell_stands_beside_what_it_was() -> None:
     assert float(lines[1]["source_mean"]) == pytest.approx(0.445)
     assert float(lines[1]["mean"]) == pytest.approx(0.62) and lines[1]["n"] == "3"
     assert lines[0]["run_ids"].split() == [f"run-network0-{seed}" for seed in range(3)]
-    hrefs = html._table(table, Footnotes())["parts"][0]["rows"][0]["hrefs"]
+    hrefs = html._table(table, ())["parts"][0]["rows"][0]["hrefs"]
     assert hrefs[3:5] == [html.anchor("heads", "0001"), html.anchor("network", "rank=1")]
 
 
