@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from reports.kinds import TABLES, figure_options, kinds
 
@@ -25,7 +25,10 @@ class RecipePart(BaseModel):
 
 def level_name(value: Any) -> Any:
     """Return `on` and `off` as text: YAML reads the bare words as booleans."""
-    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+    return ("off", "on")[value] if isinstance(value, bool) else value
+
+
+Level = Annotated[Any, AfterValidator(level_name)]
 
 
 class SourceBlock(RecipePart):
@@ -113,7 +116,7 @@ class Table(RecipePart):
     metrics: tuple[str, ...] = Field(("val/map_at_r",), min_length=1)
     title: str = ""
     caption: str = ""
-    baseline: str | dict[str, Any] | None = None
+    baseline: str | dict[str, Level] | None = None
     within: tuple[str, ...] = ()
     published: Published | None = None
     components: tuple[str, ...] = ()
@@ -123,13 +126,6 @@ class Table(RecipePart):
     order: int = Field(2, ge=1, le=4)
     evaluator: Literal["ped_anova", "fanova"] = "ped_anova"
     alone: bool = False
-
-    @field_validator("baseline", mode="after")
-    @classmethod
-    def named_levels(cls, value: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
-        if isinstance(value, dict):
-            return {key: level_name(level) for key, level in value.items()}
-        return value
 
     @model_validator(mode="after")
     def columns_fit(self) -> Table:
@@ -152,10 +148,18 @@ class Table(RecipePart):
         return self.published.column or self.published.columns.get(metric)
 
 
-class Heatmap(RecipePart):
+class Drawing(RecipePart):
+    """What all figures have. metric: as in a table. title, caption: above it."""
+
+    metric: str = "val/map_at_r"
+    title: str = ""
+    caption: str = ""
+
+
+class Heatmap(Drawing):
     """A metric over two coordinates of a grid study, averaged over seeds.
 
-    study: by name. metric: as in a table. title, caption: above it. digits: after the point.
+    study: by name. digits: after the point.
     x, y: coordinates of the study (`method.alpha`); each level is one column or row, in
         ascending order, evenly spaced (so a logarithmic grid looks logarithmic).
     """
@@ -163,9 +167,6 @@ class Heatmap(RecipePart):
     study: str
     x: str
     y: str
-    metric: str = "val/map_at_r"
-    title: str = ""
-    caption: str = ""
     digits: int = Field(2, ge=0, le=6)
 
     @model_validator(mode="after")
@@ -175,29 +176,25 @@ class Heatmap(RecipePart):
         return self
 
 
-class Curves(RecipePart):
+class Curves(Drawing):
     """A metric per epoch, one line per cell, with a band of ± one sd over seeds.
 
-    studies: by name. metric: as in a table. title, caption: above it.
+    studies: by name.
     cells: only these cells (default: all; of a search study the best `top`).
     top: so many of a search.
     """
 
     studies: tuple[str, ...] = Field(min_length=1)
-    metric: str = "val/map_at_r"
-    title: str = ""
-    caption: str = ""
     cells: tuple[str, ...] = ()
     top: int = Field(8, ge=1, le=20)
 
 
-class FactorCurves(RecipePart):
+class FactorCurves(Drawing):
     """A metric against one factor: the mean over seeds at each level, with an interval.
 
     studies: grids, one-factor studies or any other that lists its cells; cells that do not vary
         `x` are left out. Each combination of the other coordinates' levels is its own line; a
         combination seen at one level of `x` only is left out where others have more.
-    metric: as in a table. title, caption: above it.
     x: the factor, `method.gamma`.
     at: only cells at these levels of other coordinates, `{method.beta: 0.1}`.
     interval: `t` (95 % Student), `bootstrap` (95 % percentile) or `sd` (± one standard deviation).
@@ -206,17 +203,9 @@ class FactorCurves(RecipePart):
 
     studies: tuple[str, ...] = Field(min_length=1)
     x: str
-    metric: str = "val/map_at_r"
-    title: str = ""
-    caption: str = ""
-    at: dict[str, Any] = Field({})
+    at: dict[str, Level] = Field({})
     interval: Literal["t", "bootstrap", "sd"] = "t"
     log: bool | None = None
-
-    @field_validator("at", mode="after")
-    @classmethod
-    def named_levels(cls, value: dict[str, Any]) -> dict[str, Any]:
-        return {key: level_name(level) for key, level in value.items()}
 
     @model_validator(mode="after")
     def x_is_free(self) -> FactorCurves:
@@ -225,19 +214,16 @@ class FactorCurves(RecipePart):
         return self
 
 
-class Figure(RecipePart):
+class Figure(Drawing):
     """A figure named by its kind.
 
     kind: one of `reports/kinds.py`, or another package's (an entry point of `ablate.figures`).
     options: what its kind takes, or its author says it takes.
-    studies: by name. metric: as in a table. title, caption: above it.
+    studies: by name.
     """
 
     kind: str
     studies: tuple[str, ...] = Field(min_length=1)
-    metric: str = "val/map_at_r"
-    title: str = ""
-    caption: str = ""
     options: dict[str, Any] = Field({})
 
     @field_validator("kind", mode="after")
@@ -300,15 +286,14 @@ class Recipe(RecipePart):
         """Return what can be made of these studies alone: a table, figure or configuration of none
         of them is left out, and a figure of several keeps those that are there."""
 
-        sections: dict[str, tuple[Part, ...]] = {}
-        for section in SECTIONS:
-            parts = []
-            for part in getattr(self, section):
-                names = tuple(name for name in studies_of(part) if name in studies)
-                if names and not isinstance(part, Table | Heatmap):
-                    parts.append(part.model_copy(update={"studies": names}))
-                elif names:
-                    parts.append(part)
-            sections[section] = tuple(parts)
+        def reduce(part: Part) -> Part | None:
+            names = tuple(name for name in studies_of(part) if name in studies)
+            if not names or isinstance(part, Table | Heatmap):
+                return part if names else None
+            return part.model_copy(update={"studies": names})
+
+        sections = {
+            name: tuple(filter(None, map(reduce, getattr(self, name)))) for name in SECTIONS
+        }
         best = tuple(name for name in self.best if name in studies)
         return self.model_copy(update={**sections, "best": best})

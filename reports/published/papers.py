@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 import yaml
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from reports.errors import ReportError
 from reports.recipe import RecipePart
@@ -50,7 +50,6 @@ class PrintedValue:
     """One printed number: `value` ± `sd` in the table's unit, and the note of a slip if any.
 
     row: the name of the printed row that it stands in.
-
     places: digits after the point, as many as any number of its column has.
     """
 
@@ -60,11 +59,6 @@ class PrintedValue:
     scale: float
     places: int = 2
     row: str = ""
-
-    @property
-    def fraction(self) -> float:
-        """The value on the scale of measured metrics, [0, 1]."""
-        return self.value / self.scale
 
 
 class PublishedTable(RecipePart):
@@ -79,47 +73,32 @@ class PublishedTable(RecipePart):
     protocol: Literal["test-selected", "validation-selected"] = "test-selected"
     unit: Literal["percent", "one"] | None = None
 
-    @model_validator(mode="after")
-    def rectangular(self) -> PublishedTable:
-        names = [row.name for row in self.rows]
-        if len(set(names)) != len(names):
-            raise ValueError("two rows share a name")
-        for row in self.rows:
-            if {len(row.values), len(row.sd or row.values)} != {len(self.columns)}:
-                raise ValueError(f"row {row.name!r} has not one value a column")
-            if any(row.values[self.columns.index(column)] is not None for column in row.unread):
-                raise ValueError(f"row {row.name!r} gives a value for an unread column")
-        for slip in self.slips:
-            if slip.row not in names or (slip.column and slip.column not in self.columns):
-                raise ValueError(f"a slip names {slip.row!r}, {slip.column!r}")
-        return self
-
     def row(self, name: str) -> Row:
-        """The row called `name`; ReportError names the rows there are."""
-        for row in self.rows:
-            if row.name == name:
-                return row
-        known = ", ".join(row.name for row in self.rows)
-        raise ReportError(f"{self.source} of {self.paper}: found row {name!r}; known: {known}")
+        """Return the row called `name`; ReportError names the rows there are."""
+        rows = {row.name: row for row in self.rows}
+        if name not in rows:
+            known = ", ".join(rows)
+            raise ReportError(f"{self.source} of {self.paper} has no row {name!r}; it has {known}")
+        return rows[name]
 
     def like(self, patterns: Sequence[str]) -> list[Row]:
-        """The rows that fit any of the patterns; ReportError names one that fits none."""
+        """Return the rows that fit any of the patterns; ReportError names one that fits none."""
         for pattern in patterns:
             if not any(fnmatchcase(row.name, pattern) for row in self.rows):
                 self.row(pattern)
         return [row for row in self.rows if any(fnmatchcase(row.name, p) for p in patterns)]
 
     def row_at(self, coords: Mapping[str, object]) -> Row | None:
-        """The row that carries exactly these coordinates, or None."""
+        """Return the row that carries exactly these coordinates, or None."""
         wanted = {key: str(value) for key, value in coords.items()}
         alike = (r for r in self.rows if {k: str(v) for k, v in r.coords.items()} == wanted)
         return next(alike, None) if wanted else None
 
     def value(self, row: Row, column: str) -> PrintedValue | None:
-        """The printed number, or None for a dash."""
+        """Return the printed number, or None for a dash."""
         if column not in self.columns:
             known = ", ".join(self.columns)
-            raise ReportError(f"{self.source}: found column {column!r}; known: {known}")
+            raise ReportError(f"{self.source} has no column {column!r}; it has {known}")
         at = self.columns.index(column)
         value = row.values[at]
         if value is None:
@@ -146,21 +125,21 @@ class Paper(RecipePart):
 
 @cache
 def paper(key: str) -> Paper:
-    """The paper called `key` (the file's name); ReportError names the papers there are."""
+    """Return the paper called `key` (the file's name); ReportError names the papers there are."""
     path = FOLDER / f"{key}.yaml"
     if not path.is_file():
         known = ", ".join(sorted(file.stem for file in FOLDER.glob("*.yaml")))
-        raise ReportError(f"published: found paper {key!r}; known: {known}")
+        raise ReportError(f"There is no published paper {key!r}; name one of {known}")
     return Paper.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
 
 
 def table(reference: str) -> PublishedTable:
-    """`"ddml/table4"` → that table, carrying its paper's title, protocol and unit."""
+    """Return the table `ddml/table4`, with its paper's title, protocol and unit."""
     key, _, name = reference.partition("/")
     source = paper(key)
     if name not in source.tables:
         known = ", ".join(f"{key}/{known}" for known in source.tables)
-        raise ReportError(f"published: found table {reference!r}; known: {known}")
+        raise ReportError(f"There is no published table {reference!r}; name one of {known}")
     chosen = source.tables[name]
     own = {"paper": source.title, "protocol": source.protocol, "unit": chosen.unit or source.unit}
     return chosen.model_copy(update=own)

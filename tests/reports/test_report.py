@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 import json
 import re
@@ -88,41 +86,6 @@ def test_component_table_is_the_paper_s_and_right(finished: Any, report: Report)
         if found.difference is not None:
             gaps = [values[seed] - base[seed] for seed in base]
             assert found.difference.mean == pytest.approx(np.mean(gaps))
-
-
-def test_terminal_starts_with_the_verdict_then_the_tables(report: Report) -> None:
-    verdict, first = report.text.split("\n\n")[:2]
-    assert verdict.startswith("Verdict  8 comparisons: ")
-    assert verdict.index("DDML (+NormSoftmax)") < verdict.index("agnostic + specific + split")
-    assert "Components of DDML" in first and "published†" in first
-    assert first.count("✓") == 12 and "baseline" in first
-    assert report.text.count("Measured: validation-selected") == 1 and "test-selected" in first
-    table = build(report.frame, report.frame.recipe.tables[0])
-    m = table.rows[-1].measured["test/recall_at_1"].summary
-    assert m is not None and m.sd is not None
-    assert f"{100 * m.mean:.2f} ± {100 * m.sd:.2f}" in first
-    assert max(map(len, first.splitlines())) <= 100
-
-
-def test_csv_is_unrounded_and_names_its_runs(report: Report) -> None:
-    rows = list(csv.DictReader(io.StringIO(report.paths["table_tuned.csv"].read_text())))
-    assert {row["variant"] for row in rows} == {"NormSoftmax", "DDML (+NormSoftmax)"}
-    known = set(report.frame.trials["run_id"])
-    for row in rows:
-        assert set(row["run_ids"].split()) <= known and int(row["n"]) == 3
-        if row["metric"] == "test/recall_at_1":
-            assert row["published"] == ("64.65" if row["variant"] == "NormSoftmax" else "65.96")
-            assert row["published_unit"] == "percent"
-    deltas = [row for row in rows if row["delta"]]
-    assert {row["delta_method"] for row in deltas} == {"paired t"}
-    assert all(float(r["delta_low"]) < float(r["delta"]) < float(r["delta_high"]) for r in deltas)
-
-
-def test_search_table_is_ranked_and_says_what_failed(report: Report) -> None:
-    table = build(report.frame, report.frame.recipe.tables[2])
-    means = [row.measured["val/map_at_r"].summary.mean for row in table.rows]  # type: ignore[union-attr]
-    assert means == sorted(means, reverse=True) and len(means) == 4
-    assert "1 failed" in " ".join(table.notes)
 
 
 def test_page_is_well_formed_and_asks_for_nothing(report: Report, finished: Any) -> None:

@@ -170,14 +170,6 @@ def test_a_block_is_a_data_set_with_a_loss_and_one_that_lacks_a_level_is_left_ou
         ranks(found, factor="flow")
 
 
-def test_levels_that_are_on_or_off_are_left_out_by_these_words() -> None:
-    cross = [{"data": d, "mixing": on} for d in ("birds", "cars") for on in (True, False, "half")]
-    made = frame("compare", cross, lambda at, seed: len(str(at["mixing"])) / 10 + seed / 100)
-    for without in ([], ["off"]):
-        shown = texts(ranks(made, factor="mixing", without=without))
-        assert any(text.strip().startswith("off (") for text in shown) == (not without)
-
-
 # --- curves over a factor
 
 GRID = [{"method.alpha": a, "method.gamma": g} for a in (1e-3, 1e-2) for g in (1e-7, 1e-5, 1e-3)]

@@ -11,9 +11,8 @@ from matplotlib.collections import LineCollection
 from pydantic import ValidationError
 
 from reports.errors import ReportError
-from reports.figures.axes import AxesOptions, axes_of
 from reports.figures.history import history
-from reports.figures.parallel import LEFT_OUT, heights
+from reports.figures.parallel import LEFT_OUT
 from reports.frame import Frame
 from reports.recipe import Figure, Table
 from reports.stats.importance import importances
@@ -122,14 +121,6 @@ def test_parallel_lines_pass_the_places_of_their_values() -> None:
     thick = max(drawn.figure.axes[0].lines, key=lambda line: line.get_linewidth())
     assert list(thick.get_ydata()) == pytest.approx(list(segments[-1][:, 1]))
     assert "without that parameter" in drawn.caption and len(drawn.spots) == len(DONE)
-
-
-def test_a_search_of_one_value_has_lines_in_the_middle() -> None:
-    space = {"loss.margin": {"low": 0.0, "high": 0.0}}
-    found = frame("search", POINTS[:1], value, seeds=1, study={"space": space})
-    (trial,) = trials_of(found.study("s"), METRIC).trials
-    axes = axes_of(found, recipe("parallel"), AxesOptions())
-    assert heights(trial, axes, (0.5, 0.5)) == [0.5, 0.5]
 
 
 def test_importance_bars_are_optunas_shares() -> None:

@@ -116,12 +116,6 @@ def test_in_mlflow_the_pages_are_named(open_page: Any, made: Report) -> None:
     assert [line for line in page.said if not line.startswith("asked for ")] == []
 
 
-def test_pages_are_logged_beside_the_report(made: Report) -> None:
-    (parent,) = made.frame.parents
-    found = made.html.parents[2] / "mlartifacts" / parent.run_id / "artifacts" / "report"
-    assert {*PAGES.values()} <= {path.name for path in found.iterdir()}
-
-
 @pytest.mark.parametrize("width", [820, 1440])
 def test_words_stand_beside_a_small_picture(open_page: Any, made: Report, width: int) -> None:
     """So that no white is left beside it, as wide as the figures of a column are."""

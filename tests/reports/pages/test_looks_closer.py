@@ -83,12 +83,3 @@ def test_without_script_the_picture_is_there_as_it_was(browser: Any, address: st
     assert page.locator(f"{PICTURE} > img").count() == 3
     assert page.locator("button.zoom").count() == 0
     context.close()
-
-
-def test_pictures_shrink_alike_on_a_phone(open_page: Any, address: str) -> None:
-    ratios = open_page(address, 390).evaluate(
-        """() => Array.from(document.querySelectorAll(".figures img")).map(
-            e => e.width / parseFloat(e.style.getPropertyValue("--w")))"""
-    )
-    wide_one, *others = ratios  # the forest plot, which the first screen has for itself
-    assert len(others) == 2 and max(others) - min(others) < 0.01 and wide_one < max(others)
