@@ -92,8 +92,8 @@ class BNInception(OwnModel):
 
     def forward_features(self, images: Tensor) -> Tensor:
         """[B, 3, S, S] → [B, 1024, s, s]."""
-        maps = F.max_pool2d(self._activate("conv1_7x7_s2", images), 3, 2, ceil_mode=True)
-        maps = self._activate("conv2_3x3", self._activate("conv2_3x3_reduce", maps))
+        maps = F.max_pool2d(self._chain(images, "conv1_7x7_s2"), 3, 2, ceil_mode=True)
+        maps = self._chain(maps, "conv2_3x3_reduce", "conv2_3x3")
         maps = F.max_pool2d(maps, 3, 2, ceil_mode=True)
         for name, block in BLOCKS.items():
             maps = self._run_block(self._run_branches, f"inception_{name}", block, maps)
@@ -121,15 +121,17 @@ class BNInception(OwnModel):
             self._add_convolution(f"{name}_pool_proj", width, block.projected)
         return block.one + block.three + block.double + (block.projected or width)
 
-    def _activate(self, name: str, maps: Tensor) -> Tensor:
-        return F.relu(self.get_submodule(f"{name}_bn")(self.get_submodule(name)(maps)))
+    def _chain(self, maps: Tensor, *names: str) -> Tensor:
+        """Pass maps through convolutions, each with its norm and ReLU."""
+        for name in names:
+            maps = F.relu(self.get_submodule(f"{name}_bn")(self.get_submodule(name)(maps)))
+        return maps
 
     def _run_branches(self, name: str, block: Block, maps: Tensor) -> Tensor:
-        branches = [self._activate(f"{name}_1x1", maps)] if block.one else []
-        branches.append(self._activate(f"{name}_3x3", self._activate(f"{name}_3x3_reduce", maps)))
-        double = self._activate(f"{name}_double_3x3_reduce", maps)
-        double = self._activate(f"{name}_double_3x3_1", double)
-        branches.append(self._activate(f"{name}_double_3x3_2", double))
+        double = (f"{name}_double_3x3_{part}" for part in ("reduce", "1", "2"))
+        branches = [self._chain(maps, f"{name}_1x1")] if block.one else []
+        branches.append(self._chain(maps, f"{name}_3x3_reduce", f"{name}_3x3"))
+        branches.append(self._chain(maps, *double))
         if block.halves:
             pooled = F.max_pool2d(maps, 3, 2, ceil_mode=True)
         elif block.pool == "max":
@@ -137,5 +139,5 @@ class BNInception(OwnModel):
         else:
             pooled = F.avg_pool2d(maps, 3, 1, padding=1, ceil_mode=True)
         if block.projected:
-            pooled = self._activate(f"{name}_pool_proj", pooled)
+            pooled = self._chain(pooled, f"{name}_pool_proj")
         return torch.cat([*branches, pooled], 1)

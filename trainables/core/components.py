@@ -20,11 +20,9 @@ ENTRY_MODULES: dict[str, tuple[str, ...]] = {
     "splits": ("trainables.data.splits",),
     "augmentation": ("trainables.data.augment",),
     "resizing": ("trainables.data.resizing",),
-    "backbones": (
-        "trainables.backbones.backbone",
-        "trainables.backbones.bn_inception",
-        "trainables.backbones.googlenet",
-        "trainables.backbones.pyramidnet",
+    "backbones": tuple(
+        f"trainables.backbones.{name}"
+        for name in ("backbone", "bn_inception", "googlenet", "pyramidnet")
     ),
     "folding": ("trainables.backbones.frozen_norms",),
     "features": ("trainables.data.features",),

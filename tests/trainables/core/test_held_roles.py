@@ -73,19 +73,6 @@ def test_held_roles_stay_and_others_move(
     assert main == all_roles
 
 
-def test_a_trial_takes_weight_decay_by_role(drawn: Path, runtime: Runtime) -> None:
-    decays = {"head": 0.2, "proxies": 0.0, "backbone": 0.3}
-    trial = config(
-        drawn,
-        backbone={"mode": "finetune"},
-        method=METHOD,
-        optimizer={"weight_decay": 0.1, "weight_decays": decays},
-    )
-    groups = Trainer(trial, 0, runtime).optimizer.param_groups
-    found = {group["role"]: group["weight_decay"] for group in groups}
-    assert found == {"auxiliary": 0.1, **decays}
-
-
 @pytest.mark.parametrize("method", list(METHODS))
 def test_every_method_trains_with_any_of_its_roles_held(
     method: str, drawn: Path, runtime: Runtime
