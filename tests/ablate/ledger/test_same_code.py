@@ -237,7 +237,7 @@ def source_of(folder: Path, **same: list[str]) -> Code:
 def test_a_worker_of_other_code_refuses_the_job(folder: Path, edit: Edit) -> None:
     source = source_of(folder)
     edit("method.plain", "a")
-    with pytest.raises(OtherSource, match=r"found other source of method\.plain"):
+    with pytest.raises(OtherSource, match=r"the source of method\.plain"):
         next(run_job(job_of(folder, source)))
     edit("method.plain", source.hashes["method.plain"])
     source.revisions["method.plain"] = "2"  # raised in a file that the driver has not read
