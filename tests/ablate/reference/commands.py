@@ -31,7 +31,7 @@ def _command(name: str, command: argparse.ArgumentParser, summary: str = "") -> 
         if isinstance(action, argparse._SubParsersAction):
             told = {choice.dest: choice.help or "" for choice in action._choices_actions}
             below += [(n, sub, told.get(n, "")) for n, sub in action.choices.items()]
-        elif not isinstance(action, argparse._HelpAction):
+        elif action.help != argparse.SUPPRESS and not isinstance(action, argparse._HelpAction):
             rows.append(_row(action))
     if rows:
         yield table(HEAD, rows)
