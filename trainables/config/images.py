@@ -53,8 +53,8 @@ class SplitConfig(ComponentConfig):
     def whole_folds(self) -> SplitConfig:
         if self.by == "images" and (self.folds is not None or self.order == "sorted"):
             key = "order" if self.folds is None else "folds"
-            found = f"{getattr(self, key)} where images are dealt, not classes"
-            raise ConfigError(key, found, "it with classes alone", "Leave it out")
+            text = f"{getattr(self, key)} divides classes, and images are dealt: leave it out"
+            raise ConfigError(key, text)
         if self.folds is None:
             if self.fold is not None or self.blocks is not None:
                 key = "fold" if self.fold is not None else "blocks"
@@ -98,17 +98,15 @@ class AugmentConfig(ComponentConfig):
         low, high = self.crop_ratio
         if not 0 < low <= high:
             raise ValueError(f"crop_ratio with 0 < low <= high, not {low:g} and {high:g}")
-        for kind in ("resize", "pad"):
-            for name in ("crop_scale", "crop_ratio"):
-                low, high = getattr(self, name)
-                if getattr(self, kind) and (low, high) != type(self).model_fields[name].default:
-                    found = f"[{low:g}, {high:g}] with data.augment.{kind}: {getattr(self, kind)}"
-                    expected = "one of them: crops of a fixed size have no scale and no ratio"
-                    raise ConfigError(name, found, expected, "Leave one of them out")
         if self.resize and self.pad:
-            found = f"{self.pad} with data.augment.resize: {self.resize}"
-            expected = "one of them: what is cut out of a resized image needs no border"
-            raise ConfigError("pad", found, expected, "Leave one of them out")
+            text = f"{self.pad} and data.augment.resize exclude each other: leave one of them out"
+            raise ConfigError("pad", text)
+        kind = "resize" if self.resize else "pad"
+        for name in ("crop_scale", "crop_ratio") if self.resize or self.pad else ():
+            low, high = getattr(self, name)
+            if (low, high) != type(self).model_fields[name].default:
+                text = f"[{low:g}, {high:g}] has no meaning with data.augment.{kind}, whose crops "
+                raise ConfigError(name, f"{text}have a fixed size: leave one of them out")
         return self
 
 
@@ -151,25 +149,22 @@ class DataConfig(ComponentConfig):
         trained = self.augment.resize or 0
         for name, side in (("eval_resize", self.eval_resize), ("augment.resize", trained)):
             if side and side < self.image_size:
-                found = f"{side} with data.image_size: {self.image_size}"
-                expected = f"at least {self.image_size}, which is cut out of it"
-                raise ConfigError(name, found, expected, "Raise it, or lower image_size")
+                text = f"{side} is less than data.image_size, {self.image_size}: raise it, "
+                raise ConfigError(name, f"{text}or lower image_size, which is cut out of it")
         if self.drawings:
             for name, off in (("stored_side", None), ("store", "auto")):
                 if (value := getattr(self, name)) != off:
-                    found = f"{value} with data.name: {self.name}"
-                    expected = "it with photographs: these drawings are kept as they are"
-                    raise ConfigError(name, found, expected, "Leave it out")
+                    text = f"{value} is of photographs, and {self.name} are drawings, kept as they "
+                    raise ConfigError(name, f"{text}are: leave it out")
             return self
         least = max(self.evaluated, trained)
         if isinstance(self.stored_side, int) and self.stored_side < least:
-            expected = f"at least {least}, to which images are resized from it"
-            remedy = "Raise it, or leave it out"
-            raise ConfigError("stored_side", str(self.stored_side), expected, remedy)
+            text = f"{self.stored_side} is less than {least}, to which images are resized from it: "
+            raise ConfigError("stored_side", f"{text}raise it, or leave it out")
         if self.kept is not None and trained > self.kept:
-            found = f"{trained}, of photographs that are kept with a short side of {self.kept}"
-            remedy = f"Lower it, or give data.stored_side: {trained}"
-            raise ConfigError("augment.resize", found, f"at most {self.kept}", remedy)
+            text = f"{trained} is more than {self.kept}, the short side at which photographs are "
+            text += f"kept: lower it, or give data.stored_side: {trained}"
+            raise ConfigError("augment.resize", text)
         return self
 
     @property

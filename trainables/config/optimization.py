@@ -86,20 +86,16 @@ class OptimizerConfig(ComponentConfig):
     @model_validator(mode="after")
     def options_of_sgd(self) -> OptimizerConfig:
         for name in ("nesterov", "dampening"):
-            value = getattr(self, name)
-            if value is None:
+            if getattr(self, name) is None:
                 continue
-            text = f"{value:g}" if isinstance(value, float) else "true"
             if self.name != "sgd":
-                found, remedy = f"{text} with optimizer.name: {self.name}", "or take sgd"
-                raise ConfigError(name, found, "it with sgd alone", f"Leave it out, {remedy}")
+                text = f"it is an option of sgd, not of {self.name}: leave it out, or take sgd"
+                raise ConfigError(name, text)
             if self.momentum == 0:
-                found, remedy = f"{text} with optimizer.momentum: 0", "or give a momentum, 0.9 say"
-                expected = "it with a momentum above 0"
-                raise ConfigError(name, found, expected, f"Leave it out, {remedy}")
+                text = "it needs a momentum above 0: leave it out, or give one, 0.9 say"
+                raise ConfigError(name, text)
         if self.nesterov and self.dampening is not None:
-            found = f"true with optimizer.dampening: {self.dampening:g}"
-            raise ConfigError("nesterov", found, "it without dampening", "Leave one of them out")
+            raise ConfigError("nesterov", "it excludes dampening: leave one of them out")
         return self
 
     def weight_decay_of(self, role: Role) -> float:
@@ -148,26 +144,18 @@ class ScheduleConfig(ComponentConfig):
     @model_validator(mode="after")
     def options_are_used(self) -> ScheduleConfig:
         milestones = list(self.milestones or ())
-        if self.name == "multi_step" and not milestones:
-            found, expected = "nothing with schedule.name: multi_step", "the epochs of lower rates"
-            raise ConfigError("milestones", found, expected, "Give them, as in [10, 20]")
-        if self.name != "multi_step" and milestones:
-            found = f"{milestones} with schedule.name: {self.name}"
-            remedy = "Leave them out, or take multi_step"
-            raise ConfigError("milestones", found, "them with multi_step alone", remedy)
+        if (self.name == "multi_step") != bool(milestones):
+            text = f"schedule.name: {self.name} and the milestones {milestones} do not fit: "
+            raise ConfigError("milestones", f"{text}multi_step needs some, and no other takes any")
         if milestones != sorted(set(milestones)):
-            expected = "epochs in rising order, each once"
-            raise ConfigError("milestones", str(milestones), expected)
+            text = f"{milestones} are not in rising order, each once"
+            raise ConfigError("milestones", text)
         if self.counted_from is not None and self.name not in ("step", "multi_step"):
-            found = f"{self.counted_from} with schedule.name: {self.name}"
-            expected = (
-                "it with step or multi_step alone: others go over the steps after the warm-up"
-            )
-            raise ConfigError("counted_from", found, expected, "Leave it out")
+            text = f"it is an option of step and multi_step, not of {self.name}: leave it out"
+            raise ConfigError("counted_from", text)
         if self.warmup_hold is not None and self.warmup_epochs == 0:
-            found = f"[{', '.join(self.warmup_hold)}] with schedule.warmup_epochs: 0"
-            remedy = "Give warmup_epochs, or leave it out"
-            raise ConfigError("warmup_hold", found, "it with a warm-up", remedy)
+            text = f"[{', '.join(self.warmup_hold)}] are held in no warm-up: give warmup_epochs, "
+            raise ConfigError("warmup_hold", f"{text}or leave it out")
         return self
 
     @property

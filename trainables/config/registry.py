@@ -101,13 +101,12 @@ class Registry(Generic[T]):
             package = import_module(name)
             for module in sorted(m.name for m in iter_modules(getattr(package, "__path__", []))):
                 import_module(f"{name}.{module}")
-        for entry in sorted(
-            installed().select(group=f"ablate.{self.name}"), key=lambda each: str(each.name)
-        ):
+        entries = installed().select(group=f"ablate.{self.name}")
+        for entry in sorted(entries, key=lambda each: str(each.name)):
             target = entry.load()
-            origins = [f"{each.__module__}." for each in self._components.values()]
             registers = isinstance(target, ModuleType) and any(
-                origin.startswith(f"{target.__name__}.") for origin in origins
+                f"{component.__module__}.".startswith(f"{target.__name__}.")
+                for component in self._components.values()
             )
             if self.adapt is not None and not registers:
                 self.register(entry.name)(self.adapt(entry.name, target))

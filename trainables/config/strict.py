@@ -17,23 +17,17 @@ class Strict(BaseModel):
     @classmethod
     def no_truth_for_a_number(cls, data: Any) -> Any:
         """`epochs: true` would be 1, which is nobody's intention."""
-        if isinstance(data, dict):
-            for key, value in data.items():
-                if _truth(value) and key in _numeric(cls):
-                    word = str(value).lower() if isinstance(value, bool) else "true or false in it"
-                    raise ConfigError(str(key), word, "a number", "Write it in digits")
+        for key, value in data.items() if isinstance(data, dict) else ():
+            values = value if isinstance(value, list | tuple) else [value]
+            if any(isinstance(each, bool) for each in values) and key in _numeric_fields(cls):
+                word = str(value).lower() if isinstance(value, bool) else "true or false in it"
+                raise ConfigError(str(key), word, "a number", "Write it in digits")
         return data
 
 
-def _truth(value: Any) -> bool:
-    if isinstance(value, list | tuple):
-        return any(isinstance(each, bool) for each in value)
-    return isinstance(value, bool)
-
-
 @cache
-def _numeric(model: type[BaseModel]) -> frozenset[str]:
-    """The fields that hold numbers, and nothing that a truth value could be meant as."""
+def _numeric_fields(model: type[BaseModel]) -> frozenset[str]:
+    """Return the fields that hold numbers, and nothing that a truth value could be meant as."""
     leaves = {info.alias or name: set(_leaves(info)) for name, info in model.model_fields.items()}
     return frozenset(
         name for name, kinds in leaves.items() if kinds & {int, float} and not kinds & {bool, Any}

@@ -24,14 +24,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.data.images import Images
-from trainables.data.resizing import Crops, resample, resample_whole, resized_sizes, sample
-from trainables.machine.threads import side_by_side
+from trainables.data.resizing import Crops, resample, resized_sizes, sample
 
 if TYPE_CHECKING:
     from trainables.config.images import AugmentConfig, Interpolation
 
 ATTEMPTS = 10  # RandomResizedCrop's
-IN_CACHE = 2**18  # floats that stay in a core's second-level cache from one step to the next
 LUMA = (0.2989, 0.587, 0.114)  # torchvision's rounding of ITU-R 601-2
 
 
@@ -60,7 +58,7 @@ def train_images(
     if config.resize is not None:
         boxes = fixed_boxes(*resized_sizes(heights, widths, config.resize), size, place)
         crops = Crops(images, index, boxes, size, mirrored, device)
-        pixels = resample_whole(crops, config.resize, config.interpolation or "bilinear")
+        pixels = resample(crops, config.interpolation or "bilinear", config.resize)
     elif config.crop_scale == (1.0, 1.0) or config.pad is not None:
         pixels = _cut_centre(images, index, size, mirrored, device, config.interpolation)
         if config.pad is not None:
@@ -111,7 +109,7 @@ def _cut_centre(  # noqa: PLR0917
     sizes = resized_sizes(heights, widths, images.resize)
     boxes = centre_boxes(*sizes, size / images.resize)
     crops = Crops(images, index, boxes, size, flip, device)
-    return resample_whole(crops, images.resize, interpolation or "bilinear")
+    return resample(crops, interpolation or "bilinear", images.resize)
 
 
 def centre_boxes(heights: Tensor, widths: Tensor, frame: float) -> Tensor:
@@ -201,17 +199,6 @@ def normalised(
         # A row of an image at once: by channels, inner loops have three steps and take ten times as
         # long.
         batch, height, width, _ = lines.shape
-        scale, shift = scale.repeat(width), shift.repeat(width)
-        rows = lines.view(batch, height, 3 * width)
-        if rows.device.type != "cpu":
-            return (rows * scale).add_(shift).view(lines.shape).permute(0, 3, 1, 2)
-        out = torch.empty(rows.shape)
-
-        def normalise(part: tuple[Tensor, Tensor]) -> None:
-            part[1].copy_(part[0]).mul_(scale).add_(shift)
-
-        together = max(1, IN_CACHE // (3 * height * width))
-        parts = (torch.split(each, together) for each in (rows, out))
-        side_by_side(normalise, zip(*parts, strict=True))
-        return out.view(lines.shape).permute(0, 3, 1, 2)
+        rows = lines.view(batch, height, 3 * width) * scale.repeat(width)
+        return rows.add_(shift.repeat(width)).view(lines.shape).permute(0, 3, 1, 2)
     return pixels * scale[:, None, None] + shift[:, None, None]

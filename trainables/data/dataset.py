@@ -129,18 +129,17 @@ class DataSource(ABC):
 
 
 def data_config(given: Mapping[str, Any]) -> DataConfig:
-    """The configuration of the data set that `given` names, with its own options.
+    """Return the configuration of the data set that `given` names, with its own options.
 
     Raises:
         pydantic.ValidationError: an unknown option, or a value out of range.
         KeyError: there is no data set of that name.
     """
-    name = given.get("name", DataConfig().name)
-    return DATASETS[name].Config.model_validate(given)
+    return DATASETS[given.get("name", DataConfig().name)].Config.model_validate(given)
 
 
 def fingerprint(config: DataConfig, cache: Path) -> str:
-    """Fingerprint of the configured data set; callable at plan time, decodes nothing.
+    """Return the fingerprint of the configured data set; decode nothing.
 
     Raises:
         ConfigError: the data folder is missing, unreadable or not what the data set is.
@@ -149,19 +148,14 @@ def fingerprint(config: DataConfig, cache: Path) -> str:
 
 
 def class_count(config: DataConfig, cache: Path) -> int | None:
-    """Classes of the configured data set that `data.split` is to deal; None: not known yet.
-
-    Raises:
-        ConfigError: as `fingerprint`.
-    """
+    """Count the classes that `data.split` is to deal; None: not known yet. Errors as above."""
     return DATASETS[config.name].class_count(config, cache)
 
 
 def load_dataset(config: DataConfig, cache: Path) -> Dataset:
-    """The configured data set, unsplit, with the evaluation crop that `data.eval_resize` says."""
+    """Return the configured data set, unsplit, with the evaluation crop of `data.eval_resize`."""
     dataset = DATASETS[config.name].load(config, cache)
     if not config.resampled:
         return dataset
     frame = config.image_size / config.evaluated
-    images = replace(dataset.images, frame=frame, resize=config.evaluated)
-    return replace(dataset, images=images)
+    return replace(dataset, images=replace(dataset.images, frame=frame, resize=config.evaluated))

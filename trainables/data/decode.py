@@ -34,7 +34,8 @@ def decoded(
     content: bytes | None = None,
     box: tuple[float, float, float, float] | None = None,
 ) -> np.ndarray:
-    """[H, W, 3] uint8 with min(H, W) = `short`; the long side is rounded down. None: as it lies.
+    """Decode to [H, W, 3] uint8 with min(H, W) = `short`; the long side is rounded down. None: as
+    it lies.
 
     Args:
         content: the file's bytes, where they do not lie in a file; `path` then names them.
@@ -49,33 +50,31 @@ def decoded(
             check_size(opened.size, str(path))
             ImageOps.exif_transpose(opened, in_place=True)
             image = rgb(opened)
-            image = image if box is None else cropped(image, box, str(path))
+            image = image if box is None else _crop(image, box, str(path))
     except (MemoryError, ConfigError):
         raise  # of the machine, and our own
     except Image.DecompressionBombError:
         # Beyond twice Pillow's own limit, it does not tell the size.
         most = 2 * (Image.MAX_IMAGE_PIXELS or MOST_PIXELS)
         raise _too_large(str(path), f"an image of more than {most:,} pixels") from None
-    except Image.UnidentifiedImageError:  # type: ignore[attr-defined]
-        found = "an image that cannot be read (of none of the known formats)"
-        expected = f"a whole image file: {', '.join(FORMATS)}"
-        raise ConfigError(str(path), found, expected, "Replace or remove the file") from None
     except Exception as error:
         # Pillow's plugins raise whatever their parsers meet: OSError, SyntaxError, struct.error…
-        found = f"an image that cannot be read ({error})"
-        remedy = "Replace or remove the file"
-        raise ConfigError(str(path), found, "a whole image file", remedy) from error
+        unknown = isinstance(error, Image.UnidentifiedImageError)  # type: ignore[attr-defined]
+        reason = "of none of the known formats" if unknown else error
+        expected = f"a whole image file: {', '.join(FORMATS)}"
+        found = f"an image that cannot be read ({reason})"
+        raise ConfigError(str(path), found, expected, "Replace or remove the file") from error
     return np.asarray(image if short is None else of_short_side(image, short))
 
 
 def of_short_side(image: Image.Image, short: int) -> Image.Image:
-    """The image with a short side of `short`, smaller or larger; the long one is rounded down."""
+    """Return the image with a short side of `short`; the long one is rounded down."""
     size = short_size(image.size, short)
     return image if size == image.size else image.resize(size, Image.Resampling.BILINEAR)
 
 
 def short_size(size: tuple[int, int], short: int) -> tuple[int, int]:
-    """Width and height of an image with a short side of `short`."""
+    """Return width and height of an image with a short side of `short`."""
     width, height = size
     scale = short / min(width, height)
     return (short, int(height * scale)) if width <= height else (int(width * scale), short)
@@ -92,39 +91,27 @@ def check_size(size: tuple[int, int], where: str) -> None:
         raise _too_large(where, f"an image of {size[0]:,} × {size[1]:,} pixels")
 
 
-def cropped(image: Image.Image, box: tuple[float, float, float, float], where: str) -> Image.Image:
-    """What of the box lies in the image; its edges at the nearest pixels.
-
-    Raises:
-        ConfigError: nothing of it, or a strip that would unfold when it is resized.
-    """
+def _crop(image: Image.Image, box: tuple[float, float, float, float], where: str) -> Image.Image:
+    """Return what of the box lies in the image; its edges at the nearest pixels."""
     left, top, right, bottom = (round(edge) for edge in box)
     inside = max(left, 0), max(top, 0), min(right, image.width), min(bottom, image.height)
     if inside[0] >= inside[2] or inside[1] >= inside[3]:
-        raise ConfigError(
-            where,
-            f"a box of {left}, {top}, {right}, {bottom} around an image of "
-            f"{image.width} × {image.height} pixels",
-            "one that holds some of it (left, top, right, bottom)",
-            "Unpack the data set again, or leave boxes out",
-        )
+        text = f"a box of {left}, {top}, {right}, {bottom} holds nothing of an image of "
+        text += f"{image.width} × {image.height} pixels: unpack the data set again, or leave boxes "
+        raise ConfigError(where, f"{text}out")
     part = image.crop(inside)
     check_size(part.size, where)
     return part
 
 
 def _too_large(where: str, found: str) -> ConfigError:
-    return ConfigError(
-        where,
-        found,
-        f"at most {MOST_PIXELS:,} pixels, {MOST_SIDE:,} on a side, and a long side of at most "
-        f"{MOST_RATIO} short ones",
-        "Shrink, crop or remove it",
-    )
+    expected = f"at most {MOST_PIXELS:,} pixels, {MOST_SIDE:,} on a side, and a long side of at "
+    expected += f"most {MOST_RATIO} short ones"
+    return ConfigError(where, found, expected, "Shrink, crop or remove it")
 
 
 def rgb(image: Image.Image) -> Image.Image:
-    """8-bit RGB, by the rules above; the image itself where it is that already."""
+    """Return 8-bit RGB, by the rules above; the image itself where it is that already."""
     if image.mode.startswith("I;16") or image.mode == "I":
         upper = np.clip(np.asarray(image) >> 8, 0, 255)
         return Image.fromarray(upper.astype(np.uint8)).convert("RGB")

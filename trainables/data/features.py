@@ -8,9 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,35 +81,27 @@ def _compute(config: Trial, cache: Path, device: torch.device, folder: Path) -> 
     size = config.data.image_size
     images = load_dataset(config.data, cache).images.to(device)
     backbone = backbones.frozen_backbone(config.backbone, size).to(device)
-    total = len(images)
-    LOG.info("computing %s features of %d images at %d px, once", config.backbone.name, total, size)
+    total, name = len(images), config.backbone.name
+    LOG.info("computing %s features of %d images at %d px, once", name, total, size)
     header = {"descr": "<f4", "fortran_order": False, "shape": (total, backbone.features)}
-    begun = time.monotonic()
-    progress = Progress(f"features of {config.backbone.name}", total)
-    with _all_threads(), torch.no_grad(), (folder / "features.npy").open("wb") as out:
-        np.lib.format.write_array_header_1_0(out, header)
-        reader, blocks = Reader(images, device), torch.split(torch.arange(total), BATCH)
-        reader.expect(blocks)
-        for rows in blocks:
-            there, at = reader.take(rows)
-            batch = eval_images(
-                there, at, size=size, mean=backbone.mean, std=backbone.std, device=device
-            )
-            # Written, not mapped: a full disk is then an error here, not a SIGBUS later.
-            out.write(backbone(batch).cpu().numpy().astype("<f4").tobytes())
-            progress.at(int(rows[-1]) + 1)
-    LOG.info("features of %d images took %.1f s", total, time.monotonic() - begun)
+    progress, threads = Progress(f"features of {name}", total), torch.get_num_threads()
+    # All CPUs this process may run on: the other trials wait for these features anyway.
+    torch.set_num_threads(max(threads, cores()))
+    try:
+        with torch.no_grad(), (folder / "features.npy").open("wb") as out:
+            np.lib.format.write_array_header_1_0(out, header)
+            reader, blocks = Reader(images, device), torch.split(torch.arange(total), BATCH)
+            reader.expect(blocks)
+            for rows in blocks:
+                there, at = reader.take(rows)
+                batch = eval_images(
+                    there, at, size=size, mean=backbone.mean, std=backbone.std, device=device
+                )
+                # Written, not mapped: a full disk is then an error here, not a SIGBUS later.
+                out.write(backbone(batch).cpu().numpy().astype("<f4").tobytes())
+                progress.at(int(rows[-1]) + 1)
+    finally:
+        torch.set_num_threads(threads)
     (folder / "about.json").write_text(
         json.dumps({"backbone": config.backbone.model_dump(), "data": config.data.model_dump()})
     )
-
-
-@contextmanager
-def _all_threads() -> Iterator[None]:
-    """All CPUs this process may run on: the other trials wait for these features anyway."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(max(before, cores()))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

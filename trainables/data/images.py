@@ -49,21 +49,20 @@ class Images:
         return self.flat[start : start + h * w * self.channels].view(h, w, self.channels)
 
     def to(self, device: torch.device | str, share: float = 0.3) -> Images:
-        """Resident on `device` if all pixels take at most `share` of its free memory."""
+        """Make resident on `device` if all pixels take at most `share` of its free memory."""
         device = torch.device(device)
         if device.type != "cuda" or self.resident(device):
             return self
-        free, _ = torch.cuda.mem_get_info(device)
-        if self.flat.numel() > share * free:
+        if self.flat.numel() > share * torch.cuda.mem_get_info(device)[0]:
             return self
         return replace(self, flat=self.flat.to(device))
 
     def resident(self, device: torch.device) -> bool:
-        """Whether pixels are used where they lie."""
+        """Return whether pixels are used where they lie."""
         return self.flat.device.type == device.type
 
     def batch(self, index: Tensor, device: torch.device | str) -> tuple[Tensor, Tensor]:
-        """Pixels that contain the images `index`, on `device`, and where each starts: [B].
+        """Return pixels that contain the images `index`, on `device`, and where each starts: [B].
 
         Resident pixels are used where they are; otherwise the batch alone is moved.
         """
@@ -76,7 +75,7 @@ class Images:
         return packed.to(device, non_blocking=True), starts
 
     def room(self, index: Tensor) -> tuple[Tensor, int]:
-        """Where each of the images `index` starts if they are packed, and the bytes of all."""
+        """Return where each of the images `index` starts if they are packed, and all bytes."""
         sizes = self.heights[index] * self.widths[index] * self.channels
         return torch.cumsum(sizes, 0) - sizes, int(sizes.sum())
 
@@ -88,7 +87,7 @@ class Images:
             packed.numpy()[start : start + len(pixels)] = pixels
 
     def packed(self, index: Tensor, flat: Tensor, starts: Tensor) -> Images:
-        """The images `index` alone, in pixels that were packed, by `pack` or elsewhere."""
+        """Return the images `index` alone, in pixels that were packed, by `pack` or elsewhere."""
         sizes = self.heights[index], self.widths[index]
         return Images(flat, starts, *sizes, self.channels, self.frame, self.resize)
 

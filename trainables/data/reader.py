@@ -53,14 +53,14 @@ class Reader:
         self._stream = torch.cuda.Stream(self.device) if cuda else None  # type: ignore[no-untyped-call]
 
     def expect(self, batches: Iterable[Tensor]) -> None:
-        """These rows, [B] each, are asked for next, in this order; what was expected is not."""
+        """Read these rows, [B] each, ahead in this order, and nothing that was expected before."""
         self._forget()
         if not self.images.resident(self.device):
             self.coming.extend(batches)
             self._fill()
 
     def take(self, rows: Tensor) -> tuple[Images, Tensor]:
-        """Images on the device among which are those of `rows` ([B]), and where: [B].
+        """Return images on the device among which are those of `rows` ([B]), and where: [B].
 
         Raises:
             ConfigError: a file that cannot be decoded.

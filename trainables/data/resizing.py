@@ -20,7 +20,6 @@ Shape legend: B batch · S side of the output · C channels · H, W rows and col
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -55,32 +54,38 @@ class Crops:
     device: torch.device | str = "cpu"
 
 
-def resample(crops: Crops, interpolation: Interpolation) -> Tensor:
-    """Resize boxes to S × S, antialiased: [B, C, S, S] uint8, in channels-last memory."""
-
-    def cut(whole: Tensor, box: list[int]) -> Tensor:
-        top, left, height, width = box
-        part = whole[top : top + height, left : left + width]
-        return _resize(part, crops.size, crops.size, interpolation)
-
-    return _cut_each(cut, crops)
-
-
-def resample_whole(crops: Crops, short: int, interpolation: Interpolation) -> Tensor:
-    """Resize images to a short side of `short`, antialiased, and take boxes as they lie: [B, C, S,
-    S] uint8, in channels-last memory.
+def resample(crops: Crops, interpolation: Interpolation, short: int | None = None) -> Tensor:
+    """Resize boxes to S × S, antialiased: [B, C, S, S] uint8, in channels-last memory. On the CPU
+    several images at once; a GPU takes one after the other, and waits for none.
 
     Args:
-        crops: boxes (top, left, S, S) in images of the sizes that `resized_sizes` gives.
+        short: side to which images are resized first; boxes (top, left, S, S) are then in images of
+            the sizes that `resized_sizes` gives, and are taken as they lie.
     """
+    images, index, size = crops.images, crops.index, crops.size
+    shape = len(index), size, size, images.channels
+    batch = torch.empty(shape, dtype=torch.uint8, device=crops.device)
 
-    def cut(whole: Tensor, box: list[int]) -> Tensor:
-        top, left, side, _ = box
-        least = min(whole.shape[:2])
-        height, width = (short * length // least for length in whole.shape[:2])
-        return _resize(whole, height, width, interpolation)[top : top + side, left : left + side]
+    def write(task: tuple[Tensor, list[int], list[int], bool]) -> None:
+        row, place, (top, left, height, width), mirrored = task
+        whole = _view_image(flat, place, images.channels)
+        if short is not None:
+            lengths = whole.shape[:2]
+            tall, wide = (short * length // min(lengths) for length in lengths)
+            whole = _resize(whole, tall, wide, interpolation)
+        part = whole[top : top + height, left : left + width]
+        part = _resize(part, size, size, interpolation)
+        row.copy_(part.flip(1) if mirrored else part)
 
-    return _cut_each(cut, crops)
+    flat, starts = images.batch(index, crops.device)
+    places = torch.stack([starts, images.heights[index], images.widths[index]], 1).tolist()
+    tasks = zip(batch.unbind(), places, crops.boxes.tolist(), crops.flip.tolist(), strict=True)
+    if batch.device.type == "cpu":
+        side_by_side(write, tasks, together=ANTIALIASED_TOGETHER)
+    else:
+        for task in tasks:
+            write(task)
+    return batch.permute(0, 3, 1, 2)
 
 
 def resized_sizes(heights: Tensor, widths: Tensor, short: int) -> tuple[Tensor, Tensor]:
@@ -88,30 +93,6 @@ def resized_sizes(heights: Tensor, widths: Tensor, short: int) -> tuple[Tensor, 
     rounded down, as torchvision does it."""
     least = torch.minimum(heights, widths)
     return short * heights // least, short * widths // least
-
-
-def _cut_each(cut: Callable[[Tensor, list[int]], Tensor], crops: Crops) -> Tensor:
-    """Make each image's crop, some of them mirrored: [B, C, S, S] uint8. On the CPU several images
-    at once; a GPU takes one after the other, and waits for none."""
-    shape = len(crops.index), crops.size, crops.size, crops.images.channels
-    batch = torch.empty(shape, dtype=torch.uint8, device=crops.device)
-
-    def write(task: tuple[Tensor, Tensor, list[int], bool]) -> None:
-        row, whole, box, mirrored = task
-        part = cut(whole, box)
-        row.copy_(part.flip(1) if mirrored else part)
-
-    images, index = crops.images, crops.index
-    flat, starts = images.batch(index, crops.device)
-    places = torch.stack([starts, images.heights[index], images.widths[index]], 1).tolist()
-    wholes = (_view_image(flat, place, images.channels) for place in places)
-    tasks = zip(batch.unbind(), wholes, crops.boxes.tolist(), crops.flip.tolist(), strict=True)
-    if batch.device.type == "cpu":
-        side_by_side(write, tasks, together=ANTIALIASED_TOGETHER)
-    else:
-        for task in tasks:
-            write(task)
-    return batch.permute(0, 3, 1, 2)
 
 
 def _view_image(flat: Tensor, place: list[int], channels: int) -> Tensor:

@@ -29,8 +29,8 @@ def check_batch(batch_size: int, per_class: int, classes: int) -> None:
             are; the remedy has the settings that would do.
     """
     if batch_size % per_class:
-        expected = f"a multiple of per_class {per_class}"
-        raise ConfigError("training.batch_size", str(batch_size), expected)
+        text = f"{batch_size} is not a multiple of per_class {per_class}"
+        raise ConfigError("training.batch_size", text)
     wanted = batch_size // per_class
     if per_class == 1 or wanted <= classes:
         return

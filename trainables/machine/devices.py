@@ -6,6 +6,8 @@ is part of a trial's identity: `training.precision`. In evaluation it holds too.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import torch
 from torch import Tensor
 
@@ -15,28 +17,25 @@ AMPERE = (8, 0)  # compute capability of NVIDIA's first GPUs with bfloat16 arith
 
 
 def resolve_device(name: str) -> torch.device:
-    """ "auto" is CUDA where there is one, else the CPU; "cpu", "cuda", "cuda:N" are themselves.
+    """Return the device of a name; "auto" is CUDA where there is one, else the CPU.
 
     Raises:
         ConfigError: not a device, or one that this machine does not have.
     """
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    device: torch.device | None = None
+    with suppress(RuntimeError):
         device = torch.device(name)
-    except RuntimeError as error:
-        raise ConfigError("device", repr(name), "auto, cpu, cuda or cuda:N") from error
-    if device.type == "cuda":
-        present = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if (device.index or 0) >= present:
-            raise ConfigError(
-                "device",
-                f"{name}, while torch {torch.__version__} sees {present} CUDA devices",
-                "one that is there",
-                "Use --device cpu, or install a torch built for this GPU",
-            )
-    elif device.type != "cpu":
+    if device is None or device.type not in ("cpu", "cuda"):
         raise ConfigError("device", repr(name), "auto, cpu, cuda or cuda:N")
+    present = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if device.type == "cuda" and (device.index or 0) >= present:
+        raise ConfigError(
+            "device",
+            f"{name} is none of the {present} CUDA devices that torch {torch.__version__} sees: "
+            "use --device cpu, or install a torch built for this GPU",
+        )
     return device
 
 
@@ -65,7 +64,7 @@ def full(x: Tensor) -> Tensor:
 
 
 def check_bf16(device: torch.device) -> None:
-    """That a device computes in bfloat16: a GPU of its own, a processor by whatever it has.
+    """Check that a device computes in bfloat16: a GPU of its own, a processor by whatever it has.
 
     Raises:
         ConfigError: a GPU that would convert each number to and fro, which is slower than float32,
@@ -77,7 +76,6 @@ def check_bf16(device: torch.device) -> None:
     if (major, minor) < AMPERE:
         raise ConfigError(
             "training.precision",
-            f"bf16 on a GPU of compute capability {major}.{minor}",
-            f"one from {AMPERE[0]}.{AMPERE[1]} on, which computes in it",
-            "Set training.precision: fp32, or take another GPU",
+            f"a GPU of compute capability {major}.{minor} does not compute in bf16, as those from "
+            f"{AMPERE[0]}.{AMPERE[1]} on do: set training.precision: fp32, or take another GPU",
         )

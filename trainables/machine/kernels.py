@@ -35,7 +35,7 @@ SMALLEST = 1 << 14  # numbers of the second matrix; below, asking costs what the
 
 
 def kernels() -> dict[str, object]:
-    """For a key, under which a result is only found where it would come out to the bit again.
+    """Return a key under which a result is only found where it would come out to the bit again.
 
     It tells apart more than it need to: another build of torch may round as this one does.
     """
@@ -53,13 +53,13 @@ def kernels() -> dict[str, object]:
 
 @cache
 def processor() -> str:
-    """This machine's, as far as the system tells."""
-    told = [platform.machine(), platform.processor()]
+    """Return what the system tells of this machine's processor."""
+    words = [platform.machine(), platform.processor()]
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         first = cpuinfo.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
-        told += [line for line in first.splitlines() if line.split("\t")[0] in OF_PROCESSOR]
-    return "\n".join(told)
+        words += [line for line in first.splitlines() if line.split("\t")[0] in OF_PROCESSOR]
+    return "\n".join(words)
 
 
 @cache

@@ -6,7 +6,6 @@ the end; those of version 2 take torch's kernel of 8 bits, where the processor i
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from torchvision.transforms.v2 import functional as tv2
 
 from tests.trainables.data.pictures import ragged
 from trainables.config.images import AugmentConfig
-from trainables.data.augment import cut, eval_images, fixed_boxes, random_boxes, train_images
+from trainables.data.augment import cut, fixed_boxes, random_boxes, train_images
 from trainables.data.images import Images
 from trainables.data.resizing import Crops, resample
 from trainables.streams import generator
@@ -135,34 +134,6 @@ def test_the_interpolation_changes_no_draw_and_no_other_trial() -> None:
     assert wide.abs().max() <= 1.5 and wide.abs().mean() < 0.4
 
 
-def test_pixels_of_the_right_size_are_taken_as_they_lie() -> None:
-    images, index = ragged(), torch.tensor([2])
-    box = torch.tensor([[5, 9, 32, 32]])
-    none = torch.tensor([False])
-    for kind in KINDS:
-        found = resample(Crops(images, index, box, 32, none), kind)
-        wanted = images[2][5:37, 9:41].permute(2, 0, 1)
-        assert torch.equal(found[0], wanted)
-
-
-@pytest.mark.parametrize("size", [224, 227])
-def test_a_fixed_crop_of_what_is_stored_is_torchvisions_crop(size: int) -> None:
-    images, index = smooth(), torch.tensor([0, 1, 0])
-    config = AugmentConfig(resize=256, flip=1)
-    found = train_images(
-        images, index, config=config, size=size, generator=generator(1, "a"), **PLAIN
-    )
-    g = generator(1, "a")
-    torch.rand(3, 10, 2, generator=g)
-    place = torch.rand(3, 4, generator=g)[:, :2]
-    heights, widths = images.heights[index], images.widths[index]
-    boxes = fixed_boxes(heights, widths, size, place)
-    assert (boxes[:, 2:] == size).all()
-    for row, box in enumerate(boxes.tolist()):
-        wanted = tv.crop(images[int(index[row])].permute(2, 0, 1), *box).flip(-1).float()
-        torch.testing.assert_close(found[row], wanted, atol=1e-3, rtol=0)
-
-
 def test_fixed_boxes_have_torchvisions_distribution() -> None:
     n, h, w, size = 6000, 20, 26, 14
     place = torch.rand(n, 2, generator=torch.Generator().manual_seed(0))
@@ -196,21 +167,3 @@ def test_a_fixed_crop_is_torchvisions_resize_and_crop(resize: int, kind: Any) ->
         height, width = torch.tensor([small.shape[1]]), torch.tensor([small.shape[2]])
         ((top, left, *_),) = fixed_boxes(height, width, 96, place[row : row + 1]).tolist()
         torch.testing.assert_close(found[row], tv.crop(small, top, left, 96, 96), **NEAR)
-
-
-def test_evaluation_of_larger_images_is_torchvisions_resize_and_centre_crop() -> None:
-    images = replace(smooth(), frame=96 / 120, resize=120)
-    index = torch.tensor([0, 1])
-    found = eval_images(images, index, size=96, **PLAIN)
-    switched_off = train_images(
-        images,
-        index,
-        config=AugmentConfig(crop_scale=(1, 1), flip=0),
-        size=96,
-        generator=generator(0, "x"),
-        **PLAIN,
-    )
-    assert torch.equal(switched_off, found)
-    for row in (0, 1):
-        small = tv2.resize(images[row].permute(2, 0, 1), [120], antialias=True).float()
-        torch.testing.assert_close(found[row], tv.center_crop(small, [96]), **NEAR)

@@ -10,7 +10,6 @@ from torchvision.transforms import functional as tv
 from tests.trainables.data.pictures import HALF, ragged
 from trainables.config.images import AugmentConfig
 from trainables.data.augment import (
-    centre_boxes,
     cut,
     eval_images,
     normalised,
@@ -44,30 +43,6 @@ def test_crops_equal_torchvision(channels: int, size: int) -> None:
         )
         wanted = wanted.flip(-1) if flip[row] else wanted
         torch.testing.assert_close(found[row], wanted, atol=2e-3, rtol=0)  # of 255
-
-
-def test_evaluation_of_stored_photographs_takes_pixels_as_they_lie() -> None:
-    # Short side 73 = round(64 · 256/224), odd margins: torchvision's centre crop, bit for bit.
-    g = torch.Generator().manual_seed(1)
-    picture = torch.randint(256, (73, 100, 3), generator=g).byte()
-    images = Images(
-        picture.flatten(), torch.tensor([0]), torch.tensor([73]), torch.tensor([100]), 3, 64 / 73
-    )
-    found = eval_images(
-        images, torch.tensor([0]), size=64, mean=(0, 0, 0), std=(1, 1, 1), device="cpu"
-    )
-    wanted = tv.center_crop(picture.permute(2, 0, 1), [64, 64]).float()
-    assert torch.equal((found[0] * 255).round(), wanted)
-    torch.testing.assert_close(found[0] * 255, wanted, atol=1e-4, rtol=0)
-
-
-def test_square_drawings_are_seen_whole() -> None:
-    pixels = torch.arange(2 * 16 * 16).remainder(256).byte().view(2, 16, 16)
-    images = Images.same_size(pixels)
-    found = eval_images(images, torch.tensor([1]), size=16, mean=HALF, std=HALF, device="cpu")
-    assert found.shape == (1, 3, 16, 16)
-    torch.testing.assert_close(found[0, 0], pixels[1] / 255 * 2 - 1)
-    assert torch.equal(found[0, 0], found[0, 2])
 
 
 def test_boxes_have_torchvisions_distribution() -> None:
@@ -123,16 +98,6 @@ def test_draws_depend_on_the_generator_alone(options: dict[str, float]) -> None:
     assert torch.equal(made(0), first)
     assert not torch.equal(made(1), first)
     assert first.shape == (3, 3, 24, 24) and first.dtype == torch.float32
-
-
-def test_pixels_moved_in_batches_give_the_same() -> None:
-    # "meta" is a device the pixels are not on, so the batch is packed; compare the packing.
-    images, index = ragged(), torch.tensor([3, 1, 1, 4])
-    flat, starts = images.batch(index, "meta")
-    assert flat.device.type == "meta"
-    sizes = [images[int(row)].numel() for row in index]
-    assert starts.tolist() == [0, sizes[0], sizes[0] + sizes[1], sizes[0] + 2 * sizes[1]]
-    assert flat.numel() == sum(sizes)
 
 
 def test_switched_off_it_is_the_evaluation_crop() -> None:
@@ -197,11 +162,8 @@ def test_normalised_equals_torchvision() -> None:
     torch.testing.assert_close(normalised(x, mean, std), tv.normalize(x / 255, mean, std))
 
 
-def test_rows_and_channels_are_normalised_to_the_same_bits_and_layout(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_rows_and_channels_are_normalised_to_the_same_bits_and_layout() -> None:
     """Rows at once are a matter of speed: here beside the formula by channels."""
-    monkeypatch.setattr("trainables.data.augment.IN_CACHE", 2 * 7 * 5 * 3)  # in two parts
     x = (torch.rand(3, 7, 5, 3) * 255).permute(0, 3, 1, 2)
     mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
     scale = torch.tensor([1 / (255 * s) for s in std])[:, None, None]
@@ -212,9 +174,3 @@ def test_rows_and_channels_are_normalised_to_the_same_bits_and_layout(
         assert made.dtype == torch.float32
         assert torch.equal(made, wanted) and made.stride() == wanted.stride()
         assert torch.equal(pixels, before), "what was given stays"
-
-
-def test_centre_boxes_round_as_torchvision() -> None:
-    boxes = centre_boxes(torch.tensor([73, 74]), torch.tensor([99, 73]), 64 / 73)
-    for box, (h, w) in zip(boxes.tolist(), [(73, 99), (74, 73)], strict=True):
-        assert box == [round((h - 64) / 2), round((w - 64) / 2), 64, 64]

@@ -126,17 +126,6 @@ def test_what_cannot_be_dealt(data: Dataset, message: str) -> None:
         split(data, SplitConfig(by="images"), "")
 
 
-def test_two_images_are_enough_where_nothing_is_held_out() -> None:
-    found = split(dataset([0, 0, 1, 1]), SplitConfig(by="images", protocol="paper"), "")
-    assert len(found.train) == len(found.test) == 2
-
-
-@pytest.mark.parametrize("options", [{"folds": 2, "fold": 0}, {"order": "sorted"}])
-def test_what_is_of_classes_is_refused(options: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="where images are dealt, not classes"):
-        SplitConfig.model_validate({"by": "images", **options})
-
-
 @pytest.mark.parametrize(
     ("name", "images", "classes"), [("characters", 6163, 62), ("digits", 1797, 10)]
 )

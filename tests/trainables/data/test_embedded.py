@@ -12,7 +12,7 @@ import torch
 
 from tests.trainables.data import trees
 from trainables.config.images import EMBEDDED, DataConfig
-from trainables.data.dataset import DATASETS, fingerprint, load_dataset
+from trainables.data.dataset import DATASETS, load_dataset
 from trainables.data.embedded import reader
 from trainables.data.embedded.reader import Typefaces
 from trainables.errors import ConfigError
@@ -46,13 +46,6 @@ def test_manifest_pins_the_files() -> None:
         raw = (reader.HERE / f"{name}.arrow").read_bytes()
         assert hashlib.sha256(raw).hexdigest() == entry["file_sha256"]
     assert "CC-BY-SA-4.0" in (reader.HERE / "ATTRIBUTION.md").read_text()
-
-
-def test_fingerprints_decode_nothing(tmp_path: Path) -> None:
-    found = {name: fingerprint(DataConfig(name=name), tmp_path) for name in ("typefaces", "emoji")}
-    assert len(set(found.values())) == 2
-    assert all(len(value) == 64 for value in found.values())
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_stray_write_changes_neither_file_nor_neighbour(tmp_path: Path) -> None:

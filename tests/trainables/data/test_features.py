@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -98,18 +96,3 @@ def test_key_changes_with_everything_that_changes_features(
     moved = changed(config, "backbone", weights="b.pth", weights_sha256="1" * 64)
     again = changed(config, "backbone", weights="a.pth", weights_sha256="1" * 64)
     assert features_key(moved, tmp_path) == features_key(again, tmp_path)
-
-
-def test_cached_features_need_no_timm(config: TrialConfig, tmp_path: Path) -> None:
-    cached_features(config, tmp_path / "cache")
-    code = (
-        "import sys; sys.modules['timm'] = None\n"
-        "from pathlib import Path\n"
-        "from trainables.trial import TrialConfig\n"
-        "from trainables.data.features import cached_features\n"
-        f"config = TrialConfig.model_validate_json({config.model_dump_json()!r})\n"
-        f"print(cached_features(config, Path({str(tmp_path / 'cache')!r})).shape)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("(12, ")

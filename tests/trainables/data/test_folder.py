@@ -18,7 +18,6 @@ from tests.unprivileged import open_folder, unprivileged
 from trainables.config.images import DataConfig
 from trainables.data.dataset import fingerprint, load_dataset
 from trainables.data.decode import decoded
-from trainables.data.splits import load_splits
 from trainables.errors import ConfigError
 
 
@@ -50,13 +49,6 @@ def test_sizes_labels_and_pixels(root: Path, tmp_path: Path) -> None:
     tall = Image.open(root / "class 3" / "3.bmp").resize((32, 91), Image.Resampling.BILINEAR)
     assert np.array_equal(data.images[15].numpy(), np.asarray(tall))
     assert data.images.frame == 28 / 32
-
-
-def test_splits_of_a_folder(root: Path, tmp_path: Path) -> None:
-    found = load_splits(config(root), tmp_path / "cache")
-    assert found.val is not None
-    assert len(found.train) + len(found.val) + len(found.test) == 16
-    assert found.fingerprint == fingerprint(config(root), tmp_path / "cache")
 
 
 def test_fingerprint_is_of_content(root: Path, tmp_path: Path) -> None:
@@ -159,12 +151,6 @@ def test_a_file_name_that_is_no_utf8_is_named(root: Path, tmp_path: Path) -> Non
 # --- hostile files --------------------------------------------------------------------------------
 
 
-def test_formats_are_told_by_content(root: Path, tmp_path: Path) -> None:
-    noise(root / "class 0" / "0.jpg", (40, 30), seed=0, format="PNG")
-    (root / "class 0" / "0.png").unlink()
-    assert len(load_dataset(config(root), tmp_path / "cache").images) == 16
-
-
 @pytest.mark.parametrize("form", ["EPS", "PPM", "ICO", "PCX"])
 def test_other_formats_are_not_opened_whatever_their_name(
     form: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -206,11 +192,6 @@ def test_bombs_and_strips_are_refused_before_they_unfold(
         "side, and a long side of at most 32 short ones. Shrink, crop or remove it"
     )
     assert not told
-
-
-def test_the_longest_shape_that_is_taken(tmp_path: Path) -> None:
-    Image.new("RGB", (320, 10)).save(tmp_path / "a.png")
-    assert decoded(tmp_path / "a.png", 20).shape == (20, 640, 3)
 
 
 def test_pipes_sockets_and_devices_are_passed_over(root: Path, tmp_path: Path) -> None:

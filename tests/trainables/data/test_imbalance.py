@@ -26,12 +26,6 @@ def test_sizes_fall_exponentially(ratio: float, each: int) -> None:
     assert sizes[0] == each
 
 
-def test_draws_are_of_the_split_s_seed() -> None:
-    labels = torch.arange(6).repeat_interleave(20)
-    assert torch.equal(kept(labels, 5.0, 1), kept(labels, 5.0, 1))
-    assert not torch.equal(kept(labels, 5.0, 1), kept(labels, 5.0, 2))
-
-
 def test_only_what_trains_is_thinned(drawn: Path, tmp_path: Path) -> None:
     whole = core_trials.config(drawn).data
     thin = DataConfig.model_validate(

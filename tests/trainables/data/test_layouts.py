@@ -46,16 +46,22 @@ def test_a_layout_is_read(name: str, usual: str, tmp_path: Path) -> None:
         assert data.images[row].float().std() > 1
 
 
-def classes_of(data: Dataset, rows: torch.Tensor) -> set[str]:
-    return {data.classes[label] for label in data.labels[rows].tolist()}
-
-
-def test_cub_classes_to_100_train(tmp_path: Path) -> None:
-    data = loaded("cub200", "CUB_200_2011", tmp_path)
-    assert data.official is not None
-    train = classes_of(data, data.official.train)
-    assert train == {f"{n:03d}.Made_Bird_{n}" for n in range(1, 7)}
-    assert len(data.official.train) == 24 and len(data.official.test) == 21
+@pytest.mark.parametrize(
+    ("name", "usual", "trained", "tested"),
+    [
+        ("cub200", "CUB_200_2011", [f"{n:03d}.Made_Bird_{n}" for n in range(1, 7)], 21),
+        ("cars196", "cars196", [f"{n:03d}" for n in range(1, 7)], 24),
+        ("cars196", "stanford_cars", [f"{n:03d}" for n in range(1, 7)], 24),
+        ("sop", "Stanford_Online_Products", [f"{n:05d}" for n in range(1, 7)], 21),
+        ("folder", "parts", [f"train {n}" for n in range(6)], 24),
+    ],
+)
+def test_its_own_lists_say_what_trains(
+    name: str, usual: str, trained: list[str], tested: int, tmp_path: Path
+) -> None:
+    data = loaded(name, usual, tmp_path)
+    assert data.official is not None and len(data.official.test) == tested
+    assert {data.classes[label] for label in data.labels[data.official.train]} == set(trained)
 
 
 def test_cub_boxes_crop_and_are_another_data_set(tmp_path: Path) -> None:
@@ -68,21 +74,6 @@ def test_cub_boxes_crop_and_are_another_data_set(tmp_path: Path) -> None:
     assert (int(whole.widths[5]), int(whole.heights[5])) == (21, 18)  # of 28 × 24
     assert (int(cut.widths[5]), int(cut.heights[5])) == (22, 18)  # of 20 × 16
     assert whole[5].shape != cut[5].shape
-
-
-@pytest.mark.parametrize("usual", ["cars196", "stanford_cars"])
-def test_cars_are_divided_by_class_not_by_folder(usual: str, tmp_path: Path) -> None:
-    data = loaded("cars196", usual, tmp_path)
-    assert data.official is not None
-    assert classes_of(data, data.official.train) == {f"{n:03d}" for n in range(1, 7)}
-    assert classes_of(data, data.official.test) == {f"{n:03d}" for n in range(99, 105)}
-
-
-def test_sop_takes_its_lists(tmp_path: Path) -> None:
-    data = loaded("sop", "Stanford_Online_Products", tmp_path)
-    assert data.official is not None
-    assert classes_of(data, data.official.train) == {f"{n:05d}" for n in range(1, 7)}
-    assert len(data.official.test) == 21
 
 
 @pytest.mark.parametrize("usual", trees.TREES["inshop"])
@@ -183,16 +174,6 @@ def test_a_manifest_without_a_split_is_dealt(tmp_path: Path) -> None:
     assert DATASETS["manifest"].class_count(given, tmp_path / "cache") == 12
     data = load_dataset(given, tmp_path / "cache")
     assert data.official is None and data.roles is None
-
-
-@pytest.mark.parametrize("parts", [("train", "test"), ("train", "val", "test")])
-def test_a_folder_of_parts(parts: tuple[str, ...], tmp_path: Path) -> None:
-    root = trees.folder_of_parts(tmp_path / "own", parts)
-    data = load_dataset(config("folder", root), tmp_path / "cache")
-    found = split(data, SplitConfig(), "")
-    assert found.test.classes == tuple(f"test {n}" for n in range(6))
-    if "val" in parts:
-        assert found.val is not None and found.val.classes == tuple(f"val {n}" for n in range(6))
 
 
 @pytest.mark.parametrize(

@@ -109,19 +109,6 @@ def test_cub_s_images_are_its_classes(tmp_path: Path) -> None:
     assert found.test.classes == ("003.C", "004.D")
 
 
-def test_classes_sorted_beside_the_official_ones_are_a_folder(tmp_path: Path) -> None:
-    products = laid_out(tmp_path / "sop", *TREES["Stanford Online Products"][1])
-    laid_out(products, "", "sorted/1-7/1.jpg sorted/1-9/1.jpg sorted/1-4/1.jpg sorted/2-1/1.jpg")
-    of_products = config(products / "sorted", order="sorted", test=0.25)
-    found = split(load_dataset(of_products, tmp_path / "cache"), of_products.split, "")
-    assert found.test.classes == ("2-1",)
-
-
-def test_one_file_of_two_is_no_sign(tmp_path: Path) -> None:
-    root = laid_out(tmp_path / "mine", "images.txt", "a/1.jpg b/1.jpg")
-    assert fingerprint(config(root), tmp_path / "cache")
-
-
 def test_train_and_val_alone_are_no_two_classes(tmp_path: Path) -> None:
     root = laid_out(tmp_path / "mine", "", "train/a/1.jpg train/b/1.jpg val/a/1.jpg val/b/1.jpg")
     message = said(root, tmp_path / "cache")
@@ -131,15 +118,3 @@ def test_train_and_val_alone_are_no_two_classes(tmp_path: Path) -> None:
 def test_a_train_and_a_test_that_hold_images_are_classes(tmp_path: Path) -> None:
     root = laid_out(tmp_path / "mine", "", "train/1.jpg train/2.jpg test/1.jpg test/2.jpg")
     assert load_dataset(config(root), tmp_path / "cache").classes == ("test", "train")
-
-
-def test_some_test_classes_among_those_that_train(tmp_path: Path) -> None:
-    root = laid_out(tmp_path / "mine", "", "train/a/1.jpg train/b/1.jpg test/a/1.jpg test/c/1.jpg")
-    with pytest.raises(ConfigError, match=r"1 of 2 test classes among those that train \(a\)"):
-        load_dataset(config(root), tmp_path / "cache")
-
-
-def test_folders_called_as_the_files_of_cifar_are_no_cifar(tmp_path: Path) -> None:
-    images = " ".join(f"{part}/{name}.jpg" for part in ("train", "test", "meta") for name in "ab")
-    root = laid_out(tmp_path / "mine", "", images)
-    assert load_dataset(config(root), tmp_path / "cache").classes == ("meta", "test", "train")

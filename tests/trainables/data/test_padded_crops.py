@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +12,8 @@ from torchvision.transforms import RandomCrop
 from torchvision.transforms import functional as tv
 
 from ablate.values.errors import explain
-from tests.trainables.data.trees import cifar10_binary
-from trainables.config.images import AugmentConfig, DataConfig
-from trainables.data.augment import eval_images, train_images
-from trainables.data.dataset import load_dataset
+from trainables.config.images import AugmentConfig
+from trainables.data.augment import train_images
 from trainables.data.images import Images
 from trainables.trial import TrialConfig
 
@@ -86,40 +83,11 @@ def test_every_offset_is_as_likely() -> None:
     assert chi_squared < 131.1  # 80 degrees of freedom: 0.9997 of draws are below
 
 
-def test_mirrored_ones_are_cut_as_others() -> None:
-    """The draws of places and of flips are apart: at a seed the same offsets, mirrored."""
-    images = pictures()
-    straight, mirrored = (augmented(images, 20, pad=4, flip=flip) for flip in (0, 1))
-    assert torch.equal(straight.flip(-1), mirrored)
-
-
-def test_cifars_pictures_as_they_lie(tmp_path: Path) -> None:
-    config = DataConfig(name="cifar10", root=str(cifar10_binary(tmp_path / "c")), image_size=32)
-    config = config.model_copy(update={"allow_partial": True})
-    images = load_dataset(config, tmp_path / "cache").images
-    found = augmented(images, 30, pad=4, flip=0)
-    whole = images[0].permute(2, 0, 1).float()
-    assert torch.equal(
-        eval_images(images, torch.tensor([0]), size=32, **AS_THEY_ARE)[0].round(), whole
-    )
-    padded = tv.pad(whole, [4])
-    places = [tv.crop(padded, top, left, 32, 32) for top in range(9) for left in range(9)]
-    assert all(any(torch.equal(each, place) for place in places) for each in found)
-
-
-def test_other_sizes_are_brought_to_the_output_first() -> None:
-    images = pictures(1, side=8)
-    whole = eval_images(images, torch.tensor([0]), size=16, **AS_THEY_ARE)[0]
-    for found in augmented(images, 10, size=16, pad=2, flip=0):
-        top, left = offsets(found, 2)
-        assert torch.equal(found, tv.crop(tv.pad(whole, [2]), top, left, 16, 16))
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"pad": 4, "resize": 64}, "pad: found 4 with data.augment.resize: 64"),
-        ({"pad": 4, "crop_scale": (0.5, 1)}, "crop_scale: found [0.5, 1] with data.augment.pad: 4"),
+        ({"pad": 4, "resize": 64}, "pad: 4 and data.augment.resize exclude"),
+        ({"pad": 4, "crop_scale": (0.5, 1)}, "[0.5, 1] has no meaning with data.augment.pad"),
         ({"pad": 0}, "greater than or equal to 1"),
     ],
 )

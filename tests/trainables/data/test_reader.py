@@ -63,14 +63,6 @@ def test_any_other_order_and_none_at_all() -> None:
     check(read.take(BATCHES[0]), BATCHES[0], images)
 
 
-def test_pixels_that_are_there_are_used_where_they_lie() -> None:
-    images = ragged()
-    read = Reader(images, CPU)
-    read.expect(BATCHES)
-    taken, places = read.take(BATCHES[0])
-    assert taken is images and places is BATCHES[0] and not read.begun
-
-
 def test_the_next_batches_are_read_while_this_one_is_used() -> None:
     """Batches are packed before anybody asks for them, and no more of them than DEPTH."""
     images, packed = elsewhere(), list[list[int]]()

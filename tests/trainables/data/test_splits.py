@@ -88,13 +88,6 @@ def test_validation_share_and_protocol_leave_the_test_classes_alone() -> None:
     assert split(data, SplitConfig(seed=1), "f").test.classes != plain.test.classes
 
 
-def test_sorted_takes_the_first_classes_for_training() -> None:
-    found = split(dataset(list(range(10)), 10), SplitConfig(order="sorted"), "f")
-    assert [len(found[p].classes) for p in ("train", "val", "test")] == [3, 2, 5]
-    assert found.train.classes[0] == "class 000"
-    assert found.test.classes == tuple(f"class {c:03d}" for c in range(5, 10))
-
-
 def test_official_classes_are_kept_whatever_the_share() -> None:
     official = Official(train=torch.tensor([0, 1, 2, 6]), test=torch.tensor([3, 4, 5]))
     data = dataset([0, 1, 2, 3, 3, 4, 0], 5, official)
@@ -103,22 +96,10 @@ def test_official_classes_are_kept_whatever_the_share() -> None:
     assert sorted(found.train.index.tolist()) == [0, 1, 2, 6]
 
 
-def test_official_splits_must_be_class_disjoint() -> None:
-    official = Official(train=torch.tensor([0, 1]), test=torch.tensor([1, 2]))
-    with pytest.raises(ValueError, match="share classes"):
-        split(dataset([0, 1, 1], 2, official), SplitConfig(), "f")
-
-
 def test_too_few_classes() -> None:
     with pytest.raises(ConfigError, match="1 class cannot be divided"):
         split(dataset([0, 1, 0], 2), SplitConfig(), "f")
     assert split(dataset([0, 1, 0], 2), SplitConfig(protocol="paper"), "f").val is None
-
-
-def test_asking_for_validation_under_the_paper_protocol() -> None:
-    found = split(dataset([0, 1], 2), SplitConfig(protocol="paper"), "f")
-    with pytest.raises(ConfigError, match="there is no validation split"):
-        found["val"]
 
 
 @settings(deadline=None)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from pydantic import ValidationError
 
 from tests.trainables.core_trials import comparable, job
 from tests.trainables.core_trials import config as trial_config
@@ -19,7 +18,6 @@ from trainables.core.identity import config_hash
 from trainables.data.dataset import DATASETS, load_dataset
 from trainables.data.files import store as stores
 from trainables.data.files.store import Choice, EncodedImages
-from trainables.data.splits import load_splits
 from trainables.errors import ConfigError
 from trainables.jobs.job import run_job
 from trainables.trial import TrialConfig
@@ -142,17 +140,3 @@ def test_a_damaged_image_ends_the_first_pass(root: Path, tmp_path: Path) -> None
     for store in ("pixels", "encoded"):
         with pytest.raises(ConfigError, match=r"00000.jpg: .*truncated"):
             load_dataset(config(root, store=store), tmp_path / "cache")
-
-
-def test_a_fingerprint_is_told_once(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = DATASETS["folder"]
-    before = source.fingerprint(config(root), tmp_path / "cache")
-    monkeypatch.setattr(source, "fingerprint", lambda *_: pytest.fail("told again"))
-    assert load_splits(config(root), tmp_path / "cache").fingerprint == before
-
-
-def test_drawings_have_no_store() -> None:
-    with pytest.raises(ValidationError, match=r"store: found encoded with data.name: typefaces"):
-        DataConfig(store="encoded")

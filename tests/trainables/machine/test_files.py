@@ -18,10 +18,6 @@ def test_a_path_is_no_name(tmp_path: Path, name: object) -> None:
         inside(tmp_path, name)
 
 
-def test_a_name_is(tmp_path: Path) -> None:
-    assert inside(tmp_path, "best.safetensors") == tmp_path / "best.safetensors"
-
-
 def test_only_regular_files_of_a_bounded_size_are_read(tmp_path: Path) -> None:
     """None of the others may make the caller wait, which the test itself would do as well."""
     plain, fifo, link = tmp_path / "plain", tmp_path / "fifo", tmp_path / "link"

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.trainables.data.pictures import ragged
-from trainables.data.resizing import Crops, resample, resample_whole, resized_sizes
+from trainables.data.resizing import Crops, resample, resized_sizes
 from trainables.machine.threads import side_by_side
 
 Mode = Callable[[], AbstractContextManager[object]]
@@ -63,7 +63,7 @@ def test_crops_are_the_same_to_the_bit(kind, threads: int) -> None:
     def made() -> list[torch.Tensor]:
         return [
             resample(Crops(images, index, boxes, 24, flip), kind),
-            resample_whole(Crops(images, index, squares, 32, flip), 40, kind),
+            resample(Crops(images, index, squares, 32, flip), kind, 40),
         ]
 
     several = made()

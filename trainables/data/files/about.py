@@ -10,8 +10,7 @@ folders that `$ABLATE_DATA` lists (as PATH does), else in those of the user's se
 
     data = "/datasets"          or a list of folders
 
-Each machine of a cluster looks by itself. Where nothing is found, or a folder above or below the
-right one, the error says what was found, what was expected, and what to give instead.
+Each machine of a cluster looks by itself.
 """
 
 from __future__ import annotations
@@ -181,7 +180,11 @@ def root_of(config: DataConfig, about: About) -> Path:
     root = Path(os.path.realpath(root))
     try:
         if about.find_markers(root) is None:
-            raise _explain_wrong_root(about, root)
+            inside = sorted(entry.name for entry in root.iterdir() if entry.name[0] != ".")
+            names = ", ".join(inside[:SHOWN_NAMES]) + (", …" if len(inside) > SHOWN_NAMES else "")
+            found = f"{root}, which holds {names or 'nothing'}"
+            remedy = f"Give the folder to which it was unpacked; it is offered at {about.offered}"
+            raise ConfigError("data.root", found, about.expected, remedy)
     except OSError as error:
         raise unreadable(root, error, about.expected) from error
     return root
@@ -194,18 +197,3 @@ def _list_usual_folders(folders: Iterable[Path], about: About) -> Iterator[Path]
             inside = {entry.name.casefold(): entry for entry in sorted(base.iterdir())}
             entries = (inside.get(name.casefold()) for name in about.folders)
             yield from (entry for entry in entries if entry is not None and entry.is_dir())
-
-
-def _explain_wrong_root(about: About, root: Path) -> ConfigError:
-    """Return what was found in place of a data set's folder, and which one to give."""
-    inside = sorted(entry.name for entry in root.iterdir() if not entry.name.startswith("."))
-    nearby = [(root / name, "the folder above") for name in inside]
-    nearby += [(folder, "a folder inside") for folder in (root.parent, root.parent.parent)]
-    for folder, side in nearby:
-        if about.is_root(folder):
-            found = f"{root}, {side} the one of {about.title}"
-            return ConfigError("data.root", found, about.expected, f"Give {folder}")
-    more = ", …" if len(inside) > SHOWN_NAMES else ""
-    found = f"{root}, which holds {', '.join(inside[:SHOWN_NAMES]) or 'nothing'}{more}"
-    remedy = f"Give the folder to which it was unpacked; its makers offer it at {about.offered}"
-    return ConfigError("data.root", found, about.expected, remedy)
