@@ -17,17 +17,13 @@ _START_TOLERANCE = 2.0  # psutil derives start times from the boot time, which c
 
 
 def cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Count the cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def host_name() -> str:
-    """Host and, on Linux, PID namespace: within one of these, process ids are unique.
-
-    Containers may share a host name.
-    """
+    """Return host and, on Linux, PID namespace: within one of these, process ids are unique.
+    Containers may share a host name."""
     namespace = ""
     link = Path("/proc/self/ns/pid")
     if link.is_symlink():
@@ -36,7 +32,7 @@ def host_name() -> str:
 
 
 def runs(pid: int, start: float) -> bool:
-    """Whether the process with this id on this host is the one that began at `start`
+    """Return whether the process with this id on this host is the one that began at `start`
     (seconds since the epoch) and has not ended.
 
     Raises:
@@ -44,22 +40,20 @@ def runs(pid: int, start: float) -> bool:
     """
     try:
         process = psutil.Process(pid)
-        same = abs(process.create_time() - start) < _START_TOLERANCE
-        return bool(same and process.status() != psutil.STATUS_ZOMBIE)
+        is_same = abs(process.create_time() - start) < _START_TOLERANCE
+        return bool(is_same and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
 
 
 def session(leader: int) -> list[int]:
-    """The processes of the session that `leader` leads or led, on this host, except those that
-    have ended and wait for their parent to ask how."""
+    """Return the processes of the session that `leader` leads or led, on this host, except those
+    that have ended and wait for their parent to ask how."""
     members = []
     for pid in psutil.pids():
-        try:
+        with contextlib.suppress(ProcessLookupError, PermissionError, psutil.NoSuchProcess):
             if os.getsid(pid) == leader and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
                 members.append(pid)
-        except (ProcessLookupError, PermissionError, psutil.NoSuchProcess):
-            continue
     return members
 
 

@@ -32,14 +32,8 @@ class Progress:
         now = time.monotonic()
         if now < self.due:
             return
-        rate = (done - self.before) / (now - self.begun)
-        self.due = now + min(MOST, max(LEAST, (now - self.begun) / 20))
-        if rate > 0:
-            LOG.info(
-                "%s: %s of %s images, %s a second, %.0f s left",
-                self.doing,
-                f"{done:,}",
-                f"{self.total:,}",
-                f"{rate:,.0f}",
-                (self.total - done) / rate,
-            )
+        seconds = now - self.begun
+        self.due = now + min(MOST, max(LEAST, seconds / 20))
+        if rate := (done - self.before) / seconds:
+            counts = f"{done:,} of {self.total:,} images, {rate:,.0f} a second"
+            LOG.info("%s: %s, %.0f s left", self.doing, counts, (self.total - done) / rate)

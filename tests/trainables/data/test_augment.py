@@ -117,24 +117,6 @@ def test_switched_off_it_is_the_evaluation_crop() -> None:
     assert torch.equal(found, wanted)
 
 
-def test_flip_and_grey_always() -> None:
-    images, index = ragged(), torch.tensor([2])
-    config = AugmentConfig(crop_scale=(1, 1), flip=1, grey=1)
-    found = train_images(
-        images,
-        index,
-        config=config,
-        size=56,
-        mean=(0, 0, 0),
-        std=(1, 1, 1),
-        generator=generator(0, "x"),
-        device="cpu",
-    )
-    plain = eval_images(images, index, size=56, mean=(0, 0, 0), std=(1, 1, 1), device="cpu")
-    wanted = tv.rgb_to_grayscale(plain, 3).flip(-1)
-    torch.testing.assert_close(found, wanted, atol=1e-4, rtol=0)
-
-
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_image_by_image_gives_the_bits_of_the_batch_at_once(channels: int, threads: int) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainables.config.images import DataConfig, SplitConfig
-from trainables.data.dataset import DATASETS, Dataset, Official, load_dataset
+from trainables.data.dataset import Dataset, Official, load_dataset
 from trainables.data.images import Images
 from trainables.data.splits import Splits, class_counts, split
 from trainables.errors import ConfigError
@@ -124,20 +124,6 @@ def test_a_division_of_its_own_wins(val: bool, protocol: str) -> None:
 def test_what_cannot_be_dealt(data: Dataset, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         split(data, SplitConfig(by="images"), "")
-
-
-@pytest.mark.parametrize(
-    ("name", "images", "classes"), [("characters", 6163, 62), ("digits", 1797, 10)]
-)
-def test_sets_for_classification(tmp_path: Path, name: str, images: int, classes: int) -> None:
-    config = DataConfig(name=name)
-    found = load_dataset(config, tmp_path)
-    assert len(found.labels) == len(found.images) == images
-    assert list(found.classes) == sorted(found.classes) and len(found.classes) == classes
-    assert DATASETS[name].class_count(config, tmp_path) == classes
-    assert torch.bincount(found.labels).min() >= 86
-    whole = split(found, SplitConfig(by="images"), "")
-    assert {len(whole[part].classes) for part in parts(whole)} == {classes}
 
 
 def test_characters_are_what_the_glyphs_show(tmp_path: Path) -> None:

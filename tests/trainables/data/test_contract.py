@@ -20,7 +20,7 @@ def test_a_data_set_of_a_folder(name: str, usual: str, tmp_path: Path) -> None:
     datasets.check({"name": name, "root": str(root), "allow_partial": True}, tmp_path / "work")
 
 
-@pytest.mark.parametrize("name", ["typefaces", "characters", "digits"])
+@pytest.mark.parametrize("name", ["characters", "digits"])
 def test_an_embedded_data_set(name: str, tmp_path: Path) -> None:
     """Without training on all of it, which other tests do."""
     given = {"name": name}

@@ -17,7 +17,6 @@ from torchvision.transforms import CenterCrop, Compose, Resize
 import trainables
 from ablate.values.errors import explain
 from tests.trainables import core_trials
-from tests.trainables.core_trials import timeless
 from trainables.backbones import backbone as backbones
 from trainables.backbones.weights import weights_identity
 from trainables.config.images import DataConfig
@@ -121,26 +120,6 @@ def test_an_export_crops_as_its_trial_did(
     )
 
 
-@pytest.mark.parametrize(
-    "augment",
-    [{"interpolation": "bicubic"}, {"resize": 35}],
-)
-def test_a_trial_trains_on_the_crops_it_asks_for(
-    augment: dict[str, Any], drawn: Path, runtime: Runtime
-) -> None:
-    found = []
-    for options in (augment, augment, {}):
-        trial = core_trials.config(
-            drawn,
-            backbone={"mode": "finetune"},
-            data={"augment": options},
-            training={"epochs": 1},
-        )
-        (report,) = Trainer(trial, 0, runtime).epochs()
-        found.append(timeless(report.metrics))
-    assert found[0] == found[1] != found[2]
-
-
 def test_cached_features_are_of_the_crop_that_is_asked_for(drawn: Path, shared_cache: Path) -> None:
     configs = [
         core_trials.config(drawn, data=data)
@@ -171,24 +150,15 @@ def test_features_of_before_are_found(drawn: Path, shared_cache: Path) -> None:
     ("data", "words"),
     [
         ({"eval_resize": 60}, "data.eval_resize: 60 is less than data.image_size, 64"),
-        ({"augment": {"resize": 60}}, "data.augment.resize: 60 is less than data.image_size, 64"),
         (
             {"augment": {"resize": 80, "crop_scale": [0.08, 1]}},
             "data.augment.crop_scale: [0.08, 1] has no meaning with data.augment.resize",
-        ),
-        (
-            {"augment": {"resize": 80, "crop_ratio": [1, 1]}},
-            "data.augment.crop_ratio: [1, 1] has no meaning with data.augment.resize",
         ),
         ({"augment": {"interpolation": "nearest"}}, "data.augment.interpolation: found"),
         ({"stored_side": 80}, "data.stored_side: 80 is of photographs, and typefaces are drawings"),
         (
             {"name": "folder", "stored_side": 70},
             "data.stored_side: 70 is less than 73, to which images are resized",
-        ),
-        (
-            {"name": "folder", "stored_side": 80, "augment": {"resize": 90}},
-            "data.stored_side: 80 is less than 90",
         ),
         (
             {"name": "folder", "augment": {"resize": 90}},

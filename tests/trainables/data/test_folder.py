@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import warnings
 from pathlib import Path
@@ -14,7 +13,6 @@ import torch
 from PIL import EpsImagePlugin, Image, ImageFile
 
 from tests.trainables.data.trees import noise
-from tests.unprivileged import open_folder, unprivileged
 from trainables.config.images import DataConfig
 from trainables.data.dataset import fingerprint, load_dataset
 from trainables.data.decode import decoded
@@ -86,20 +84,6 @@ def test_no_folder(tmp_path: Path) -> None:
     assert "only one class folder" in said(lambda: fingerprint(config(tmp_path / "one"), tmp_path))
     (tmp_path / "one" / "empty").mkdir()
     assert "empty: found no images" in said(lambda: fingerprint(config(tmp_path / "one"), tmp_path))
-
-
-def test_unreadable_folder(root: Path) -> None:
-    with open_folder() as folder:
-        shutil.copytree(root, folder / "images")
-        (folder / "images").chmod(0o755)
-        locked = folder / "images" / "class 1"
-        locked.chmod(0)
-        try:
-            with unprivileged():
-                message = said(lambda: fingerprint(config(folder / "images"), folder / "cache"))
-        finally:
-            locked.chmod(0o755)
-    assert "Permission denied" in message and "class 1" in message
 
 
 @pytest.mark.parametrize("damage", ["truncated", "text", "empty"])

@@ -102,15 +102,6 @@ def test_nodes_with_a_copy_each_share_a_cache(root: Path, tmp_path: Path, read: 
     assert len(found) == 1 and len(read) == 128
 
 
-def test_what_is_known_of_many_copies_is_bounded(root: Path, tmp_path: Path) -> None:
-    for _ in range(2 * hashes.COPIES):
-        for path in root.rglob("*.bmp"):
-            os.utime(path)
-        print_of(root, tmp_path / "cache")
-    (index,) = (tmp_path / "cache" / "folder").glob("hashes-*.json")
-    assert {len(entry) for entry in (unsealed(index) or {}).values()} == {hashes.COPIES}
-
-
 def test_what_was_read_is_written_down_on_the_way(
     root: Path, tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

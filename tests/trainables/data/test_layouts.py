@@ -11,7 +11,6 @@ import torch
 from tests.trainables.data import trees
 from trainables.config.images import DataConfig, SplitConfig
 from trainables.data.dataset import (
-    DATASETS,
     GALLERY,
     QUERY,
     Dataset,
@@ -165,15 +164,6 @@ def test_a_manifest_s_own_validation(tmp_path: Path) -> None:
     assert sorted(name for each in folds for name in each.val.classes) == [
         f"thing {n}" for n in range(6)
     ]
-
-
-def test_a_manifest_without_a_split_is_dealt(tmp_path: Path) -> None:
-    rows = [{"path": r["path"], "label": r["label"]} for r in trees.manifest_rows()]
-    root = trees.manifest_csv(tmp_path / "own", rows)
-    given = config("manifest", root / "manifest.csv")
-    assert DATASETS["manifest"].class_count(given, tmp_path / "cache") == 12
-    data = load_dataset(given, tmp_path / "cache")
-    assert data.official is None and data.roles is None
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainables.config.images import SplitConfig
+from tests.trainables import core_trials
+from trainables.config.images import DataConfig, SplitConfig
 from trainables.data.dataset import Dataset, Official
 from trainables.data.images import Images
-from trainables.data.splits import Splits, split
+from trainables.data.splits import Splits, load_splits, split, thin_classes
 from trainables.errors import ConfigError
 
 
@@ -170,3 +173,32 @@ def test_seeded_blocks_follow_the_seed() -> None:
 def test_folds_that_cannot_be(given_config: dict[str, object], word: str) -> None:
     with pytest.raises(ValueError, match=word):
         SplitConfig.model_validate(given_config)
+
+
+@pytest.mark.parametrize(("ratio", "each"), [(10.0, 100), (3.0, 7), (500.0, 40)])
+def test_sizes_fall_exponentially(ratio: float, each: int) -> None:
+    labels = torch.arange(9).repeat_interleave(each)
+    stays = thin_classes(labels, ratio, 0)
+    sizes = sorted((int((labels[stays] == at).sum()) for at in range(9)), reverse=True)
+    expected = []
+    for place in range(9):
+        size = each * ratio ** (-place / 8)
+        expected.append(max(2, round(size)))
+    assert sizes == expected
+    assert sizes[0] == each
+
+
+def test_only_what_trains_is_thinned(drawn: Path, tmp_path: Path) -> None:
+    whole = core_trials.config(drawn).data
+    thin = DataConfig.model_validate(
+        {**whole.model_dump(), "split": {**whole.split.model_dump(), "imbalance": 3}}
+    )
+    before, after = load_splits(whole, tmp_path), load_splits(thin, tmp_path)
+    assert before.fingerprint == after.fingerprint and before.val and after.val
+    for name in ("val", "test"):
+        assert torch.equal(before[name].index, after[name].index)
+    assert after.train.classes == before.train.classes
+    assert len(after.train) < len(before.train)
+    assert set(after.train.index.tolist()) < set(before.train.index.tolist())
+    sizes = torch.bincount(after.train.labels)
+    assert (int(sizes.max()), int(sizes.min())) == (6, 2)

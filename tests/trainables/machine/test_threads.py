@@ -42,14 +42,6 @@ def test_each_thread_computes_on_one_core(threads: int) -> None:
     assert fresh == [threads], "a thread of somebody else has another number"
 
 
-@pytest.mark.parametrize("together", [1, 3, 20])
-def test_a_thread_may_take_several_at_once(threads: int, together: int) -> None:
-    """What comes back is in order, of an iterator too."""
-    squares = side_by_side(lambda number: number**2, iter(range(8)), together=together)
-    assert squares == [number**2 for number in range(8)]
-    assert side_by_side(str, [], together=together) == []
-
-
 @pytest.mark.parametrize("kind", ["bilinear", "bicubic"])
 def test_crops_are_the_same_to_the_bit(kind, threads: int) -> None:
     images, index = ragged(), torch.arange(5)

@@ -11,8 +11,8 @@ HANGS = """
 import sys, threading, time
 from pathlib import Path
 from trainables.machine.processes import Watch, still_working
-watch = Watch(0.5, Path(sys.argv[1]))
-for _ in range(10):
+watch = Watch(0.4, Path(sys.argv[1]))
+for _ in range(6):
     time.sleep(0.1)
     still_working()
 def stuck():
@@ -20,7 +20,7 @@ def stuck():
 if sys.argv[2] == "hangs":
     stuck()
 watch.close()
-time.sleep(1)
+time.sleep(0.6)
 """
 
 
@@ -35,7 +35,7 @@ def test_a_process_that_hangs_ends_and_says_where(tmp_path: Path) -> None:
     log.write_text("what was said before\n")
     code, took = run(log, "hangs")
     text = log.read_text()
-    assert code == 1 and took > 1.4
+    assert code == 1 and took > 0.9
     assert text.startswith("what was said before\n") and "Timeout (0:00:00" in text
     assert " in stuck" in text
 

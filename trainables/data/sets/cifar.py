@@ -142,6 +142,7 @@ class Cifar(DataSource):
 
 
 BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
+BINARY_BATCHES = tuple(f"{name}.bin" for name in BATCHES)
 
 
 @DATASETS.register("cifar10")
@@ -161,12 +162,7 @@ class Cifar10(Cifar):
         counted="Krizhevsky 2009, section 3.1",
     )
     LAYOUTS = (
-        Layout(
-            tuple(f"{name}.bin" for name in BATCHES),
-            ("test_batch.bin",),
-            "batches.meta.txt",
-            before=1,
-        ),
+        Layout(BINARY_BATCHES, ("test_batch.bin",), "batches.meta.txt", before=1),
         Layout(BATCHES, ("test_batch",), "batches.meta", labels="labels", listed="label_names"),
     )
 
