@@ -117,6 +117,7 @@ def check_mlflow(out: Path) -> Finding:
     except ConfigError as error:
         return Finding(False, str(error))
     if (fault := sqlite_files.damage(path)) is not None:
-        remedy = f"{store.remedy()} moves it aside and writes it anew"
+        replay = store.command("ledger replay")
+        remedy = f"move it away with the files {path.name}-*, and {replay} writes it anew"
         return Finding(False, f"MLflow store {path}: {fault}: {remedy}")
     return Finding(True, f"MLflow store {path}: intact")

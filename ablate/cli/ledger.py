@@ -38,11 +38,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         action="store_true",
         help="import: the code here gives the same numbers as that of the batch, at its REVISIONs",
     )
-    command.add_argument(
-        "--rebuild",
-        action="store_true",
-        help="replay: move a damaged SQLite store aside, and write every sweep into a fresh one",
-    )
+    command.add_argument("--rebuild", action="store_true", help=argparse.SUPPRESS)
     command.add_argument("--json", action="store_true", help=argparse.SUPPRESS)  # show always does
     add_tracking(command)
     add_out(command)
@@ -88,17 +84,18 @@ def _replay(path: Path, args: argparse.Namespace) -> int:
     """Write every sweep of the ledger, or the named one, into the MLflow store."""
     from ablate.api import Options
     from ablate.ledger.ledger import Ledger
-    from ablate.tracking.replay import rebuild, replay_all
+    from ablate.tracking.replay import replay_all
 
+    if args.rebuild:
+        raise ConfigError(
+            "--rebuild",
+            "an option that was removed in version 0.2.0",
+            "none",
+            "Move mlflow.db and the files mlflow.db-* away, and replay without the option",
+        )
     store = Options(out=args.out, tracking_uri=args.tracking_uri).store
+    store.check()
     with Ledger(path) as facts:
-        if args.rebuild:
-            if args.name is not None:
-                expected = "none with --rebuild: it writes them all"
-                raise ConfigError("SWEEP", repr(args.name), expected)
-            say(f"moved aside: {rebuild(facts, store) or 'nothing'}")
-        else:
-            store.check()
         if args.name is None:
             sweep_ids = [row["sweep_id"] for row in queries.sweeps(facts)]
         else:

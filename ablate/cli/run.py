@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
     if not outcome.tracked:
         say(
             "MLflow lacks runs of this sweep, so that tables lack cells; the ledger has "
-            f"everything: {store.remedy()}, then {store.command('report')}",
+            f"everything: {store.command('ledger replay')}, then {store.command('report')}",
             error=True,
         )
     return outcome.code

@@ -6,17 +6,12 @@ time changes nothing: MLflow drops a metric that equals one it has in key, value
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 import json
-import math
-import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ablate.ledger.records import Records
-from ablate.ledger.results import metrics_of, objectives
+from ablate.ledger.schema import as_json
 from ablate.values.paths import leaves
 from trainables.evaluation.metric_name import MetricName
 
@@ -29,15 +24,9 @@ DIGEST_LIMIT = 36  # characters of a data set's digest that MLflow keeps
 METRIC_COLUMNS, PARAM_COLUMNS = 6, 16
 STATUS = {"done": "FINISHED", "failed": "FAILED", "partial": "FINISHED", "interrupted": "KILLED"}
 
-ENDED = {*STATUS} - {"interrupted"}  # that one goes on, and has ended later
-
 Point = tuple[str, float, int, int]  # key, value, time in ms, step: `MlflowClient.log_batch`'s
 Row = Mapping[str, Any]
 Defaults = Mapping[str, Mapping[str, Any]]
-
-
-def compact(value: object) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def flatten(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -78,8 +67,7 @@ class Settings:
         settings = dict(flatten(config))
         if self.defaults is None:
             return settings
-        # the default of each setting for the components that this configuration names
-        parts = ("loss", "method", "data")
+        parts = ("loss", "method", "data")  # whose defaults depend on the component they name
         values = {
             path: value
             for path, value in self.defaults.get("", {}).items()
@@ -102,7 +90,7 @@ def in_pieces(name: str, text: str) -> dict[str, str]:
 
 
 def provenance_tags(provenance: Row | None) -> dict[str, str]:
-    """Return git_commit, git_dirty, versions {package: version} as `ablate.git_commit`, …"""
+    """Return git_commit, versions {package: version}, … as `ablate.git_commit`, …"""
     facts = dict(provenance or {})
     versions = facts.pop("versions", {}).items()
     return {
@@ -112,11 +100,11 @@ def provenance_tags(provenance: Row | None) -> dict[str, str]:
     } | {f"ablate.version.{name}": str(version) for name, version in versions}
 
 
-def list_cells(cells: Iterable[Row]) -> list[dict[str, Any]]:
-    """Return the cells that a trial fills as the tag `ablate.cells` lists them."""
-    names = ("study", "cell", "coords", "idx", "fold")
+def describe_cells(cells: Iterable[Row], *names: str) -> list[dict[str, Any]]:
+    """Return these facts of cells, and the fold of those that have one."""
     return [
-        {name: cell[name] for name in names if name != "fold" or cell["fold"] is not None}
+        {name: cell[name] for name in names}
+        | ({} if cell["fold"] is None else {"fold": cell["fold"]})
         for cell in cells
     ]
 
@@ -169,8 +157,8 @@ def trial_tags(
         "ablate.protocol": split.get("protocol", "held_out"),
         "ablate.status": trial["status"],
         "ablate.reason": (trial["reason"] or "")[:TAG_LIMIT],
-        **in_pieces("ablate.cells", compact(cells)),
-        **in_pieces("ablate.config", compact(trial["config"])),  # reports read it: one row a trial
+        **in_pieces("ablate.cells", as_json(cells)),
+        **in_pieces("ablate.config", as_json(trial["config"])),  # reports read it: one row a trial
     }
 
 
@@ -179,11 +167,7 @@ def milliseconds(seconds: float) -> int:
 
 
 def epoch_metrics(trial: Row, epochs: Iterable[Row]) -> Iterator[Point]:
-    """Yield every reported metric; the step is the epoch.
-
-    The time is that of the trial's creation plus the training time so far, so that it is the
-    same whenever it is written.
-    """
+    """Yield every reported metric at its epoch and the training time so far."""
     start = milliseconds(trial["created"])
     for row in epochs:
         at = start + milliseconds(row["seconds"] or 0.0)
@@ -197,35 +181,24 @@ def final_metrics(
 ) -> Iterator[Point]:
     """Yield `final/<split>/<metric>`, `final/best_epoch`, … at the best epoch's step.
 
-    The time is the trial's end, and an evaluation's own (`recorded`) for what it found: of two
-    values at one step MLflow shows the one of the later time.
+    The time is the trial's end, or when an evaluation was recorded: of two values at one step
+    MLflow shows the one of the later time.
     """
-    ended = trial["ended"] or trial["created"]
-    step = trial["best_epoch"] or 0
+    ended, step = trial["ended"] or trial["created"], trial["best_epoch"] or 0
+    facts = {key: trial[key] for key in ("best_epoch", "epochs", "steps", "seconds")}
+    values = [(key, value, ended) for key, value in facts.items()]
     for split, metrics in evaluations.items():
-        at = milliseconds(recorded.get(split, ended))
-        for key, value in metrics.items():
-            if value is not None:
-                yield f"final/{MetricName(split, key)}", float(value), at, step
-    at = milliseconds(ended)
-    for key in ("best_epoch", "epochs", "steps", "seconds"):
-        if trial[key] is not None:
-            yield f"final/{key}", float(trial[key]), at, step
+        at = recorded.get(split, ended)
+        values += [(str(MetricName(split, key)), value, at) for key, value in metrics.items()]
+    for key, value, at in values:
+        if value is not None:
+            yield f"final/{key}", float(value), milliseconds(at), step
 
 
-def checksum(
-    trial: Row,
-    evaluations: Mapping[str, Any],
-    cells: list[dict[str, Any]],
-    parameters: Iterable[str],
-) -> int:
-    """Return a number > 0 of a run's end, which changes when the run must be written again.
-
-    An evaluation added later, a further cell, a further parameter, or another end change it.
-    """
-    end = (trial["status"], trial["reason"], trial["ended"])
-    state = [*end, evaluations, cells, sorted(parameters)]
-    return zlib.crc32(compact(state).encode()) + 1
+def checksum(trial: Row, *contents: object) -> int:
+    """Return a number > 0 of a run's end and contents; if it changes, the run is written again."""
+    state = [trial["status"], trial["reason"], trial["ended"], *contents]
+    return zlib.crc32(as_json(state).encode()) + 1
 
 
 def data_inputs(trial: Row, splits: Iterable[str]) -> list[DatasetInput]:
@@ -250,10 +223,7 @@ def data_inputs(trial: Row, splits: Iterable[str]) -> list[DatasetInput]:
 
 
 def shared_view(sweep: Row, parameters: Iterable[str]) -> str:
-    """Return what MLflow's page of runs shows of a sweep: a filter, an order and columns.
-
-    Its pages keep such a view as a tag of the experiment, and open it by the tag's name.
-    """
+    """Return filter, order and columns of MLflow's page of runs, as it keeps them in a tag."""
     objective = sweep["spec"].get("objective", "val/map_at_r")
     tables = (sweep["spec"].get("report") or {}).get("tables") or []
     metrics = [objective, *(name for table in tables for name in table.get("metrics") or [])]
@@ -263,10 +233,10 @@ def shared_view(sweep: Row, parameters: Iterable[str]) -> str:
         *(f"metrics.`final/{name}`" for name in list(dict.fromkeys(metrics))[:METRIC_COLUMNS]),
         *(f"params.`{name}`" for name in sorted(parameters)[:PARAM_COLUMNS]),
     ]
-    filters = f"tags.`ablate.sweep_id` = '{sweep['sweep_id']}' and tags.`ablate.kind` = 'trial'"
-    return compact(
+    return as_json(
         {
-            "searchFilter": filters,
+            "searchFilter": f"tags.`ablate.sweep_id` = '{sweep['sweep_id']}' and "
+            "tags.`ablate.kind` = 'trial'",
             "orderByKey": f"metrics.`final/{objective}`",
             "orderByAsc": False,
             "startTime": "ALL",
@@ -285,7 +255,6 @@ def sweep_document(sweep: Row, cells: Iterable[Row]) -> dict[str, Any]:
     """
     spec, provenance = dict(sweep["spec"]), dict(sweep["provenance"] or {})
     studies = spec.get("studies") or {}
-    names = ("study", "cell", "seed", "trial_id", "coords", "idx", "fold")
     return {
         "sweep_id": sweep["sweep_id"],
         "name": sweep["name"],
@@ -298,51 +267,5 @@ def sweep_document(sweep: Row, cells: Iterable[Row]) -> dict[str, Any]:
         "report": spec.get("report") or {},
         "provenance": provenance,
         "spec": spec,
-        "cells": [
-            {name: cell[name] for name in names if name != "fold" or cell["fold"] is not None}
-            for cell in cells
-        ],
+        "cells": describe_cells(cells, "study", "cell", "seed", "trial_id", "coords", "idx"),
     }
-
-
-def headlines(records: Records, sweep: Row) -> Iterator[Point]:
-    """Yield `best <metric>/<study>` of a sweep's parent run, at each cell's number in its study.
-
-    The value is the best of the means over seeds and folds, of this cell and those before it, by
-    the study's first objective. A cell counts once it and all before it have ended, so that what
-    has been written is not told otherwise later. (A failed trial that is run again, one paused at
-    a rung when the sweep was stopped, or more seeds, add points of a later time, which MLflow
-    shows; a store that is written anew has these alone.)
-    """
-    studies = itertools.groupby(records.cells(sweep["sweep_id"]), key=lambda cell: cell["study"])
-    for study, cells in studies:
-        metric, is_maximised = next(objectives(sweep["spec"], study))
-        key = f"best {metric.replace('/', ' ')}/{_plain(study)}"  # a section of charts in MLflow
-        best, at = -math.inf, 0
-        for number, repeats in itertools.groupby(cells, key=lambda cell: cell["idx"]):
-            trials = [records.trial(cell["trial_id"]) or {"status": None} for cell in repeats]
-            if any(trial["status"] not in ENDED for trial in trials):
-                break
-            at = max(at, *(milliseconds(trial["ended"] or trial["created"]) for trial in trials))
-            mean = _mean(records, trials, metric)
-            if mean is not None:
-                best = max(best, mean if is_maximised else -mean)
-            if best > -math.inf:
-                yield key, best if is_maximised else -best, at, number
-
-
-def _mean(records: Records, trials: Sequence[Row], metric: str) -> float | None:
-    """Return the mean over trials that all have a metric; None where one lacks it."""
-    values = [
-        metrics_of(records, trial["trial_id"]).get(metric, math.nan)
-        for trial in trials
-        if trial["status"] == "done"
-    ]
-    is_whole = len(values) == len(trials) and all(map(math.isfinite, values))
-    return math.fsum(values) / len(values) if is_whole else None
-
-
-def _plain(study: str) -> str:
-    """Return a study's name without punctuation, which a metric's name takes none of."""
-    name = re.sub(r"[^\w\- ]", "_", study)
-    return name if name == study else f"{name}-{hashlib.sha256(study.encode()).hexdigest()[:4]}"

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from ablate.ledger import queries
 from ablate.ledger.ledger import Ledger
-from ablate.ledger.owner import Owner
 from ablate.ledger.schema import LedgerError
-from ablate.tracking.store import (
-    OPTION,
-    DamagedStore,
-    Store,
-    quiet_environment,
-    set_aside,
-    sqlite_file,
-)
+from ablate.tracking.store import Store, quiet_environment
 from ablate.tracking.sync import Replica, first_line, is_away
 from ablate.values.terminal import say
 from reports.uri import scrubbed
@@ -41,8 +31,7 @@ def replay(ledger_path: str | Path, tracking_uri: str, sweep_id: str) -> tuple[i
         ledger.release_dead()  # trials of a killed driver do not run any more
         replica = Replica(ledger, tracking_uri, sweep_id, defaults=default_settings())
         replica.sync(status="FINISHED", thorough=True)
-        refused = {trial_id: each.reason for trial_id, each in replica.refused.items()}
-        return len(replica.trial_ids()), refused
+        return len(replica.trial_ids()), replica.refused
 
 
 def replay_all(
@@ -50,8 +39,7 @@ def replay_all(
 ) -> dict[str, str]:
     """Write sweeps into a store; return the trials that it refused, with the reason.
 
-    A sweep that has a report here is reported again: what a report leaves in the store, its files,
-    what its figures show of trained models, and the parent's description, is then in this one too.
+    A sweep that has a report here is reported again, so that this store has the report too.
 
     Args:
         device: that reads what figures show of trained models, where that is not in their folders.
@@ -74,39 +62,10 @@ def replay_all(
                 store.shown,
                 f"no answer ({reason})",
                 "a store that can be written",
-                f"When it can: {store.remedy()}",
+                f"When it can: {store.command('ledger replay')}",
             ) from error
         refused |= refused_here
         say(f"sweep {sweep_id}: {count} trials are in {store.shown}")
         if any((store.out / "reports").glob(f"*-{sweep_id}/report.html")):
             compile_report(store, sweep_id, device)
     return refused
-
-
-def rebuild(facts: Ledger, store: Store) -> Path | None:
-    """Move a SQLite store aside, so that a fresh one is written in its place.
-
-    Nothing is deleted; another program's intact database is refused.
-
-    Returns:
-        Where it went; None if there was none.
-
-    Raises:
-        ConfigError: no SQLite store, another program's, or a run that is under way.
-    """
-    path = sqlite_file(store.uri)
-    if path is None:
-        raise ConfigError(
-            OPTION,
-            store.shown,
-            "with --rebuild a SQLite store",
-            "A server's store is mended where the server is",
-        )
-    for row in queries.owners(facts):
-        if Owner.parse(row["owner"]).alive(row["heartbeat"]):
-            raise ConfigError(
-                "--rebuild", f"a run under way ({row['owner']})", "none", "Wait for its end"
-            )
-    with contextlib.suppress(DamagedStore):  # which is what this is for
-        store.check()
-    return set_aside(path) if path.exists() else None

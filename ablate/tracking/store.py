@@ -19,11 +19,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from filelock import FileLock
 
-from ablate.ledger.sqlite_files import NoDatabase, damage, fold_journal, head, write_ahead
+from ablate.ledger.sqlite_files import fold_journal, head, write_ahead
 from reports.store import QUIET
 from reports.uri import HIDDEN, has_secret, redacted, scrubbed
 from trainables.errors import ConfigError
@@ -48,10 +48,6 @@ KIND = "mlflow.experimentKind"
 TRAINING = "custom_model_development"  # as MLflow calls the training of models of one's own
 SQLITE = "sqlite:///"
 _SQLITE = re.compile(r"sqlite(\+\w+)?://(/(?P<path>[^?]*))?(\?.*)?", re.DOTALL)
-
-
-class DamagedStore(ConfigError):
-    """A SQLite store's file is broken, or was never one."""
 
 
 @dataclass(frozen=True)
@@ -96,18 +92,11 @@ class Store:
             parts += [OPTION, f"{ENV}{VARIABLE}" if has_secret(self.given) else self.given]
         return f"`{shlex.join(parts)}`"
 
-    def remedy(self) -> str:
-        """Return the command that writes to this store what it lacks."""
-        path = sqlite_file(self.uri)
-        rebuilt = path is not None and path.is_file() and damage(path)
-        return self.command("ledger replay --rebuild" if rebuilt else "ledger replay")
-
     def check(self, *, writes: bool = True) -> None:
         """Check that MLflow can use it, as far as that can be told before it is opened.
 
         It looks at the scheme, the database's driver, whether a server takes connections, and
-        whether a file is MLflow's. A server that goes away later stops nothing: `ablate ledger
-        replay` writes what it missed.
+        whether a file is MLflow's. A server that goes away later stops nothing.
 
         Args:
             writes: False for a plan, which may look at a store that it could not write.
@@ -132,54 +121,13 @@ class Store:
             if os.environ.get("MLFLOW_ALLOW_FILE_STORE", "").lower() not in ("true", "1"):
                 what = f"{uri!r}, a folder, in which MLflow keeps no runs any more"
                 raise ConfigError(OPTION, what, "sqlite:///FILE or a server", LEAVE)
-        elif kind not in PORTS:
+            return
+        if kind not in PORTS:
             raise ConfigError(OPTION, repr(redacted(uri)), EXPECTED, LEAVE)
-        else:
-            if kind not in ("http", "https"):
-                _check_driver(uri)
-            self._check_server(parts, port or PORTS[kind])
-
-    def _check_file(self, path: Path, *, writes: bool) -> None:
-        where, this = (str(path), "") if self.given is None else (OPTION, f"{path}, ")
-        expected = "an MLflow store, or a file that is not there yet"
-        if path.name in ("", ".", ":memory:") or str(path).startswith("file:"):
-            raise ConfigError(
-                where,
-                f"{self.shown!r}, which names no file",
-                "sqlite:///FILE, a file's path",
-                "Three slashes before a relative path, four before an absolute one",
-            )
-        if self.given is None and path != (self.out / "mlflow.db").resolve():
-            raise ConfigError("--out", repr(str(self.out)), "a path without ?", "Rename the folder")
-        folder = next(parent for parent in path.absolute().parents if parent.exists())
-        what = ""
-        if not folder.is_dir() or (writes and not os.access(folder, os.W_OK)):
-            what = f"a file below {folder}, which cannot be written"
-        elif writes and path.exists() and not os.access(path, os.W_OK):
-            what = "a file that cannot be written"
-        elif path.exists() and not path.is_file():
-            what = "no plain file"
-        if what:
-            raise ConfigError(where, this + what, expected, "Give another")
-        try:
-            names = _list_tables(path)
-        except sqlite3.OperationalError as error:
-            what = f"{this}a database that cannot be read now ({error})"
-            raise ConfigError(where, what, expected, "Find out which program holds it") from error
-        except (NoDatabase, sqlite3.DatabaseError) as error:
-            raise DamagedStore(
-                where,
-                f"{this}a damaged database ({error})",
-                expected,
-                f"Move it away, as {self.command('ledger replay --rebuild')} does, which writes "
-                "it anew from the ledger",
-            ) from error
-        if names and not names & OWN:
-            what = f"{this}another program's database (tables {', '.join(sorted(names)[:3])})"
-            raise ConfigError(where, what, expected, "Give another: this one was only looked at")
-
-    def _check_server(self, parts: SplitResult, port: int) -> None:
-        host, is_http = parts.hostname or "", parts.scheme.startswith("http")
+        is_http = kind in ("http", "https")
+        if not is_http:
+            _check_driver(uri)
+        host, port = parts.hostname or "", port or PORTS[kind]
         if not host and not is_http:
             return  # a database's socket, or its driver's own way
         try:
@@ -192,6 +140,45 @@ class Store:
                 f"Start it, or leave the option out: {self.command('ledger replay')} writes a "
                 "finished sweep to it later",
             ) from None
+
+    def _check_file(self, path: Path, *, writes: bool) -> None:
+        where = str(path) if self.given is None else OPTION
+        if path.name in ("", ".", ":memory:") or str(path).startswith("file:"):
+            raise ConfigError(
+                where,
+                f"{self.shown!r}, which names no file",
+                "sqlite:///FILE, a file's path",
+                "Three slashes before a relative path, four before an absolute one",
+            )
+        if self.given is None and path != (self.out / "mlflow.db").resolve():
+            raise ConfigError("--out", repr(str(self.out)), "a path without ?", "Rename the folder")
+        folder = next(parent for parent in path.absolute().parents if parent.exists())
+        fault, remedy = "", "Give another"
+        if not folder.is_dir() or (writes and not os.access(folder, os.W_OK)):
+            fault = f"a file below {folder}, which cannot be written"
+        elif path.exists() and not path.is_file():
+            fault = "no plain file"
+        elif writes and path.exists() and not os.access(path, os.W_OK):
+            fault = "a file that cannot be written"
+        else:
+            try:
+                names = _list_tables(path)
+            except sqlite3.OperationalError as error:
+                fault = f"a database that cannot be read now ({error})"
+                remedy = "Find out which program holds it"
+            except (ValueError, sqlite3.DatabaseError) as error:
+                fault = f"a damaged database ({error})"
+                remedy = (
+                    f"Move it away with the files {path.name}-* beside it, and "
+                    f"{self.command('ledger replay')} writes it anew"
+                )
+            else:
+                if names and not names & OWN:
+                    fault = f"another program's database (tables {', '.join(sorted(names)[:3])})"
+        if fault:
+            named = fault if self.given is None else f"{path}, {fault}"
+            expected = "an MLflow store, or a file that is not there yet"
+            raise ConfigError(where, named, expected, remedy)
 
 
 def public_environment(uri: str | None = None) -> dict[str, str]:
@@ -248,11 +235,8 @@ def _check_driver(uri: str) -> None:
 
 
 def quiet_environment() -> None:
-    """Set MLflow to no telemetry, nothing on stdout, and no HTTP retries: the tracker has its own,
-    and a request that makes a run and whose answer is lost would make it twice.
-
-    A variable that the user has set stands.
-    """
+    """Set MLflow to no telemetry, nothing on stdout, and no HTTP retries, which would make a run
+    twice. A variable that the user has set stands."""
     for name, value in {
         **QUIET,
         "DO_NOT_TRACK": "true",
@@ -332,23 +316,6 @@ def experiment_id(client: MlflowClient, tracking_uri: str, name: str) -> str:
     return str(experiment.experiment_id)
 
 
-def set_aside(path: Path) -> Path:
-    """Move a SQLite store's files away, a journal's included; return where the first went.
-
-    Raises:
-        OSError: they cannot be moved.
-    """
-    number = 1
-    while (aside := path.with_name(f"{path.name}.aside-{number}")).exists():
-        number += 1
-    with FileLock(path.with_name(path.name + ".lock"), timeout=FIRST_USE_TIMEOUT):
-        for suffix in ("", "-wal", "-shm", "-journal"):
-            part = path.with_name(path.name + suffix)
-            if part.exists():
-                part.rename(aside.with_name(aside.name + suffix))
-    return aside
-
-
 def settle(tracking_uri: str) -> None:
     """Bring a SQLite store's journal into its file, so that the file alone is the store."""
     path = sqlite_file(tracking_uri)
@@ -362,10 +329,9 @@ def settle(tracking_uri: str) -> None:
 def typed() -> str:
     """Return this process's command line as a user would type it again; empty from Python."""
     program = Path(sys.argv[0])
-    names = {"run.py": "python -m ablate.run", "__main__.py": "python -m ablate"}
-    start = names.get(program.name) if program.parent.name == "ablate" else None
-    if program.name == "ablate":
-        start = "ablate"
+    modules = {"run.py": "python -m ablate.run", "__main__.py": "python -m ablate"}
+    start = modules.get(program.name) if program.parent.name == "ablate" else None
+    start = "ablate" if program.name == "ablate" else start
     return f"{start} {shlex.join(concealed(sys.argv[1:])[0])}".rstrip() if start else ""
 
 

@@ -15,13 +15,13 @@ import re
 import sqlite3
 import zlib
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from ablate.ledger.ledger import Ledger
-from ablate.ledger.owner import Owner, host_name
+from ablate.ledger.owner import Owner
 from ablate.ledger.schema import LedgerError
 from ablate.tracking import payload
 from ablate.tracking.store import experiment_id, open_store, store_key
@@ -43,20 +43,7 @@ LOCK_SECONDS = 5.0
 IN_A_ROW = 8  # so many trials that fail one after the other are no fault of theirs
 BATCH_PARAMS = 100  # MLflow's limits for one call
 BATCH_ALL = 1000
-NEVER = "INVALID_PARAMETER_VALUE"
-# Of HTTP's 4xx those that say nothing of what was asked.
-PASSING = {"CUSTOMER_UNAUTHORIZED", "UNAUTHENTICATED", "REQUEST_LIMIT_EXCEEDED"}
-PASSING |= {"RESOURCE_EXHAUSTED", "CANCELLED", "ABORTED"}
-# What urllib3 says in the end, behind MLflow's words, and the classes' names before it.
-_CAUSE = re.compile(r"\(Caused by (.*)\)$")
-_WRAPPED = re.compile(r"\w+\((?:\d+, )?[\"']|[>)]: ")
-
-
-class Refusal(NamedTuple):
-    """Why a store that answers did not take a trial, and whether it will not if asked again."""
-
-    reason: str
-    for_good: bool
+_CAUSE = re.compile(r"\(Caused by (.*)\)$")  # what urllib3 says, behind MLflow's words
 
 
 class Replica:
@@ -71,7 +58,7 @@ class Replica:
         defaults: those of settings, which are then no parameters (`payload.Settings`).
 
     Attributes:
-        refused: the trials that the store did not take when they were last written.
+        refused: the trials that the store did not take when they were last written, and why.
     """
 
     def __init__(
@@ -92,7 +79,7 @@ class Replica:
         self.experiment = experiment or str(self.sweep["name"])
         self.driver = str(driver or Owner.me())
         self.settings = payload.Settings(defaults)
-        self.refused: dict[str, Refusal] = {}
+        self.refused: dict[str, str] = {}
         self._observed: set[str] = set()  # trials whose settings are known to `settings`
         self._in_a_row = 0
         self._client: MlflowClient | None = None
@@ -145,11 +132,6 @@ class Replica:
         return list(dict.fromkeys(cell["trial_id"] for cell in self.ledger.cells(self.sweep_id)))
 
     @property
-    def may_take(self) -> list[str]:
-        """The refused trials that the store may take if it is asked again."""
-        return [trial_id for trial_id, refusal in self.refused.items() if not refusal.for_good]
-
-    @property
     def client(self) -> MlflowClient:
         """The store's client; its tables are there."""
         if self._client is None:
@@ -157,14 +139,6 @@ class Replica:
             self._experiment_id = experiment_id(client, self.tracking_uri, self.experiment)
             self._client = client
         return self._client
-
-    def driver_is_dead(self) -> bool:
-        """Return whether the parent run was left by a driver of this host that is gone."""
-        row = self._row(PARENT)
-        if row is None or row["logged_final"]:
-            return False
-        driver = self._read_driver(row["run_id"])
-        return driver is not None and driver.host == host_name() and not driver.alive(0.0)
 
     # ------------------------------------------------------ the sweep's own run
 
@@ -189,14 +163,12 @@ class Replica:
 
     def _end(self, status: EndStatus) -> None:
         """End the parent run, unless another driver has begun since and lives: it ends it."""
-        points = list(payload.headlines(self.ledger, self.sweep))
         with self.lock:
             self._reconcile()  # a run that was given up for not made may have been made since
             run_id = self._parent_id()
             self._describe(run_id)  # by now every study's cells are known
-            log_batches(self.client, run_id, points, [], {})
-            driver = self._read_driver(run_id)
-            if driver is not None and str(driver) != self.driver and driver.alive(0.0):
+            driver = self.client.get_run(run_id).data.tags.get(DRIVER, self.driver)
+            if driver != self.driver and Owner.parse(driver).alive(0.0):
                 return
             self.client.set_terminated(run_id, status)
             self._record([{"trial_id": PARENT, "run_id": run_id, "logged_final": 1}])
@@ -208,11 +180,6 @@ class Replica:
         self.client.set_experiment_tag(self._experiment_id, name, view)
         document = payload.sweep_document(self.sweep, self.ledger.cells(self.sweep_id))
         self.client.log_dict(run_id, document, "sweep.json")
-
-    def _read_driver(self, run_id: str) -> Owner | None:
-        """Return the driver that a parent run's tag names."""
-        text = self.client.get_run(run_id).data.tags.get(DRIVER, "")
-        return Owner.parse(text) if text.count("/") >= 2 else None
 
     def _parent_id(self) -> str:
         """Return the id of the parent run, which is made if there is none."""
@@ -232,13 +199,12 @@ class Replica:
     ) -> tuple[payload.Row, bool]:
         """Return the ledger's row of a run, and whether the run had to be made.
 
-        It is recorded before anything is logged: a run that a killed process did not record is
+        It is recorded before anything is logged: one that a killed process did not record is
         thus still RUNNING.
         """
         if not self._reconciled:  # the answer to an earlier request was lost: it may have made one
             self._reconcile()
-        row = self._row(trial_id)
-        if row is not None:
+        if (row := self._row(trial_id)) is not None:
             return row, False
         self._reconciled = False
         at = payload.milliseconds(start)
@@ -324,9 +290,13 @@ class Replica:
             return []
         is_ended = trial["status"] in payload.STATUS
         evaluations = self.ledger.evaluations(trial_id) if is_ended else {}
-        cells = payload.list_cells(self.ledger.cells(self.sweep_id, trial_id))
+        cells = payload.describe_cells(
+            self.ledger.cells(self.sweep_id, trial_id), "study", "cell", "coords", "idx"
+        )
         parameters = self.settings.parameters(trial["config"])
-        mark = payload.checksum(trial, evaluations, cells, parameters) if is_ended else 0
+        mark = 0
+        if is_ended:
+            mark = payload.checksum(trial, evaluations, cells, sorted(parameters))
         row, is_new = self._row(trial_id), False
         if row is not None and mark and row["logged_final"] == mark:
             return []
@@ -342,7 +312,7 @@ class Replica:
             metrics += payload.final_metrics(trial, evaluations, self.ledger.recorded(trial_id))
         # At the end again: by then trials may differ in more settings. MLflow keeps one of each.
         is_first = row["logged_epoch"] == 0
-        params = list(parameters.items()) if is_first or mark else []
+        params = parameters if is_first or mark else {}
         log_batches(client, run_id, metrics, params, {} if is_new else tags)
         if is_first:
             text = yaml.safe_dump(trial["config"], sort_keys=False, allow_unicode=True, width=100)
@@ -366,38 +336,15 @@ class Replica:
         It is its own if the store answers what is asked of the sweep's run, unless one trial after
         the other fails. A run that the store has lost is made anew when the trial is next written.
         """
-        is_lost = error.error_code == "RESOURCE_DOES_NOT_EXIST" or (
-            error.error_code == NEVER and "'active'" in str(error)
-        )
-        if is_lost:
+        if error.error_code == "RESOURCE_DOES_NOT_EXIST" or "'active'" in str(error):
             self.ledger.forget_mlflow_run(self.store, self.sweep_id, trial_id)
-        elif error.error_code != NEVER:
+        elif error.error_code != "INVALID_PARAMETER_VALUE":
             self._in_a_row += 1
             self.client.get_run(self._parent_id())
-        is_request_refused = 400 <= error.get_http_status_code() < 500
-        for_good = not is_lost and is_request_refused and error.error_code not in PASSING
-        self.refused[trial_id] = Refusal(first_line(error), for_good)
+        self.refused[trial_id] = first_line(error)
         if self._in_a_row >= IN_A_ROW:
             self._in_a_row = 0
             raise error
-
-
-def end_orphans(replica: Replica) -> None:
-    """End what dead drivers left RUNNING in the store of this ledger's other sweeps."""
-    ledger, defaults = replica.ledger, replica.settings.defaults
-    unfinished = {
-        row["sweep_id"]
-        for row in ledger.mlflow_runs(replica.store)
-        if row["trial_id"] == PARENT and not row["logged_final"]
-    }
-    for sweep_id in sorted(unfinished - {replica.sweep_id}):
-        other = Replica(ledger, replica.tracking_uri, sweep_id, defaults=defaults)
-        try:
-            with other.lock.acquire(timeout=0):
-                if other.driver_is_dead():
-                    other.sync(status="KILLED")
-        except Timeout:  # another driver writes it
-            continue
 
 
 def is_away(error: BaseException) -> bool:
@@ -415,27 +362,24 @@ def is_away(error: BaseException) -> bool:
 def first_line(error: BaseException) -> str:
     """Return the first line of an error, at most 200 characters; of a failed request, its cause."""
     line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    if cause := _CAUSE.search(line):
-        line = _WRAPPED.split(cause[1])[-1].rstrip("'\")")
-    return line[:200]
+    cause = _CAUSE.search(line)
+    return (cause[1] if cause else line)[:200]
 
 
 def log_batches(
     client: MlflowClient,
     run_id: str,
     metrics: Sequence[payload.Point],
-    params: Sequence[tuple[str, str]],
+    params: dict[str, str],
     tags: dict[str, str],
 ) -> None:
     """Log with as few `log_batch` calls as MLflow's limits allow: one, for most trials."""
     from mlflow.entities import Metric, Param, RunTag
 
-    metrics_left = [Metric(*metric) for metric in metrics]
-    params_left = [Param(*param) for param in params]
-    tags_left = [RunTag(key, value) for key, value in tags.items()]
-    while metrics_left or params_left or tags_left:
-        some_params, params_left = params_left[:BATCH_PARAMS], params_left[BATCH_PARAMS:]
-        some_tags, tags_left = tags_left[:BATCH_PARAMS], tags_left[BATCH_PARAMS:]
-        room = BATCH_ALL - len(some_params) - len(some_tags)
-        some_metrics, metrics_left = metrics_left[:room], metrics_left[room:]
-        client.log_batch(run_id, some_metrics, some_params, some_tags)
+    points = [Metric(*metric) for metric in metrics]
+    pairs = [Param(*pair) for pair in params.items()]
+    labels = [RunTag(*pair) for pair in tags.items()]
+    while points or pairs or labels:
+        room = BATCH_ALL - len(pairs[:BATCH_PARAMS]) - len(labels[:BATCH_PARAMS])
+        client.log_batch(run_id, points[:room], pairs[:BATCH_PARAMS], labels[:BATCH_PARAMS])
+        points, pairs, labels = points[room:], pairs[BATCH_PARAMS:], labels[BATCH_PARAMS:]

@@ -9,25 +9,23 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import queue
 import threading
-import time
 import traceback
 from pathlib import Path
-
-from filelock import Timeout
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.queries import unlogged
 from ablate.tracking.payload import Defaults
 from ablate.tracking.store import is_damaged, quiet_environment, settle, store_key
-from ablate.tracking.sync import EndStatus, Refusal, Replica, end_orphans, first_line, is_away
+from ablate.tracking.sync import EndStatus, Replica, first_line, is_away
 from reports.uri import redacted, scrubbed
 
 INTERVAL_SECONDS = 5.0
 DRAIN_SECONDS = 60.0
-LONGEST_DRAIN = 10  # times as long, while the store takes trials
 RETRY_SECONDS = 0.5  # between two tries when closing
+CLOSING_TRIES = 3  # of trials that the store refuses, when closing
 LAST_SECONDS = 1.0
 log = logging.getLogger("ablate.tracking")
 
@@ -74,7 +72,7 @@ class MlflowTracker:
         self._status: EndStatus | None = None
         self._given_up = threading.Event()  # `close` waits no longer
         self._is_away = False
-        self._refused: dict[str, Refusal] = {}
+        self._refused: dict[str, str] = {}  # trial → reason
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="mlflow", daemon=True)
 
@@ -98,22 +96,18 @@ class MlflowTracker:
         """
         self._status = status
         self._closing.set()
-        last = time.monotonic() + LONGEST_DRAIN * self.drain_seconds
-        lacking = self._count_unlogged()
-        while True:
+        lacking, before = self._count_unlogged(), math.inf
+        while lacking < before and self._thread.is_alive():
             self._thread.join(self.drain_seconds)
             before, lacking = lacking, self._count_unlogged()
-            if not self._thread.is_alive() or lacking >= before or time.monotonic() >= last:
-                break
         is_late = self._thread.is_alive()
         self._given_up.set()
         self._thread.join(LAST_SECONDS)  # unless it is within a request, it closes its ledger
         if self._refused and not self._is_away:
-            trial_id, refusal = next(iter(self._refused.items()))
+            trial_id, reason = next(iter(self._refused.items()))
             self._warn(
-                f"refused {len(self._refused)} of the sweep's trials, as {trial_id} "
-                f"({refusal.reason}); the ledger has everything: {self.remedy} writes what it then "
-                "takes"
+                f"refused {len(self._refused)} of the sweep's trials, as {trial_id} ({reason}); "
+                f"the ledger has everything: {self.remedy} writes what it then takes"
             )
         elif is_late:
             self._warn(
@@ -131,14 +125,9 @@ class MlflowTracker:
     def _run(self) -> None:
         try:
             with Ledger(self.ledger_path) as ledger:
+                uri, defaults = self.tracking_uri, self.defaults
                 self._keep_up(
-                    Replica(
-                        ledger,
-                        self.tracking_uri,
-                        self.sweep_id,
-                        self.experiment,
-                        defaults=self.defaults,
-                    )
+                    Replica(ledger, uri, self.sweep_id, self.experiment, defaults=defaults)
                 )
         except BaseException as error:
             self._error = error
@@ -148,7 +137,7 @@ class MlflowTracker:
     def _keep_up(self, replica: Replica) -> None:
         """Write what has changed every `interval` seconds, and all that is left when closing."""
         changed: set[str] = set()
-        has_begun = False
+        has_begun, tries = False, 0
         while not self._given_up.is_set():
             # Even if there was no time before: what a store takes only if asked again is asked for.
             status = self._status if has_begun and self._closing.is_set() else None
@@ -157,51 +146,40 @@ class MlflowTracker:
                     changed.add(self._changed.get_nowait())
             wants_all = status is not None or not has_begun
             try:
-                replica.sync(None if wants_all else {*changed, *replica.may_take}, status=status)
-                if not has_begun:
-                    end_orphans(replica)
+                replica.sync(None if wants_all else {*changed, *replica.refused}, status=status)
             except Exception as error:
                 if not is_away(error):
                     raise
                 if is_damaged(error):
                     self._is_away = True
-                    remedy = self.remedy.replace("ledger replay", "ledger replay --rebuild", 1)
                     self._warn(
                         f"is damaged ({first_line(error)}); the sweep goes on, and the ledger has "
-                        f"everything: {remedy} moves the store aside and writes it anew"
+                        "everything: move the file and those named after it away, and "
+                        f"{self.remedy} writes it anew"
                     )
                     return
                 if not self._is_away:
-                    reason = first_line(error)
-                    if isinstance(error, Timeout):
-                        reason = f"another process holds {error.lock_file}"
                     self._warn(
-                        f"is away ({reason}); the sweep goes on and will be written when it is back"
+                        f"is away ({first_line(error)}); the sweep goes on and will be written "
+                        "when it is back"
                     )
                 self._is_away = True
             else:
+                if self._is_away:
+                    self._is_away = False
+                    self._warn("is back; nothing was lost")
                 has_begun = True
                 changed.clear()
-                self._report_success(replica)
-                if status is not None and not replica.may_take:
-                    settle(self.tracking_uri)
-                    return
+                self._refused = dict(replica.refused)
+                if status is not None:
+                    tries += 1
+                    if not self._refused or tries == CLOSING_TRIES:
+                        settle(self.tracking_uri)
+                        return
             if self._closing.is_set():
                 self._given_up.wait(RETRY_SECONDS if self._is_away or self._refused else 0)
             else:
                 self._closing.wait(self.interval)
-
-    def _report_success(self, replica: Replica) -> None:
-        if self._is_away:
-            self._is_away = False
-            self._warn("is back; nothing was lost")
-        if replica.may_take and not self._refused and not self._closing.is_set():
-            trial_id = replica.may_take[0]
-            self._warn(
-                f"did not take trial {trial_id} ({replica.refused[trial_id].reason}); the others "
-                "are written, and it is tried again"
-            )
-        self._refused = dict(replica.refused)
 
     def _warn(self, text: str) -> None:
         uri = self.tracking_uri

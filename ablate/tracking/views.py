@@ -57,7 +57,8 @@ def compile_report(
         report = compiler.compile_report(uri, sweep_id, store.out / "reports", supply=look)
     except StoreAway as error:
         raise ReportError(
-            f"{error} When it is back: {store.remedy()}, then {store.command('report')}"
+            f"{error} When it is back: {store.command('ledger replay')}, then "
+            f"{store.command('report')}"
         ) from error
     page = sweep_page(report.frame.parents[0].experiment_id, sweep_id)
     return {"page": report.html, **report.paths}, report.text, page
@@ -75,13 +76,29 @@ def supply(
     Raises:
         mlflow.exceptions.MlflowException: the store is away.
     """
-    missing = [
-        (each, View(each.name, each.kind, each.options).path(trial_folder(trials, each.trial_id)))
-        for each in asked(frame, frame.recipe.begun({*frame.cells["study"]}))
-        if frame.view(each.run_id, each.name) is None
-    ]
-    wanted = _list_wanted([each for each, path in missing if not path.is_file()], trials)
-    with read_views(wanted, cache, device, public_environment(tracking_uri)) as finish:
+    missing: list[tuple[Asked, Path]] = []
+    wanted: dict[Path, list[View]] = {}
+    for each in asked(frame, frame.recipe.begun({*frame.cells["study"]})):
+        if frame.view(each.run_id, each.name) is not None:
+            continue
+        folder = trial_folder(trials, each.trial_id)
+        view = View(each.name, each.kind, each.options)
+        missing.append((each, view.path(folder)))
+        if view.path(folder).is_file():
+            continue
+        if folder.resolve() not in wanted:
+            try:
+                weights_here(trials, each.trial_id)
+            except OSError as error:
+                LOG.warning(
+                    "the weights of trial %s did not come from storage: %s", each.trial_id, error
+                )
+        if folder.is_dir():
+            wanted.setdefault(folder.resolve(), []).append(view)
+        else:
+            _warn_of_empty_figure(each.trial_id, each.name, f"no folder {folder}")
+    requests = [Wanted(folder, tuple(views)) for folder, views in wanted.items()]
+    with read_views(requests, cache, device, public_environment(tracking_uri)) as finish:
 
         def ready() -> None:
             finish()
@@ -91,26 +108,6 @@ def supply(
                     client.log_artifact(each.run_id, str(path), VIEWS)
 
         yield ready
-
-
-def _list_wanted(missing: Sequence[Asked], trials: Path) -> list[Wanted]:
-    """Return what is to be read of the trials whose folders are here; warn of the others."""
-    wanted: dict[str, list[View]] = {}
-    for trial in dict.fromkeys(each.trial_id for each in missing):
-        try:
-            weights_here(trials, trial)
-        except OSError as error:
-            LOG.warning("the weights of trial %s did not come from storage: %s", trial, error)
-    for each in missing:
-        folder = trial_folder(trials, each.trial_id)
-        if folder.is_dir():
-            view = View(each.name, each.kind, each.options)
-            wanted.setdefault(each.trial_id, []).append(view)
-        else:
-            _warn_of_empty_figure(each.trial_id, each.name, f"no folder {folder}")
-    return [
-        Wanted(trial_folder(trials, name).resolve(), tuple(views)) for name, views in wanted.items()
-    ]
 
 
 @contextmanager

@@ -14,9 +14,7 @@ import pytest
 from ablate.cli import doctor
 from ablate.cli.main import build_parser, main
 from ablate.ledger.ledger import Ledger
-from ablate.ledger.owner import Owner
-from ablate.tracking.replay import rebuild
-from ablate.tracking.store import DamagedStore, Store, conceal, concealed, typed
+from ablate.tracking.store import Store, conceal, concealed, typed
 from reports.compile import compile_report
 from reports.errors import ReportError
 from tests.ablate.tracking.store import children, runs
@@ -86,8 +84,6 @@ def test_another_program_s_database_is_only_looked_at(tmp_path: Path, wal: bool)
     ):
         with pytest.raises(ConfigError, match="another program's database"):
             store.check()
-        with Ledger(tmp_path / "l" / "l") as facts, pytest.raises(ConfigError, match="another"):
-            rebuild(facts, store)
     with pytest.raises(ConfigError, match="another program"):
         Ledger(path)
     with pytest.raises(ReportError, match="no table of MLflow's"):
@@ -102,20 +98,6 @@ def test_an_mlflow_store_and_a_fresh_file_are_fine(empty_store: Path, tmp_path: 
     (tmp_path / "mlflow.db").touch()
     Store(tmp_path).check()
     assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db"]
-
-
-def test_a_ledger_that_is_none_is_only_looked_at(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite"
-    Ledger(path).close()
-    raw = sqlite3.connect(path)
-    raw.execute("PRAGMA user_version=99")
-    raw.commit()
-    raw.close()
-    (tmp_path / "ledger.sqlite.lock").unlink()
-    before = listing(tmp_path)
-    with pytest.raises(ConfigError, match="version 99"):
-        Ledger(path)
-    assert listing(tmp_path) == before
 
 
 @pytest.mark.parametrize(
@@ -135,7 +117,7 @@ def test_a_remedy_names_the_store_that_the_run_had(
 ) -> None:
     monkeypatch.setenv("MINE", f"http://me:{WORD}@h")
     store = Store(Path("my runs"), given)
-    assert store.command("ledger replay") == said == store.remedy()
+    assert store.command("ledger replay") == said
     args = build_parser().parse_args(shlex.split(said.strip("`"))[1:])
     assert (args.out, args.action) == ("my runs", "replay")
     assert WORD not in repr(store)
@@ -175,50 +157,26 @@ def test_a_mistyped_option_does_not_print_its_password(capsys: pytest.CaptureFix
     assert "--tracking_uri=http://me:***@h" in said and WORD not in said
 
 
-def damaged(folder: Path, at: int) -> list[str]:
-    """Half of a store is overwritten; the command that doctor names."""
-    path = folder / "mlflow.db"
-    size = path.stat().st_size
-    with path.open("r+b") as stream:
-        stream.seek(at)
-        stream.write(b"\xff" * (size // 2))
-    finding = doctor.check_mlflow(folder)
-    assert not finding.ok and "ledger replay --rebuild" in finding.text
-    return shlex.split(finding.text.split("`")[1])
-
-
-def test_a_store_that_is_no_database_is_moved_aside_not_deleted(
-    sweep: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sweep.plan(seeds=1, studies=("tune",))
-    remedy = damaged(tmp_path, at=0)
-    broken = (tmp_path / "mlflow.db").read_bytes()
-    with pytest.raises(DamagedStore, match="no SQLite database"):
-        Store(tmp_path).check()
-    assert main(["ledger", "replay", "--out", str(tmp_path)]) == 2
-    assert "--rebuild" in capsys.readouterr().err
-    assert main([*remedy[1:3], "ddml", *remedy[3:]]) == 2, "it would leave out the other sweeps"
-    assert (tmp_path / "mlflow.db").read_bytes() == broken
-    with Ledger(sweep.ledger_path) as facts:
-        assert rebuild(facts, Store(tmp_path)) == tmp_path / "mlflow.db.aside-1"
-        assert rebuild(facts, Store(tmp_path)) is None
-        facts.claim("t-s0", "h", 0, {}, Owner.me())
-        with pytest.raises(ConfigError, match="a run under way"):
-            rebuild(facts, Store(tmp_path))
-    assert (tmp_path / "mlflow.db.aside-1").read_bytes() == broken
-
-
 @pytest.mark.slow
-def test_a_damaged_store_is_rebuilt_from_the_ledger(
+def test_a_damaged_store_is_moved_away_and_written_anew(
     sweep: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trials = sweep.plan(seeds=1, studies=("tune",))
     sweep.finish(trials)
     sweep.track()
-    remedy = damaged(tmp_path, at=8192)
-    assert main(["ledger", "replay", "--out", str(tmp_path)]) == 2
-    said = capsys.readouterr().err
-    assert shlex.join(remedy) in said and "Traceback" not in said
+    path = tmp_path / "mlflow.db"
+    with path.open("r+b") as stream:
+        stream.seek(8192)
+        stream.write(b"\xff" * (path.stat().st_size // 2))
+    finding = doctor.check_mlflow(tmp_path)
+    assert not finding.ok and "ove it away" in finding.text
+    remedy = shlex.split(finding.text.split("`")[1])
+    assert main(remedy[1:]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+    assert main([*remedy[1:], "--rebuild"]) == 2
+    assert "0.2.0" in capsys.readouterr().err
+    for part in tmp_path.glob("mlflow.db*"):
+        part.rename(tmp_path / part.name.replace("mlflow", "aside"))
     code = "import sys; from ablate.cli.main import main; sys.exit(main())"
     command = [sys.executable, "-c", code, *remedy[1:]]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

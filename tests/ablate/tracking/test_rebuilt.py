@@ -72,9 +72,11 @@ def test_of_a_store_replayed_from_the_ledger(reported: tuple[Sweep, Report]) -> 
     sweep, before = reported
     first, runs = logged(sweep), named(sweep)
     assert {*before.frame.trials["run_id"]} < {*runs}
-    done = ablate(sweep.folder, "ledger", "replay", "--rebuild", "--out", str(sweep.folder))
+    for path in sweep.folder.glob("mlflow.db*"):
+        path.unlink()
+    done = ablate(sweep.folder, "ledger", "replay", "--out", str(sweep.folder))
     assert done.returncode == 0, done.stderr
-    assert {*named(sweep)}.isdisjoint(runs) and "moved aside" in done.stdout
+    assert {*named(sweep)}.isdisjoint(runs)
     second = logged(sweep)
     assert {*first} == {*second} and any(name.endswith(".png") for name in first)
     for name, content in first.items():

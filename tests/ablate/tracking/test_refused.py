@@ -82,21 +82,8 @@ def test_a_store_that_takes_nothing_is_away(sweep: Any, monkeypatch: pytest.Monk
             assert len(writer.refused) == tries * IN_A_ROW
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        (
-            "x (Caused by ResponseError('too many 500 error responses'))",
-            "too many 500 error responses",
-        ),
-        (
-            "x (Caused by NewConnectionError(\"HTTPConnection(host='h', port=9): Failed to"
-            ' establish a new connection: [Errno 111] Connection refused"))',
-            "Failed to establish a new connection: [Errno 111] Connection refused",
-        ),
-        ("one line\nof two", "one line"),
-        ("", "RuntimeError"),
-    ],
-)
-def test_the_reason_of_a_request_that_failed(text: str, line: str) -> None:
-    assert first_line(RuntimeError(text)) == line
+def test_the_reason_of_a_request_that_failed() -> None:
+    text = "x (Caused by ResponseError('too many 500 error responses'))"
+    assert first_line(RuntimeError(text)) == "ResponseError('too many 500 error responses')"
+    assert first_line(RuntimeError("one line\nof two")) == "one line"
+    assert first_line(RuntimeError()) == "RuntimeError"

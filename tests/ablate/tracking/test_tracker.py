@@ -16,7 +16,6 @@ import pytest
 from ablate.ledger.ledger import Ledger
 from ablate.tracking.replay import replay
 from ablate.tracking.store import store_key
-from ablate.tracking.sync import Replica
 from ablate.tracking.tracker import TrackingError
 from tests.ablate.tracking.store import assert_complete, children, finish_some, runs, wait_until
 
@@ -130,21 +129,5 @@ def test_a_slow_store_is_waited_for_while_it_takes_trials(
     monkeypatch.setattr(MlflowClient, "set_terminated", slow)
     tracker = sweep.tracker(drain_seconds=0.8)
     tracker.start()
-    assert tracker.close()
-    assert_complete(sweep, trials)
-
-
-def test_a_tracker_waits_for_another_and_says_so(
-    sweep: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ablate.tracking.sync.LOCK_SECONDS", 0.2)
-    trials = finish_some(sweep, 3)
-    with Ledger(sweep.ledger_path) as ledger:
-        other = Replica(ledger, sweep.uri, sweep.sweep_id, "ddml")
-    tracker = sweep.tracker()
-    with caplog.at_level(logging.WARNING, "ablate.tracking"), other.lock:
-        tracker.start()
-        wait_until(lambda: "another process holds" in caplog.text)
-        assert not children(sweep)
     assert tracker.close()
     assert_complete(sweep, trials)
