@@ -95,7 +95,7 @@ def rows(dispatch: Dispatch, parallel: float, elapsed: float = 0.0) -> list[Stud
             fact = progression.facts[cell.trial_id]
             if cell.error or fact.status == "failed":
                 failed += 1
-            elif fact.settles(progression.ensembles.wanted(cell), cell.metrics):
+            elif fact.settles(progression.readable_splits(cell), cell.metrics):
                 done += 1
                 value = fact.evaluations.get(split, {}).get(metric)
                 if value is not None:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ablate.ledger.facts import Fact
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.sources import summary
@@ -55,9 +54,11 @@ class Dispatch:
     def __post_init__(self) -> None:
         self._cells: dict[str, list[Cell]] = {}
         self._queue = JobQueue()
-        of = self.progression, self.ledger, self.owner
-        self._claims = Claims(*of, retry_failed=self.retry_failed, force=self.force)
-        self._errors = EqualErrors(self.progression)
+        self._claims = Claims(
+            self.progression, self.ledger, self.owner, self.retry_failed, self.force
+        )
+        self._halted: set[str] = set()  # studies that equal errors have stopped
+        self._errors: dict[str, Counter[str]] = {}  # study → how often each reason
         self._began: dict[str, float] = {}
         self.order = Order(self.progression.plan)
         self.unfold()
@@ -105,19 +106,21 @@ class Dispatch:
         return fresh
 
     def _claim(self, trial_id: str) -> Job | None:
-        taken = self._claims.take(self._cells[trial_id], self.settings)
-        if isinstance(taken, Job):
+        try:
+            job = self._claims.take(self._cells[trial_id], self.settings)
+        except OSError as error:  # of a storage that is away
+            self._give_up(trial_id, f"the machine: {error}")
+            return None
+        if isinstance(job, Job):
             self.notify(trial_id)
-            self.running[trial_id] = taken
+            self.running[trial_id] = job
             self.progression.mark_running(trial_id, running=True)
             self._began[trial_id] = time.monotonic()
-            return taken
-        if taken == "busy":
+            return job
+        if job == "busy":
             self._queue.wait(trial_id, self.order.rank(self._cells[trial_id]))
-        elif taken == "known":
+        elif job == "known":
             self.reread(trial_id)
-        elif taken is not None:
-            self._give_up(trial_id, f"the machine: {taken}")
         return None
 
     def job_of(self, trial_id: str) -> Job | None:
@@ -129,7 +132,7 @@ class Dispatch:
         if not self._queue.take(trial_id):
             return None
         job = self._claim(trial_id)
-        if job is None and self._queue.is_waiting(trial_id):
+        if job is None and self._queue.waits:
             found, remedy = "a trial that another process is running", "Wait for it, or end it"
             raise ConfigError(trial_id, found, "a free one", remedy)
         return job
@@ -138,13 +141,12 @@ class Dispatch:
         """Record events of a running job, in order; the last one may end it."""
         if trial_id not in self.running:
             return
+        job, last = self.running[trial_id], events[-1]
         epochs = [event for event in events if event["event"] == "epoch"]
-        last = events[-1]
-        if last["event"] in ("final", "paused"):
-            # All of them once more: a killed driver or worker may have lost some on the way.
-            epochs += last.get("history", [])
+        # All of them once more: a killed driver or worker may have lost some on the way.
+        epochs += last.get("history", [])
         if last["event"] == "final":
-            trained = self.running[trial_id].mode == "train"
+            trained = job.mode == "train"
             sources = self.progression.facts.sources
             self.ledger.record_final(
                 trial_id,
@@ -158,7 +160,7 @@ class Dispatch:
             self.ledger.record_epochs(trial_id, epochs)
         if last["event"] == "failed":
             # It was under way when its studies stopped, and ends as they did: the next run goes on.
-            is_left = is_config_error(last) and self._errors.halted >= self._studies(trial_id)
+            is_left = is_config_error(last) and self._halted >= self._studies(trial_id)
             self.ledger.release(trial_id, "interrupted" if is_left else "failed", last["reason"])
             self.told(trial_id, last["reason"])
         elif last["event"] == "paused":
@@ -166,25 +168,41 @@ class Dispatch:
             self.ledger.release(trial_id, "partial", reason)
         self.notify(trial_id)
         if last["event"] != "epoch":
-            job = self.running.pop(trial_id)
-            self.progression.mark_running(trial_id, running=False)
-            wall = time.monotonic() - self._began.pop(trial_id)
-            for study in self._studies(trial_id):
-                # A leg counts as a trial does: only a first look at the time that is left.
-                self.walls.setdefault(study, []).append(wall)
-            self.progression.facts.refresh(trial_id)
-            if why := describe_lack(self.progression.facts[trial_id], job, last):
-                self.lost[trial_id] = why
-            if self._errors.count(self._studies(trial_id), last):
+            self._end(trial_id, last)
+
+    def _end(self, trial_id: str, last: Mapping[str, Any]) -> None:
+        """Take note of a job's end, and go on from there."""
+        job, studies = self.running.pop(trial_id), self._studies(trial_id)
+        self.progression.mark_running(trial_id, running=False)
+        wall = time.monotonic() - self._began.pop(trial_id)
+        for study in studies:
+            # A leg counts as a trial does: only a first look at the time that is left.
+            self.walls.setdefault(study, []).append(wall)
+        facts = self.progression.facts
+        facts.refresh(trial_id)
+        missing = facts[trial_id].lacking(job.evaluate, job.metrics)
+        if missing and last["event"] == "final":  # this run does not ask for it again
+            splits = [f"{split}: {', '.join(names) or 'all'}" for split, names in missing.items()]
+            self.lost[trial_id] = f"its evaluation lacks {'; '.join(splits)}"
+        if last["event"] == "failed" and facts[trial_id].status == "done":
+            self.lost[trial_id] = str(last["reason"])  # only its evaluation was hit
+        # A study whose trials fail one after the other by one fault of configuration stops, unless
+        # these were its last: what it has left would fail too, and the next run goes on with it.
+        for study in count_equal_errors(self._errors, studies, last):
+            state = self.progression.studies[study]
+            if sum(map(self.progression.settled, state.cells)) < state.size:
+                self._halted.add(study)
+                reason = f"{EQUAL_ERRORS} equal configuration errors: {last['reason']}"
+                state.blocked = f"stopped after {reason}"
                 self._queue.keep(lambda each: any(map(self._open, self._cells[each])))
-            self.reread(trial_id)
+        self.reread(trial_id)
 
     def _studies(self, trial_id: str) -> set[str]:
         return {cell.study for cell in self._cells[trial_id]}
 
     def _open(self, cell: Cell) -> bool:
         """Return whether a cell's trial is to be handed out for it."""
-        return cell.study not in self._errors.halted and not self.progression.settled(cell)
+        return cell.study not in self._halted and not self.progression.settled(cell)
 
     def again(self, trial_id: str, reason: str) -> None:
         """Put a job that the machine ended first, to go on from its last checkpoint."""
@@ -226,7 +244,7 @@ class Dispatch:
         self.unfold()
         if trial_id not in self.running:
             cells = self._cells.get(trial_id, [])
-            self._enqueue([*cells, *self.progression.ensembles.firsts(cells)])
+            self._enqueue([*cells, *self.progression.ensemble_cells(cells)])
         self._enqueue(self.progression.ready(), first=True)
 
     def unfold(self) -> None:
@@ -271,43 +289,3 @@ class Dispatch:
             self.ledger.release(cell.trial_id, "failed", cell.error)
             self.told(cell.trial_id, str(cell.error))
             self.progression.facts.refresh(cell.trial_id)
-
-
-class EqualErrors:
-    """Stops a study whose trials fail one after the other by the same fault of configuration.
-
-    What it has left would fail too: it is missing, and the next run goes on with it.
-
-    Attributes:
-        halted: the studies that have stopped.
-    """
-
-    def __init__(self, progression: Progression) -> None:
-        self.progression = progression
-        self.halted: set[str] = set()
-        self._errors: dict[str, Counter[str]] = {}  # study → how often each reason
-
-    def count(self, studies: Iterable[str], last: Mapping[str, Any]) -> bool:
-        """Count how a trial of these studies ended; return whether one of them stops by it."""
-        before = len(self.halted)
-        for study in count_equal_errors(self._errors, studies, last):
-            state = self.progression.studies[study]
-            if sum(map(self.progression.settled, state.cells)) < state.size:  # not its last ones
-                self.halted.add(study)
-                reason = f"{EQUAL_ERRORS} equal configuration errors: {last['reason']}"
-                state.blocked = f"stopped after {reason}"
-        return len(self.halted) > before
-
-
-def describe_lack(fact: Fact, job: Job, last: Mapping[str, Any]) -> str | None:
-    """Return what a finished trial still lacks after a job, which this run does not ask again.
-
-    None: it has all that was asked for, or its failure says the rest.
-    """
-    missing = fact.lacking(job.evaluate, job.metrics)
-    if missing and last["event"] == "final":
-        words = [f"{split}: {', '.join(names) or 'all'}" for split, names in missing.items()]
-        return f"its evaluation lacks {'; '.join(words)}"
-    if last["event"] == "failed" and fact.status == "done":  # only its evaluation was hit
-        return str(last["reason"])
-    return None

@@ -19,10 +19,9 @@ from ablate.plan.plan import Cell, Plan
 from ablate.samplers import branches
 from ablate.samplers.earlier import Earlier
 from ablate.samplers.propose import propose
-from ablate.schedulers.base import Decision
 from ablate.schedulers.racing import Race, standing
 from ablate.sweep.ranking import Ranking
-from ablate.sweep.state import Ensembles, Legs, Settled, StudyState, SweepState
+from ablate.sweep.state import StudyState, SweepState
 from ablate.values.paths import has, lookup
 
 
@@ -37,10 +36,8 @@ class Proposer:
         name: the study. study: how its cells are proposed.
     """
 
-    def __init__(
-        self, state: SweepState, settled: Settled, ranking: Ranking, name: str, study: Sampled
-    ) -> None:
-        self._sweep, self._settled, self._ranking = state, settled, ranking
+    def __init__(self, state: SweepState, ranking: Ranking, name: str, study: Sampled) -> None:
+        self._sweep, self._ranking = state, ranking
         self.name, self.study = name, study
         self._state = state.studies[name]
         self._key: str | None = None
@@ -61,7 +58,7 @@ class Proposer:
             while (idx := len(state.listed)) in known and idx < self.study.trials:
                 fresh += self._proposed(idx, known[idx]["params"])
             return fresh
-        if start and not all(map(self._settled.known, state.cells)):
+        if start and not all(map(self._sweep.known, state.cells)):
             return []
         earlier = self.earlier({})
         for idx in range(start, min(start + size, self.study.trials)):
@@ -129,7 +126,7 @@ class Proposer:
         if self._sweep.plan.spec.studies[self.name].baseline() is None:
             return True
         cells = self._neutral_cells
-        return bool(cells) and all(map(self._settled.known, cells))
+        return bool(cells) and all(map(self._sweep.known, cells))
 
     def _round_before(self, start: int, idx: int) -> tuple[int, ...]:
         """Return those of the round that begins at `start` which come before proposal `idx`.
@@ -186,21 +183,20 @@ class Proposer:
 
     def _earlier(self, cells: list[Cell]) -> Earlier:
         params = cells[0].coords
-        if not all(map(self._settled.known, cells)):
+        if not all(map(self._sweep.known, cells)):
             return Earlier(params, None, running=True)
         metrics = [objective.metric for objective in self._sweep.plan.objectives(self.name)]
         values = self._ranking.values(cells, metrics)
-        reports = None if values is not None else self._settled.reports(cells[0])
-        return Earlier(params, values, reports=reports or {})
+        legs = self._sweep.legs.get(self.name)
+        has_reports = values is None and legs is not None
+        return Earlier(params, values, reports=legs.reports(cells[0].idx) if has_reports else {})
 
 
 class Racing:
     """The race of one study: which repeats over seeds it lists, seed by seed."""
 
-    def __init__(
-        self, state: SweepState, settled: Settled, ranking: Ranking, name: str, race: Race
-    ) -> None:
-        self._plan, self._settled, self._ranking = state.plan, settled, ranking
+    def __init__(self, state: SweepState, ranking: Ranking, name: str, race: Race) -> None:
+        self._sweep, self._plan, self._ranking = state, state.plan, ranking
         self.name, self.race = name, race
         self._every: dict[int, dict[int, Cell]] = {}  # idx → seed → cell
         self._listed: set[tuple[int, int]] = set()
@@ -238,44 +234,28 @@ class Racing:
         return {
             seed: self._ranking.mean([cell])
             for seed, cell in self._every[idx].items()
-            if (idx, seed) in self._listed and self._settled.settled(cell)
+            if (idx, seed) in self._listed and self._sweep.settled(cell)
         }
 
 
-class Progression:
-    """The studies of a plan, and the cells known of them.
-
-    Args:
-        record: write proposals to the ledger (the engine), or only compute them (a plan).
+class Progression(SweepState):
+    """The studies of a plan, and how they unfold.
 
     Attributes:
-        studies: how far each of those asked for is. ranking: how complete ones compare.
+        ranking: how complete studies compare.
     """
 
     def __init__(self, plan: Plan, facts: Facts, *, record: bool) -> None:
-        self.plan, self.facts = plan, facts
-        self._sweep = state = SweepState(plan, facts, record=record)
-        self.studies = state.studies
-        designs = {name: plan.spec.studies[name] for name in plan.order}  # those asked for
-        self.legs = {
-            name: Legs(state, name, scheduler)
-            for name, study in designs.items()
-            if (scheduler := study.halting()) is not None
-        }
-        self.ensembles = Ensembles(state)
-        self._settled = Settled(state, self.legs, self.ensembles)
-        self.ranking = Ranking(state)
-        parts = state, self._settled, self.ranking
-        self.races = {
-            name: Racing(*parts, name, study.race)
-            for name, study in designs.items()
-            if study.race is not None
-        }
-        self.proposers = {
-            name: Proposer(*parts, name, sampled)
-            for name, study in designs.items()
-            if (sampled := study.sampling()) is not None
-        }
+        super().__init__(plan, facts, record=record)
+        self.ranking = Ranking(self)
+        self.races: dict[str, Racing] = {}
+        self.proposers: dict[str, Proposer] = {}
+        for name in plan.order:
+            study = plan.spec.studies[name]
+            if study.race is not None:
+                self.races[name] = Racing(self, self.ranking, name, study.race)
+            if (sampled := study.sampling()) is not None:
+                self.proposers[name] = Proposer(self, self.ranking, name, sampled)
 
     def advance(self) -> list[Cell]:
         """Return the cells that have become known since the last call, in order."""
@@ -292,11 +272,8 @@ class Progression:
         return fresh
 
     def _awaits(self, state: StudyState) -> bool:
-        """Return whether any cell is left to do.
-
-        This is asked after every trial: one that is left answers for all, and the last of them is
-        left for longest.
-        """
+        """Return whether any cell is left to do: asked after every trial, so the last one that was
+        left, which is left for longest, is looked at first."""
         if state.awaited is None or self.settled(state.awaited):
             left = (cell for cell in reversed(state.cells) if not self.settled(cell))
             state.awaited = next(left, None)
@@ -325,17 +302,9 @@ class Progression:
         state.cells.sort(key=lambda cell: cell.idx)
         return fresh
 
-    def settled(self, cell: Cell) -> bool:
-        """Return whether nothing remains to be done for a cell: done, failed, or stopped."""
-        return self._settled.settled(cell)
-
-    def until(self, cell: Cell) -> Decision | None:
-        """Return how far a cell is to train now; None: to its end, without a pause."""
-        return self._settled.until(cell)
-
     def mark_running(self, trial_id: str, *, running: bool) -> None:
         """Note that a trial of this driver begins to run, or has ended, if only for now."""
-        (self._sweep.running.add if running else self._sweep.running.discard)(trial_id)
+        (self.running.add if running else self.running.discard)(trial_id)
         self.facts.version += 1
 
     def ready(self) -> list[Cell]:

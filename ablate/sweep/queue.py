@@ -20,11 +20,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ablate.designs.base import ENSEMBLE, SPLITS
-from ablate.ledger.ledger import Claim, Ledger
+from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.sources import Sources
 from ablate.plan.plan import Cell, Plan
-from ablate.schedulers.base import WAIT
 from ablate.sweep.progression import Progression
 from ablate.values.paths import has, lookup
 from trainables.config.network import BackboneConfig
@@ -33,8 +32,6 @@ from trainables.core.trial_folder import trial_folder
 from trainables.jobs.request import Fold, Job, Mode
 
 WAIT_SECONDS = 1.0  # until a trial that another driver had is looked at again
-AGAIN_SECONDS = 5.0  # between two tries of a storage that is away
-AWAY_SECONDS = 120.0  # that a trial waits for one
 
 Rank = tuple[int, ...]
 Entry = tuple[Rank, int, str]  # negated rank, number, trial: the smallest goes first
@@ -48,9 +45,8 @@ class JobSettings:
 
     runtime: of every trial, but for its folder. runner: `module:function`.
     clean: whether checkpoints go once a trial has ended.
-    forget: called with a trial that begins anew, whose files elsewhere must go, and fetch with one
-        whose weights are read here, which may lie elsewhere; None: there are none. They raise
-        OSError while that is away.
+    forget: called with a trial that begins anew, whose files in storage must go; fetch: with one
+        whose weights are read here. None: there is no storage. They raise OSError while it is away.
     """
 
     trials: Path
@@ -88,9 +84,6 @@ class JobQueue:
     def waits(self) -> bool:
         """Whether some of them are in another driver's hands."""
         return bool(self._waiting)
-
-    def is_waiting(self, trial_id: str) -> bool:
-        return trial_id in self._waiting
 
     def append(self, trial_id: str, rank: Rank = LAST) -> None:
         """Add one that is not in it, behind all of its rank."""
@@ -158,7 +151,7 @@ def _negate(rank: Rank) -> Rank:
 
 
 class Order:
-    """Ranks the trials of a plan.
+    """Ranks the trials of a plan: how many studies wait for one's study, then its length.
 
     Attributes:
         long: the studies whose first trial trains a backbone, as far as a plan knows it.
@@ -177,14 +170,12 @@ class Order:
 
     def rank(self, cells: Iterable[Cell]) -> Rank:
         """Return the rank of a trial, by the cells that it stands in; the highest goes first."""
-        return max((self._rank(cell) for cell in cells), default=LAST)
+        ranks = ((self._followers.get(c.study, 0), int(_trains(c.config))) for c in cells)
+        return max(ranks, default=LAST)
 
     def rank_search(self, study: str) -> Rank:
         """Return the rank of a trial that a search is to propose."""
         return self._followers[study], int(study in self.long)
-
-    def _rank(self, cell: Cell) -> Rank:
-        return self._followers.get(cell.study, 0), int(_trains(cell.config))
 
 
 def _trains(config: Mapping[str, Any]) -> bool:
@@ -207,27 +198,19 @@ def count_followers(centres: Mapping[str, Iterable[str]]) -> dict[str, int]:
     return depth
 
 
-class Away(Exception):
-    """A storage has been away for as long as anything waits; its message says why."""
-
-
 def training_job(cells: Sequence[Cell], settings: JobSettings, sources: Sources | None) -> Job:
     """Return the job that trains a trial to its end, and reads all that its cells ask for."""
-    # An ensemble is a job of its own, later.
-    splits = tuple(each for each in SPLITS if each in _asked(cells) - {ENSEMBLE})
+    asked = {split for each in cells for split in each.evaluate}
     return Job(
         trial_id=cells[0].trial_id,
         config=cells[0].config,
         seed=cells[0].seed,
         runtime=settings.runtime_of(cells[0].trial_id),
-        evaluate=splits,
+        # An ensemble is a job of its own, later.
+        evaluate=tuple(each for each in SPLITS if each in asked and each != ENSEMBLE),
         metrics=tuple(dict.fromkeys(name for each in cells for name in each.metrics)),
         source=None if sources is None else sources.of_job(cells[0].config),
     )
-
-
-def _asked(cells: Sequence[Cell]) -> set[str]:
-    return {split for each in cells for split in each.evaluate}
 
 
 @dataclass
@@ -244,76 +227,76 @@ class Claims:
     retry_failed: bool = False
     force: bool = False
     _seen: set[str] = field(default_factory=set)
-    _away_since: float | None = None  # of a storage that trials need
-    _retry_at: float = 0.0  # not before that it is asked again
 
     def take(
         self, cells: Sequence[Cell], settings: JobSettings
-    ) -> Job | Away | Literal["busy", "known"] | None:
+    ) -> Job | Literal["busy", "known"] | None:
         """Claim and return the next job of the trial that these cells share.
 
         Returns:
-            "busy": another driver has it, or it needs a storage that is away. `Away`: one that has
-            been so for long. "known": the ledger has its result, or its failure.
+            "busy": another driver has it. "known": the ledger has its result, or its failure.
             None: it is to wait, for its scheduler or for the folds of its ensemble.
+
+        Raises:
+            OSError: it needs files of a storage that is away.
         """
-        cell, until = cells[0], self._until(cells)
-        if until == WAIT:
+        wanted = [self.progression.until(c) for c in cells if not self.progression.settled(c)]
+        epochs = [epoch for epoch in wanted if isinstance(epoch, int)]
+        if None not in wanted and not epochs:
             return None
-        trial_id, facts = cell.trial_id, self.progression.facts
+        trial_id, facts = cells[0].trial_id, self.progression.facts
         job = training_job(cells, settings, facts.sources)
         mode: Mode = "train"
-        evaluate = set(job.evaluate)
-        members: tuple[Fold, ...] = ()
+        splits, members = set(job.evaluate), tuple[Fold, ...]()
         if facts[trial_id].status == "done":
             mode = "evaluate"
-            evaluate = set(facts[trial_id].lacking(_asked(cells), job.metrics))
-            if evaluate == {ENSEMBLE}:
-                folds = self.progression.ensembles.members(cells, settings.trials)
+            asked = {split for each in cells for split in each.evaluate}
+            splits = set(facts[trial_id].lacking(asked, job.metrics))
+            if splits == {ENSEMBLE}:
+                folds = self.progression.ensemble_members(cells, settings.trials)
                 if folds is None:
                     return None  # the end of the last of its folds asks again
                 mode, members = "ensemble", folds
-        if mode != "ensemble":
-            evaluate.discard(ENSEMBLE)
-        splits = tuple(each for each in SPLITS if each in evaluate)
-        job = replace(job, evaluate=splits, mode=mode, until=until, members=members)
-        forced = self.force and trial_id not in self._seen
-        files = settings.fetch if mode != "train" else settings.forget if forced else None
-        if files is not None and (late := self._prepare(job, files)):
-            return late
-        claim = self._training(cell, settings) if mode == "train" else self._evaluation(cells)
+            else:
+                splits.discard(ENSEMBLE)
+        job = replace(
+            job,
+            evaluate=tuple(each for each in SPLITS if each in splits),
+            mode=mode,
+            until=None if None in wanted else max(epochs),
+            members=members,
+        )
+        is_first = trial_id not in self._seen
+        forget = settings.forget if self.force and is_first else None
+        files = forget if mode == "train" else settings.fetch
         self._seen.add(trial_id)
-        if claim != "mine":
-            return "busy" if claim == "busy" else "known"
-        return job
+        if files is not None and not self._prepare(job, files):
+            return "busy"
+        if mode == "train":
+            claim = self._train(cells[0], settings, is_first)
+        else:
+            claim = self._evaluate(cells)
+        if claim == "mine":
+            return job
+        return "busy" if claim == "busy" else "known"
 
-    def _prepare(self, job: Job, files: Callable[[str], None]) -> Literal["busy"] | Away | None:
-        """Forget or fetch a job's files in a storage, as the trial's holder; None: it is done.
+    def _prepare(self, job: Job, files: Callable[[str], None]) -> bool:
+        """Forget or fetch a job's files in a storage, as the trial's holder.
 
         This comes before its claim: what the ledger has forgotten and a storage has not would be
-        found there as the new result. A job that needs a storage that is away goes back to the
-        queue, and others go on; after two minutes of that whatever needs it is lost, one by one.
+        found there as the new result.
         """
-        if time.monotonic() < self._retry_at:
-            return "busy"
         if not self.ledger.hold(job.trial_id, self.owner):
-            self._seen.add(job.trial_id)
-            return "busy"
-        members = [each.export.parent.name for each in job.members]
-        began = time.monotonic()
+            return False
         try:
-            for trial_id in (job.trial_id, *members):
+            for trial_id in (job.trial_id, *(each.export.parent.name for each in job.members)):
                 files(trial_id)
-        except OSError as error:
+        except OSError:
             self.ledger.let_go(job.trial_id, self.owner)
-            self._away_since = began if self._away_since is None else self._away_since
-            self._retry_at = time.monotonic() + AGAIN_SECONDS
-            is_lost = time.monotonic() - self._away_since >= AWAY_SECONDS
-            return Away(str(error)) if is_lost else "busy"
-        self._away_since = None
-        return None
+            raise
+        return True
 
-    def _evaluation(self, cells: Sequence[Cell]) -> Claim:
+    def _evaluate(self, cells: Sequence[Cell]) -> str:
         trial_id = cells[0].trial_id
         claim = self.ledger.claim_evaluation(trial_id, self.owner)
         if claim == "mine":
@@ -323,9 +306,8 @@ class Claims:
                 return "done"
         return claim
 
-    def _training(self, cell: Cell, settings: JobSettings) -> Claim:
+    def _train(self, cell: Cell, settings: JobSettings, is_first: bool) -> str:
         trial_id, sources = cell.trial_id, self.progression.facts.sources
-        first = trial_id not in self._seen
         before = None if sources is None else self.ledger.trial(trial_id)
         claim = self.ledger.claim(
             trial_id,
@@ -333,23 +315,14 @@ class Claims:
             cell.seed,
             cell.config,
             self.owner,
-            retry_failed=self.retry_failed and first,
-            force=self.force and first,
+            retry_failed=self.retry_failed and is_first,
+            force=self.force and is_first,
             source=None if sources is None else sources.key(cell.config),
         )
-        if claim != "mine":
-            return claim
-        if self.force and first:
-            shutil.rmtree(trial_folder(settings.trials, trial_id), ignore_errors=True)
-        if sources is not None and before is not None and sources.differing(before["source"], ()):
-            # A driver with other code was at it and is gone: the worker begins anew as well.
-            self.ledger.drop_epochs(trial_id)
+        if claim == "mine":
+            if self.force and is_first:
+                shutil.rmtree(trial_folder(settings.trials, trial_id), ignore_errors=True)
+            if sources is not None and before and sources.differing(before["source"], ()):
+                # A driver with other code was at it and is gone: the worker begins anew as well.
+                self.ledger.drop_epochs(trial_id)
         return claim
-
-    def _until(self, cells: Sequence[Cell]) -> int | Literal["wait"] | None:
-        """Return how far the cells of a trial want it to train now; None: to its end."""
-        wanted = [self.progression.until(c) for c in cells if not self.progression.settled(c)]
-        if None in wanted:
-            return None
-        epochs = [epoch for epoch in wanted if isinstance(epoch, int)]
-        return max(epochs) if epochs else WAIT

@@ -1,15 +1,15 @@
 """What is known of a sweep as it unfolds, and how far each of its cells still has to go.
 
-The plan, the ledger's facts and the cells so far (`SweepState`); which ensembles of folds can be
-read (`Ensembles`); how far a scheduler lets the cells of a study train (`Legs`); and which cells
-have nothing left to do (`Settled`).
+The plan, the ledger's facts and the cells so far (`SweepState`), and how far a scheduler lets the
+cells of a study train (`Legs`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from ablate.designs.base import ENSEMBLE
@@ -40,6 +40,7 @@ class StudyState:
     blocked: str | None = None
     short: bool = False
     dropped: dict[int, int] = field(default_factory=dict)
+    _folds: tuple[int, dict[tuple[int, int], list[Cell]]] = (0, {})  # of so many cells
 
     def by_idx(self) -> dict[int, list[Cell]]:
         """Return its cells by their place in the study, all seeds and folds of one together."""
@@ -48,86 +49,97 @@ class StudyState:
             groups.setdefault(cell.idx, []).append(cell)
         return dict(sorted(groups.items()))
 
+    def folds(self, cell: Cell) -> list[Cell]:
+        """Return the folds of one cell and seed, in order."""
+        count, groups = self._folds
+        if count != len(self.cells):
+            groups = {}
+            for each in self.cells:
+                groups.setdefault((each.idx, each.seed), []).append(each)
+            self._folds = len(self.cells), groups
+        return groups.get((cell.idx, cell.seed), [cell])
+
 
 class SweepState:
     """The plan, the facts and the studies, which all parts of a sweep share.
-
-    Args:
-        record: write proposals and stops to the ledger (the engine), or only compute them (a plan).
-
-    Attributes:
-        studies: those asked for, by name. running: trials of this driver that are under way.
-    """
-
-    def __init__(self, plan: Plan, facts: Facts, *, record: bool) -> None:
-        self.plan, self.facts, self.record = plan, facts, record
-        self.studies = {name: StudyState(name, plan.size(name)) for name in plan.order}
-        self.running: set[str] = set()
-
-
-class Ensembles:
-    """Which ensembles of folds can be evaluated.
 
     With `evaluate: [ensemble]` the trial of fold 0 is read once more when all folds of its cell and
     seed are done: the networks' embeddings side by side (`trainables/jobs/ensemble.py`). A trial's
     configuration says of how many folds it is one, and the others differ from it in
     `data.split.fold` alone, so that a trial has one ensemble whatever studies share it. Where a
     fold has failed there is none, and nothing waits for it.
+
+    Args:
+        record: write proposals and stops to the ledger (the engine), or only compute them (a plan).
+
+    Attributes:
+        studies: those asked for, by name. running: trials of this driver that are under way.
+        legs: of the studies that have a scheduler.
     """
 
-    def __init__(self, state: SweepState) -> None:
-        self._sweep = state
-        self._groups: dict[tuple[str, int, int], list[Cell]] = {}
-        self._counted: dict[str, int] = {}
+    def __init__(self, plan: Plan, facts: Facts, *, record: bool) -> None:
+        self.plan, self.facts, self.record = plan, facts, record
+        self.studies = {name: StudyState(name, plan.size(name)) for name in plan.order}
+        self.running: set[str] = set()
+        self.legs = {
+            name: Legs(self, name, scheduler)
+            for name in plan.order
+            if (scheduler := plan.spec.studies[name].halting()) is not None
+        }
 
-    def group(self, cell: Cell) -> list[Cell]:
-        """Return the folds of one cell and seed, in order."""
-        state = self._sweep.studies[cell.study]
-        if self._counted.get(cell.study) != len(state.cells):
-            self._counted[cell.study] = len(state.cells)
-            groups: dict[tuple[str, int, int], list[Cell]] = {}
-            for each in state.cells:
-                groups.setdefault((each.study, each.idx, each.seed), []).append(each)
-            self._groups.update(groups)
-        return self._groups.get((cell.study, cell.idx, cell.seed), [cell])
+    def has_failed(self, cell: Cell) -> bool:
+        return cell.error is not None or self.facts[cell.trial_id].status == "failed"
 
-    def wanted(self, cell: Cell) -> tuple[str, ...]:
+    def settled(self, cell: Cell) -> bool:
+        """Return whether nothing remains to be done for a cell: done, failed, or stopped."""
+        fact = self.facts[cell.trial_id]
+        if cell.error is not None or fact.settles(self.readable_splits(cell), cell.metrics):
+            return True
+        return self.until(cell) == STOP
+
+    def until(self, cell: Cell) -> Decision | None:
+        """Return how far a cell is to train now; None: to its end, without a pause."""
+        legs = self.legs.get(cell.study)
+        if legs is None or self.facts[cell.trial_id].status in ("done", "failed"):
+            return None  # what a finished one may lack is an evaluation
+        return legs.decision(cell)
+
+    def known(self, cell: Cell) -> bool:
+        """Return whether a cell says all that the next round waits for: its result, or under an
+        asynchronous scheduler how it stood at a first pause."""
+        if self.settled(cell):
+            return True
+        legs = self.legs.get(cell.study)
+        return legs is not None and legs.scheduler.asynchronous and legs.paused(cell)
+
+    def readable_splits(self, cell: Cell) -> tuple[str, ...]:
         """Return the splits that a cell can be read on, without an ensemble that cannot be."""
         if ENSEMBLE not in cell.evaluate:
             return cell.evaluate
-        facts = self._sweep.facts
-        lost = any(c.error or facts[c.trial_id].status == "failed" for c in self.group(cell))
+        lost = any(map(self.has_failed, self.studies[cell.study].folds(cell)))
         return tuple(split for split in cell.evaluate if split != ENSEMBLE or not lost)
 
-    def firsts(self, cells: Iterable[Cell]) -> list[Cell]:
+    def ensemble_cells(self, cells: Iterable[Cell]) -> list[Cell]:
         """Return the cells whose ensembles these belong to."""
         return [
             each
             for cell in cells
             if cell.fold is not None
-            for each in self.group(cell)
+            for each in self.studies[cell.study].folds(cell)
             if ENSEMBLE in each.evaluate
         ]
 
-    def members(self, cells: Iterable[Cell], trials: Path) -> tuple[Fold, ...] | None:
+    def ensemble_members(self, cells: Iterable[Cell], trials: Path) -> tuple[Fold, ...] | None:
         """Return the parts of a trial's ensemble as a job names them; None while one is missing."""
-        facts = self._sweep.facts
-        for cell in cells:
-            if ENSEMBLE not in cell.evaluate:
-                continue
-            group = self.group(cell)
-            if any(facts[each.trial_id].status != "done" for each in group):
-                return None
-            rows = [facts.ledger.trial(each.trial_id) or {} for each in group]
-            return tuple(
-                Fold(
-                    each.config,
-                    each.seed,
-                    inside(trial_folder(trials, each.trial_id), row["export"]),
-                )
-                for each, row in zip(group, rows, strict=True)
-            )
-        return None
+        first = next((cell for cell in cells if ENSEMBLE in cell.evaluate), None)
+        folds = [] if first is None else self.studies[first.study].folds(first)
+        if not folds or any(self.facts[each.trial_id].status != "done" for each in folds):
+            return None
+        rows = [self.facts.ledger.trial(each.trial_id) or {} for each in folds]
+        return tuple(
+            Fold(each.config, each.seed, inside(trial_folder(trials, each.trial_id), row["export"]))
+            for each, row in zip(folds, rows, strict=True)
+        )
 
 
 class Legs:
@@ -147,7 +159,6 @@ class Legs:
         self._bracket = state.plan.spec.studies[name].bracket() or state.plan.size(name)
         self._decisions: dict[int, Decision] = {}
         self._version: object = None
-        self._stops: dict[str, int] | None = None
 
     def decision(self, cell: Cell) -> Decision:
         """Return an epoch to run to, "wait" or "stop".
@@ -172,7 +183,7 @@ class Legs:
 
     def _decide(self) -> dict[int, Decision]:
         count = len(self._state.cells)
-        version = (self._sweep.facts.version, count)
+        version = self._sweep.facts.version, count
         if version != self._version:
             cells = self._state.by_idx()
             entries = [self._entry(group) for group in cells.values()]
@@ -186,7 +197,6 @@ class Legs:
     def _entry(self, cells: list[Cell]) -> Entry:
         facts, running = self._sweep.facts, self._sweep.running
         first = cells[0]
-        failed = any(c.error or facts[c.trial_id].status == "failed" for c in cells)
         epochs = 1 if first.error else int(first.config["training"]["epochs"])
         whole = [facts.values(cell.trial_id, self._objective) for cell in cells]
         values = [math.fsum(at) / len(at) for at in zip(*whole, strict=False)]
@@ -196,64 +206,24 @@ class Legs:
         return Entry(
             values=tuple(values),
             epochs=epochs,
-            failed=failed,
+            failed=any(map(self._sweep.has_failed, cells)),
             running=any(cell.trial_id in running for cell in cells),
-            stopped=first.cell in self._stopped(),
+            stopped=first.cell in self._stops,
             bracket=first.idx // self._bracket,
         )
 
-    def _stopped(self) -> dict[str, int]:
-        if self._stops is None:
-            self._stops = self._sweep.facts.ledger.stops(self._sweep.plan.sweep_id, self.name)
-        return self._stops
+    @cached_property
+    def _stops(self) -> dict[str, int]:
+        return self._sweep.facts.ledger.stops(self._sweep.plan.sweep_id, self.name)
 
     def _keep_stops(self, cells: dict[int, list[Cell]], entries: list[Entry]) -> None:
         """Record what was stopped: what others reach later must not bring it back."""
-        sweep, stops = self._sweep, self._stopped()
+        sweep = self._sweep
         for group, entry in zip(cells.values(), entries, strict=True):
-            first = group[0]
-            over = entry.failed or entry.reached >= entry.epochs or first.cell in stops
-            if self._decisions[first.idx] == STOP and not over:
-                stops[first.cell] = entry.reached
+            name, idx = group[0].cell, group[0].idx
+            is_over = entry.failed or entry.reached >= entry.epochs or name in self._stops
+            if self._decisions[idx] == STOP and not is_over:
+                self._stops[name] = entry.reached
                 if sweep.record:
-                    sweep.facts.ledger.put_stop(
-                        sweep.plan.sweep_id, self.name, first.cell, entry.reached
-                    )
-
-
-class Settled:
-    """Which cells have nothing left to do, and how far the others are to train.
-
-    Args:
-        legs: of the studies that have a scheduler.
-    """
-
-    def __init__(self, state: SweepState, legs: Mapping[str, Legs], ensembles: Ensembles) -> None:
-        self._state, self._legs, self._ensembles = state, legs, ensembles
-
-    def settled(self, cell: Cell) -> bool:
-        """Return whether nothing remains to be done for a cell: done, failed, or stopped."""
-        fact = self._state.facts[cell.trial_id]
-        if cell.error is not None or fact.settles(self._ensembles.wanted(cell), cell.metrics):
-            return True
-        return self.until(cell) == STOP
-
-    def until(self, cell: Cell) -> Decision | None:
-        """Return how far a cell is to train now; None: to its end, without a pause."""
-        legs = self._legs.get(cell.study)
-        if legs is None or self._state.facts[cell.trial_id].status in ("done", "failed"):
-            return None  # what a finished one may lack is an evaluation
-        return legs.decision(cell)
-
-    def known(self, cell: Cell) -> bool:
-        """Return whether a cell says all that the next round waits for: its result, or under an
-        asynchronous scheduler how it stood at a first pause."""
-        if self.settled(cell):
-            return True
-        legs = self._legs.get(cell.study)
-        return legs is not None and legs.scheduler.asynchronous and legs.paused(cell)
-
-    def reports(self, cell: Cell) -> Mapping[int, float] | None:
-        """Return the best value so far by epoch of a cell under a scheduler; None without one."""
-        legs = self._legs.get(cell.study)
-        return None if legs is None else legs.reports(cell.idx)
+                    ledger = sweep.facts.ledger
+                    ledger.put_stop(sweep.plan.sweep_id, self.name, name, entry.reached)

@@ -1,4 +1,4 @@
-"""What a sweep does about trials' files in a storage, and while that is away."""
+"""What a sweep does about trials' files in a storage, and where that is away."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ class There:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue, "WAIT_SECONDS", 0.0)
-    monkeypatch.setattr(queue, "AGAIN_SECONDS", 0.0)
 
 
 def forced(folder: Path, away: int) -> tuple[Dispatch, There]:
@@ -51,17 +50,7 @@ def forced(folder: Path, away: int) -> tuple[Dispatch, There]:
     return made, there
 
 
-def test_a_storage_that_is_away_for_a_while_costs_no_forced_trial(tmp_path: Path) -> None:
-    made, there = forced(tmp_path, away=4)
-    order = drain(made)
-    assert sorted(order) == sorted(f"{trial} train" for trial in there.asked)
-    assert len(set(order)) == len(order) > 1 and not made.lost
-
-
-def test_what_the_storage_keeps_the_ledger_does_not_forget(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queue, "AWAY_SECONDS", 0.0)
+def test_what_the_storage_keeps_the_ledger_does_not_forget(tmp_path: Path) -> None:
     made, there = forced(tmp_path, away=1)
     trials = {row["trial_id"]: row for row in made.ledger.rows("SELECT * FROM trials")}
     order = drain(made)
@@ -88,18 +77,9 @@ def test_files_of_a_trial_that_another_driver_has_stay(tmp_path: Path) -> None:
     assert trial not in there.asked and len(there.asked) > 1
 
 
-def test_nothing_is_asked_of_a_storage_again_as_soon_as_it_is_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queue, "AGAIN_SECONDS", 1000.0)
-    made, there = forced(tmp_path, away=1000)
-    assert made.next_job() is None and made.next_job() is None
-    assert there.away == 999 and made.waits and not made.exhausted
-
-
 def test_weights_are_fetched_before_a_job_reads_them(tmp_path: Path) -> None:
     made = dispatch(specs.plan(specs.spec(studies={"grid": FOLDS})), tmp_path)
-    there = There(made, away=3)
+    there = There(made)
     made.settings = replace(made.settings, fetch=there)
     order = drain(made)
     ensembles = [entry.partition(" ")[0] for entry in order if entry.endswith("ensemble")]
