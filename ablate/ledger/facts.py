@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.sources import Differing, Sources, refusal, summary
@@ -12,15 +11,18 @@ from ablate.ledger.sources import Differing, Sources, refusal, summary
 
 @dataclass(frozen=True)
 class Fact:
-    """What the ledger says of a trial. status None: nothing. foreign: of other code, which nobody
-    has said is the same: it is neither taken nor replaced."""
+    """What the ledger says of a trial.
+
+    status: None: nothing. foreign: of other code, which nobody has said is the same: it is neither
+        taken nor replaced.
+    """
 
     status: str | None
     evaluations: dict[str, dict[str, float]]
     foreign: bool = False
 
     def settles(self, evaluate: tuple[str, ...], metrics: tuple[str, ...]) -> bool:
-        """Whether nothing remains to be done for a cell read on these splits."""
+        """Return whether nothing remains to be done for a cell read on these splits."""
         if self.foreign:
             return False
         if self.status == "failed":
@@ -28,8 +30,10 @@ class Fact:
         return self.status == "done" and not self.lacking(evaluate, metrics)
 
     def lacking(self, evaluate: Iterable[str], metrics: Iterable[str]) -> dict[str, list[str]]:
-        """Split → the metrics, of these besides the usual ones, that it lacks; splits with
-        nothing to add are left out, one that was never evaluated is in it in any case."""
+        """Return split → the metrics, of these besides the usual ones, that it lacks.
+
+        A split without anything to add is left out; one that was never evaluated is there.
+        """
         needed = {
             split: [name for name in metrics if name not in self.evaluations.get(split, {})]
             for split in evaluate
@@ -40,15 +44,17 @@ class Fact:
 class Facts:
     """The ledger's facts, read once per trial and again after `refresh`.
 
-    evaluator: only its evaluations count; None: any.
-    retry_failed: recorded failures do not count in this run. force: nor does any record.
-    sources: to compare records with; None: none is asked what code made it.
+    Args:
+        evaluator: only its evaluations count; None: any.
+        retry_failed: recorded failures do not count in this run. force: nor does any record.
+        sources: to compare records with; None: none is asked what code made it.
 
     Attributes:
         differing: of what was read, the trials that other code made.
         unsourced: likewise those recorded before sources were kept.
         earlier: likewise those of earlier code that `digests.json` lists as equal.
         strict: whether those that differ are foreign; until it is set they count as all others.
+        version: changes whenever something known does.
     """
 
     def __init__(
@@ -66,9 +72,9 @@ class Facts:
         self.unsourced: set[str] = set()
         self.earlier: set[str] = set()
         self.strict = False
+        self.version = 0
         self._known: dict[str, Fact] = {}
         self._values: dict[str, dict[str, tuple[float, ...]]] = {}  # trial → metric
-        self.version = 0  # changes whenever something known does
 
     def __getitem__(self, trial_id: str) -> Fact:
         if trial_id not in self._known:
@@ -115,29 +121,26 @@ class Facts:
         return values[metric]
 
     def refresh(self, trial_id: str) -> None:
-        """Read a trial again."""
+        """Read a trial again, and note whether other code made its result, or began it."""
         self.version += 1
         self._values.pop(trial_id, None)
-        row = self.ledger.trial(trial_id)
-        evaluations = self.ledger.evaluations(trial_id, self.evaluator) if row else {}
         self.differing.pop(trial_id, None)
         self.unsourced.discard(trial_id)
-        if row is not None and self.sources is not None:
-            self._compare_sources(self.sources, row)
-        foreign = self.strict and trial_id in self.differing
-        self._known[trial_id] = Fact(row["status"] if row else None, evaluations, foreign)
-
-    def _compare_sources(self, sources: Sources, row: dict[str, Any]) -> None:
-        """Note whether other code made a record, be it a result or the beginning of one."""
-        trial_id, status, key = row["trial_id"], row["status"], row["source"]
-        is_unfinished = status in ("partial", "interrupted")
-        if status == "running" or (is_unfinished and not self.ledger.epochs(trial_id)):
+        row = self.ledger.trial(trial_id)
+        if row is None:
+            self._known[trial_id] = Fact(None, {})
             return
-        evaluators = tuple(self.ledger.evaluators(trial_id, self.evaluator))
-        others = sources.differing(key, evaluators)
-        if others:
-            self.differing[trial_id] = Differing(others, status, key, evaluators)
-        elif key is None and status != "failed":  # as what could never run
-            self.unsourced.add(trial_id)
-        elif sources.has_earlier_code(key):
-            self.earlier.add(trial_id)
+        status, source = row["status"], row["source"]
+        has_begun = status in ("done", "failed") or (
+            status != "running" and bool(self.ledger.epochs(trial_id))
+        )
+        if self.sources is not None and has_begun:
+            evaluators = tuple(self.ledger.evaluators(trial_id, self.evaluator))
+            if others := self.sources.differing(source, evaluators):
+                self.differing[trial_id] = Differing(others, status, source, evaluators)
+            elif source is None and status != "failed":  # as what could never run
+                self.unsourced.add(trial_id)
+            elif self.sources.has_earlier_code(source):
+                self.earlier.add(trial_id)
+        evaluations = self.ledger.evaluations(trial_id, self.evaluator)
+        self._known[trial_id] = Fact(status, evaluations, self.strict and trial_id in self.differing)
