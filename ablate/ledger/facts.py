@@ -143,4 +143,6 @@ class Facts:
             elif self.sources.has_earlier_code(source):
                 self.earlier.add(trial_id)
         evaluations = self.ledger.evaluations(trial_id, self.evaluator)
-        self._known[trial_id] = Fact(status, evaluations, self.strict and trial_id in self.differing)
+        self._known[trial_id] = Fact(
+            status, evaluations, self.strict and trial_id in self.differing
+        )

@@ -1,8 +1,7 @@
 """The ledger: every finished trial as a durable fact, and which driver is at work on which trial.
 
-One SQLite file (`ablate/ledger/schema.py` has the tables). Drivers write it, workers never do. A
-claim holds while its driver lives (`ablate/ledger/owner.py`), so that no trial is trained twice at
-once, and what a killed driver has left can be taken by the next.
+Drivers write it, workers never do. A claim holds while its driver lives (`ablate/ledger/owner.py`),
+so that no trial is trained twice at once, and the next driver can take what a killed one left.
 """
 
 from __future__ import annotations
@@ -99,7 +98,14 @@ class Ledger(Records):
             if force or status == "failed":  # a retry starts afresh
                 self.drop_epochs(trial_id)
             if force:
-                self._forget(trial_id)
+                for sql in (
+                    "DELETE FROM evaluations WHERE trial_id=?",
+                    "UPDATE trials SET started=NULL, epochs=NULL, steps=NULL, seconds=NULL, "
+                    "best_epoch=NULL, export=NULL, provenance_json=NULL, source=NULL "
+                    "WHERE trial_id=?",
+                    "UPDATE mlflow_runs SET logged_epoch=0, logged_final=0 WHERE trial_id=?",
+                ):
+                    db.execute(sql, [trial_id])
             db.execute(
                 "UPDATE trials SET status='running', reason=NULL, owner=?, heartbeat=?, "
                 "started=coalesce(started, ?), ended=NULL, source=coalesce(?, source) "
@@ -107,17 +113,6 @@ class Ledger(Records):
                 [str(owner), now, now, source, trial_id],
             )
             return "mine"
-
-    def _forget(self, trial_id: str) -> None:
-        self._execute("DELETE FROM evaluations WHERE trial_id=?", trial_id)
-        self._execute(
-            "UPDATE trials SET started=NULL, epochs=NULL, steps=NULL, seconds=NULL, "
-            "best_epoch=NULL, export=NULL, provenance_json=NULL, source=NULL WHERE trial_id=?",
-            trial_id,
-        )
-        self._execute(
-            "UPDATE mlflow_runs SET logged_epoch=0, logged_final=0 WHERE trial_id=?", trial_id
-        )
 
     def claim_evaluation(self, trial_id: str, owner: Owner) -> Claim:
         """Take a finished trial to evaluate further splits; it stays "done" meanwhile."""
@@ -129,12 +124,12 @@ class Ledger(Records):
 
     def hold(self, trial_id: str, owner: Owner) -> bool:
         """Take a trial as it is, if there is one; False: another live driver has it."""
-        with self.write() as db:
+        with self.write():
             row = self.trial(trial_id)
             if row is not None and _is_held(row, owner):
                 return False
-            values = (str(owner), time.time(), trial_id)
-            db.execute("UPDATE trials SET owner=?, heartbeat=? WHERE trial_id=?", values)
+            sql = "UPDATE trials SET owner=?, heartbeat=? WHERE trial_id=?"
+            self._execute(sql, str(owner), time.time(), trial_id)
             return True
 
     def let_go(self, trial_id: str, owner: Owner) -> None:
@@ -171,18 +166,16 @@ class Ledger(Records):
         for row in self.rows("SELECT * FROM trials WHERE owner IS NOT NULL"):
             if Owner.parse(row["owner"]).alive(row["heartbeat"]):
                 continue
-            which = row["trial_id"], row["owner"]
-            with self.write():
-                self._execute(
-                    "UPDATE trials SET ended=?, status='interrupted', reason='its driver was "
-                    "killed' WHERE trial_id=? AND owner=? AND status='running'",
-                    time.time(),
-                    *which,
-                )
-                if self._execute(
-                    "UPDATE trials SET owner=NULL WHERE trial_id=? AND owner=?", *which
-                ):
-                    released.append(row["trial_id"])
+            # one that another driver has taken meanwhile stays
+            if self._execute(
+                "UPDATE trials SET owner=NULL, "
+                "ended=CASE status WHEN 'running' THEN ? ELSE ended END, "
+                "reason=CASE status WHEN 'running' THEN 'its driver was killed' ELSE reason END, "
+                "status=CASE status WHEN 'running' THEN 'interrupted' ELSE status END "
+                "WHERE trial_id=? AND owner=?",
+                *(time.time(), row["trial_id"], row["owner"]),
+            ):
+                released.append(row["trial_id"])
         return released
 
     # --------------------------------------------------------------- results
@@ -247,14 +240,14 @@ class Ledger(Records):
                     (*key, as_json(values), recorded, source),
                 )
             if not trained:
-                db.execute("UPDATE trials SET owner=NULL WHERE trial_id=?", [trial_id])
+                self._execute("UPDATE trials SET owner=NULL WHERE trial_id=?", trial_id)
                 return
             facts = [final[name] for name in ("epochs", "steps", "seconds", "best_epoch", "export")]
-            db.execute(
+            self._execute(
                 "UPDATE trials SET status='done', reason=NULL, owner=NULL, heartbeat=?, ended=?, "
                 "epochs=?, steps=?, seconds=?, best_epoch=?, export=?, provenance_json=? "
                 "WHERE trial_id=?",
-                [now, now, *facts, as_json(final["provenance"]), trial_id],
+                *(now, now, *facts, as_json(final["provenance"]), trial_id),
             )
 
     # ------------------------------------------------- sweeps, cells, proposals
@@ -324,15 +317,12 @@ class Ledger(Records):
 
     def put_mlflow_runs(self, store: str, sweep_id: str, runs: Iterable[Row]) -> None:
         """Record runs: trial_id, run_id, and logged_epoch and logged_final unless they are 0."""
+        defaults = {"logged_epoch": 0, "logged_final": 0, "store": store, "sweep_id": sweep_id}
         with self.write() as db:
             db.executemany(
                 "INSERT OR REPLACE INTO mlflow_runs VALUES "
                 "(:store, :sweep_id, :trial_id, :run_id, :logged_epoch, :logged_final)",
-                [
-                    {"logged_epoch": 0, "logged_final": 0, "store": store, "sweep_id": sweep_id}
-                    | run
-                    for run in runs
-                ],
+                [defaults | run for run in runs],
             )
 
 

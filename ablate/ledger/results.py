@@ -64,8 +64,8 @@ def _cell_rows(records: Records, sweep_id: str, describe: Callable[[Row], Row]) 
         trial["trial_id"]: describe(trial) | metrics_of(records, trial["trial_id"])
         for trial in queries.trials_of(records, sweep_id)
     }
-    cells = records.cells(sweep_id)
-    rows = build_cell_rows(cells, trials, {"status": "missing", "reason": None})
+    missing = {"status": "missing", "reason": None}
+    rows = build_cell_rows(records.cells(sweep_id), trials, missing)
     for row in rows:
         row |= {f"coords/{name}": value for name, value in row.pop("coords").items()}
         if row["fold"] is None:

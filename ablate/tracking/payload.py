@@ -6,11 +6,16 @@ time changes nothing: MLflow drops a metric that equals one it has in key, value
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ablate.ledger.records import Records
+from ablate.ledger.results import metrics_of, objectives
 from ablate.ledger.schema import as_json
 from ablate.values.paths import leaves
 from trainables.evaluation.metric_name import MetricName
@@ -23,6 +28,7 @@ PARAM_LIMIT = 6000
 DIGEST_LIMIT = 36  # characters of a data set's digest that MLflow keeps
 METRIC_COLUMNS, PARAM_COLUMNS = 6, 16
 STATUS = {"done": "FINISHED", "failed": "FAILED", "partial": "FINISHED", "interrupted": "KILLED"}
+ENDED = {*STATUS} - {"interrupted"}  # that one goes on, and ends later
 
 Point = tuple[str, float, int, int]  # key, value, time in ms, step: `MlflowClient.log_batch`'s
 Row = Mapping[str, Any]
@@ -269,3 +275,31 @@ def sweep_document(sweep: Row, cells: Iterable[Row]) -> dict[str, Any]:
         "spec": spec,
         "cells": describe_cells(cells, "study", "cell", "seed", "trial_id", "coords", "idx"),
     }
+
+
+def headlines(records: Records, sweep: Row) -> Iterator[Point]:
+    """Yield `best <metric>/<study>` of a sweep's parent run, at each cell's number in its study.
+
+    The value is the best so far of the means over seeds and folds, by the study's first objective.
+    A cell counts once it and all before it have ended, so that what was written stays true.
+    """
+    cells = records.cells(sweep["sweep_id"])
+    for study, listed in itertools.groupby(cells, key=lambda cell: cell["study"]):
+        metric, is_maximised = next(objectives(sweep["spec"], study))
+        key = re.sub(r"[^\w\- /]", "_", f"best {metric.replace('/', ' ')}/{study}")
+        best, at = None, 0
+        for number, repeats in itertools.groupby(listed, key=lambda cell: cell["idx"]):
+            trials = [records.trial(cell["trial_id"]) or {"status": None} for cell in repeats]
+            if any(trial["status"] not in ENDED for trial in trials):
+                break
+            at = max(at, *(milliseconds(trial["ended"] or trial["created"]) for trial in trials))
+            values = [
+                metrics_of(records, trial["trial_id"]).get(metric, math.nan)
+                for trial in trials
+                if trial["status"] == "done"
+            ]
+            if len(values) == len(trials) and all(map(math.isfinite, values)):
+                mean = math.fsum(values) / len(values)
+                best = mean if best is None else (max if is_maximised else min)(best, mean)
+            if best is not None:
+                yield key, best, at, number

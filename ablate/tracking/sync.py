@@ -163,10 +163,12 @@ class Replica:
 
     def _end(self, status: EndStatus) -> None:
         """End the parent run, unless another driver has begun since and lives: it ends it."""
+        points = list(payload.headlines(self.ledger, self.sweep))
         with self.lock:
             self._reconcile()  # a run that was given up for not made may have been made since
             run_id = self._parent_id()
             self._describe(run_id)  # by now every study's cells are known
+            log_batches(self.client, run_id, points, {}, {})
             driver = self.client.get_run(run_id).data.tags.get(DRIVER, self.driver)
             if driver != self.driver and Owner.parse(driver).alive(0.0):
                 return

@@ -20,7 +20,7 @@ import yaml
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.tracking.payload import Settings, flatten
+from ablate.tracking.payload import Settings, flatten, headlines
 from ablate.tracking.replay import replay, replay_all
 from ablate.tracking.store import Store, experiment_id, open_store, store_key
 from ablate.tracking.sync import Replica
@@ -103,6 +103,27 @@ def test_it_opens_as_training_of_models(finished: Any, sweep: Any) -> None:
         client.set_experiment_tag(made, "mlflow.experimentKind", before)
         assert experiment_id(client, sweep.uri, "ddml") == made
         assert kind(client) == after
+
+
+def test_the_parent_shows_the_best_so_far_of_each_study(sweep: Any) -> None:
+    """A cell counts once all before it have ended; one that is interrupted will go on."""
+    trials = sweep.plan(seeds=1, studies=("tune",))
+    sweep.finish([trials[0], trials[2]])
+    sweep.finish([trials[1]], epochs=2, final=False)
+    with Ledger(sweep.ledger_path) as ledger:
+        ledger.release(trials[1], "interrupted", "its driver was killed")
+        row = ledger.sweep(sweep.sweep_id)
+        assert [step for *_, step in headlines(ledger, row)] == [0]
+        sweep.fail(trials[1], "term `split` is not finite")
+        told = [ledger.evaluations(trials[i])["val"]["nmi"] for i in (0, 2)]
+        objective = {"metric": "val/nmi", "direction": "minimize"}
+        row["spec"]["studies"]["tune"]["objectives"] = [objective]
+        points = [(key, value, step) for key, value, _, step in headlines(ledger, row)]
+        best = [told[0], told[0], min(told)]
+        assert points == [("best val nmi/tune", best[step], step) for step in range(3)]
+    sweep.track()
+    shown = history(sweep, parent_run(sweep), "best val map_at_r/tune")
+    assert [step for step, _ in shown] == [0, 1, 2]
 
 
 def test_trials_are_written_while_they_run(sweep: Any) -> None:
