@@ -3,7 +3,7 @@
 A design is one file: a class of `StudyBase` with a `design` of its own, registered in `DESIGNS`. A
 file in this package is named in the list below, another package joins through the entry-point group
 `ablate.designs`. A simple design has `points` alone (`grid.py`, `one_factor.py`). Fixed designs
-list their points at once; a search grows by results (`ablate/samplers/propose.py`).
+list their points at once; a search grows by results (`ablate/samplers/sampling.py`).
 
 A study has a centre: the layers below its own cells, into which the best values of other studies
 may be taken (`around`). Three fields mean the same in every design that declares them: `scheduler`

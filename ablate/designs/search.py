@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from ablate.designs.base import DESIGNS, Sampled, StudyBase
 from ablate.designs.parts import MAX_CELLS, Around
 from ablate.samplers import branches
-from ablate.samplers.propose import SamplerName
 from ablate.samplers.sampling import SAMPLERS, Direction
 from ablate.samplers.space import Axis
 from ablate.schedulers.base import SCHEDULERS
 from ablate.schedulers.decide import Scheduler
 from ablate.values.canonical import without_unused
 from trainables.errors import ConfigError
+
+if TYPE_CHECKING:
+    SamplerName = str
+else:
+    SamplerName = Literal[tuple(SAMPLERS)]
 
 
 @DESIGNS.register("search")

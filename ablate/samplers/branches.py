@@ -21,7 +21,7 @@ from trainables.errors import ConfigError
 
 
 def parent(space: Space, path: str) -> str | None:
-    """The axis that a path of a `when` reads: itself, or the nearest one above it."""
+    """Return the axis that a path of a `when` reads: itself, or the nearest one above it."""
     parts = path.split(".")
     for length in range(len(parts), 0, -1):
         if ".".join(parts[:length]) in space:
@@ -35,7 +35,7 @@ def parents(space: Space, path: str) -> list[str]:
 
 
 def order(space: Space) -> list[str]:
-    """Axes with each after those it depends on; as written where none depends on another.
+    """Return axes with each after those it depends on, else as written.
 
     Raises:
         ConfigError: a cycle.
@@ -47,17 +47,13 @@ def order(space: Space) -> list[str]:
             depth[path] = 1 + max((depth[above] for above in graph[path]), default=-1)
     except graphlib.CycleError as error:
         cycle = list(reversed(error.args[1]))
-        raise ConfigError(
-            f"space.{cycle[0]}.when",
-            f"a cycle ({' → '.join(cycle)})",
-            "axes that do not wait for each other",
-            "Remove one `when`",
-        ) from None
+        found, expected = f"a cycle ({' → '.join(cycle)})", "axes that do not wait for each other"
+        raise ConfigError(f"space.{cycle[0]}.when", found, expected, "Remove one `when`") from None
     return sorted(space, key=lambda path: depth[path])
 
 
 def active(space: Space, path: str, values: Mapping[str, Any]) -> bool:
-    """Whether an axis exists, given the values of the active axes before it."""
+    """Return whether an axis exists, given the values of the active axes before it."""
     return all(
         (above := parent(space, read)) in values
         and _matches(_within(values[str(above)], str(above), read), wanted)
@@ -66,7 +62,7 @@ def active(space: Space, path: str, values: Mapping[str, Any]) -> bool:
 
 
 def pruned(space: Space, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of all axes without those that do not exist, in the order of the space."""
+    """Return values of all axes without those that do not exist, in the order of the space."""
     existing: dict[str, Any] = {}
     for path in order(space):
         if active(space, path, existing):
@@ -75,7 +71,7 @@ def pruned(space: Space, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def held(space: Space, config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The proposal that a configuration would be; None where the space does not hold it."""
+    """Return the proposal that a configuration would be; None where the space does not hold it."""
     absent = object()
     values = {path: lookup(config, path) if has(config, path) else absent for path in space}
     proposal = pruned(space, values)
@@ -83,21 +79,21 @@ def held(space: Space, config: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def example(space: Space, path: str) -> dict[str, Any]:
-    """Values of the axes above `path` under which it exists."""
+    """Return values of the axes above `path` under which it exists.
+
+    Raises:
+        StopIteration: there are none.
+    """
+    when = space[path].when or {}
     values: dict[str, Any] = {}
-    for read in space[path].when or {}:
-        above = parent(space, read)
-        assert above is not None
+    for above in parents(space, path):
         values |= example(space, above)
     for above in parents(space, path):
+        wanted = {read: each for read, each in when.items() if parent(space, read) == above}
         values[above] = next(
             value
             for value in space[above].samples()
-            if all(
-                _matches(_within(value, above, read), wanted)
-                for read, wanted in (space[path].when or {}).items()
-                if parent(space, read) == above
-            )
+            if all(_matches(_within(value, above, read), wanted[read]) for read in wanted)
         )
     return values
 

@@ -34,12 +34,8 @@ class CmaEs(Sampler):
     def check(cls, study: Sampling) -> None:
         super().check(study)
         if len(study.directions) > 1:
-            raise ConfigError(
-                "objectives",
-                f"{len(study.directions)} of them",
-                "one with cmaes",
-                "Take nsga2, tpe or gp",
-            )
+            found, remedy = f"{len(study.directions)} of them", "Take nsga2, tpe or gp"
+            raise ConfigError("objectives", found, "one with cmaes", remedy)
         if all(axis.choice is not None for axis in study.space.values()):
             raise ConfigError(
                 "sampler", "cmaes in a space of choices only", "a numeric axis", "Take tpe"
@@ -68,16 +64,16 @@ class CmaEs(Sampler):
             if len(members) < size:
                 break  # a failure that is being retried was counted before
             members = members[:size]
-            places = [
-                [
-                    space[path].place(each.params[path]) if path in each.params else state.mean[i]
-                    for i, path in enumerate(axes)
-                ]
-                for each in members
-            ]
             # The search depends on ranks alone, 0 for the best, so that a failure needs no value.
             ranks = np.argsort(np.argsort([self._loss(each) for each in members], kind="stable"))
-            state.tell([(np.array(p), float(r)) for p, r in zip(places, ranks, strict=True)])
+            solutions = []
+            for each, rank in zip(members, ranks, strict=True):
+                places = [
+                    space[path].place(each.params[path]) if path in each.params else mean
+                    for path, mean in zip(axes, state.mean, strict=True)
+                ]
+                solutions.append((np.array(places), float(rank)))
+            state.tell(solutions)
         state.reseed_rng(draw_seed(self.key, len(earlier)))
         asked = dict(zip(axes, state.ask(), strict=True))
         choices = random.Random(f"{self.key}\x1f{len(earlier)}")

@@ -1,8 +1,14 @@
 """What all samplers share: what they are told of a search, and what they answer.
 
-A sampler is one file: a class of `Sampler`, registered in `SAMPLERS` under its name, that proposes
-from earlier results alone. A file in this package is named in the list below, another package
-joins through the entry-point group `ablate.samplers`.
+A sampler is a class of `Sampler`, registered in `SAMPLERS` under its name, that proposes from
+earlier results alone. A file in this package is named in the list below, another package joins
+through the entry-point group `ablate.samplers`.
+
+Round r is proposed when every result of the rounds before it is known. Proposal i draws from a
+sampler of its own, seeded by the study's key and i, and is told the earlier results in index order;
+proposals of the same round are told as running. So the sequence depends on neither timing nor
+interruption nor the number of workers. In the asynchronous mode what is known when a proposal is
+made depends on timing; given that, the proposal is the same function.
 """
 
 from __future__ import annotations
@@ -70,20 +76,23 @@ class Sampler:
             )
 
     def propose(self, earlier: Sequence[Earlier]) -> dict[str, Any]:
-        """Values by dotted path of the active axes of proposal number len(earlier).
-
-        Args:
-            earlier: all proposals before this one in index order, those without a result running.
-        """
+        """Return a proposal, as the function `propose` does."""
         raise NotImplementedError
 
 
 SAMPLERS: Registry[type[Sampler]] = Registry(
     "samplers",
-    "ablate.samplers.tpe",
-    "ablate.samplers.independent",
+    "ablate.samplers.optuna_samplers",
     "ablate.samplers.quasi_random",
-    "ablate.samplers.gp",
     "ablate.samplers.cmaes",
-    "ablate.samplers.nsga2",
 )
+
+
+def propose(study: Sampling, key: str, earlier: Sequence[Earlier]) -> dict[str, Any]:
+    """Return values by dotted path of the active axes of proposal number len(earlier).
+
+    Args:
+        key: identifies the study's base, space and sampler; part of the seed.
+        earlier: all proposals before this one in index order, those without a result running.
+    """
+    return SAMPLERS[study.sampler](study, key).propose(earlier)

@@ -18,7 +18,7 @@ from ablate.ledger.facts import Facts
 from ablate.plan.plan import Cell, Plan
 from ablate.samplers import branches
 from ablate.samplers.earlier import Earlier
-from ablate.samplers.propose import propose
+from ablate.samplers.sampling import propose
 from ablate.schedulers.racing import Race, standing
 from ablate.sweep.ranking import Ranking
 from ablate.sweep.state import StudyState, SweepState
@@ -26,7 +26,7 @@ from ablate.values.paths import has, lookup
 
 
 class Proposer:
-    """How far a search is, and what it proposes next (`ablate/samplers/propose.py`).
+    """How far a search is, and what it proposes next (`ablate/samplers/sampling.py`).
 
     A proposal is a fact before its trial runs, so that none is lost or repeated, and two drivers
     of one study follow the same ones.

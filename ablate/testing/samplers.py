@@ -19,7 +19,7 @@ from typing import Any
 from ablate.designs.search import Search
 from ablate.samplers import branches
 from ablate.samplers.earlier import Earlier
-from ablate.samplers.propose import propose
+from ablate.samplers.sampling import propose
 from ablate.samplers.space import Axis
 from ablate.values.canonical import canonical
 from trainables.errors import ConfigError

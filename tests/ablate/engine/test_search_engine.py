@@ -16,7 +16,7 @@ from ablate.engine.driver import run_plan
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.results import result_rows
 from ablate.samplers.earlier import Earlier
-from ablate.samplers.propose import propose
+from ablate.samplers.sampling import propose
 from ablate.samplers.space import Axis
 from tests.ablate import specs, synthetic
 from tests.faults.driver import options

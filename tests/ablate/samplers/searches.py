@@ -8,7 +8,7 @@ from typing import Any
 
 from ablate.designs.search import Search
 from ablate.samplers.earlier import Earlier
-from ablate.samplers.propose import propose
+from ablate.samplers.sampling import propose
 
 SAMPLERS = ["tpe", "random", "quasi_random", "gp", "cmaes", "nsga2"]
 

@@ -14,8 +14,8 @@ from scipy.stats import qmc
 
 from ablate.samplers.cmaes import SIGMA
 from ablate.samplers.earlier import Earlier, draw_seed, generations
-from ablate.samplers.nsga2 import POPULATION
-from ablate.samplers.propose import propose
+from ablate.samplers.optuna_samplers import POPULATION
+from ablate.samplers.sampling import propose
 from ablate.samplers.space import Axis
 from tests.ablate import specs
 from tests.ablate.samplers.searches import CUBE, NUMBERS, bowl, driven, study

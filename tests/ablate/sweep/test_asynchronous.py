@@ -11,7 +11,7 @@ import pytest
 from ablate.designs.search import Search
 from ablate.ledger.ledger import Ledger
 from ablate.samplers.earlier import Earlier
-from ablate.samplers.propose import propose
+from ablate.samplers.sampling import propose
 from ablate.sweep.dispatch import Dispatch
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, table

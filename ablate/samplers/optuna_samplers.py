@@ -1,0 +1,199 @@
+"""The samplers of Optuna: a study that is made afresh for each proposal.
+
+Earlier proposals are told as trials, those without a result as running, and one more is asked for,
+axis by axis. Nothing of Optuna's own state is kept.
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ablate.samplers import branches
+from ablate.samplers.earlier import Earlier, draw_seed, generations
+from ablate.samplers.sampling import SAMPLERS, Sampler
+from ablate.samplers.space import Axis
+
+if TYPE_CHECKING:
+    from optuna.samplers import BaseSampler
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+
+POPULATION = 20
+
+
+class ByOptuna(Sampler):
+    """A sampler of Optuna's.
+
+    Attributes:
+        history: whether earlier results bear on it.
+        whole: it models every axis at once: where one does not exist, it stands at `absent`.
+    """
+
+    history: ClassVar[bool] = True
+    whole: ClassVar[bool] = False
+
+    def sampler(self, seed: int, earlier: Sequence[Earlier]) -> BaseSampler:
+        """Return Optuna's sampler for proposal number len(earlier)."""
+        raise NotImplementedError
+
+    def seen(self, earlier: Sequence[Earlier]) -> Sequence[Earlier]:
+        """Return the earlier proposals as it is to see them."""
+        return earlier
+
+    def absent(self, axis: Axis, place: float) -> Any:
+        """Return where an axis that does not exist stands; `place` is drawn for it in [0, 1)."""
+        return axis.at(place)
+
+    def propose(self, earlier: Sequence[Earlier]) -> dict[str, Any]:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        directions, space = list(self.study.directions), self.study.space
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            sampler = self.sampler(draw_seed(self.key, len(earlier)), earlier)
+            study = optuna.create_study(directions=directions, sampler=sampler)
+            for index, proposal in enumerate(self.seen(earlier) if self.history else ()):
+                study.add_trial(self._frozen(index, proposal))
+        trial, drawn = study.ask(), dict[str, Any]()
+        for path in branches.order(space):  # each axis after those it depends on
+            if self.whole or branches.active(space, path, drawn):
+                drawn[path] = _suggest(trial, path, space[path])
+        return branches.pruned(space, drawn)
+
+    def _frozen(self, index: int, proposal: Earlier) -> FrozenTrial:
+        """Return a proposal as a trial.
+
+        TPE ranks pruned trials below all others, those that got farther first. It cannot tell
+        with several objectives, whose failures it then leaves out.
+        """
+        from optuna.trial import TrialState, create_trial
+
+        several, space = len(self.study.directions) > 1, self.study.space
+        params, reports = proposal.params, dict[int, float]()
+        if self.whole:  # all axes, those too that did not exist
+            draw = random.Random(f"{self.key}\x1f{index}\x1fabsent")
+            params = {
+                path: proposal.params.get(path, self.absent(axis, draw.random()))
+                for path, axis in space.items()
+            }
+        state, values = TrialState.COMPLETE, proposal.values
+        if proposal.running:
+            state, values = TrialState.RUNNING, None
+        elif values is None:
+            state = TrialState.FAIL if several else TrialState.PRUNED
+            reports = {} if several else dict(proposal.reports)
+        return create_trial(
+            state=state,
+            values=values,
+            intermediate_values=reports,
+            params={path: space[path].drawn(value) for path, value in params.items()},
+            distributions={path: space[path].distribution() for path in params},
+        )
+
+
+def _suggest(trial: Any, path: str, axis: Axis) -> Any:
+    if axis.choice is not None:
+        return axis.choice[trial.suggest_categorical(path, list(range(len(axis.choice))))]
+    spread: Any = axis.distribution()
+    suggest = trial.suggest_int if axis.whole else trial.suggest_float
+    return suggest(path, spread.low, spread.high, step=spread.step, log=spread.log)
+
+
+@SAMPLERS.register("tpe")
+class Tpe(ByOptuna):
+    """The default: multivariate, with a constant liar for what is running, several objectives, and
+    groups of axes where branches are conditional.
+
+    Source: Bergstra et al., "Algorithms for hyper-parameter optimization", NIPS 2011.
+    """
+
+    def sampler(self, seed: int, earlier: Sequence[Earlier]) -> BaseSampler:
+        from optuna.samplers import TPESampler
+
+        return TPESampler(
+            seed=seed,
+            n_startup_trials=self.study.startup,
+            multivariate=True,
+            constant_liar=True,
+            group=branches.conditional(self.study.space),
+        )
+
+
+@SAMPLERS.register("random")
+class Independent(ByOptuna):
+    """Random search: every proposal is an independent draw."""
+
+    history: ClassVar[bool] = False
+
+    def sampler(self, seed: int, earlier: Sequence[Earlier]) -> BaseSampler:
+        from optuna.samplers import RandomSampler
+
+        return RandomSampler(seed=seed)
+
+
+@SAMPLERS.register("gp")
+class GaussianProcess(ByOptuna):
+    """A Gaussian process of all axes at once: one that did not exist stands in the middle, and a
+    failure counts as the worst value so far."""
+
+    whole: ClassVar[bool] = True
+
+    def sampler(self, seed: int, earlier: Sequence[Earlier]) -> BaseSampler:
+        from optuna.samplers import GPSampler
+
+        return GPSampler(seed=seed, n_startup_trials=self.study.startup)
+
+    def absent(self, axis: Axis, place: float) -> Any:
+        return axis.at(0.5)
+
+    def seen(self, earlier: Sequence[Earlier]) -> Sequence[Earlier]:
+        known = [each.values for each in earlier if each.values is not None and not each.running]
+        if not known:
+            return earlier
+        worst = tuple(
+            min(column) if direction == "maximize" else max(column)
+            for direction, column in zip(
+                self.study.directions, zip(*known, strict=True), strict=True
+            )
+        )
+        return [
+            replace(each, value=worst) if each.values is None and not each.running else each
+            for each in earlier
+        ]
+
+
+@SAMPLERS.register("nsga2")
+class Nsga2(ByOptuna):
+    """NSGA-II, whose generation is `population` results. It crosses whole proposals: an axis that
+    did not exist stands anywhere among the genes, which it must not take over.
+
+    Source: Deb et al., "A fast and elitist multiobjective genetic algorithm: NSGA-II", IEEE TEC
+    2002.
+    """
+
+    generations: ClassVar[bool] = True
+    whole: ClassVar[bool] = True
+
+    def sampler(self, seed: int, earlier: Sequence[Earlier]) -> BaseSampler:
+        from optuna.samplers import NSGAIISampler
+        from optuna.trial import TrialState
+
+        size = self.study.population or POPULATION
+        made = generations(size, earlier, lambda each: each.values is not None)
+
+        class FromFacts(NSGAIISampler):  # type: ignore[misc]
+            """Optuna's, whose generations follow from what was known when each was proposed."""
+
+            def get_trial_generation(self, study: Study, trial: FrozenTrial) -> int:
+                return int(made[trial.number])
+
+            def get_population(self, study: Study, generation: int) -> list[FrozenTrial]:
+                complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+                return [trial for trial in complete if made[trial.number] == generation]
+
+        return FromFacts(seed=seed, population_size=size)
