@@ -1,10 +1,9 @@
 """What the ledger says: its file opened, and the questions that drivers ask all the time.
 
 Each thread and each process opens it by itself. Rows are plain dicts, with the `*_json` columns
-decoded under the name without the suffix. A ledger can come from somebody else, or have been
-edited, and SQLite keeps any value in any column: so each value is checked where it leaves SQLite,
-and who reads rows further up relies on its type. Who asks once, a command, say, finds its question
-in `ablate/ledger/queries.py`; who writes has a `Ledger` (`ablate/ledger/ledger.py`).
+decoded under the name without the suffix. A ledger can come from somebody else, and SQLite keeps
+any value in any column: so each value is checked where it leaves SQLite. Questions that a command
+asks once are in `ablate/ledger/queries.py`.
 """
 
 from __future__ import annotations
@@ -84,11 +83,9 @@ class Records:
         return checked
 
     def _unfit(self, column: str, value: object) -> ConfigError:
-        text = repr(value)
-        shown = text if len(text) <= 100 else f"{text[:100]}…"
         return ConfigError(
             str(self.path),
-            f"{shown} in the column {column}",
+            f"{repr(value)[:100]} in the column {column}",
             "what ablate writes there",
             "The ledger was edited or damaged: restore it from a copy, or give another --out",
         )
@@ -102,38 +99,35 @@ class Records:
             "SELECT * FROM epochs WHERE trial_id=? AND epoch>? ORDER BY epoch", [trial_id, after]
         )
 
-    def evaluations(self, trial_id: str, evaluator: str | None = None) -> dict[str, Row]:
-        """Split → metrics. Without `evaluator` the most recently recorded one of each split."""
-        rows = self.rows(
-            "SELECT split, metrics_json FROM evaluations WHERE trial_id=? "
-            "AND (? IS NULL OR evaluator=?) ORDER BY rowid",
+    def _evaluations(self, columns: str, trial_id: str, evaluator: str | None) -> list[Row]:
+        return self.rows(
+            f"SELECT {columns} FROM evaluations WHERE trial_id=? AND (? IS NULL OR evaluator=?) "
+            "ORDER BY rowid",
             [trial_id, evaluator, evaluator],
         )
+
+    def evaluations(self, trial_id: str, evaluator: str | None = None) -> dict[str, Row]:
+        """Split → metrics. Without `evaluator` the most recently recorded one of each split."""
+        rows = self._evaluations("split, metrics_json", trial_id, evaluator)
         return {row["split"]: row["metrics"] for row in rows}
+
+    def recorded(self, trial_id: str) -> dict[str, float]:
+        """Split → when the evaluation that `evaluations` gives of it was first recorded; splits
+        whose evaluation is older than this column are left out."""
+        rows = self._evaluations("split, recorded", trial_id, None)
+        times = {row["split"]: row["recorded"] for row in rows}
+        return {split: at for split, at in times.items() if at is not None}
+
+    def evaluators(self, trial_id: str, evaluator: str | None = None) -> list[str | None]:
+        """The sources of what evaluated it, each once; None: recorded before they were kept."""
+        rows = self._evaluations("source", trial_id, evaluator)
+        return list(dict.fromkeys(row["source"] for row in rows))
 
     def source(self, key: str | None) -> dict[str, str | None] | None:
         """Component → hash of the source that a trial ran, by the key that stands with the trial;
         None: it was recorded before sources were kept."""
         rows = self.rows("SELECT components_json FROM sources WHERE source=?", [key])
         return rows[0]["components"] if rows else None
-
-    def evaluators(self, trial_id: str, evaluator: str | None = None) -> list[str | None]:
-        """The sources of what evaluated it, each once; None: recorded before they were kept."""
-        rows = self.rows(
-            "SELECT DISTINCT source FROM evaluations WHERE trial_id=? "
-            "AND (? IS NULL OR evaluator=?)",
-            [trial_id, evaluator, evaluator],
-        )
-        return [row["source"] for row in rows]
-
-    def recorded(self, trial_id: str) -> dict[str, float]:
-        """Split → when the evaluation that `evaluations` gives of it was first recorded; splits
-        whose evaluation is older than this column are left out."""
-        rows = self.rows(
-            "SELECT split, recorded FROM evaluations WHERE trial_id=? ORDER BY rowid", [trial_id]
-        )
-        times = {row["split"]: row["recorded"] for row in rows}
-        return {split: at for split, at in times.items() if at is not None}
 
     def sweep(self, sweep_id: str) -> Row:
         """The sweep's row: sweep_id, name, spec, created, provenance. KeyError if unknown."""
@@ -214,32 +208,22 @@ Number = Annotated[float, BeforeValidator(_check_size)]
 Status = Literal["running", "done", "failed", "partial", "interrupted", "missing"]
 
 
-# Of a configuration and a spec what commands look into; the rest is free.
-
-
 class _Section(BaseModel):
+    """Of a configuration what commands look into; the rest is free."""
+
     name: str = ""
-
-
-class _Data(_Section):
     image_size: Number | None = None
-
-
-class _Optimizer(_Section):
     lr: Number | None = None
-
-
-class _Training(_Section):
     epochs: Number | None = None
 
 
 class _Config(BaseModel):
     backbone: _Section | None = None
-    data: _Data | None = None
+    data: _Section | None = None
     loss: _Section | None = None
     method: _Section | None = None
-    optimizer: _Optimizer | None = None
-    training: _Training | None = None
+    optimizer: _Section | None = None
+    training: _Section | None = None
 
 
 class _Goal(BaseModel):

@@ -87,11 +87,6 @@ CELLS_BEFORE = "DROP INDEX IF EXISTS cells_by_trial; ALTER TABLE cells RENAME TO
 CELLS_AFTER = "INSERT INTO cells SELECT {} FROM cells_before; DROP TABLE cells_before;"
 
 
-def as_json(value: object) -> str:
-    """What a `*_json` column holds."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
-
-
 MOST_BYTES = 2**26  # of one value
 FULL = (errno.ENOSPC, errno.EDQUOT)  # errors of a full disk, or of a used-up quota
 # What SQLite says of a file that is damaged, or that somebody else has filled.
@@ -112,6 +107,11 @@ class LedgerError(RuntimeError):
     """The ledger cannot be written now (full disk, lock, I/O); nothing committed is lost."""
 
 
+def as_json(value: object) -> str:
+    """Return what a `*_json` column holds."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
     """Turn SQLite's errors into one line that says what to do."""
@@ -120,19 +120,13 @@ def explained(path: Path) -> Iterator[None]:
     except sqlite3.DatabaseError as error:
         text = str(error)
         if any(each in text for each in _DAMAGED):
-            raise ConfigError(
-                str(path),
-                f"a file that is no intact SQLite database ({text[:200]})",
-                "a ledger",
-                "Move it away and start again, or restore it from a copy",
-            ) from error
+            found = f"a file that is no intact SQLite database ({text[:200]})"
+            remedy = f"Move it away and start again, {_RESTORE}"
+            raise ConfigError(str(path), found, "a ledger", remedy) from error
         if "readonly" in text or "unable to open" in text:
-            raise ConfigError(
-                str(path),
-                f"a ledger that cannot be opened for writing ({text})",
-                "a writable file in a writable folder",
-                "Give another --out",
-            ) from error
+            found = f"a ledger that cannot be opened for writing ({text})"
+            expected = "a writable file in a writable folder"
+            raise ConfigError(str(path), found, expected, "Give another --out") from error
         for words, remedy in _REMEDIES.items():
             if words in text:
                 message = f"{path}: found {text}; expected a writable ledger. {remedy}"
@@ -180,12 +174,8 @@ def connect(path: Path, timeout: float) -> sqlite3.Connection:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(
-            str(path.parent),
-            f"a folder that cannot be made ({error.strerror})",
-            "a writable output folder",
-            "Give another --out",
-        ) from error
+        found, expected = f"a folder that cannot be made ({error.strerror})", "a writable folder"
+        raise ConfigError(str(path.parent), found, expected, "Give another --out") from error
     _check_file(path)
     with explained(path):
         connection = sqlite3.connect(path, timeout=timeout, isolation_level=None)
@@ -222,12 +212,9 @@ def _check_file(path: Path) -> None:
 
 def _check_version(path: Path, version: int, *, is_ours: bool) -> None:
     if version > VERSION or not is_ours:
-        raise ConfigError(
-            str(path),
-            f"a database of version {version} that is no ledger of this ablate",
-            f"a ledger of at most version {VERSION}",
-            "It belongs to a newer ablate or to another program; give another --out",
-        )
+        found = f"a database of version {version} that is no ledger of this ablate"
+        remedy = "It belongs to a newer ablate or to another program; give another --out"
+        raise ConfigError(str(path), found, f"a ledger of at most version {VERSION}", remedy)
 
 
 def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
@@ -255,6 +242,10 @@ def _expected_columns() -> dict[str, set[str]]:
         connection.executescript(DDL)
         names = connection.execute("SELECT name FROM sqlite_master WHERE type='table'").fetchall()
         return {name: set(_columns(connection, name)) for (name,) in names}
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> list[str]:
+    return [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
 
 
 def _other_tables(path: Path, what: str) -> ConfigError:
@@ -301,10 +292,6 @@ def _statements(connection: sqlite3.Connection) -> str:
         if there and column not in there:
             after += f" ALTER TABLE {table} ADD COLUMN {column} {kind};"
     return f"{before} {DDL} {after}"
-
-
-def _columns(connection: sqlite3.Connection, table: str) -> list[str]:
-    return [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
 
 
 def _check_no_driver(connection: sqlite3.Connection, path: Path) -> None:

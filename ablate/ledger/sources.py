@@ -1,10 +1,10 @@
 """Whether what the ledger holds was made by the code as it is now.
 
-With each trial stands the hash of every component's source that it ran (`trainables/source`), with
-each evaluation that of the evaluator. They are no part of any identity: a result is found by its
-REVISIONs, and then it is asked whether its source is today's. It is, where the hashes are equal,
-where this repository's list says that two are one code, or where somebody said so (`--same-code`),
-which the ledger remembers. What was recorded before sources were kept has none, and is taken.
+With each trial stands the hash of every component's source that it ran, with each evaluation that
+of the evaluator. They are no part of an identity: a result is found by its REVISIONs, and then its
+source is compared. It is today's where the hashes are equal, where this repository's list says that
+two are one code, or where somebody said so (`--same-code`), which the ledger remembers. What was
+recorded before sources were kept has none, and is taken.
 """
 
 from __future__ import annotations
@@ -46,8 +46,6 @@ class Sources:
         self._keys: dict[tuple[str, ...], str] = {}
         self._same: dict[str, set[str]] = {}
 
-    # ---------------------------------------------------------------- what runs
-
     def key(self, config: Mapping[str, Any]) -> str:
         """Return the key of the sources that a trial runs, whose row is made if it is missing."""
         names = tuple(components.list_components(config))
@@ -75,8 +73,6 @@ class Sources:
             revisions={name: components.get_revision(name) for name in names},
             same={name: tuple(sorted(self._same_code(name))) for name in names},
         )
-
-    # ---------------------------------------------------------------- what was recorded
 
     def differing(self, key: str | None, evaluators: Iterable[str | None]) -> tuple[str, ...]:
         """Return the components of a recorded trial whose source is not today's.
@@ -153,10 +149,10 @@ def refusal(differing: Mapping[str, Differing]) -> ConfigError | None:
         return None
     unfinished = sum(trial.status != "done" for trial in differing.values())
     more = f"; {unfinished} of them unfinished or failed" if unfinished else ""
+    lines = "; ".join(summary(differing))
     return ConfigError(
         "source",
-        f"other code than made {len(differing)} known trials: "
-        f"{'; '.join(summary(differing))}{more}",
+        f"other code than made {len(differing)} known trials: {lines}{more}",
         "the code that made them",
         "Where numbers change, raise REVISION of what changed: it is then trained anew. Where they "
         "do not, give --same-code once. --force trains this sweep's trials again",
@@ -169,8 +165,7 @@ def summary(differing: Mapping[str, Differing]) -> list[str]:
     lines = []
     for name, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])):
         digest, reason = source_digests.component_digest(name)
-        revision = f"{components.revision_name(name)} {components.get_revision(name)}"
-        what = f"source differs at {revision}"
+        what = f"source differs at {components.revision_name(name)} {components.get_revision(name)}"
         if digest is None:
             what = f"its source cannot be read ({reason}), so that nothing tells"
         lines.append(f"{name}: {what}; {count} trial{'' if count == 1 else 's'}")

@@ -1,10 +1,9 @@
 """Look at, check and copy SQLite files without disturbing who writes them.
 
 A file is looked at as one that nobody writes (`immutable`): SQLite then takes no lock and leaves no
-file beside it. It must be SQLite that looks. A process that has a database open loses all its locks
-on the file as soon as it closes the file by other means
-(https://www.sqlite.org/howtocorrupt.html, 2.2): another process then takes itself for the last one
-and deletes the write-ahead log under it.
+file beside it. It must be SQLite that looks: a process that has a database open loses its locks on
+the file when it closes the file by other means (https://www.sqlite.org/howtocorrupt.html, 2.2), and
+another process may then delete the write-ahead log under it.
 """
 
 from __future__ import annotations
@@ -130,9 +129,8 @@ def back_up(path: Path, to: Path) -> None:
 def copy_unwritable(path: Path, to: Path) -> None:
     """Copy a database out of a folder that this process cannot write.
 
-    A live writer keeps its shared-memory file there, through which SQLite's backup reads. Without
-    one SQLite cannot open a database with a journal, and nobody writes it: the files are copied as
-    they are, with the journal that a killed writer left.
+    A live writer keeps a shared-memory file there, through which SQLite's backup reads. Without one
+    nobody writes, and the files are copied as they are, with the journal that a killed writer left.
 
     Raises:
         OSError: the database cannot be read, or the copy cannot be written.

@@ -25,6 +25,7 @@ from trainables.config.sections import TrainingConfig
 from trainables.data.dataset import data_config
 from trainables.errors import ConfigError
 
+SECTIONS = ("data", "training", "backbone")
 BATCH = ("training.batch_size", "training.per_class")
 
 
@@ -60,7 +61,7 @@ def _known(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
     for cell in progression.studies[name].cells:
         if cell.error is not None or progression.settled(cell):
             continue
-        data, training, backbone = (cell.config[part] for part in ("data", "training", "backbone"))
+        data, training, backbone = (cell.config[part] for part in SECTIONS)
         kind = (id(data), id(training), id(backbone), cell.evaluate, cell.fold)
         if kind in seen:
             continue
@@ -115,7 +116,7 @@ def _use(
 
 
 def _unknown(study: Study, listed: set[int]) -> list[Point | None]:
-    """The points to come that may differ in what they read, one of each kind."""
+    """Return the points to come that may differ in what they read, one of each kind."""
     if not study.fixed:
         return [None]
     points: dict[str, Point | None] = {}
@@ -131,22 +132,22 @@ def _unknown(study: Study, listed: set[int]) -> list[Point | None]:
 
 
 def _later(studies: Mapping[str, Study], name: str, point: Point | None) -> set[str]:
-    """The paths of a point that proposals and results decide."""
+    """Return the paths of a point that proposals and results decide."""
     study, taken = studies[name], paths_taken(studies, name)
     return taken - set(study.lays_over(point)) if study.fixed else taken | set(study.paths)
 
 
 def _of_data(path: str) -> bool:
-    return path.split(".", maxsplit=1)[0] == "data" and not path.startswith("data.augment")
+    return path.startswith("data") and not path.startswith("data.augment")
 
 
 def of_batch(path: str) -> bool:
-    """Whether a path sets which batches are drawn."""
-    return path == "training" or path in BATCH
+    """Return whether a path sets which batches are drawn."""
+    return path in ("training", *BATCH)
 
 
 def _of_backbone(path: str) -> bool:
-    return path.split(".", maxsplit=1)[0] == "backbone"
+    return path.startswith("backbone")
 
 
 def placed(plan: Plan, progression: Progression, use: Use, error: ConfigError) -> ConfigError:
