@@ -84,7 +84,7 @@ def _replay(path: Path, args: argparse.Namespace) -> int:
     """Write every sweep of the ledger, or the named one, into the MLflow store."""
     from ablate.api import Options
     from ablate.ledger.ledger import Ledger
-    from ablate.tracking.replay import replay_all
+    from ablate.tracking.sync import replay_all
 
     if args.rebuild:
         raise ConfigError(

@@ -1,28 +1,30 @@
 """Which job is next, and what becomes of its events: the sweep's logic without Ray.
 
-`next_job` claims in the ledger (`queue.py`) before it hands out; `record` writes every event there
-before anyone else hears of it. A trial that another live driver has is waited for, then its
-result is used.
+`next_job` claims in the ledger before it hands out; `record` writes every event there before anyone
+else hears of it. A trial that another live driver has is waited for, then its result is used.
 """
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
+from ablate.designs.base import ENSEMBLE, SPLITS
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.sources import summary
 from ablate.plan.plan import Cell
 from ablate.schedulers.base import WAIT
 from ablate.sweep.progression import Progression
-from ablate.sweep.queue import Claims, JobQueue, JobSettings, Order, Rank
+from ablate.sweep.queue import JobQueue, JobSettings, Order, Rank, training_job
+from trainables.core.trial_folder import trial_folder
 from trainables.errors import ConfigError
 from trainables.jobs.attempt import EQUAL_ERRORS, count_equal_errors, is_config_error
-from trainables.jobs.request import Job
+from trainables.jobs.request import Fold, Job, Mode
 
 
 @dataclass
@@ -32,6 +34,8 @@ class Dispatch:
     notify: called with a trial's id after the ledger has something new of it.
     told: called with a trial's id and why it has no result, as soon as that is known.
     deadline: time (monotonic seconds) after which nothing new is handed out.
+    retry_failed, force: recorded failures, or all records, do not count the first time that this
+        run comes to a trial.
     """
 
     progression: Progression
@@ -54,9 +58,7 @@ class Dispatch:
     def __post_init__(self) -> None:
         self._cells: dict[str, list[Cell]] = {}
         self._queue = JobQueue()
-        self._claims = Claims(
-            self.progression, self.ledger, self.owner, self.retry_failed, self.force
-        )
+        self._seen: set[str] = set()  # trials that this run has come to
         self._halted: set[str] = set()  # studies that equal errors have stopped
         self._errors: dict[str, Counter[str]] = {}  # study → how often each reason
         self._began: dict[str, float] = {}
@@ -107,7 +109,7 @@ class Dispatch:
 
     def _claim(self, trial_id: str) -> Job | None:
         try:
-            job = self._claims.take(self._cells[trial_id], self.settings)
+            job = self._take(self._cells[trial_id])
         except OSError as error:  # of a storage that is away
             self._give_up(trial_id, f"the machine: {error}")
             return None
@@ -122,6 +124,100 @@ class Dispatch:
         elif job == "known":
             self.reread(trial_id)
         return None
+
+    def _take(self, cells: Sequence[Cell]) -> Job | Literal["busy", "known"] | None:
+        """Claim and return the next job of the trial that these cells share.
+
+        Returns:
+            "busy": another driver has it. "known": the ledger has its result, or its failure.
+            None: it is to wait, for its scheduler or for the folds of its ensemble.
+
+        Raises:
+            OSError: it needs files of a storage that is away.
+        """
+        wanted = [self.progression.until(c) for c in cells if not self.progression.settled(c)]
+        epochs = [epoch for epoch in wanted if isinstance(epoch, int)]
+        if None not in wanted and not epochs:
+            return None
+        trial_id, facts = cells[0].trial_id, self.progression.facts
+        job = training_job(cells, self.settings, facts.sources)
+        mode: Mode = "train"
+        splits, members = set(job.evaluate), tuple[Fold, ...]()
+        if facts[trial_id].status == "done":
+            mode = "evaluate"
+            asked = {split for each in cells for split in each.evaluate}
+            splits = set(facts[trial_id].lacking(asked, job.metrics))
+            if splits == {ENSEMBLE}:
+                folds = self.progression.ensemble_members(cells, self.settings.trials)
+                if folds is None:
+                    return None  # the end of the last of its folds asks again
+                mode, members = "ensemble", folds
+            else:
+                splits.discard(ENSEMBLE)
+        job = replace(
+            job,
+            evaluate=tuple(each for each in SPLITS if each in splits),
+            mode=mode,
+            until=None if None in wanted else max(epochs),
+            members=members,
+        )
+        is_first = trial_id not in self._seen
+        forget = self.settings.forget if self.force and is_first else None
+        files = forget if mode == "train" else self.settings.fetch
+        self._seen.add(trial_id)
+        if files is not None and not self._prepare(job, files):
+            return "busy"
+        claim = self._train(cells[0], is_first) if mode == "train" else self._evaluate(cells)
+        if claim == "mine":
+            return job
+        return "busy" if claim == "busy" else "known"
+
+    def _prepare(self, job: Job, files: Callable[[str], None]) -> bool:
+        """Forget or fetch a job's files in a storage, as the trial's holder.
+
+        This comes before its claim: what the ledger has forgotten and a storage has not would be
+        found there as the new result.
+        """
+        if not self.ledger.hold(job.trial_id, self.owner):
+            return False
+        try:
+            for trial_id in (job.trial_id, *(each.export.parent.name for each in job.members)):
+                files(trial_id)
+        except OSError:
+            self.ledger.let_go(job.trial_id, self.owner)
+            raise
+        return True
+
+    def _evaluate(self, cells: Sequence[Cell]) -> str:
+        trial_id = cells[0].trial_id
+        claim = self.ledger.claim_evaluation(trial_id, self.owner)
+        if claim == "mine":
+            self.progression.facts.refresh(trial_id)
+            if all(map(self.progression.settled, cells)):  # another driver has just done it
+                self.ledger.release(trial_id, "interrupted")
+                return "done"
+        return claim
+
+    def _train(self, cell: Cell, is_first: bool) -> str:
+        trial_id, sources = cell.trial_id, self.progression.facts.sources
+        before = None if sources is None else self.ledger.trial(trial_id)
+        claim = self.ledger.claim(
+            trial_id,
+            cell.config_hash,
+            cell.seed,
+            cell.config,
+            self.owner,
+            retry_failed=self.retry_failed and is_first,
+            force=self.force and is_first,
+            source=None if sources is None else sources.key(cell.config),
+        )
+        if claim == "mine":
+            if self.force and is_first:
+                shutil.rmtree(trial_folder(self.settings.trials, trial_id), ignore_errors=True)
+            if sources is not None and before and sources.differing(before["source"], ()):
+                # A driver with other code was at it and is gone: the worker begins anew as well.
+                self.ledger.drop_epochs(trial_id)
+        return claim
 
     def job_of(self, trial_id: str) -> Job | None:
         """Claim and return one trial's job out of turn; None where nothing is left to do.

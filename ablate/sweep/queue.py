@@ -1,4 +1,4 @@
-"""What a free worker is given: the order of the trials, and the claim that makes one this driver's.
+"""What a free worker is given, and in which order.
 
 Where slots are fewer than trials, a study that others wait for goes before one that none waits
 for: else its last rounds stand behind grids that could have filled the slots later, and what
@@ -11,25 +11,21 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from ablate.designs.base import ENSEMBLE, SPLITS
-from ablate.ledger.ledger import Ledger
-from ablate.ledger.owner import Owner
 from ablate.ledger.sources import Sources
 from ablate.plan.plan import Cell, Plan
-from ablate.sweep.progression import Progression
 from ablate.values.paths import has, lookup
 from trainables.config.network import BackboneConfig
 from trainables.core.runtime import Runtime
 from trainables.core.trial_folder import trial_folder
-from trainables.jobs.request import Fold, Job, Mode
+from trainables.jobs.request import Job
 
 WAIT_SECONDS = 1.0  # until a trial that another driver had is looked at again
 
@@ -211,118 +207,3 @@ def training_job(cells: Sequence[Cell], settings: JobSettings, sources: Sources 
         metrics=tuple(dict.fromkeys(name for each in cells for name in each.metrics)),
         source=None if sources is None else sources.of_job(cells[0].config),
     )
-
-
-@dataclass
-class Claims:
-    """Claims what a trial needs next by the sweep's state.
-
-    retry_failed, force: recorded failures, or all records, do not count the first time that this
-    run comes to a trial.
-    """
-
-    progression: Progression
-    ledger: Ledger
-    owner: Owner
-    retry_failed: bool = False
-    force: bool = False
-    _seen: set[str] = field(default_factory=set)
-
-    def take(
-        self, cells: Sequence[Cell], settings: JobSettings
-    ) -> Job | Literal["busy", "known"] | None:
-        """Claim and return the next job of the trial that these cells share.
-
-        Returns:
-            "busy": another driver has it. "known": the ledger has its result, or its failure.
-            None: it is to wait, for its scheduler or for the folds of its ensemble.
-
-        Raises:
-            OSError: it needs files of a storage that is away.
-        """
-        wanted = [self.progression.until(c) for c in cells if not self.progression.settled(c)]
-        epochs = [epoch for epoch in wanted if isinstance(epoch, int)]
-        if None not in wanted and not epochs:
-            return None
-        trial_id, facts = cells[0].trial_id, self.progression.facts
-        job = training_job(cells, settings, facts.sources)
-        mode: Mode = "train"
-        splits, members = set(job.evaluate), tuple[Fold, ...]()
-        if facts[trial_id].status == "done":
-            mode = "evaluate"
-            asked = {split for each in cells for split in each.evaluate}
-            splits = set(facts[trial_id].lacking(asked, job.metrics))
-            if splits == {ENSEMBLE}:
-                folds = self.progression.ensemble_members(cells, settings.trials)
-                if folds is None:
-                    return None  # the end of the last of its folds asks again
-                mode, members = "ensemble", folds
-            else:
-                splits.discard(ENSEMBLE)
-        job = replace(
-            job,
-            evaluate=tuple(each for each in SPLITS if each in splits),
-            mode=mode,
-            until=None if None in wanted else max(epochs),
-            members=members,
-        )
-        is_first = trial_id not in self._seen
-        forget = settings.forget if self.force and is_first else None
-        files = forget if mode == "train" else settings.fetch
-        self._seen.add(trial_id)
-        if files is not None and not self._prepare(job, files):
-            return "busy"
-        if mode == "train":
-            claim = self._train(cells[0], settings, is_first)
-        else:
-            claim = self._evaluate(cells)
-        if claim == "mine":
-            return job
-        return "busy" if claim == "busy" else "known"
-
-    def _prepare(self, job: Job, files: Callable[[str], None]) -> bool:
-        """Forget or fetch a job's files in a storage, as the trial's holder.
-
-        This comes before its claim: what the ledger has forgotten and a storage has not would be
-        found there as the new result.
-        """
-        if not self.ledger.hold(job.trial_id, self.owner):
-            return False
-        try:
-            for trial_id in (job.trial_id, *(each.export.parent.name for each in job.members)):
-                files(trial_id)
-        except OSError:
-            self.ledger.let_go(job.trial_id, self.owner)
-            raise
-        return True
-
-    def _evaluate(self, cells: Sequence[Cell]) -> str:
-        trial_id = cells[0].trial_id
-        claim = self.ledger.claim_evaluation(trial_id, self.owner)
-        if claim == "mine":
-            self.progression.facts.refresh(trial_id)
-            if all(map(self.progression.settled, cells)):  # another driver has just done it
-                self.ledger.release(trial_id, "interrupted")
-                return "done"
-        return claim
-
-    def _train(self, cell: Cell, settings: JobSettings, is_first: bool) -> str:
-        trial_id, sources = cell.trial_id, self.progression.facts.sources
-        before = None if sources is None else self.ledger.trial(trial_id)
-        claim = self.ledger.claim(
-            trial_id,
-            cell.config_hash,
-            cell.seed,
-            cell.config,
-            self.owner,
-            retry_failed=self.retry_failed and is_first,
-            force=self.force and is_first,
-            source=None if sources is None else sources.key(cell.config),
-        )
-        if claim == "mine":
-            if self.force and is_first:
-                shutil.rmtree(trial_folder(settings.trials, trial_id), ignore_errors=True)
-            if sources is not None and before and sources.differing(before["source"], ()):
-                # A driver with other code was at it and is gone: the worker begins anew as well.
-                self.ledger.drop_epochs(trial_id)
-        return claim

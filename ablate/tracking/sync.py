@@ -15,6 +15,7 @@ import re
 import sqlite3
 import zlib
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
@@ -24,9 +25,11 @@ from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.schema import LedgerError
 from ablate.tracking import payload
-from ablate.tracking.store import experiment_id, open_store, store_key
+from ablate.tracking.store import Store, experiment_id, open_store, quiet_environment, store_key
+from ablate.values.terminal import say
 from reports.store import search
-from reports.uri import SHARED_VIEW, has_secret
+from reports.uri import SHARED_VIEW, has_secret, scrubbed
+from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -385,3 +388,60 @@ def log_batches(
         room = BATCH_ALL - len(pairs[:BATCH_PARAMS]) - len(labels[:BATCH_PARAMS])
         client.log_batch(run_id, points[:room], pairs[:BATCH_PARAMS], labels[:BATCH_PARAMS])
         points, pairs, labels = points[room:], pairs[BATCH_PARAMS:], labels[BATCH_PARAMS:]
+
+
+def replay(ledger_path: str | Path, tracking_uri: str, sweep_id: str) -> tuple[int, dict[str, str]]:
+    """Write a sweep from the ledger into an MLflow store; what is there already stays.
+
+    Returns:
+        How many trials it has, and those that the store refused, with the reason.
+
+    Raises:
+        KeyError: the ledger does not know the sweep.
+        mlflow.exceptions.MlflowException, OSError: the store is away.
+    """
+    from ablate.plan.resolve import default_settings  # which brings torch
+
+    quiet_environment()
+    with Ledger(ledger_path) as ledger:
+        ledger.release_dead()  # trials of a killed driver do not run any more
+        replica = Replica(ledger, tracking_uri, sweep_id, defaults=default_settings())
+        replica.sync(status="FINISHED", thorough=True)
+        return len(replica.trial_ids()), replica.refused
+
+
+def replay_all(
+    path: Path, store: Store, sweeps: Sequence[str], device: str = "auto"
+) -> dict[str, str]:
+    """Write sweeps into a store; return the trials that it refused, with the reason.
+
+    A sweep that has a report here is reported again, so that this store has the report too.
+
+    Args:
+        device: that reads what figures show of trained models, where that is not in their folders.
+
+    Raises:
+        ConfigError: the store does not answer.
+        ReportError: a report that cannot be made of what the store has.
+    """
+    from ablate.tracking.views import compile_report
+
+    refused: dict[str, str] = {}
+    for sweep_id in sweeps:
+        try:
+            count, refused_here = replay(path, store.uri, sweep_id)
+        except Exception as error:
+            if isinstance(error, LedgerError) or not is_away(error):
+                raise
+            reason = scrubbed(first_line(error), store.uri)
+            raise ConfigError(
+                store.shown,
+                f"no answer ({reason})",
+                "a store that can be written",
+                f"When it can: {store.command('ledger replay')}",
+            ) from error
+        refused |= refused_here
+        say(f"sweep {sweep_id}: {count} trials are in {store.shown}")
+        if any((store.out / "reports").glob(f"*-{sweep_id}/report.html")):
+            compile_report(store, sweep_id, device)
+    return refused

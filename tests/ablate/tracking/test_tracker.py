@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from ablate.ledger.ledger import Ledger
-from ablate.tracking.replay import replay
 from ablate.tracking.store import store_key
+from ablate.tracking.sync import replay
 from ablate.tracking.tracker import TrackingError
 from tests.ablate.tracking.store import assert_complete, children, finish_some, runs, wait_until
 

@@ -21,9 +21,8 @@ import yaml
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.tracking.payload import Settings, flatten, headlines
-from ablate.tracking.replay import replay, replay_all
 from ablate.tracking.store import Store, experiment_id, open_store, store_key
-from ablate.tracking.sync import Replica
+from ablate.tracking.sync import Replica, replay, replay_all
 from ablate.tracking.tracker import TrackingError
 from reports.compile import compile_report
 from tests.ablate.tracking.store import (
