@@ -17,8 +17,7 @@ class Earlier:
     value: mean objective over its seeds, or several in the order of the study's objectives.
         None: it failed, or a scheduler stopped it, `reports` being its values by epoch until then.
     running: it has no result yet; `value` says nothing.
-    beside: the earlier proposals that had no result when this one was made. In rounds they are
-        those of its own round; in the asynchronous mode the ledger keeps them.
+    beside: the earlier proposals that had no result when this one was made.
     """
 
     params: dict[str, Any]
@@ -33,7 +32,7 @@ class Earlier:
 
 
 def draw_seed(key: str, index: int) -> int:
-    """Of everything that is drawn for proposal `index` of the study `key`; 32 bits."""
+    """Return the seed, of 32 bits, of all draws for proposal `index` of the study `key`."""
     digest = hashlib.sha256(f"{key}\x1f{index}".encode()).digest()
     return int.from_bytes(digest[:4], "big")
 
@@ -41,7 +40,7 @@ def draw_seed(key: str, index: int) -> int:
 def generations(
     size: int, earlier: Sequence[Earlier], counts: Callable[[Earlier], bool]
 ) -> list[int]:
-    """The generation of each earlier proposal, then that of the next one.
+    """Return the generation of each earlier proposal, then that of the next one.
 
     A proposal is of the latest generation that has a counted result, or of the one after it once
     that generation has `size` of them; only results known when it was made bear on it. This is

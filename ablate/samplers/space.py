@@ -67,12 +67,9 @@ class Axis(Strict):
             raise ValueError(f"whole numbers from {-EXACT} to {EXACT}")
         count = (self.high - self.low) / self.step + 1 if self.step is not None else 1
         if count > MAX_LEVELS:
-            raise ConfigError(
-                "step",
-                f"{self.step!r}, which makes {count:.7g} values from {self.low} to {self.high}",
-                f"at most {MAX_LEVELS}",
-                "Take a larger step, or leave it out",
-            )
+            found = f"{self.step!r}, which makes {count:.7g} values from {self.low} to {self.high}"
+            remedy = "Take a larger step, or leave it out"
+            raise ConfigError("step", found, f"at most {MAX_LEVELS}", remedy)
         return self
 
     @property
@@ -88,11 +85,11 @@ class Axis(Strict):
         return math.log(low - widen), math.log(high + widen)
 
     def ends(self) -> list[Any]:
-        """The values a plan checks: both ends, or every choice."""
+        """Return the values a plan checks: both ends, or every choice."""
         return [*map(self.number, self.range)] if self.choice is None else list(self.choice)
 
     def between(self) -> list[float]:
-        """A value inside, which is a fraction unless all are whole: what both ends cannot tell."""
+        """Return a value inside, which is a fraction unless all are whole."""
         if self.choice is not None or self.whole:
             return []
         low, high = self.range
@@ -100,15 +97,14 @@ class Axis(Strict):
         return [inside] if inside < high else []
 
     def samples(self) -> list[Any]:
-        """Values by which a condition on this axis is tried: all there are, or many."""
+        """Return values by which a condition on this axis is tried: all there are, or many."""
         count = self.levels()
         if self.choice is not None or count is None or count > 1000:
             return self.ends()
         return [self.at((i + 0.5) / count) for i in range(count)]
 
     def levels(self) -> int | None:
-        """How many values there are, evenly spread over the unit interval; None: it is
-        continuous, or its whole numbers are spread by their logarithm."""
+        """Return how many values are evenly spread over the unit interval; None: they are not."""
         if self.choice is not None:
             return len(self.choice)
         if self.log or (not self.whole and self.step is None):
@@ -117,7 +113,7 @@ class Axis(Strict):
         return int((high - low) / (self.step or 1) + 1e-9) + 1
 
     def at(self, place: float) -> Any:
-        """The value at a place of the unit interval, over which a random draw is uniform."""
+        """Return the value at a place of the unit interval, over which a draw is uniform."""
         count = self.levels()
         if count is not None:
             level = min(int(place * count), count - 1)
@@ -132,7 +128,7 @@ class Axis(Strict):
         return self.number(min(max(round(value) if self.whole else value, low), high))
 
     def place(self, value: Any) -> float:
-        """Where a value stands in the unit interval: the inverse of `at`."""
+        """Return where a value stands in the unit interval: the inverse of `at`."""
         count = self.levels()
         if self.choice is not None:
             return float(self.drawn(value) + 0.5) / len(self.choice)
@@ -145,7 +141,7 @@ class Axis(Strict):
         return (math.log(value) - first) / (last - first)
 
     def holds(self, value: Any) -> bool:
-        """Whether it is one of the values that a draw can have."""
+        """Return whether it is one of the values that a draw can have."""
         if self.choice is not None:
             return canonical(value) in map(canonical, self.choice)
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -160,7 +156,7 @@ class Axis(Strict):
         return int(value) if self.whole else float(value)
 
     def distribution(self) -> BaseDistribution:
-        """Choices are told to Optuna by index, since its categories hold scalars only."""
+        """Return Optuna's; choices by index, since its categories hold scalars only."""
         from optuna import distributions
 
         if self.choice is not None:
@@ -175,12 +171,8 @@ class Axis(Strict):
         end = float(Decimal(str(self.low)) + (count - 1) * Decimal(str(step)))
         return distributions.FloatDistribution(float(low), end, step=float(step))
 
-    def value(self, drawn: Any) -> Any:
-        """What Optuna drew → the configuration's value."""
-        return self.choice[drawn] if self.choice is not None else drawn
-
     def drawn(self, value: Any) -> Any:
-        """The configuration's value → what Optuna is told."""
+        """Return what Optuna is told of a configuration's value."""
         if self.choice is None:
             return value
         known = [canonical(choice) for choice in self.choice]  # true is no 1 here

@@ -24,28 +24,21 @@ Decision = int | Literal["stop", "wait"]  # an epoch to run to, or one of these
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known of a cell.
+    """What is known of a cell."""
 
-    values: the objective at each whole epoch that all of its seeds have reported, meaned over
-        the seeds. epochs: that it trains in full.
-    failed: it never will have a value. running: a leg of it is under way.
-    stopped: an earlier decision, which is a fact by now, has ended it.
-    bracket: number of its round.
-    """
-
-    values: tuple[float, ...]
-    epochs: int
-    failed: bool = False
-    running: bool = False
-    stopped: bool = False
-    bracket: int = 0
+    values: tuple[float, ...]  # the objective at each whole epoch of all its seeds, their mean
+    epochs: int  # that it trains in full
+    failed: bool = False  # it never will have a value
+    running: bool = False  # a leg of it is under way
+    stopped: bool = False  # an earlier decision, which is a fact by now, has ended it
+    bracket: int = 0  # number of its round
 
     @property
     def reached(self) -> int:
         return len(self.values)
 
     def best(self, rung: int) -> float:
-        """Best value up to epoch `rung`."""
+        """Return the best value up to epoch `rung`."""
         return max(self.values[:rung])
 
     def mean(self, rung: int) -> float:
@@ -58,8 +51,7 @@ class SchedulerBase(Strict):
     grace: epochs that every cell gets before anything is stopped.
     asynchronous: it decides on what is known at the time; a search's rounds do not wait for it, and
         a search may be asynchronous too. The others compare within rounds.
-    keeps_stops: what others reach later could turn its "stop" into going on, so that a stop has to
-        become a fact.
+    keeps_stops: what others reach later could revoke its "stop", so that a stop becomes a fact.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -71,20 +63,19 @@ class SchedulerBase(Strict):
     keeps_stops: ClassVar[bool] = False
 
     def decide(self, entries: Sequence[Entry], *, closed: bool) -> list[Decision]:
-        """A decision for each cell of a study that is known so far, by its place.
+        """Return a decision for each cell of a study that is known so far, by its place.
 
-        "stop" also stands for a cell that has nothing left to do. No cell is ever told to go on by
-        one call and, facts unchanged, to stop by another; but "wait" may turn into either.
+        "stop" also stands for a cell that has nothing left to do. With the facts unchanged a
+        decision may change from "wait" alone.
 
         Args:
-            closed: no cell will be added any more (bears on the asynchronous ones, whose last
-                cells would otherwise wait for peers that never come).
+            closed: no cell will be added any more, so that none waits for peers to come.
         """
         raise NotImplementedError
 
 
 def rungs(first: int, factor: int, epochs: int) -> list[int]:
-    """first · factor^k below `epochs`, and `epochs`."""
+    """Return first · factor^k below `epochs`, and `epochs`."""
     steps = []
     while first < epochs:
         steps.append(first)
@@ -92,13 +83,8 @@ def rungs(first: int, factor: int, epochs: int) -> list[int]:
     return [*steps, epochs]
 
 
-def survivors(count: int, factor: int) -> int:
-    """How many of `count` go on: ⌊count / factor⌋, at least one."""
-    return max(1, count // factor)
-
-
 def ranked(entries: Sequence[Entry], places: Sequence[int], rung: int) -> list[int]:
-    """Places by value at a rung, best first; earlier cells first on ties."""
+    """Return places by value at a rung, best first; earlier cells first on ties."""
     return sorted(places, key=lambda place: (-entries[place].best(rung), place))
 
 

@@ -11,17 +11,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from ablate.schedulers.base import (
-    SCHEDULERS,
-    STOP,
-    WAIT,
-    Decision,
-    Entry,
-    SchedulerBase,
-    ranked,
-    rungs,
-    survivors,
-)
+from ablate.schedulers import base
+from ablate.schedulers.base import SCHEDULERS, STOP, WAIT, Decision, Entry, SchedulerBase
 
 
 class Halving(SchedulerBase):
@@ -33,20 +24,20 @@ class Halving(SchedulerBase):
     factor: int = Field(3, ge=2)
 
     def steps(self, epochs: int, bracket: int) -> list[int]:
-        """The rungs of a bracket whose longest cell trains for `epochs`."""
-        return rungs(self.grace, self.factor, epochs)
+        """Return the rungs of a bracket whose longest cell trains for `epochs`."""
+        return base.rungs(self.grace, self.factor, epochs)
 
     def decide(self, entries: Sequence[Entry], *, closed: bool) -> list[Decision]:
         decisions: list[Decision] = [STOP] * len(entries)
         for bracket in sorted({entry.bracket for entry in entries}):
             places = [i for i, entry in enumerate(entries) if entry.bracket == bracket]
-            halved = self._halved([entries[i] for i in places], bracket)
+            halved = self._halve([entries[i] for i in places], bracket)
             for place, decision in zip(places, halved, strict=True):
                 decisions[place] = decision
         return decisions
 
-    def _halved(self, entries: Sequence[Entry], bracket: int) -> list[Decision]:
-        """One bracket; cells need not train equally long: each has the rungs of its own length."""
+    def _halve(self, entries: Sequence[Entry], bracket: int) -> list[Decision]:
+        """Decide on one bracket; each cell has the rungs of its own length."""
         decisions: list[Decision] = [STOP] * len(entries)
         epochs = max(entry.epochs for entry in entries)
         alive = [i for i, entry in enumerate(entries) if not entry.failed]
@@ -62,7 +53,7 @@ class Halving(SchedulerBase):
                 decisions[place] = STOP
             if rung >= epochs:
                 return decisions
-            alive = ranked(entries, alive, rung)[: survivors(len(alive), self.factor)]
+            alive = base.ranked(entries, alive, rung)[: max(1, len(alive) // self.factor)]
         return decisions
 
 

@@ -37,7 +37,7 @@ class Median(SchedulerBase):
         ]
 
     def _look(self, entries: Sequence[Entry], place: int) -> Decision:
-        """The next look at a cell, or "stop" where an earlier look has ended it."""
+        """Return the epoch of the next look at a cell, or "stop"."""
         entry = entries[place]
         if entry.reached >= entry.epochs:
             return STOP

@@ -30,18 +30,17 @@ class Race(Strict):
 
 @dataclass(frozen=True)
 class Standing:
-    """How a race stands. seeds: how many of the seeds its cells have by now, or are to get.
-    dropped: cell → seeds that it got."""
+    """How a race stands."""
 
     alive: tuple[int, ...]
-    seeds: int
-    dropped: dict[int, int] = field(default_factory=dict)
+    seeds: int  # how many of the seeds its cells have by now, or are to get
+    dropped: dict[int, int] = field(default_factory=dict)  # cell → seeds that it got
 
 
 def standing(
     race: Race, seeds: Sequence[int], values: Mapping[int, Mapping[int, float | None]]
 ) -> Standing:
-    """The race as far as results are known.
+    """Return the race as far as results are known.
 
     Args:
         values: cell → {seed: value}; None: it failed; without a seed: not known yet. A cell that
