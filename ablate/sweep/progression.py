@@ -188,8 +188,9 @@ class Proposer:
         metrics = [objective.metric for objective in self._sweep.plan.objectives(self.name)]
         values = self._ranking.values(cells, metrics)
         legs = self._sweep.legs.get(self.name)
-        has_reports = values is None and legs is not None
-        return Earlier(params, values, reports=legs.reports(cells[0].idx) if has_reports else {})
+        if values is not None or legs is None:
+            return Earlier(params, values)
+        return Earlier(params, values, reports=legs.reports(cells[0].idx))
 
 
 class Racing:

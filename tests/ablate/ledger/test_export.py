@@ -48,13 +48,6 @@ def test_a_sweep_as_a_table(
     assert {"config/optimizer.lr", "config/method.name", "provenance/device"} <= set(rows)
 
 
-def test_a_whole_ledger_is_printed(finished: tuple[Path, str], capsys: Captured) -> None:
-    assert main(["ledger", "export", "--out", str(finished[0])]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    (count,) = dispatch(specs.plan(), finished[0]).ledger.rows("SELECT count(*) AS n FROM trials")
-    assert len(lines) == count["n"] + 1 and lines[0].startswith("trial_id,")
-
-
 def test_a_name_is_that_of_the_latest_sweep(finished: tuple[Path, str], capsys: Captured) -> None:
     out, sweep = finished
     second, texts = later().sweep_id, []
@@ -97,13 +90,6 @@ def test_force_trains_all_of_it_once_more(tmp_path: Path) -> None:
     assert table(forced) == before
     assert not mark.exists()
     assert drain(dispatch(plan, tmp_path)) == []
-
-
-def test_show_wants_one_trial(finished: tuple[Path, str], capsys: Captured) -> None:
-    trial = table(dispatch(specs.plan(), finished[0]))[-1]["trial_id"]
-    for whole in (trial, trial.partition("-")[0]):
-        assert main(["ledger", "show", whole, "--json", "--out", str(finished[0])]) == 0
-        assert f'"{trial.partition("-")[0]}-s' in capsys.readouterr().out
 
 
 def test_a_spreadsheet_runs_no_name(tmp_path: Path, capsys: Captured) -> None:

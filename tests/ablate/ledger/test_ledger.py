@@ -16,6 +16,7 @@ from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.queries import find_damage
 from ablate.ledger.schema import LedgerError
+from ablate.ledger.sources import Sources
 from ablate.ledger.sqlite_files import damage as damaged
 from ablate.ledger.sqlite_files import head
 from tests.ablate.synthetic import FINAL
@@ -76,18 +77,6 @@ def test_a_trial_from_claim_to_fact(ledger: Ledger) -> None:
     assert ledger.claim("t", "h", 3, {}, me) == "done"
     ledger.release("t", "interrupted", "too late")
     assert ledger.trial("t")["status"] == "done"  # type: ignore[index]
-
-
-def test_further_evaluations_keep_the_trial(ledger: Ledger) -> None:
-    me = Owner.me()
-    assert ledger.claim_evaluation("t", me) == "failed"
-    ledger.claim("t", "h", 0, {}, me)
-    ledger.record_final("t", FINAL)
-    assert ledger.claim_evaluation("t", me) == "mine"
-    more = {**FINAL, "evaluations": {"test": {"map_at_r": 0.4}}, "seconds": 99.0}
-    ledger.record_final("t", more, trained=False)
-    assert set(ledger.evaluations("t")) == {"val", "test"}
-    assert ledger.trial("t")["seconds"] == 1.5  # type: ignore[index]
 
 
 def test_failures_stay_unless_retried(ledger: Ledger) -> None:
@@ -178,6 +167,40 @@ def test_a_ledger_of_before_is_migrated_by_whoever_comes_first(tmp_path: Path) -
             db.execute("INSERT INTO cells VALUES ('s', 'a', 'new', 0, 't-s0', '{}', 1, -1)")
 
 
+@pytest.mark.parametrize(
+    ("version", "changes"),
+    [
+        (1, ["DROP TABLE stops"]),
+        (2, ["DROP TABLE beside"]),
+        (
+            5,
+            [
+                *("DROP TABLE sources", "DROP TABLE same_code"),
+                "ALTER TABLE trials DROP COLUMN source",
+                "ALTER TABLE evaluations DROP COLUMN source",
+            ],
+        ),
+    ],
+)
+def test_a_ledger_of_before_gets_what_it_lacks(
+    ledger: Ledger, version: int, changes: list[str]
+) -> None:
+    ledger.claim("t", "h", 0, {}, Owner.me())
+    ledger.record_final("t", FINAL)
+    ledger.put_proposal("k", 0, {"lr": 0.1}, "h")
+    with ledger.write() as db:
+        for sql in (*changes, f"PRAGMA user_version={version}"):
+            db.execute(sql)
+    with Ledger(ledger.path) as later:
+        trial = later.trial("t")
+        assert trial is not None and trial["status"] == "done" and trial["source"] is None
+        assert later.evaluators("t") == [None]
+        assert Sources(later).differing(trial["source"], [None]) == ()
+        assert later.proposals("k")[0]["beside"] == ()
+        later.put_stop("s", "study", "cell", 3)
+        assert later.stops("s", "study") == {"cell": 3}
+
+
 def test_a_migration_waits_for_the_end_of_an_older_run(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     before = before_folds_came_first(path, Owner.me())
@@ -225,13 +248,6 @@ def test_a_trial_s_end_does_not_move(ledger: Ledger) -> None:
     assert ledger.evaluations("t")["val"] == {"map_at_r": 0.5, "nmi": 0.9}
     times = ledger.recorded("t")
     assert times["val"] == recorded["val"] < times["test"]
-
-
-def test_a_file_that_is_no_ledger(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite"
-    path.write_bytes(b"no database at all" * 100)
-    with pytest.raises(ConfigError, match="no SQLite database"):
-        Ledger(path)
 
 
 def test_looking_at_an_open_ledger_keeps_its_locks(tmp_path: Path) -> None:

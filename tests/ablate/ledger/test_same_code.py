@@ -102,7 +102,8 @@ def test_other_code_is_refused_until_somebody_says_that_it_is_the_same(
     with pytest.raises(ConfigError, match="core: source differs at CORE_REVISION 1; 4 trials"):
         ran(tmp_path)
     edit("method.ddml", "c")
-    with pytest.raises(ConfigError, match=r"core: .*method.ddml: .*--same-code"):
+    edit(EVALUATOR, "d")
+    with pytest.raises(ConfigError, match=r"core: .*evaluator: .*method.ddml: .*--same-code"):
         ran(tmp_path)
     assert len(ran(tmp_path, force=True)) == 4
     assert ran(tmp_path) == []
@@ -164,14 +165,6 @@ def test_the_plan_says_what_a_run_would(tmp_path: Path, edit: Edit) -> None:
     assert examine(plan, settings).refused is not None  # a plan writes nothing down
 
 
-def test_another_evaluator_of_the_same_name(tmp_path: Path, edit: Edit) -> None:
-    ran(tmp_path)
-    edit(EVALUATOR, "a")
-    with pytest.raises(ConfigError, match="evaluator: source differs at EVALUATOR retrieval"):
-        ran(tmp_path)
-    assert ran(tmp_path, same_code=True) == [] == ran(tmp_path)
-
-
 def test_what_is_unfinished_counts_once_it_has_begun(tmp_path: Path, edit: Edit) -> None:
     first = made(tmp_path)
     trial_id = first.next_job().trial_id
@@ -181,18 +174,6 @@ def test_what_is_unfinished_counts_once_it_has_begun(tmp_path: Path, edit: Edit)
     change(tmp_path, f"INSERT INTO epochs VALUES ('{trial_id}', 1, 1, 1.0, '{{}}')")
     with pytest.raises(ConfigError, match=r"method.ddml: .*1 trial; 1 of them unfinished"):
         made(tmp_path).agree(same_code=False)
-
-
-def test_a_failure_of_other_code_can_be_tried_again(
-    tmp_path: Path, edit: Edit, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SYN_FAIL", "0")
-    assert len(ran(tmp_path)) == 4
-    edit("method.ddml", "a")
-    with pytest.raises(ConfigError, match="4 of them unfinished or failed"):
-        ran(tmp_path)
-    monkeypatch.delenv("SYN_FAIL")
-    assert len(ran(tmp_path, retry_failed=True)) == 4
 
 
 def test_other_code_that_comes_to_light_in_mid_run_is_not_taken(tmp_path: Path, edit: Edit) -> None:
@@ -277,31 +258,3 @@ def test_what_other_code_left_in_a_folder_is_not_gone_on_from(
 
     monkeypatch.setattr(Looks, "evaluate", watched)
     assert epochs() == [] and splits == ["val"]  # evaluated anew, not trained
-
-
-def test_a_ledger_of_before_gets_the_columns(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite"
-    Ledger(path).close()
-    with sqlite3.connect(path) as db:
-        db.execute(
-            "INSERT INTO trials(trial_id, config_hash, seed, config_json, status, created) "
-            "VALUES ('t', 'h', 0, '{}', 'done', 1.0)"
-        )
-        db.execute(
-            "INSERT INTO evaluations(trial_id, split, evaluator, metrics_json) "
-            "VALUES ('t', 'val', 'e', '{}')"
-        )
-        for sql in (
-            "ALTER TABLE trials DROP COLUMN source",
-            "DROP TABLE sources",
-            "ALTER TABLE evaluations DROP COLUMN source",
-            "DROP TABLE same_code",
-            "PRAGMA user_version=5",
-        ):
-            db.execute(sql)
-    db.close()
-    with Ledger(path) as ledger:
-        row = ledger.trial("t")
-        assert row is not None and row["source"] is None
-        assert ledger.evaluators("t") == [None]
-        assert Sources(ledger).differing(row["source"], [None]) == ()

@@ -17,7 +17,6 @@ from ablate.samplers.earlier import Earlier, draw_seed, generations
 from ablate.samplers.optuna_samplers import POPULATION
 from ablate.samplers.sampling import propose
 from ablate.samplers.space import Axis
-from tests.ablate import specs
 from tests.ablate.samplers.searches import CUBE, NUMBERS, bowl, driven, study
 
 # --------------------------------------------------------------------------- axes
@@ -175,11 +174,3 @@ def test_several_objectives_reach_the_front(sampler: str) -> None:
     near = [abs(t.params["y"]) < 0.5 and abs(t.params["x"]) < 1.5 for t in told]
     share = np.mean(near[budget // 2 :])
     assert share > 2.5 * (1 / 6) * (1 / 2), "far more often than by chance"
-
-
-def test_metrics_beyond_the_usual_ones_may_be_objectives() -> None:
-    given = specs.spec(studies__tune__metrics=["density"])
-    given["studies"]["tune"]["objectives"] = [{"metric": "val/density", "direction": "minimize"}]
-    plan = specs.plan(given)
-    assert plan.objectives("tune")[0].direction == "minimize"
-    assert plan.sweep_id != specs.plan().sweep_id

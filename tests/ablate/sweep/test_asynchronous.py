@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from ablate.designs.search import Search
-from ablate.ledger.ledger import Ledger
 from ablate.samplers.earlier import Earlier
 from ablate.samplers.sampling import propose
 from ablate.sweep.dispatch import Dispatch
@@ -63,13 +62,6 @@ def test_the_budget_is_exact_and_each_proposal_reproducible(sampler: str, tmp_pa
         assert propose(study, key, told) == row["params"]
 
 
-def test_results_bear_on_proposals_at_once(tmp_path: Path) -> None:
-    """With one at a time every proposal knows all results before it."""
-    made = dispatch(specs.plan(asynchronous()), tmp_path)
-    drain(made)
-    assert [row["beside"] for row in proposals(made).values()] == [()] * TRIALS
-
-
 def test_nothing_is_lost_or_repeated_over_interruptions(tmp_path: Path) -> None:
     rng = random.Random(7)
     trained: list[str] = []
@@ -110,27 +102,6 @@ def test_two_drivers_share_one_budget(tmp_path: Path) -> None:
         assert jobs[0].trial_id == jobs[1].trial_id
         assert len(proposals(drivers[0])) == number
     assert not any(made.progression.searching() for made in drivers)
-
-
-def test_a_larger_budget_goes_on(tmp_path: Path) -> None:
-    drain(dispatch(specs.plan(asynchronous()), tmp_path), at_once=2)
-    more = asynchronous()
-    more["studies"]["tune"]["trials"] = TRIALS + 5
-    made = dispatch(specs.plan(more), tmp_path)
-    order = drain(made, at_once=2)
-    own = {r["trial_id"] for r in table(made) if r["study"] == "tune"}
-    assert len([e for e in order if e.endswith("train") and e.split()[0] in own]) == 5
-
-
-def test_a_ledger_of_before_is_brought_up_to_date(tmp_path: Path) -> None:
-    made = dispatch(specs.plan(), tmp_path)
-    drain(made)
-    made.ledger._connection.execute("DROP TABLE beside")
-    made.ledger._connection.execute("PRAGMA user_version=2")
-    made.ledger.close()
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        key = made.progression.proposers["tune"].key
-        assert [row["beside"] for row in ledger.proposals(key).values()] == [()] * 6
 
 
 # ---------------------------------------------------------------------- objectives

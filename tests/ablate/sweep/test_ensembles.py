@@ -138,25 +138,6 @@ def test_other_numbers_of_folds_are_other_trials(tmp_path: Path) -> None:
             specs.plan(folded(3), settings={option: 2})
 
 
-def test_studies_that_share_trials_share_their_ensembles(tmp_path: Path) -> None:
-    given = folded()
-    given["studies"]["again"] = {
-        "design": "one_factor",
-        "folds": 2,
-        "evaluate": ["ensemble"],
-        "factors": {"optimizer.lr": [1e-4]},
-    }
-    made = dispatch(specs.plan(given), tmp_path)
-    order = [entry.split() for entry in drain(made, 2)]
-    mine = [t for t, mode in order if mode == "ensemble"]
-    assert len(mine) == len(set(mine))
-    shared = {row["trial_id"]: row["ensemble/map_at_r"] for row in of(made) if row["fold"] == 0}
-    for row in of(made, "again"):
-        if row["fold"] == 0 and row["trial_id"] in shared:
-            assert row["ensemble/map_at_r"] == shared[row["trial_id"]]
-    assert shared.keys() & {row["trial_id"] for row in of(made, "again")}
-
-
 def test_a_failed_fold_leaves_no_ensemble_and_nothing_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,15 +184,6 @@ def test_a_killed_evaluation_is_done_again(tmp_path: Path) -> None:
     assert f"{first} ensemble" in drain(later)
 
 
-def test_force_makes_them_anew(tmp_path: Path) -> None:
-    drain(dispatch(specs.plan(folded()), tmp_path))
-    forced, forgotten = dispatch(specs.plan(folded()), tmp_path, force=True), list[str]()
-    forced.settings = replace(forced.settings, forget=forgotten.append)
-    modes = [entry.split()[1] for entry in drain(forced)]
-    assert sorted(modes) == ["ensemble"] * 4 + ["train"] * 8
-    assert len(forgotten) == len(set(forgotten)) == 8, "what storage has of them stays"
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -221,25 +193,6 @@ def test_force_makes_them_anew(tmp_path: Path) -> None:
             r"studies\.tune.*lists its cells, not in a search",
         ),
         ({"objective": "ensemble/map_at_r"}, r"objective.*ensemble/map_at_r.*val/map_at_r"),
-        (
-            {"studies__tune": TUNE | {"objectives": [{"metric": "ensemble/map_at_r"}]}},
-            r"studies\.tune\.objectives\.0\.metric.*ensemble/map_at_r",
-        ),
-        (
-            {"studies__more": GRID | {"around": {"best_of": "grid", "by": "ensemble/map_at_r"}}},
-            r"studies\.more\.around\.by.*ensemble/map_at_r",
-        ),
-        (
-            {
-                "studies__more": GRID,
-                "report": {
-                    "tables": [
-                        {"kind": "compare", "study": "more", "metrics": ["ensemble/map_at_r"]}
-                    ]
-                },
-            },
-            r"report\.tables\.0\.metrics\.0.*does not read.*evaluate: \[val, test, ensemble\]",
-        ),
         (
             {
                 "report": {
@@ -256,9 +209,3 @@ def test_what_is_refused(change: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said) as caught:
         specs.plan(folded(**change))
     assert "\n" not in str(caught.value)
-
-
-def test_reports_may_ask_for_what_is_read() -> None:
-    metrics = ["test/map_at_r", "ensemble/map_at_r", "ensemble/density"]
-    tables = [{"kind": "compare", "study": "grid", "metrics": metrics}]
-    specs.plan(folded(report={"tables": tables}, studies__grid__metrics=["density"]))

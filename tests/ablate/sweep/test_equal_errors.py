@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -111,12 +110,6 @@ def test_other_failures_stop_nothing(
     assert outcome(sweep).finished and not outcome(sweep).blocked and outcome(sweep).code == 1
 
 
-def test_a_study_of_three_is_finished_with_them(tmp_path: Path) -> None:
-    sweep = made(tmp_path, rates={**GRID, "grid": {"optimizer.lr": RATES[:3]}})
-    assert run(sweep, lambda job: NOT_HERE) == 3
-    assert outcome(sweep).finished and not outcome(sweep).blocked
-
-
 def test_other_studies_go_on_with_the_trials_they_share(tmp_path: Path) -> None:
     wide = {**GRID, "trial": {"embedding.dim": 8}}
     sweep = made(
@@ -148,28 +141,3 @@ def test_a_search_proposes_no_more(tmp_path: Path) -> None:
         found = outcome(sweep)
         assert found.missing == {"tune": 9, "after": 6}
         assert found.blocked["after"] == "waits for tune, which is blocked"
-
-
-@pytest.mark.parametrize(
-    ("changes", "code"),
-    [
-        ({}, 0),
-        ({"failed": {"a": 1}}, 1),
-        ({"missing": {"a": 1}}, 1),
-        ({"tracked": False}, 1),
-        ({"missing": {"a": 1}, "interrupted": signal.SIGINT}, 130),
-        ({"missing": {"a": 1}, "interrupted": signal.SIGTERM}, 143),
-    ],
-)
-def test_exit_codes(changes: dict[str, Any], code: int) -> None:
-    whole: dict[str, Any] = {
-        "sweep_id": "s",
-        "trained": 1,
-        "missing": {},
-        "failed": {},
-        "lost": {},
-        "blocked": {},
-        "interrupted": None,
-        "out_of_time": False,
-    }
-    assert Outcome(**(whole | changes)).code == code

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import random
-import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ablate.ledger.ledger import Ledger
 from ablate.plan.plan import Plan
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, epochs_trained, finish, stopped_often, table
@@ -159,13 +157,3 @@ def test_what_a_scheduler_needs_is_checked_at_plan_time(
 ) -> None:
     with pytest.raises(ConfigError, match=expected):
         scheduled(**{"scheduler": {"name": "asha"}} | changes)
-
-
-def test_an_older_ledger_gets_the_new_table(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite"
-    Ledger(path).close()
-    with sqlite3.connect(path) as raw:
-        raw.executescript("DROP TABLE stops; PRAGMA user_version=1")
-    with Ledger(path) as ledger:
-        ledger.put_stop("s", "study", "cell", 3)
-        assert ledger.stops("s", "study") == {"cell": 3}

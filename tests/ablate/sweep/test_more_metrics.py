@@ -7,13 +7,10 @@ from typing import Any
 
 import pytest
 
-from ablate.engine.preview import preview
-from ablate.engine.ray.resources import Request
-from ablate.engine.settings import Settings
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.results import result_rows
-from tests.ablate import specs, synthetic
+from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, table
 from tests.ablate.real_sweeps import real
 from tests.ablate.synthetic import FINAL
@@ -58,18 +55,6 @@ def test_what_another_driver_has_just_evaluated_is_not_evaluated_again(tmp_path:
     assert second.next_job() is None and second.exhausted and not second.lost
 
 
-def test_a_plan_tells_evaluations_from_trials(tmp_path: Path) -> None:
-    made = dispatch(specs.plan(), tmp_path)
-    drain(made)
-    settings = Settings(tmp_path, tmp_path, Request(1, 0, "cpu"), evaluator=synthetic.EVALUATOR)
-    assert "0 trials to run now and 0 later;" in preview(specs.plan(), settings)
-    trials = {row["trial_id"] for row in table(made) if row["study"] in ("rows", "parts")}
-    more = specs.spec(studies__rows__metrics=["density"], studies__parts__metrics=["spectrum"])
-    told = f"0 trials to run now and 0 later, {len(trials)} finished ones to be evaluated again"
-    text = preview(specs.plan(more), settings)
-    assert told in text and "time: about 0:00" in text
-
-
 def test_cells_of_several_studies_ask_for_the_union(tmp_path: Path) -> None:
     given = specs.spec(studies__rows__metrics=["density"], studies__parts__metrics=["spectrum"])
     made = dispatch(specs.plan(given), tmp_path)
@@ -91,11 +76,6 @@ def test_a_runner_that_does_not_tell_is_asked_once(
     order = drain(made)
     assert len(order) == len(set(order)) == len(made.lost) > 0
     assert set(made.lost.values()) == {"its evaluation lacks val: density"}
-
-
-def test_metrics_do_not_name_another_sweep() -> None:
-    given = specs.spec(studies__parts__metrics=["density"])
-    assert specs.plan(given).sweep_id == specs.plan().sweep_id
 
 
 def test_an_evaluation_adds_to_the_one_before_and_training_replaces_it(tmp_path: Path) -> None:

@@ -200,16 +200,6 @@ def test_it_is_promoted_as_any_other_and_has_a_neutral_one_of_its_own(tmp_path: 
 # ------------------------------------------------------------------------- counted
 
 
-def test_it_counts_in_both_rows() -> None:
-    made = plan()
-    assert made.lineages()["rows"] == {
-        "plain": {"a": 12, "b's neutral cell": 2},
-        "ddml": {"b": 14},
-        "ddml, not neutral": {"b": 14},
-    }
-    assert advice.warnings(made) == []
-
-
 # -------------------------------------------------------------------- told or not
 
 

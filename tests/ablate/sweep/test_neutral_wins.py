@@ -66,25 +66,6 @@ def test_what_its_rows_print_gives_it_nothing_back(method: str, tmp_path: Path) 
         assert other[key] == value or value.items() <= other[key].items()
 
 
-@each_method
-def test_nor_where_a_row_stands_around_the_search_itself(method: str, tmp_path: Path) -> None:
-    plain = {"name": "plain"}
-    studies = {
-        **{k: v for k, v in tuned("plain", plain, NEAR).items() if k == "tune_plain"},
-        **{k: v for k, v in tuned("row", PRINTED[method], FAR).items() if k == "tune_row"},
-        "rows": {
-            "design": "compare",
-            "variants": {
-                "row": {"around": {"best_of": "tune_row"}, "trial": {"method": PRINTED[method]}}
-            },
-        },
-    }
-    made = run(specs.plan({"name": "wins", "studies": studies}), tmp_path)
-    rows = {cell.cell: cell for cell in made.progression.studies["rows"].cells}
-    assert is_neutral(rows["row"].config)
-    assert not is_neutral(rows["row, not neutral"].config)
-
-
 def test_a_factor_crossed_with_it_may_give_it_what_it_varies(tmp_path: Path) -> None:
     """Components around a neutral centre are of the study, which says what they are."""
     terms = {

@@ -7,7 +7,7 @@ from copy import deepcopy
 from pathlib import Path
 
 from ablate.plan.plan import Cell
-from ablate.sweep.queue import LAST, JobQueue, Order, Rank, count_followers
+from ablate.sweep.queue import JobQueue, Rank, count_followers
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, finish
 
@@ -41,12 +41,6 @@ def test_a_search_is_never_behind_a_grid_that_nothing_waits_for(tmp_path: Path) 
     assert {"parts", "rows"} <= {*order[searched[-1] :]}
 
 
-def test_with_slots_for_all_nothing_waits(tmp_path: Path) -> None:
-    made = dispatch(specs.plan(), tmp_path)
-    drain(made, at_once=100)
-    assert made.exhausted and not made.lost
-
-
 def test_of_equals_those_whose_backbone_trains_go_first(tmp_path: Path) -> None:
     trial = {"backbone.mode": "finetune", "data.image_size": 32}
     studies = {
@@ -56,16 +50,6 @@ def test_of_equals_those_whose_backbone_trains_go_first(tmp_path: Path) -> None:
     given = specs.spec(studies=studies, trial__backbone={"mode": "frozen"}, seeds=1)
     made = dispatch(specs.plan(given), tmp_path)
     assert studies_of(drain(made), made._cells) == ["network"] * 2 + ["heads"] * 3
-
-
-def test_a_trial_of_two_studies_has_the_higher_rank(tmp_path: Path) -> None:
-    plan = specs.plan()
-    order, made = Order(plan), dispatch(plan, tmp_path)
-    cells = {cell.study: cell for [cell] in made._cells.values()}
-    low, high = cells["grid"], cells["tune"]
-    assert (
-        order.rank([low, high]) == order.rank([high]) > order.rank([low]) > order.rank([]) == LAST
-    )
 
 
 def test_the_queue_is_a_stable_sort_by_rank() -> None:

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from ablate.designs.components import Components
 from ablate.engine.foreground import find_cell
-from ablate.values.layers import Layer, merge
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain, table
 from trainables.errors import ConfigError
@@ -18,16 +16,6 @@ from trainables.jobs.attempt import Attempt
 from trainables.jobs.request import Job
 
 # ----------------------------------------------------------------------- designs
-
-
-def test_component_cells_are_ordered_by_what_is_on() -> None:
-    study = Components.model_validate(
-        {"design": "components", "components": {n: {f"method.{n}": 0} for n in "abc"}}
-    )
-    cells = [point.cell for point in study.points()]
-    assert len(cells) == len(set(cells)) == 8
-    assert cells[0] == "a=off,b=off,c=off" and cells[1] == "a=on,b=off,c=off"
-    assert cells[-1] == "a=on,b=on,c=on" and study.points()[-1].values == {}
 
 
 # --------------------------------------------------------------------------- plan
@@ -47,18 +35,6 @@ def test_layers_later_wins() -> None:
     assert chosen.resolved("grid", None).optimizer.lr == 3e-3
     top = specs.plan(given, dataset="emoji", settings={"optimizer.lr": 4e-3})
     assert top.resolved("grid", None).optimizer.lr == 4e-3
-
-
-def test_another_method_drops_the_options_of_the_one_before() -> None:
-    given = specs.spec(trial__method={"name": "ddml", "alpha": 0.3})
-    point = specs.plan(given).spec.studies["rows"].points()[0]
-    assert specs.plan(given).resolved("rows", point).method.name == "plain"  # type: ignore[attr-defined]
-
-
-def test_options_taken_before_the_name_are_kept() -> None:
-    taken = Layer("studies.s.around", {"loss.temperature": 0.2})
-    named = Layer("studies.s.variants.v.trial", {"loss": {"name": "normsoftmax"}})
-    assert merge([taken, named])["loss"] == {"name": "normsoftmax", "temperature": 0.2}
 
 
 def test_what_is_taken_and_then_dropped_is_refused() -> None:
@@ -84,6 +60,7 @@ def test_sweep_id_names_what_runs_not_how_often() -> None:
     base = specs.plan().sweep_id
     assert specs.plan(specs.spec(seeds=5, title="x")).sweep_id == base
     assert specs.plan(specs.spec(studies__parts__evaluate=["val"])).sweep_id == base
+    assert specs.plan(specs.spec(studies__parts__metrics=["density"])).sweep_id == base
     assert specs.plan(seeds=7).sweep_id == base
     assert specs.plan(specs.spec(studies__tune__trials=7)).sweep_id != base
     assert specs.plan(dataset="emoji").sweep_id != base
@@ -206,19 +183,6 @@ def test_a_folder_is_entered_by_one_process_at_a_time(tmp_path: Path) -> None:
         Attempt(job, made.settings.runner, clean=True, lock_seconds=0.1)
     with_lock.close()
     Attempt(job, made.settings.runner, clean=True).close()
-
-
-@pytest.mark.parametrize("clean", [True, False])
-def test_checkpoints_of_finished_trials(tmp_path: Path, clean: bool) -> None:
-    made = dispatch(specs.plan(), tmp_path)
-    job = made.next_job()
-    assert job is not None
-    attempt = Attempt(job, made.settings.runner, clean=clean)
-    assert attempt.events(60)[-1]["event"] == "final"
-    attempt.close()
-    folder = job.runtime.trial_dir
-    assert (folder / "checkpoints").exists() is not clean
-    assert (folder / "best.safetensors").exists() and (folder / "trial.log").exists()
 
 
 def test_epochs_lost_on_the_way_come_with_the_end(tmp_path: Path) -> None:

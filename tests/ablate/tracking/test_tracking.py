@@ -23,7 +23,6 @@ from ablate.ledger.owner import Owner
 from ablate.tracking.payload import Settings, flatten, headlines
 from ablate.tracking.store import Store, experiment_id, open_store, store_key
 from ablate.tracking.sync import Replica, replay, replay_all
-from ablate.tracking.tracker import TrackingError
 from reports.compile import compile_report
 from tests.ablate.tracking.store import (
     assert_complete,
@@ -198,28 +197,6 @@ def test_an_epoch_that_is_told_late_reaches_the_run(sweep: Any) -> None:
     sweep.track()
     assert_complete(sweep, [trial])
     assert {len(found) for found in points(sweep, children(sweep)[trial]).values()} == {1, 4}
-
-
-def test_a_run_made_but_not_recorded_is_found_again(
-    sweep: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trials = finish_some(sweep, 3)
-    original = Replica._record
-
-    def killed(self: Replica, rows: Any) -> None:
-        if trials[1] in {row["trial_id"] for row in rows}:
-            raise SystemExit  # the process dies between the two writes
-        original(self, rows)
-
-    monkeypatch.setattr(Replica, "_record", killed)
-    tracker = sweep.tracker()
-    tracker.start()
-    with pytest.raises(TrackingError):
-        tracker.close()
-    monkeypatch.undo()
-    assert children(sweep)[trials[1]].info.status == "RUNNING"
-    sweep.track()
-    assert_complete(sweep, trials)
 
 
 def test_a_damaged_store_is_given_up_at_once_with_the_remedy(

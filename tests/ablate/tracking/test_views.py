@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import yaml
 
-from ablate.cli.main import main
 from ablate.ledger.ledger import Ledger
 from ablate.storage.copies import NOTE, Note
 from ablate.tracking import views
@@ -76,24 +75,6 @@ def test_figures_of_models_are_read_once_and_drawn_from_mlflow(tmp_path: Path) -
     fetched = ablate_run(tmp_path, "more.yaml")
     assert fetched.returncode == 0 and "left empty" not in fetched.stderr
     assert "not read" not in page.read_text()
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ("{cells: [ddm]}", "found 'ddm'; expected one of plain, ddml. Did you mean 'ddml'?"),
-        ("{split: tests}", "split"),
-        ("{queries: 0, failures: 0}", "queries, failures or both, not neither"),
-    ],
-)
-def test_what_no_figure_can_show_is_told_before_a_trial_starts(
-    tmp_path: Path, options: str, words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = SPEC.replace("{queries: 1, failures: 1, nearest: 2}", options)
-    (tmp_path / "looks.yaml").write_text(text)
-    assert main(["run", str(tmp_path / "looks.yaml"), "--out", str(tmp_path / "runs")]) == 2
-    assert words in capsys.readouterr().err
-    assert not (tmp_path / "runs" / "ledger.sqlite").exists()
 
 
 def test_a_reader_that_dies_after_a_word_is_told(
