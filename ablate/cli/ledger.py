@@ -89,9 +89,8 @@ def _replay(path: Path, args: argparse.Namespace) -> int:
     if args.rebuild:
         raise ConfigError(
             "--rebuild",
-            "an option that was removed in version 0.2.0",
-            "none",
-            "Move mlflow.db and the files mlflow.db-* away, and replay without the option",
+            "it was removed in version 0.2.0: move mlflow.db and the files mlflow.db-* away, and "
+            "replay without it",
         )
     store = Options(out=args.out, tracking_uri=args.tracking_uri).store
     store.check()

@@ -16,9 +16,8 @@ from importlib import import_module
 from typing import NoReturn
 
 from ablate.cli.options import EXIT_CODES
-from ablate.tracking.store import conceal
 from ablate.values.terminal import one_line, say, tolerant
-from reports.uri import clean
+from reports.uri import clean, has_secret
 from trainables.errors import ConfigError
 from trainables.machine.texts import check_option
 
@@ -89,12 +88,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     from reports.errors import ReportError
 
     try:
-        # nothing given is empty, or holds what no file name can; `--set` is YAML
+        # nothing given is empty, holds a password, or what no file name can; `--set` is YAML
         for name, value in vars(args).items():
             option = _SHOWN.get(name, f"--{name.replace('_', '-')}")
             for text in value if isinstance(value, list) else [value]:
                 if isinstance(text, str) and name != "settings":
                     check_option(text, option, show=name not in _SECRET)
+                    if name in _SECRET and has_secret(text):
+                        raise ConfigError(
+                            option,
+                            "it has a password, which every user of this machine can read on a "
+                            f"command line: export NAME=URI, and give {option} env:NAME",
+                        )
         code: int = import_module(f"ablate.cli.{args.command}").run(args)
     except ConfigError as error:
         say(one_line(error), error=True)
@@ -112,11 +117,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def prepare_process() -> None:
-    """Hide passwords from the list of processes, and end quickly; whoever calls `main` from Python
-    keeps a process as it is.
+    """End quickly; whoever calls `main` from Python keeps a process as it is.
 
     A search for garbage at the end takes longer than many a plan. triton, which comes with a
     compiled network, looks through all objects itself.
     """
-    conceal()
     atexit.register(lambda: None if "triton" in sys.modules else gc.freeze())

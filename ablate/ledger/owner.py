@@ -51,9 +51,8 @@ class Owner:
         if match is None or len(text) > LONGEST or unfit(text) is not None:
             raise ConfigError(
                 "owner",
-                repr(text[:LONGEST]),
-                "the process that holds a trial, as host/pid/start",
-                "The ledger was edited or damaged: restore it from a copy, or give another --out",
+                f"{text[:LONGEST]!r} is no process (host/pid/start): the ledger was edited or "
+                "damaged; restore it from a copy, or give another --out",
             )
         return cls(match[1], int(match[2]), float(match[3]))
 

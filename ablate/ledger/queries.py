@@ -135,8 +135,8 @@ def find_sweep(records: Records, named: str | None, place: str) -> str:
         if named in (None, sweep["sweep_id"], sweep["name"]):
             return str(sweep["sweep_id"])
     known = ", ".join(f"{s['name']} ({s['sweep_id']})" for s in latest_first) or "none"
-    what = repr(named) if named else "no sweep"
-    raise ConfigError(place, what, f"one of: {known}", "`ablate ledger ls` lists them")
+    what = f"{named!r} is no sweep of the ledger" if named else "the ledger has no sweep"
+    raise ConfigError(place, f"{what}; known: {known}")
 
 
 def find_damage(records: Records) -> list[str]:

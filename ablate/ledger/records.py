@@ -85,9 +85,8 @@ class Records:
     def _unfit(self, column: str, value: object) -> ConfigError:
         return ConfigError(
             str(self.path),
-            f"{repr(value)[:100]} in the column {column}",
-            "what ablate writes there",
-            "The ledger was edited or damaged: restore it from a copy, or give another --out",
+            f"{repr(value)[:100]} in the column {column} is not what ablate writes there: the "
+            "ledger was edited or damaged; restore it from a copy, or give another --out",
         )
 
     def trial(self, trial_id: str) -> Row | None:

@@ -126,7 +126,7 @@ def export(path: Path, sweep: str | None, to: Path | None) -> None:
         ConfigError: no such sweep, another suffix, or a file that cannot be written.
     """
     if to is not None and to.suffix not in WRITERS:
-        raise ConfigError("--to", repr(str(to)), f"a file ending in {', '.join(WRITERS)}")
+        raise ConfigError("--to", f"{str(to)!r} must end in {', '.join(WRITERS)}")
     with Records(path) as records:
         rows = build_table(records, sweep)
     if to is None:
@@ -146,8 +146,7 @@ def export(path: Path, sweep: str | None, to: Path | None) -> None:
             ]
             rows.astype(dict.fromkeys(mixed, "string")).to_parquet(to, index=False)
     except OSError as error:
-        what = f"{to}, which cannot be written ({error.strerror or error})"
-        raise ConfigError("--to", what, "a writable file") from error
+        raise ConfigError("--to", f"{to} cannot be written ({error.strerror or error})") from error
     say(f"{len(rows)} rows in {to}")
 
 
@@ -222,9 +221,8 @@ def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> 
     sweep, by_study = records.sweep(sweep_id), cells_by_study(records, sweep_id)
     spec, declared = sweep["spec"], list(sweep["spec"]["studies"])
     if study is not None and study not in declared:
-        raise ConfigError(
-            "STUDY", repr(study), f"a study of {sweep['name']}: {', '.join(declared)}", "Choose one"
-        )
+        known = ", ".join(declared)
+        raise ConfigError("STUDY", f"{study!r} is no study of {sweep['name']}; (known: {known})")
     candidates: list[Best] = []
     for name in declared if study is None else [study]:
         metric, most = next(objectives(spec, name))
@@ -234,8 +232,7 @@ def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> 
     if not candidates:
         raise ConfigError(
             "STUDY" if study else "SWEEP",
-            f"no finished trial in {study or sweep['name']}",
-            "at least one with a value of its objective",
+            f"no finished trial of {study or sweep['name']} has a value of its objective; "
             "`ablate trials` shows how its trials stand",
         )
     return max(candidates, key=lambda best: best.value if best.most else -best.value)

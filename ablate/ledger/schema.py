@@ -120,13 +120,11 @@ def explained(path: Path) -> Iterator[None]:
     except sqlite3.DatabaseError as error:
         text = str(error)
         if any(each in text for each in _DAMAGED):
-            found = f"a file that is no intact SQLite database ({text[:200]})"
-            remedy = f"Move it away and start again, {_RESTORE}"
-            raise ConfigError(str(path), found, "a ledger", remedy) from error
+            fault = f"it is no intact SQLite database ({text[:200]}): move it away, {_RESTORE}"
+            raise ConfigError(str(path), fault) from error
         if "readonly" in text or "unable to open" in text:
-            found = f"a ledger that cannot be opened for writing ({text})"
-            expected = "a writable file in a writable folder"
-            raise ConfigError(str(path), found, expected, "Give another --out") from error
+            fault = f"it is not writable, or its folder is not ({text}): give another --out"
+            raise ConfigError(str(path), fault) from error
         for words, remedy in _REMEDIES.items():
             if words in text:
                 message = f"{path}: found {text}; expected a writable ledger. {remedy}"
@@ -174,8 +172,8 @@ def connect(path: Path, timeout: float) -> sqlite3.Connection:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        found, expected = f"a folder that cannot be made ({error.strerror})", "a writable folder"
-        raise ConfigError(str(path.parent), found, expected, "Give another --out") from error
+        fault = f"no writable folder can be made here ({error.strerror}): give another --out"
+        raise ConfigError(str(path.parent), fault) from error
     _check_file(path)
     with explained(path):
         connection = sqlite3.connect(path, timeout=timeout, isolation_level=None)
@@ -202,8 +200,8 @@ def _check_file(path: Path) -> None:
     try:
         known = head(path)
     except NoDatabase as error:
-        remedy = f"Move it away and start again, {_RESTORE}"
-        raise ConfigError(str(path), str(error), "a ledger", remedy) from None
+        fault = f"it is no ledger but {error}: move it away, {_RESTORE}"
+        raise ConfigError(str(path), fault) from None
     except sqlite3.DatabaseError:
         return  # written just now, or damaged: opening it properly tells which
     if known is not None and known.tables:
@@ -212,9 +210,11 @@ def _check_file(path: Path) -> None:
 
 def _check_version(path: Path, version: int, *, is_ours: bool) -> None:
     if version > VERSION or not is_ours:
-        found = f"a database of version {version} that is no ledger of this ablate"
-        remedy = "It belongs to a newer ablate or to another program; give another --out"
-        raise ConfigError(str(path), found, f"a ledger of at most version {VERSION}", remedy)
+        raise ConfigError(
+            str(path),
+            f"it is a database of version {version}, of a newer ablate (this one reads up to "
+            f"{VERSION}) or of another program: give another --out",
+        )
 
 
 def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
@@ -249,8 +249,7 @@ def _columns(connection: sqlite3.Connection, table: str) -> list[str]:
 
 
 def _other_tables(path: Path, what: str) -> ConfigError:
-    remedy = f"It was edited or damaged: {_RESTORE}"
-    return ConfigError(str(path), what, "the tables of a ledger", remedy)
+    return ConfigError(str(path), f"{what} is not a ledger's; it was edited or damaged: {_RESTORE}")
 
 
 def _first_use(connection: sqlite3.Connection, path: Path, timeout: float) -> None:

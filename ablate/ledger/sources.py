@@ -152,10 +152,9 @@ def refusal(differing: Mapping[str, Differing]) -> ConfigError | None:
     lines = "; ".join(summary(differing))
     return ConfigError(
         "source",
-        f"other code than made {len(differing)} known trials: {lines}{more}",
-        "the code that made them",
-        "Where numbers change, raise REVISION of what changed: it is then trained anew. Where they "
-        "do not, give --same-code once. --force trains this sweep's trials again",
+        f"other code than today's made {len(differing)} known trials: {lines}{more}. Where numbers "
+        "change, raise REVISION of what changed: it is then trained anew. Where they do not, give "
+        "--same-code once. --force trains this sweep's trials again",
     )
 
 

@@ -47,8 +47,8 @@ def order(space: Space) -> list[str]:
             depth[path] = 1 + max((depth[above] for above in graph[path]), default=-1)
     except graphlib.CycleError as error:
         cycle = list(reversed(error.args[1]))
-        found, expected = f"a cycle ({' → '.join(cycle)})", "axes that do not wait for each other"
-        raise ConfigError(f"space.{cycle[0]}.when", found, expected, "Remove one `when`") from None
+        sentence = f"the axes wait for each other ({' → '.join(cycle)}): remove one `when`"
+        raise ConfigError(f"space.{cycle[0]}.when", sentence) from None
     return sorted(space, key=lambda path: depth[path])
 
 
@@ -109,33 +109,22 @@ def check(space: Space) -> None:
             place, above = f"space.{path}.when.{read}", parent(space, read)
             others = [other for other in space if other != path]
             if above is None or above == path:
-                raise ConfigError(
-                    place,
-                    f"{read!r}, which is no other axis of the space",
-                    f"one of {listed(others)}, or a part of one",
-                    nearest(read, others),
-                )
+                sentence = f"{read!r} is no other axis ({listed(others)}), nor part of one"
+                raise ConfigError(place, f"{sentence}. {nearest(read, others)}")
             known = [_within(value, above, read) for value in space[above].samples()]
             if space[above].choice is not None:
                 for value in _several(wanted, known):
                     if canonical(value) not in map(canonical, known):
-                        raise ConfigError(
-                            place,
-                            shown(value),
-                            f"one of {listed(map(shown, known))}",
-                            f"Name a choice of space.{above}",
-                        )
+                        choices = listed(map(shown, known))
+                        sentence = f"{shown(value)} is no choice of space.{above} ({choices})"
+                        raise ConfigError(place, sentence)
     order(space)
     for path in space:
         try:
             example(space, path)
         except StopIteration:
-            raise ConfigError(
-                f"space.{path}.when",
-                shown(space[path].when),
-                "conditions that can hold at once",
-                "Remove one of them",
-            ) from None
+            sentence = f"{shown(space[path].when)} can never hold at once: remove a condition"
+            raise ConfigError(f"space.{path}.when", sentence) from None
 
 
 def _several(wanted: Any, known: list[Any]) -> list[Any]:

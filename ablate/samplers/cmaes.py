@@ -34,12 +34,10 @@ class CmaEs(Sampler):
     def check(cls, study: Sampling) -> None:
         super().check(study)
         if len(study.directions) > 1:
-            found, remedy = f"{len(study.directions)} of them", "Take nsga2, tpe or gp"
-            raise ConfigError("objectives", found, "one with cmaes", remedy)
+            sentence = f"cmaes takes one, not {len(study.directions)}: take nsga2, tpe or gp"
+            raise ConfigError("objectives", sentence)
         if all(axis.choice is not None for axis in study.space.values()):
-            raise ConfigError(
-                "sampler", "cmaes in a space of choices only", "a numeric axis", "Take tpe"
-            )
+            raise ConfigError("sampler", "cmaes needs a numeric axis, not choices only: take tpe")
 
     def propose(self, earlier: Sequence[Earlier]) -> dict[str, Any]:
         import numpy as np

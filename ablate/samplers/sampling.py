@@ -68,12 +68,8 @@ class Sampler:
         """
         if study.population is not None and not cls.generations:
             those = " or ".join(name for name in SAMPLERS if SAMPLERS[name].generations)
-            raise ConfigError(
-                "population",
-                f"a population of {study.sampler}",
-                f"one of {those} only",
-                "Remove it, or change the sampler",
-            )
+            sentence = f"{study.sampler} has none, only {those}: remove it, or change the sampler"
+            raise ConfigError("population", sentence)
 
     def propose(self, earlier: Sequence[Earlier]) -> dict[str, Any]:
         """Return a proposal, as the function `propose` does."""

@@ -67,9 +67,8 @@ class Axis(Strict):
             raise ValueError(f"whole numbers from {-EXACT} to {EXACT}")
         count = (self.high - self.low) / self.step + 1 if self.step is not None else 1
         if count > MAX_LEVELS:
-            found = f"{self.step!r}, which makes {count:.7g} values from {self.low} to {self.high}"
-            remedy = "Take a larger step, or leave it out"
-            raise ConfigError("step", found, f"at most {MAX_LEVELS}", remedy)
+            sentence = f"{self.step!r} makes {count:.7g} values from {self.low} to {self.high}"
+            raise ConfigError("step", f"{sentence}; at most {MAX_LEVELS}: take a larger one")
         return self
 
     @property

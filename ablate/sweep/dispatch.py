@@ -229,8 +229,7 @@ class Dispatch:
             return None
         job = self._claim(trial_id)
         if job is None and self._queue.waits:
-            found, remedy = "a trial that another process is running", "Wait for it, or end it"
-            raise ConfigError(trial_id, found, "a free one", remedy)
+            raise ConfigError(trial_id, "another process runs this trial: wait for it, or end it")
         return job
 
     def record(self, trial_id: str, events: Sequence[Mapping[str, Any]]) -> None:

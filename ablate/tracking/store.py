@@ -15,7 +15,6 @@ import shlex
 import socket
 import sqlite3
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,10 +38,11 @@ CREDENTIALS = {f"MLFLOW_TRACKING_{name}" for name in ("URI", "USERNAME", "PASSWO
 CREDENTIALS |= {VARIABLE}
 SECONDS = 5.0
 OWN = {"experiments", "runs", "alembic_version", "registered_models"}  # some of MLflow's tables
-EXPECTED = "an MLflow URI: sqlite:///FILE, http, https, postgresql, …"
-LEAVE = "Leave it out for SQLite in --out"
+EXPECTED = (
+    "is no MLflow URI (sqlite:///FILE, http, https, postgresql, …); without it runs are written to "
+    "SQLite in --out"
+)
 DRIVERS = {"psycopg2": "psycopg2-binary", "MySQLdb": "mysqlclient"}
-VARIABLES = {OPTION: VARIABLE, "--storage": "ABLATE_STORAGE"}
 FIRST_USE_TIMEOUT = 300.0
 KIND = "mlflow.experimentKind"
 TRAINING = "custom_model_development"  # as MLflow calls the training of models of one's own
@@ -76,8 +76,7 @@ class Store:
             return uri
         raise ConfigError(
             OPTION,
-            f"{self.given!r}, an environment variable that is not set",
-            "an MLflow URI in it",
+            f"{self.given!r} names an environment variable that is not set: "
             f"export {name or 'NAME'}=URI, or name the store itself",
         )
 
@@ -115,15 +114,17 @@ class Store:
             parts = urlsplit(uri)
             port = parts.port
         except ValueError:
-            raise ConfigError(OPTION, repr(redacted(uri)), "an MLflow URI", "Correct it") from None
+            raise ConfigError(OPTION, f"{redacted(uri)!r} {EXPECTED}") from None
         kind = parts.scheme.partition("+")[0]
         if uri and kind in ("", "file"):
             if os.environ.get("MLFLOW_ALLOW_FILE_STORE", "").lower() not in ("true", "1"):
-                what = f"{uri!r}, a folder, in which MLflow keeps no runs any more"
-                raise ConfigError(OPTION, what, "sqlite:///FILE or a server", LEAVE)
+                sentence = (
+                    "is a folder, in which MLflow keeps no runs any more: give sqlite:///FILE"
+                )
+                raise ConfigError(OPTION, f"{uri!r} {sentence}")
             return
         if kind not in PORTS:
-            raise ConfigError(OPTION, repr(redacted(uri)), EXPECTED, LEAVE)
+            raise ConfigError(OPTION, f"{redacted(uri)!r} {EXPECTED}")
         is_http = kind in ("http", "https")
         if not is_http:
             _check_driver(uri)
@@ -135,50 +136,44 @@ class Store:
         except OSError as error:
             raise ConfigError(
                 OPTION,
-                f"no answer from {host}:{port} ({error.strerror or error})",
-                "an MLflow server" if is_http else "a database server",
-                f"Start it, or leave the option out: {self.command('ledger replay')} writes a "
-                "finished sweep to it later",
+                f"no answer from {host}:{port} ({error.strerror or error}): start the server, or "
+                f"leave the option out, and {self.command('ledger replay')} writes a finished "
+                "sweep to it later",
             ) from None
 
     def _check_file(self, path: Path, *, writes: bool) -> None:
-        where = str(path) if self.given is None else OPTION
         if path.name in ("", ".", ":memory:") or str(path).startswith("file:"):
             raise ConfigError(
-                where,
-                f"{self.shown!r}, which names no file",
-                "sqlite:///FILE, a file's path",
-                "Three slashes before a relative path, four before an absolute one",
+                OPTION,
+                f"{self.shown!r} names no file: write sqlite:///FILE, with three slashes before a "
+                "relative path and four before an absolute one",
             )
         if self.given is None and path != (self.out / "mlflow.db").resolve():
-            raise ConfigError("--out", repr(str(self.out)), "a path without ?", "Rename the folder")
+            raise ConfigError("--out", f"{str(self.out)!r} has a ?: rename the folder")
         folder = next(parent for parent in path.absolute().parents if parent.exists())
-        fault, remedy = "", "Give another"
+        fault = ""
         if not folder.is_dir() or (writes and not os.access(folder, os.W_OK)):
-            fault = f"a file below {folder}, which cannot be written"
+            fault = f"a file below {folder} cannot be written: give another"
         elif path.exists() and not path.is_file():
-            fault = "no plain file"
+            fault = "it is no plain file: give another"
         elif writes and path.exists() and not os.access(path, os.W_OK):
-            fault = "a file that cannot be written"
+            fault = "it cannot be written: give another"
         else:
             try:
                 names = _list_tables(path)
             except sqlite3.OperationalError as error:
-                fault = f"a database that cannot be read now ({error})"
-                remedy = "Find out which program holds it"
+                fault = f"it cannot be read now ({error}): find out which program holds it"
             except (ValueError, sqlite3.DatabaseError) as error:
-                fault = f"a damaged database ({error})"
-                remedy = (
-                    f"Move it away with the files {path.name}-* beside it, and "
-                    f"{self.command('ledger replay')} writes it anew"
+                fault = (
+                    f"it is damaged ({error}): move it away with the files {path.name}-* beside "
+                    f"it, and {self.command('ledger replay')} writes it anew"
                 )
             else:
                 if names and not names & OWN:
-                    fault = f"another program's database (tables {', '.join(sorted(names)[:3])})"
+                    tables = ", ".join(sorted(names)[:3])
+                    fault = f"it is another program's database (tables {tables}): give another"
         if fault:
-            named = fault if self.given is None else f"{path}, {fault}"
-            expected = "an MLflow store, or a file that is not there yet"
-            raise ConfigError(where, named, expected, remedy)
+            raise ConfigError(str(path), fault)
 
 
 def public_environment(uri: str | None = None) -> dict[str, str]:
@@ -223,12 +218,14 @@ def _check_driver(uri: str) -> None:
         make_url(uri).get_dialect().import_dbapi()
     except ImportError as error:
         name = str(getattr(error, "name", None) or error)
-        what = f"{redacted(uri)}, whose driver {name} is not installed"
-        remedy = f"pip install {DRIVERS.get(name, name)}, or name another: postgresql+psycopg://…"
-        raise ConfigError(OPTION, what, "a driver of it", remedy) from None
+        raise ConfigError(
+            OPTION,
+            f"{redacted(uri)} needs the driver {name}, which is not installed: pip install "
+            f"{DRIVERS.get(name, name)}, or name another, as in postgresql+psycopg://…",
+        ) from None
     except SQLAlchemyError as error:
         reason = " ".join(scrubbed(str(error), uri).split()).partition("(Background")[0].strip()
-        raise ConfigError(OPTION, f"{redacted(uri)} ({reason})", EXPECTED, LEAVE) from None
+        raise ConfigError(OPTION, f"{redacted(uri)} ({reason}) {EXPECTED}") from None
 
 
 # ---------------------------------------------------------------------------------------- opening
@@ -323,36 +320,10 @@ def settle(tracking_uri: str) -> None:
         fold_journal(path)
 
 
-# ----------------------------------------------------------------------- passwords on command lines
-
-
 def typed() -> str:
     """Return this process's command line as a user would type it again; empty from Python."""
     program = Path(sys.argv[0])
     modules = {"run.py": "python -m ablate.run", "__main__.py": "python -m ablate"}
     start = modules.get(program.name) if program.parent.name == "ablate" else None
     start = "ablate" if program.name == "ablate" else start
-    return f"{start} {shlex.join(concealed(sys.argv[1:])[0])}".rstrip() if start else ""
-
-
-def concealed(argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Return a command line with `env:NAME` for URIs that have a password, and NAME → URI."""
-    words, secrets = list(argv), dict[str, str]()
-    for i, text in enumerate(argv):
-        option, equals, value = text.partition("=")
-        at = i if equals else i + 1
-        value = value if equals else "".join(argv[at : at + 1])
-        for name, variable in VARIABLES.items():
-            # argparse takes the beginning of an option too
-            if len(option) > 2 and name.startswith(option) and has_secret(value):
-                secrets[variable] = value
-                words[at] = f"{option}={ENV}{variable}" if equals else f"{ENV}{variable}"
-    return words, secrets
-
-
-def conceal() -> None:
-    """Start this process's command anew if a password stands in it, with the password in the
-    environment: Ray records its driver's command line, and every user may read it."""
-    words, secrets = concealed(sys.orig_argv[1:])
-    if secrets:
-        os.execve(sys.executable, [sys.orig_argv[0], *words], {**os.environ, **secrets})
+    return shlex.join([*start.split(), *sys.argv[1:]]) if start else ""

@@ -434,12 +434,8 @@ def replay_all(
             if isinstance(error, LedgerError) or not is_away(error):
                 raise
             reason = scrubbed(first_line(error), store.uri)
-            raise ConfigError(
-                store.shown,
-                f"no answer ({reason})",
-                "a store that can be written",
-                f"When it can: {store.command('ledger replay')}",
-            ) from error
+            sentence = f"no answer ({reason}); when it is back: {store.command('ledger replay')}"
+            raise ConfigError(store.shown, sentence) from error
         refused |= refused_here
         say(f"sweep {sweep_id}: {count} trials are in {store.shown}")
         if any((store.out / "reports").glob(f"*-{sweep_id}/report.html")):

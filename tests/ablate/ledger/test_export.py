@@ -61,8 +61,8 @@ def test_a_name_is_that_of_the_latest_sweep(finished: tuple[Path, str], capsys: 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["export", "nosuch"], "SWEEP: found 'nosuch'"),
-        (["export", "--to", "x.xlsx"], "--to: found 'x.xlsx'"),
+        (["export", "nosuch"], "SWEEP: 'nosuch' is no sweep"),
+        (["export", "--to", "x.xlsx"], "--to: 'x.xlsx' must end in"),
         (["export", "--to", "/nowhere/all.csv"], "cannot be written"),
         (["show", "%"], "the beginning of one trial's id, not of "),
     ],
