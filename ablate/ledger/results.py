@@ -222,7 +222,7 @@ def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> 
     spec, declared = sweep["spec"], list(sweep["spec"]["studies"])
     if study is not None and study not in declared:
         known = ", ".join(declared)
-        raise ConfigError("STUDY", f"{study!r} is no study of {sweep['name']}; (known: {known})")
+        raise ConfigError("STUDY", f"{study!r} is no study of {sweep['name']} ({known})")
     candidates: list[Best] = []
     for name in declared if study is None else [study]:
         metric, most = next(objectives(spec, name))

@@ -1,9 +1,7 @@
 """The MLflow store of a run: how a command names it, whether it can be one, and opening it.
 
 A store is named by its URI, or by `env:NAME`, the environment variable that holds the URI. A
-password in it reaches MLflow and nothing else: see `reports.uri`. MLflow is imported late: it costs
-seconds. The first use of a fresh SQLite store makes its tables by some 40 migrations, and processes
-that do so at once break each other's: the file is therefore made under a lock.
+password in it reaches MLflow and nothing else. MLflow is imported late: it costs seconds.
 """
 
 from __future__ import annotations
@@ -93,9 +91,6 @@ class Store:
 
     def check(self, *, writes: bool = True) -> None:
         """Check that MLflow can use it, as far as that can be told before it is opened.
-
-        It looks at the scheme, the database's driver, whether a server takes connections, and
-        whether a file is MLflow's. A server that goes away later stops nothing.
 
         Args:
             writes: False for a plan, which may look at a store that it could not write.
@@ -228,9 +223,6 @@ def _check_driver(uri: str) -> None:
         raise ConfigError(OPTION, f"{redacted(uri)} ({reason}) {EXPECTED}") from None
 
 
-# ---------------------------------------------------------------------------------------- opening
-
-
 def quiet_environment() -> None:
     """Set MLflow to no telemetry, nothing on stdout, and no HTTP retries, which would make a run
     twice. A variable that the user has set stands."""
@@ -281,11 +273,11 @@ def open_store(tracking_uri: str) -> MlflowClient:
     if path is None:
         return MlflowClient(tracking_uri=tracking_uri)
     path.parent.mkdir(parents=True, exist_ok=True)
+    # The first use makes the tables by 40 migrations, which processes would break for each other.
     with FileLock(path.with_name(path.name + ".lock"), timeout=FIRST_USE_TIMEOUT):
         client = MlflowClient(tracking_uri=client_uri(tracking_uri))
-        client.search_experiments(max_results=1)  # makes the tables
-        # A running `mlflow ui` reads while we write.
-        write_ahead(path)
+        client.search_experiments(max_results=1)
+        write_ahead(path)  # a running `mlflow ui` reads while we write
     return client
 
 

@@ -1,12 +1,10 @@
 """Bring the MLflow runs of a sweep up to the ledger.
 
-A parent run per sweep, a child per trial; `ablate/tracking/payload.py` has the layout. What a run
-lacks is read from the ledger, whose table `mlflow_runs` says what was logged. `Replica.sync` may
-fail at any point while the store is away, and may then be called again: a run that was made and not
-recorded is still RUNNING and is found by its tags; what is logged a second time changes nothing.
-
-Several processes may write one sweep (two drivers of it, or a driver and `ablate ledger replay`).
-Each takes the sweep's file lock for every step, and finds in the ledger what the others wrote.
+A parent run per sweep, a child per trial. What a run lacks is read from the ledger, whose table
+`mlflow_runs` says what was logged. `Replica.sync` may fail at any point while the store is away,
+and may then be called again: a run that was made and not recorded is still RUNNING and is found by
+its tags; what is logged a second time changes nothing. Several processes may write one sweep: each
+takes the sweep's file lock for every step, and finds in the ledger what the others wrote.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ import re
 import sqlite3
 import zlib
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -85,8 +84,6 @@ class Replica:
         self.refused: dict[str, str] = {}
         self._observed: set[str] = set()  # trials whose settings are known to `settings`
         self._in_a_row = 0
-        self._client: MlflowClient | None = None
-        self._experiment_id = ""
         self._begun = False
         self._reconciled = False  # no run of this sweep can be unknown to the ledger
         name = f"{ledger.path.name}.mlflow-{sweep_id}-{zlib.crc32(self.store.encode()):08x}.lock"
@@ -134,16 +131,13 @@ class Replica:
         """Return the sweep's trials as the ledger has them now."""
         return list(dict.fromkeys(cell["trial_id"] for cell in self.ledger.cells(self.sweep_id)))
 
-    @property
+    @cached_property
     def client(self) -> MlflowClient:
-        """The store's client; its tables are there."""
-        if self._client is None:
-            client = open_store(self.tracking_uri)
-            self._experiment_id = experiment_id(client, self.tracking_uri, self.experiment)
-            self._client = client
-        return self._client
+        return open_store(self.tracking_uri)
 
-    # ------------------------------------------------------ the sweep's own run
+    @cached_property
+    def _experiment_id(self) -> str:
+        return experiment_id(self.client, self.tracking_uri, self.experiment)
 
     def _begin(self, thorough: bool) -> None:
         """Find this sweep's runs, and set the parent RUNNING."""
@@ -181,8 +175,7 @@ class Replica:
     def _describe(self, run_id: str) -> None:
         """Log `sweep.json`, and leave in the experiment what `reports.uri.sweep_page` opens."""
         view = payload.shared_view(self.sweep, self.settings.varied)
-        name = f"{SHARED_VIEW}{self.sweep_id}"
-        self.client.set_experiment_tag(self._experiment_id, name, view)
+        self.client.set_experiment_tag(self._experiment_id, f"{SHARED_VIEW}{self.sweep_id}", view)
         document = payload.sweep_document(self.sweep, self.ledger.cells(self.sweep_id))
         self.client.log_dict(run_id, document, "sweep.json")
 
@@ -193,8 +186,6 @@ class Replica:
             tags = payload.parent_tags(self.sweep, self.driver)
             row, _ = self._make_run(PARENT, self.sweep["created"], tags)
         return str(row["run_id"])
-
-    # ---------------------------------------------------- making, finding runs
 
     def _row(self, trial_id: str) -> payload.Row | None:
         return self.ledger.mlflow_run(self.store, self.sweep_id, trial_id)
@@ -231,8 +222,18 @@ class Replica:
         run that was made and not recorded is. The epochs of a run that is recorded so are written
         again: they have the same time stamps, so that MLflow keeps one of each.
         """
+        from mlflow.exceptions import MlflowException
+
         rows = {row["trial_id"]: row for row in self.ledger.mlflow_runs(self.store, self.sweep_id)}
-        thorough = thorough or PARENT not in rows or not self._is_active(rows[PARENT]["run_id"])
+        if not thorough and PARENT in rows:
+            try:
+                info = self.client.get_run(rows[PARENT]["run_id"]).info
+                thorough = info.lifecycle_stage != "active"
+            except MlflowException as error:
+                if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                    raise
+                thorough = True
+        thorough = thorough or PARENT not in rows
         condition = (
             f"tags.`ablate.sweep_id` = '{self.sweep_id}' and "
             f"tags.`ablate.ledger` = '{payload.ledger_tag(self.sweep)}'"
@@ -254,18 +255,6 @@ class Replica:
                 self.client.set_tag(run_id, SUPERSEDED, rows[trial_id]["run_id"])
                 self.client.set_terminated(run_id, "KILLED")
         self._reconciled = True
-
-    def _is_active(self, run_id: str) -> bool:
-        from mlflow.exceptions import MlflowException
-
-        try:
-            return str(self.client.get_run(run_id).info.lifecycle_stage) == "active"
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-                raise
-            return False
-
-    # ------------------------------------------------------------------ trials
 
     def _write(self, trial_ids: Sequence[str]) -> None:
         """Bring these trials' runs up to the ledger, and record how far they are."""
@@ -327,8 +316,7 @@ class Replica:
                 client.log_inputs(run_id, inputs)  # one that the run has stays as it is
             end = payload.milliseconds(trial["ended"] or trial["created"])
             client.set_terminated(run_id, payload.STATUS[trial["status"]], end_time=end)
-        # The epoch up to which the run has every one: what a driver did not hear before it was
-        # killed comes later.
+        # up to which the run has every epoch; one that a killed driver missed comes later
         last = int(row["logged_epoch"])
         for epoch in epochs:
             last += epoch["epoch"] == last + 1
@@ -397,8 +385,7 @@ def replay(ledger_path: str | Path, tracking_uri: str, sweep_id: str) -> tuple[i
         How many trials it has, and those that the store refused, with the reason.
 
     Raises:
-        KeyError: the ledger does not know the sweep.
-        mlflow.exceptions.MlflowException, OSError: the store is away.
+        KeyError: the ledger does not know the sweep. Others: the store is away.
     """
     from ablate.plan.resolve import default_settings  # which brings torch
 

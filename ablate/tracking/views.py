@@ -1,13 +1,12 @@
-"""A sweep's report, and what its figures of trained models are drawn from: read once, kept with the
-trial, logged to MLflow.
+"""A sweep's report, and what its figures of trained models are drawn from.
 
-A report names what it shows (`reports/figures/models.py`). What its runs lack is read by a
-process of its own (`trainables.jobs.views`), so that neither the driver nor a report holds a model,
-into `trials/<id>/views/`, and logged with the trial's run; a report is then made of MLflow alone.
+What the runs lack is read once by a process of its own (`trainables.jobs.views`) into
+`trials/<id>/views/`, and logged with the trial's run; a report is then made of MLflow alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -15,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -64,7 +62,7 @@ def compile_report(
     return {"page": report.html, **report.paths}, report.text, page
 
 
-@contextmanager
+@contextlib.contextmanager
 def supply(
     frame: Frame, tracking_uri: str, trials: Path, cache: Path, device: str
 ) -> Iterator[Callable[[], None]]:
@@ -110,7 +108,7 @@ def supply(
         yield ready
 
 
-@contextmanager
+@contextlib.contextmanager
 def read_views(
     wanted: Sequence[Wanted], cache: Path, device: str, environment: Mapping[str, str] | None = None
 ) -> Iterator[Callable[[], None]]:
@@ -147,18 +145,15 @@ def read_views(
 
 
 def _warn_of_unread(code: int, text: str) -> None:
-    unread = 0
-    for line in text.splitlines():
-        if line.startswith('{"folder"'):  # others are warnings of libraries
-            try:
-                view = json.loads(line)
-            except json.JSONDecodeError:  # it was killed within its last line
-                continue
-            unread += 1
+    """Warn of each view that the process said it could not read, or that it ended by itself."""
+    lines = text.strip().splitlines() or [f"exit code {code}"]
+    unread = [line for line in lines if line.startswith('{"folder"')]  # others are of libraries
+    for line in unread:
+        with contextlib.suppress(json.JSONDecodeError):  # it was killed within its last line
+            view = json.loads(line)
             _warn_of_empty_figure(Path(view["folder"]).name, view["name"], view["reason"])
     if code not in (0, 1) or (code and not unread):  # 1: it has said what it could not read
-        last = (text.strip().splitlines() or [f"exit code {code}"])[-1]
-        LOG.warning("figures of models: the process that reads them ended by itself: %s", last)
+        LOG.warning("figures of models: the process that reads them ended by itself: %s", lines[-1])
 
 
 def _warn_of_empty_figure(trial: str, name: str, reason: str) -> None:

@@ -113,4 +113,4 @@ def test_what_runs_or_goes_on_is_not_touched(tmp_path: Path, capsys: Captured) -
     capsys.readouterr()
     assert prune(tmp_path, "another") == 2
     said = capsys.readouterr().err
-    assert said.startswith("SWEEP: found 'another'") and said.count("\n") == 1
+    assert said.startswith("SWEEP: 'another' is no sweep") and said.count("\n") == 1

@@ -123,7 +123,7 @@ def test_an_empty_class_folder_is_told_with_the_line_that_gave_the_root(tmp_path
         (None, ["--seeds", "9999999999,1"], "each ≤ 2147483647"),
         (None, ["--budget", "0"], "--budget: found '0'; expected more than no time"),
         (None, ["--cell", ""], "--cell: found nothing"),
-        (None, ["--tracking-uri", "bogus://x"], "--tracking-uri: found 'bogus://x'"),
+        (None, ["--tracking-uri", "bogus://x"], "--tracking-uri: 'bogus://x' is no MLflow URI"),
         (None, ["--tracking-uri", "http://127.0.0.1:9"], "no answer from 127.0.0.1:9"),
         (None, ["--budget", "soon"], "--budget: found 'soon'"),
         (None, ["--data-root", ""], "--data-root: found nothing ('')"),
