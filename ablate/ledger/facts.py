@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.sources import Differing, Sources, refusal, summary
@@ -11,15 +11,11 @@ from ablate.ledger.sources import Differing, Sources, refusal, summary
 
 @dataclass(frozen=True)
 class Fact:
-    """What the ledger says of a trial.
+    """What the ledger says of a trial."""
 
-    status: None: nothing. foreign: of other code, which nobody has said is the same: it is neither
-        taken nor replaced.
-    """
-
-    status: str | None
+    status: str | None  # None: nothing
     evaluations: dict[str, dict[str, float]]
-    foreign: bool = False
+    foreign: bool = False  # made by code that differs: it is neither taken nor replaced
 
     def settles(self, evaluate: tuple[str, ...], metrics: tuple[str, ...]) -> bool:
         """Return whether nothing remains to be done for a cell read on these splits."""
@@ -41,40 +37,23 @@ class Fact:
         return {s: names for s, names in needed.items() if names or s not in self.evaluations}
 
 
+@dataclass(eq=False)
 class Facts:
-    """The ledger's facts, read once per trial and again after `refresh`.
+    """The ledger's facts, read once per trial and again after `refresh`."""
 
-    Args:
-        evaluator: only its evaluations count; None: any.
-        retry_failed: recorded failures do not count in this run. force: nor does any record.
-        sources: to compare records with; None: none is asked what code made it.
+    ledger: Ledger
+    evaluator: str | None  # only its evaluations count; None: any
+    retry_failed: bool  # recorded failures do not count in this run
+    force: bool = False  # nor does any record
+    sources: Sources | None = None  # to compare records with; None: nobody asks what made them
 
-    Attributes:
-        differing: of what was read, the trials that other code made.
-        unsourced: likewise those recorded before sources were kept.
-        earlier: likewise those of earlier code that `digests.json` lists as equal.
-        strict: whether those that differ are foreign; until it is set they count as all others.
-        version: changes whenever something known does.
-    """
-
-    def __init__(
-        self,
-        ledger: Ledger,
-        evaluator: str | None,
-        *,
-        retry_failed: bool,
-        force: bool = False,
-        sources: Sources | None = None,
-    ) -> None:
-        self.ledger, self.evaluator, self.sources = ledger, evaluator, sources
-        self.retry_failed, self.force = retry_failed, force
-        self.differing: dict[str, Differing] = {}
-        self.unsourced: set[str] = set()
-        self.earlier: set[str] = set()
-        self.strict = False
-        self.version = 0
-        self._known: dict[str, Fact] = {}
-        self._values: dict[str, dict[str, tuple[float, ...]]] = {}  # trial → metric
+    differing: dict[str, Differing] = field(default_factory=dict)  # of what was read
+    unsourced: set[str] = field(default_factory=set)  # recorded before sources were kept
+    earlier: set[str] = field(default_factory=set)  # of code that `digests.json` lists as equal
+    strict: bool = False  # whether those that differ are foreign
+    version: int = 0  # changes whenever something known does
+    _known: dict[str, Fact] = field(default_factory=dict)
+    _values: dict[str, dict[str, tuple[float, ...]]] = field(default_factory=dict)  # by metric
 
     def __getitem__(self, trial_id: str) -> Fact:
         if trial_id not in self._known:

@@ -29,23 +29,17 @@ from trainables.jobs.request import Fold, Job, Mode
 
 @dataclass
 class Dispatch:
-    """Hands out jobs and records what comes back.
-
-    notify: called with a trial's id after the ledger has something new of it.
-    told: called with a trial's id and why it has no result, as soon as that is known.
-    deadline: time (monotonic seconds) after which nothing new is handed out.
-    retry_failed, force: recorded failures, or all records, do not count the first time that this
-        run comes to a trial.
-    """
+    """Hands out jobs and records what comes back."""
 
     progression: Progression
     ledger: Ledger
     owner: Owner
     sweep_id: str
     settings: JobSettings
-    notify: Callable[[str], None] = lambda _: None
-    told: Callable[[str, str], None] = lambda _, __: None
-    deadline: float | None = None
+    notify: Callable[[str], None] = lambda _: None  # of a trial of which the ledger has news
+    told: Callable[[str, str], None] = lambda _, __: None  # of a trial, and why it has no result
+    deadline: float | None = None  # on the monotonic clock; nothing new is handed out after it
+    # The first time that this run comes to a trial, its failure, or any record, does not count.
     retry_failed: bool = False
     force: bool = False
 

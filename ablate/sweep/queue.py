@@ -39,17 +39,15 @@ TOP: Rank = (sys.maxsize,)
 class JobSettings:
     """What all jobs of a sweep have in common.
 
-    runtime: of every trial, but for its folder. runner: `module:function`.
-    clean: whether checkpoints go once a trial has ended.
-    forget: called with a trial that begins anew, whose files in storage must go; fetch: with one
-        whose weights are read here. None: there is no storage. They raise OSError while it is away.
+    `forget` is called with a trial that begins anew, whose files in storage must go, `fetch` with
+    one whose weights are read here. They raise OSError while the storage is away.
     """
 
     trials: Path
-    runtime: Runtime
-    runner: str
-    clean: bool = True
-    forget: Callable[[str], None] | None = None
+    runtime: Runtime  # of every trial, but for its folder
+    runner: str  # `module:function`
+    clean: bool = True  # whether checkpoints go once a trial has ended
+    forget: Callable[[str], None] | None = None  # None: there is no storage
     fetch: Callable[[str], None] | None = None
 
     def runtime_of(self, trial_id: str) -> Runtime:

@@ -23,23 +23,17 @@ from trainables.machine.files import inside
 
 @dataclass
 class StudyState:
-    """How far one study is.
-
-    awaited: a cell that was not settled when last looked at. complete: nothing of it remains to
-        be done. blocked: why it can go no further. short: it has fewer cells than planned, as
-        `blocked` says, and is complete with those. dropped: cells that its race has ended → seeds
-        that they got.
-    """
+    """How far one study is."""
 
     name: str
     size: int
     cells: list[Cell] = field(default_factory=list)
     listed: set[int] = field(default_factory=set)
-    awaited: Cell | None = None
-    complete: bool = False
-    blocked: str | None = None
-    short: bool = False
-    dropped: dict[int, int] = field(default_factory=dict)
+    awaited: Cell | None = None  # one that was not settled when last looked at
+    complete: bool = False  # nothing of it remains to be done
+    blocked: str | None = None  # why it can go no further
+    short: bool = False  # complete with fewer cells than planned, as `blocked` says
+    dropped: dict[int, int] = field(default_factory=dict)  # ended by a race → seeds that it got
     _folds: tuple[int, dict[tuple[int, int], list[Cell]]] = (0, {})  # of so many cells
 
     def by_idx(self) -> dict[int, list[Cell]]:

@@ -1,8 +1,7 @@
 """MLflow as a replica of the ledger: the thread of a driver that keeps it up to date.
 
-The thread has its own connections. Nothing waits for it but the end of a run, and that only as long
-as the store takes what is left: whatever it could not write is in the ledger, and the next run of
-the sweep or `ablate ledger replay` writes it.
+Nothing waits for it but the end of a run, and that only as long as the store takes what is left:
+the next run of the sweep or `ablate ledger replay` writes the rest.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import math
 import queue
 import threading
 import traceback
+from dataclasses import dataclass
 from pathlib import Path
 
 from ablate.ledger.ledger import Ledger
@@ -34,39 +34,24 @@ class TrackingError(RuntimeError):
     """The thread that writes MLflow failed by a bug; the ledger has everything."""
 
 
+@dataclass
 class MlflowTracker:
     """A tracker for MLflow: the thread that keeps a sweep's runs up to date.
-
-    Args:
-        ledger_path: the ledger.
-        tracking_uri: any MLflow tracking URI.
-        sweep_id: a sweep that the ledger knows (`Ledger.put_sweep`).
-        experiment: the experiment's name (the spec's name).
-        interval: seconds between two looks at what has changed.
-        drain_seconds: how long `close` waits for a store that takes nothing.
-        remedy: the command that writes later what could not be written.
-        defaults: those of settings, which are then no parameters (`payload.Settings`).
 
     A store that is away costs one warning, and so does one that is damaged, which is given up.
     Nothing is raised into the sweep: a bug costs a warning, and `close` raises it.
     """
 
-    def __init__(
-        self,
-        ledger_path: str | Path,
-        tracking_uri: str,
-        sweep_id: str,
-        experiment: str,
-        *,
-        interval: float = INTERVAL_SECONDS,
-        drain_seconds: float = DRAIN_SECONDS,
-        remedy: str = "`ablate ledger replay`",
-        defaults: Defaults | None = None,
-    ) -> None:
-        self.ledger_path, self.tracking_uri = Path(ledger_path), tracking_uri
-        self.sweep_id, self.experiment = sweep_id, experiment
-        self.interval, self.drain_seconds = interval, drain_seconds
-        self.remedy, self.defaults = remedy, defaults
+    ledger_path: Path
+    tracking_uri: str
+    sweep_id: str  # one that the ledger knows (`Ledger.put_sweep`)
+    experiment: str  # its name (the spec's)
+    interval: float = INTERVAL_SECONDS  # between two looks at what has changed
+    drain_seconds: float = DRAIN_SECONDS  # that `close` waits for a store that takes nothing
+    remedy: str = "`ablate ledger replay`"  # what writes later what could not be written
+    defaults: Defaults | None = None  # of settings, which are then no parameters
+
+    def __post_init__(self) -> None:
         self._changed: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._status: EndStatus | None = None
@@ -123,12 +108,10 @@ class MlflowTracker:
         return not (is_late or self._is_away or self._refused)
 
     def _run(self) -> None:
+        named = self.tracking_uri, self.sweep_id, self.experiment
         try:
             with Ledger(self.ledger_path) as ledger:
-                uri, defaults = self.tracking_uri, self.defaults
-                self._keep_up(
-                    Replica(ledger, uri, self.sweep_id, self.experiment, defaults=defaults)
-                )
+                self._keep_up(Replica(ledger, *named, defaults=self.defaults))
         except BaseException as error:
             self._error = error
             text = f"{type(error).__name__}: {error}; the sweep goes on\n{traceback.format_exc()}"
