@@ -77,14 +77,7 @@ def _cell_rows(records: Records, sweep_id: str, describe: Callable[[Row], Row]) 
 
 
 def build_table(records: Records, sweep: str | None) -> pd.DataFrame:
-    """Return one row per cell and seed of a sweep, or per trial of the whole ledger.
-
-    Columns: the facts of a trial; sweep, study, cell, idx and coords/… of a sweep's cells;
-    config/… flattened; val/… and test/… of the selected epoch; provenance/….
-
-    Raises:
-        ConfigError: no such sweep.
-    """
+    """Return one row per cell and seed of a sweep, or per trial of the whole ledger."""
     import pandas as pd
 
     if sweep is None:
@@ -100,9 +93,9 @@ def _facts(trial: Row) -> Row:
     """Return a trial's facts, and its settings and provenance flattened."""
     row = {key: trial[key] for key in FACTS}
     for kind in ("config", "provenance"):
-        for name, value in leaves(trial[kind] or {}).items():
-            if value != {}:  # no column: other trials may have some below it
-                row[f"{kind}/{name}"] = _scalar(value)
+        flat = leaves(trial[kind] or {})
+        # an empty mapping is no column: other trials may have some below it
+        row |= {f"{kind}/{name}": _scalar(value) for name, value in flat.items() if value != {}}
     return row
 
 
@@ -120,11 +113,7 @@ def _guarded(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def export(path: Path, sweep: str | None, to: Path | None) -> None:
-    """Write the table of a ledger to a file by its suffix, or print it as CSV.
-
-    Raises:
-        ConfigError: no such sweep, another suffix, or a file that cannot be written.
-    """
+    """Write the table of a ledger to a file by its suffix, or print it as CSV."""
     if to is not None and to.suffix not in WRITERS:
         raise ConfigError("--to", f"{str(to)!r} must end in {', '.join(WRITERS)}")
     with Records(path) as records:
@@ -223,12 +212,39 @@ def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> 
     if study is not None and study not in declared:
         known = ", ".join(declared)
         raise ConfigError("STUDY", f"{study!r} is no study of {sweep['name']} ({known})")
+    trials = {row["trial_id"]: row["config"] for row in queries.trials_of(records, sweep_id)}
     candidates: list[Best] = []
     for name in declared if study is None else [study]:
         metric, most = next(objectives(spec, name))
         cell = best_cell(records, by_study.get(name, {}), metric, most=most)
-        if cell is not None and (study is not None or metric == spec["objective"]):
-            candidates.append(_read_best(records, sweep, by_study[name][cell], (metric, most), out))
+        if cell is None or (study is None and metric != spec["objective"]):
+            continue
+        ranked = sorted(
+            _values(records, by_study[name][cell], metric),
+            key=lambda pair: -pair[1] if most else pair[1],
+        )
+        ids = tuple(row["trial_id"] for row, _ in ranked)
+        metrics = [metrics_of(records, trial_id) for trial_id in ids]
+        best = Best(
+            sweep=sweep["name"],
+            sweep_id=sweep_id,
+            study=name,
+            cell=cell,
+            metric=metric,
+            value=statistics.fmean(value for _, value in ranked),
+            most=most,
+            metrics={
+                key: statistics.fmean(each[key] for each in metrics)
+                for key in metrics[0]
+                if all(key in each for each in metrics)
+            },
+            settings=_pick(trials[ids[0]], varied_paths(trials.values())),
+            config=trials[ids[0]],
+            trials=ids,
+            seeds=tuple(row["seed"] for row, _ in ranked),
+            out=out,
+        )
+        candidates.append(best)
     if not candidates:
         raise ConfigError(
             "STUDY" if study else "SWEEP",
@@ -269,35 +285,3 @@ def _values(records: Records, rows: Iterable[Row], metric: str) -> list[tuple[Ro
     split, name = MetricName.parse(metric)
     values = [(row, records.evaluations(row["trial_id"]).get(split, {}).get(name)) for row in rows]
     return [(row, value) for row, value in values if value is not None]
-
-
-def _read_best(
-    records: Records, sweep: Row, rows: Sequence[Row], objective: tuple[str, bool], out: Path
-) -> Best:
-    metric, most = objective
-    ranked = sorted(_values(records, rows, metric), key=lambda pair: -pair[1] if most else pair[1])
-    trials = tuple(row["trial_id"] for row, _ in ranked)
-    metrics = [metrics_of(records, trial) for trial in trials]
-    configs = {
-        row["trial_id"]: row["config"] for row in queries.trials_of(records, sweep["sweep_id"])
-    }
-    config = configs[trials[0]]
-    return Best(
-        sweep=sweep["name"],
-        sweep_id=sweep["sweep_id"],
-        study=rows[0]["study"],
-        cell=rows[0]["cell"],
-        metric=metric,
-        value=statistics.fmean(value for _, value in ranked),
-        most=most,
-        metrics={
-            name: statistics.fmean(each[name] for each in metrics)
-            for name in metrics[0]
-            if all(name in each for each in metrics)
-        },
-        settings=_pick(config, varied_paths(configs.values())),
-        config=config,
-        trials=trials,
-        seeds=tuple(row["seed"] for row, _ in ranked),
-        out=out,
-    )

@@ -33,44 +33,36 @@ class Ranking:
         self._rankings: dict[tuple[str, str | None], list[Best]] = {}
         self._taken: dict[tuple[str, Arm], list[dict[str, Any]]] = {}
 
-    # ------------------------------------------------------------------ values
-
     def values(self, cells: Sequence[Cell], metrics: Sequence[str]) -> tuple[float, ...] | None:
-        """Mean of each metric over the seeds of one cell; None if any of them failed."""
-        columns: list[list[float]] = [[] for _ in metrics]
-        for cell in cells:
-            fact = self._state.facts[cell.trial_id]
-            if cell.error or fact.status != "done":
+        """Return the mean of each metric over the seeds of one cell; None if any of them failed."""
+        facts = [self._state.facts[cell.trial_id] for cell in cells]
+        if any(cell.error for cell in cells) or any(fact.status != "done" for fact in facts):
+            return None
+        means = []
+        for split, name in map(MetricName.parse, metrics):
+            values = [fact.evaluations.get(split, {}).get(name, math.nan) for fact in facts]
+            if not all(map(math.isfinite, values)):
                 return None
-            for metric, column in zip(metrics, columns, strict=True):
-                split, last = MetricName.parse(metric)
-                value = fact.evaluations.get(split, {}).get(last)
-                if value is None or not math.isfinite(value):
-                    return None
-                column.append(value)
-        return tuple(math.fsum(column) / len(column) for column in columns)
+            means.append(math.fsum(values) / len(values))
+        return tuple(means)
 
     def mean(self, cells: Sequence[Cell]) -> float | None:
-        """Mean of the sweep's objective over the seeds of one cell; None if any of them failed."""
+        """Return the mean of the sweep's objective over seeds; None if any of them failed."""
         means = self.values(cells, [self._state.plan.spec.objective])
         return None if means is None else means[0]
 
     def best(self, name: str, by: str | None = None) -> Best | None:
-        """The first of the ranking of a complete study: a cell of the Pareto front. None where
-        every cell failed."""
+        """Return the first of a complete study, on the Pareto front; None: every cell failed."""
         return next(iter(self.of(name, by)), None)
 
     def of(self, name: str, by: str | None = None) -> list[Best]:
-        """The cells of a complete study that have a value, best first.
+        """Return the cells of a complete study that have a value, best first.
 
         The first objective decides, or `by`; on a tie the next one, and at last the lower index.
         Cells that failed at a seed or a fold, or that a scheduler or a race ended, are not in it.
         """
-        if (name, by) not in self._rankings:
-            self._rankings[name, by] = self._ranked(name, by)
-        return self._rankings[name, by]
-
-    def _ranked(self, name: str, by: str | None) -> list[Best]:
+        if (name, by) in self._rankings:
+            return self._rankings[name, by]
         objectives = list(self._state.plan.objectives(name))
         if by is not None and by not in [objective.metric for objective in objectives]:
             objectives.insert(0, Objective(metric=by))
@@ -85,14 +77,13 @@ class Ranking:
                 below = [-sign * value for sign, value in zip(signs, values, strict=True)]
                 ranked.append((below, idx, cells[0]))
         ranked.sort(key=lambda entry: entry[:2])
-        return [
+        self._rankings[name, by] = [
             Best(cell, -signs[0] * below[0], self._given(name, cell)) for below, _, cell in ranked
         ]
-
-    # ----------------------------------------------------------------- centres
+        return self._rankings[name, by]
 
     def promoted(self, name: str, point: Point) -> Point:
-        """A point whose centre is known; a promoted cell's coordinates tell which cell it was."""
+        """Return a point of a known centre; coordinates tell which cell was promoted."""
         around = self._state.plan.spec.studies[name].source(point.arm)
         if around is None:
             return point
@@ -100,7 +91,7 @@ class Ranking:
         return as_promoted(point, source.cell, source.coords)
 
     def taken(self, name: str, arm: Arm) -> list[dict[str, Any]] | None:
-        """The layers a cell takes from other studies; None while one of those is incomplete."""
+        """Return the layers a cell takes from other studies; None while one is incomplete."""
         if (name, arm) in self._taken:
             return self._taken[name, arm]
         layers = []
@@ -113,7 +104,7 @@ class Ranking:
         return layers
 
     def _given(self, name: str, cell: Cell) -> dict[str, Any]:
-        """What a study gives to those centred on it: what it took itself, and what it varies."""
+        """Return what a study gives to those centred on it: what it took, and what it varies."""
         study = self._state.plan.spec.studies[name]
         paths, arm = dict.fromkeys(study.paths), Arm()
         if study.fixed:
@@ -148,8 +139,7 @@ class Ranking:
         return {path: lookup(best.cell.config, path) for path in around.take}
 
     def _block(self, name: str, around: Around, succeeded: int) -> None:
-        """A study whose centre has no cell of that rank goes no further; what a promote study has
-        by then it keeps."""
+        """Block a study whose centre has no cell of that rank; a promote study keeps its cells."""
         state, study = self._state.studies[name], self._state.plan.spec.studies[name]
         if succeeded == 0 and around.neutral is None:
             state.blocked = f"no trial of {around.best_of} succeeded"

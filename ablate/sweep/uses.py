@@ -31,16 +31,12 @@ BATCH = ("training.batch_size", "training.per_class")
 
 @dataclass(frozen=True)
 class Use:
-    """What trials need, and the first of them: its study, point and fold.
-
-    data, batch (its size and per_class), backbone: None where a part of it is not known yet.
-    splits: those that they are evaluated on.
-    """
+    """What trials need, None where a part of it is not known yet, and the first of them."""
 
     data: DataConfig | None
-    batch: tuple[int, int] | None
+    batch: tuple[int, int] | None  # its size and per_class
     backbone: BackboneConfig | None
-    splits: frozenset[str]
+    splits: frozenset[str]  # that they are evaluated on
     study: str
     point: Point | None
     fold: int | None
@@ -109,9 +105,7 @@ def _use(
         None if any(map(_of_backbone, later)) else backbone,
         # An ensemble is read on the test classes.
         frozenset("test" if each == ENSEMBLE else each for each in evaluate),
-        study,
-        point,
-        fold,
+        *(study, point, fold),
     )
 
 
