@@ -1,5 +1,4 @@
-"""One axis of a search space: a YAML node → an Optuna distribution, a stretch of the unit interval,
-and the values at its ends."""
+"""One axis of a search space: values, a stretch of the unit interval, an Optuna distribution."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ class Axis(Strict):
     log: bool = False
     whole: bool = Field(False, alias="int")
     step: int | float | None = Field(None, gt=0)
-    choice: tuple[Any, ...] | None = None
+    choice: tuple[Any, ...] | None = Field(None, min_length=1)
     when: dict[str, Any] | None = Field(None, min_length=1)
 
     @model_validator(mode="after")
@@ -46,8 +45,6 @@ class Axis(Strict):
         if self.choice is not None:
             if ranged or self.log or self.whole or self.step is not None:
                 raise ValueError("either {choice: [...]} or {low, high, ...}, not both")
-            if len(self.choice) == 0:
-                raise ValueError("at least one choice")
             return self
         if self.low is None or self.high is None:
             raise ValueError("{low: …, high: …} or {choice: [...]}")

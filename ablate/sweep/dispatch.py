@@ -122,9 +122,8 @@ class Dispatch:
     def _take(self, cells: Sequence[Cell]) -> Job | Literal["busy", "known"] | None:
         """Claim and return the next job of the trial that these cells share.
 
-        Returns:
-            "busy": another driver has it. "known": the ledger has its result, or its failure.
-            None: it is to wait, for its scheduler or for the folds of its ensemble.
+        "busy": another driver has it. "known": the ledger has its result, or its failure. None: it
+        is to wait, for its scheduler or for the folds of its ensemble.
 
         Raises:
             OSError: it needs files of a storage that is away.
@@ -265,7 +264,6 @@ class Dispatch:
         self.progression.mark_running(trial_id, running=False)
         wall = time.monotonic() - self._began.pop(trial_id)
         for study in studies:
-            # A leg counts as a trial does: only a first look at the time that is left.
             self.walls.setdefault(study, []).append(wall)
         facts = self.progression.facts
         facts.refresh(trial_id)
@@ -294,7 +292,7 @@ class Dispatch:
         return cell.study not in self._halted and not self.progression.settled(cell)
 
     def again(self, trial_id: str, reason: str) -> None:
-        """Put a job that the machine ended first, to go on from its last checkpoint."""
+        """Put a job that the machine ended first; it goes on from its last checkpoint."""
         if self._break_off(trial_id, reason):
             self.progression.facts.refresh(trial_id)
             self._queue.put_first([trial_id])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from ablate.designs.base import Sampled
@@ -30,17 +31,11 @@ class Proposer:
 
     A proposal is a fact before its trial runs, so that none is lost or repeated, and two drivers
     of one study follow the same ones.
-
-    Args:
-        state: knows the cells and the facts, and whether to record proposals.
-        name: the study. study: how its cells are proposed.
     """
 
-    def __init__(self, state: SweepState, ranking: Ranking, name: str, study: Sampled) -> None:
-        self._sweep, self._ranking = state, ranking
-        self.name, self.study = name, study
-        self._state = state.studies[name]
-        self._key: str | None = None
+    def __init__(self, sweep: Progression, name: str, study: Sampled) -> None:
+        self._sweep, self.name, self.study = sweep, name, study
+        self._state = sweep.studies[name]
         self._neutral_params: dict[str, Any] | None = None  # of the neutral cell
 
     def ready(self) -> list[Cell]:
@@ -70,11 +65,14 @@ class Proposer:
         return fresh
 
     def wanting(self) -> bool:
-        """Return whether this is an asynchronous search that can propose now: it has trials left,
-        and its centre is known."""
+        """Return whether this is an asynchronous search that can propose now."""
         if not self.study.asynchronous or self._state.blocked or self._taken() is None:
             return False
-        return self._begun() and len(self._state.listed) < self.study.trials
+        neutral = self._neutral_cells  # has its result, if there is to be one
+        if self._sweep.plan.spec.studies[self.name].baseline() is not None and not neutral:
+            return False
+        has_begun = all(map(self._sweep.known, neutral))
+        return has_begun and len(self._state.listed) < self.study.trials
 
     def demand(self) -> list[Cell]:
         """Return one more proposal of an asynchronous search, from what is known now."""
@@ -86,15 +84,11 @@ class Proposer:
         return self._proposed(idx, params, earlier, beside)
 
     def _taken(self) -> list[dict[str, Any]] | None:
-        return self._ranking.taken(self.name, ())
+        return self._sweep.ranking.taken(self.name, ())
 
-    @property
+    @cached_property
     def key(self) -> str:
-        if self._key is None:
-            self._key = self._sweep.plan.study_key(
-                self.name, self._taken() or [], self._neutral_params
-            )
-        return self._key
+        return self._sweep.plan.study_key(self.name, self._taken() or [], self._neutral_params)
 
     @property
     def _neutral_cells(self) -> list[Cell]:
@@ -109,7 +103,7 @@ class Proposer:
         plan = self._sweep.plan
         if plan.spec.studies[self.name].baseline() is None or self._neutral_cells:
             return []
-        taken = self._ranking.taken(self.name, NEUTRAL_POINT.arm)
+        taken = self._sweep.ranking.taken(self.name, NEUTRAL_POINT.arm)
         if taken is None:
             return None
         space, merged = self.study.space, plan.layers(self.name, NEUTRAL_POINT, taken).merged
@@ -121,18 +115,10 @@ class Proposer:
         self._state.cells += cells
         return cells
 
-    def _begun(self) -> bool:
-        """Return whether the neutral cell, if there is to be one, has a result."""
-        if self._sweep.plan.spec.studies[self.name].baseline() is None:
-            return True
-        cells = self._neutral_cells
-        return bool(cells) and all(map(self._sweep.known, cells))
-
     def _round_before(self, start: int, idx: int) -> tuple[int, ...]:
         """Return those of the round that begins at `start` which come before proposal `idx`.
 
-        By their place among all that the sampler is told: a neutral cell stands first, and is of
-        the first round.
+        A neutral cell stands before all proposals, and is of the first round.
         """
         ahead = self._neutral_params is not None
         return tuple(range(start + ahead if start else 0, idx + ahead))
@@ -160,11 +146,7 @@ class Proposer:
         return cells
 
     def earlier(self, beside: Mapping[int, tuple[int, ...]]) -> list[Earlier]:
-        """Return what the known proposals came to, in their order.
-
-        Args:
-            beside: of an asynchronous search what the ledger says; rounds tell it by themselves.
-        """
+        """Return what the known proposals came to; `beside` is the ledger's, not used in rounds."""
         earlier, size, neutral = list[Earlier](), self.study.round, self._neutral_params
         if neutral is not None:
             first = replace(self._earlier(self._neutral_cells), params=neutral)
@@ -186,7 +168,7 @@ class Proposer:
         if not all(map(self._sweep.known, cells)):
             return Earlier(params, None, running=True)
         metrics = [objective.metric for objective in self._sweep.plan.objectives(self.name)]
-        values = self._ranking.values(cells, metrics)
+        values = self._sweep.ranking.values(cells, metrics)
         legs = self._sweep.legs.get(self.name)
         if values is not None or legs is None:
             return Earlier(params, values)
@@ -196,24 +178,22 @@ class Proposer:
 class Racing:
     """The race of one study: which repeats over seeds it lists, seed by seed."""
 
-    def __init__(self, state: SweepState, ranking: Ranking, name: str, race: Race) -> None:
-        self._sweep, self._plan, self._ranking = state, state.plan, ranking
-        self.name, self.race = name, race
+    def __init__(self, sweep: Progression, name: str, race: Race) -> None:
+        self._sweep, self.name, self.race = sweep, name, race
         self._every: dict[int, dict[int, Cell]] = {}  # idx → seed → cell
         self._listed: set[tuple[int, int]] = set()
 
     def fresh(self, state: StudyState) -> list[Cell]:
-        """Return the cells that the race has come to since the last call; set the study's size, and
-        what is dropped."""
-        plan, study = self._plan, self._plan.spec.studies[self.name]
+        """Return the cells that the race has come to since the last call; update its study."""
+        plan, study = self._sweep.plan, self._sweep.plan.spec.studies[self.name]
         if not self._every:
-            taken = [self._ranking.taken(self.name, point.arm) for point in study.listed]
+            taken = [self._sweep.ranking.taken(self.name, point.arm) for point in study.listed]
             if any(values is None for values in taken) and not state.short:
                 return []
             for idx, (point, values) in enumerate(zip(study.listed, taken, strict=True)):
                 if values is None:
                     continue
-                promoted = self._ranking.promoted(self.name, point)
+                promoted = self._sweep.ranking.promoted(self.name, point)
                 cells = plan.cells(self.name, promoted, idx, values)
                 self._every[idx] = {cell.seed: cell for cell in cells}
                 state.listed.add(idx)
@@ -233,18 +213,14 @@ class Racing:
 
     def _values(self, idx: int) -> dict[int, float | None]:
         return {
-            seed: self._ranking.mean([cell])
+            seed: self._sweep.ranking.mean([cell])
             for seed, cell in self._every[idx].items()
             if (idx, seed) in self._listed and self._sweep.settled(cell)
         }
 
 
 class Progression(SweepState):
-    """The studies of a plan, and how they unfold.
-
-    Attributes:
-        ranking: how complete studies compare.
-    """
+    """The studies of a plan, and how they unfold."""
 
     def __init__(self, plan: Plan, facts: Facts, *, record: bool) -> None:
         super().__init__(plan, facts, record=record)
@@ -254,9 +230,9 @@ class Progression(SweepState):
         for name in plan.order:
             study = plan.spec.studies[name]
             if study.race is not None:
-                self.races[name] = Racing(self, self.ranking, name, study.race)
+                self.races[name] = Racing(self, name, study.race)
             if (sampled := study.sampling()) is not None:
-                self.proposers[name] = Proposer(self, self.ranking, name, sampled)
+                self.proposers[name] = Proposer(self, name, sampled)
 
     def advance(self) -> list[Cell]:
         """Return the cells that have become known since the last call, in order."""
@@ -323,5 +299,5 @@ class Progression(SweepState):
         return [name for name, proposer in self.proposers.items() if proposer.wanting()]
 
     def demand(self, name: str) -> list[Cell]:
-        """Return one more proposal of one of them, for a free worker, from what is known now."""
+        """Return one more proposal of one of them, from what is known now."""
         return self.proposers[name].demand()

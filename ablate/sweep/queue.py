@@ -1,10 +1,8 @@
 """What a free worker is given, and in which order.
 
-Where slots are fewer than trials, a study that others wait for goes before one that none waits
-for: else its last rounds stand behind grids that could have filled the slots later, and what
-follows it is left for the end, one after the other. Of equals, trials whose backbone trains go
-first: the long ones at the end would leave slots idle. The order of a plan alone decides, never how
-long something took.
+A study that others wait for goes before one that none waits for: else what follows it is left for
+the end, one after the other. Of equals, trials whose backbone trains go first: the long ones at the
+end would leave slots idle. The plan alone decides, never how long something took.
 """
 
 from __future__ import annotations

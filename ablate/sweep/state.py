@@ -1,8 +1,4 @@
-"""What is known of a sweep as it unfolds, and how far each of its cells still has to go.
-
-The plan, the ledger's facts and the cells so far (`SweepState`), and how far a scheduler lets the
-cells of a study train (`Legs`).
-"""
+"""What is known of a sweep as it unfolds, and how far each of its cells still has to go."""
 
 from __future__ import annotations
 
@@ -58,10 +54,8 @@ class SweepState:
     """The plan, the facts and the studies, which all parts of a sweep share.
 
     With `evaluate: [ensemble]` the trial of fold 0 is read once more when all folds of its cell and
-    seed are done: the networks' embeddings side by side (`trainables/jobs/ensemble.py`). A trial's
-    configuration says of how many folds it is one, and the others differ from it in
-    `data.split.fold` alone, so that a trial has one ensemble whatever studies share it. Where a
-    fold has failed there is none, and nothing waits for it.
+    seed are done: the networks' embeddings side by side (`trainables/jobs/ensemble.py`). Where a
+    fold has failed there is no ensemble, and nothing waits for it.
 
     Args:
         record: write proposals and stops to the ledger (the engine), or only compute them (a plan).
@@ -140,10 +134,6 @@ class Legs:
     """A scheduler at work on one study: how far each cell is to train, leg by leg.
 
     A cell is scheduled as one: all of its seeds run to the same rung, and its value is their mean.
-    Decisions are recomputed when a fact of the study has changed.
-
-    Args:
-        name: the study. scheduler: its own.
     """
 
     def __init__(self, state: SweepState, name: str, scheduler: SchedulerBase) -> None:
@@ -152,13 +142,10 @@ class Legs:
         self._objective = state.plan.spec.objective
         self._bracket = state.plan.spec.studies[name].bracket() or state.plan.size(name)
         self._decisions: dict[int, Decision] = {}
-        self._version: object = None
+        self._version: object = None  # of facts and cells by which it decided
 
     def decision(self, cell: Cell) -> Decision:
-        """Return an epoch to run to, "wait" or "stop".
-
-        "wait" is also for a seed that is there already, while another of its cell is not.
-        """
+        """Return an epoch to run to, "wait" (also for a seed that waits for others), or "stop"."""
         decision = self._decide()[cell.idx]
         if isinstance(decision, int) and decision < cell.config["training"]["epochs"]:
             reached = len(self._sweep.facts.values(cell.trial_id, self._objective))
