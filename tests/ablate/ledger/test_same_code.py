@@ -109,19 +109,6 @@ def test_other_code_is_refused_until_somebody_says_that_it_is_the_same(
     assert ran(tmp_path) == []
 
 
-def test_what_another_sweep_trained_is_asked_as_well(tmp_path: Path, edit: Edit) -> None:
-    """The best of a grid, promoted with more epochs, in a sweep of another name."""
-    ran(tmp_path)
-    best = {"design": "promote", "of": "grid", "best": 1, "trial": {"training": {"epochs": 5}}}
-    other = specs.spec(name="other", studies={**GRID, "best": best})
-    assert len(drain(made(tmp_path, other))) == 2  # shares the grid's four
-    edit("method.ddml", "a")
-    with pytest.raises(ConfigError, match=r"method\.ddml: .*; 6 trials"):
-        made(tmp_path, other).agree(same_code=False)
-    made(tmp_path, other).agree(same_code=True)
-    assert ran(tmp_path) == []  # what was said holds for the ledger
-
-
 def test_a_raised_revision_is_another_trial(
     tmp_path: Path, edit: Edit, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from ablate.samplers import branches
 from ablate.samplers.space import Axis
-from tests.ablate import specs
 from tests.ablate.samplers.searches import SAMPLERS, driven, study
 
 BRANCHES: dict[str, Any] = {
@@ -62,20 +61,6 @@ def test_only_active_axes_are_proposed(sampler: str) -> None:
     if sampler in ("tpe", "gp"):  # it finds the branch with the most axes
         late = [len(t.params) for t in told[-8:]]
         assert np.mean(late) > np.mean([len(t.params) for t in told[:8]])
-
-
-def test_a_plan_checks_a_branch_where_it_exists() -> None:
-    made = specs.spec(studies__tune__space=BRANCHES)
-    plan = specs.plan(made)
-    cells = plan.proposal(
-        "tune",
-        {"loss": {"name": "normsoftmax"}, "loss.temperature": 0.1, "method.name": "plain"},
-        0,
-        (),
-    )
-    assert cells[0].error is None
-    assert cells[0].config["loss"]["temperature"] == 0.1
-    assert cells[0].coords["loss"] == {"name": "normsoftmax"}
 
 
 def test_branches_of_branches() -> None:

@@ -34,6 +34,7 @@ def optunas(sampler: Any, budget: int) -> float:
     return -theirs.best_value
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 @pytest.mark.parametrize(
     ("sampler", "budget", "make"),
@@ -42,10 +43,7 @@ def optunas(sampler: Any, budget: int) -> float:
         ("random", 48, lambda s: samplers.RandomSampler(seed=s)),
         ("quasi_random", 48, lambda s: samplers.QMCSampler(seed=s, scramble=True)),
         ("cmaes", 120, lambda s: samplers.CmaEsSampler(seed=s)),
-        pytest.param(
-            *("gp", 24, lambda s: samplers.GPSampler(seed=s, n_startup_trials=8)),
-            marks=pytest.mark.slow,
-        ),
+        ("gp", 24, lambda s: samplers.GPSampler(seed=s, n_startup_trials=8)),
     ],
 )
 def test_regret_equals_plain_optunas(sampler: str, budget: int, make: Callable[[int], Any]) -> None:

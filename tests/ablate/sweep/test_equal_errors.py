@@ -110,20 +110,6 @@ def test_other_failures_stop_nothing(
     assert outcome(sweep).finished and not outcome(sweep).blocked and outcome(sweep).code == 1
 
 
-def test_other_studies_go_on_with_the_trials_they_share(tmp_path: Path) -> None:
-    wide = {**GRID, "trial": {"embedding.dim": 8}}
-    sweep = made(
-        tmp_path,
-        bad={**GRID, "grid": {"optimizer.lr": RATES, "embedding.dim": [4, 8]}},
-        good={**wide, "seeds": 2},
-        after={"design": "grid", "around": {"best_of": "bad"}, "grid": {"embedding.dim": [16]}},
-    )
-    trained = run(sweep, lambda job: NOT_HERE if job.config["embedding"]["dim"] == 4 else FINAL)
-    found = outcome(sweep)
-    assert "good" not in found.blocked and "good" not in found.missing
-    assert trained >= 12, "what `good` shares with `bad` is trained for it"
-
-
 def test_a_search_proposes_no_more(tmp_path: Path) -> None:
     tune = {
         "design": "search",

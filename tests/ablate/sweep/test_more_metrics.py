@@ -55,18 +55,6 @@ def test_what_another_driver_has_just_evaluated_is_not_evaluated_again(tmp_path:
     assert second.next_job() is None and second.exhausted and not second.lost
 
 
-def test_cells_of_several_studies_ask_for_the_union(tmp_path: Path) -> None:
-    given = specs.spec(studies__rows__metrics=["density"], studies__parts__metrics=["spectrum"])
-    made = dispatch(specs.plan(given), tmp_path)
-    drain(made)
-    rows = [row for row in table(made) if row["study"] in ("rows", "parts")]
-    assert all("test/spectrum" in row for row in rows if row["study"] == "parts")
-    assert all("val/density" in row for row in rows if row["study"] == "rows")
-    plain = [row for row in table(made) if row["study"] == "grid"]
-    assert plain and not any("val/density" in row for row in plain)
-    assert drain(dispatch(specs.plan(given), tmp_path)) == []
-
-
 def test_a_runner_that_does_not_tell_is_asked_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

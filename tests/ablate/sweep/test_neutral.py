@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from ablate.designs.parts import NEUTRAL_POINT
-from ablate.plan import warnings as advice
 from ablate.plan.neutral import is_neutral, options
 from ablate.plan.plan import Plan
 from ablate.samplers import branches
@@ -110,16 +109,6 @@ def test_where_it_wins_the_best_other_cell_stands_beside_it(tmp_path: Path) -> N
     assert other.coords == {"variant": "ddml, not neutral", "neutral": "left out"}
 
 
-def test_where_another_wins_its_row_is_one_trial_with_it(tmp_path: Path) -> None:
-    made = run(plan(NEAR), tmp_path)
-    assert made.progression.ranking.of("b")[0].cell.cell != "neutral"
-    told = cells(made, "rows")
-    assert told["ddml, not neutral"].trial_id == told["ddml"].trial_id
-    assert "one trial with their rows unless the best of those is neutral: ddml, not neutral" in (
-        advice.notes(made.progression.plan, "rows")
-    )
-
-
 @pytest.mark.parametrize(
     ("take", "count"),
     [(["optimizer.lr"], 2), (["method.alpha"], 3), (["optimizer.lr", "method"], 3)],
@@ -140,18 +129,6 @@ def test_around_may_leave_it_out(tmp_path: Path) -> None:
     made = run(plan(AWAY, {"terms": terms, "rows": rows(neutral=False)}), tmp_path)
     assert cells(made, "terms")["agnostic=on"].config["method"]["alpha"] >= 2
     assert list(cells(made, "rows")) == ["plain", "ddml"]
-
-
-def test_nothing_but_a_neutral_cell_succeeded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SYN_FAIL", "1e-3")
-    fast = {"optimizer.lr": {"low": 2e-3, "high": 1e-2}}
-    b = search("ddml", fast | AWAY, **NEUTRAL)
-    a = search("plain", {"optimizer.lr": {"low": 1e-4, "high": 9e-4}})
-    made = run(specs.plan({"name": "alone", "studies": {"a": a, "b": b, "rows": rows()}}), tmp_path)
-    blocked = made.progression.studies["rows"].blocked
-    assert blocked == "b has no cell but neutral ones of rank 1: 0 have a result"
 
 
 # ------------------------------------------------------------------------- promoted

@@ -9,7 +9,7 @@ from pathlib import Path
 from ablate.plan.plan import Cell
 from ablate.sweep.queue import JobQueue, Rank, count_followers
 from tests.ablate import specs
-from tests.ablate.driven import dispatch, drain, finish
+from tests.ablate.driven import dispatch, drain
 
 
 def ready(queue: JobQueue) -> list[str]:
@@ -114,25 +114,3 @@ def test_a_search_that_waits_for_no_results_is_asked_before_a_grid_is_begun(
     found = studies_of(order, made._cells)
     assert found[:6] == ["tune"] * 6 and found[6:9] == ["grid"] * 3
     assert found.count("alone") == 6 and found.index("alone") > 8
-
-
-def test_a_wrong_guess_of_a_search_asks_for_one_proposal_at_a_time(tmp_path: Path) -> None:
-    """The plan takes its trials for long ones, and what it is centred on says otherwise."""
-    space = {"optimizer.lr": {"low": 1e-4, "high": 1e-2, "log": True}}
-    tune = {"design": "search", "trials": 12, "round": "asynchronous", "seeds": 1, "space": space}
-    tune |= {"startup": 4, "around": {"best_of": "screen"}}
-    screen = {"design": "grid", "seeds": 1, "grid": {"backbone.mode": ["frozen", "finetune"]}}
-    trial = {"trial__backbone": {"mode": "finetune"}, "trial__data": {"image_size": 32}}
-    plan = specs.plan(specs.spec(studies={"screen": screen, "tune": tune}, **trial))
-    made = dispatch(plan, tmp_path)
-    assert "tune" in made.order.long
-    for _ in range(2):
-        job = made.next_job()
-        assert job is not None
-        finish(made, job.trial_id)
-    for count in range(1, 5):
-        job = made.next_job()
-        assert job is not None and job.config["backbone"]["mode"] == "frozen"
-        key = made.progression.proposers["tune"].key
-        assert len(made.ledger.proposals(key)) == count
-        finish(made, job.trial_id)

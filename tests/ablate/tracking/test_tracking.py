@@ -236,34 +236,6 @@ def test_the_last_of_two_drivers_ends_the_parent(sweep: Any) -> None:
         assert [run.info.status for run in runs(sweep)] == ["FINISHED"]
 
 
-def test_a_store_that_comes_back_at_the_end_lacks_nothing(
-    tmp_path: Path, sweep: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The folder of the store cannot be made at first: a file is in its place."""
-    folder, made = tmp_path / "elsewhere", tmp_path / "made"
-    folder.write_text("in the way")
-    made.mkdir()
-    shutil.copy(sweep.folder / "mlflow.db", made / "mlflow.db")
-    trials = sweep.plan(seeds=1)[:3]
-    tracker = sweep.tracker(f"sqlite:///{folder}/mlflow.db", drain_seconds=30.0)
-
-    def bring_back() -> None:
-        folder.unlink()
-        made.rename(folder)
-
-    with caplog.at_level(logging.WARNING, "ablate.tracking"):
-        tracker.start()
-        sweep.finish(trials)
-        for trial in trials:
-            tracker.notify(trial)
-        wait_until(lambda: "is away" in caplog.text)
-        threading.Timer(0.5, bring_back).start()
-        assert tracker.close()
-    assert_complete(sweep, trials, f"sqlite:///{folder}/mlflow.db")
-    assert sum("is away" in text for text in caplog.messages) == 1
-    assert sum("is back; nothing" in text for text in caplog.messages) == 1
-
-
 def test_store_that_fails_now_and_then_loses_and_doubles_nothing(
     sweep: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
