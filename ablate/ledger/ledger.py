@@ -21,6 +21,7 @@ from ablate.ledger.schema import CELLS, as_json, explained
 
 LOG = logging.getLogger("ablate.ledger")
 
+# to be trained or evaluated; another driver has it; a fact already
 Claim = Literal["mine", "busy", "done", "failed"]
 
 
@@ -55,8 +56,6 @@ class Ledger(Records):
         with self.write() as db:
             return db.execute(sql, values).rowcount
 
-    # ---------------------------------------------------------------- claims
-
     def claim(
         self,
         trial_id: str,
@@ -74,10 +73,6 @@ class Ledger(Records):
         Args:
             force: forget what is known of it, and tell MLflow anew when it is known again.
             source: key of the code that it will run (`ablate/ledger/sources.py`).
-
-        Returns:
-            "mine" (train it), "busy" (another driver has it: ask again later), "done" or "failed"
-            (a fact already; nothing to do).
         """
         now = time.time()
         with self.write() as db:
@@ -178,14 +173,8 @@ class Ledger(Records):
                 released.append(row["trial_id"])
         return released
 
-    # --------------------------------------------------------------- results
-
     def record_epochs(self, trial_id: str, reports: Iterable[Mapping[str, Any]]) -> None:
-        """Record epoch events (`trainables.jobs.job.run_job`).
-
-        Of an epoch reported twice (once more after a kill took it back) the first report stands:
-        MLflow and schedulers have it.
-        """
+        """Record epoch events; of one reported twice the first stands, which MLflow has."""
         with self.write() as db:
             db.executemany(
                 "INSERT OR IGNORE INTO epochs VALUES (?,?,?,?,?)",
@@ -250,8 +239,6 @@ class Ledger(Records):
                 *(now, now, *facts, as_json(final["provenance"]), trial_id),
             )
 
-    # ------------------------------------------------- sweeps, cells, proposals
-
     def put_sweep(
         self, sweep_id: str, name: str, spec: Mapping[str, Any], provenance: Mapping[str, Any]
     ) -> None:
@@ -301,8 +288,6 @@ class Ledger(Records):
 
     def put_stop(self, sweep_id: str, study: str, cell: str, epoch: int) -> None:
         self._execute("INSERT OR IGNORE INTO stops VALUES (?,?,?,?)", sweep_id, study, cell, epoch)
-
-    # ------------------------------------------------------------- tracking
 
     def rename_store(self, before: str, after: str) -> None:
         """Record a store's runs under another name, and wipe the former name from the file."""

@@ -38,10 +38,7 @@ def _connect(path: Path, timeout: float, mode: str = "rw") -> Iterator[sqlite3.C
 
 
 def head(path: Path, *, locked: bool = False) -> Head | None:
-    """Read what a database says of itself; None where the file is missing.
-
-    Args:
-        locked: read it with a lock, as is needed where somebody writes it.
+    """Read what a database says of itself, with a lock where somebody writes it; None: no file.
 
     Raises:
         NoDatabase: it is something else.
@@ -87,9 +84,6 @@ def alone(path: Path, *, timeout: float = 5.0) -> bool:
     """Return whether nobody else has the database open; its journal is then folded into the file.
 
     A damaged file counts as one that nobody has open: no writer gets far with it.
-
-    Args:
-        timeout: seconds to wait for others to close it.
     """
     try:
         with _connect(path, timeout) as connection:
@@ -113,7 +107,6 @@ def back_up(path: Path, to: Path) -> None:
     """Copy a database as it is at one moment into one file, while it is written.
 
     SQLite's own backup does it in one step: in several, each foreign write would begin it anew.
-    The copy has no journal beside it: whoever writes it needs `write_ahead`.
 
     Raises:
         OSError: it cannot be read or written.
@@ -129,11 +122,8 @@ def back_up(path: Path, to: Path) -> None:
 def copy_unwritable(path: Path, to: Path) -> None:
     """Copy a database out of a folder that this process cannot write.
 
-    A live writer keeps a shared-memory file there, through which SQLite's backup reads. Without one
-    nobody writes, and the files are copied as they are, with the journal that a killed writer left.
-
-    Raises:
-        OSError: the database cannot be read, or the copy cannot be written.
+    SQLite's backup reads through a shared-memory file of a live writer. Without one nobody writes,
+    and the files are copied as they are, with the journal that a killed writer left.
     """
     try:
         back_up(path, to)

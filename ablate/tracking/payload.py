@@ -45,20 +45,13 @@ def flatten(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 class Settings:
     """Chooses which settings of a sweep's trials become MLflow parameters.
 
-    A setting does if it differs from its default, or if the trials observed so far differ in it. A
-    setting that only some trials have is one in which they differ.
-
-    Args:
-        defaults: as `ablate.plan.resolve.default_settings` returns them; None: every setting
-            becomes a parameter.
-
-    Attributes:
-        varied: the settings in which the observed trials differ.
+    A setting does if it differs from its default (`ablate.plan.resolve.default_settings`; without
+    defaults every setting does), or if the trials observed so far differ in it.
     """
 
     def __init__(self, defaults: Defaults | None) -> None:
         self.defaults = defaults
-        self.varied: set[str] = set()
+        self.varied: set[str] = set()  # in which the observed trials differ
         self._common: set[tuple[str, str]] | None = None  # what all observed trials agree in
 
     def observe(self, config: Row) -> None:
@@ -116,10 +109,8 @@ def describe_cells(cells: Iterable[Row], *names: str) -> list[dict[str, Any]]:
 
 
 def ledger_tag(sweep: Row) -> str:
-    """Return which ledger wrote a run: several machines may run one sweep into one server.
-
-    The time at which the ledger first saw the sweep; unlike a path it survives a move.
-    """
+    """Return which ledger wrote a run, by when it first saw the sweep: it may move or be one of
+    several machines'."""
     return f"{sweep['created']:.6f}"
 
 
@@ -137,11 +128,10 @@ def parent_tags(sweep: Row, driver: str) -> dict[str, str]:
 def trial_tags(
     trial: Row, sweep: Row, parent_run_id: str, cells: list[dict[str, Any]]
 ) -> dict[str, str]:
-    """Return all tags of a child run. While a trial runs, `ablate.status` is "running".
+    """Return all tags of a child run.
 
-    `ablate.export` names the trained model's file in the folder of runs, which the parent's tag
-    `ablate.folder` names: the weights are not copied. `study` and `cell` are to group by: of the
-    first of its cells. Commit and versions are the parent's alone.
+    `ablate.export` names the model's file below the parent's tag `ablate.folder`. `study` and
+    `cell`, to group by, are those of the first of its cells.
     """
     split = trial["config"].get("data", {}).get("split", {})
     names = sorted({f"{cell['study']}/{cell['cell']}" for cell in cells})
@@ -208,10 +198,7 @@ def checksum(trial: Row, *contents: object) -> int:
 
 
 def data_inputs(trial: Row, splits: Iterable[str]) -> list[DatasetInput]:
-    """Return the data sets that a trial has read.
-
-    MLflow keeps one input for a name and digest: the parts of one data set have names of their own.
-    """
+    """Return the splits that a trial has read; MLflow keeps one input for a name and digest."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
     fingerprint = (trial["provenance"] or {}).get("data_fingerprint")
@@ -255,10 +242,7 @@ def shared_view(sweep: Row, parameters: Iterable[str]) -> str:
 
 
 def sweep_document(sweep: Row, cells: Iterable[Row]) -> dict[str, Any]:
-    """Return `sweep.json`: the resolved spec, with what the report reads lifted to the top.
-
-    The planned cells are in it, so that a report shows those that never ran as missing.
-    """
+    """Return `sweep.json`: the resolved spec, what the report reads, and all planned cells."""
     spec, provenance = dict(sweep["spec"]), dict(sweep["provenance"] or {})
     studies = spec.get("studies") or {}
     return {

@@ -52,9 +52,6 @@ class Replica:
     """The runs of one sweep in one MLflow store; belongs to one thread.
 
     Args:
-        ledger: the caller's connection.
-        tracking_uri: any MLflow tracking URI.
-        sweep_id: a sweep that the ledger knows.
         experiment: the experiment's name; default: the sweep's.
         driver: the sweep's driver; default: this process.
         defaults: those of settings, which are then no parameters (`payload.Settings`).
@@ -195,8 +192,7 @@ class Replica:
     ) -> tuple[payload.Row, bool]:
         """Return the ledger's row of a run, and whether the run had to be made.
 
-        It is recorded before anything is logged: one that a killed process did not record is
-        thus still RUNNING.
+        It is recorded before anything is logged: one that was not is thus still RUNNING.
         """
         if not self._reconciled:  # the answer to an earlier request was lost: it may have made one
             self._reconcile()
@@ -217,10 +213,9 @@ class Replica:
     def _reconcile(self, *, thorough: bool = False) -> None:
         """Record runs that the ledger lacks, and end those that others have taken the place of.
 
-        All runs are looked through where the ledger does not know the parent (a fresh store, or one
-        that was moved or lost), or if `thorough`; otherwise only those that are RUNNING, because a
-        run that was made and not recorded is. The epochs of a run that is recorded so are written
-        again: they have the same time stamps, so that MLflow keeps one of each.
+        All runs are looked through where the ledger does not know the parent (of a store that is
+        fresh, moved or lost), or if `thorough`; otherwise only those that are RUNNING, because a
+        run that was made and not recorded is.
         """
         from mlflow.exceptions import MlflowException
 
@@ -383,9 +378,6 @@ def replay(ledger_path: str | Path, tracking_uri: str, sweep_id: str) -> tuple[i
 
     Returns:
         How many trials it has, and those that the store refused, with the reason.
-
-    Raises:
-        KeyError: the ledger does not know the sweep. Others: the store is away.
     """
     from ablate.plan.resolve import default_settings  # which brings torch
 
@@ -402,14 +394,11 @@ def replay_all(
 ) -> dict[str, str]:
     """Write sweeps into a store; return the trials that it refused, with the reason.
 
-    A sweep that has a report here is reported again, so that this store has the report too.
-
-    Args:
-        device: that reads what figures show of trained models, where that is not in their folders.
+    A sweep that has a report here is reported again, so that this store has the report too; its
+    figures of trained models are computed on `device`.
 
     Raises:
         ConfigError: the store does not answer.
-        ReportError: a report that cannot be made of what the store has.
     """
     from ablate.tracking.views import compile_report
 

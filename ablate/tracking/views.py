@@ -34,9 +34,6 @@ def compile_report(
 ) -> tuple[dict[str, Path], str, str]:
     """Compile a sweep's report from MLflow, with what its figures show of the models that are here.
 
-    Args:
-        device: that reads those.
-
     Returns:
         Its files, its text, and the page of the sweep's trials below MLflow's address.
 
@@ -68,11 +65,7 @@ def supply(
 ) -> Iterator[Callable[[], None]]:
     """Read what a sweep's figures show of trained models, while their report is begun.
 
-    The yielded function waits until all is read, and logs it. What is there stays; what cannot be
-    read costs a warning, and is missing in its figure.
-
-    Raises:
-        mlflow.exceptions.MlflowException: the store is away.
+    The yielded function waits until all is read, and logs it. What cannot be read costs a warning.
     """
     missing: list[tuple[Asked, Path]] = []
     wanted: dict[Path, list[View]] = {}
