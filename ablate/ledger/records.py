@@ -32,8 +32,7 @@ class Records:
         timeout: seconds to wait for another writer.
 
     Raises:
-        ConfigError: the file is no ledger or cannot be opened; of any question also that a value
-            in it is none that ablate writes there.
+        ConfigError: the file is no ledger or cannot be opened, or has an impossible value.
     """
 
     def __init__(self, path: str | Path, *, timeout: float = 60.0) -> None:
@@ -50,20 +49,13 @@ class Records:
         self.close()
 
     def rows(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
-        """Ask in SQL.
-
-        Raises:
-            ConfigError: a value is not of its column's type or range; names file and column.
-        """
+        """Ask in SQL."""
         with explained(self.path):
             rows = [dict(row) for row in self._connection.execute(sql, values)]
         return [self._check_row(row) for row in rows]
 
     def _check_row(self, row: Row) -> Row:
-        """Return a row with its `*_json` columns decoded under the name without the suffix.
-
-        Columns that no table has (counts, say) are taken as they are.
-        """
+        """Return a row decoded and checked; columns that no table has are taken as they are."""
         checked: Row = {}
         for column, raw in row.items():
             name, value = column.removesuffix("_json"), raw
@@ -111,8 +103,7 @@ class Records:
         return {row["split"]: row["metrics"] for row in rows}
 
     def recorded(self, trial_id: str) -> dict[str, float]:
-        """Split → when the evaluation that `evaluations` gives of it was first recorded; splits
-        whose evaluation is older than this column are left out."""
+        """Split → when its evaluation was first recorded, unless that is older than the column."""
         rows = self._evaluations("split, recorded", trial_id, None)
         times = {row["split"]: row["recorded"] for row in rows}
         return {split: at for split, at in times.items() if at is not None}
@@ -123,8 +114,7 @@ class Records:
         return list(dict.fromkeys(row["source"] for row in rows))
 
     def source(self, key: str | None) -> dict[str, str | None] | None:
-        """Component → hash of the source that a trial ran, by the key that stands with the trial;
-        None: it was recorded before sources were kept."""
+        """Component → hash of the source that a trial ran, by its key; None: it has none."""
         rows = self.rows("SELECT components_json FROM sources WHERE source=?", [key])
         return rows[0]["components"] if rows else None
 

@@ -164,11 +164,7 @@ def room(path: Path) -> Iterator[None]:
 
 
 def connect(path: Path, timeout: float) -> sqlite3.Connection:
-    """Open a connection in autocommit mode to a ledger whose tables are made and checked.
-
-    Args:
-        timeout: seconds to wait for locks.
-    """
+    """Open a connection in autocommit mode to a ledger whose tables are made and checked."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -218,10 +214,7 @@ def _check_version(path: Path, version: int, *, is_ours: bool) -> None:
 
 
 def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a ledger whose tables are not those above.
-
-    A view in the place of one may never end, and a trigger does what nobody asked for.
-    """
+    """Refuse other tables: a view may never end, and a trigger does what nobody asked for."""
     kinds = connection.execute("SELECT name, type FROM sqlite_master WHERE type != 'index'")
     for name, kind in kinds:
         if kind != "table":

@@ -25,16 +25,12 @@ from trainables.errors import ConfigError
 
 @dataclass(frozen=True)
 class Differing:
-    """A recorded trial that other code made.
+    """A recorded trial that other code made."""
 
-    components: those whose source differs. key: of its row of sources, if it has one.
-    evaluators: the hashes of what evaluated it.
-    """
-
-    components: tuple[str, ...]
+    components: tuple[str, ...]  # whose source differs
     status: str
-    key: str | None
-    evaluators: tuple[str | None, ...]
+    key: str | None  # of its row of sources
+    evaluators: tuple[str | None, ...]  # the hashes of what evaluated it
 
 
 class Sources:
@@ -77,9 +73,7 @@ class Sources:
     def differing(self, key: str | None, evaluators: Iterable[str | None]) -> tuple[str, ...]:
         """Return the components of a recorded trial whose source is not today's.
 
-        Args:
-            key: of the trial's row; None: it was recorded before sources were kept.
-            evaluators: hashes of what evaluated it.
+        It has a key and hashes of evaluators unless it was recorded before sources were kept.
         """
         if key is not None and key not in self._differing:
             self._differing[key] = self.others(self.ledger.source(key) or {})
@@ -119,11 +113,7 @@ class Sources:
         differing: Mapping[str, Differing],
         hashes: Mapping[str, Mapping[str, str | None]] | None = None,
     ) -> None:
-        """Record that the sources of these trials are the code as it is, from now on.
-
-        Args:
-            hashes: of trials whose sources the ledger does not have yet.
-        """
+        """Record that the sources of these trials, in the ledger or `hashes`, are today's code."""
         pairs: set[tuple[str, str, str, str]] = set()
         for trial_id, trial in differing.items():
             recorded = (hashes or {}).get(trial_id) or self.ledger.source(trial.key) or {}

@@ -26,15 +26,10 @@ POPULATION = 20
 
 
 class ByOptuna(Sampler):
-    """A sampler of Optuna's.
+    """A sampler of Optuna's."""
 
-    Attributes:
-        history: whether earlier results bear on it.
-        whole: it models every axis at once: where one does not exist, it stands at `absent`.
-    """
-
-    history: ClassVar[bool] = True
-    whole: ClassVar[bool] = False
+    history: ClassVar[bool] = True  # earlier results bear on it
+    whole: ClassVar[bool] = False  # it models all axes: one that does not exist is at `absent`
 
     def sampler(self, seed: int, earlier: Sequence[Earlier]) -> BaseSampler:
         """Return Optuna's sampler for proposal number len(earlier)."""
@@ -66,10 +61,9 @@ class ByOptuna(Sampler):
         return branches.pruned(space, drawn)
 
     def _frozen(self, index: int, proposal: Earlier) -> FrozenTrial:
-        """Return a proposal as a trial.
+        """Return a proposal as a trial; TPE ranks pruned ones last, by how far they got.
 
-        TPE ranks pruned trials below all others, those that got farther first. It cannot tell
-        with several objectives, whose failures it then leaves out.
+        It cannot with several objectives, whose failures it then leaves out.
         """
         from optuna.trial import TrialState, create_trial
 
@@ -155,12 +149,8 @@ class GaussianProcess(ByOptuna):
         known = [each.values for each in earlier if each.values is not None and not each.running]
         if not known:
             return earlier
-        worst = tuple(
-            min(column) if direction == "maximize" else max(column)
-            for direction, column in zip(
-                self.study.directions, zip(*known, strict=True), strict=True
-            )
-        )
+        columns = zip(self.study.directions, zip(*known, strict=True), strict=True)
+        worst = tuple(min(each) if goal == "maximize" else max(each) for goal, each in columns)
         return [
             replace(each, value=worst) if each.values is None and not each.running else each
             for each in earlier

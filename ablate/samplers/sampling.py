@@ -49,12 +49,9 @@ class Sampler:
     Args:
         study: the search.
         key: identifies its base, space and sampler; part of every seed.
-
-    Attributes:
-        generations: whether it has such, and so reads `population`.
     """
 
-    generations: ClassVar[bool] = False
+    generations: ClassVar[bool] = False  # whether it has such, and so reads `population`
 
     def __init__(self, study: Sampling, key: str) -> None:
         self.study, self.key = study, key

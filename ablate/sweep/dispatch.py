@@ -321,9 +321,7 @@ class Dispatch:
     def interrupt(self, reason: str) -> None:
         """Make every running trial resumable, as the driver stops."""
         for trial_id in list(self.running):
-            del self.running[trial_id]
-            self.ledger.release(trial_id, "interrupted", reason)
-            self.notify(trial_id)
+            self._break_off(trial_id, reason)
 
     def reread(self, trial_id: str) -> None:
         """Read what the ledger now says of a trial, and go on from there."""
