@@ -48,16 +48,6 @@ def test_a_sweep_as_a_table(
     assert {"config/optimizer.lr", "config/method.name", "provenance/device"} <= set(rows)
 
 
-def test_a_name_is_that_of_the_latest_sweep(finished: tuple[Path, str], capsys: Captured) -> None:
-    out, sweep = finished
-    second, texts = later().sweep_id, []
-    for name in ("small", second, sweep):
-        assert main(["ledger", "export", name, "--out", str(out)]) == 0
-        texts.append(capsys.readouterr().out)
-    assert texts[0] == texts[1] and second in texts[0]
-    assert sweep in texts[2] and second not in texts[2]
-
-
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

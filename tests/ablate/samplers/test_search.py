@@ -153,24 +153,3 @@ def test_nsga2_breeds_from_its_parents() -> None:
 
 
 # ---------------------------------------------------------------------- objectives
-
-
-@pytest.mark.parametrize("sampler", ["tpe", pytest.param("gp", marks=pytest.mark.slow), "nsga2"])
-def test_several_objectives_reach_the_front(sampler: str) -> None:
-    """Maximise −(x−1)², minimise (x+1)²: the front is x in [−1, 1] with y = 0."""
-    budget = 20 if sampler == "gp" else 100
-    made = study(
-        {k: NUMBERS[k] for k in "xy"},
-        sampler=sampler,
-        population=10 if sampler == "nsga2" else None,
-        objectives=["val/map_at_r", {"metric": "val/recall_at_1", "direction": "minimize"}],
-    )
-
-    def value(params: dict[str, Any]) -> tuple[float, float] | None:
-        x, y = params["x"], params["y"]
-        return None if x > 2.8 else (-((x - 1) ** 2) - y * y, (x + 1) ** 2 + y * y)
-
-    told = driven(made, "key", budget, value)
-    near = [abs(t.params["y"]) < 0.5 and abs(t.params["x"]) < 1.5 for t in told]
-    share = np.mean(near[budget // 2 :])
-    assert share > 2.5 * (1 / 6) * (1 / 2), "far more often than by chance"

@@ -114,17 +114,6 @@ def test_one_evaluation_per_cell_and_seed_after_its_folds(tmp_path: Path, at_onc
     assert drain(dispatch(specs.plan(folded(4)), tmp_path)) == []
 
 
-def test_asked_for_later_it_trains_nothing(tmp_path: Path) -> None:
-    given = folded()
-    given["studies"]["grid"]["evaluate"] = ["val"]
-    drain(dispatch(specs.plan(given), tmp_path))
-    later = dispatch(specs.plan(folded()), tmp_path)
-    assert later.sweep_id == specs.plan(given).sweep_id
-    modes = [entry.split()[1] for entry in drain(later)]
-    assert modes.count("train") == 0 and modes.count("ensemble") == 4
-    assert modes.count("evaluate") == 8, "test, of every fold"
-
-
 def test_other_numbers_of_folds_are_other_trials(tmp_path: Path) -> None:
     drain(dispatch(specs.plan(folded(2)), tmp_path))
     few = {row["trial_id"] for row in of(dispatch(specs.plan(folded(2)), tmp_path))}

@@ -100,29 +100,6 @@ def test_median_stops_are_facts(tmp_path: Path) -> None:
     assert drain(dispatch(plan, tmp_path)) == []
 
 
-def test_a_stopped_trial_wanted_whole_elsewhere_goes_on(tmp_path: Path) -> None:
-    grid = {"optimizer.lr": [1e-4, 1e-3, 1e-2]}
-    spec = {
-        "name": "both",
-        "trial": {"training.epochs": 9, "method": {"name": "ddml"}},
-        "studies": {
-            "halved": {
-                "design": "grid",
-                "grid": grid,
-                "scheduler": {"name": "successive_halving"},
-            }
-        },
-    }
-    made = dispatch(specs.plan(spec), tmp_path)
-    drain(made)
-    assert sorted(epochs_trained(made).values()) == [1, 1, 9]
-    whole = {**spec, "studies": {"whole": {"design": "grid", "grid": grid}}}
-    again = dispatch(specs.plan(whole), tmp_path)
-    assert len(drain(again)) == 2
-    assert {row["status"] for row in table(again)} == {"done"}
-    assert sorted(epochs_trained(again).values()) == [9, 9, 9]
-
-
 def test_stopped_cells_are_told_as_pruned_with_their_reports(tmp_path: Path) -> None:
     plan = scheduled(18, scheduler={"name": "successive_halving"})
     made = dispatch(plan, tmp_path)
@@ -132,17 +109,6 @@ def test_stopped_cells_are_told_as_pruned_with_their_reports(tmp_path: Path) -> 
     whole = [t for t in told if t.value is not None]
     assert len(whole) == 1
     assert sorted(max(t.reports) for t in told if t.value is None) == [1] * 6 + [3] * 2
-
-
-def test_seeds_of_a_cell_go_together(tmp_path: Path) -> None:
-    plan = scheduled(9, seeds=2, scheduler={"name": "successive_halving"})
-    made = dispatch(plan, tmp_path)
-    drain(made, 3)
-    rows = table(made)
-    by_cell = {row["cell"]: set[str]() for row in rows}
-    for row in rows:
-        by_cell[row["cell"]].add(row["status"])
-    assert all(len(found) == 1 for found in by_cell.values())
 
 
 @pytest.mark.parametrize(

@@ -109,28 +109,6 @@ def test_where_it_wins_the_best_other_cell_stands_beside_it(tmp_path: Path) -> N
     assert other.coords == {"variant": "ddml, not neutral", "neutral": "left out"}
 
 
-@pytest.mark.parametrize(
-    ("take", "count"),
-    [(["optimizer.lr"], 2), (["method.alpha"], 3), (["optimizer.lr", "method"], 3)],
-    ids=str,
-)
-def test_rows_that_take_nothing_of_the_method_have_no_other(take: list[str], count: int) -> None:
-    made = plan(AWAY, {"rows": rows(take=take)})
-    assert made.spec.studies["rows"].size == count
-
-
-def test_around_may_leave_it_out(tmp_path: Path) -> None:
-    terms = {
-        "design": "components",
-        "around": {"best_of": "b", "neutral": False},
-        "trial": {"method": {"name": "ddml"}},
-        "components": {"agnostic": {"method.alpha": 0}},
-    }
-    made = run(plan(AWAY, {"terms": terms, "rows": rows(neutral=False)}), tmp_path)
-    assert cells(made, "terms")["agnostic=on"].config["method"]["alpha"] >= 2
-    assert list(cells(made, "rows")) == ["plain", "ddml"]
-
-
 # ------------------------------------------------------------------------- promoted
 
 

@@ -125,17 +125,6 @@ def test_more_seeds_top_up(tmp_path: Path) -> None:
     assert order and all(entry.split()[0].endswith("-s2") for entry in order)
 
 
-def test_a_study_without_any_result_blocks_what_needs_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SYN_FAIL", "1e-9")
-    made = dispatch(specs.plan(), tmp_path)
-    drain(made)
-    states = made.progression.studies
-    assert states["tune"].complete and states["parts"].blocked == "no trial of tune succeeded"
-    assert made.exhausted
-
-
 def test_a_proposal_that_breaks_a_rule_is_a_failed_fact(tmp_path: Path) -> None:
     space = {
         "schedule.warmup_epochs": {"low": 0, "high": 2, "int": True},

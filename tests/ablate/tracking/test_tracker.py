@@ -111,23 +111,3 @@ def test_a_store_that_hangs_holds_up_neither_sweep_nor_end(
     count = len(sweep.plan(seeds=1))
     assert replay(sweep.ledger_path, sweep.uri, sweep.sweep_id) == (count, {})
     assert_complete(sweep, trials)
-
-
-def test_a_slow_store_is_waited_for_while_it_takes_trials(
-    sweep: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from mlflow import MlflowClient
-
-    monkeypatch.setattr("ablate.tracking.sync.CHUNK", 1)
-    trials = finish_some(sweep, 4)
-    original = MlflowClient.set_terminated
-
-    def slow(self: Any, *args: Any, **kwargs: Any) -> None:
-        time.sleep(0.3)
-        original(self, *args, **kwargs)
-
-    monkeypatch.setattr(MlflowClient, "set_terminated", slow)
-    tracker = sweep.tracker(drain_seconds=0.8)
-    tracker.start()
-    assert tracker.close()
-    assert_complete(sweep, trials)
