@@ -1,8 +1,7 @@
 """Who holds a claim: a driver process, told apart from any later process with the same id.
 
-An owner is written into the ledger as `host/pid/start`. On the same host (and in the same PID
-namespace: containers may share a host name) a claim is dead as soon as that process is gone.
-On another host only the age of its heartbeat can tell.
+It is written into the ledger as `host/pid/start`. On the same host a claim is dead as soon as that
+process is gone; on another host only the age of its heartbeat can tell.
 """
 
 from __future__ import annotations

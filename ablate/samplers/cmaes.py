@@ -1,10 +1,9 @@
 """CMA-ES as a pure function of the results so far.
 
-The state after a generation follows from that generation's results, so that it is computed afresh
-for each proposal: nothing needs to be kept, and an interruption changes nothing. Numeric axes are
-searched in the unit cube, from its middle with a step of 1/6 (as Optuna does); choices,
-which have no order, are drawn at random. A failed proposal ranks last in its generation.
-Coordinates of axes that did not exist are taken at the mean, where they pull nowhere.
+The state after a generation is computed afresh for each proposal from the results. Numeric axes are
+searched in the unit cube, from its middle with a step of 1/6 (as Optuna does); choices, which have
+no order, are drawn at random. A failed proposal ranks last in its generation. Coordinates of axes
+that did not exist are taken at the mean, where they pull nowhere.
 
 Source: Hansen, "The CMA evolution strategy: a tutorial", arXiv:1604.00772, by the package `cmaes`.
 """

@@ -54,11 +54,7 @@ class JobSettings:
 
 
 class JobQueue:
-    """The trials that are to be handed out, in their order, and those that another driver has.
-
-    A trial is in it once at most. Of two trials the one of the higher rank comes first, of equals
-    the one that came first.
-    """
+    """The trials that are to be handed out, by rank, then as they came, and those that wait."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)

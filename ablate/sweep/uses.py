@@ -1,7 +1,7 @@
-"""What the trials of a sweep read before they train: as far as it is known, and of whom.
+"""What the trials of a sweep that are left to do read before they train.
 
-A trial that is left to do is known, or it follows from results. Of the latter a study tells what
-it sets itself; what a search proposes, or another study's result decides, is not guessed.
+Of a trial that follows from results a study tells what it sets itself; what a search proposes, or
+another study's result decides, is not guessed.
 """
 
 from __future__ import annotations
@@ -158,11 +158,10 @@ def placed(plan: Plan, progression: Progression, use: Use, error: ConfigError) -
         taken = progression.ranking.taken(use.study, use.point.arm if use.point else ()) or ()
         layers = plan.layers(use.study, use.point, taken, use.fold)
         holding = [layer for layer in layers if has(expand(layer.values, layer.where), path)]
-        folds = f"{study}.folds"
         if not holding:
             where = f"{locate(study)}, {path}"
-        elif holding[-1].where == folds:
-            where = locate(folds)
+        elif holding[-1].where == f"{study}.folds":
+            where = locate(holding[-1].where)
         else:
             where = locate(origin(layers, path, path))
     return ConfigError(where, fault, error.expected, error.remedy)
