@@ -182,16 +182,6 @@ def test_a_killed_evaluation_is_done_again(tmp_path: Path) -> None:
             r"studies\.tune.*lists its cells, not in a search",
         ),
         ({"objective": "ensemble/map_at_r"}, r"objective.*ensemble/map_at_r.*val/map_at_r"),
-        (
-            {
-                "report": {
-                    "tables": [
-                        {"kind": "compare", "study": "grid", "metrics": ["ensemble/density"]}
-                    ]
-                }
-            },
-            r"report\.tables\.0\.metrics\.0.*does not read.*metrics: \[density\]",
-        ),
     ],
 )
 def test_what_is_refused(change: dict[str, Any], said: str) -> None:

@@ -11,24 +11,13 @@ import pytest
 from ablate.engine.driver import _outcome
 from ablate.engine.settings import Outcome
 from ablate.sweep.dispatch import Dispatch
-from tests.ablate import specs
+from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch
 from trainables.errors import ConfigError
 
 RATES = [1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3]
 GRID = {"design": "grid", "grid": {"optimizer.lr": RATES}, "seeds": 1}
-FINAL: dict[str, Any] = {
-    "event": "final",
-    "best_epoch": 3,
-    "epochs": 3,
-    "steps": 3,
-    "seconds": 1.0,
-    "history": [],
-    "evaluations": {"val": {"map_at_r": 0.5}},
-    "evaluator": "synthetic-1",
-    "export": "x",
-    "provenance": {},
-}
+FINAL = {"event": "final", "history": [], **synthetic.FINAL}
 
 
 def failed(error: Exception) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ablate.cli import doctor
-from ablate.cli.main import build_parser, main
+from ablate.cli.main import main
 from ablate.ledger.ledger import Ledger
 from ablate.tracking.store import Store
 from reports.compile import compile_report
@@ -103,23 +103,14 @@ def test_an_mlflow_store_and_a_fresh_file_are_fine(empty_store: Path, tmp_path: 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (None, "`ablate ledger replay --out 'my runs'`"),
-        ("http://h:5", "`ablate ledger replay --out 'my runs' --tracking-uri http://h:5`"),
-        ("env:MINE", "`ablate ledger replay --out 'my runs' --tracking-uri env:MINE`"),
-        (
-            f"http://me:{WORD}@h",
-            "`ablate ledger replay --out 'my runs' --tracking-uri env:ABLATE_TRACKING_URI`",
-        ),
+        (None, ""),
+        ("env:MINE", " --tracking-uri env:MINE"),
+        (f"http://me:{WORD}@h", " --tracking-uri env:ABLATE_TRACKING_URI"),
     ],
 )
-def test_a_remedy_names_the_store_that_the_run_had(
-    monkeypatch: pytest.MonkeyPatch, given: str | None, said: str
-) -> None:
-    monkeypatch.setenv("MINE", f"http://me:{WORD}@h")
+def test_a_remedy_names_the_store_that_the_run_had(given: str | None, said: str) -> None:
     store = Store(Path("my runs"), given)
-    assert store.command("ledger replay") == said
-    args = build_parser().parse_args(shlex.split(said.strip("`"))[1:])
-    assert (args.out, args.action) == ("my runs", "replay")
+    assert store.command("ledger replay") == f"`ablate ledger replay --out 'my runs'{said}`"
     assert WORD not in repr(store)
 
 
