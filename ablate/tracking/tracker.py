@@ -25,7 +25,7 @@ from reports.uri import redacted, scrubbed
 INTERVAL_SECONDS = 5.0
 DRAIN_SECONDS = 60.0
 RETRY_SECONDS = 0.5  # between two tries when closing
-CLOSING_TRIES = 3  # of trials that the store refuses, when closing
+CLOSING_TRIES = 20  # of trials that the store refuses, when closing
 LAST_SECONDS = 1.0
 log = logging.getLogger("ablate.tracking")
 

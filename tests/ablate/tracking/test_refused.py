@@ -53,6 +53,7 @@ def test_a_run_that_stays_rejected_is_told_with_the_remedy(
 ) -> None:
     trials = finish_some(sweep, 4)
     with monkeypatch.context() as patch:
+        patch.setattr("ablate.tracking.tracker.CLOSING_TRIES", 2)
         reject(patch, FORBIDDEN, {trials[1]})
         tracker = sweep.tracker()
         began = time.monotonic()
