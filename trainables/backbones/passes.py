@@ -71,11 +71,7 @@ class Passes:
         self._divided: _Divided | None = None
 
     def features(self, inputs: Tensor) -> Tensor:
-        """[B, ...] → [B, F]; of a divided batch a leaf, of which `backward` takes the gradient.
-
-        Raises:
-            ConfigError: a divided batch, with a norm that computes its statistics of it.
-        """
+        """[B, ...] → [B, F]; of a divided batch a leaf, of which `backward` takes the gradient."""
         self._divided = None
         if self.backbone is None:
             return self._of(inputs)

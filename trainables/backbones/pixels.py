@@ -40,11 +40,7 @@ IMAGENET = Pixels(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
 
 
 def pixels(config: BackboneConfig, stated: Pixels) -> Pixels:
-    """What the configuration says, else what the model states.
-
-    Raises:
-        ConfigError: a mean that no pixel of that range can have.
-    """
+    """What the configuration says, else what the model states."""
     maximum = config.pixel_max or stated.maximum
     # The model's own numbers, where they are not replaced, mean the same in another range.
     factor = 1 if maximum == stated.maximum else maximum / stated.maximum

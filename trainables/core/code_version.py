@@ -1,7 +1,7 @@
 """Which code made what lies in a trial's folder: `source.json`, a hash per component.
 
-A job says what the driver found (`Code`). A worker runs it only with the same code. What other
-code left in the folder is not gone on from, unless its hash is one of those that are the same.
+A worker runs a job only with the driver's code (`Code`). What other code left in the folder is not
+gone on from, unless its hash is one of those that are the same.
 """
 
 from __future__ import annotations

@@ -91,10 +91,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 class Model:
-    """A trained network that embeds images.
-
-    config: the trial's. classes: names of the training classes.
-    """
+    """A trained network that embeds images; `classes`: names of the training classes."""
 
     def __init__(
         self,

@@ -13,9 +13,6 @@ def list_pictures(root: Path, place: str = "images") -> list[Path]:
 
     Args:
         place: what a message calls the folder.
-
-    Raises:
-        ConfigError: no such folder, or no picture in it.
     """
     try:
         linked = [entry for entry in root.iterdir() if entry.is_symlink() and entry.is_dir()]

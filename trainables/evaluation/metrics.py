@@ -83,8 +83,7 @@ def evaluate(
         seed: of k-means. restarts: its starts, of which the one of least spread counts; None: one.
 
     Raises:
-        ConfigError: an unknown metric, or a split on which one is not defined, as one class for
-            distances between classes.
+        ConfigError: an unknown metric, or a split on which one is not defined.
         TrialFailure: embeddings or scores that are not finite numbers.
     """
     ranking = {name: metric for name in metrics if (metric := ranking_metric(name)) is not None}

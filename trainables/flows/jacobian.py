@@ -2,9 +2,8 @@
 
 Shape legend: D dimensions · N items · A active, P passive dimensions.
 
-Cost: a backward pass of a subnet for each of the A rows, so D/2 times a layer's usual cost, and
-N · D² numbers a layer, kept for the backward pass. DetReg's use of it, with one singular value
-decomposition per item and layer on top, is for small D: see `trainables/methods/lipschitz.py`.
+Cost: a backward pass of a subnet for each of the A rows, and N · D² numbers a layer, kept for the
+backward pass: it is for small D.
 """
 
 from __future__ import annotations
