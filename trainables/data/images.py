@@ -107,14 +107,11 @@ class Images:
 
 
 def mapped(path: Path) -> Tensor:
-    """The array of an .npy file as a tensor over shared pages.
+    """Return the array of an .npy file, or another file's bytes, as a tensor over shared pages.
 
     Mapped copy-on-write: torch knows no read-only tensors, and this way a stray write could
     change neither the file nor another trial's pixels.
     """
-    return torch.from_numpy(np.load(path, mmap_mode="c", allow_pickle=False))
-
-
-def mapped_bytes(path: Path) -> Tensor:
-    """A file's bytes as a flat uint8 tensor over shared pages; copy-on-write like `mapped`."""
+    if path.suffix == ".npy":
+        return torch.from_numpy(np.load(path, mmap_mode="c", allow_pickle=False))
     return torch.from_numpy(np.memmap(path, np.uint8, mode="c"))

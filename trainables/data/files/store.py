@@ -42,7 +42,7 @@ from trainables.data.files.first_pass import (
     picture_pixels,
 )
 from trainables.data.files.index import Box, Index
-from trainables.data.images import Images, mapped_bytes
+from trainables.data.images import Images, mapped
 from trainables.machine.progress import Progress
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def load_stored(folder: Path, index: Index, pictures: Pictures, config: DataConf
     # Caches of before 0.2.0 have labels in a further column.
     columns = [torch.from_numpy(column.copy()) for column in table.T[: 4 if is_encoded else 3]]
     common: dict[str, Any] = {
-        "flat": mapped_bytes(folder / f"{kind}.bin"),
+        "flat": mapped(folder / f"{kind}.bin"),
         "offsets": columns[0],
         "heights": columns[-2],
         "widths": columns[-1],
