@@ -18,19 +18,18 @@ from pathlib import Path
 
 from reports.errors import ReportError
 
-HEAD = re.compile(r"^- (Sweep|First started|Data set|Commit|Device|Threads): (.*)$", re.MULTILINE)
-
+HEADS = ("Sweep", "First started", "Data set", "Commit", "Device", "Threads")
+HEAD = re.compile(rf"^- ({'|'.join(HEADS)}): (.*)$", re.MULTILINE)
 NOTES = re.compile(r"^## Notes\n+(.*?)(?=^##|\Z)", re.DOTALL | re.MULTILINE)
 NUMBERED = re.compile(r"^(\d+)\. (.*)$", re.MULTILINE)
 SHORT = "<!-- first columns alone -->"
 FURTHER = "\n\nFurther metrics and statistics:"
-
 REFERENCE = re.compile(r"\n*^Notes? ([\d, –]+)\.$", re.MULTILINE)
 
 
 def section(report: str, title: str) -> str:
-    """What stands under `### title` in a report's Markdown, up to the next heading, with the notes
-    that it names by number written out.
+    """Return what stands under `### title` in a report's Markdown, up to the next heading, with the
+    notes that it names by number written out.
 
     Raises:
         ReportError: no such title.
@@ -40,7 +39,7 @@ def section(report: str, title: str) -> str:
     )
     if match is None:
         titles = ", ".join(re.findall(r"^### (.*)$", report, re.MULTILINE))
-        raise ReportError(f"found no table {title!r} in the report; expected one of: {titles}")
+        raise ReportError(f"The report has no table {title!r}; it has {titles}")
     text = match.group(1).strip()
     shared = NOTES.search(report)
     notes = dict(NUMBERED.findall(shared[1])) if shared else {}
@@ -56,15 +55,15 @@ def section(report: str, title: str) -> str:
 
 
 def filled(readme: str, report: str) -> str:
-    """`readme` with the block of the report's sweep filled anew.
+    """Return `readme` with the block of the report's sweep filled anew.
 
     Raises:
         ReportError: no block for this sweep, or a title that the report does not have.
     """
     head = dict(HEAD.findall(report))
-    if lacking := {"Sweep", "First started", "Data set", "Commit", "Device", "Threads"} - {*head}:
+    if lacking := {*HEADS} - {*head}:
         raise ReportError(
-            f"found a report without {', '.join(sorted(lacking))}; expected one of a sweep that "
+            f"The report does not name its {', '.join(sorted(lacking))}; take one of a sweep that "
             "ran from a commit, so that its numbers can be had again"
         )
     name = head["Sweep"].split(" ")[0]
@@ -73,7 +72,7 @@ def filled(readme: str, report: str) -> str:
     )
     match = block.search(readme)
     if match is None:
-        raise ReportError(f"found no `<!-- report {name} -->` … `<!-- end report -->` to fill")
+        raise ReportError(f"There is no `<!-- report {name} -->` … `<!-- end report -->` to fill")
     source = (
         f"Measured by sweep {head['Sweep']} at commit {head['Commit'][:12]}, "
         f"{head['First started']}, on {head['Data set']}, {head['Device']}, "
@@ -101,11 +100,9 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 2:
         print(__doc__, file=sys.stderr)
         return 2
-    report, readme = Path(arguments[0]), Path(arguments[1])
-    readme.write_text(
-        filled(readme.read_text(encoding="utf-8"), report.read_text(encoding="utf-8")),
-        encoding="utf-8",
-    )
+    report, readme = map(Path, arguments)
+    text = filled(readme.read_text("utf-8"), report.read_text("utf-8"))
+    readme.write_text(text, "utf-8")
     return 0
 
 

@@ -30,14 +30,12 @@ def best_yaml(frame: Frame, study: str) -> str | None:
     if not means:
         return None
     cell = max(means, key=lambda name: means[name].mean if most else -means[name].mean)
-    value = means[cell]
-    rows = frame.cells[(frame.cells["study"] == study) & (frame.cells["cell"] == cell)]
-    finished = rows[rows["status"] == "done"]
+    value, rows = means[cell], frame.cells
+    finished = rows[(rows["study"] == study) & (rows["cell"] == cell) & (rows["status"] == "done")]
     done = finished.iloc[0]
     trial = frame.trials[frame.trials["trial_id"] == done["trial_id"]].iloc[0]
-    name = slug(f"best_{study}")[:100]  # as long as a spec's may be
     spec = {
-        "name": name,
+        "name": slug(f"best_{study}")[:100],  # as long as a spec's may be
         "seeds": 3,
         "objective": objective,
         "trial": nested(trial["params"]),

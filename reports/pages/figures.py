@@ -11,7 +11,6 @@ import base64
 import json
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import jinja2
 
@@ -60,7 +59,7 @@ def shown(drawn: Drawn, svg: Path) -> dict[str, str]:
     if not stands_apart(drawn, svg):
         return inline(drawn, svg)
     data, width = _thumbnail(drawn)
-    return _fields(drawn, "webp", data, width) | {"page": file_name(drawn)}
+    return _fields(drawn, "webp", data, width, page=file_name(drawn))
 
 
 def inline(drawn: Drawn, svg: Path) -> dict[str, str]:
@@ -68,22 +67,15 @@ def inline(drawn: Drawn, svg: Path) -> dict[str, str]:
     spots = [[round(1000 * x), round(1000 * y), text] for x, y, text in drawn.places()]
     text = json.dumps(spots, ensure_ascii=False, separators=(",", ":")) if spots else ""
     data = themed(svg.read_text(encoding="utf-8")).encode()
-    width = drawn.figure.get_figwidth() * CSS_INCH
-    return _fields(drawn, "svg+xml", data, width) | {"spots": text}
+    return _fields(drawn, "svg+xml", data, drawn.figure.get_figwidth() * CSS_INCH, spots=text)
 
 
-def _fields(drawn: Drawn, kind: str, data: bytes, width: float) -> dict[str, str]:
+def _fields(drawn: Drawn, kind: str, data: bytes, width: float, **more: str) -> dict[str, str]:
     """Return what a page's template takes of a figure."""
-    return {
-        "key": drawn.key,
-        "title": drawn.title,
-        "caption": drawn.caption,
-        "source": f"data:image/{kind};base64,{base64.b64encode(data).decode()}",
-        "href": f"runs-{slug(drawn.study)}",
-        "width": f"{width:.0f}",
-        "spots": "",
-        "page": "",
-    }
+    source = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+    words = {"key": drawn.key, "title": drawn.title, "caption": drawn.caption}
+    place = {"source": source, "href": f"runs-{slug(drawn.study)}", "width": f"{width:.0f}"}
+    return {**words, **place, "spots": "", "page": "", **more}
 
 
 def themed(svg: str) -> str:
@@ -91,11 +83,10 @@ def themed(svg: str) -> str:
 
     The file of its own stays as it was drawn, as programs that read SVG know no variables.
     """
-    for name, (light, _) in THEME.items():
-        svg = svg.replace(f": {light}", f": var(--{name})")
-    light, dark = (
-        "".join(f"--{name}: {colours[at]}; " for name, colours in THEME.items()) for at in (0, 1)
-    )
+    light = dark = ""
+    for name, (bright, dim) in THEME.items():
+        svg = svg.replace(f": {bright}", f": var(--{name})")
+        light, dark = f"{light}--{name}: {bright}; ", f"{dark}--{name}: {dim}; "
     rules = (
         f":root {{ {light}fill: var(--ink); }} "
         f"@media (prefers-color-scheme: dark) {{ :root {{ {dark}}} }}"
@@ -123,14 +114,13 @@ def _thumbnail(drawn: Drawn) -> tuple[bytes, int]:
 
 def page(frame: Frame, drawn: Drawn, svg: Path) -> str:
     """Write the page of a figure that stands apart (well-formed XML too)."""
-    known: dict[str, Any] = {
-        "title": drawn.title,
-        "caption": drawn.caption,
-        "sweep": f"{frame.document['name']} ({frame.document['sweep_id']})",
-        "protocol": protocol(frame),
-        "runs": ", ".join(drawn.run_ids),
-        "back": f"report.html#{drawn.key}",
-        "strips": drawn.strips,
-        "figure": None if drawn.strips else inline(drawn, svg),
-    }
-    return template("apart.html.j2").render(known)
+    return template("apart.html.j2").render(
+        title=drawn.title,
+        caption=drawn.caption,
+        sweep=f"{frame.document['name']} ({frame.document['sweep_id']})",
+        protocol=protocol(frame),
+        runs=", ".join(drawn.run_ids),
+        back=f"report.html#{drawn.key}",
+        strips=drawn.strips,
+        figure=None if drawn.strips else inline(drawn, svg),
+    )

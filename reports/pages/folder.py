@@ -25,21 +25,14 @@ def write(path: Path, text: str) -> None:
 def settle(folder: Path, paths: Iterable[Path]) -> None:
     """Take away what an earlier report wrote here and this one, of these files, did not; note what
     this one wrote."""
-    written = {path.name: _digest(path) for path in paths}
-    for name, digest in _former(folder).items():
+    written, manifest = {path.name: _digest(path) for path in paths}, folder / MANIFEST
+    earlier = json.loads(manifest.read_text(encoding="utf-8")) if manifest.is_file() else {}
+    for name, digest in earlier.items():
         path = folder / name
-        if name not in written and path.is_file() and _digest(path) == digest:
+        own = name not in written and Path(name).name == name  # not of another folder
+        if own and path.is_file() and _digest(path) == digest:
             path.unlink()
-    write(folder / MANIFEST, json.dumps(written, indent=0, sort_keys=True) + "\n")
-
-
-def _former(folder: Path) -> dict[str, str]:
-    """Return the digests of what an earlier report wrote, of files in this folder alone."""
-    path = folder / MANIFEST
-    if not path.is_file():
-        return {}
-    found: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
-    return {name: digest for name, digest in found.items() if Path(name).name == name}
+    write(manifest, json.dumps(written, indent=0, sort_keys=True) + "\n")
 
 
 def _digest(path: Path) -> str:

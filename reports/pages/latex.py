@@ -77,13 +77,9 @@ def plain(table: AnyTable) -> str | None:
 
 
 def _file(table: AnyTable, blocks: list[Grid], notes: Sequence[str], part: str = "") -> str:
-    """Return the text of a file that compiles alone and can be read into an article.
+    """Return the text of a file: blocks of the same rows below each other, then the notes.
 
-    Args:
-        table: The table, which gives title and label.
-        blocks: Tables of the same rows, which stand below each other.
-        notes: What stands below the last block.
-        part: Which part of the table it is: a key of `SUBTITLES`.
+    part: which part of the table it is, a key of `SUBTITLES`.
     """
     title = f"{table.title}: {SUBTITLES[part]}" if part else table.title
     caption = [title, table.recipe.caption] if part != "more" and table.recipe.caption else [title]
@@ -112,12 +108,12 @@ def _blocks(layout: Grid) -> list[Grid]:
     """Split the columns into as many tables of the same rows as it takes to fit a page, or of
     `FEWEST` columns beside long names, which are made smaller: one column a table would fill
     pages."""
-    blocks: list[list[int]] = []
     labels = list(range(layout.labels))
+    blocks = [labels]
     for column in range(layout.labels, len(layout.headers)):
-        few = len(blocks[-1]) < layout.labels + FEWEST if blocks else False
-        if few or (blocks and _width(choose(layout, [*blocks[-1], column])) <= PAGE):
-            blocks[-1].append(column)
+        wider = [*blocks[-1], column]
+        if len(wider) <= layout.labels + FEWEST or _width(choose(layout, wider)) <= PAGE:
+            blocks[-1] = wider
         else:
             blocks.append([*labels, column])
     return [choose(layout, block) for block in blocks]
@@ -132,14 +128,13 @@ def _tabular(layout: Grid) -> list[str]:
     sides = "l" * layout.labels + "r" * (len(layout.headers) - layout.labels)
     heads = []
     for text, side in zip(layout.headers, sides, strict=True):
-        lines = [latex_text(line) for line in _broken(text)]
+        lines = [latex_text(line) for line in _break_header(text)]
         stacked = r"\\{}".join(lines)
         heads.append(stacked if len(lines) == 1 else rf"\shortstack[{side}]{{{stacked}}}")
     rows = []
     for row in layout.rows:
-        texts = [latex_text(field.text) for field in row]
-        bold = [rf"\textbf{{{t}}}" if f.bold else t for t, f in zip(texts, row, strict=True)]
-        line = " & ".join(bold)
+        texts = [(latex_text(field.text), field.bold) for field in row]
+        line = " & ".join(rf"\textbf{{{text}}}" if bold else text for text, bold in texts)
         rows.append(f"{'{}' if line.startswith(('*', '[')) else ''}{line} \\\\")
     return [
         rf"\begin{{tabular}}{{@{{}}{sides}@{{}}}}",
@@ -152,12 +147,12 @@ def _tabular(layout: Grid) -> list[str]:
     ]
 
 
-def _broken(text: str) -> list[str]:
+def _break_header(text: str) -> list[str]:
     return re.split(r"(?<=,) |(?<=[a-z]\.)(?=[a-z])| (?=\[)", text)
 
 
 def _width(layout: Grid) -> float:
     """Return the width in signs, gaps counted."""
-    heads = [max(map(len, _broken(header))) for header in layout.headers]
+    heads = [max(map(len, _break_header(header))) for header in layout.headers]
     columns = zip(heads, *([len(field.text) for field in row] for row in layout.rows), strict=True)
     return float(sum(max(column) for column in columns)) + GAP * len(heads)

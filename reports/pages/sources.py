@@ -10,6 +10,10 @@ from reports.tables.model import Field, Sheet
 
 TITLE = "Where each setting comes from"
 KEY = "sources"
+NOTE = (
+    "As the recipe says beside itself. In a study `…_fair`, what is searched is not what its "
+    "source says."
+)
 HEADERS = ("studies", "rows", "setting", "value", "source")
 
 
@@ -25,17 +29,7 @@ def source_sheet(frame: Frame, recipe: Recipe) -> Sheet | None:
         for field, value, why in block.said():
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             lines.append((*patterns, field, text, why))
-    return Sheet(
-        Table(kind="compare", study=begun[0], title=TITLE),
-        KEY,
-        TITLE,
-        HEADERS,
-        len(HEADERS),
-        tuple(tuple(map(Field, line)) for line in lines),
-        HEADERS,
-        tuple(lines),
-        (
-            "As the recipe says beside itself. In a study `…_fair`, what is searched is not what "
-            "its source says.",
-        ),
-    )
+    recipe_part = Table(kind="compare", study=begun[0], title=TITLE)
+    rows = tuple(tuple(map(Field, line)) for line in lines)
+    heads = HEADERS, len(HEADERS), rows, HEADERS, tuple(lines)
+    return Sheet(recipe_part, KEY, TITLE, *heads, (NOTE,))

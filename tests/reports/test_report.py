@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
@@ -326,24 +324,6 @@ def test_recipe_reads_yaml_s_on_and_off_as_levels() -> None:
     recipe = Recipe.model_validate(yaml.safe_load(text))
     assert recipe.tables[0].baseline == {"agnostic": "off", "split": "on"}
     assert recipe.studies() == {"t": "report.tables.0.study"}
-
-
-def test_reports_import_nothing_of_the_platform(finished: Any) -> None:
-    code = f"""
-import sys
-import reports.recipe
-assert "mlflow" not in sys.modules and "matplotlib" not in sys.modules
-import reports.compile, reports.frame, reports.kinds
-frame = reports.frame.load({finished.uri!r}, {finished.sweep_id!r})
-for group in ("tables", "figures"):
-    for kind in reports.kinds.kinds(group):
-        reports.kinds.load(group, kind)
-names = {{name.split(".")[0] for name in sys.modules}}
-assert not names & {{"torch", "ray", "ablate", "trainables"}}, names
-"""
-    command, root = [sys.executable, "-c", code], Path(__file__).parents[2]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=root, check=False)
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr[-2000:]
 
 
 def test_hostile_names_the_protocol_and_studies_that_stand_twice(

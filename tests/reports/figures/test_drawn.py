@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure as Canvas
 from matplotlib.text import Text
 
-from reports.figures.drawn import HEIGHT, MANY, TEXT, Drawn, Spot, legend, log_ticks, style
+from reports.figures.drawn import MANY, TEXT, Drawn, Spot, style
 from reports.figures.heatmap import heatmap
 from reports.figures.history import history
 from reports.recipe import Figure, Heatmap, Table
@@ -56,30 +56,3 @@ def test_a_mark_is_where_the_picture_has_it(tmp_path: Path) -> None:
     ]
     many = Drawn("d", "s", "", "", figure, (), spots[:1] * (MANY + 1))
     assert many.places() == []
-
-
-@pytest.mark.parametrize(("lines", "below"), [(4, False), (5, True)])
-def test_a_long_legend_stands_below_and_makes_the_figure_taller(lines: int, below: bool) -> None:
-    with style():
-        figure = Canvas(figsize=(5.6, HEIGHT), layout="constrained")
-        axes = figure.add_subplot()
-        for i in range(lines):
-            axes.plot([0, 1], [i, i], label=f"line {i}")
-        legend(axes, lines)
-    assert (axes.get_legend() is None) == below == bool(figure.legends)
-    assert (figure.get_figheight() > HEIGHT) == below
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "shown"),
-    [(0.02, 0.5, ["0.03", "0.1", "0.3"]), (0.9, 6, ["1", "2", "5"]), (1e-4, 1e-1, None)],
-)
-def test_a_short_logarithmic_axis_has_plain_numbers(
-    low: float, high: float, shown: list[str] | None
-) -> None:
-    axes = Canvas().add_subplot()
-    axes.set_xscale("log")
-    axes.set_xlim(low, high)
-    log_ticks(axes, low, high)
-    texts = [text.get_text() for text in axes.get_xticklabels()]
-    assert texts == shown if shown else "10^" in "".join(texts)
