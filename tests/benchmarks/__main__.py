@@ -1,6 +1,7 @@
 """Every benchmark of this folder, then one table.
 
     python -m tests.benchmarks [NAME …] [--json FILE]
+    python -m tests.benchmarks --part NAME PART [ARGUMENT …]    (as `results.run_part` calls it)
 
 A benchmark is a module `bench_<name>` with `measure_all() -> list[Result]`; it prints its rounds
 as it goes. The exit status is 1 if a bound is missed. The file holds the table's numbers, with the
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import os
 import platform
 import sys
@@ -21,52 +23,55 @@ from pathlib import Path
 from tests.benchmarks.results import Result, table
 
 
-def main(names: list[str], kept: Path | None = None) -> int:
-    found = sorted(path.stem for path in Path(__file__).parent.glob("bench_*.py"))
-    chosen = [name for name in found if not names or name.removeprefix("bench_") in names]
+def main(names: list[str], file: Path | None = None) -> int:
+    available = [path.stem for path in sorted(Path(__file__).parent.glob("bench_*.py"))]
+    chosen = [name for name in available if not names or name.removeprefix("bench_") in names]
     if not chosen:
-        print(f"no benchmark called {', '.join(names)}; there are {', '.join(found)}")
+        print(f"no benchmark called {', '.join(names)}; there are {', '.join(available)}")
         return 2
     results: dict[str, list[Result]] = {}
     for name in chosen:
         print(f"— {name}", flush=True)
         results[name] = importlib.import_module(f"tests.benchmarks.{name}").measure_all()
-        if kept is not None:  # after each: the run takes long, and may be stopped
-            keep(kept, results)
+        if file is not None:  # after each: the run takes long, and may be stopped
+            write_results(file, results)
     rows = [result for several in results.values() for result in several]
-    print(f"\n{table(rows)}")
-    print(
-        f"load average {', '.join(f'{load:.1f}' for load in os.getloadavg())}, "
-        f"{os.cpu_count()} cores"
-    )
+    load = ", ".join(f"{load:.1f}" for load in os.getloadavg())
+    print(f"\n{table(rows)}\nload average {load}, {os.cpu_count()} cores")
     return 0 if all(result.met for result in rows) else 1
 
 
-def keep(path: Path, results: dict[str, list[Result]]) -> None:
-    """All numbers so far as JSON, with when and where they were measured."""
+def write_results(path: Path, results: dict[str, list[Result]]) -> None:
+    """Write all numbers so far as JSON, with when and where they were measured."""
     from trainables.machine.files import write_json
     from trainables.machine.kernels import processor
 
     model = [line for line in processor().splitlines() if line.startswith("model name")]
-    told = {
+    numbers = {
+        name: [
+            asdict(each) | {"ratio": each.ratio if each.base else None, "met": each.met}
+            for each in several
+        ]
+        for name, several in results.items()
+    }
+    about = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "processor": model[0].partition(":")[2].strip() if model else platform.machine(),
         "cores": os.cpu_count(),
         "load": os.getloadavg(),
-        "results": {
-            name: [
-                asdict(each) | {"ratio": each.ratio if each.base else None, "met": each.met}
-                for each in several
-            ]
-            for name, several in results.items()
-        },
     }
-    write_json(path, told)
+    write_json(path, about | {"results": numbers})
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--json", type=Path, metavar="FILE")
-    given = parser.parse_args()
-    sys.exit(main(given.names, given.json))
+    parser.add_argument("--part", action="store_true")
+    args = parser.parse_args()
+    if args.part:
+        benchmark, part, *arguments = args.names
+        module = importlib.import_module(f"tests.benchmarks.bench_{benchmark}")
+        print(json.dumps(module.PARTS[part](*map(json.loads, arguments))))
+        sys.exit(0)
+    sys.exit(main(args.names, args.json))

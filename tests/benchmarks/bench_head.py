@@ -4,37 +4,28 @@ A trial as `search_spaces/ddml.yaml` tunes them (`typefaces`, cached features of
 at 128 px, `init: pca`, 12 epochs of 17 steps), through `run_job` with log, export and all, on one
 thread; beside it a bare loop of torch: the same head, loss, optimiser, batch size and clipping, as
 many steps, and after each epoch the nearest validation images, but no start from data, sampler,
-schedule, metrics or files. Where products are oneDNN's (`trainables/machine/kernels.py`), beside
-the same trial by MKL, too. In turns, in one process, with warm caches; CPU time of the process
-(`getrusage`), so that other work on the machine meets neither; the median over the rounds.
-
-    python -m tests.benchmarks.bench_head [--rounds 5]
+schedule, metrics or files. In turns, in one process, with warm caches; CPU time of the process, so
+that other work on the machine meets neither; the median over the rounds.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import resource
-import sys
 import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
-from unittest import mock
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tests.benchmarks.results import Result, table
+from tests.benchmarks.results import Result, cpu_seconds
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
-from trainables.machine import kernels
 from trainables.machine.cache_folder import default_cache
 from trainables.trial import TrialConfig
 
@@ -62,34 +53,24 @@ def recipe(method: str) -> dict[str, Any]:
     }
 
 
-def trial(method: str) -> dict[str, Any]:
-    return TrialConfig(**recipe(method)).model_dump(mode="json")
-
-
-def ours(method: str, cache: Path) -> None:
+def run_trial(method: str, cache: Path) -> None:
+    config = TrialConfig(**recipe(method)).model_dump(mode="json")
     with tempfile.TemporaryDirectory() as folder:
         runtime = Runtime("cpu", 1, cache, Path(folder) / "trial", run="bench")
-        last = list(run_job(Job("bench", trial(method), 0, runtime)))[-1]
+        last = list(run_job(Job("bench", config, 0, runtime)))[-1]
     if last["event"] != "final":
         raise RuntimeError(f"the trial ended with {last['event']!r}")
 
 
-def by_mkl(method: str, cache: Path) -> None:
-    """`ours`, with torch's own product."""
-    with mock.patch.object(kernels, "onednn_is_quicker", lambda: False):
-        ours(method, cache)
-
-
 class Bare:
-    """The loop alone, on the data of `ours`."""
+    """The loop alone, on the data of `recipe`."""
 
     def __init__(self, cache: Path) -> None:
-        config = TrialConfig.model_validate(trial("plain"))
+        config = TrialConfig.model_validate(recipe("plain"))
         trainer = Trainer(config, 0, Runtime("cpu", 1, cache))
         self.epochs, self.batches = config.training.epochs, trainer.batches(0)
         splits = trainer.splits
-        if splits.val is None:
-            raise RuntimeError("the benchmark's trial has no validation split")
+        assert splits.val is not None
         blocks = trainer.inputs.blocks
         self.train, self.val = (torch.cat(list(blocks(s))) for s in (splits.train, splits.val))
         self.labels, self.classes = splits.train.labels, len(splits.train.classes)
@@ -97,7 +78,7 @@ class Bare:
         self.dim = config.embedding.dim
 
     def __call__(self, lr: float = 1e-3) -> float:
-        """Recall@1 of the validation images after the last epoch."""
+        """Return Recall@1 of the validation images after the last epoch."""
         recall = 0.0
         head = nn.Linear(self.train.shape[1], self.dim)
         proxies = nn.Parameter(torch.rand(self.classes, self.dim))
@@ -118,53 +99,23 @@ class Bare:
         return recall
 
 
-def cpu_seconds(work: Callable[[], object]) -> float:
-    before = resource.getrusage(resource.RUSAGE_SELF)
-    work()
-    after = resource.getrusage(resource.RUSAGE_SELF)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-
-def measure(rounds: int, cache: Path) -> list[Result]:
+def measure_all(rounds: int = ROUNDS) -> list[Result]:
     torch.set_num_threads(1)
-    bare = Bare(cache)
-    sides: dict[str, Callable[[], object]] = {m: partial(ours, m, cache) for m in METHODS}
-    if kernels.onednn_is_quicker():
-        sides |= {f"{m} by MKL": partial(by_mkl, m, cache) for m in METHODS}
-    else:
-        print("  skipped: MKL is as quick as oneDNN on this processor, or there is but one of them")
-    sides["bare loop"] = bare
+    cache = default_cache()
+    sides: dict[str, Callable[[], object]] = {m: partial(run_trial, m, cache) for m in METHODS}
+    sides["bare loop"] = Bare(cache)
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for turn in range(rounds + 1):
         for name, work in sides.items():
-            taken = cpu_seconds(work)
+            before = cpu_seconds()
+            work()
             if turn:  # the first warms caches, of this process too
-                seconds[name].append(taken)
-    print(json.dumps({name: [round(s, 4) for s in each] for name, each in seconds.items()}))
-    base = median(seconds["bare loop"])
-    found = []
-    for method in METHODS:
-        mine = median(seconds[method])
+                seconds[name].append(cpu_seconds() - before)
+    medians = {name: median(several) for name, several in seconds.items()}
+    base = medians.pop("bare loop")
+    for method, mine in medians.items():
         print(f"  {method}: {3600 / mine:.0f} trials an hour and core")
-        found.append(
-            Result(f"head trial of {method}, CPU", mine, "bare plain loop", base, None, "s")
-        )
-        if other := seconds.get(f"{method} by MKL"):
-            name = f"head trial of {method}, CPU, by oneDNN"
-            found.append(Result(name, mine, "by MKL", median(other), None, "s"))
-    return found
-
-
-def measure_all() -> list[Result]:
-    return measure(ROUNDS, default_cache())
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    print(table(measure(parser.parse_args().rounds, default_cache())))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return [
+        Result(f"head trial of {method}, CPU", mine, "bare plain loop", base, None, "s")
+        for method, mine in medians.items()
+    ]

@@ -2,36 +2,30 @@
 
 On a CPU the network is that of `search_spaces/ddml.yaml`'s `finetuned`: EfficientNet-Lite0 at
 64 px, batches of 128, one thread. On a GPU, ResNet-50 at 224 px, batches of 120, bf16,
-channels-last, images resident, and then the most memory that a step held, ranking of 60,502 rows
-of 512 beside the bare product of all by all in the same precision, and clusters.
+channels-last, images resident, and then ranking of 60,502 rows of 512 beside the bare product of
+all by all in the same precision.
 
 Every method of the registry is measured at its defaults, on the first loss that it takes, from the
 middle of a trial on: where a method has phases, the later one. Trainers take their steps in turns,
 one each a round, so that other work on the machine meets all alike; a ratio is the median over the
 rounds of the two steps of one round. Milliseconds by the clock, the device waited for.
-
-    python -m tests.benchmarks.bench_steps [--device cpu] [--small]
-
---small: sizes for a rehearsal (`--device cpu` takes the GPU's way too); no numbers to tell.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 import torch
 from pydantic import ValidationError
 
 from tests.benchmarks.bench_evaluation import RANKS, drawn
 from tests.benchmarks.made_photographs import photographs
-from tests.benchmarks.results import Result, table
+from tests.benchmarks.results import Result
 from trainables.core.runtime import Runtime
 from trainables.core.trace import Trace
 from trainables.core.trainer import Trainer
@@ -42,23 +36,21 @@ from trainables.trial import TrialConfig
 
 FIRST = ("proxy_anchor", "normsoftmax")  # tried before all other losses
 MIXES = {"idml"}  # originals and mixtures pass: twice the images
-WARM, ROUNDS, GIB = 3, 11, 2**30
+WARM, ROUNDS = 3, 11
 
 
-@dataclass(frozen=True)
-class Sizes:
-    network: str = "resnet50"
-    side: int = 224
-    batch: int = 120
-    images: int = 1200
-    classes: int = 60
-    items: int = 60_502
-    clustered: int = 12_100
-    precision: str = "bf16"
+class Sizes(NamedTuple):
+    network: str
+    side: int
+    batch: int
+    images: int
+    classes: int
+    items: int
+    precision: str
 
 
-CPU = Sizes("tf_efficientnet_lite0", 64, 128, 1200, 60, 0, 0, "fp32")
-SMALL = Sizes("mobilenetv3_small_050", 32, 24, 240, 20, 600, 100, "fp32")
+GPU = Sizes("resnet50", 224, 120, 1200, 60, 60_502, "bf16")
+CPU = Sizes("tf_efficientnet_lite0", 64, 128, 1200, 60, 0, "fp32")
 
 
 def trial(method: str, loss: str, root: Path, sizes: Sizes) -> TrialConfig:
@@ -175,25 +167,7 @@ def measure_steps(sizes: Sizes, device: torch.device) -> list[Result]:
             sides = {method: build(method, loss), f"plain on {loss}": build("plain", loss)}
             results.append(compare(f"step of {method}", device, sides, most if on_gpu else None))
             sides.clear()  # the device's memory
-            if on_gpu:
-                held, by_plain = (peak(device, build, each, loss) for each in (method, "plain"))
-                limit = most * by_plain
-                results.append(
-                    Result(f"memory of {method}", held, f"plain on {loss}", by_plain, limit, "GiB")
-                )
     return results
-
-
-def peak(
-    device: torch.device, build: Callable[[str, str], Stepping], method: str, loss: str
-) -> float:
-    """Return the most GiB that a few steps held."""
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats(device)
-    step = build(method, loss)
-    for _ in range(WARM):
-        step()
-    return torch.cuda.max_memory_allocated(device) / GIB
 
 
 def measure_evaluation(sizes: Sizes, device: torch.device) -> list[Result]:
@@ -206,36 +180,14 @@ def measure_evaluation(sizes: Sizes, device: torch.device) -> list[Result]:
     def ranked() -> None:
         evaluate(x, y, score="cosine", metrics=RANKS)
 
-    labels = torch.arange(sizes.items, device=device) % sizes.clustered
-
-    def clustered() -> None:
-        evaluate(x, labels, score="cosine", metrics=("nmi",))
-
-    clustered()
-    taken = median(seconds(device, clustered) for _ in range(3))
     name = f"all ranking metrics of {sizes.items} × 512"
     return [
         compare(name, device, {"ours": ranked, "bare matrix product": product}, 1.5),
-        Result(f"NMI, {sizes.clustered} clusters", taken, "asked", 2.0, 2.0, "s"),
     ]
 
 
-def measure_all(device: str | None = None, *, small: bool = False) -> list[Result]:
-    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    sizes = SMALL if small else Sizes() if where.type == "cuda" else CPU
-    results = measure_steps(sizes, where)
-    return [*results, *measure_evaluation(sizes, where)] if sizes.items else results
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--device")
-    parser.add_argument("--small", action="store_true")
-    given = parser.parse_args()
-    results = measure_all(given.device, small=given.small)
-    print(table(results))
-    return 0 if given.small or all(each.met for each in results) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def measure_all() -> list[Result]:
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    sizes = GPU if device.type == "cuda" else CPU
+    results = measure_steps(sizes, device)
+    return [*results, *measure_evaluation(sizes, device)] if sizes.items else results

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.benchmarks.__main__ import keep
+from tests.benchmarks.__main__ import write_results
 from tests.benchmarks.bench_steps import loss_for
 from tests.benchmarks.results import Result, table
 from trainables.methods.base import METHODS
@@ -25,7 +25,7 @@ def test_a_number_without_a_bound_is_never_missed() -> None:
 def test_what_is_kept_says_when_where_and_by_how_much(tmp_path: Path) -> None:
     step = Result("step", 3.0, "plain", 2.0, 2.5, "ms")
     nothing = Result("", 1.0, "", 0.0, None, "s")
-    keep(tmp_path / "runs" / "bench.json", {"steps": [step, nothing]})
+    write_results(tmp_path / "runs" / "bench.json", {"steps": [step, nothing]})
     kept = json.loads((tmp_path / "runs" / "bench.json").read_text())
     assert {"date", "processor", "cores", "load"} < kept.keys()
     first, second = kept["results"]["steps"]

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ablate.cli.main import main
 from ablate.ledger.ledger import Ledger
-from tests.ablate.command import ROOT, ablate_run
+from tests.ablate.command import ablate_run
 from tests.trainables.core.digits_case import SMALL
 
 ISM = {"name": "idml", "mixing": "feature_mixup", "originals": "replaced", "uncertainty_dim": 8}
@@ -66,13 +65,3 @@ def test_a_sweep_from_its_file_to_its_report(tmp_path: Path) -> None:
     assert "top-1 accuracy, test" in text.lower()
     assert "MAP@R" not in text and "Recall@" not in text
     assert "picked on validation images" in text and "validation classes" not in text
-
-
-def test_the_published_search_space_can_be_planned_and_is_fair(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    spec = ROOT / "search_spaces" / "classification.yaml"
-    assert main(["run", str(spec), "--plan", "--out", str(tmp_path / "runs")]) == 0
-    said = capsys.readouterr()
-    assert not said.err and "table2: compare" in said.out
-    assert "expected" not in said.out, "a warning of the plan"

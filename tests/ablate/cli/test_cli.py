@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import io
-import json
-import signal
-import subprocess
-import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -14,25 +11,22 @@ import torch
 
 import ablate
 from ablate.cli import doctor
-from ablate.cli.main import main
+from ablate.cli.main import COMMANDS, REMOVED, build_parser, main
 from ablate.cli.options import seconds, seed_option, settings
 from ablate.cli.report import print_report
-from ablate.cli.run import ending
 from ablate.engine import driver
 from ablate.engine.foreground import run_cell
-from ablate.engine.preview import preview
 from ablate.engine.progress import Board, rows
 from ablate.engine.ray import resources
 from ablate.engine.ray.resources import Request, check_nodes, elsewhere, fits, request
-from ablate.engine.settings import Outcome, Settings
+from ablate.engine.settings import Settings
 from ablate.spec.model import Resources
 from tests.ablate import specs
-from tests.ablate.driven import dispatch, drain, table
+from tests.ablate.driven import dispatch, drain
 from trainables.errors import ConfigError
 from trainables.machine.processes import cores
 
 ROOT = Path(__file__).resolve().parents[3]
-HEAVY = ("torch", "ray", "mlflow", "optuna", "pandas", "pydantic", "yaml", "matplotlib", "rich")
 REQUEST = Request(1, 0, "cpu")
 RUNNER = "tests.ablate.synthetic:run_job"
 TRACELESS = {
@@ -52,24 +46,6 @@ def test_option_values() -> None:
             seconds(bad)
 
 
-def test_help_is_quick_and_run_stays_a_function() -> None:
-    code = (
-        "import sys, ablate.cli.main\n"
-        "try: ablate.cli.main.main(['plan', '--help'])\nexcept SystemExit: pass\n"
-        f"print('HEAVY', [m for m in {HEAVY!r} if m in sys.modules])\n"
-        "calls = [ablate.run]\n"
-        "import ablate.run\n"
-        "for call in (*calls, ablate.run):\n"
-        "    try: call({'name': 'x'})\n"
-        "    except ValueError as error: print(error)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert "HEAVY []" in done.stdout and "usage: ablate" in done.stdout
-    assert done.stdout.count("spec: studies: found nothing") == 2
-
-
 def test_api_gives_a_frame(tmp_path: Path) -> None:
     drain(dispatch(specs.plan(), tmp_path))  # so that Ray is not needed
     results = ablate.run(specs.SPEC, out=tmp_path, **TRACELESS)
@@ -78,18 +54,6 @@ def test_api_gives_a_frame(tmp_path: Path) -> None:
     assert set(frame["study"]) == {"tune", "parts", "grid", "rows"}
     assert frame["val/map_at_r"].notna().all()
     assert frame.loc[frame["study"] == "parts", "test/map_at_r"].notna().all()
-
-
-def test_plan_tells_what_is_known_and_runs_nothing(tmp_path: Path) -> None:
-    settings_ = Settings(out=tmp_path, cache=tmp_path, request=REQUEST, runner=RUNNER)
-    text = preview(specs.plan(), settings_)
-    assert "tune: search, 6 cells × 1 seeds, 0 known already, 3 follow from results" in text
-    assert "11 trials to run now and 15 later" in text and "unknown" in text
-    assert list(tmp_path.iterdir()) == []
-    drain(dispatch(specs.plan(), tmp_path))
-    text = preview(specs.plan(seeds=3), settings_)
-    assert "parts: components, 4 cells × 3 seeds, 8 known already" in text
-    assert "shares trials with" in text and "time: about" in text
 
 
 class Replica:
@@ -223,19 +187,6 @@ def test_doctor_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert not doctor.check_ledger(path).ok
 
 
-def test_a_run_ends_with_the_reasons_of_its_failures_and_the_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = dispatch(specs.plan(), tmp_path)
-    monkeypatch.setenv("SYN_FAIL", "1e-9")
-    drain(made)
-    failed = {"tune": 6, "grid": 8}
-    outcome = Outcome(made.sweep_id, 0, {"rows": 1}, failed, {}, {}, signal.SIGINT, False)
-    text = ending(outcome, tmp_path)
-    assert "TrialFailure: metric: the loss is not finite" in text and "--retry-failed" in text
-    assert text.endswith("Go on with:\n  the same call")
-
-
 @pytest.mark.parametrize(
     ("store", "line"),
     [
@@ -250,27 +201,6 @@ def test_the_end_says_where_the_report_and_mlflow_are(
     said = capsys.readouterr().out.splitlines()
     assert "a table" in said and "report: o/report.html" in said and line in said
     assert said[said.index(line) + 1].endswith(" http://127.0.0.1:5000/#/experiments/1/runs")
-
-
-def test_why_a_trial_failed_is_told_at_once_and_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    made, stream = dispatch(specs.plan(), tmp_path), io.StringIO()
-    board = Board(made, 2, tmp_path / "log", stream)
-    monkeypatch.setenv("SYN_FAIL", "1e-9")
-    drain(made)
-    cause = "TrialFailure: metric: the loss is not finite at step 3"
-    # Fourteen trials, one reason: told once, before anything that sums up.
-    assert stream.getvalue().startswith(f"{cause} (trial ") and stream.getvalue().count(cause) == 1
-    board.close()
-    failed = next(row for row in table(made) if row["status"] == "failed")["trial_id"]
-    assert main(["ledger", "show", failed, "--json", "--out", str(tmp_path)]) == 0
-    shown = json.loads(capsys.readouterr().out)
-    assert list(shown.items())[:3] == [
-        ("trial_id", failed),
-        ("status", "failed"),
-        ("reason", cause),
-    ]
 
 
 class Terminal(io.StringIO):
@@ -310,3 +240,26 @@ def test_what_is_left_counts_the_start_of_trials(tmp_path: Path) -> None:
     assert told["tune"].eta == pytest.approx((6 - 2 / 2) * pace * 1 / 2), "two are half done"
     assert told["grid"].eta == pytest.approx(8 * pace * 3 / 2)
     assert told["rows"].eta == pytest.approx(4 * pace)
+
+
+def test_run_stays_a_function() -> None:
+    call = ablate.run
+    import_module("ablate.run")
+    for function in (call, ablate.run):
+        with pytest.raises(ConfigError, match="studies"):
+            function({"name": "x"})
+
+
+def test_every_command_has_its_module_and_removed_ones_a_sentence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    files = (ROOT / "ablate" / "cli").glob("*.py")
+    assert {path.stem for path in files if "def add_arguments(" in path.read_text()} == {*COMMANDS}
+    assert callable(build_parser().parse_args)
+    words = ["best", "--out", "x"]
+    assert build_parser(["best"]).parse_args(words).out == "x"
+    assert build_parser([]).parse_known_args(words)[1] == ["--out", "x"]
+    for removed in REMOVED:
+        assert main([*removed, "--to", "x"]) == 2
+        said = capsys.readouterr().err
+        assert "went in version 0.2.0" in said and said.count("\n") == 1

@@ -51,9 +51,6 @@ def written(given: dict[str, Any], folder: Path) -> str:
     "way",
     [
         ("cub200", "CUB_200_2011", True),
-        ("cub200", "CUB_200_2011", False),
-        ("sop", "Stanford_Online_Products", True),
-        ("folder", "parts", False),
         ("manifest", "csv", False),
     ],
     ids=str,
@@ -165,30 +162,6 @@ def test_faults_of_the_command(arguments: list[str], found: str, capsys: Said) -
     assert main(["data", *arguments]) == 2
     said = capsys.readouterr().err
     assert found in said and said.count("\n") == 1
-
-
-def test_a_data_set_that_is_not_whole_starts_nothing(tmp_path: Path, capsys: Said) -> None:
-    root = trees.sop(tmp_path / "sop")
-    path = written(spec({"name": "sop", "root": str(root)}), tmp_path)
-    for command in (["--plan"], []):
-        assert main(["run", path, *command]) == 2
-        said = capsys.readouterr().err
-        assert "trial.data.root: found Stanford Online Products in" in said
-        assert "train: 24 images of 6 classes, not 59,551 images of 11,318 classes" in said
-        assert said.count("\n") == 1
-    assert not (tmp_path / "runs").exists()
-    (root / "Ebay_test.txt").write_text("head\n1 7\n")
-    assert main(["run", path, "--plan", "--allow-partial"]) == 2
-    assert f"found {root}/Ebay_test.txt:2: '1 7'; expected <image id>" in capsys.readouterr().err
-
-
-def test_an_unknown_name_is_told_with_those_there_are(tmp_path: Path, capsys: Said) -> None:
-    assert main(["run", written(spec({"name": "cub"}), tmp_path), "--plan"]) == 2
-    said = capsys.readouterr().err
-    there = "typefaces, emoji, characters, digits, cars196"
-    assert f"trial.data.name: found 'cub'; expected one of {there}" in said
-    assert main(["run", written(spec({"name": "sop", "boxes": True}), tmp_path), "--plan"]) == 2
-    assert "It is an option of data cub200" in capsys.readouterr().err
 
 
 # ------------------------------------------------------------------------------------ identities

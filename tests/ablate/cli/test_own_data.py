@@ -112,24 +112,6 @@ def forty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return trees.class_folders(tmp_path_factory.mktemp("data") / "forty", 40, 3, (40, 32))
 
 
-def test_a_batch_of_more_classes_than_train_starts_nothing(
-    forty: Path, tmp_path: Path, capsys: Captured
-) -> None:
-    batch = {"batch_size": 128, "per_class": 4}
-    path, out = tmp_path / "spec.yaml", tmp_path / "runs"
-    path.write_text(yaml.safe_dump(spec(forty, batch, rates=GRID)))
-    for command in (["--plan"], []):
-        assert main(["run", str(path), "--out", str(out), *command]) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert "trial.training.batch_size: found 128, which at per_class 4" in line
-        assert "takes 32 classes a batch; expected at most the 14 training classes" in line
-        assert not out.exists()
-    remedies = re.findall(r"--set (training\.\w+=\d+)", line)
-    assert len(remedies) == 2
-    for setting in remedies:
-        assert main(["run", str(path), "--out", str(out), "--plan", "--set", setting]) == 0
-
-
 LATER = {"design": "grid", "around": {"best_of": "tune"}, "grid": {"embedding.dim": [8]}}
 RATE = {"optimizer.lr": {"low": 1e-4, "high": 1e-2}}
 SIZE, EACH = "training.batch_size", "training.per_class"
@@ -156,24 +138,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"tune": tune(RATE), "later": {**LATER, "trial": {SIZE: 60}}},
         "studies.later.trial.training.batch_size: found 60",
     ),
-    "choice": (
-        {"tune": tune({SIZE: {"choice": [16, 32, 64]}})},
-        "studies.tune.space.training.batch_size: found 64, which at per_class 4 takes 16 classes",
-    ),
-    "range": (
-        {"tune": tune({SIZE: {"low": 8, "high": 64, "step": 8, "int": True}})},
-        "studies.tune.space.training.batch_size: found 64",
-    ),
-    "per_class": (
-        {"tune": tune({EACH: {"choice": [1, 2, 4]}})},
-        "studies.tune.space.training.per_class: found 32, which at per_class 2 takes 16 classes",
-    ),
 }
-# What fits with some of what else is drawn is the trial's to tell.
+# What a search draws is the trial's to tell.
 PLANNED = {
-    "corner": {"tune": tune({SIZE: {"choice": [16, 32, 64]}, EACH: {"choice": [1, 2, 4]}})},
-    "taken": {"tune": tune({SIZE: {"choice": [16, 32]}}), "later": {**LATER, "trial": {EACH: 2}}},
-    "replaced": {"tune": tune({SIZE: {"choice": [16, 32]}}, trial={SIZE: 256})},
+    "drawn": {"tune": tune({SIZE: {"choice": [16, 64]}}), "later": {**LATER, "trial": {EACH: 2}}},
     "random": {"rows": {**GRID, "trial": {EACH: 1, SIZE: 999}}},
 }
 

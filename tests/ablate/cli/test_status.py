@@ -87,22 +87,6 @@ def test_a_sweep_under_way_is_told_from_files(
     assert "tune: 0 of 3 known trials done, 1 failed, 2 without a result" in text
 
 
-def test_machines_of_one_name_are_told_apart() -> None:
-    machines = Machines(places={"t": "bbbbbbbb"})
-    machines.hear([["aaaaaaaa", "pod", 2], ["bbbbbbbb", "pod", 2], ["cccccccc", "other", 1]])
-    found = machines.nodes(["t", "u"])
-    assert [node.name for node in found] == ["pod aaaaaa", "pod bbbbbb", "other"]
-    assert [node.trials for node in found] == [[], ["t"], []] and machines.slots == 5
-    machines.hear([["cccccccc", "other", 1]])
-    assert machines.slots == 1
-
-
-def test_the_only_machine_has_all_trials_before_it_is_heard_of() -> None:
-    machines = Machines()
-    machines.hear([["aaaaaaaa", "here", 2], ["bbbbbbbb", "head", 0]])
-    assert [node.trials for node in machines.nodes(["t", "u", "claimed"])] == [["t", "u"]]
-
-
 def test_who_asks_is_heard_once_and_a_dead_driver_is_none(tmp_path: Path, capsys: Captured) -> None:
     made, asked = dispatch(specs.plan(), tmp_path), threading.Event()
     folder = tmp_path / "drivers"
