@@ -67,22 +67,6 @@ def test_each_command_is_one() -> None:
     assert not faults, "\n".join(faults)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["ablate", "rum", "my.yaml"],
-        ["ablate", "run"],
-        ["…", "--sed", "optimizer.lr"],
-        ["make", "tset"],
-        ["python", "-m", "trainables.jobs.bash"],
-        ["ablate", "run", "search_spaces/papers/detreg.yaml", "--study", "table9"],
-    ],
-)
-def test_what_is_no_command_is_told(words: list[str]) -> None:
-    with pytest.raises((AssertionError, SystemExit, ModuleNotFoundError)):
-        check(Command("page", words, True))
-
-
 def test_links_lead_to_files() -> None:
     dead = [
         f"{page.relative_to(ROOT)}: {target}"

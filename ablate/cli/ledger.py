@@ -39,7 +39,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help="import: the code here gives the same numbers as that of the batch, at its REVISIONs",
     )
     command.add_argument("--rebuild", action="store_true", help=argparse.SUPPRESS)
-    command.add_argument("--json", action="store_true", help=argparse.SUPPRESS)  # show always does
+    command.add_argument("--json", action="store_true", help="show: as without; it prints JSON")
     add_tracking(command)
     add_out(command)
 

@@ -48,15 +48,6 @@ def test_every_field_has_a_meaning(now: dict[str, str]) -> None:
     assert not missing, f"{missing}: tell them in the docstrings of their models, `field: meaning`"
 
 
-def test_a_row_says_what_the_model_does(now: dict[str, str]) -> None:
-    told = {row["field"]: row for row in rows(now["fields.md"])}
-    lr = told["`optimizer.lr`"]
-    assert (lr["type"], lr["bounds"], lr["default"]) == ("number", "> 0, ≤ 10", "`0.0001`")
-    assert told["`split.test`"]["bounds"] == "> 0, < 1"
-    assert told["`trials`"]["default"] == "required"
-    assert told["`fair`"]["default"] == "none"
-
-
 @pytest.mark.parametrize("name", ["fields.md", "commands.md"])
 def test_links_lead_to_headings(name: str, now: dict[str, str]) -> None:
     headings = [slug(h) for h in re.findall(r"^#+ (.*)$", now[name], re.MULTILINE)]

@@ -53,14 +53,6 @@ def test_clouds_have_a_token_and_nothing_open(name: str) -> None:
         assert option in known, f"{option} is none of `ray start`"
 
 
-@pytest.mark.parametrize("name", CLOUDS)
-def test_the_shared_folder_is_the_user_s_who_runs(name: str) -> None:
-    given = loaded(name)
-    mount, chown = given["setup_commands"][-2:]
-    assert mount.endswith("/shared)") and "sudo mount" in mount
-    assert chown == f"sudo chown {given['auth']['ssh_user']}: /shared"
-
-
 @pytest.mark.parametrize("name", [*CLOUDS, "raycluster.yaml"])
 def test_a_trial_fits_on_a_node_that_is_there_from_the_start(name: str) -> None:
     """The head alone is refused: Ray does not tell what its autoscaler could bring."""
@@ -75,21 +67,6 @@ def test_a_trial_fits_on_a_node_that_is_there_from_the_start(name: str) -> None:
     with pytest.raises(ConfigError, match="wait for one that is starting"):
         check_nodes(asked, [head])
     assert check_nodes(asked, [head, *there * [{"CPU": 8.0, "GPU": 1.0}]]) == there < most
-
-
-def test_commands_on_the_head_have_what_its_ray_has() -> None:
-    """Nothing of it comes from the environment of `ray start`, nor is ours activated."""
-    text = (FOLDER / "README.md").read_text(encoding="utf-8")
-    (start,) = (each for each in loaded("aws.yaml")["head_start_ray_commands"] if "--head" in each)
-    given = re.findall(r"[A-Z_]+=\S+", start.partition("ray start")[0])
-    assert [each.partition("=")[0] for each in given] == [
-        "RAY_AUTH_MODE",
-        "ABLATE_CACHE",
-        "ABLATE_DATA",
-    ]
-    assert f"'{' '.join(given)} ~/env/bin/ablate run " in text
-    (job,) = re.findall(r"ray job submit (?:.*\\\n)+.*", text)
-    assert " -- \\\n  /home/ubuntu/env/bin/ablate run " in job
 
 
 # -------------------------------------------------------------------------------------- KubeRay
