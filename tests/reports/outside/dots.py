@@ -17,4 +17,4 @@ def dots(frame: Frame, recipe: Figure) -> Drawn:
         canvas.add_subplot().plot(
             cells["idx"], cells[recipe.metric], recipe.options.get("marker", "o"), linestyle="none"
         )
-    return Drawn(f"dots_{study}", study, recipe.title, "", canvas, tuple(cells["run_id"]), ())
+    return Drawn(f"dots_{study}", study, recipe.title, "", canvas, tuple(cells["run_id"]))
