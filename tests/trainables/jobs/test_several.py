@@ -71,7 +71,7 @@ def test_threads_and_the_folder_are_shared_out(tmp_path: Path) -> None:
     assert (first.threads, second.threads) == (2, 2)
     assert (first.trial_dir, second.trial_dir) == (tmp_path / "t", None)
     if resolve_device("auto").type == "cpu":
-        with pytest.raises(ConfigError, match="device: found"):
+        with pytest.raises(ConfigError, match="device: cuda is none"):
             assign_runtime(replace(runtime, device="cuda"), 0)
 
 
