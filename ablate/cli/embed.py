@@ -58,9 +58,9 @@ def run(args: argparse.Namespace) -> int:
     if index_file and build_index(model, torch.zeros(1, 1)) is None:
         raise ConfigError(
             "--index",
-            f"a model of {model.config.method.name} on {model.config.loss.name}",
-            "one that compares by cosine, dot product or distance, and faiss-cpu installed",
-            "Leave --index out; `ablate neighbours` searches by the model's own score",
+            f"{model.config.method.name} on {model.config.loss.name} does not compare by cosine, "
+            "dot product or distance, or faiss-cpu is not installed: leave --index out; `ablate "
+            "neighbours` searches by the model's own score",
         )
     with explain_write_errors(to, "--to"):
         to.parent.mkdir(parents=True, exist_ok=True)  # before all pictures are read

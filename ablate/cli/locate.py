@@ -30,12 +30,12 @@ def trial_called(records: Records, name: str | None) -> str:
     """
     ids = queries.trials_called(records, name or "")
     if not name or not ids:
-        expected, remedy = "a trial id or its beginning", "`ablate trials` lists them"
-        raise ConfigError("TRIAL", repr(name or ""), expected, remedy)
+        fault = f"{name or ''!r} begins no trial's id: `ablate trials` lists them"
+        raise ConfigError("TRIAL", fault)
     if len({trial_id.partition("-")[0] for trial_id in ids}) > 1:
         more = f", … ({len(ids) - 4} more)" if len(ids) > 4 else ""
-        expected = f"the beginning of one trial's id, not of {', '.join(ids[:4])}{more}"
-        raise ConfigError("TRIAL", repr(name), expected, "Give more of its id")
+        several = ", ".join(ids[:4])
+        raise ConfigError("TRIAL", f"{name!r} begins {several}{more}: give more of one id")
     return ids[0]
 
 
@@ -54,6 +54,4 @@ def explain_write_errors(path: Path, option: str) -> Iterator[None]:
         yield
     except OSError as error:
         why = error.strerror or error
-        raise ConfigError(
-            option, f"{path}, which cannot be written ({why})", "a place that can be written"
-        ) from error
+        raise ConfigError(option, f"{path} cannot be written ({why})") from error

@@ -34,18 +34,12 @@ def run(args: argparse.Namespace) -> int:
         file = TrialFolder.of(ledger.parent / TRIALS, trial).log
         if not file.is_file():
             status = (records.trial(trial) or {}).get("status")
-            raise ConfigError(
-                str(file),
-                f"no log, of a trial that is {status}",
-                "one of a trial that has started, and whose folder is here",
-                f"`ablate ledger show {trial}` tells what is known of it",
-            )
+            remedy = f"`ablate ledger show {trial}` tells what is known of it"
+            raise ConfigError(str(file), f"no log, of a trial that is {status}: {remedy}")
         try:
             log = open_regular(file)
         except OSError as error:
-            raise ConfigError(
-                str(file), error.strerror or str(error), "the log of a trial", "Look at it yourself"
-            ) from error
+            raise ConfigError(str(file), f"it cannot be read ({error.strerror})") from error
         with TextIOWrapper(log, "utf-8", errors="replace", newline="\n") as text:
             last, most = "\n", args.lines
             while True:

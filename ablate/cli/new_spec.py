@@ -141,12 +141,8 @@ def _choose_weights(backbone: str) -> str:
         check_name(import_timm(), backbone)
         return "timm"
     if not BACKBONES[backbone].TORCHVISION:
-        raise ConfigError(
-            "--backbone",
-            f"{backbone}, whose weights nobody offers to programs",
-            "one whose weights can be fetched",
-            "Take another here, and name yours and its file in the spec (backbone.weights)",
-        )
+        remedy = "take another here, and name yours and its file in the spec (backbone.weights)"
+        raise ConfigError("--backbone", f"nobody offers weights of {backbone}: {remedy}")
     return "torchvision"
 
 

@@ -146,7 +146,7 @@ def seed_option(text: str) -> int | tuple[int, ...]:
     distinct = len(set(numbers)) == len(numbers) and max(numbers, default=0) <= MAX_SEED
     if not 1 <= many <= MAX_SEEDS or not distinct:
         expected = f"a number of seeds from 1 to {MAX_SEEDS}, or a list of distinct ones"
-        remedy = f"As 0,1,5, each at most {MAX_SEED}; for the one seed 0 alone, give 0,"
+        remedy = f"As 0,1,5, each ≤ {MAX_SEED}; for the one seed 0 alone, give 0,"
         raise ConfigError("--seeds", repr(text), expected, remedy)
     return numbers if is_list else numbers[0]
 

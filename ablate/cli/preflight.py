@@ -28,9 +28,9 @@ def check_machine(*, runs_ray: bool) -> None:
     if limit != resource.RLIM_INFINITY and limit < needed * GIB:
         raise ConfigError(
             "ulimit -v",
-            f"a limit of {limit / GIB:.1f} GiB on the address space",
-            f"at least {needed:g} GiB, which the libraries map even where they use little memory",
-            "Run `ulimit -v unlimited` first, or ask for more memory in the job's script",
+            f"the address space is limited to {limit / GIB:.1f} GiB, and the libraries map at "
+            f"least {needed:g} GiB: run `ulimit -v unlimited` first, or ask for more memory in the "
+            "job's script",
         )
     # The default cache below the home folder is not checked: plans of embedded data sets need none.
     if not os.environ.get("ABLATE_CACHE"):
@@ -42,9 +42,5 @@ def check_machine(*, runs_ray: bool) -> None:
         if not os.access(cache, os.W_OK | os.X_OK) and not any(cache.iterdir()):
             raise PermissionError(13, "Permission denied")
     except OSError as error:
-        raise ConfigError(
-            "ABLATE_CACHE",
-            f"the cache {str(cache)[:200]}, which cannot be written ({error.strerror})",
-            "a folder with room for decoded images",
-            "Free some space, or set it to another folder",
-        ) from None
+        fault = f"the cache {str(cache)[:200]} cannot be written ({error.strerror})"
+        raise ConfigError("ABLATE_CACHE", f"{fault}: set it to another folder") from None

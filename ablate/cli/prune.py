@@ -65,9 +65,8 @@ def run(args: argparse.Namespace) -> int:
     if trials.is_symlink():
         raise ConfigError(
             str(trials),
-            f"a symbolic link to {trials.readlink()}",
-            "a folder, as nothing outside the output folder is removed",
-            "Move the trials there, or make the output folder as a whole the link",
+            f"it is a symbolic link to {trials.readlink()}, and nothing outside the output folder "
+            "is removed: move the trials there, or make the output folder as a whole the link",
         )
     with Ledger(path) as ledger:
         pieces, notes = find_pieces(ledger, out, args.sweep, args.keep)

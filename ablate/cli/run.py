@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         if args.storage is not None and given:
             raise ConfigError("--storage", f"it with {option}", "it with a sweep", "Leave one out")
     if args.pilot and not args.plan:
-        raise ConfigError("--pilot", "it without --plan", "--plan --pilot", "Or leave it out")
+        raise ConfigError("--pilot", "it needs --plan")
     from ablate.spec.read import read_spec
 
     loaded = read_spec(args.spec)  # a fault in it is told at once, before torch is imported

@@ -37,18 +37,14 @@ def run(args: argparse.Namespace) -> int:
     ]
     if not running:
         shown = f"{args.sweep!r}, which no run drives here" if args.sweep else "no run under way"
-        expected = "a run that is under way, by its sweep's id or name"
-        raise ConfigError("SWEEP", shown, expected, "`ablate status` tells what is")
+        raise ConfigError("SWEEP", f"{shown}: `ablate status` tells what runs")
     for driver in running:
         try:
             driver.ask_to_stop()
         except OSError as error:
-            raise ConfigError(
-                str(driver.path.parent),
-                f"a folder that cannot be written ({error.strerror})",
-                "the right to write there, by which a run is asked",
-                f"Press Ctrl-C there, or `kill -INT {driver.owner.pid}` on {driver.owner.host}",
-            ) from error
+            ways = f"press Ctrl-C there, or `kill -INT {driver.owner.pid}` on {driver.owner.host}"
+            fault = f"it cannot be written ({error.strerror}): {ways}"
+            raise ConfigError(str(driver.path.parent), fault) from error
         say(f"asked {_name_run(driver)} to stop")
     while running := [driver for driver in running if driver.path.exists() and driver.alive]:
         if time.monotonic() >= end:

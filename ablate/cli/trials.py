@@ -48,8 +48,7 @@ def run(args: argparse.Namespace) -> int:
         known = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
         if metric not in known:
             expected = f"a metric that a trial has: {some_metrics(metric, known)}"
-            remedy = nearest_metric(metric, known)
-            raise ConfigError("--sort", repr(metric), expected, remedy)
+            raise ConfigError("--sort", repr(metric), expected, nearest_metric(metric, known))
         sign = 1 if lower_is_better(metric) else -1
         rows.sort(key=lambda row: sign * row["metrics"].get(metric, sign * inf))
     varied = varied_paths(row["config"] for row in rows) if args.params else []

@@ -151,7 +151,7 @@ def test_check_tells_every_fault(tmp_path: Path, capsys: Said) -> None:
         (["list", "sop"], "NAME: found 'sop'; expected nothing with list"),
         (
             ["check", "typefaces", "--sheet", "/nowhere/s.png"],
-            "--sheet: found /nowhere/s.png, which cannot be written",
+            "--sheet: /nowhere/s.png cannot be written",
         ),
         (["check", "sop"], "data.root: found nothing, and none of Stanford_Online_Products"),
         (["check", "--data-root", "absent"], "absent: No such file or directory"),

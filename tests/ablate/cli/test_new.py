@@ -77,7 +77,7 @@ def test_a_loss_that_a_method_refuses_is_one_line(capsys: Captured) -> None:
         (["a b"], "NAME: found 'a b'"),
         (["x", "--data", "nowhere"], "--data: found 'nowhere'; expected a folder that is there"),
         (["x", "--loss", "proxy_ancor"], "Did you mean 'proxy_anchor'?"),
-        (["x", "--backbone", "bn_inception"], "--backbone: found bn_inception, whose weights"),
+        (["x", "--backbone", "bn_inception"], "--backbone: nobody offers weights of bn_inception"),
         (["x", "--backbone", "resnet5"], "backbone.name: found 'resnet5'"),
         (["there"], "--to: found there.yaml, which is there; expected a new file"),
     ],
