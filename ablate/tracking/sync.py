@@ -106,6 +106,7 @@ class Replica:
             filelock.Timeout: another process has been writing this sweep for `LOCK_SECONDS`.
             Whatever MLflow raises when the store is away; see `is_away`.
         """
+        self._in_a_row = 0
         try:
             self._begin(thorough)
             ids = self.trial_ids() if trial_ids is None else [*dict.fromkeys(trial_ids)]
@@ -331,7 +332,6 @@ class Replica:
             self.client.get_run(self._parent_id())
         self.refused[trial_id] = first_line(error)
         if self._in_a_row >= IN_A_ROW:
-            self._in_a_row = 0
             raise error
 
 
