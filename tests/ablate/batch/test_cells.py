@@ -141,7 +141,7 @@ def test_a_live_owner_is_asked(tmp_path: Path) -> None:
     """A claim of a driver that is gone holds nothing up."""
     plan, settings = sweep(grid=GRID), synthetic_settings(tmp_path)
     made = dispatch(plan, tmp_path)
-    made.owner = made._claims.owner = Owner(made.owner.host, 2**22 + 1, 1.0)
+    made.owner = Owner(made.owner.host, 2**22 + 1, 1.0)
     assert made.next_job() is not None
     assert export_cells(plan, settings, tmp_path / "cells.jsonl").trials == 4
 
