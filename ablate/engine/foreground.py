@@ -34,22 +34,22 @@ def find_cell(progression: Progression, wanted: str) -> Cell:
     check_study(plan, study)
     match = re.fullmatch(r"(.*?)(?:@(\d+)(?:\.(\d+))?)?", rest)
     assert match is not None
-    name, seed = match.group(1), int(match.group(2) or plan.seeds(study)[0])
-    folds = plan.folds(study)
-    fold = folds[0] if match.group(3) is None else int(match.group(3))
+    seeds, folds = plan.seeds(study), plan.folds(study)
+    name, seed = match[1], int(match[2] or seeds[0])
+    fold = folds[0] if match[3] is None else int(match[3])
     if fold not in folds:
         known = [f"@{seed}.{each}" for each in folds if each is not None]
-        expected = f"one of {', '.join(known)}" if known else f"@{seed}: {study} has no folds"
-        raise ConfigError(OPTION, f"@{seed}.{fold}", expected)
+        there = f"it has {listed(known)}" if known else "it has no folds"
+        raise ConfigError(OPTION, f"{study} has no cells @{seed}.{fold}; {there}")
     cells = [
         cell for cell in progression.studies[study].cells if (cell.seed, cell.fold) == (seed, fold)
     ]
-    if not cells and seed not in plan.seeds(study):
-        expected = f"one of {listed(plan.seeds(study))}"
-        raise ConfigError(OPTION, f"seed {seed}", expected, "Give another seed or --seeds")
+    if not cells and seed not in seeds:
+        fault = f"{study} has no cells of seed {seed}; give one of {listed(seeds)}, or --seeds"
+        raise ConfigError(OPTION, fault)
     if not cells:
-        found, expected = f"{study}, whose centre is not known yet", "finished studies before it"
-        raise ConfigError(OPTION, found, expected, "Run the sweep first")
+        fault = f"the centre of {study} is not known yet; run the sweep first"
+        raise ConfigError(OPTION, fault)
     matches = [cell for cell in cells if cell.cell == name]
     coords = dict(part.partition("=")[::2] for part in name.split(",") if "=" in part)
     if not matches and coords:
@@ -63,10 +63,10 @@ def find_cell(progression: Progression, wanted: str) -> Cell:
             )
         ]
     if len(matches) != 1:
-        names = [cell.cell for cell in (matches or cells)]
-        several = f"{len(matches)} cells called" if matches else "no cell"
-        found, expected = f"{several} {name!r} in {study}", f"one of {listed(names[:16])}"
-        raise ConfigError(OPTION, found, expected, "Quote it: names may hold spaces")
+        count = f"{len(matches)} cells" if matches else "no cell"
+        names = listed(cell.cell for cell in (matches or cells)[:16])
+        fault = f"{study} has {count} called {name!r}; name one of {names}, in quotes if need be"
+        raise ConfigError(OPTION, fault)
     return matches[0]
 
 
@@ -78,11 +78,10 @@ def check_study(plan: Plan, study: str) -> None:
     """
     names = list(plan.spec.studies)
     if study not in names:
-        expected = f"STUDY/CELL[@SEED], a study being one of {listed(names)}"
-        raise ConfigError(OPTION, f"the unknown study {study!r}", expected, nearest(study, names))
+        fault = f"{study!r} is none of the studies {listed(names)}. {nearest(study, names)}"
+        raise ConfigError(OPTION, fault)
     if study not in plan.order:
-        found, expected = f"{study}, which --study leaves out", f"one of {listed(plan.order)}"
-        raise ConfigError(OPTION, found, expected, "Give --cell without --study")
+        raise ConfigError(OPTION, f"--study leaves {study} out; give --cell without --study")
 
 
 def run_cell(plan: Plan, settings: Settings, wanted: str) -> int:
@@ -94,10 +93,8 @@ def run_cell(plan: Plan, settings: Settings, wanted: str) -> int:
         ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolved_spec(), settings.provenance)
         # A failure is looked at again: this is what the option is for.
         facts = replace(settings, retry_failed=True, force=False).facts(ledger)
-        progression = Progression(plan, facts, record=True)
-        dispatch = Dispatch(
-            progression, ledger, owner, plan.sweep_id, settings.jobs(plan), retry_failed=True
-        )
+        progression, jobs = Progression(plan, facts, record=True), settings.jobs(plan)
+        dispatch = Dispatch(progression, ledger, owner, plan.sweep_id, jobs, retry_failed=True)
         cell = find_cell(progression, wanted)
         for line in dispatch.agree(same_code=settings.same_code):
             say(f"taken as the same code: {line}")
@@ -109,15 +106,16 @@ def run_cell(plan: Plan, settings: Settings, wanted: str) -> int:
             state = ledger.trial(cell.trial_id) or {}
             say(f"{cell.trial_id} is {state.get('status')} already; nothing to do")
             return 0
-        say(f"{wanted} is trial {cell.trial_id}, folder {settings.jobs(plan).trials}")
+        say(f"{wanted} is trial {cell.trial_id}, folder {jobs.trials}")
         try:
             # Who asks for one cell wants its result, whatever its scheduler says.
-            return _attend(dispatch, replace(job, until=None), settings)
+            return _run_job(dispatch, replace(job, until=None), settings)
         finally:
             dispatch.interrupt("stopped in the foreground")
 
 
-def _attend(dispatch: Dispatch, job: Job, settings: Settings) -> int:
+def _run_job(dispatch: Dispatch, job: Job, settings: Settings) -> int:
+    """Run a job to its end, and print and record its events."""
     limit_threads(settings.request.threads)
     attempt = Attempt(job, settings.runner, clean=dispatch.settings.clean)
     try:

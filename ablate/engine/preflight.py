@@ -58,9 +58,9 @@ def as_it_is(path: Path) -> Iterator[Ledger]:
             try:
                 copy_unwritable(path, copy)
             except OSError as error:
-                fault = f"a ledger that cannot be read ({error.strerror or error})"
-                remedy = "Check its permissions, or give another --out"
-                raise ConfigError(str(path), fault, "a readable ledger", remedy) from error
+                why = error.strerror or error
+                fault = f"the ledger cannot be read ({why}); check its rights or give another --out"
+                raise ConfigError(str(path), fault) from error
         with Ledger(copy) as ledger:
             yield ledger
 

@@ -89,10 +89,10 @@ def output_folder(given: str | Path) -> Path:
     except FileNotFoundError:
         return folder
     except OSError as error:
-        shown = f"{str(folder)[:200]}: {error.strerror}"
-        raise ConfigError(OPTION, shown, "a folder", "Name another one") from None
+        fault = f"{str(folder)[:200]}: {error.strerror}; name another folder"
+        raise ConfigError(OPTION, fault) from None
     if not is_folder:
-        raise ConfigError(OPTION, f"{folder}, which is no folder", "a folder", "Name another one")
+        raise ConfigError(OPTION, f"{folder} is no folder; name another one")
     return folder
 
 

@@ -24,7 +24,7 @@ PACKAGES = (
 
 
 def provenance() -> dict[str, Any]:
-    """Versions, the command line, and the commit of this package in a repository."""
+    """Return versions, the command line, and the commit of this package in a repository."""
     facts: dict[str, Any] = {"versions": {}}
     if typed():
         facts["command"] = typed()
@@ -34,25 +34,20 @@ def provenance() -> dict[str, Any]:
         except PackageNotFoundError:
             continue
     root = Path(__file__).resolve().parents[2]
-    if (root / ".git").exists():
-        commit = _git(root, "rev-parse", "HEAD")
-        if commit:
-            facts["git_commit"] = commit
-            facts["git_dirty"] = bool(_git(root, "status", "--porcelain", "-uno"))
+    if (root / ".git").exists() and (commit := _git(root, "rev-parse", "HEAD")):
+        facts["git_commit"] = commit
+        facts["git_dirty"] = bool(_git(root, "status", "--porcelain", "-uno"))
     return facts
 
 
 def _git(root: Path, *args: str) -> str:
-    """Output of a git command; empty where git is missing or refuses."""
+    """Return the output of a git command; empty where git is missing or refuses."""
+    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
+    command = ["git", "-C", str(root), *args]
     try:
-        done = subprocess.run(
-            ["git", "-C", str(root), *args],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
-            check=False,
+        output = subprocess.check_output(
+            command, stderr=subprocess.DEVNULL, text=True, timeout=10, env=environment
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.SubprocessError):
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return output.strip()

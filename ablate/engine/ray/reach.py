@@ -22,7 +22,7 @@ NOTHING_TO_RUN = {"folder": "", "name": "", "storage": None, "script": "", "temp
 PORT_SECONDS = 3.0
 ANSWER_SECONDS = 8.0  # for the process to load Ray, and for a Ray to say that it is one
 JOIN_SECONDS = 60.0  # to load Ray and to join one that answers
-REMEDY = "See that its head runs and its ports are open, start the command again, or drop --address"
+REMEDY = "see that its head runs and its ports are open, start the command again, or drop --address"
 # What Ray writes into its log, again and again, before it gives up.
 TOKEN = re.compile("AuthToken|[Aa]uthentication")
 NO_ANSWER = re.compile("Failed to (get|connect)")
@@ -40,8 +40,8 @@ def check_cluster(address: str, asked: Request) -> None:
         try:
             socket.create_connection((host.strip("[]"), int(port)), PORT_SECONDS).close()
         except (OSError, OverflowError) as error:
-            fault = f"where nobody answers ({getattr(error, 'strerror', None) or error})"
-            raise _refuse(address, fault) from None
+            fault = f"nobody answers at {address} ({getattr(error, 'strerror', None) or error})"
+            raise ConfigError("--address", f"{fault}; {REMEDY}") from None
     with tempfile.TemporaryDirectory() as folder:
         log, began = Path(folder) / "log", time.monotonic()
         process = RayProcess(log, public_environment())
@@ -57,13 +57,10 @@ def check_cluster(address: str, asked: Request) -> None:
                     raise refused(address, "Authentication")
                 limit = ANSWER_SECONDS if NO_ANSWER.search(text) else JOIN_SECONDS
                 if waited > limit:
-                    raise _refuse(address, f"where no Ray answered within {limit:.0f} s")
+                    fault = f"no Ray answered at {address} within {limit:.0f} s; {REMEDY}"
+                    raise ConfigError("--address", fault)
         except RayLostError as error:
-            raise _refuse(address, f"where Ray ended: {error}") from error
+            fault = f"the process that joined {address} was lost: {error}; {REMEDY}"
+            raise ConfigError("--address", fault) from error
         finally:
             process.close(0.0)
-
-
-def _refuse(address: str, fault: str) -> ConfigError:
-    expected = "a Ray cluster that lets this machine join"
-    return ConfigError("--address", f"{address}, {fault}", expected, REMEDY)

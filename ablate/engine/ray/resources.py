@@ -68,10 +68,10 @@ def request(resources: Resources, device: str, *, cluster: bool) -> Request:
     gpus = resources.gpus
     wants_gpu = device.startswith("cuda") or bool(gpus)
     if device == "cpu" and gpus:
-        found, remedy = f"cpu with resources.gpus {gpus:g}", "Drop --device, or set gpus: 0"
-        raise ConfigError("--device", found, "gpus: 0 on the CPU", remedy)
+        fault = f"cpu with resources.gpus: {gpus:g}; leave --device out, or set gpus: 0"
+        raise ConfigError("--device", fault)
     if device not in ("auto", "cpu", "cuda") and not device.startswith("cuda:"):
-        raise ConfigError("--device", repr(device), "auto, cpu, cuda or cuda:N", "Choose one")
+        raise ConfigError("--device", f"{device!r} is none of auto, cpu, cuda and cuda:N")
     if device == "cpu" or (device == "auto" and gpus == 0):
         gpus = 0.0
     elif cluster:
@@ -80,20 +80,18 @@ def request(resources: Resources, device: str, *, cluster: bool) -> Request:
         available, needed = local_gpus(), gpus or float(wants_gpu)
         if needed > available:
             path = "--device" if device.startswith("cuda") else "resources.gpus"
-            expected = f"at most {available}, the number here that torch can use"
-            remedy = "Run with --device cpu and gpus: 0, or see ablate doctor"
-            raise ConfigError(path, f"a request for {needed:g} GPU(s)", expected, remedy)
+            fault = f"{needed:g} GPU(s) are asked for, and torch can use {available} here; "
+            fault += "run with --device cpu and gpus: 0, or see `ablate doctor`"
+            raise ConfigError(path, fault)
         gpus = float(min(1, available)) if gpus is None else needed
     kind = resources.accelerator or ""
     if kind and (gpus == 0 or not cluster):
-        found = f"{kind}, and trials {'without a GPU' if gpus == 0 else 'on this machine alone'}"
-        expected = "a kind of GPU where a cluster's nodes have several (--address)"
-        remedy = "Leave it out, or give --address and --device cuda"
-        raise ConfigError("resources.accelerator", found, expected, remedy)
+        where = "without a GPU" if gpus == 0 else "on this machine alone"
+        fault = f"{kind} cannot be chosen for trials {where}; leave it out, or give --address and "
+        raise ConfigError("resources.accelerator", f"{fault}--device cuda")
     if not cluster and resources.cpus > cores():
-        expected = f"at most the {cores()} cores of this machine"
-        remedy = "Lower it, or use --address with a larger cluster"
-        raise ConfigError("resources.cpus", f"{resources.cpus:g}", expected, remedy)
+        fault = f"{resources.cpus:g} are more than the {cores()} cores of this machine; lower it, "
+        raise ConfigError("resources.cpus", f"{fault}or use --address with a larger cluster")
     resolved = "cpu" if gpus == 0 else ("cuda" if device == "auto" else device)
     return Request(resources.cpus, gpus, resolved, count_processes(resources, gpus), kind)
 
@@ -109,10 +107,8 @@ def count_processes(resources: Resources, gpus: float) -> int:
         return max(1, int(gpus))
     shares, limit = ("gpus", gpus) if gpus else ("cpus", resources.cpus)
     if asked > 1 and (gpus != asked if gpus else asked > limit):
-        expected = "one a GPU" if gpus else "a core for each"
-        remedy = f"Set resources.{shares}: {asked}, or leave processes out"
-        found = f"{asked} with {shares}: {limit:g}"
-        raise ConfigError("resources.processes", found, expected, remedy)
+        fault = f"{asked} do not go with {shares}: {limit:g}; set resources.{shares}: {asked}, or "
+        raise ConfigError("resources.processes", f"{fault}leave processes out")
     return asked
 
 
@@ -121,12 +117,10 @@ def elsewhere(resources: Resources, device: str) -> Request:
     on_cpu = device == "cpu" or (device == "auto" and resources.gpus == 0)
     several = count_processes(resources, 0.0 if on_cpu else resources.gpus or 0.0)
     if several > 1 or resources.accelerator:
-        raise ConfigError(
-            "resources",
-            f"{several} processes a trial" if several > 1 else f"GPUs {resources.accelerator}",
-            "one process a trial, on any GPU of the machine that it is started on",
-            "Leave processes and accelerator out, or run it with ablate run",
-        )
+        asked = f"{several} processes a trial" if several > 1 else resources.accelerator
+        fault = f"{asked} cannot be had without a driver, where a trial is one process on the "
+        fault += "machine that it is started on; leave it out, or use `ablate run`"
+        raise ConfigError("resources", fault)
     return Request(resources.cpus, 0.0, "cpu" if on_cpu else device)
 
 
@@ -145,18 +139,18 @@ def check_nodes(asked: Request, nodes: Iterable[Mapping[str, float]]) -> float:
     nodes = list(nodes)
     if count := sum(fits(asked, node) for node in nodes):
         return float(count)
-    remedy = "Ask for less, add a node, or wait for one that is starting, and start again"
+    remedy = "ask for less, add a node, or wait for one that is starting, and start again"
     kinds = {name.removeprefix(KIND) for node in nodes for name in node if name.startswith(KIND)}
     if asked.accelerator and asked.accelerator not in kinds:
-        found = f"trials on {asked.accelerator}"
-        expected = f"GPUs of the kinds {', '.join(sorted(kinds)) or 'that nodes have, none'}"
-        raise ConfigError("resources.accelerator", found, expected, remedy)
+        known = ", ".join(sorted(kinds)) or "none of a known kind"
+        fault = f"no node has the GPU {asked.accelerator}; there are {known}; {remedy}"
+        raise ConfigError("resources.accelerator", fault)
     cpus, gpus = (
         max((node.get(name, 0.0) for node in nodes), default=0.0) for name in ("CPU", "GPU")
     )
-    found = f"{asked.cpus:g} CPU(s) and {asked.gpus:g} {asked.accelerator or 'GPU(s)'} a trial"
-    expected = f"at most {cpus:g} CPU(s) and {gpus:g} GPU(s), the largest node's"
-    raise ConfigError("resources", found, expected, remedy)
+    fault = f"{asked.cpus:g} CPU(s) and {asked.gpus:g} {asked.accelerator or 'GPU(s)'} a trial fit "
+    fault += f"on no node; the largest node has {cpus:g} CPU(s) and {gpus:g} GPU(s); {remedy}"
+    raise ConfigError("resources", fault)
 
 
 def fits(asked: Request, node: Mapping[str, float]) -> int:

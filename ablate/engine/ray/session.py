@@ -123,19 +123,19 @@ def ray_session(address: str | None, asked: Request, folder: str) -> Iterator[fl
 
 def refused(address: str | None, message: str) -> ConfigError:
     """Return Ray's message in one line; of versions it names the cluster's first, then ours."""
-    found, expected = f"{address} ({' '.join(message.split())[:300]})", "a running Ray cluster"
-    remedy = "Start it with `ray start --head`, or drop --address"
     versions = re.findall(r"(Ray|Python): (\S+)", message)
     if message.startswith("Version mismatch") and len(versions) == 4:
         there, here = (" with ".join(map(" ".join, pair)) for pair in (versions[:2], versions[2:]))
-        found, expected = f"{address}, a cluster of {there}", f"the versions that are here, {here}"
-        remedy = "Install the same on both, or run in the cluster's environment (`ray job submit`)"
+        fault = f"is a cluster of {there}, and here is {here}; install the same on both, or run "
+        fault += "in the cluster's own environment (`ray job submit`)"
     elif "uthentication" in message:
-        found = f"{address}, a cluster that does not know our token"
-        expected = "RAY_AUTH_MODE=token, and its token in RAY_AUTH_TOKEN or in the file "
-        expected += "RAY_AUTH_TOKEN_PATH"
-        remedy = "Copy it from the cluster's head (`ray get-auth-token`)"
-    return ConfigError("--address", found, expected, remedy)
+        fault = "is a cluster that does not know our token; copy it from the cluster's head (`ray "
+        fault += "get-auth-token`) to RAY_AUTH_TOKEN or the file RAY_AUTH_TOKEN_PATH, and set "
+        fault += "RAY_AUTH_MODE=token"
+    else:
+        fault = f"is no running Ray cluster ({' '.join(message.split())[:300]}); start it with "
+        fault += "`ray start --head`, or drop --address"
+    return ConfigError("--address", f"{address} {fault}")
 
 
 def nodes() -> list[dict[str, Any]]:
@@ -195,17 +195,17 @@ def private_folder() -> Iterator[Path]:
     """
     named = os.environ.get("RAY_TMPDIR")
     places = [Path(named).expanduser()] if named else [Path(tempfile.gettempdir()), Path("/tmp")]
-    remedy = f"Set RAY_TMPDIR to a folder with a path of at most {ROOM} bytes"
+    remedy = f"set RAY_TMPDIR to a folder with a path of at most {ROOM} bytes"
     place = next((each for each in places if len(os.fsencode(each)) <= ROOM), None)
     if place is None:
-        fault = f"{places[0]}, in which sockets of Ray would have paths that are too long"
-        raise ConfigError("RAY_TMPDIR", fault, f"at most {ROOM} bytes", remedy)
+        fault = f"in {places[0]} sockets of Ray would have paths that are too long; {remedy}"
+        raise ConfigError("RAY_TMPDIR", fault)
     remove_dead_folders(place)
     try:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
     except OSError as error:
-        fault = f"no place for Ray's own files ({error.strerror})"
-        raise ConfigError(str(place), fault, "a folder that can be written", remedy) from error
+        fault = f"there is no place for Ray's own files ({error.strerror}); {remedy}"
+        raise ConfigError(str(place), fault) from error
     with FileLock(folder / LOCK):
         yield folder / INNER
         shutil.rmtree(folder, ignore_errors=True)

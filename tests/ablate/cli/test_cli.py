@@ -110,8 +110,8 @@ def test_resources_are_checked_before_anything_waits() -> None:
         r"resources\.cpus": (Resources(cpus=cores() + 1, gpus=0), "cpu", False),
         "cpu with": (Resources(gpus=1), "cpu", False),
         "GPU": (Resources(gpus=1000), "auto", False),
-        "processes: found 2 with cpus: 1": (Resources(cpus=1, gpus=0, processes=2), "cpu", True),
-        "processes: found 2 with gpus: 4": (Resources(cpus=1, gpus=4, processes=2), "cuda", True),
+        "2 do not go with cpus: 1": (Resources(cpus=1, gpus=0, processes=2), "cpu", True),
+        "2 do not go with gpus: 4": (Resources(cpus=1, gpus=4, processes=2), "cuda", True),
     }
     for match, (asked, device, cluster) in refusals.items():
         with pytest.raises(ConfigError, match=match):
@@ -131,7 +131,7 @@ def test_a_kind_of_gpu_is_looked_for_on_the_cluster(monkeypatch: pytest.MonkeyPa
     assert asked.bundle == {"cpu": 1, "gpu": 0.5, "accelerator_type:H100": 0.001}
     assert Request.shared(asked.shares).bundle == asked.bundle
     old = {"CPU": 8.0, "GPU": 4.0, "accelerator_type:A100": 1.0}
-    with pytest.raises(ConfigError, match="found trials on H100; expected GPUs of the kinds A100"):
+    with pytest.raises(ConfigError, match="no node has the GPU H100; there are A100"):
         check_nodes(asked, [old, {"CPU": 4.0}])
     assert check_nodes(asked, [old, {"CPU": 8.0, "GPU": 1.0, "accelerator_type:H100": 1.0}]) == 2
     monkeypatch.setattr(resources, "local_gpus", lambda: 1)

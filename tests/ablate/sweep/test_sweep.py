@@ -206,7 +206,7 @@ def test_a_study_not_asked_for_is_no_concern_of_the_others(
     made = dispatch(specs.plan(given, studies=("grid",)), tmp_path)
     drain(made)
     assert {row["study"] for row in table(made)} == {"grid"}
-    with pytest.raises(ConfigError, match="--cell: found other, which --study leaves out"):
+    with pytest.raises(ConfigError, match="--cell: --study leaves other out"):
         find_cell(made.progression, "other/0000")
 
 

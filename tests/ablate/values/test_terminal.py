@@ -88,7 +88,7 @@ def test_an_output_folder_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     assert output_folder(tmp_path / "new" / "er") == tmp_path / "new" / "er"
     for name in ("file", "loop", "file/x", "n" * 300, "a\0b", "\ud800"):
-        with pytest.raises(ConfigError, match=r"^--out: found"):
+        with pytest.raises(ConfigError, match=r"^--out: "):
             output_folder(f"{tmp_path}/{name}")
 
 

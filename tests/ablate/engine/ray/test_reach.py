@@ -45,14 +45,14 @@ def free_port() -> int:
 
 @pytest.mark.parametrize("port", [None, 123456])
 def test_nobody_there(port: int | None) -> None:
-    assert "where nobody answers" in refused(f"127.0.0.1:{port or free_port()}")
+    assert "nobody answers at" in refused(f"127.0.0.1:{port or free_port()}")
 
 
 def test_a_run_asks_before_it_looks_at_data(tmp_path: Path) -> None:
     chosen = options(
         str(tmp_path / "out"), address=f"127.0.0.1:{free_port()}", fingerprint="not:there"
     )
-    with pytest.raises(ConfigError, match=r"--address: .* where nobody answers"):
+    with pytest.raises(ConfigError, match=r"--address: nobody answers"):
         api.prepare(SPEC, chosen)
 
 
@@ -70,7 +70,7 @@ def test_a_plan_needs_no_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_somebody_else_s_port() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         text = refused(f"127.0.0.1:{server.getsockname()[1]}")
-    assert f"no Ray answered within {reach.ANSWER_SECONDS:.0f} s" in text
+    assert f"within {reach.ANSWER_SECONDS:.0f} s" in text
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def our_token(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_cluster_and_what_it_has(cluster: str) -> None:
     check_cluster(cluster, ONE)
     text = refused(cluster, Request(1, 2, "cuda"))
-    assert "found 1 CPU(s) and 2 GPU(s) a trial; expected at most 1 CPU(s) and 0 GPU(s)" in text
+    assert "1 CPU(s) and 2 GPU(s) a trial fit on no node; the largest node has 1 CPU(s)" in text
 
 
 @pytest.mark.slow

@@ -94,4 +94,4 @@ def test_another_ray_or_python() -> None:
         )
     )
     assert "a cluster of Ray 2.31.0 with Python 3.9.1" in text
-    assert "the versions that are here, Ray 2.60.0 with Python 3.12.3" in text
+    assert "here is Ray 2.60.0 with Python 3.12.3" in text
