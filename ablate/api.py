@@ -13,7 +13,6 @@ from ablate.engine.presence import output_folder
 from ablate.engine.provenance import provenance
 from ablate.engine.ray.reach import check_cluster
 from ablate.engine.ray.resources import elsewhere, request
-from ablate.engine.ray.session import joined
 from ablate.engine.settings import RUNNER, Outcome, Settings
 from ablate.ledger.records import Records
 from ablate.ledger.results import Best, find_best, result_rows
@@ -164,7 +163,7 @@ def prepare(
         asked = elsewhere(resources, options.device)
     else:
         asked = request(resources, options.device, cluster=address is not None)
-        if runs and address is not None and joined() is None:
+        if runs and address is not None:
             check_cluster(address, asked)
     own_runner = options.runner == RUNNER
     fingerprint = cast(Fingerprint, resolve_name(options.fingerprint))

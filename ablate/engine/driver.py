@@ -12,11 +12,12 @@ import signal
 import time
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 
 from ablate.engine.preflight import as_it_is, check_data, check_inputs
 from ablate.engine.presence import Presence, drivers
 from ablate.engine.progress import Board, rows
-from ablate.engine.ray.session import is_local, joined
+from ablate.engine.ray.session import is_local
 from ablate.engine.ray.supervisor import Supervisor
 from ablate.engine.settings import Outcome, Settings
 from ablate.engine.signals import stop_signals
@@ -35,6 +36,8 @@ from ablate.tracking.sync import EndStatus
 from ablate.tracking.tracker import MlflowTracker
 from ablate.values.terminal import say
 
+_tell = partial(say, flush=True)
+
 
 def run_plan(plan: Plan, settings: Settings) -> Outcome:
     """Run everything of a plan that the ledger lacks.
@@ -47,12 +50,11 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
     """
     owner = Owner.me()
     deadline = None if settings.budget is None else time.monotonic() + settings.budget
-    local = is_local(joined() or settings.address)
+    local = is_local(settings.address)
     copies = _copies(settings, owner)
-    fresh = not settings.ledger.is_file()
-    if settings.reads_data and fresh:
-        with as_it_is(settings.ledger) as empty:
-            progression = Progression(plan, settings.facts(empty), record=False)
+    if settings.reads_data:
+        with as_it_is(settings.ledger) as known:
+            progression = Progression(plan, settings.facts(known), record=False)
             while progression.advance():
                 pass
             check_inputs(plan, progression, settings.cache, settings.request.device)
@@ -82,10 +84,18 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
         )
         same = dispatch.agree(same_code=settings.same_code)
         if settings.reads_data and not dispatch.exhausted:
-            if not fresh:
-                check_inputs(plan, dispatch.progression, settings.cache, settings.request.device)
             check_data(plan, dispatch.progression, settings.cache)
-        tracker = _tracker(plan, settings)
+        tracker: MlflowTracker | None = None
+        if settings.tracking_uri is not None:
+            tracker = MlflowTracker(
+                settings.ledger,
+                settings.tracking_uri,
+                plan.sweep_id,
+                plan.spec.name,
+                remedy=settings.replay,
+                defaults=default_settings(),
+            )
+            tracker.start()  # it imports MLflow while Ray starts
         interrupted: int | None = None
         status: EndStatus = "FAILED"
         broken, tracked = "", True
@@ -108,10 +118,6 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
     return replace(outcome, tracked=tracked, same=tuple(same))
 
 
-def _tell(text: str) -> None:
-    say(text, flush=True)
-
-
 def _copies(settings: Settings, owner: Owner) -> Copies | None:
     """Fetch the ledger from storage, if it is there, and return what copies it to there."""
     if settings.storage is None:
@@ -124,21 +130,6 @@ def _copies(settings: Settings, owner: Owner) -> Copies | None:
     copies = Copies(Storage(settings.storage), settings.ledger, owner, _tell, others=list_others)
     copies.join()
     return copies
-
-
-def _tracker(plan: Plan, settings: Settings) -> MlflowTracker | None:
-    if settings.tracking_uri is None:
-        return None
-    tracker = MlflowTracker(
-        settings.ledger,
-        settings.tracking_uri,
-        plan.sweep_id,
-        plan.spec.name,
-        remedy=settings.replay,
-        defaults=default_settings(),
-    )
-    tracker.start()  # it imports MLflow while Ray starts
-    return tracker
 
 
 def _outcome(plan: Plan, dispatch: Dispatch, interrupted: int | None, broken: str) -> Outcome:

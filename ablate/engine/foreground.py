@@ -34,40 +34,33 @@ def find_cell(progression: Progression, wanted: str) -> Cell:
     check_study(plan, study)
     match = re.fullmatch(r"(.*?)(?:@(\d+)(?:\.(\d+))?)?", rest)
     assert match is not None
-    seeds, folds = plan.seeds(study), plan.folds(study)
-    name, seed = match[1], int(match[2] or seeds[0])
-    fold = folds[0] if match[3] is None else int(match[3])
-    if fold not in folds:
-        known = [f"@{seed}.{each}" for each in folds if each is not None]
-        there = f"it has {listed(known)}" if known else "it has no folds"
-        raise ConfigError(OPTION, f"{study} has no cells @{seed}.{fold}; {there}")
-    cells = [
-        cell for cell in progression.studies[study].cells if (cell.seed, cell.fold) == (seed, fold)
-    ]
-    if not cells and seed not in seeds:
-        fault = f"{study} has no cells of seed {seed}; give one of {listed(seeds)}, or --seeds"
-        raise ConfigError(OPTION, fault)
-    if not cells:
-        fault = f"the centre of {study} is not known yet; run the sweep first"
-        raise ConfigError(OPTION, fault)
-    matches = [cell for cell in cells if cell.cell == name]
+    name, seed = match[1], int(match[2] or plan.seeds(study)[0])
+    fold = plan.folds(study)[0] if match[3] is None else int(match[3])
+    known = progression.studies[study].cells
+    matches = [cell for cell in known if cell.cell == name]
     coords = dict(part.partition("=")[::2] for part in name.split(",") if "=" in part)
     if not matches and coords:
         coords = {**plan.spec.studies[study].unsaid(), **coords}
         matches = [
             cell
-            for cell in cells
+            for cell in known
             if all(
                 key in cell.coords and value in (cell.coords[key], shown(cell.coords[key]))
                 for key, value in coords.items()
             )
         ]
-    if len(matches) != 1:
-        count = f"{len(matches)} cells" if matches else "no cell"
-        names = listed(cell.cell for cell in (matches or cells)[:16])
-        fault = f"{study} has {count} called {name!r}; name one of {names}, in quotes if need be"
-        raise ConfigError(OPTION, fault)
-    return matches[0]
+    cells = [cell for cell in matches if (cell.seed, cell.fold) == (seed, fold)]
+    if len(cells) != 1:
+        places = [
+            f"{cell.cell}@{cell.seed}" + ("" if cell.fold is None else f".{cell.fold}")
+            for cell in cells or matches or known
+        ]
+        there = f"name one of {listed(places[:16])}, in quotes if need be"
+        if not known:
+            there = "its cells are not known yet: run the sweep first"
+        count = f"{len(cells)} cells" if cells else "no cell"
+        raise ConfigError(OPTION, f"{study} has {count} {rest!r}; {there}")
+    return cells[0]
 
 
 def check_study(plan: Plan, study: str) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import psutil
 
 from ablate.designs.base import ENSEMBLE
-from ablate.engine.check_training import describe_trainings, example_config
 from ablate.engine.estimates import (
     Estimate,
     Rate,
@@ -23,6 +22,8 @@ from ablate.engine.preflight import (
     as_it_is,
     check_classes,
     describe_stores,
+    describe_trainings,
+    example_config,
 )
 from ablate.engine.presence import duration
 from ablate.engine.ray.resources import at_once

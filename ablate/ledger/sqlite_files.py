@@ -9,7 +9,6 @@ another process may then delete the write-ahead log under it.
 from __future__ import annotations
 
 import contextlib
-import shutil
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -117,18 +116,3 @@ def back_up(path: Path, to: Path) -> None:
             target.execute("PRAGMA journal_mode=DELETE")
     except sqlite3.Error as error:
         raise OSError(f"{path}: no copy of it ({error})") from error
-
-
-def copy_unwritable(path: Path, to: Path) -> None:
-    """Copy a database out of a folder that this process cannot write.
-
-    SQLite's backup reads through a shared-memory file of a live writer. Without one nobody writes,
-    and the files are copied as they are, with the journal that a killed writer left.
-    """
-    try:
-        back_up(path, to)
-    except OSError:
-        for suffix in ("", "-wal"):
-            source = path.with_name(path.name + suffix)
-            if source.is_file():
-                shutil.copyfile(source, to.with_name(to.name + suffix))

@@ -37,7 +37,6 @@ from trainables.errors import ConfigError
 from trainables.jobs.node_folder import copy_checkpoint, find_newest
 from trainables.machine.files import inside
 
-KEPT = 2  # checkpoints of an attempt that is under way
 RESULTS = (LOG, CONFIG, SOURCE, EXPORT, RESULT)  # the last: the rest is here
 AGAIN_SECONDS, END_SECONDS = 5.0, 60.0  # after a fault; that the end waits for files
 
@@ -73,7 +72,6 @@ class TrialCheckpoints:
         self.storage, self.ledger, self.trials = storage, ledger, trials
         self.remote, self.tell = remote, tell
         self._attempts: dict[str, set[str]] = {}  # trial → folders, as far as known
-        self._checkpoints: dict[str, list[str]] = {}  # trial → of the attempt that is under way
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run_tasks, name="checkpoints", daemon=True)
         self._fault, self._ended_at = "", 0.0
@@ -116,21 +114,13 @@ class TrialCheckpoints:
         )
 
     def record(self, trial_id: str, checkpoint: str) -> None:
-        """Note a checkpoint that has just been stored, and remove the one before the last."""
-        attempt = checkpoint.rpartition("/")[0]
-        self._attempts.setdefault(trial_id, set()).add(attempt)
+        """Note a checkpoint that has just been stored; Tune removes older ones of the attempt."""
+        self._attempts.setdefault(trial_id, set()).add(checkpoint.rpartition("/")[0])
         self.ledger.put_checkpoint(trial_id, checkpoint)
-        # those of an attempt before are removed at the end
-        stored = self._checkpoints.get(trial_id, [])
-        stored = [each for each in stored if each.startswith(f"{attempt}/")] + [checkpoint]
-        for outdated in stored[:-KEPT]:
-            self._tasks.put(partial(self.storage.delete_folder, outdated))
-        self._checkpoints[trial_id] = stored[-KEPT:]
 
     def finish(self, trial_id: str) -> None:
         """Bring the results of a trial that has ended, and leave only its last checkpoint there."""
         last, attempts = find_checkpoint(self.ledger, trial_id), self.find_places(trial_id)
-        self._checkpoints.pop(trial_id, None)
         if last is not None:
             self._attempts[trial_id] = {last.rpartition("/")[0]}
             self._tasks.put(partial(self._settle, trial_id, last, attempts))

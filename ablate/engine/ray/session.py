@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import secrets
 import shutil
 import signal
-import sys
 import tempfile
 import threading
 import time
@@ -59,9 +57,6 @@ PREFIX = "ray-"  # begins the name of a run's folder
 INNER = "r"  # Ray opens the folder it is given to everybody: so it is given one inside ours
 LOCK = "ablate.lock"  # in a run's folder: held by its driver
 NEW_SECONDS = 60.0  # in which a folder may not be locked yet
-# What a socket's path may have, less Ray's own part of it and ours.
-OF_RAY = "/session_2026-11-23_00-00-00_000000_1234567/sockets/plasma_store"
-ROOM = (103 if sys.platform == "darwin" else 107) - len(OF_RAY) - len(f"/{PREFIX}abcdefgh/{INNER}")
 
 
 def is_local(address: str | None) -> bool:
@@ -122,19 +117,15 @@ def ray_session(address: str | None, asked: Request, folder: str) -> Iterator[fl
 
 
 def refused(address: str | None, message: str) -> ConfigError:
-    """Return Ray's message in one line; of versions it names the cluster's first, then ours."""
-    versions = re.findall(r"(Ray|Python): (\S+)", message)
-    if message.startswith("Version mismatch") and len(versions) == 4:
-        there, here = (" with ".join(map(" ".join, pair)) for pair in (versions[:2], versions[2:]))
-        fault = f"is a cluster of {there}, and here is {here}; install the same on both, or run "
-        fault += "in the cluster's own environment (`ray job submit`)"
-    elif "uthentication" in message:
+    """Return Ray's message in one line; of versions it names the cluster's and ours."""
+    fault = (
+        f"is no Ray cluster that we can join ({' '.join(message.split())[:300]}); start it with "
+    )
+    fault += "`ray start --head` and the Ray and Python that are here, or drop --address"
+    if "uthentication" in message:
         fault = "is a cluster that does not know our token; copy it from the cluster's head (`ray "
         fault += "get-auth-token`) to RAY_AUTH_TOKEN or the file RAY_AUTH_TOKEN_PATH, and set "
         fault += "RAY_AUTH_MODE=token"
-    else:
-        fault = f"is no running Ray cluster ({' '.join(message.split())[:300]}); start it with "
-        fault += "`ray start --head`, or drop --address"
     return ConfigError("--address", f"{address} {fault}")
 
 
@@ -172,40 +163,25 @@ def started_here() -> list[tuple[int, float, str]]:
     ]
 
 
-def joined() -> str | None:
-    """Return the address of the Ray that this process has started or joined itself, if any."""
-    ray = sys.modules.get("ray")
-    if ray is None or not ray.is_initialized():
-        return None
-    return str(ray.get_runtime_context().gcs_address)
-
-
 # ---------------------------------------------------------------------------------- folders of Ray
 
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """Yield a folder for Ray's files, in `$RAY_TMPDIR`, `$TMPDIR` or `/tmp`.
+    """Yield a folder for Ray's files, in `$RAY_TMPDIR` or `/tmp`; only this user may enter it.
 
-    Only this user may enter it, and its path is short: sockets lie in it. After an error it stays
-    until the next run, for a look at Ray's logs.
+    After an error it stays until the next run, for a look at Ray's logs.
 
     Raises:
-        ConfigError: no folder can be made there, or paths of sockets in it would be too long.
+        ConfigError: no folder can be made there.
     """
-    named = os.environ.get("RAY_TMPDIR")
-    places = [Path(named).expanduser()] if named else [Path(tempfile.gettempdir()), Path("/tmp")]
-    remedy = f"set RAY_TMPDIR to a folder with a path of at most {ROOM} bytes"
-    place = next((each for each in places if len(os.fsencode(each)) <= ROOM), None)
-    if place is None:
-        fault = f"in {places[0]} sockets of Ray would have paths that are too long; {remedy}"
-        raise ConfigError("RAY_TMPDIR", fault)
+    place = Path(os.environ.get("RAY_TMPDIR", "/tmp")).expanduser()
     remove_dead_folders(place)
     try:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
     except OSError as error:
-        fault = f"there is no place for Ray's own files ({error.strerror}); {remedy}"
-        raise ConfigError(str(place), fault) from error
+        fault = f"Ray's own files cannot be written there ({error.strerror}); set RAY_TMPDIR to a "
+        raise ConfigError(str(place), f"{fault}folder with a short path") from error
     with FileLock(folder / LOCK):
         yield folder / INNER
         shutil.rmtree(folder, ignore_errors=True)

@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import selectors
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -25,9 +26,8 @@ from typing import Any
 import psutil
 
 from ablate.engine.progress import Board
-from ablate.engine.ray.pipe import start_process
 from ablate.engine.ray.resources import Request
-from ablate.engine.ray.session import OPEN, is_local, joined, private_folder
+from ablate.engine.ray.session import OPEN, is_local, private_folder
 from ablate.ledger.schema import full, tells_of_it
 from ablate.storage.checkpoints import TrialCheckpoints
 from ablate.sweep.dispatch import Dispatch
@@ -71,8 +71,16 @@ class RayProcess:
 
     def __init__(self, log: Path, environment: Mapping[str, str]) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
+        paths = [str(Path(__file__).parents[3]), environment.get("PYTHONPATH", "")]
         with log.open("ab") as output:
-            self._process = start_process(COMMAND, output, environment)
+            self._process = subprocess.Popen(
+                COMMAND,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+                start_new_session=True,
+            )
         self.pid = self._process.pid
         self.started = psutil.Process(self.pid).create_time()
         self.begun = False
@@ -180,11 +188,10 @@ class Supervisor:
             ConfigError: there is no such cluster, or it is too small.
             LedgerError: the ledger cannot be written, or the disk is full.
         """
-        address = joined() or self.address
         while True:
             try:
-                with private_folder() if is_local(address) else nullcontext("") as temp:
-                    self._live(address, str(temp))
+                with private_folder() if is_local(self.address) else nullcontext("") as temp:
+                    self._live(str(temp))
                 return ""
             except RayLostError as error:
                 why = str(error)
@@ -192,7 +199,7 @@ class Supervisor:
                 self.dispatch.again(trial_id, f"the machine: Ray is gone ({why})")
             if self.dispatch.exhausted:  # by a signal or the budget
                 return ""
-            if not is_local(address) or self.lives > RESTARTS:
+            if not is_local(self.address) or self.lives > RESTARTS:
                 return why
             text = f"Ray is gone ({why}) and is started again; trials go on from their checkpoints"
             if self.board is None:
@@ -200,7 +207,7 @@ class Supervisor:
             else:
                 self.board.say(text)
 
-    def _live(self, address: str | None, temp: str) -> None:
+    def _live(self, temp: str) -> None:
         """Start Ray and answer it until the sweep or Ray ends."""
         self.lives += 1
         process = RayProcess(self.log, self.environment)
@@ -210,7 +217,7 @@ class Supervisor:
         try:
             process.send(
                 {
-                    "address": address,
+                    "address": self.address,
                     **self.request.shares,
                     "folder": str(self.folder),
                     "name": str(self.lives),

@@ -1,8 +1,8 @@
 """Run one `Tuner.fit()` for the whole sweep.
 
 The searcher, the callback and the stopper are thin: they pass between Ray Tune and the driver,
-which has `Dispatch` (`ablate/engine/ray/pipe.py` tells how). A job travels as text in the trial's
-configuration, and its events come back as results.
+which has `Dispatch` (`ablate/engine/ray/process.py` tells how). A job travels as text in the
+trial's configuration, and its events come back as results.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
-from ablate.engine.ray.pipe import Driver
+from ablate.engine.ray.process import Driver
 from ablate.engine.ray.resources import Request
 from trainables.core.trial_folder import TRIALS
 from trainables.jobs.hidden import hidden
 from trainables.jobs.ray_trainable import PAYLOAD, JobTrainable
 
 OURS = "trial"  # in a trial's configuration: our id of it
+CHECKPOINTS = 2  # of an attempt that stay
 AHEAD = 4  # trials that are claimed before a slot is free for them
 WAIT_SECONDS = 1.0  # between two questions for a job while others have all that is left
 CLOUD_KEYS = (
@@ -52,7 +53,29 @@ def tune(driver: Driver, request: Request, folder: Path, name: str, storage: str
     job: dict[str, Any] | None = None
     for number in itertools.count():
         feeder = Feeder(driver, job)
-        run_tune(feeder, request, folder, f"{name}-{number}", storage)
+        ray.tune.Tuner(
+            ray.tune.with_resources(JobTrainable, request.bundle),
+            tune_config=ray.tune.TuneConfig(
+                search_alg=feeder,
+                scheduler=StartAll(driver),
+                num_samples=-1,
+                reuse_actors=True,
+                # of one attempt's checkpoints (`ablate/storage/checkpoints.py`)
+                trial_dirname_creator=lambda trial: f"{trial.config[OURS]}.{time.time_ns()}",
+            ),
+            run_config=ray.tune.RunConfig(
+                name=f"{name}-{number}" if storage is None else TRIALS,
+                storage_path=str(folder) if storage is None else storage,
+                stop=StopWhenAsked(driver),
+                checkpoint_config=ray.tune.CheckpointConfig(
+                    num_to_keep=CHECKPOINTS,
+                    checkpoint_at_end=False,  # steps ask
+                ),
+                failure_config=ray.tune.FailureConfig(max_failures=0),  # the driver retries
+                callbacks=[Recorder(feeder)],
+                verbose=0,
+            ),
+        ).fit()
         job = None
         while feeder.waits and job is None and not driver.stop:
             time.sleep(WAIT_SECONDS)
@@ -61,33 +84,6 @@ def tune(driver: Driver, request: Request, folder: Path, name: str, storage: str
             feeder.waits = not answer.get("over", False)
         if job is None:
             return
-
-
-def run_tune(
-    feeder: Feeder, request: Request, folder: Path, name: str, storage: str | None
-) -> None:
-    """Run one `fit`, see `tune`."""
-    driver = feeder.driver
-    tuner = ray.tune.Tuner(
-        ray.tune.with_resources(JobTrainable, request.bundle),
-        tune_config=ray.tune.TuneConfig(
-            search_alg=feeder,
-            scheduler=StartAll(driver),
-            num_samples=-1,
-            reuse_actors=True,
-            trial_dirname_creator=name_folder,
-        ),
-        run_config=ray.tune.RunConfig(
-            name=name if storage is None else TRIALS,
-            storage_path=str(folder) if storage is None else storage,
-            stop=StopWhenAsked(driver),
-            checkpoint_config=ray.tune.CheckpointConfig(checkpoint_at_end=False),  # steps ask
-            failure_config=ray.tune.FailureConfig(max_failures=0),  # the driver retries
-            callbacks=[Recorder(feeder)],
-            verbose=0,
-        ),
-    )
-    tuner.fit()
 
 
 def hide_cloud_keys() -> None:
@@ -101,11 +97,6 @@ def hide_cloud_keys() -> None:
         value = os.environ.pop(name, None)
         if value is not None:
             os.putenv(name, value)
-
-
-def name_folder(trial: Trial) -> str:
-    """Name the folder of one attempt's checkpoints (`ablate/storage/checkpoints.py`)."""
-    return f"{trial.config[OURS]}.{time.time_ns()}"
 
 
 class DriverOnly:
@@ -154,8 +145,7 @@ class Feeder(DriverOnly, Searcher):
     def save(self, checkpoint_path: str) -> None:
         """Do nothing: the ledger is the state."""
 
-    def restore(self, checkpoint_path: str) -> None:
-        """Do nothing: the ledger is the state."""
+    restore = save
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
         """Do nothing: the ledger is the state."""

@@ -62,6 +62,8 @@ class Replica:
     def __init__(self) -> None:
         self.status = ""
 
+    def start(self) -> None: ...
+
     def notify(self, trial_id: str) -> None: ...
 
     def close(self, status: str) -> bool:
@@ -73,8 +75,8 @@ def test_what_mlflow_lacks_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """Tables made of a store that lacks runs would show trained cells as missing."""
     drain(dispatch(specs.plan(), tmp_path))
     replica = Replica()
-    monkeypatch.setattr(driver, "_tracker", lambda plan, settings: replica)
-    settings_ = Settings(out=tmp_path, cache=tmp_path, request=REQUEST, runner=RUNNER)
+    monkeypatch.setattr(driver, "MlflowTracker", lambda *_, **__: replica)
+    settings_ = Settings(tmp_path, tmp_path, REQUEST, runner=RUNNER, tracking_uri="sqlite://")
     outcome = driver.run_plan(specs.plan(), settings_)
     assert outcome.finished and not outcome.tracked and replica.status == "FINISHED"
 

@@ -1,4 +1,4 @@
-"""What a machine or an output folder cannot do is one sentence, soon; a plan needs little of it."""
+"""What a machine or an output folder cannot do is one sentence, soon."""
 
 from __future__ import annotations
 
@@ -10,12 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ablate.cli.main import main
 from ablate.cli.preflight import check_machine
-from ablate.engine.preflight import as_it_is
-from tests.ablate import driven, specs
 from tests.ablate.command import ROOT
-from tests.unprivileged import open_folder, unprivileged
 from trainables.errors import ConfigError
 
 SPEC = {
@@ -62,33 +58,3 @@ def test_an_unusable_cache_is_one_sentence(
     monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / name))
     with pytest.raises(ConfigError, match=r"^ABLATE_CACHE: .*another folder"):
         check_machine(runs_ray=False)
-
-
-def test_a_plan_needs_no_right_to_write(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where OUT cannot be written, with a ledger in it and without one."""
-    with open_folder() as folder:
-        (folder / "cache").mkdir()
-        (folder / "cache").chmod(0o777)
-        monkeypatch.setenv("ABLATE_CACHE", str(folder / "cache"))
-        spec, empty, known = folder / "spec.yaml", folder / "empty", folder / "known"
-        spec.write_text(yaml.safe_dump(SPEC))
-        for out in (empty, known):
-            out.mkdir()
-        driven.run(specs.plan(), known)
-        (known / "mlflow.db").touch()
-        # As root first: nobody may not read where Python's own modules lie, which come in late.
-        assert main(["run", str(spec), "--plan", "--out", str(known)]) == 0
-        capsys.readouterr()
-        for path in (*known.rglob("*"), known, empty):
-            path.chmod(0o555 if path.is_dir() else 0o444)
-        before = sorted(path.name for path in known.iterdir())
-        for out in (empty, known, empty / "none"):
-            with unprivileged():
-                assert main(["run", str(spec), "--plan", "--out", str(out)]) == 0
-            assert "1 trials to run now" in capsys.readouterr().out
-        with unprivileged(), as_it_is(known / "ledger.sqlite") as ledger:
-            found = ledger.rows("SELECT count(*) AS n FROM trials WHERE status='done'")
-        assert found[0]["n"] > 0
-        assert sorted(path.name for path in known.iterdir()) == before

@@ -92,7 +92,7 @@ def test_cells_are_found_by_seed_and_fold(tmp_path: Path) -> None:
     assert (found.seed, found.fold) == (1, 3)
     with pytest.raises(ConfigError, match=r"@1\.4.*@1\.3"):
         find_cell(made.progression, "rows/base@1.4")
-    with pytest.raises(ConfigError, match="no folds"):
+    with pytest.raises(ConfigError, match="no cell"):
         find_cell(made.progression, "grid/x@0.1")
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -56,13 +55,6 @@ def store(made: TrialCheckpoints, folder: Path, when: int, number: int) -> str:
     return place
 
 
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def test_the_last_checkpoint_stays_and_its_results_come(
     tmp_path: Path, made: TrialCheckpoints, ledger: Ledger
 ) -> None:
@@ -71,7 +63,6 @@ def test_the_last_checkpoint_stays_and_its_results_come(
         store(made, folder, 1, 0)
         for number in range(4):
             store(made, folder, 2, number)
-        until(lambda: len(made.storage.list_folder(f"trials/{TRIAL}.2")) == module.KEPT)
         assert made.find_places(TRIAL) == (f"trials/{TRIAL}.2", f"trials/{TRIAL}.1")
         last = store(made, trained(folder), 2, 4)
         made.finish(TRIAL)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,13 +15,9 @@ from filelock import FileLock
 from ablate.engine.ray.session import (
     INNER,
     LOCK,
-    OF_RAY,
-    ROOM,
     private_folder,
-    refused,
     remove_dead_folders,
 )
-from trainables.errors import ConfigError
 
 
 @pytest.fixture
@@ -41,19 +36,6 @@ def test_a_folder_of_each_run_which_nobody_else_may_enter(place: Path) -> None:
     with pytest.raises(RuntimeError), private_folder():
         raise RuntimeError("Ray is gone")
     assert len(list(place.iterdir())) == 1, "its logs tell why"
-
-
-def test_a_place_too_long_for_sockets_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    long = "/tmp/" + ROOM * "x"
-    monkeypatch.setenv("RAY_TMPDIR", long)
-    with pytest.raises(ConfigError, match=f"{long}.*too long.*at most {ROOM} bytes"):
-        private_folder().__enter__()
-
-
-def test_a_socket_fits_into_the_longest_place(place: Path) -> None:
-    with private_folder() as folder:
-        socket = f"{'x' * ROOM}/{folder.relative_to(place)}{OF_RAY}"
-    assert len(socket) == (103 if sys.platform == "darwin" else 107)
 
 
 def make_folder(place: Path, name: str, *, age: float = 3600.0, lock: bool = True) -> Path:
@@ -83,15 +65,3 @@ def test_only_folders_of_runs_that_are_gone_are_deleted(tmp_path: Path) -> None:
     remove_dead_folders(tmp_path)
     assert not live.exists()
     remove_dead_folders(tmp_path / "absent")
-
-
-def test_another_ray_or_python() -> None:
-    text = str(
-        refused(
-            "a:1",
-            "Version mismatch: The cluster was started with:\n    Ray: 2.31.0\n    Python: 3.9.1\n"
-            "This process on node 127.0.0.1 was started with:\n    Ray: 2.60.0\n    Python: 3.12.3",
-        )
-    )
-    assert "a cluster of Ray 2.31.0 with Python 3.9.1" in text
-    assert "here is Ray 2.60.0 with Python 3.12.3" in text
