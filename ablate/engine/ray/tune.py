@@ -1,7 +1,7 @@
 """Run one `Tuner.fit()` for the whole sweep.
 
 The searcher, the callback and the stopper are thin: they pass between Ray Tune and the driver,
-which has `Dispatch` (`ablate/engine/ray/process.py` tells how). A job travels as text in the
+which has `Dispatch` (`ablate/engine/ray/pipe.py` tells how). A job travels as text in the
 trial's configuration, and its events come back as results.
 """
 
@@ -20,7 +20,7 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
-from ablate.engine.ray.process import Driver
+from ablate.engine.ray.pipe import Driver
 from ablate.engine.ray.resources import Request
 from trainables.core.trial_folder import TRIALS
 from trainables.jobs.hidden import hidden
