@@ -115,7 +115,7 @@ def test_a_pilot_tells_what_would_end_every_trial(
 
 @pytest.mark.parametrize(
     ("more", "said"),
-    [(["--pilot"], "--plan --pilot"), (["--plan", "--storage", "there"], "found it with --plan")],
+    [(["--pilot"], "--pilot"), (["--plan", "--storage", "there"], "--storage")],
 )
 def test_options_of_a_plan_and_of_a_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], said: str
