@@ -35,6 +35,10 @@ class ConfigError(ValueError):
             self.message += f". {remedy}"
         super().__init__(f"{path}: {self.message}")
 
+    def moved(self, path: str) -> ConfigError:
+        """Return the same fault at another place."""
+        return ConfigError(path, self.found, self.expected, self.remedy)
+
     def __reduce__(self) -> tuple[type[ConfigError], tuple[str, str, str, str]]:
         # Exceptions cross process borders by pickle; the default would pass the message alone.
         return type(self), (self.path, self.found, self.expected, self.remedy)

@@ -1,22 +1,21 @@
-"""What can be told of a plan's studies before any trial runs: that their trials can be."""
+"""Checks that the trials of a plan's studies can run, as far as a plan can tell."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from ablate.designs.parts import NEUTRAL_POINT, Point, Taken
 from ablate.plan import inherited
 from ablate.plan.plan import LOOKED_AT, Fingerprint, Overrides, Plan
-from ablate.plan.resolve import MISFIT, check_path, resolve
+from ablate.plan.resolve import MisfitError, check_path, resolve
 from ablate.samplers import branches
 from ablate.samplers.space import Axis
+from ablate.spec.checks import report_metrics
 from ablate.spec.model import LoadedSpec
-from ablate.values.layers import Layer, Stack, origin
+from ablate.values.layers import Stack, origin
 from ablate.values.paths import has
 from ablate.values.secrets import check_secrets
 from trainables.backbones.backbone import check_fits
@@ -31,40 +30,38 @@ from trainables.trial import TrialConfig
 def checked_plan(
     loaded: LoadedSpec, overrides: Overrides, fingerprint: Fingerprint, cache: Path
 ) -> Plan:
-    """A plan that can run: all of its studies are checked, not only those asked for, but for the
-    data of the others, which need not be here. `--set` must fit the studies asked for alone.
+    """Build a plan that can run.
+
+    All of its studies are checked, not only those asked for, but for the data of the others, which
+    need not be here. `--set` must fit the studies asked for alone.
 
     Args:
-        loaded: the spec. overrides: the command line's.
-        fingerprint: of a data set (`trainables.data.dataset.fingerprint`). cache: folder of decoded
-        data.
+        loaded: the spec.
+        overrides: the command line's.
+        fingerprint: of a data set (`trainables.data.dataset.fingerprint`).
+        cache: folder of decoded data.
 
     Raises:
         ConfigError: one line with the place in the spec.
     """
     plan = Plan(loaded, overrides, fingerprint, cache)
-    checks = Checks(plan)
+    checker = _Checker(plan)
     for name in loaded.order:
-        checks.check_study(name)
-    checks.check_report()
+        checker.check_study(name)
+    checker.check_report()
     check_secrets(plan.resolved_spec())
     plan.identify()
     return plan
 
 
-class Checks:
-    """Checks the studies of a plan.
-
-    Raises:
-        ConfigError: any layer, space, grid or component that no trial could have; one line with
-            the place in the spec.
-    """
+class _Checker:
+    """Checks any layer, space, grid or component that no trial could have."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.spec, self.source = plan, plan.spec, plan.loaded.source
         self.locate = self.source.locate
         self.tasks: dict[str, Task] = {}
-        self._weighed: list[tuple[BackboneConfig, int]] = []
+        self.networks: list[tuple[BackboneConfig, int]] = []  # whose weights were checked
 
     def check_study(self, name: str) -> None:
         """Check a study with `--set` laid over it; one that was not asked for, and that `--set`
@@ -74,38 +71,38 @@ class Checks:
         the sweep.
         """
         try:
-            self._study(name)
+            self._check_cells(name)
         except ConfigError:
             if name in self.plan.order or not self.plan.top.values:
                 raise
             self.plan.as_written.add(name)
-            self._study(name)
+            self._check_cells(name)
 
-    def _study(self, name: str) -> None:
+    def _check_cells(self, name: str) -> None:
         study = self.spec.studies[name]
         if study.baseline() is not None:
-            self._centre(name, NEUTRAL_POINT, ())
+            self._check_centre(name, NEUTRAL_POINT, ())
         if study.source() is not None:
             for values in itertools.islice(inherited.examples(self.spec.studies, name), LOOKED_AT):
-                self._centre(name, None, [values])
+                self._check_centre(name, None, [values])
             return
-        tried = study.representatives()
-        for point in tried:
-            self._centre(name, point, ())
+        points = study.representatives()
+        for point in points:
+            self._check_centre(name, point, ())
         sampled = study.sampling()
         if sampled is None:
             for path in study.always_gives():
-                self._probe(name, path, study.listed[-1].where, {})
+                self._check_axis(name, path, study.listed[-1].where, {})
         else:
             for path, axis in sampled.space.items():
                 above = branches.example(sampled.space, path)
-                self._probe(name, path, f"space.{path}", above, axis)
-        for point in study.listed if None in tried else ():
-            self._trial(name, self.plan.layers(name, point, ()))
+                self._check_axis(name, path, f"space.{path}", above, axis)
+        for point in study.listed if None in points else ():
+            self._check_trial(name, self.plan.layers(name, point, ()))
 
     # ------------------------------------------------------------------ layers
 
-    def _probe(
+    def _check_axis(
         self, name: str, path: str, place: str, above: dict[str, Any], axis: Axis | None = None
     ) -> None:
         """Check that a path which the cells set is one, and that some values of its axis can be.
@@ -128,57 +125,29 @@ class Checks:
                 self.plan.resolved(name, Point("", {}, {**above, path: value}, "space"))
             except ConfigError as fault:
                 own = fault.path.endswith(f"space.{path}") or f"space.{path}." in fault.path
-                if not own and len(self.spec.studies[name].paths) > 1:
-                    continue
-                bad = fault.found if own else f"{value!r}, with which {fault.path} is {fault.found}"
-                raise ConfigError(where, bad, fault.expected, remedy) from None
+                if own or len(self.spec.studies[name].paths) == 1:
+                    field = "" if own else f" with {fault.path}"
+                    message = f"{value!r} cannot be{field}: {fault.message}. {remedy}"
+                    raise ConfigError(where, message) from None
 
-    def _centre(self, name: str, point: Point | None, taken: Sequence[Mapping[str, Any]]) -> None:
+    def _check_centre(
+        self, name: str, point: Point | None, taken: Sequence[Mapping[str, Any]]
+    ) -> None:
         base = self.plan.layers(name, point, taken)
         for path in () if name in self.plan.as_written else self.plan.top.values:
             check_path(path, base.merged, f"--set {path}")
         for each in self.spec.studies[name].takes(point.arm if point else ()):
-            self._taken(name, point, each, base.merged)
+            self._check_taken(name, point, each, base.merged)
         try:
-            self._trial(name, base)
-        except ConfigError as error:
-            rule = self._clash(name, point, base) if error.found == MISFIT and point else {}
-            if len(rule) < 2:
+            self._check_trial(name, base)
+        except MisfitError as fault:
+            if point is None or len(point.arm) < 2:
                 raise
-            flow = yaml.safe_dump([rule], default_flow_style=True, width=1000, sort_keys=False)
-            raise ConfigError(
-                error.path,
-                error.found,
-                error.expected,
-                f"{error.remedy or 'Change one of them'}; or leave the combination out, with "
-                f"`exclude: {flow.strip()}` in studies.{name}",
-            ) from None
+            levels = ", ".join(f"{factor}: {level}" for factor, level in point.arm)
+            hint = f"Or leave the combination out with `exclude: [{{{levels}}}]` in studies.{name}"
+            raise ConfigError(fault.path, f"{fault.message}. {hint}") from None
 
-    def _clash(self, name: str, point: Point, layers: Sequence[Layer]) -> dict[str, str]:
-        """Return the levels of a combination without any one of which its trial could be; none
-        where it could not be without all of them either."""
-        own = [f"studies.{name}.{layer.where}" for layer in point.layers]
-        places = dict(zip(own, point.arm, strict=True)) if own else {}
-        if self._misfit(layer for layer in layers if layer.where not in places):
-            return {}
-        rule = dict(
-            pair
-            for place, pair in places.items()
-            if not self._misfit(layer for layer in layers if layer.where != place)
-        )
-        alike = [p for p in self.spec.studies[name].listed if rule.items() <= dict(p.arm).items()]
-        # if some of what the rule would leave out can be, the rule names the whole combination
-        refuses_all = all(self._misfit(self.plan.layers(name, each, ())) for each in alike)
-        return rule if refuses_all else dict(point.arm)
-
-    def _misfit(self, layers: Iterable[Layer]) -> bool:
-        try:
-            resolve(Stack(layers), self.locate)
-        except ConfigError:
-            return True
-        return False
-
-    def _taken(
+    def _check_taken(
         self, name: str, point: Point | None, taken: Taken, merged: Mapping[str, Any]
     ) -> None:
         """Check that what is taken from the best of a study fits here and reaches the trial: a
@@ -194,41 +163,34 @@ class Checks:
                 part = path.split(".", maxsplit=1)[0]
                 raise ConfigError(
                     where,
-                    f"{path} taken from the best of {around.best_of}, then dropped because a "
-                    f"later layer names another {part}",
-                    f"the same {part} in both",
-                    f"Name the {part} in studies.{name}.trial, or list in `take` what to keep",
+                    f"{path}, taken from the best of {around.best_of}, is dropped because a later "
+                    f"layer names another {part}. Name the {part} in studies.{name}.trial, or list "
+                    "in `take` what to keep",
                 )
 
     # ------------------------------------------------------------------ trials
 
-    def _trial(self, name: str, layers: Stack) -> None:
+    def _check_trial(self, name: str, layers: Stack) -> None:
         """Check that a trial of these layers can be, as far as can be told before it runs."""
         config = resolve(layers, self.locate)
-        task = self.tasks[name] = task_of(config)
+        self.tasks[name] = task_of(config)
         study, place = self.spec.studies[name], f"studies.{name}"
         asked = {f"{place}.objectives.{i}.metric": o.metric for i, o in enumerate(study.objectives)}
         for where, metric in (asked or {"objective": self.spec.objective}).items():
-            check_task(self.plan, where, metric, name, task)
-            self._objective(name, where, metric, config)
+            self._check_task(where, metric, name)
+            self._check_objective(name, where, metric, config)
         for i, metric in enumerate(study.metrics):
-            check_task(self.plan, f"{place}.metrics.{i}", f"/{metric}", name, task)
+            self._check_task(f"{place}.metrics.{i}", f"/{metric}", name)
         split = config.data.split
         if split.protocol == "paper" and "val" in self.plan.evaluate(name):
             raise ConfigError(
                 self.locate(f"{place}.evaluate"),
-                "'val'",
-                "test alone under data.split.protocol: paper, which trains on the validation "
-                "classes",
-                "Write `evaluate: [test]`, or change the protocol",
+                "data.split.protocol: paper trains on the validation classes, so 'val' cannot be "
+                "read. Write `evaluate: [test]`, or change the protocol",
             )
         if study.folds is not None and (split.folds, split.fold) != (study.folds, 0):
-            raise ConfigError(
-                "--set data.split",
-                f"fold {split.fold} of {split.folds}",
-                f"neither fold nor folds: {place}.folds, {study.folds}, sets them",
-                "Change it there",
-            )
+            message = f"{place}.folds sets the folds ({study.folds}): change it there"
+            raise ConfigError("--set data.split", message)
         resources = self.spec.resources  # as many processes as are asked for, or GPUs
         processes = resources.processes or int(max(1.0, resources.gpus or 0.0))
         try:
@@ -236,74 +198,63 @@ class Checks:
         except ConfigError as fault:
             key = "processes" if resources.processes else "gpus"
             raise self.source.relocate(fault, f"resources.{key}") from None
-        self._scheduler(name, config)
+        self._check_scheduler(name, config)
         try:
             self.plan.fingerprint(config)
         except ConfigError as fault:
             if name not in self.plan.order:
                 pass  # its data need not be here
             elif Path(fault.path).is_absolute():  # a file below data.root
-                place = self.locate(origin(layers, "data.root", "data.root"))
-                found = f"{fault.path}: {fault.found}"
-                raise ConfigError(place, found, fault.expected, fault.remedy) from None
+                where = self.locate(origin(layers, "data.root", "data.root"))
+                raise ConfigError(where, str(fault)) from None
             elif fault.path.startswith("data"):
-                raise self._located(fault, layers) from None
+                raise self._find_origin(fault, layers) from None
             else:
                 raise
         network = (config.backbone, config.data.image_size)
-        if network not in self._weighed:
+        if network not in self.networks:
             try:
                 check_fits(*network)
             except ConfigError as fault:
-                raise self._located(fault, layers) from None
-            self._weighed.append(network)
+                raise self._find_origin(fault, layers) from None
+            self.networks.append(network)
 
-    def _located(self, fault: ConfigError, layers: Sequence[Layer]) -> ConfigError:
+    def _find_origin(self, fault: ConfigError, layers: Sequence[Any]) -> ConfigError:
         """Return the fault of a field, with the line or the option that gave it."""
         return self.source.relocate(fault, origin(layers, fault.path, fault.path))
 
-    def _objective(self, name: str, where: str, metric: str, config: TrialConfig) -> None:
+    def _check_objective(self, name: str, where: str, metric: str, config: TrialConfig) -> None:
         """Check that a trial is compared by validation classes, and by test classes only in the
         papers' protocol."""
         paper = config.data.split.protocol == "paper"
         if paper == (MetricName.parse(metric).split == "test"):
             return
-        split = "test" if paper else "val"
-        expected = "a test metric under" if paper else "a val metric unless"
-        key = where.rpartition(".")[2]
+        condition = "under" if paper else "without"
+        wanted = MetricName.parse(metric).on("test" if paper else "val")
         raise ConfigError(
             self.locate(where),
-            f"{metric!r}{_default(self.plan, where)} for studies.{name}",
-            f"{expected} data.split.protocol: paper",
-            f"Write `{key}: {MetricName.parse(metric).on(split)}`, or change the protocol",
+            f"{metric!r}{self._note_default(where)} cannot compare trials of studies.{name} "
+            f"{condition} data.split.protocol: paper. Write "
+            f"`{where.rpartition('.')[2]}: {wanted}`, or change the protocol",
         )
 
-    def _scheduler(self, name: str, config: TrialConfig) -> None:
+    def _check_scheduler(self, name: str, config: TrialConfig) -> None:
         """Check that a scheduler can compare cells at the end of any epoch, before the last."""
         scheduler = self.spec.studies[name].halting()
         if scheduler is None:
             return
         place, metric = f"studies.{name}.scheduler", MetricName.parse(self.spec.objective).metric
-        known = task_of(config).per_epoch
+        known, epochs = task_of(config).per_epoch, config.training.epochs
         if metric not in known:
-            raise ConfigError(
-                self.locate("objective"),
-                f"{self.spec.objective!r} with a scheduler",
-                f"a metric of every epoch: {', '.join(known)}",
-                f"Change it, or drop {place}",
-            )
+            message = f"{self.spec.objective!r} is not measured at every epoch, as {place} needs"
+            raise ConfigError(self.locate("objective"), f"{message}: choose {', '.join(known)}")
         if config.selection.every != 1:
-            raise ConfigError(
-                self.locate(place),
-                f"selection.every: {config.selection.every}",
-                "1 with a scheduler, which compares cells at every epoch",
-            )
-        if scheduler.grace >= config.training.epochs:
-            raise ConfigError(
-                self.locate(f"{place}.grace"),
-                str(scheduler.grace),
-                f"less than training.epochs ({config.training.epochs}), or nothing is ever stopped",
-            )
+            message = "it compares cells at every epoch: leave selection.every at 1"
+            raise ConfigError(self.locate(place), message)
+        if scheduler.grace >= epochs:
+            message = f"{scheduler.grace} is not less than training.epochs ({epochs})"
+            where = self.locate(f"{place}.grace")
+            raise ConfigError(where, f"{message}, so nothing would ever be stopped")
 
     # ------------------------------------------------------------------ report
 
@@ -311,56 +262,34 @@ class Checks:
         """Check that tables and figures show what is read in the task of their studies' trials, and
         curves what trials look at in each epoch."""
         each_epoch = {metric for task in TASKS.values() for metric in task.per_epoch}
-        report = self.spec.report
-        for i, drawn in enumerate(report.curves):
-            split, last = MetricName.parse(drawn.metric)
-            if split != "train" or last not in each_epoch:
-                continue
-            for name in drawn.studies:
-                for point in self.spec.studies[name].representatives():
-                    merged = self.plan.layers(name, point, ()).merged
-                    if not merged.get("selection", {}).get("train_curve"):
-                        raise ConfigError(
-                            self.locate(f"report.curves.{i}.metric"),
-                            f"{drawn.metric!r}, which trials of {name} do not look at in each "
-                            "epoch",
-                            "a metric of every epoch",
-                            "Set `selection: {train_curve: true}` in their trial, or draw another",
-                        )
-        metrics = [
-            (f"report.tables.{i}.metrics.{j}", metric, table.study)
-            for i, table in enumerate(report.tables)
-            for j, metric in enumerate(table.metrics)
-        ]
-        for i, heatmap in enumerate(report.heatmaps):
-            metrics.append((f"report.heatmaps.{i}.metric", heatmap.metric, heatmap.study))
-        for kind in ("curves", "factor_curves", "figures"):
-            for i, part in enumerate(getattr(report, kind)):
-                metrics += [(f"report.{kind}.{i}.metric", part.metric, s) for s in part.studies]
-        for place, metric, name in metrics:
-            check_task(self.plan, place, metric, name, self.tasks[name])
+        for place, metric, name in report_metrics(self.spec.report):
+            split, last = MetricName.parse(metric)
+            is_curve = place.startswith("report.curves") and split == "train" and last in each_epoch
+            for point in self.spec.studies[name].representatives() if is_curve else ():
+                merged = self.plan.layers(name, point, ()).merged
+                if not merged.get("selection", {}).get("train_curve"):
+                    raise ConfigError(
+                        self.locate(place),
+                        f"trials of {name} do not look at {metric!r} in each epoch. Set "
+                        "`selection: {train_curve: true}` in their trial, or draw another metric",
+                    )
+            self._check_task(place, metric, name)
 
+    def _check_task(self, place: str, metric: str, name: str) -> None:
+        """Check that a metric is one of a study's task. What no task reads, as what methods
+        measure, is for others to judge."""
+        split, last = MetricName.parse(metric)
+        task = self.tasks[name]
+        if task.reads(last) or not any(other.reads(last) for other in TASKS.values()):
+            return
+        known = [str(MetricName(split, each)) if split else each for each in task.metrics]
+        raise ConfigError(
+            self.locate(place),
+            f"{(metric if split else last)!r}{self._note_default(place)} is no metric of task: "
+            f"{task.name}, which studies.{name} has. Write one as {', '.join(known[:3])}",
+        )
 
-def check_task(plan: Plan, place: str, metric: str, name: str, task: Task) -> None:
-    """Check that a metric is one of a study's task. What no task reads, as what methods measure, is
-    for others to judge.
-
-    Raises:
-        ConfigError: a metric of another task.
-    """
-    split, last = MetricName.parse(metric)
-    if task.reads(last) or not any(other.reads(last) for other in TASKS.values()):
-        return
-    written = [str(MetricName(split, each)) if split else each for each in task.metrics]
-    raise ConfigError(
-        plan.loaded.source.locate(place),
-        f"{(metric if split else last)!r}{_default(plan, place)} for studies.{name}",
-        f"a metric of task: {task.name}, as {', '.join(written[:3])}",
-        f"Write {written[0]}" if split else "Remove it",
-    )
-
-
-def _default(plan: Plan, place: str) -> str:
-    """Say of the sweep's objective that nobody wrote it."""
-    unsaid = place == "objective" and "objective" not in plan.spec.model_fields_set
-    return " (the default)" if unsaid else ""
+    def _note_default(self, place: str) -> str:
+        """Say of the sweep's objective that nobody wrote it."""
+        unset = place == "objective" and "objective" not in self.spec.model_fields_set
+        return " (the default)" if unset else ""

@@ -22,7 +22,7 @@ from ablate.designs.study import Study
 from ablate.plan import inherited
 from ablate.plan.inherited import Lineage
 from ablate.plan.neutral import neutral_layer, takes_neutral
-from ablate.plan.resolve import MISFIT, resolve
+from ablate.plan.resolve import MisfitError, resolve
 from ablate.spec.model import LoadedSpec
 from ablate.values.canonical import canonical_hash
 from ablate.values.errors import listed, nearest
@@ -322,8 +322,8 @@ class Plan:
             try:
                 resolve(self.layers(name, point, ()), str)
             except ConfigError as fault:
-                if fault.found == MISFIT:
-                    yield point, fault.expected
+                if isinstance(fault, MisfitError):
+                    yield point, fault.rule
 
     def identify(self) -> None:
         """Set `sweep_id`, on which titles, seeds, what is read of trials and the report have no

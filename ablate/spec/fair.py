@@ -19,8 +19,7 @@ table beside each `compare` table of `table1_cub`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field, field_validator, model_validator
 
@@ -84,36 +83,34 @@ class Fair(SpecPart):
     def fresh(cls, value: Seeds) -> Seeds:
         check_seeds(value)
         if spent := {*SEARCHED, *RANKED} & {*seed_list(value)}:
-            raise ValueError(f"seeds other than {listed(sorted(spent))}, which search and rank")
+            message = f"{listed(sorted(spent))} search and rank already: name other seeds"
+            raise ConfigError("seeds", message)
         return value
 
     @field_validator("metric")
     @classmethod
     def plain(cls, value: str) -> str:
         if "/" in value:
-            raise ValueError(f"{value.rpartition('/')[2]!r}: its split is val in every twin")
+            name = value.rpartition("/")[2]
+            raise ConfigError("metric", f"its split is val in every twin: write {name!r}")
         return value
 
     @model_validator(mode="after")
     def possible(self) -> Fair:
         if unknown := [name for name in self.overrides if name not in self.of]:
-            raise ValueError(f"overrides of comparisons that `of` names, not of {listed(unknown)}")
+            raise ConfigError("overrides", f"`of` does not name {listed(unknown)}")
         if self.finalists >= self.trials:
-            raise ValueError(
-                f"fewer finalists than trials ({self.finalists} of {self.trials}): a row that has "
-                "no neutral cell ranks one more"
-            )
+            message = f"finalists ({self.finalists}) must be fewer than trials ({self.trials})"
+            raise ConfigError("finalists", f"{message}: a row without neutral cell ranks one more")
         return self
 
 
 # ------------------------------------------------------------------ twins
 
-
 ENDING = "_fair"
 
 
-@dataclass(frozen=True)
-class _Row:
+class _Row(NamedTuple):
     study: str  # the comparison
     cell: str
     tune: str  # its search
@@ -125,7 +122,7 @@ class _Row:
 
 
 def with_twins(data: Mapping[str, Any], fair: Fair) -> dict[str, Any]:
-    """The mapping of a spec, valid as it is, with the studies and tables that `fair` writes.
+    """Add the studies and tables that `fair` writes to the mapping of a valid spec.
 
     Raises:
         ConfigError: what it names is no comparison that can have a twin.
@@ -140,19 +137,13 @@ def with_twins(data: Mapping[str, Any], fair: Fair) -> dict[str, Any]:
         if study.get("design") != "compare" or not variants or centred or study.get("cross"):
             raise ConfigError(
                 f"fair.of.{idx}",
-                repr(name),
-                "a comparison of `variants` that stand around no other study",
-                "Name one, or write the searches of its rows yourself",
+                f"{name!r} is no comparison of `variants` that stand around no other study. Name "
+                "one, or write the searches of its rows yourself",
             )
-        own = list(_rows(data, name, study, fair))
+        own = list(_list_rows(data, name, study, fair))
         twins = _twin(name, study, own, fair)
         for taken in twins.keys() & studies.keys():
-            raise ConfigError(
-                f"fair.of.{idx}",
-                f"a study {taken!r} besides",
-                "a name that nothing has",
-                "Rename that study",
-            )
+            raise ConfigError(f"fair.of.{idx}", f"it writes a study {taken!r}: rename yours")
         studies |= twins
         rows += own
         for table in list(tables):
@@ -164,16 +155,15 @@ def with_twins(data: Mapping[str, Any], fair: Fair) -> dict[str, Any]:
             pairs = {f"{row.method} on {row.loss} in {row.study}" for row in rows}
             raise ConfigError(
                 f"fair.also.{idx}",
-                "axes for rows that there are not",
-                f"methods and losses of these comparisons ({listed(sorted(pairs))})",
-                "Correct `methods`, `losses` and `studies`, or remove it",
+                f"its `methods`, `losses` and `studies` fit no row; there are "
+                f"{listed(sorted(pairs))}",
             )
     return {**data, "studies": studies, "report": {**report, "tables": tables}}
 
 
 def _twin(name: str, study: Mapping[str, Any], rows: list[_Row], fair: Fair) -> dict[str, Any]:
-    """The studies of a comparison's twin by name: searches, promotions, the comparison."""
-    baselines = {row.cell: _baseline(row, rows) for row in rows}
+    """Return the studies of a comparison's twin: searches, promotions, the comparison."""
+    baselines = {row.cell: _find_baseline(row, rows) for row in rows}
     floors = {baseline.cell for baseline in baselines.values() if baseline is not None}
     objective = (study.get("objectives") or [f"val/{fair.metric}"])[0]
     metric = objective if isinstance(objective, str) else objective["metric"]
@@ -184,25 +174,16 @@ def _twin(name: str, study: Mapping[str, Any], rows: list[_Row], fair: Fair) -> 
         space = dict(fair.space)
         for also in fair.also:
             space |= also.space if also.fits(row) else {}
-        shared = {
-            "objectives": [objective],
-            "trial": {path: value for path, value in row.trial.items() if path not in space},
-        }
-        searches[row.tune] = {
-            "design": "search",
-            "trials": fair.trials,
-            "seeds": SEARCHED,
-            "space": space,
-        } | shared
+        trial = {path: value for path, value in row.trial.items() if path not in space}
+        shared = {"objectives": [objective], "trial": trial}
+        search = {"design": "search", "trials": fair.trials, "seeds": SEARCHED, "space": space}
+        searches[row.tune] = search | shared
         baseline = baselines[row.cell]
         # A neutral cell is a candidate of both rows; one that has none gets another finalist.
         alone = bool(floors) and baseline is None and row.cell not in floors
-        promotions[row.best] = {
-            "design": "promote",
-            "of": row.tune,
-            "best": fair.finalists + alone,
-            "seeds": RANKED,
-        } | shared
+        best = fair.finalists + alone
+        promotion = {"design": "promote", "of": row.tune, "best": best, "seeds": RANKED}
+        promotions[row.best] = promotion | shared
         if baseline is not None:
             promotions[row.best]["neutral"] = {"best_of": baseline.best}
     comparison = {
@@ -220,7 +201,7 @@ def _twin(name: str, study: Mapping[str, Any], rows: list[_Row], fair: Fair) -> 
     return searches | promotions | {name + ENDING: comparison}
 
 
-def _rows(
+def _list_rows(
     data: Mapping[str, Any], name: str, study: Mapping[str, Any], fair: Fair
 ) -> Iterator[_Row]:
     from trainables.trial import TrialConfig  # with torch: of specs that have `fair` alone
@@ -240,14 +221,14 @@ def _rows(
         names = []
         for part in ("method", "loss", "backbone"):  # what is no component, its trial refuses
             component = merged.get(part)
-            named = component.get("name") if isinstance(component, Mapping) else None
-            names.append(named if isinstance(named, str) else getattr(default, part).name)
+            chosen = component.get("name") if isinstance(component, Mapping) else None
+            names.append(chosen if isinstance(chosen, str) else getattr(default, part).name)
         yield _Row(name, str(cell), f"{twin}_tune_{number}", f"{twin}_best_{number}", trial, *names)
 
 
-def _baseline(row: _Row, rows: list[_Row]) -> _Row | None:
-    """The plain row on the same loss and backbone, of a method that can be switched off."""
-    from trainables.methods.base import METHODS  # with torch, likewise
+def _find_baseline(row: _Row, rows: list[_Row]) -> _Row | None:
+    """Return the plain row on the same loss and backbone, of a method that can be switched off."""
+    from trainables.methods.base import METHODS
 
     if row.method not in METHODS or not METHODS[row.method].NEUTRAL:
         return None

@@ -12,22 +12,14 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from ablate.designs.base import COMPARED, SPLITS
 from ablate.designs.parts import Seeds, SpecPart, check_seeds
 from ablate.designs.study import Study
-from ablate.spec.checks import check_compared
+from ablate.spec.checks import METRICS, check_compared
 from ablate.spec.fair import Fair
-from ablate.values.errors import nearest_metric, shown, some_metrics
+from ablate.values.errors import shown, unknown_metric
 from reports.recipe import Recipe
 from trainables.errors import ConfigError
 
-_NAMES = (
-    "map_at_r",
-    *(f"recall_at_{k}" for k in (1, 2, 4, 8, 10, 100, 1000)),
-    *("r_precision", "map_at_1000", "nmi", "ami", "f1", "top_1_accuracy", "top_5_accuracy"),
-)
-METRICS = tuple(f"{split}/{name}" for split in COMPARED for name in _NAMES)
-REPORTED = tuple(f"{split}/{name}" for split in SPLITS for name in _NAMES)
 SMALLEST = 0.01  # share of a core or a GPU: a hundred trials are as many as any machine starts
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
@@ -48,9 +40,8 @@ class Resources(SpecPart):
     @classmethod
     def some_of_it(cls, value: float | None) -> float | None:
         if value is not None and (0 < value < SMALLEST or (value > 1 and value % 1)):
-            raise ConfigError(
-                "gpus", f"{value:g}", f"0, at least {SMALLEST}, or whole GPUs above 1", "Round it"
-            )
+            message = f"{value:g} must be 0, at least {SMALLEST}, or a whole number above 1"
+            raise ConfigError("gpus", message)
         return value
 
 
@@ -89,12 +80,8 @@ class Spec(SpecPart):
         """Study names stand in `--cell STUDY/CELL`, in file names and in tables."""
         for name in value:
             if not name.strip() or len(name) > 100 or "/" in name or not name.isprintable():
-                raise ConfigError(
-                    name,
-                    f"the study name {shown(name)}",
-                    "1 to 100 characters that can be seen, none of them /",
-                    "Rename it",
-                )
+                rule = "1 to 100 characters that can be seen, none of them /"
+                raise ConfigError(name, f"the study name {shown(name)} must have {rule}")
         return value
 
     @field_validator("objective")
@@ -102,12 +89,7 @@ class Spec(SpecPart):
     def known_metric(cls, value: str) -> str:
         check_compared("objective", value)
         if value not in METRICS:
-            raise ConfigError(
-                "objective",
-                repr(value),
-                some_metrics(value, METRICS),
-                nearest_metric(value, METRICS),
-            )
+            raise ConfigError("objective", unknown_metric(value, METRICS))
         return value
 
 
@@ -131,8 +113,7 @@ class Source:
 
     def relocate(self, fault: ConfigError, path: str | None = None) -> ConfigError:
         """Return a fault with the line of its place, or of another one."""
-        place = self.locate(fault.path if path is None else path)
-        return ConfigError(place, fault.found, fault.expected, fault.remedy)
+        return fault.moved(self.locate(fault.path if path is None else path))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A sweep's YAML, read with what it extends, and checked. Every error has a path and a remedy.
+"""Read a sweep's YAML with what it extends, and check it.
 
 `ablate/spec/model.py` has what it may say; here is what its parts say of each other.
 """
@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 import graphlib
-import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +16,16 @@ from pydantic import ValidationError
 from ablate.designs.study import Study
 from ablate.spec.checks import check_metrics, check_objectives, check_ranks, check_recipe
 from ablate.spec.fair import with_twins
-from ablate.spec.model import METRICS, REPORTED, LoadedSpec, Source, Spec
+from ablate.spec.model import LoadedSpec, Source, Spec
 from ablate.spec.yaml_loader import load
 from ablate.values.errors import explain, listed, nearest, shown
 from ablate.values.layers import overlay
 from trainables.errors import ConfigError
 from trainables.machine.texts import check_text, check_values
 
-MAX_FILES = 100  # that one spec may extend, counting each time
 SHOWN = 20  # studies that a line names
+
+Lines = dict[str, tuple[str, int]]  # dotted path → file and line
 
 
 def read_spec(given: str | Path | Mapping[str, Any]) -> LoadedSpec:
@@ -41,50 +41,43 @@ def read_spec(given: str | Path | Mapping[str, Any]) -> LoadedSpec:
         except ConfigError as fault:
             raise source.relocate(fault) from None
         return check_spec(dict(given), source)
-    data, lines = _extended(Path(check_text(str(given), "SPEC")), ())
+    data, lines = _read_extended(Path(check_text(str(given), "SPEC")), (), {})
     return check_spec(data, Source(str(given), lines))
 
 
-def _extended(
-    path: Path, trail: tuple[Path, ...], count: Iterator[int] | None = None
-) -> tuple[Any, dict[str, tuple[str, int]]]:
-    """The file's mapping laid over those it extends. count: of the files read so far."""
+def _read_extended(
+    path: Path, trail: tuple[Path, ...], known: dict[Path, tuple[dict[str, Any], Lines]]
+) -> tuple[dict[str, Any], Lines]:
+    """Return a file's mapping laid over those it extends, each of which is read once."""
     place = f"{path}: extends"
     where = Path(os.path.realpath(path))  # of links in a circle too, which then cannot be read
     if where in trail:
         cycle = " → ".join(str(p.name) for p in (*trail[trail.index(where) :], where))
-        expected = "files that do not extend each other"
-        raise ConfigError(place, f"a cycle ({cycle})", expected, "Remove one `extends`")
-    count = itertools.count() if count is None else count
-    if next(count) >= MAX_FILES:
-        found = f"more than {MAX_FILES} files, each as often as it is extended"
-        raise ConfigError(place, found, "fewer", "Extend fewer files, or each once")
+        raise ConfigError(place, f"the files extend each other in a cycle ({cycle})")
+    if where in known:
+        return known[where]
     document = load(path, only_regular=bool(trail))
     if not isinstance(document.data, dict):
         shape = "a list" if isinstance(document.data, list) else shown(document.data)
-        expected = "a mapping: name, studies, …"
-        raise ConfigError(str(path), shape, expected, "Start from one of search_spaces/")
+        message = f"a spec is a mapping (name, studies, …), not {shape}: start from search_spaces/"
+        raise ConfigError(str(path), message)
     own = dict(document.data)
     bases = own.pop("extends", [])
     bases = [bases] if isinstance(bases, str) else bases
     if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
-        expected = "a file name or a list of them"
-        raise ConfigError(place, repr(bases), expected, "Name files relative to this one")
+        raise ConfigError(place, f"it takes file names relative to this one, not {bases!r}")
     data: dict[str, Any] = {}
-    lines: dict[str, tuple[str, int]] = {}
+    lines: Lines = {}
     for base in bases:
-        inner, inner_lines = _extended(path.parent / base, (*trail, where), count)
-        data, lines = _spec_overlay(data, inner), lines | inner_lines
-    own_lines = {key: (document.name, line) for key, line in document.lines.items()}
-    return _spec_overlay(data, _with_sources(own, path)), lines | own_lines
+        inner, inner_lines = _read_extended(path.parent / base, (*trail, where), known)
+        data, lines = _overlay_spec(data, inner), lines | inner_lines
+    lines |= {key: (document.name, line) for key, line in document.lines.items()}
+    known[where] = _overlay_spec(data, _with_sources(own, path)), lines
+    return known[where]
 
 
 def _with_sources(data: dict[str, Any], path: Path) -> dict[str, Any]:
-    """With `report.sources`, the name of a file beside the spec at `path`, as what stands in it.
-
-    Raises:
-        ConfigError: no such file, or one that holds no `sources`.
-    """
+    """Replace the name of a file beside the spec in `report.sources` by the blocks in that file."""
     report = data.get("report")
     name = report.get("sources") if isinstance(report, dict) else None
     if not isinstance(report, dict) or not isinstance(name, str):
@@ -92,16 +85,12 @@ def _with_sources(data: dict[str, Any], path: Path) -> dict[str, Any]:
     document = load(path.parent / name, only_regular=True)
     sources = document.data.get("sources") if isinstance(document.data, dict) else None
     if not isinstance(sources, list):
-        raise ConfigError(
-            document.name,
-            "no list `sources`",
-            "blocks of settings with their sources",
-            "See search_spaces/papers/ddml.sources.yaml",
-        )
+        example = "search_spaces/papers/ddml.sources.yaml"
+        raise ConfigError(document.name, f"it has no list `sources`: write one, as {example} does")
     return {**data, "report": {**report, "sources": sources}}
 
 
-def _spec_overlay(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
+def _overlay_spec(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
     """Deep merge; a study that changes its design replaces the study of that name."""
     merged = overlay(base, top)
     old, new = base.get("studies"), top.get("studies")
@@ -118,42 +107,42 @@ def _spec_overlay(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
 def check_spec(data: dict[str, Any], source: Source) -> LoadedSpec:
     """Validate a mapping and what its studies say of each other."""
     try:
-        spec = _model(data)
+        spec = _validate(data)
         if spec.fair is not None:
             plain = {key: value for key, value in data.items() if key != "fair"}
-            spec = _model(with_twins(plain, spec.fair))
-        order = _order(spec.studies)
+            spec = _validate(with_twins(plain, spec.fair))
+        order = _order_studies(spec.studies)
         for name, place in spec.report.studies().items():
-            if name not in spec.studies:
-                raise _unknown_study(place, name, list(spec.studies))
+            _check_study(place, name, spec.studies)
         check_ranks(spec.studies, order)
         check_metrics(spec.studies)
-        check_objectives(spec.studies, METRICS, spec.objective)
-        check_recipe(spec.report, spec.studies, REPORTED, spec.objective)
+        check_objectives(spec.studies, spec.objective)
+        check_recipe(spec.report, spec.studies, spec.objective)
     except ConfigError as fault:
         raise source.relocate(fault) from None
     return LoadedSpec(spec, source, order)
 
 
-def _model(data: dict[str, Any]) -> Spec:
+def _validate(data: dict[str, Any]) -> Spec:
     try:
         return Spec.model_validate(data)
     except ValidationError as error:
         raise explain(error, Spec, data)[1] from None
 
 
-def _unknown_study(place: str, name: str, known: Sequence[str]) -> ConfigError:
-    some = listed(known[:SHOWN]) + (f" and {more} more" if (more := len(known) - SHOWN) > 0 else "")
-    return ConfigError(place, f"the unknown study {name!r}", f"one of {some}", nearest(name, known))
+def _check_study(place: str, name: str, studies: Mapping[str, Study]) -> None:
+    if name not in studies:
+        some = listed([*studies][:SHOWN]) + (", …" if len(studies) > SHOWN else "")
+        message = f"the study {name!r} is unknown; there are {some}. {nearest(name, studies)}"
+        raise ConfigError(place, message)
 
 
-def _order(studies: Mapping[str, Study]) -> tuple[str, ...]:
-    """Studies with each after those that it is centred on, else as written."""
+def _order_studies(studies: Mapping[str, Study]) -> tuple[str, ...]:
+    """Return the studies with each after those that it is centred on, else as written."""
     graph = {name: study.centres() for name, study in studies.items()}
     for name, centres in graph.items():
         for centre, place in centres.items():
-            if centre not in studies:
-                raise _unknown_study(f"studies.{name}.{place}", centre, list(studies))
+            _check_study(f"studies.{name}.{place}", centre, studies)
     depth: dict[str, int] = {}
     try:
         for name in graphlib.TopologicalSorter(graph).static_order():
@@ -161,10 +150,6 @@ def _order(studies: Mapping[str, Study]) -> tuple[str, ...]:
     except graphlib.CycleError as error:
         cycle = list(reversed(error.args[1]))
         place = next(iter(graph[cycle[0]].values()))
-        raise ConfigError(
-            f"studies.{cycle[0]}.{place}",
-            f"a cycle ({' → '.join(cycle)})",
-            "studies that do not wait for each other",
-            "Remove one of them",
-        ) from None
+        message = f"the studies wait for each other in a cycle ({' → '.join(cycle)}): remove one"
+        raise ConfigError(f"studies.{cycle[0]}.{place}", message) from None
     return tuple(sorted(studies, key=lambda name: depth[name]))

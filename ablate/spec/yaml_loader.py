@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import yaml
 from yaml.composer import Composer
@@ -31,6 +30,7 @@ MAX_BYTES = 1 << 18  # the parser reads about 150 kB a second
 MAX_NODES = 10_000
 MAX_DEPTH = 60
 SHOWN = 50  # characters of a line that a message quotes
+TOO_DEEP = f"it is nested too deep: flatten it to at most {MAX_DEPTH} levels"
 
 _TAG = "tag:yaml.org,2002:"
 _SCALARS = {
@@ -89,22 +89,18 @@ def load(path: str | Path, *, only_regular: bool = False) -> Document:
     try:
         with open_regular(path) if only_regular else path.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
-    except OSError as error:
-        found = f"an unreadable file ({error.strerror or error})"
-        raise ConfigError(name, found, "a YAML file", "Check the path") from None
-    if len(raw) > MAX_BYTES:
-        size = MAX_BYTES >> 10
-        raise ConfigError(
-            name, f"a file of more than {size} KiB", "a smaller one", "Split it with `extends:`"
-        )
-    try:
         text = raw.decode("utf-8-sig")
+    except OSError as error:
+        raise ConfigError(name, f"it cannot be read ({error.strerror or error})") from None
     except UnicodeDecodeError as error:
-        fault = f"a byte that is not UTF-8 at offset {error.start}"
-        raise ConfigError(name, fault, "a YAML text file", "Save it as UTF-8") from None
+        message = f"byte {error.start} is not UTF-8: save the file as UTF-8 text"
+        raise ConfigError(name, message) from None
+    if len(raw) > MAX_BYTES:
+        message = f"it has more than {MAX_BYTES >> 10} KiB: split it with `extends:`"
+        raise ConfigError(name, message)
     document = load_text(text, name)
     if document.data is None:
-        raise ConfigError(name, "an empty file", "a sweep: name, studies, …", "Fill it in")
+        raise ConfigError(name, "it is an empty file: write a sweep into it (name, studies, …)")
     return document
 
 
@@ -113,100 +109,79 @@ def load_text(text: str, name: str) -> Document:
     try:
         node = _Loader(text).get_single_node()
     except RecursionError:
-        raise ConfigError(
-            name, "nesting too deep to read", f"at most {MAX_DEPTH} levels", "Flatten it"
-        ) from None
+        raise ConfigError(name, TOO_DEEP) from None
     except yaml.YAMLError as error:
-        raise _fault(name, text, error) from None
+        raise _describe_fault(name, text, error) from None
     except (ValueError, OverflowError):  # chr() of an escape
-        escapes = re.finditer(r"\\U([0-9a-fA-F]{8})", text)
-        beyond = [match for match in escapes if int(match[1], 16) > sys.maxunicode]
-        raise ConfigError(name, beyond[0][0], "at most \\U0010ffff", "Correct it") from None
-    build = _Build(name)
-    data = None if node is None else build.value(node, "", 0)
-    return Document(name, data, build.lines)
+        raise ConfigError(name, "an escape \\U stands above \\U0010ffff") from None
+    builder = _Builder(name)
+    data = None if node is None else builder.build(node, "", 0)
+    return Document(name, data, builder.lines)
 
 
-class _Build:
-    """Node graph → plain values, counting every node that aliases repeat."""
+class _Builder:
+    """Turns a node graph into plain values, and counts every node that aliases repeat."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.lines: dict[str, int] = {}
         self.count = 0
-        self.open: set[int] = set()
+        self.ancestors: set[int] = set()
 
     def place(self, node: Node) -> str:
         return _place(self.name, _line(node))
 
-    def value(self, node: Node, path: str, depth: int) -> Any:
+    def build(self, node: Node, path: str, depth: int) -> Any:
         self.count += 1
         if self.count > MAX_NODES:
-            found = f"more than {MAX_NODES} values once anchors are expanded"
-            raise ConfigError(self.place(node), found, "fewer", "Repeat anchors less often")
+            self.refuse(node, f"more than {MAX_NODES} values once anchors are expanded")
         if depth > MAX_DEPTH:
-            raise ConfigError(
-                self.place(node), "nesting too deep", f"at most {MAX_DEPTH} levels", "Flatten it"
-            )
+            self.refuse(node, TOO_DEEP)
         if isinstance(node, ScalarNode):
-            return self.scalar(node)
-        if id(node) in self.open:
-            raise ConfigError(
-                self.place(node), "an anchor that contains itself", "a finite value", "Undo it"
-            )
-        self.open.add(id(node))
+            return self.build_scalar(node)
+        if id(node) in self.ancestors:
+            self.refuse(node, "an anchor contains itself")
+        self.ancestors.add(id(node))
         try:
-            if isinstance(node, SequenceNode):
-                self.refuse_tag(node, "seq")
-                return [
-                    self.value(child, self.note(f"{path}.{i}".lstrip("."), child), depth + 1)
-                    for i, child in enumerate(node.value)
-                ]
-            assert isinstance(node, MappingNode)
-            self.refuse_tag(node, "map")
-            return self.mapping(node, path, depth)
+            if isinstance(node, MappingNode):
+                self.check_tag(node, "map")
+                return self.build_mapping(node, path, depth)
+            self.check_tag(node, "seq")
+            values = []
+            for i, child in enumerate(node.value):
+                where = f"{path}.{i}".lstrip(".")
+                self.lines.setdefault(where, _line(child))
+                values.append(self.build(child, where, depth + 1))
+            return values
         finally:
-            self.open.discard(id(node))
+            self.ancestors.discard(id(node))
 
-    def note(self, path: str, node: Node) -> str:
-        self.lines.setdefault(path, _line(node))
-        return path
-
-    def refuse_tag(self, node: Node, known: str = "") -> None:
-        """Raise for a node whose tag is not the one of its kind."""
-        if node.tag != _TAG + known:
-            found = f"the tag {node.tag.replace(_TAG, '!!')}"
-            raise ConfigError(self.place(node), found, "a plain value", "Remove the tag")
-
-    def mapping(self, node: MappingNode, path: str, depth: int) -> dict[str, Any]:
+    def build_mapping(self, node: MappingNode, path: str, depth: int) -> dict[str, Any]:
         own: dict[str, Any] = {}
         merged: dict[str, Any] = {}
         for key, child in node.value:
             if not isinstance(key, ScalarNode):
-                found, remedy = "a key that is no text", "Quote it or rename it"
-                raise ConfigError(self.place(key), found, "a name", remedy)
+                self.refuse(key, "a key is no text: quote it or rename it")
             if key.tag == _TAG + "merge":
                 for part in child.value if isinstance(child, SequenceNode) else [child]:
                     if not isinstance(part, MappingNode):
-                        found = "a merge of no mapping"
-                        raise ConfigError(self.place(part), found, "<<: *anchor", "Correct it")
-                    merged = self.value(part, path, depth + 1) | merged
+                        self.refuse(part, "`<<` merges mappings alone: write <<: *anchor")
+                    merged = self.build(part, path, depth + 1) | merged
                 continue
-            self.scalar(key)  # refuses tagged keys
+            self.build_scalar(key)  # refuses tagged keys
             if key.value in own:
-                found, remedy = f"the key {key.value!r} twice", "Remove one of the two"
-                raise ConfigError(self.place(key), found, "each key once", remedy)
+                self.refuse(key, f"the key {key.value!r} stands twice: remove one of the two")
             where = f"{path}.{key.value}".lstrip(".")
             self.lines[where] = _line(key)
-            own[key.value] = self.value(child, where, depth + 1)
+            own[key.value] = self.build(child, where, depth + 1)
         return merged | own
 
-    def scalar(self, node: ScalarNode) -> Any:
+    def build_scalar(self, node: ScalarNode) -> Any:
         tag, text = node.tag.removeprefix(_TAG), node.value
         if tag in ("str", "merge"):
             return check_text(text, self.place(node))
         if tag not in _SCALARS or not _SCALARS[tag].match(text):
-            self.refuse_tag(node)
+            self.check_tag(node, "")
         if tag == "null":
             return None
         if tag == "bool":
@@ -218,62 +193,40 @@ class _Build:
             return number
         special = text.lower().replace(".inf", "inf").replace(".nan", "nan")
         if math.isinf(float(special)) and "inf" not in special:
-            found = "a number that is too large"
-            raise ConfigError(self.place(node), found, "one below 1.8e308", "Lower it")
+            self.refuse(node, "a number is too large: write one below 1.8e308")
         return float(special)
 
+    def check_tag(self, node: Node, expected: str) -> None:
+        if node.tag != _TAG + expected:
+            self.refuse(node, f"remove the tag {node.tag.replace(_TAG, '!!')}: values are plain")
 
-# ------------------------------------------------------------------ what no parser can read
-
-# (`context: problem` of PyYAML, whether the fault lies where it began to read, expected, remedy):
-# the first that fits.
-_FAULTS: tuple[tuple[str, bool, str, str], ...] = (
-    ("\\\\t", False, "spaces for indentation", "Replace tabs by spaces"),
-    (
-        "values are not allowed",
-        False,
-        "one value after each `key:`",
-        "Indent it, or quote the text",
-    ),
-    ("not find expected ':'", True, "`key: value`", "Add the colon, and a space after it"),
-    ("another document", False, "one document", "Make it two files"),
-    (
-        "expected (<block|'<docu)",
-        False,
-        "keys, or `- ` entries, in one column",
-        "Align or add quotes",
-    ),
-    ("flow (map|seq|node)", True, "a comma after each entry, and a closing bracket", "Add it"),
-    ("quoted scalar: .*(end of stream|document separator)", True, "a closing quote", "Add it"),
-    ("quoted scalar", False, "one of YAML's escapes (\\n, \\u00e9)", "Write \\\\ for a backslash"),
-    ("undefined alias", False, "an anchor above it", "Define it, or put quotes around the text"),
-    ("duplicate anchor", False, "each anchor once", "Rename one of them"),
-    ("entries are not allowed", False, "entries on lines below their key", "Move them, or [a, b]"),
-)
-_UNKNOWN = False, "`key: value` or `- entry`", "Put quotes around text that holds signs"
+    def refuse(self, node: Node, message: str) -> NoReturn:
+        raise ConfigError(self.place(node), message)
 
 
-def _fault(name: str, text: str, error: yaml.YAMLError) -> ConfigError:
-    """Return the error for text that PyYAML cannot read: its mark, and what to do about it."""
+def _describe_fault(name: str, text: str, error: yaml.YAMLError) -> ConfigError:
+    """Return the error for text that PyYAML cannot read, at PyYAML's own mark."""
     if isinstance(error, ReaderError):
-        line, code = text.count("\n", 0, error.position) + 1, ord(text[error.position])
-        remedy = "Save the file as UTF-8" if code == 0 else "Remove it"
-        found = f"the character U+{code:04X}"
-        return ConfigError(_place(name, line), found, "text without control characters", remedy)
-    assert isinstance(error, yaml.MarkedYAMLError)
-    began, met = error.context_mark or error.problem_mark, error.problem_mark
-    assert began is not None and met is not None
+        line = text.count("\n", 0, error.position) + 1
+        message = f"the character U+{ord(text[error.position]):04X} cannot stand in YAML: remove it"
+        return ConfigError(_place(name, line), message)
+    assert isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None
     lines = [*text.splitlines(), ""]
-    words = f"{error.context}: {error.problem}"
-    if "\t" in lines[min(met.line, len(lines) - 1)][: met.column + 1]:
-        words = "\\t"
-    known = (fault[1:] for fault in _FAULTS if re.search(fault[0], words))
-    at_start, expected, remedy = next(known, _UNKNOWN)
-    line = min(began.line if at_start else met.line, len(lines) - 1)
-    shown = lines[line].strip()
-    shown = shown if len(shown) <= SHOWN else f"{shown[: SHOWN - 1]}…"
-    found = f"`{shown}`" if words != "\\t" else f"a tab in `{shown}`"
-    return ConfigError(_place(name, line + 1), found, expected, remedy)
+    row = min(error.problem_mark.line, len(lines) - 1)
+    if not lines[row].strip() and error.context_mark:  # what began there ends nowhere
+        row = error.context_mark.line
+    quoted = lines[row].strip()
+    quoted = quoted if len(quoted) <= SHOWN else f"{quoted[: SHOWN - 1]}…"
+    if "\t" in lines[row][: error.problem_mark.column + 1]:
+        message = f"a tab indents `{quoted}`: replace tabs by spaces"
+    else:
+        began = f" from line {error.context_mark.line + 1}" if error.context_mark else ""
+        context = f" ({error.context}{began})" if error.context else ""
+        message = (
+            f"`{quoted}` is no YAML: {error.problem}{context}. Check columns, colons and brackets, "
+            "and put quotes around text that holds signs"
+        )
+    return ConfigError(_place(name, row + 1), " ".join(message.split()))
 
 
 def _place(name: str, line: int) -> str:

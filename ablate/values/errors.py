@@ -1,14 +1,11 @@
-"""Faults of input, each one line: its place, what was found, what was expected, the remedy.
-
-Pydantic finds them, and mostly says what it expected; what it says of Python is said of YAML here.
-"""
+"""Faults that pydantic finds in a spec, each as one sentence that speaks of YAML."""
 
 from __future__ import annotations
 
 import difflib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -18,20 +15,18 @@ from trainables.config.registry import FromRegistry
 from trainables.errors import ConfigError
 
 VERSION = "0.2.0"
-REMOVED = f"a key that was removed in {VERSION}"
-# The end of a key's path → what to do instead.
+# The end of a removed key's path → what to do instead.
 REMOVED_KEYS = {
-    "resources.priority": "Leave it out: sweeps that share a cluster take the slots that are free",
-    "training.packed": "Leave it out: each trial trains alone",
+    "resources.priority": "sweeps that share a cluster take the slots that are free",
+    "training.packed": "each trial trains alone",
 }
-UNLIKE = "Choose one of those"  # where nothing known is like what was found
 AXES = ("space", "grid", "factors", "components", "variants")  # what a study varies, by design
 _TAGS = ("design", "name")  # the fields by which the members of unions are told
 
-# Kind of pydantic's fault → what was expected, and the remedy, in words of YAML.
-_MAPPING = "a mapping (key: value)", "Write `key: value` on lines below it, indented"
-_LIST = "a list ([a, b])", "Write [a, b], or entries that begin with `- ` on lines of their own"
-_BOOL = "true or false", "Write the word without quotes"
+_MAPPING = "must be a mapping (`key: value` on indented lines below it)"
+_LIST = "must be a list (write [a, b], or entries that begin with `- `)"
+_BOOL = "must be true or false, without quotes"
+# Kind of pydantic's fault → what the value must be, in words of YAML.
 _IN_YAML = {
     "dict_type": _MAPPING,
     "mapping_type": _MAPPING,
@@ -41,13 +36,12 @@ _IN_YAML = {
     "tuple_type": _LIST,
     "bool_type": _BOOL,
     "bool_parsing": _BOOL,
-    "invalid_key": ("text for a key", "Put it in quotes"),
-    "string_type": ("text (a number or a word of YAML needs quotes)", "Put it in quotes"),
-    "int_from_float": ("a valid integer, without a fraction", "Round it"),
-    "int_parsing_size": ("a smaller integer", "Write fewer digits"),
+    "invalid_key": "must be text (put it in quotes)",
+    "string_type": "must be text (a number or a word of YAML needs quotes)",
+    "int_from_float": "must be a valid integer, without a fraction",
+    "int_parsing_size": "must be a smaller integer",
 }
 _OF_A_WHOLE = ("value_error", "too_short", "too_long")  # told of a value, not of what it lacks
-_NUMBERS = ("int_type", "int_parsing", "float_type", "float_parsing")
 
 
 def listed(words: Iterable[object]) -> str:
@@ -75,11 +69,14 @@ def closest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return a remedy: the closest known word, or what is known."""
+    close = closest(word, known)
+    return f"Did you mean {close!r}?" if close else "Choose one of those"
+
+
+def unknown(what: str, word: str, known: Iterable[str]) -> str:
+    """Return the message for a word that is none of the known ones."""
     words = list(known)
-    if not words:
-        return "Remove it"
-    close = closest(word, words)
-    return f"Did you mean {close!r}?" if close else UNLIKE
+    return f"{what} {word!r} is unknown; there are {listed(words)}. {nearest(word, words)}"
 
 
 def nearest_metric(word: str, known: Iterable[str]) -> str:
@@ -89,60 +86,75 @@ def nearest_metric(word: str, known: Iterable[str]) -> str:
     name = re.sub(r"[@\s-]+", "_at_" if "@" in name else "_", name).strip("_")
     name = re.sub(r"^(r|p|recall|precision)_?(at_)?(\d+)$", r"recall_at_\3", name)
     name = {"map": "map_at_r", "rp": "r_precision", "f_1": "f1"}.get(name, name)
-    whole = [f"{split}/{name}" if slash else f"val/{name}", name]
-    near = next((each for each in whole if each in words), None) or closest(whole[0], words)
-    near = near or closest(name, words)
-    return f"Did you mean {near!r}?" if near else UNLIKE
+    spellings = (f"{split}/{name}" if slash else f"val/{name}", name)
+    near = next((each for each in spellings if each in words), None)
+    return nearest(near or spellings[0], words) if near or slash else nearest(name, words)
 
 
 def some_metrics(word: str, known: Iterable[str], most: int = 6) -> str:
     """Return a few known metrics for a message, those most like `word` first."""
     names = list(known)
     like = difflib.get_close_matches(word.casefold(), names, n=most, cutoff=0)
-    hint = [name for name in names if repr(name) in nearest_metric(word, names)]
-    first = list(dict.fromkeys([*hint[:1], *like]))[:most]
-    more = len(names) - len(first)
-    return ", ".join(first) + (f" and {more} others" if more > 0 else "")
+    more = len(names) - len(like)
+    return ", ".join(like) + (f" and {more} others" if more > 0 else "")
+
+
+def unknown_metric(metric: str, known: Iterable[str], more: str = "") -> str:
+    """Return the message for a metric that is none of the known ones."""
+    names = list(known)
+    return (
+        f"{metric!r} is no metric here; there are {some_metrics(metric, names)}{more}. "
+        f"{nearest_metric(metric, names)}"
+    )
 
 
 # ------------------------------------------------------------------ faults that pydantic finds
 
 
 def explain(
-    error: ValidationError, model: type[BaseModel], data: Any
+    error: ValidationError,
+    model: type[BaseModel],
+    data: Any,
+    suggest: Callable[[str], str] | None = None,
 ) -> tuple[list[str], ConfigError]:
     """Return the first fault of a validation: its path below `model`, and the message.
 
     Unknown keys come first: a misspelt key often is why another one is missing.
+
+    Args:
+        suggest: gives a remedy for the path of an unknown key that is like none beside it.
     """
     faults = sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden")
-    fault = _likeliest(faults, data)
-    path, kind = _path(fault, data), fault["type"]
-    place, inner = ".".join(path), fault.get("ctx", {}).get("error")
+    paths = [_find_path(fault, data) for fault in faults]
+    index = 0
+    if isinstance(faults[0]["input"], list):  # of the kinds that were tried, the one that got on
+        inside = [i for i, path in enumerate(paths) if path[: len(paths[0])] == paths[0]]
+        index = max(inside, key=lambda i: len(paths[i]))
+    fault, path = faults[index], paths[index]
+    kind, place, inner = fault["type"], ".".join(path), fault.get("ctx", {}).get("error")
     if isinstance(inner, ConfigError):
         if path[-1:] != [inner.path]:  # a validator of a whole part names the place in it
             path = [*path, *inner.path.split(".")] if inner.path else path
-        return path, ConfigError(".".join(path), inner.found, inner.expected, inner.remedy)
+        return path, inner.moved(".".join(path))
     if kind == "extra_forbidden":
-        return path, _unknown_key(path, model, data)
+        return path, ConfigError(place, _describe_unknown_key(path, model, data, suggest))
     if kind in ("union_tag_invalid", "union_tag_not_found"):
-        return path, _unknown_tag(fault, path, model, data)
+        return path, _explain_tag(fault, path, model, data)
     if kind == "missing":
-        return path, ConfigError(place, "nothing", "a value: it is required", "Add it")
-    expected, remedy = _IN_YAML.get(kind, ("", "Correct it"))
-    if not expected:  # "Input should be …", "String should have …", "Value error, …"
-        expected = re.sub(r"^(Value error, |Input should be )", "", str(fault["msg"]))
-        expected = re.sub(r"^\w+ should ", "to ", expected)
+        return path, ConfigError(place, "it is required: add it")
+    if kind == "value_error":
+        text = str(fault["msg"]).removeprefix("Value error, ")
+        return path, ConfigError(place, shown(fault["input"]), text, "Correct it")
+    said = str(fault["msg"]).partition(" after validation")[0]
+    must = _IN_YAML.get(kind) or re.sub(r"^\w+ should ", "must ", said)
+    message = f"it {must}, not {shown(fault['input'])}"
     if kind == "literal_error":
-        remedy = nearest(str(fault["input"]), re.findall(r"'([^']*)'", fault["msg"]))
-    elif kind in _NUMBERS:
-        remedy = "Write one number, in digits"
-    elif kind.startswith(("greater_than", "less_than")):
-        remedy = "Write another number"
-    return path, ConfigError(place, shown(fault["input"]), expected, remedy)
+        known = re.findall(r"'([^']*)'", fault["msg"])
+        message = f"{message}. {nearest(str(fault['input']), known)}"
+    return path, ConfigError(place, message)
 
 
-def _path(fault: Any, data: Any) -> list[str]:
+def _find_path(fault: Any, data: Any) -> list[str]:
     """Return where a fault is, without the tags that pydantic puts in for the members of unions.
 
     `("method", "ddml", "alpha")` → `["method", "alpha"]` where `data["method"]["name"]` is "ddml",
@@ -173,69 +185,40 @@ def _child(level: Any, key: str) -> Any:
     return level[int(key)] if is_item else None
 
 
-def _likeliest(faults: Sequence[Any], data: Any) -> Any:
-    """Return the first fault; of a value that several kinds were tried for, that of the likeliest
-    kind: of a list what is wrong in it, of a number that it is none."""
-    first = faults[0]
-    path = _path(first, data)
-    for other in faults[1:]:
-        other_path = _path(other, data)
-        inside = len(other_path) > len(path) and isinstance(first["input"], list)
-        numbers = other_path == path and {first["type"], other["type"]} <= {*_NUMBERS}
-        if other_path[: len(path)] == path and (inside or numbers):
-            return other
-    return first
-
-
-def _unknown_key(path: Sequence[str], model: type[BaseModel], data: Any) -> ConfigError:
+def _describe_unknown_key(
+    path: Sequence[str],
+    model: type[BaseModel],
+    data: Any,
+    suggest: Callable[[str], str] | None,
+) -> str:
     place, key = ".".join(path), path[-1]
-    for removed, remedy in REMOVED_KEYS.items():
+    for removed, instead in REMOVED_KEYS.items():
         if f".{place}".endswith(f".{removed}"):
-            return ConfigError(place, REMOVED, "a spec without it", remedy)
+            return f"it was removed in {VERSION}. Leave it out: {instead}"
     names = [info.alias or name for name, info in fields_at(model, path[:-1], data).items()]
     axes = [name for name in AXES if name in names]
     if key in AXES and axes:  # what a study varies, under the name that another design has for it
-        remedy = f"Did you mean {axes[0]!r}?"
-    elif closest(key, names) is None and (owners := _owners(path)):
-        remedy = f"It is an option of {path[-2]} {listed(owners)}"
-    else:
-        remedy = nearest(key, names)
-    known = f"one of {listed(names)}" if names else "no such key"
-    return ConfigError(place, f"the unknown key {key!r}", known, remedy)
+        return f"the key {key!r} is unknown. Did you mean {axes[0]!r}?"
+    if suggest is not None and closest(key, names) is None:
+        return f"the key {key!r} is unknown; there are {listed(names)}. {suggest(place)}"
+    return unknown("the key", key, names)
 
 
-def _owners(path: Sequence[str]) -> list[str]:
-    """Return the methods or losses that have an option, by its path in a trial."""
-    from trainables.trial import TrialConfig  # with torch: of faults of a trial alone
-
-    info = TrialConfig.model_fields.get(path[-2]) if len(path) > 1 else None
-    mark = _mark_of(info.metadata) if info else None
-    components = {name: mark.registry[name] for name in mark.registry} if mark else {}
-    return [name for name, each in components.items() if path[-1] in each.Config.model_fields]
-
-
-def _unknown_tag(
+def _explain_tag(
     fault: Mapping[str, Any], path: Sequence[str], model: type[BaseModel], data: Any
 ) -> ConfigError:
-    """Return the error for a member of a union whose tag (`design`, `name`) is missing, misspelt or
-    unknown."""
-    place, context, given = ".".join(path), fault["ctx"], fault["input"]
+    """Return the error for a member of a union whose tag (`design`, `name`) is missing or wrong."""
+    place, context = ".".join(path), fault["ctx"]
     tag = str(context["discriminator"]).strip("'")
     if fault["type"] == "union_tag_invalid":
         known = [part.strip(" '") for part in str(context["expected_tags"]).split(",")]
-        name = str(context["tag"])
-        remedy = nearest(name, known)
-        return ConfigError(f"{place}.{tag}", repr(name), f"one of {listed(known)}", remedy)
+        return ConfigError(f"{place}.{tag}", unknown(f"the {tag}", str(context["tag"]), known))
     annotation, metadata, _ = _descend(model, path, data)
-    members = [name for each in _models_in(annotation) for name in _tag_values(each, tag)]
     mark = _mark_of(metadata)
-    known = list(mark.registry) if mark else members
-    expected = f"{tag}: one of {listed(known)}" if known else f"a {tag}"
-    near = closest(tag, map(str, given)) if isinstance(given, Mapping) else None
-    if near is None:
-        return ConfigError(place, f"no {tag}", expected, f"Say which {path[-1]} is meant")
-    remedy = f"Did you mean {tag!r}?"
-    return ConfigError(f"{place}.{near}", f"the unknown key {near!r}", expected, remedy)
+    members = (name for each in _models_in(annotation) for name in _tag_values(each, tag))
+    known = list(mark.registry if mark else members)
+    choices = f": one of {listed(known)}" if known else ""
+    return ConfigError(place, f"its `{tag}` is missing; add it{choices}")
 
 
 # ------------------------------------------------------------------ what a model knows at a path

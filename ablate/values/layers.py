@@ -24,8 +24,6 @@ NAMED = frozenset(
     name for name, info in Trial.model_fields.items() if info.annotation is NamedConfig
 )
 
-DATA = "data"
-
 
 @dataclass(frozen=True)
 class Layer:
@@ -49,23 +47,17 @@ def overlay(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
         old = merged.get(key)
         if not isinstance(value, Mapping) or not isinstance(old, Mapping):
             merged[key] = value
-        elif (
-            key in (*NAMED, DATA)
-            and "name" in old
-            and value.get("name", old["name"]) != old["name"]
-        ):
-            kept = of_any_data(old, value["name"]) if key == DATA else {}
-            merged[key] = overlay(kept, value)
-        else:
-            merged[key] = overlay(old, value)
+            continue
+        renamed = "name" in old and value.get("name", old["name"]) != old["name"]
+        if renamed and key in NAMED:
+            old = {}
+        elif renamed and key == "data":
+            # The embedded data sets look at no folder; they keep its path, which the ids of sweeps
+            # hold since they were alone with class folders.
+            own = {"root"} if value["name"] not in EMBEDDED else set()
+            old = {k: v for k, v in old.items() if k in DataConfig.model_fields and k not in own}
+        merged[key] = overlay(old, value)
     return merged
-
-
-def of_any_data(given: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The options that a data set of another name takes over. The embedded ones look at no folder;
-    they keep its path, which the ids of sweeps hold since they were alone with class folders."""
-    own = {"root"} if name not in EMBEDDED else set()
-    return {key: given[key] for key in given if key in DataConfig.model_fields and key not in own}
 
 
 def merge(layers: Iterable[Layer]) -> dict[str, Any]:
@@ -78,22 +70,22 @@ class Stack(tuple[Layer, ...]):
     _below: Stack | None = None
 
     def over(self, layers: Iterable[Layer]) -> Stack:
-        """These with others over them: what is below is not merged anew."""
-        made = Stack((*self, *layers))
-        made._below = self
-        return made
+        """Lay others over them; what is below is not merged anew."""
+        stack = Stack((*self, *layers))
+        stack._below = self
+        return stack
 
     @cached_property
     def merged(self) -> dict[str, Any]:
-        """As one nested mapping; shared, so nobody may change it."""
-        merged, known = ({}, 0) if self._below is None else (self._below.merged, len(self._below))
-        for layer in self[known:]:
+        """All of them as one nested mapping; shared, so nobody may change it."""
+        merged, count = ({}, 0) if self._below is None else (self._below.merged, len(self._below))
+        for layer in self[count:]:
             merged = overlay(merged, expand(layer.values, layer.where))
         return merged
 
 
 def origin(layers: Sequence[Layer], path: str, reported: str) -> str:
-    """The place of the last layer that holds `path`, or the nearest thing above it."""
+    """Return the place of the last layer that holds `path`, or the nearest thing above it."""
     parts = path.split(".") if path else []
     for length in range(len(parts), 0, -1):
         prefix = ".".join(parts[:length])

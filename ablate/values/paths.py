@@ -20,7 +20,7 @@ def leaves(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def expand(values: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Nested mapping of one whose keys may be dotted, at any depth.
+    """Build the nested mapping of one whose keys may be dotted, at any depth.
 
     Raises:
         ConfigError: a path is given twice, or both a value and something below it; a key that
@@ -29,7 +29,7 @@ def expand(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     nested: dict[str, Any] = {}
     for key, value in values.items():
         if not isinstance(key, str):
-            raise ConfigError(_at(where, key), f"the key {key!r}", "text", "Put it in quotes")
+            raise ConfigError(_at(where, key), f"the key {key!r} is no text: put it in quotes")
         inner = expand(value, _at(where, key)) if isinstance(value, Mapping) else value
         for part in reversed(key.split(".")[1:]):
             inner = {part: inner}
@@ -44,7 +44,7 @@ def _put(nested: dict[str, Any], key: str, value: Any, where: str) -> None:
         for inner, below in value.items():
             _put(nested[key], inner, below, _at(where, key))
     else:
-        raise ConfigError(_at(where, key), "it twice", "one value", "Remove one of the two")
+        raise ConfigError(_at(where, key), "it is given twice: remove one of the two")
 
 
 def _at(where: str, key: object) -> str:
@@ -52,10 +52,10 @@ def _at(where: str, key: object) -> str:
 
 
 def lookup(values: Mapping[str, Any], path: str) -> Any:
-    """The value at a dotted path. KeyError if there is none."""
+    """Return the value at a dotted path, or raise KeyError."""
     level: Any = values
     for part in path.split("."):
-        if not isinstance(level, Mapping) or part not in level:
+        if not isinstance(level, Mapping):
             raise KeyError(path)
         level = level[part]
     return level

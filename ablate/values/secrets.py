@@ -18,20 +18,18 @@ _NAMES = re.compile(
 
 
 def check_secrets(spec: Mapping[str, Any]) -> None:
-    """Of a spec as it runs, `--set` and all.
+    """Refuse a resolved spec in which an address holds a password, a key or a token.
 
     Raises:
-        ConfigError: an address in it holds a password, a key or a token. It is not shown.
+        ConfigError: it does not show the secret.
     """
     for path, text in _texts(spec, ""):
-        for uri in _URI.findall(text):
-            if _has_secret(uri):
-                raise ConfigError(
-                    path,
-                    f"an address with a secret in it ({redacted(uri)})",
-                    "none, for specs are kept in the ledger, MLflow and reports",
-                    "Give the secret in the environment, or in the library's own file",
-                )
+        for uri in filter(_has_secret, _URI.findall(text)):
+            raise ConfigError(
+                path,
+                f"the address {redacted(uri)} holds a secret, but specs are kept in the ledger, "
+                "MLflow and reports. Give it in the environment, or in the library's own file",
+            )
 
 
 def _has_secret(uri: str) -> bool:

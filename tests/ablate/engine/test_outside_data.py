@@ -81,7 +81,7 @@ def run(
 @pytest.mark.slow
 def test_its_option_and_its_faults(environment: dict[str, str], tmp_path: Path) -> None:
     faults = (
-        ({"name": "swatches", "darkr": 1}, "the unknown key 'darkr'"),
+        ({"name": "swatches", "darkr": 1}, "the key 'darkr' is unknown"),
         ({"name": "swatchs"}, "Did you mean 'swatches'?"),
         ({"name": "typefaces", "darker": 1}, "It is an option of data swatches"),
     )

@@ -87,5 +87,5 @@ def test_the_objective_moves_where_it_is_asked_for(
 
 def test_no_option_makes_test_classes_select() -> None:
     given = spec("val/recall_at_1", data={"split": {"protocol": "held_out"}})
-    with pytest.raises(ConfigError, match=r"a test metric under data\.split\.protocol: paper"):
+    with pytest.raises(ConfigError, match=r"cannot compare .* data\.split\.protocol: paper"):
         plan(given, settings={PAPER: "paper"})

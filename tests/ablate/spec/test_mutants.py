@@ -1,4 +1,4 @@
-"""500 mutated specs: each plans, or says in one line what is wrong; never a traceback."""
+"""250 mutated specs: each plans, or says in one line what is wrong; never a traceback."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from ablate.cli.main import main
 from ablate.ledger.facts import Facts
 from ablate.ledger.ledger import Ledger
 from ablate.plan.checks import checked_plan
@@ -22,7 +21,7 @@ from trainables.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[3] / "search_spaces"
 SHIPPED = sorted(ROOT.glob("*.yaml"))
-BATCHES, PER_BATCH = 10, 50
+BATCHES, PER_BATCH = 5, 50
 
 MORE: dict[str, Any] = {
     "one": {
@@ -93,10 +92,10 @@ def unfold(given: Any, folder: Path) -> str | None:
     return None
 
 
-def clear(message: str) -> bool:
-    """One line: where, and what is wrong."""
-    place, _, fault = message.partition(": ")
-    return bool(place and fault) and "\n" not in message and len(message) < 2000
+def is_clear(message: str) -> bool:
+    """Whether it is one line with a place and a sentence."""
+    place, _, sentence = message.partition(": ")
+    return bool(place and sentence) and "\n" not in message and len(message) < 2000
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))
@@ -117,26 +116,9 @@ def test_a_mutated_spec_plans_or_says_what_is_wrong(batch: int, tmp_path: Path) 
             raise AssertionError(f"batch {batch}, mutant {number}: {_told(given)}") from error
         if message is not None:
             refused += 1
-            assert clear(message), f"{message}\nbatch {batch}, mutant {number}: {_told(given)}"
+            assert is_clear(message), f"{message}\nbatch {batch}, mutant {number}: {_told(given)}"
     assert PER_BATCH // 4 < refused < PER_BATCH, "mutants should neither all pass nor all fail"
 
 
 def _told(given: Any) -> str:
     return given.read_text() if isinstance(given, Path) else repr(given)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_the_command_line_refuses_mutants_with_2(
-    seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rng = random.Random(f"command {seed}")
-    source = rng.choice(SHIPPED)
-    while True:
-        path = tmp_path / source.name
-        path.write_text(mutants.of_text(source.read_text(encoding="utf-8"), rng))
-        if unfold(path, tmp_path) is not None:
-            break
-    assert main(["run", str(path), "--plan", "--out", str(tmp_path / "out")]) == 2
-    told = capsys.readouterr()
-    assert told.err.count("\n") == 1 and clear(told.err.strip()), told.err
-    assert not (tmp_path / "out").exists()

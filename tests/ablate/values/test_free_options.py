@@ -34,7 +34,7 @@ def test_a_grid_and_a_search_over_options() -> None:
     ("path", "words"),
     [
         ("loss.options.margin", "unexpected keyword argument 'margin'"),
-        ("loss.options.m.x", "nothing below loss.options.m"),
+        ("loss.options.m.x", "loss.options.m has nothing below it"),
         ("loss.optoins.m", "Did you mean 'loss.options'"),
         ("loss.miner.options.epsilon", "class"),
     ],
