@@ -131,19 +131,15 @@ class StudyBase(SpecPart):
 
     @model_validator(mode="after")
     def raced_whole(self) -> StudyBase:
-        if self.race is not None and self.folds is not None:
-            raise ValueError("a race or folds, not both: a race compares cells seed by seed")
-        if self.race is not None and self.objectives:
-            raise ValueError("a race or objectives, not both: it compares by the sweep's objective")
-        if ENSEMBLE in self.evaluate and not self.fixed:
-            raise ValueError(
-                "evaluate: [ensemble] in a design that lists its cells, not in a search: it reads "
-                "the test classes; put it in a study around the best of this one"
+        if self.race is not None and (self.folds is not None or self.objectives):
+            other = "objectives" if self.folds is None else "folds"
+            message = (
+                f"a race compares by the sweep's objective, seed by seed: remove it, or {other}"
             )
-        if ENSEMBLE in self.evaluate and self.folds is None:
-            raise ValueError(
-                "evaluate: [ensemble] together with folds, not alone: say how many there are"
-            )
+            raise ConfigError("", message)
+        if ENSEMBLE in self.evaluate and not (self.fixed and self.folds is not None):
+            message = "evaluate: [ensemble] needs a design that lists its cells, with folds"
+            raise ConfigError("", f"{message}: put it in a study around the best of this one")
         return self
 
     # ---------------------------------------------- hooks, in the order in which they are called
@@ -186,12 +182,8 @@ class StudyBase(SpecPart):
         """
         super().__init_subclass__(**more)
         for name in GONE.keys() & vars(cls).keys():
-            raise ConfigError(
-                f"{cls.__module__}.{cls.__name__}",
-                f"{name!r}, which no design defines since {VERSION}",
-                "the hooks of `ablate/designs/base.py`",
-                f"Remove it: {GONE[name]}",
-            )
+            message = f"no design defines {name!r} since {VERSION}. Remove it: {GONE[name]}"
+            raise ConfigError(f"{cls.__module__}.{cls.__name__}", message)
 
     # ------------------------------------------------------ what others ask: no design defines it
 

@@ -25,7 +25,7 @@ from ablate.designs.parts import (
     cell_name,
     one_or_several,
 )
-from ablate.values.errors import listed, nearest
+from ablate.values.errors import unknown
 from ablate.values.layers import Layer
 from trainables.errors import ConfigError
 
@@ -76,35 +76,23 @@ class Compare(StudyBase):
     def some(self) -> Compare:
         factors = self.factors()
         if not factors:
-            raise ValueError("at least one of variants and cross")
-        for name, remedy in ((VARIANT, "List them under `variants`"), (NEUTRAL, "Rename it")):
-            if name in self.cross:
-                raise ConfigError(f"cross.{name}", "a factor of that name", "another name", remedy)
+            raise ConfigError("", "it compares nothing: give variants, cross, or both")
+        for name in {VARIANT, NEUTRAL} & self.cross.keys():
+            message = "no crossed factor has that name: rename it, or list `variants`"
+            raise ConfigError(f"cross.{name}", message)
         if self.exclude and len(factors) < 2:
-            raise ConfigError(
-                "exclude",
-                "rules for one factor",
-                "at least two factors to combine",
-                "Remove the level itself",
-            )
-        check_rules(self.exclude, factors, lambda name: "variants" if name == VARIANT else "cross")
+            message = "a rule needs at least two factors to combine: remove the level itself"
+            raise ConfigError("exclude", message)
+        check_rules(self.exclude, factors)
         total = math.prod(len(levels) for levels in factors.values())
-        check_size(
-            total if total > MAX_COMBINATIONS or not self.exclude else len(self.combinations)
-        )
-        if not self.combinations:
-            raise ConfigError(
-                "exclude", "rules that leave no combination", "at least one", "Remove a rule"
-            )
+        if total <= MAX_COMBINATIONS and self.exclude:
+            total = len(self.combinations)
+        check_size(total)
         for i, around in enumerate(self.around):
             for name in re.findall(r"{(.*?)}", around.best_of):
                 if name not in factors:
-                    raise ConfigError(
-                        f"around.{i}.best_of",
-                        f"{{{name}}}, which is no factor",
-                        f"one of {listed(factors)}",
-                        nearest(name, factors),
-                    )
+                    place = f"around.{i}.best_of"
+                    raise ConfigError(place, unknown("the factor", name, factors))
         return self
 
     def factors(self) -> dict[str, dict[str, Variant]]:
@@ -150,21 +138,12 @@ class Compare(StudyBase):
         takes = [Taken(place, each.filled(arm)) for place, each in super().references()]
         for pair in arm:
             takes += self._taken(*pair)
-        return Point(
-            levels[0] if len(levels) == 1 else cell_name(dict(arm)),
-            dict(arm),
-            {},
-            places[-1],
-            arm,
-            tuple(
-                Layer(f"{place}.trial", factors[factor][level].trial)
-                for place, (factor, level) in zip(places, arm, strict=True)
-            ),
-            tuple(takes),
-        )
+        trials = [factors[factor][level].trial for factor, level in arm]
+        layers = [Layer(f"{place}.trial", t) for place, t in zip(places, trials, strict=True)]
+        cell = levels[0] if len(levels) == 1 else cell_name(dict(arm))
+        return Point(cell, dict(arm), {}, places[-1], arm, tuple(layers), tuple(takes))
 
     def _taken(self, factor: str, level: str) -> Iterator[Taken]:
-        """What a level takes from other studies."""
         for around in self.factors()[factor][level].around:
             yield Taken(f"{_place(factor, level)}.around", around)
 

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from ablate.designs.base import DESIGNS, StudyBase
 from ablate.designs.parts import Point, cell_name
+from trainables.errors import ConfigError
 
 MAX_COMPONENTS = 12
 
@@ -34,7 +35,8 @@ class Switched(StudyBase):
         for name, off in self.components.items():
             for path in off:
                 if owners.setdefault(path, name) != name:
-                    raise ValueError(f"{path} in one component, not in {owners[path]} and {name}")
+                    message = f"{path} stands in {owners[path]} and {name}: keep it in one"
+                    raise ConfigError("", message)
         return self
 
     def _point(self, cell: str, coords: dict[str, Any], off: Collection[str]) -> Point:

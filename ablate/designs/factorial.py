@@ -48,7 +48,7 @@ class Factorial(StudyBase):
     @model_validator(mode="after")
     def possible(self) -> Factorial:
         check_factors(self.factors, "factors", least=2)
-        check_rules(self.exclude, self.factors, lambda _: "factors")
+        check_rules(self.exclude, self.factors)
         if self.fraction != "fractional" and self.resolution is not None:
             raise ConfigError("resolution", "only fraction: fractional has one: leave it out")
         if self.fraction == "full":
@@ -63,7 +63,9 @@ class Factorial(StudyBase):
 
     def _check_fraction(self) -> None:
         if self.exclude:
-            raise ConfigError("exclude", f"a {self.fraction} factorial keeps all its runs: remove it")
+            raise ConfigError(
+                "exclude", f"a {self.fraction} factorial keeps all its runs: remove it"
+            )
         for factor, levels in self.factors.items():
             if len(levels) != 2:
                 message = f"a {self.fraction} factorial has 2 levels each, not {len(levels)}"

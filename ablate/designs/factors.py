@@ -9,14 +9,14 @@ A rule of `exclude` is `{factor: level or list of levels, …}`: combinations th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, Tag
 
 from ablate.designs.parts import MAX_CELLS
 from ablate.values.canonical import canonical
-from ablate.values.errors import listed, nearest, shown
+from ablate.values.errors import listed, shown, unknown
 from trainables.errors import ConfigError
 
 LISTED, NAMED = "list of levels", "named levels"  # the members of the union
@@ -41,35 +41,27 @@ def check_factors(factors: dict[str, Levels], key: str, least: int = 1) -> None:
     for factor, levels in factors.items():
         place = f"{key}.{factor}"
         if len({canonical(level) for level in levels}) != len(levels):
-            remedy = "Remove one of the two"
-            raise ConfigError(place, shown(list(levels)), f"each value of {factor} once", remedy)
+            raise ConfigError(place, f"{shown(list(levels))} names a level twice: remove one")
         if len(levels) < least:
-            remedy = "Set what does not vary in the study's `trial`"
-            raise ConfigError(place, f"{len(levels)} level", f"at least {least}", remedy)
+            message = f"it needs at least {least} levels: set what does not vary in `trial`"
+            raise ConfigError(place, message)
         for path in {path for level in levels for path in values_of(factor, levels, level)}:
             if path in owners:
-                raise ConfigError(
-                    place,
-                    f"{path} in {owners[path]} and {factor}",
-                    f"{path} in one factor",
-                    "Make them one factor with named levels",
-                )
+                message = f"{owners[path]} sets {path} too: make them one factor with named levels"
+                raise ConfigError(place, message)
             owners[path] = factor
 
 
 def check_size(cells: int) -> None:
-    if cells > MAX_CELLS:
-        raise ValueError(f"at most {MAX_CELLS} cells, not {cells}")
+    if not 0 < cells <= MAX_CELLS:
+        raise ConfigError("", f"it has {cells} cells; there can be 1 to {MAX_CELLS}")
 
 
-def check_rules(
-    rules: Iterable[Rule], factors: Mapping[str, Collection[Any]], key: Callable[[str], str]
-) -> None:
+def check_rules(rules: Iterable[Rule], factors: Mapping[str, Collection[Any]]) -> None:
     """Raise for a factor or a level that the design does not have.
 
     Args:
-        factors: each with its levels, or their names. key: where in the study a factor's levels
-            stand.
+        factors: each with its levels, or their names.
 
     Raises:
         ConfigError: its path is the rule's place in the study.
@@ -78,26 +70,16 @@ def check_rules(
         for factor, wanted in rule.items():
             place = f"exclude.{i}.{factor}"
             if factor not in factors:
-                raise ConfigError(
-                    place,
-                    f"the unknown factor {factor!r}",
-                    f"one of {listed(factors)}",
-                    nearest(factor, factors),
-                )
+                raise ConfigError(place, unknown("the factor", factor, factors))
             known = [canonical(level) for level in factors[factor]]
             levels = levels_of(wanted, known)
             if not levels:
-                raise ConfigError(
-                    place, "no level", f"a level of {factor}, or several", "Remove the rule"
-                )
+                raise ConfigError(place, f"it names no level of {factor}: remove the rule")
             for level in levels:
                 if canonical(level) not in known:
-                    raise ConfigError(
-                        place,
-                        shown(level),
-                        f"a level of {factor}: {listed(map(shown, factors[factor]))}",
-                        f"Name a level as it is written in `{key(factor)}`",
-                    )
+                    message = f"{shown(level)} is no level of {factor}"
+                    there = listed(map(shown, factors[factor]))
+                    raise ConfigError(place, f"{message}; there are {there}")
 
 
 def not_excluded(

@@ -125,8 +125,3 @@ def _words(factors: int, basic: int, least: int) -> list[int] | None:
 
 def _letters(word: int) -> tuple[int, ...]:
     return tuple(j for j in range(word.bit_length()) if word >> j & 1)
-
-
-def spell(word: int, names: Sequence[str]) -> str:
-    """`A·B·C` of a bit mask."""
-    return "·".join(names[j] for j in _letters(word))

@@ -12,6 +12,7 @@ from ablate.designs.base import DESIGNS, HEATMAP, StudyBase
 from ablate.designs.factors import check_factors, check_size
 from ablate.designs.parts import Point, cell_name
 from ablate.schedulers.decide import Scheduler
+from trainables.errors import ConfigError
 
 
 @DESIGNS.register("grid")
@@ -30,7 +31,7 @@ class Grid(StudyBase):
     @model_validator(mode="after")
     def bounded(self) -> Grid:
         if self.race is not None and self.scheduler is not None:
-            raise ValueError("either a race or a scheduler, not both")
+            raise ConfigError("", "it has a race and a scheduler: remove one of the two")
         check_factors(dict(self.grid), "grid")
         check_size(math.prod(map(len, self.grid.values())))
         return self

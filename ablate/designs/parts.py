@@ -14,6 +14,7 @@ from ablate.samplers.sampling import Direction
 from ablate.values.canonical import MAX_SEED, MAX_SEEDS, canonical
 from ablate.values.layers import Layer
 from trainables.config.strict import Strict
+from trainables.errors import ConfigError
 
 MAX_CELLS = 10_000
 MAX_COMBINATIONS = 200_000  # that are looked through for those that `exclude` leaves
@@ -82,9 +83,9 @@ def seed_list(seeds: int | tuple[int, ...]) -> list[int]:
 def check_seeds(seeds: int | tuple[int, ...] | None) -> int | tuple[int, ...] | None:
     if isinstance(seeds, tuple):
         if len(set(seeds)) != len(seeds):
-            raise ValueError("each seed once")
+            raise ConfigError("seeds", "a seed is named twice: remove one")
         if min(seeds) < 0 or max(seeds) > MAX_SEED:
-            raise ValueError(f"seeds from 0 to {MAX_SEED}")
+            raise ConfigError("seeds", f"seeds go from 0 to {MAX_SEED}")
     return seeds
 
 

@@ -76,11 +76,9 @@ class Promote(StudyBase):
     @model_validator(mode="after")
     def one_number(self) -> Promote:
         if self.best is None and self.share is None:
-            raise ConfigError(
-                "", "neither best nor share", "one of them", "Say how many cells are promoted"
-            )
+            raise ConfigError("", "it needs best or share: say how many cells are promoted")
         if self.best is not None and self.share is not None:
-            raise ConfigError("share", "both best and share", "one of them", "Remove one")
+            raise ConfigError("share", "best is given too: remove one of the two")
         return self
 
     def references(self) -> Iterator[Taken]:

@@ -57,44 +57,31 @@ class Search(StudyBase):
     @classmethod
     def rounds(cls, value: Any) -> Any:
         if value != "asynchronous" and not (type(value) is int and value >= 1):
-            raise ValueError("a number of trials, at least 1, or asynchronous")
+            raise ConfigError("round", "it is a number of trials, at least 1, or asynchronous")
         return value
 
     @model_validator(mode="after")
     def possible(self) -> Search:
         if self.race is not None:
-            raise ValueError(
-                "a scheduler rather than a race in a search, whose rounds wait for every seed"
-            )
+            message = "rounds of a search wait for every seed: take a scheduler in place of a race"
+            raise ConfigError("", message)
         branches.check(self.space)
         metrics = [objective.metric for objective in self.objectives]
         if len(set(metrics)) != len(metrics):
-            raise ConfigError("objectives", ", ".join(metrics), "each metric once", "Remove one")
+            raise ConfigError("objectives", f"{', '.join(metrics)} name a metric twice")
         SAMPLERS[self.sampler].check(self)
         if self.scheduler is None:
             return self
         if self.neutral is not None:
-            raise ConfigError(
-                "neutral",
-                "it beside a scheduler",
-                "one or the other: what a scheduler ended is not ranked with it",
-                "Remove one of them",
-            )
+            message = "what a scheduler ended is not ranked with a neutral cell: remove one of them"
+            raise ConfigError("neutral", message)
         if self.objectives:
-            raise ConfigError(
-                "scheduler",
-                "one beside objectives of the study",
-                "one or the other: it compares cells by the sweep's objective",
-                "Remove one of them",
-            )
+            message = "it compares by the sweep's objective: remove it, or the study's objectives"
+            raise ConfigError("scheduler", message)
         if self.asynchronous and not self.scheduler.asynchronous:
             others = " or ".join(name for name in SCHEDULERS if SCHEDULERS[name].asynchronous)
-            raise ConfigError(
-                "round",
-                "asynchronous",
-                f"rounds, which {self.scheduler.name} compares within",
-                f"Take scheduler {others}, or a number",
-            )
+            message = f"{self.scheduler.name} compares within rounds: give a number, or {others}"
+            raise ConfigError("round", message)
         return self
 
     @property

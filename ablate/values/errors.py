@@ -17,6 +17,7 @@ from trainables.errors import ConfigError
 VERSION = "0.2.0"
 # The end of a removed key's path → what to do instead.
 REMOVED_KEYS = {
+    "generators": "`fraction: fractional` finds its runs by `resolution`",
     "resources.priority": "sweeps that share a cluster take the slots that are free",
     "training.packed": "each trial trains alone",
 }

@@ -71,7 +71,7 @@ def test_a_hook_that_went_is_refused_with_the_new_one() -> None:
     for name, instead in GONE.items():
         with pytest.raises(ConfigError) as caught:
             type("Former", (Broken,), {name: lambda self: None, "__module__": "mine"})
-        assert caught.value.path == "mine.Former" and instead in caught.value.remedy
+        assert caught.value.path == "mine.Former" and instead in caught.value.message
 
 
 def test_a_design_has_few_hooks() -> None:
