@@ -242,6 +242,8 @@ class StudyBase(SpecPart):
     def identity(self) -> dict[str, Any]:
         """What of it names a sweep: not its title or seeds, nor what is read of its trials."""
         dump: dict[str, Any] = without_unused(self.model_dump(mode="json", by_alias=True))
+        if self.design == "factorial":
+            dump["generators"] = {}  # an option that went in 0.2.0; ids hold that it was not used
         left_out = ("title", "seeds", "evaluate", "metrics", "tuning")
         return {key: value for key, value in dump.items() if key not in left_out}
 

@@ -113,6 +113,3 @@ class Factorial(StudyBase):
         if not words:
             return [f"all combinations of {count} factors"]
         return [f"2^({count}-{len(words)}) of resolution {fractions.resolution(count, words)}"]
-
-    def identity(self) -> dict[str, Any]:
-        return {"generators": {}} | super().identity()  # an option that went in 0.2.0, unused
