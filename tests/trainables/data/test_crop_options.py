@@ -155,7 +155,7 @@ def test_features_of_before_are_found(drawn: Path, shared_cache: Path) -> None:
             "data.augment.crop_scale: [0.08, 1] has no meaning with data.augment.resize",
         ),
         ({"augment": {"interpolation": "nearest"}}, "data.augment.interpolation: it must be"),
-        ({"stored_side": 80}, "data.stored_side: found 80 with data.name: typefaces"),
+        ({"stored_side": 80}, "data.stored_side: 80 is of photographs"),
         (
             {"name": "folder", "stored_side": 70},
             "data.stored_side: 70 is less than 73, to which images are resized",
