@@ -214,7 +214,7 @@ def test_a_cache_that_cannot_be_written_is_one_line(images: Path, tmp_path: Path
         path.write_text(yaml.safe_dump({"name": "s", "trial": trial, "studies": {"rates": GRID}}))
         done = run(path, tmp_path / "out", cache=path)
         assert done.returncode == 2 and done.stderr.count("\n") == 1
-        assert done.stderr.startswith(f"ABLATE_CACHE: found the cache {path}, which cannot be")
+        assert done.stderr.startswith(f"ABLATE_CACHE: the cache {path} cannot be written")
 
 
 def test_what_is_known_needs_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
