@@ -45,20 +45,20 @@ def run(args: argparse.Namespace) -> int:
     from ablate.batch import export_cells
 
     plan, settings = api.prepare(loaded, replace(options_of(args), track=False), leaves=True)
-    written = export_cells(plan, settings, to)
+    counts = export_cells(plan, settings, to)
     sweep = f"sweep {plan.spec.name} ({plan.sweep_id})"
-    lines = [f"{written.trials} trials of {sweep} in {to}"]
-    lines = lines if written.trials else [f"{sweep}: no trial could start now"]
-    also = {
-        "of them trained, and to be evaluated once more": written.again,
-        "known already": written.known,
-        "under way by a driver": written.busy,
-        "follow from results": written.later,
-        "lack the ensemble of their folds, which `ablate run` reads": written.ensembles,
+    lines = [f"{sweep}: no trial could start now"]
+    if counts["trials"]:
+        lines = [f"{counts['trials']} trials of {sweep} in {to}"]
+    notes = {
+        "again": "of them trained, and to be evaluated once more",
+        "known": "known already",
+        "busy": "under way by a driver",
+        "later": "follow from results",
+        "ensembles": "lack the ensemble of their folds, which `ablate run` reads",
     }
-    lines += [f"  {count} {what}" for what, count in also.items() if count]
-    lines += [f"  {name}: blocked: {reason}" for name, reason in written.blocked.items()]
-    if written.trials:
+    lines += [f"  {counts[name]} {note}" for name, note in notes.items() if counts[name]]
+    if counts["trials"]:
         out = shlex.quote(str(settings.out))
         lines += [
             "Run them, and bring them back, with:",
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
             f"  ablate ledger import DIR --out {out}",
         ]
     say("\n".join(lines))
-    return 0 if written.trials else 1
+    return 0 if counts["trials"] else 1
 
 
 def import_batch_folder(args: argparse.Namespace, out: Path) -> int:
@@ -75,28 +75,18 @@ def import_batch_folder(args: argparse.Namespace, out: Path) -> int:
         raise ConfigError(
             "DIR", "nothing", "the folder of a batch", "Name it: ablate ledger import DIR"
         )
-    import torch
-
     from ablate.batch import import_batch
 
-    done = import_batch(user_path(args.name, "DIR"), out, same_code=args.same_code)
-    lines = [f"sweep {done.name} ({done.sweep_id}): {done.done} trials imported"]
-    also = {
-        "failed, which is a fact too": done.failed,
-        "known before and evaluated further": done.further,
-        "known before, which stay as they were": done.known,
-        "known before with other numbers, so that their further evaluation is left to `ablate "
-        "run`": done.otherwise,
-        "under way by a driver, whose result will stand": done.busy,
-        "not finished in the batch: start it again, and import again": done.unfinished,
+    counts = import_batch(user_path(args.name, "DIR"), out, same_code=args.same_code)
+    notes = {
+        "failed": "failed, which is a fact too",
+        "further": "known before and evaluated further",
+        "known": "known before, which stay as they were",
+        "otherwise": "known before with other numbers, so that their further evaluation is left to "
+        "`ablate run`",
+        "busy": "under way by a driver, whose result will stand",
+        "unfinished": "not finished in the batch: start it again, and import again",
     }
-    lines += [f"  {count} {what}" for what, count in also.items() if count]
-    lines += [f"  taken as the same code: {line}" for line in done.same]
-    lines += [
-        f"  {count} trained with torch {name}, and {torch.__version__} is here; their provenance "
-        "says so"
-        for name, count in done.torch.items()
-        if name != torch.__version__
-    ]
-    say("\n".join(lines))
+    lines = [f"  {counts[name]} {note}" for name, note in notes.items() if counts[name]]
+    say("\n".join([f"{counts['done']} trials imported", *lines]))
     return 0

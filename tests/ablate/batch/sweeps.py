@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from ablate.batch import Imported, export_cells, import_batch
+from ablate.batch import export_cells, import_batch
 from ablate.engine.ray.resources import Request
 from ablate.engine.settings import Settings
 from ablate.ledger.ledger import Ledger
@@ -17,8 +18,8 @@ from tests.trainables.core_trials import timeless
 from trainables.data.dataset import fingerprint
 from trainables.evaluation.metrics import EVALUATOR
 from trainables.jobs.batch import __main__ as batch
-from trainables.jobs.batch.files import digest, mark_folder, read_cells
-from trainables.jobs.batch.runner import Here, run_trial
+from trainables.jobs.batch.files import digest, read_cells
+from trainables.jobs.batch.runner import BatchSettings, list_pending, run_trial
 
 # A search of two rounds, a grid around its best, and the best of that with the network training.
 STUDIES: dict[str, Any] = {
@@ -75,9 +76,9 @@ def by_command(file: Path, work: Path) -> None:
 def here(file: Path, work: Path) -> int:
     """Run a file of synthetic trials in this process, and return how many are done."""
     source, entries = read_cells(file)
-    mark_folder(work, source)
-    made = Here(source, work, work / "cache", "cpu", None, 0.0, runner=RUNNER)
-    return sum(run_trial(made, entry)["event"] == "final" for entry in entries)
+    made = BatchSettings(source, work, work / "cache", "cpu", None, 0.0, runner=RUNNER)
+    events = [run_trial(made, entry) for entry in list_pending(made, entries)]
+    return sum(event is not None and event["event"] == "final" for event in events)
 
 
 RUNNER = "tests.ablate.synthetic:run_job"
@@ -86,14 +87,14 @@ RUNNER = "tests.ablate.synthetic:run_job"
 def rounds(plan: Plan, settings: Settings, work: Path, run: Any) -> list[int]:
     """Cells, batch and import in turn until nothing is left; how many trials each file had."""
     found, file = [], work.with_suffix(".jsonl")
-    while (written := export_cells(plan, settings, file)).trials:
-        found.append(written.trials)
+    while count := export_cells(plan, settings, file)["trials"]:
+        found.append(count)
         run(file, work)
         import_batch(work, settings.out, same_code=not settings.sources)
     return found
 
 
-def took(work: Path, out: Path, *, same_code: bool = True) -> Imported:
+def took(work: Path, out: Path, *, same_code: bool = True) -> Counter[str]:
     """`same_code`: results of synthetic trials mostly do not say which code made them."""
     return import_batch(work, out, same_code=same_code)
 

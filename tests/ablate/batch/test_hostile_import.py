@@ -180,7 +180,7 @@ def test_a_result_that_hides_its_code(work: Path) -> None:
     with pytest.raises(ConfigError, match="do not say which code"):
         took(work, out, same_code=False)
     assert not (out / "trials").exists()
-    assert took(work, out, same_code=True).done == 2
+    assert took(work, out, same_code=True) == {"done": 2}
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -205,7 +205,7 @@ JUNK = st.one_of(
 
 
 @settings(
-    max_examples=int(os.environ.get("ABLATE_FUZZ", "60")),
+    max_examples=int(os.environ.get("ABLATE_FUZZ", "30")),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -248,7 +248,7 @@ def test_mutations_are_refused_or_recorded_whole(pristine: Path, data: st.DataOb
         with Ledger(top / "out" / "ledger.sqlite") as ledger:
             assert not ledger.rows("SELECT * FROM trials")
     else:
-        assert done.done + done.failed + done.unfinished == 2
+        assert done["done"] + done["failed"] + done["unfinished"] == 2
         with Ledger(top / "out" / "ledger.sqlite") as ledger:
             for row in ledger.rows("SELECT metrics_json FROM evaluations"):
                 assert "NaN" not in json.dumps(row) and "Infinity" not in json.dumps(row)

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from trainables.errors import ConfigError
 from trainables.machine.cache_folder import default_cache
-from trainables.machine.texts import check_option, user_path
+from trainables.machine.texts import user_path
 
 
 def parser() -> argparse.ArgumentParser:
@@ -51,73 +51,55 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a batch, and return the exit code."""
     args = parser().parse_args(argv)
-    handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    for number, handler in handlers.items():
-        if handler != signal.SIG_IGN:  # as under nohup
-            signal.signal(number, _stop)
     try:
         return _run(args)
     except ConfigError as error:
         print(" ".join(str(error).split()), file=sys.stderr, flush=True)
         return 2
-    except SystemExit as stopped:
-        print("stopped; the same command goes on", file=sys.stderr, flush=True)
-        return int(stopped.code or 0)
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+    except OSError as error:
+        print(f"{error}; the same command goes on", file=sys.stderr, flush=True)
+        return 1
 
 
 def _stop(number: int, _: FrameType | None) -> NoReturn:
-    raise SystemExit(128 + number)
+    print("stopped; the same command goes on", file=sys.stderr, flush=True)
+    sys.exit(128 + number)
 
 
 def _run(args: argparse.Namespace) -> int:
-    for name in ("device", "shard"):
-        if getattr(args, name) is not None:
-            check_option(getattr(args, name), f"--{name}")
     if args.processes < 1 or not args.checkpoint_seconds >= 0:
         found = f"{args.processes} and {args.checkpoint_seconds}"
         raise ConfigError("--processes, --checkpoint-seconds", found, "at least 1, and at least 0")
     part, parts = parse_shard(args.shard)
     cells, folder = user_path(args.cells, "CELLS"), user_path(args.out, "--out").resolve()
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError("--out", f"{folder}, which is no folder", "a folder", "Name another one")
 
-    from trainables.jobs.batch.files import mark_folder, read_cells
-    from trainables.jobs.batch.runner import Batch, FullDisk, Here, check_machine, say
+    from trainables.jobs.batch import runner
+    from trainables.jobs.batch.files import read_cells
     from trainables.machine.devices import side_by_side
 
     source, entries = read_cells(cells)
     entries = entries[part - 1 :: parts]  # neighbours, which often take alike, are dealt to all
-    here = Here(
+    default = entries[0].job.runtime.device if entries else "cpu"
+    settings = runner.BatchSettings(
         source=source,
         folder=folder,
         cache=default_cache().resolve(),
-        device=args.device or (entries[0].job.runtime.device if entries else "cpu"),
+        device=default if args.device is None else args.device,
         data_root=None if args.data_root is None else str(user_path(args.data_root, "--data-root")),
         checkpoint_seconds=args.checkpoint_seconds,
-        retry_failed=args.retry_failed,
     )
-    mark_folder(folder, source)
     shown = f", part {part} of {parts}" if parts > 1 else ""
-    say(f"sweep {source.name} ({source.sweep_id}): {len(entries)} trials{shown}")
-    try:
-        batch = Batch(here, entries)
-        if ended := len(entries) - len(batch.queue):
-            say(f"{ended} have ended already")
-        if batch.queue:
-            devices = side_by_side(here.device)
-            check_machine(here, batch.queue)
-            if not args.check:
-                batch.run(args.processes, devices)
-        if args.check:
-            say("code, data and weights are as they should be; nothing was run")
-            return 0
-        return batch.report()
-    except FullDisk as error:
-        say(f"{folder}: no space is left ({error}). Free some, and start again", error=True)
-        return 1
+    runner.say(f"sweep {source.name} ({source.sweep_id}): {len(entries)} trials{shown}")
+    pending = runner.list_pending(settings, entries, retry_failed=args.retry_failed)
+    if len(pending) < len(entries):
+        runner.say(f"{len(entries) - len(pending)} have ended already")
+    devices = side_by_side(settings.device)
+    runner.check_machine(settings, pending)
+    if args.check:
+        runner.say("code, data and weights are as they should be; nothing was run")
+        return 0
+    runner.run_batch(settings, pending, args.processes, devices)
+    return runner.report(settings, entries)
 
 
 def parse_shard(text: str) -> tuple[int, int]:
@@ -135,4 +117,7 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 
 if __name__ == "__main__":
+    for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(signal_number) != signal.SIG_IGN:  # as under nohup
+            signal.signal(signal_number, _stop)
     sys.exit(main())

@@ -1,6 +1,6 @@
 """The files of trials without a driver: cells that leave, results that come back.
 
-All are sheets, JSON lines that vouch for themselves:
+Both are sheets, JSON lines that vouch for themselves:
 
     {"sheet": "cells", "version": 1, "lines": 12, "body": SHA-256, "sha256": SHA-256, "head": {…}}
     {…}
@@ -8,8 +8,8 @@ All are sheets, JSON lines that vouch for themselves:
 
 `body` is the digest of all bytes after the first line, `sha256` that of the first line without it.
 `cells` has one job a line. `result`, one in each trial's folder, has the trial's epochs and how it
-ended. `batch` marks the folder of results with its sweep. A result may be a stranger's: only
-regular files are read, its values are typed and bounded, and reading one runs nothing.
+ended. A result may be a stranger's: only regular files are read, its values are typed and bounded,
+and reading one runs nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import hashlib
 import json
 import math
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -34,10 +34,8 @@ from trainables.jobs.request import Crosses, Job
 from trainables.machine.files import open_regular, read_regular, write_atomically
 from trainables.trial import TrialConfig
 
-Event = dict[str, Any]
-
 VERSION = 1
-RESULT_NAME, BATCH_NAME = "result.jsonl", "batch.jsonl"
+RESULT_NAME = "result.jsonl"
 TRIAL_FILES = (CONFIG, SOURCE, RESULT)  # of a trial's folder, beside its export
 MOST_BYTES = 32 * 2**30  # of a file of a trial, which is its weights at most
 # Of each kind of sheet: what it is, what to do about a damaged one, and its most bytes.
@@ -48,21 +46,14 @@ SHEETS = {
         "Copy the folder again, or remove this file and start the batch again",
         64 * 2**20,
     ),
-    "batch": (
-        "the folder of a batch (`python -m trainables.jobs.batch CELLS --out DIR`)",
-        "Name that folder, or copy it again",
-        2**16,
-    ),
 }
 
 
-def write_sheet(
-    path: Path, kind: str, head: Mapping[str, Any], lines: Iterable[Mapping[str, Any]] = ()
-) -> None:
+def write_sheet(path: Path, kind: str, head: object, lines: Iterable[object]) -> None:
     """Write a sheet whole or not at all; it is on disk once this returns."""
     texts = [_encode(line) for line in lines]
     body = b"".join(text + b"\n" for text in texts)
-    first: Event = {"sheet": kind, "version": VERSION, "lines": len(texts), "head": head}
+    first = {"sheet": kind, "version": VERSION, "lines": len(texts), "head": head}
     first["body"] = hashlib.sha256(body).hexdigest()
     first["sha256"] = hashlib.sha256(_encode(first)).hexdigest()
     write_atomically(path, _encode(first) + b"\n" + body)
@@ -79,10 +70,10 @@ def read_sheet(path: Path, kind: str) -> tuple[Any, list[Any]]:
         data = read_regular(path, most_bytes=most_bytes, follow_links=kind == "cells")
         top, _, body = data.partition(b"\n")
         first = json.loads(top)
-        seal = first.pop("sha256")
+        seals = first.pop("sha256"), first["body"]
         if (first["sheet"], first["version"]) != (kind, VERSION):
             fault = f"a sheet {first['sheet']!r} of version {first['version']!r}"[:200]
-        elif [_digest(_encode(first)), _digest(body)] == [seal, first["body"]]:
+        elif seals == tuple(hashlib.sha256(part).hexdigest() for part in (_encode(first), body)):
             return first["head"], [json.loads(line) for line in body.splitlines()]
         else:
             fault = "a file that was cut off or changed after it was written"
@@ -93,12 +84,14 @@ def read_sheet(path: Path, kind: str) -> tuple[Any, list[Any]]:
     raise ConfigError(str(path), fault, description, remedy)
 
 
-def _encode(line: Mapping[str, Any]) -> bytes:
+def _encode(line: object) -> bytes:
     return json.dumps(line, sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a regular file. Raises OSError if it is none, or a link."""
+    with open_regular(path, most_bytes=MOST_BYTES, follow_links=False) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # ------------------------------------------------------------------------------------------ cells
@@ -106,23 +99,18 @@ def _digest(data: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Source(Crosses):
-    """The sweep that the trials belong to, and what wrote the file.
-
-    clean: whether a trial's checkpoints go once it has ended. provenance: versions and commit.
-    """
+    """The sweep of the trials. clean: whether a trial's checkpoints go once it has ended."""
 
     sweep_id: str
     name: str
     clean: bool
-    provenance: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Entry(Crosses):
-    """One trial: the cells that it fills, its identity with the data's, and its job.
+    """One trial: the (study, cell) pairs that it fills, its identity with the data's, and its job.
 
-    cells: (study, cell) of each. In the file the job's device and folders are placeholders: the
-    machine that runs it sets them.
+    The job's device and folders are placeholders: the machine that runs it sets them.
     """
 
     cells: tuple[tuple[str, str], ...]
@@ -209,8 +197,6 @@ class RecordedCode(Strict):
 
 
 class Epoch(Strict):
-    """An epoch that a trial reported."""
-
     event: Literal["epoch"]
     epoch: Epochs
     steps: Steps
@@ -219,16 +205,12 @@ class Epoch(Strict):
 
 
 class Failed(Strict):
-    """How a trial ended that cannot succeed."""
-
     event: Literal["failed"]
     reason: Text
     traceback: Text = ""
 
 
 class Final(Strict):
-    """How a trial ended that succeeded."""
-
     event: Literal["final"]
     best_epoch: Epochs
     epochs: Epochs
@@ -243,8 +225,8 @@ class Final(Strict):
 class Result(Strict):
     """What a batch made of a trial: the head of its file, and the lines as `epochs` and `last`.
 
-    config: as the driver resolved it. evaluate, metrics: what was asked for. code: what ran it, if
-    the driver keeps that. files: name → SHA-256.
+    sweep_id: of the sweep that asked for it. evaluate, metrics: what was asked for. code: what ran
+    it, if the driver keeps that. files: name → SHA-256.
     """
 
     sweep_id: Name
@@ -260,29 +242,32 @@ class Result(Strict):
     epochs: list[Epoch]
     last: Annotated[Final | Failed, Field(discriminator="event")]
 
+    @property
+    def hashes(self) -> dict[str, str | None]:
+        """Component → hash of its source; empty if nobody said."""
+        return {} if self.code is None else self.code.hashes
+
     @model_validator(mode="after")
     def check_values(self) -> Self:
         """Raise ValueError for what no trial of this configuration tells."""
-        for epoch in self.epochs:
-            for name, value in epoch.metrics.items():
-                if not name.startswith("observed/"):  # these may be infinite or not a number
-                    _check_metric(name, value)
-        most = check_identity(self).training.epochs
+        most, last = check_identity(self).training.epochs, self.last
         numbers, steps = ([getattr(e, key) for e in self.epochs] for key in ("epoch", "steps"))
         if any(b <= a for a, b in pairwise(numbers)) or numbers[-1:] > [most]:
             raise ValueError(f"the epochs do not rise to {most}")
         if any(b < a for a, b in pairwise(steps)):
             raise ValueError("steps fall from one epoch to the next")
+        metrics = [pair for epoch in self.epochs for pair in epoch.metrics.items()]
         names = {*TRIAL_FILES}
-        if isinstance(self.last, Final):
-            for split, metrics in self.last.evaluations.items():
-                for name, value in metrics.items():
-                    _check_metric(f"{split}/{name}", value)
-            if self.last.epochs != most or numbers not in ([], [*range(1, most + 1)]):
-                raise ValueError(f"it ended after {self.last.epochs} epochs of {most}")
-            if self.last.best_epoch > most or self.last.export not in self.files:
+        if isinstance(last, Final):
+            if last.epochs != most or numbers not in ([], [*range(1, most + 1)]):
+                raise ValueError(f"it ended after {last.epochs} epochs of {most}")
+            if last.best_epoch > most or last.export not in self.files:
                 raise ValueError("its best epoch is none of its epochs, or has no weights")
-            names.add(self.last.export)
+            names.add(last.export)
+            for split, values in last.evaluations.items():
+                metrics += [(f"{split}/{name}", value) for name, value in values.items()]
+        for name, value in metrics:
+            _check_metric(name, value)
         if not names.issuperset(self.files):
             raise ValueError(f"its files are {', '.join(self.files)}, not {', '.join(names)}")
         return self
@@ -293,14 +278,17 @@ def _check_metric(name: str, value: float) -> None:
     split, _, metric = name.rpartition("/")
     is_share = metric in ("nmi", "f1", *ACCURACY) or ranking_metric(metric) is not None
     is_score = is_share and split in ("train", "val", "test", "best")
-    if not math.isfinite(value) or (is_score and not -1e-6 <= value <= 1 + 1e-6):
+    is_fit = math.isfinite(value) and (not is_score or -1e-6 <= value <= 1 + 1e-6)
+    if not is_fit and not name.startswith("observed/"):
         raise ValueError(f"{name} is {value}, which it cannot be")
 
 
 def write_result(
-    folder: Path, source: Source, entry: Entry, epochs: Iterable[Event], last: Event
+    folder: Path, source: Source, entry: Entry, events: Sequence[dict[str, Any]]
 ) -> None:
-    """Write the result of a trial, whose last event is given, after all files that it names."""
+    """Write the result of a trial, whose events are given, after all files that it names."""
+    *epochs, end = events
+    last = {name: value for name, value in end.items() if name != "history"}
     job = entry.to_dict()["job"]
     names = [*TRIAL_FILES, last["export"]] if last["event"] == "final" else []
     head = {
@@ -311,8 +299,7 @@ def write_result(
         "code": job["source"],
         "files": {name: digest(folder / name) for name in names if (folder / name).exists()},
     }
-    ended = {name: value for name, value in last.items() if name != "history"}
-    write_sheet(folder / RESULT_NAME, "result", head, [*epochs, ended])
+    write_sheet(folder / RESULT_NAME, "result", head, [*end.get("history", epochs), last])
 
 
 def read_result(folder: Path) -> Result:
@@ -321,51 +308,15 @@ def read_result(folder: Path) -> Result:
     Raises:
         ConfigError: it is not as it was written, or says what no trial can.
     """
-    head, lines = read_sheet(folder / RESULT_NAME, "result")
+    path = folder / RESULT_NAME
+    head, lines = read_sheet(path, "result")
+    values = head if isinstance(head, dict) else {"head": head}
+    *epochs, last = lines or [None]
     try:
-        if not isinstance(head, dict) or not lines:
-            raise ValueError("it has no head or no end")
-        return Result.model_validate({**head, "epochs": lines[:-1], "last": lines[-1]})
+        return Result.model_validate({**values, "epochs": epochs, "last": last})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        found, expected = reprlib.repr(first["input"]), first["msg"].lower()
-        if first["type"] == "value_error":
-            found = first["msg"].removeprefix("Value error, ")
-            expected = SHEETS["result"][0]
-        where = ", ".join([str(folder / RESULT_NAME), *map(str, first["loc"][:9])])
-    except ValueError as error:
-        where, found, expected = str(folder / RESULT_NAME), str(error), SHEETS["result"][0]
-    raise ConfigError(where, found, expected, SHEETS["result"][1])
-
-
-def digest(path: Path) -> str:
-    """Return the SHA-256 of a regular file. Raises OSError if it is none, or a link."""
-    with open_regular(path, most_bytes=MOST_BYTES, follow_links=False) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def mark_folder(folder: Path, source: Source) -> None:
-    """Make a folder this sweep's. Raises ConfigError if it is another's."""
-    if not (folder / BATCH_NAME).exists():
-        head = {"sweep_id": source.sweep_id, "name": source.name}
-        write_sheet(folder / BATCH_NAME, "batch", head)
-    sweep_id, name = read_mark(folder)
-    if sweep_id != source.sweep_id:
-        found, own = (
-            f"the folder of sweep {name} ({sweep_id})",
-            f"{source.name} ({source.sweep_id})",
-        )
-        raise ConfigError(str(folder), found, f"one of sweep {own}", "Give another --out")
-
-
-def read_mark(folder: Path) -> tuple[str, str]:
-    """Return the id and the name of the sweep that a batch's folder belongs to.
-
-    Raises:
-        ConfigError: it is no folder of a batch.
-    """
-    head, _ = read_sheet(folder / BATCH_NAME, "batch")
-    match head:
-        case {"sweep_id": str() as sweep_id, "name": str() as name}:
-            return sweep_id, name
-    raise ConfigError(str(folder / BATCH_NAME), reprlib.repr(head), *SHEETS["batch"][:2])
+        where = ", ".join([str(path), *map(str, first["loc"][:9])])
+        message = first["msg"].removeprefix("Value error, ")
+        fault = f"{message} ({reprlib.repr(first['input'])[:200]})"
+        raise ConfigError(where, fault, *SHEETS["result"][:2]) from None

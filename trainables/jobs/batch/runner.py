@@ -1,25 +1,28 @@
 """Run the trials of a batch in processes side by side, and leave a result of each.
 
 All that counts is in the trials' folders, so that any process may be killed at any instant, the
-batch itself too: the same batch, started again, goes on from there.
+batch itself too: the same batch, started again, goes on from there. A process passes through the
+whole list and takes each trial that no other process holds the lock of, on whichever machine.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import json
+import math
 import multiprocessing
 import os
 import signal
 import socket
 import sys
 import threading
-from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 from trainables.backbones.weights import absent, fetch
 from trainables.core.code_version import list_differing_components
@@ -36,28 +39,21 @@ from trainables.jobs.attempt import (
     limit_threads,
 )
 from trainables.jobs.batch import files
-from trainables.jobs.batch.files import Entry, Event, Source
+from trainables.jobs.batch.files import RESULT_NAME, Entry, Final, Result, Source
 from trainables.jobs.request import Job
 from trainables.machine.texts import printable
 
-LOCK_SECONDS = 1.0  # a trial whose folder is locked for longer goes back to the end of the queue
-LIMITS = {"machine": RETRIES, "busy": 120}  # how often a trial is tried again, by what ended it
-EPOCHS = "epochs.jsonl"  # of a trial under way: a failure brings no history
 OUT_OF_MEMORY = ("OutOfMemoryError", "MemoryError")  # with fewer trials side by side it runs
 SHOWN = ("map_at_r", "top_1_accuracy")  # of a trial that has ended; its result has all
-LISTED = 5  # failures and trials left that are named at the end
-
-
-class FullDisk(OSError):
-    """Nothing more can be written; what is written stays."""
+LISTED = 5  # failures that are named at the end
+POSITIONS = multiprocessing.get_context("spawn")  # torch does not bear a fork
 
 
 @dataclass(frozen=True)
-class Here:
+class BatchSettings:
     """What is the same for all trials of one process.
 
-    folder: the batch's. data_root: where a data set of one's own lies here, which is no part of a
-    trial's identity. retry_failed: failures left by earlier starts do not count.
+    data_root: where a data set of one's own lies here, which is no part of a trial's identity.
     """
 
     source: Source
@@ -66,10 +62,12 @@ class Here:
     device: str
     data_root: str | None
     checkpoint_seconds: float
-    retry_failed: bool = False
     runner: str = "trainables.jobs.job:run_job"
 
-    def job(self, entry: Entry) -> Job:
+    def trial_folder(self, entry: Entry) -> Path:
+        return trial_folder(self.folder / TRIALS, entry.trial_id)
+
+    def localise(self, entry: Entry) -> Job:
         """Return the job of an entry as it runs here."""
         config = dict(entry.job.config)
         if self.data_root is not None and config["data"].get("root") is not None:
@@ -78,7 +76,7 @@ class Here:
             entry.job.runtime,
             device=self.device,
             cache_dir=self.cache,
-            trial_dir=trial_folder(self.folder / TRIALS, entry.trial_id),
+            trial_dir=self.trial_folder(entry),
             checkpoint_seconds=self.checkpoint_seconds,
             divides=False,  # fewer trials side by side come first
         )
@@ -90,7 +88,7 @@ def say(text: str, *, error: bool = False) -> None:
     print(printable(text), file=sys.stderr if error else sys.stdout, flush=True)
 
 
-def check_machine(here: Here, entries: Iterable[Entry]) -> None:
+def check_machine(settings: BatchSettings, entries: Sequence[Entry]) -> None:
     """Check what every trial needs on this machine; decode data into the cache, fetch weights.
 
     A lack of the same code, images or weights would end every trial with a failure that the ledger
@@ -100,136 +98,157 @@ def check_machine(here: Here, entries: Iterable[Entry]) -> None:
         ConfigError: other code, other images, absent weights, or a cache that cannot be written.
     """
     sources = [entry.job.source for entry in entries if entry.job.source is not None]
-    differing = dict.fromkeys(name for code in sources for name in list_differing_components(code))
-    if differing:
+    if differing := {name for code in sources for name in list_differing_components(code)}:
         raise ConfigError(
             socket.gethostname(),
-            f"other source of {', '.join(differing)} than where the cells were written",
+            f"other source of {', '.join(sorted(differing))} than where the cells were written",
             "the same code",
             "Put the same code on both machines, or write the cells anew with `ablate cells`",
         )
-    fingerprints, checked = dict[str, str](), set[tuple[str, tuple[str, ...]]]()
-    backbones = {}
+    fingerprints, data_sets, backbones = dict[str, str](), {}, {}
     for entry in entries:
-        job = here.job(entry)
         try:
-            config = files.check_identity(replace(entry, job=job))
+            config = files.check_identity(replace(entry, job=settings.localise(entry)))
         except ValueError as error:
             raise ConfigError(str(entry), str(error), "the trial as it was exported") from None
-        data, splits = config.data, tuple({"val", "test"} & {*job.evaluate})
-        with required(here.cache):
+        data = config.data
+        with required(settings.cache):
             if data.images not in fingerprints:
-                fingerprints[data.images] = fingerprint(data, here.cache)
-            if fingerprints[data.images] != entry.fingerprint:
-                raise ConfigError(
-                    f"data.{data.name}",
-                    f"images with the fingerprint {fingerprints[data.images][:16]}",
-                    f"those of the sweep, {entry.fingerprint[:16]}",
-                    "Copy the same files here, and say where they are by --data-root",
-                )
-            key = data.model_dump_json(exclude={"augment"}), splits
-            if key not in checked:
-                checked.add(key)
-                load_splits(data, here.cache).require(splits)
+                fingerprints[data.images] = fingerprint(data, settings.cache)
+        if fingerprints[data.images] != entry.fingerprint:
+            raise ConfigError(
+                f"data.{data.name}",
+                f"images with the fingerprint {fingerprints[data.images][:16]}",
+                f"those of the sweep, {entry.fingerprint[:16]}",
+                "Copy the same files here, and say where they are by --data-root",
+            )
+        data_sets[data.model_dump_json(exclude={"augment"})] = data
         backbones[config.backbone.model_dump_json()] = config.backbone
+    for data in data_sets.values():
+        with required(settings.cache):
+            load_splits(data, settings.cache)
     for backbone in backbones.values():
         if absent(backbone) is not None:
             fetch(backbone)
 
 
+def find_result(settings: BatchSettings, entry: Entry) -> Result | None:
+    """Return the result of a trial that has ended in the folder with all that is asked for.
+
+    None: it has not, its result is damaged, or other code made it.
+    """
+    folder, job = settings.trial_folder(entry), entry.job
+    try:
+        result = files.read_result(folder)
+    except ConfigError:
+        return None  # it is written anew, from what lies beside it
+    if result.trial_id != entry.trial_id:
+        return None
+    same = None if job.source is None else job.source.same
+    if same and any(value not in same.get(name, ()) for name, value in result.hashes.items()):
+        return None
+    if isinstance(result.last, Final):
+        evaluations: dict[str, dict[str, float]] = {**result.last.evaluations}
+        metrics = [evaluations.get(split) for split in job.evaluate]
+        if any(values is None or not {*job.metrics} <= values.keys() for values in metrics):
+            return None
+    return result if all((folder / name).exists() for name in result.files) else None
+
+
+def list_pending(
+    settings: BatchSettings, entries: Sequence[Entry], *, retry_failed: bool = False
+) -> list[Entry]:
+    """Return the trials that are to run, whose results of before are removed."""
+    pending = []
+    for entry in entries:
+        result = find_result(settings, entry)
+        if result is None or (retry_failed and result.last.event == "failed"):
+            (settings.trial_folder(entry) / RESULT_NAME).unlink(missing_ok=True)
+            pending.append(entry)
+    return pending
+
+
+# ------------------------------------------------------------------------------------- processes
+
+
+@dataclass
 class Worker:
-    """A process that runs one trial after another; `entry` is the one that it has."""
+    """A process that passes through a list of trials; `position` says which one it has."""
 
-    def __init__(self, here: Here) -> None:
-        context = multiprocessing.get_context("spawn")  # torch does not bear a fork
-        self.pipe, child_pipe = context.Pipe()
-        self.process = context.Process(target=serve, args=(here, child_pipe), daemon=True)
-        self.process.start()
-        child_pipe.close()
-        self.entry: Entry | None = None
-
-    def start(self, entry: Entry) -> None:
-        """Hand it a trial."""
-        self.entry = entry
-        with contextlib.suppress(BrokenPipeError):  # it has just died, as `finish` will say
-            self.pipe.send(entry.to_dict())
-
-    def finish(self) -> tuple[Entry, Event]:
-        """Return its trial and how that ended."""
-        assert self.entry is not None
-        entry, self.entry = self.entry, None
-        try:
-            return entry, self.pipe.recv()
-        except (EOFError, ConnectionResetError):
-            self.process.join()
-            code = self.process.exitcode or 0
-            how = f"signal {-code}" if code < 0 else f"exit code {code}"
-            return entry, {"event": "machine", "reason": f"its process ended ({how})"}
+    process: BaseProcess
+    slot: int
+    entries: list[Entry]
+    position: Any
 
 
-class Batch:
-    """The trials of a file: those in `queue` have not ended."""
+def run_batch(
+    settings: BatchSettings, entries: Sequence[Entry], processes: int, devices: Sequence[str]
+) -> None:
+    """Run trials until each has ended, or cannot now; processes take the devices in turn.
 
-    def __init__(self, here: Here, entries: Sequence[Entry]) -> None:
-        self.here, self.total, self.done = here, len(entries), 0
-        self.failed: dict[str, str] = {}
-        self.left: dict[str, str] = {}
-        self.queue: deque[Entry] = deque()
-        self._workers: dict[int, Worker] = {}
-        self._attempts: Counter[tuple[str, str]] = Counter()
-        self._errors: dict[str, Counter[str]] = {}
-        for entry in entries:
-            last = find_result(here, entry)
-            if last is None:
-                self.queue.append(entry)
-            elif last["event"] == "failed":
-                self.failed[str(entry)] = last["reason"]
-            else:
-                self.done += 1
+    A trial whose process dies, or that the machine breaks off, goes to the end of the list, three
+    times at most.
 
-    def run(self, processes: int, devices: Sequence[str]) -> None:
-        """Run until each trial has ended, or cannot now; processes take the devices in turn.
+    Raises:
+        OSError: the disk is full; all processes were ended.
+    """
+    workers: dict[Any, Worker] = {}  # by what `wait` waits for
+    queue, attempts = list(entries), Counter[str]()
 
-        Raises:
-            FullDisk: after all processes were ended.
-        """
-        try:
-            while True:
-                self._hand_out(min(processes, self.total), devices)
-                working = {each.pipe: each for each in self._workers.values() if each.entry}
-                if not working:
-                    return
-                for pipe in wait(list(working)):
-                    assert isinstance(pipe, Connection)
-                    self._record(*working[pipe].finish())
-        finally:
-            for worker in self._workers.values():
-                worker.process.kill()  # whatever it is at goes on from its checkpoints
+    def start(slot: int) -> None:
+        pending = [e for e in queue if not (settings.trial_folder(e) / RESULT_NAME).exists()]
+        position = POSITIONS.RawValue("i", 0)  # without a lock, which a kill would leave locked
+        local = replace(settings, device=devices[slot % len(devices)])
+        arguments = local, pending, position
+        process = POSITIONS.Process(target=run_pending, args=arguments, daemon=True)
+        process.start()
+        workers[process.sentinel] = Worker(process, slot, pending, position)
+
+    try:
+        for slot in range(min(processes, len(queue))):
+            start(slot)
+        while workers:
+            for sentinel in wait(list(workers)):
+                worker = workers.pop(sentinel)
                 worker.process.join()
+                code = worker.process.exitcode
+                if code == errno.ENOSPC:
+                    raise OSError(code, "no space is left", str(settings.folder))
+                if code == 0:
+                    continue
+                entry = worker.entries[worker.position.value]
+                attempts[entry.trial_id] += 1
+                queue.remove(entry)
+                if attempts[entry.trial_id] <= RETRIES:
+                    queue.append(entry)
+                    then = "it is tried again"
+                else:
+                    then = f"given up after {attempts[entry.trial_id]} attempts"
+                say(f"{entry}: its process ended (exit code {code}); {then}", error=True)
+                start(worker.slot)
+    finally:
+        for worker in workers.values():
+            worker.process.kill()  # whatever it is at goes on from its checkpoints
+            worker.process.join()
 
-    def _hand_out(self, processes: int, devices: Sequence[str]) -> None:
-        for number in range(processes):
-            worker = self._workers.get(number)
-            if not self.queue or (worker is not None and worker.entry is not None):
-                continue
-            if worker is None or not worker.process.is_alive():
-                here = replace(self.here, device=devices[number % len(devices)])
-                worker = self._workers[number] = Worker(here)
-            worker.start(self.queue.popleft())
 
-    def _record(self, entry: Entry, last: Event) -> None:
-        event, reason = last["event"], last.get("reason", "")
-        if event == "full":
-            raise FullDisk(reason)
-        if event in LIMITS:
-            self._attempts[entry.trial_id, event] += 1
-            attempts = self._attempts[entry.trial_id, event]
-            if attempts <= LIMITS[event]:
-                self.queue.append(entry)
-            else:
-                self.left[str(entry)] = f"given up after {attempts} attempts: {reason}"
-        elif event == "final":
-            self.done += 1
+def run_pending(settings: BatchSettings, entries: Sequence[Entry], position: Any) -> None:
+    """Run the trials of a list that no other process has, one after the other."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the parent ends this one
+    threading.Thread(target=_end_with_parent, daemon=True, name="parent watch").start()
+    errors, stopped = dict[str, Counter[str]](), set[str]()
+    for position.value, entry in enumerate(entries):
+        if entry.studies <= stopped:
+            continue
+        limit_threads(entry.job.runtime.threads)
+        try:
+            last = run_trial(settings, entry)
+        except OSError as error:
+            say(f"{entry}: machine: {' '.join(str(error).split())}", error=True)
+            sys.exit(errno.ENOSPC if error.errno in (errno.ENOSPC, errno.EDQUOT) else 1)
+        if last is None:
+            continue
+        if last["event"] == "final":
             metrics = (
                 f"{split}/{name} {values[name]:.4f}"
                 for split, values in last["evaluations"].items()
@@ -238,41 +257,12 @@ class Batch:
             )
             reason = f"{', '.join(metrics)} ({last['seconds']:.1f} s)"
         else:
-            self.failed[str(entry)] = reason
-        if event != "busy":
-            count = f"{self.done + len(self.failed)}/{self.total}"
-            say(f"{count} {entry}: {event}: {reason}", error=event == "machine")
-        for study in count_equal_errors(self._errors, entry.studies, last):
+            reason = last["reason"]
+        say(f"{position.value + 1}/{len(entries)} {entry}: {last['event']}: {reason}")
+        for study in count_equal_errors(errors, entry.studies, last):
             # It would have only failures for facts.
-            fault = f"{study} stopped after {EQUAL_ERRORS} equal configuration errors: {reason}"
-            self.left |= {str(each): fault for each in self.queue if each.studies == {study}}
-            self.queue = deque(each for each in self.queue if each.studies != {study})
-
-    def report(self) -> int:
-        """Say how the trials ended, and return the exit code."""
-        counts = f"{self.done} done, {len(self.failed)} failed, {len(self.left)} left"
-        folder = self.here.folder
-        say(f"{counts} in {folder}. Where the ledger is: ablate ledger import {folder}")
-        for state, trials in (("failed", self.failed), ("left", self.left)):
-            for name in list(trials)[:LISTED]:
-                say(f"  {state}: {name}: {trials[name]}")
-            if len(trials) > LISTED:
-                say(f"  and {len(trials) - LISTED} more {state}")
-        return 1 if self.failed or self.left else 0
-
-
-# -------------------------------------------------------------------------------- in each process
-
-
-def serve(here: Here, pipe: Connection) -> None:
-    """Run the trials that come by the pipe, until it is closed or the parent ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the parent ends this one
-    threading.Thread(target=_end_with_parent, daemon=True, name="parent watch").start()
-    with contextlib.suppress(EOFError):
-        while True:
-            entry = Entry.from_dict(pipe.recv())
-            limit_threads(entry.job.runtime.threads)
-            pipe.send(run_trial(here, entry))
+            stopped.add(study)
+            say(f"{study} stopped after {EQUAL_ERRORS} equal configuration errors", error=True)
 
 
 def _end_with_parent() -> None:
@@ -282,96 +272,40 @@ def _end_with_parent() -> None:
         os._exit(1)  # an orphan must not go on writing where the next batch resumes
 
 
-def run_trial(here: Here, entry: Entry) -> Event:
-    """Run one trial, and return its last event.
+def run_trial(settings: BatchSettings, entry: Entry) -> dict[str, Any] | None:
+    """Run one trial, write its result, and return its last event.
 
     Returns:
-        Its "final" or "failed" event; or "busy" where another process is at work in its folder,
-        "machine" where the machine broke it off, "full" where the disk is full.
-    """
-    try:
-        job, clean = here.job(entry), here.source.clean
-        attempt = Attempt(job, here.runner, clean=clean, lock_seconds=LOCK_SECONDS)
-        with contextlib.closing(attempt):
-            # Another process may just have done it.
-            return find_result(here, entry) or _train(attempt, here.source, entry)
-    except OSError as error:
-        event = "busy" if isinstance(error, TimeoutError) else "machine"
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            event = "full"
-        return {"event": event, "reason": " ".join(str(error).split())}
-
-
-def _train(attempt: Attempt, source: Source, entry: Entry) -> Event:
-    record = attempt.folder / EPOCHS
-    while True:
-        events = attempt.events(1.0)
-        last = events[-1]
-        if last["event"] != "final":  # which brings all epochs
-            record_epochs(record, [event for event in events if event["event"] == "epoch"])
-        if last["event"] == "epoch":
-            continue
-        if last["event"] == "failed" and last["reason"].startswith(OUT_OF_MEMORY):
-            return {"event": "machine", "reason": last["reason"]}
-        epochs = last["history"] if last["event"] == "final" else read_epochs(record)
-        files.write_result(attempt.folder, source, entry, epochs, last)
-        record.unlink(missing_ok=True)
-        return {name: value for name, value in last.items() if name != "history"}
-
-
-def record_epochs(path: Path, events: Sequence[Event]) -> None:
-    """Append epochs of a trial under way; they are on disk when this returns."""
-    with path.open("a", encoding="ascii") as file:
-        # A line that a kill broke off must not take the next one with it.
-        file.write("\n" + "".join(f"{json.dumps(event)}\n" for event in events))
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def read_epochs(path: Path) -> list[Event]:
-    """Return the recorded epochs in order, without a line that was broken off.
-
-    An epoch that is told again, after a kill took it and all that followed back, counts as it was
-    told last.
-    """
-    epochs: list[Event] = []
-    for line in path.read_text(encoding="ascii").splitlines() if path.exists() else ():
-        with contextlib.suppress(ValueError):
-            event = json.loads(line)
-            epochs = [each for each in epochs if each["epoch"] < event["epoch"]] + [event]
-    return epochs
-
-
-def find_result(here: Here, entry: Entry) -> Event | None:
-    """Return the last event of a trial that has ended in the folder with all that is asked for.
-
-    None: it has not, its result is damaged, other code made it, or it failed and is to be retried.
+        None: another process is at work in its folder, or has just ended it.
 
     Raises:
-        ConfigError: the result of another trial.
+        OSError: the machine broke it off; it goes on from its checkpoints.
     """
-    folder = trial_folder(here.folder / TRIALS, entry.trial_id)
-    path = folder / files.RESULT_NAME
-    if not path.exists():
-        return None
+    job = settings.localise(entry)
     try:
-        result = files.read_result(folder)
-    except ConfigError:
-        return None  # it is written anew, from what lies beside it
-    ids = here.source.sweep_id, entry.trial_id
-    if (result.sweep_id, result.trial_id) != ids:
-        found = f"the result of trial {result.trial_id} of sweep {result.sweep_id}"
-        expected = f"that of trial {ids[1]} of sweep {ids[0]}"
-        raise ConfigError(str(path), found, expected, "Give another --out")
-    code, recorded, last = entry.job.source, result.code, result.last.model_dump()
-    if (code is not None and recorded is not None) and any(
-        value not in code.same.get(name, ()) for name, value in recorded.hashes.items()
-    ):
+        attempt = Attempt(job, settings.runner, clean=settings.source.clean, lock_seconds=0.0)
+    except TimeoutError:
         return None
-    if last["event"] == "failed":
-        return None if here.retry_failed else last
-    evaluations, metrics = last["evaluations"], {*entry.job.metrics}
-    is_whole = all(metrics <= evaluations.get(s, {}).keys() for s in entry.job.evaluate) and all(
-        s in evaluations for s in entry.job.evaluate
-    )
-    return last if is_whole and all((folder / name).exists() for name in result.files) else None
+    with contextlib.closing(attempt):
+        if (attempt.folder / RESULT_NAME).exists():
+            return None
+        events = attempt.events(math.inf)
+        if str(events[-1].get("reason")).startswith(OUT_OF_MEMORY):
+            raise OSError(events[-1]["reason"])
+        files.write_result(attempt.folder, settings.source, entry, events)
+        return events[-1]
+
+
+def report(settings: BatchSettings, entries: Sequence[Entry]) -> int:
+    """Say how the trials ended, and return the exit code."""
+    results = {str(entry): find_result(settings, entry) for entry in entries}
+    last = {name: result.last for name, result in results.items() if result is not None}
+    failed = {name: each.reason for name, each in last.items() if not isinstance(each, Final)}
+    done, left, folder = len(last) - len(failed), len(results) - len(last), settings.folder
+    say(f"{done} done, {len(failed)} failed, {left} left in {folder}")
+    say(f"Where the ledger is: ablate ledger import {folder}")
+    for name, reason in list(failed.items())[:LISTED]:
+        say(f"  failed: {name}: {reason}")
+    if left:
+        say("  what is left goes on when the same command is started again")
+    return 1 if failed or left else 0

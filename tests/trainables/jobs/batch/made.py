@@ -19,12 +19,12 @@ from trainables.core.identity import config_hash, trial_id
 from trainables.core.runtime import Runtime
 from trainables.data.dataset import fingerprint
 from trainables.jobs.batch.files import Entry, Source, write_cells
-from trainables.jobs.batch.runner import Here
+from trainables.jobs.batch.runner import BatchSettings
 from trainables.jobs.request import Job
 from trainables.trial import TrialConfig
 
 ROOT = Path(__file__).parents[4]
-SOURCE = Source("0123456789ab", "made", True, {"versions": {}})
+SOURCE = Source("0123456789ab", "made", clean=True)
 HEAVY = {"training": {"epochs": 60}}  # long enough to be killed under way
 
 
@@ -71,8 +71,8 @@ def synthetic(count: int, **changes: Any) -> list[Entry]:
     return found
 
 
-def here(folder: Path, **changes: Any) -> Here:
-    made = Here(
+def settings(folder: Path, **changes: Any) -> BatchSettings:
+    own = BatchSettings(
         source=SOURCE,
         folder=folder,
         cache=folder / "cache",
@@ -81,7 +81,7 @@ def here(folder: Path, **changes: Any) -> Here:
         checkpoint_seconds=0.0,
         runner="tests.ablate.synthetic:run_job",
     )
-    return replace(made, **changes)
+    return replace(own, **changes)
 
 
 def written(path: Path, given: Sequence[Entry]) -> Path:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.trainables.jobs.batch import made
 from trainables.errors import ConfigError
-from trainables.jobs.batch import files
 from trainables.jobs.batch.__main__ import parse_shard
-from trainables.jobs.batch.files import mark_folder, read_cells, read_mark
-from trainables.jobs.batch.runner import read_epochs, record_epochs
+from trainables.jobs.batch.files import read_cells, write_sheet
 
 
 @pytest.fixture
@@ -57,17 +54,12 @@ def test_a_file_edited_by_hand(cells: Path) -> None:
             read_cells(cells)
 
 
-def test_the_mark_of_a_folder(tmp_path: Path, cells: Path) -> None:
+def test_a_file_of_another_kind_or_none(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no file to read"):
         read_cells(tmp_path / "none.jsonl")
-    with pytest.raises(ConfigError, match="expected the folder of a batch"):
-        read_mark(cells.parent / "elsewhere")
-    mark_folder(tmp_path, made.SOURCE)
-    mark_folder(tmp_path, made.SOURCE)
-    with pytest.raises(ConfigError, match="a sheet 'batch'"):
-        read_cells(tmp_path / files.BATCH_NAME)
-    with pytest.raises(ConfigError, match=r"the folder of sweep made \(0123456789ab\)"):
-        mark_folder(tmp_path, replace(made.SOURCE, sweep_id="ba9876543210"))
+    write_sheet(tmp_path / "result.jsonl", "result", {}, [])
+    with pytest.raises(ConfigError, match="a sheet 'result'"):
+        read_cells(tmp_path / "result.jsonl")
 
 
 def test_shards() -> None:
@@ -75,15 +67,3 @@ def test_shards() -> None:
     for text in ("0/3", "4/3", "2", "1/0", "a/b", "-1/3", "slurm"):
         with pytest.raises(ConfigError, match=r"--shard: found .* 0\.2\.0"):
             parse_shard(text)
-
-
-def test_epochs_that_are_told_again_count_as_told_last(tmp_path: Path) -> None:
-    path = tmp_path / "epochs.jsonl"
-    assert read_epochs(path) == []
-    for epoch, loss in ((1, 0.5), (2, 0.4), (3, 0.3), (2, 0.45)):
-        record_epochs(path, [{"epoch": epoch, "loss": loss}])
-    assert read_epochs(path) == [{"epoch": 1, "loss": 0.5}, {"epoch": 2, "loss": 0.45}]
-    with path.open("a") as file:
-        file.write('{"epoch": 3, "lo')  # as a kill leaves it
-    record_epochs(path, [{"epoch": 3, "loss": 0.2}, {"epoch": 4, "loss": 0.1}])
-    assert [event["epoch"] for event in read_epochs(path)] == [1, 2, 3, 4]
