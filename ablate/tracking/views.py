@@ -24,7 +24,7 @@ from reports.frame import Frame
 from reports.store import open_client
 from reports.uri import sweep_page
 from trainables.core.trial_folder import TRIALS, VIEWS, trial_folder
-from trainables.jobs.views.request import Request, View, Wanted
+from trainables.jobs.request import Request, View, Wanted
 
 LOG = logging.getLogger("ablate")
 

@@ -28,7 +28,7 @@ from typing import Any
 import psutil
 
 from trainables.jobs.attempt import Attempt
-from trainables.jobs.payload import Payload
+from trainables.jobs.request import Payload
 
 
 def tell(do: str, **more: Any) -> None:

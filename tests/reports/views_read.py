@@ -16,7 +16,7 @@ from reports.figures.models import asked
 from reports.frame import load
 from reports.store import open_client
 from trainables.core.trial_folder import VIEWS
-from trainables.jobs.views.request import View
+from trainables.jobs.request import View
 
 
 def picture() -> str:

@@ -25,8 +25,7 @@ from typing import Any
 from ablate.engine.ray.pipe import Driver
 from ablate.engine.ray.process import ALIVE_SECONDS
 from tests.ablate.synthetic import EVALUATOR, report, score
-from trainables.jobs.payload import Payload
-from trainables.jobs.request import Job
+from trainables.jobs.request import Job, Payload
 
 SPREAD = 0.7  # of the logarithm of lengths: the longest of a thousand lasts ten times the mean
 

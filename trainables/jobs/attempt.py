@@ -32,13 +32,6 @@ RETRIES = 3  # of a trial that the machine ended
 EQUAL_ERRORS = 3  # of configuration in a study, without a success between them: the study stops
 
 
-def load_runner(name: str) -> Runner:
-    """`module:function` → the function."""
-    module, _, function = name.partition(":")
-    runner: Runner = getattr(import_module(module), function)
-    return runner
-
-
 def limit_threads(threads: int | None) -> None:
     """For libraries that are imported later; torch's own limit is set by the core."""
     if threads:
@@ -85,19 +78,15 @@ class Attempt:
     """
 
     def __init__(
-        self,
-        job: Job,
-        runner: str,
-        *,
-        clean: bool,
-        lock_seconds: float = LOCK_SECONDS,
+        self, job: Job, runner: str, *, clean: bool, lock_seconds: float = LOCK_SECONDS
     ) -> None:
-        self.job, self.clean = job, clean
-        if job.runtime.trial_dir is None:
-            raise ValueError(f"job of trial {job.trial_id} without a folder")
-        self.folder = job.runtime.trial_dir
+        assert job.runtime.trial_dir is not None, f"job of trial {job.trial_id} without a folder"
+        self.job, self.clean, self.folder = job, clean, job.runtime.trial_dir
+        self._files = TrialFolder(self.folder)
+        module, _, function = runner.partition(":")
+        self._runner: Runner = getattr(import_module(module), function)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock = FileLock(TrialFolder(self.folder).lock)
+        self._lock = FileLock(self._files.lock)
         try:
             self._lock.acquire(timeout=lock_seconds)
         except Timeout:
@@ -105,17 +94,12 @@ class Attempt:
                 f"{self.folder}: found the trial's folder locked by another process for "
                 f"{lock_seconds:.0f} s; expected it free. End that process and start again"
             ) from None
-        self._log = logging.FileHandler(TrialFolder(self.folder).log, encoding="utf-8", delay=True)
+        self._log = logging.FileHandler(self._files.log, encoding="utf-8", delay=True)
         self._log.setFormatter(HidingFormatter("%(asctime)s %(levelname)s %(message)s"))
         self._logger = logging.getLogger("trainables")
         self._logger.addHandler(self._log)
         self._logger.setLevel(min(self._logger.level or logging.INFO, logging.INFO))
         self._events: Iterator[Event] | None = None
-        try:
-            self._runner = load_runner(runner)
-        except BaseException:
-            self.close()
-            raise
 
     def events(self, patience: float) -> list[Event]:
         """Return the next events: those of at most `patience` seconds, at least one.
@@ -125,8 +109,8 @@ class Attempt:
         """
         reports: list[Event] = []
         end = time.monotonic() + patience
-        seconds, folder = self.job.runtime.stuck_after, TrialFolder(self.folder)
-        watch = None if seconds is None else Watch(seconds, folder.log)
+        seconds = self.job.runtime.stuck_after
+        watch = None if seconds is None else Watch(seconds, self._files.log)
         try:
             if self._events is None:
                 mode, pid = self.job.mode, os.getpid()
@@ -136,7 +120,7 @@ class Attempt:
                 reports.append(event)
                 still_working()
                 if event["event"] == "final" and self.clean:
-                    shutil.rmtree(folder.checkpoints, ignore_errors=True)
+                    shutil.rmtree(self._files.checkpoints, ignore_errors=True)
                 if event["event"] != "epoch" or time.monotonic() >= end:
                     return reports
             raise TrialFailure("the runner ended without a final event")

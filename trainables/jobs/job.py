@@ -6,6 +6,7 @@ says how far it got, so the same job may be given again after anything that happ
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import logging
@@ -15,6 +16,7 @@ from typing import Any
 
 import torch
 
+from trainables.backbones.memory import check_parts
 from trainables.core.code_version import prepare_folder, require_driver_code
 from trainables.core.export import read_weights
 from trainables.core.identity import config_hash
@@ -25,7 +27,6 @@ from trainables.errors import ConfigError, TrialFailure
 from trainables.evaluation.metrics import EVALUATOR
 from trainables.evaluation.tasks import task_of
 from trainables.jobs.ensemble import Member, evaluate_ensemble
-from trainables.jobs.memory import free_memory, halve_batch
 from trainables.jobs.request import Job
 from trainables.jobs.several import train_together
 from trainables.machine.files import inside, write_json
@@ -117,9 +118,43 @@ def _train_in_parts(job: Job, config: TrialConfig) -> Generator[Event, None, Eve
             if job.runtime.processes > 1 or not job.runtime.divides:
                 raise
             message = str(error)
-        free_memory()
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
         exhausted += 1
-        config = halve_batch(config, message)
+        config = _halve_batch(config, message)
+
+
+def _halve_batch(config: TrialConfig, message: str) -> TrialConfig:
+    """Return the same trial, of the same identity, with half as many images at once.
+
+    The loss stays that of the whole batch; gradients differ by rounding (`backbones/passes.py`).
+
+    Args:
+        message: of the error by which it ran out of memory; all that it held is free again.
+
+    Raises:
+        TrialFailure: in parts it would be another trial, or a single image is too much.
+    """
+    backbone, training = config.backbone, config.training
+    images, fault = training.micro_batch or training.batch_size, ""
+    if images == 1:
+        fault = "a single image is too much"
+    elif backbone.mode == "frozen":
+        fault = "no backbone trains, so that there is no pass to divide"
+    else:
+        try:
+            check_parts(backbone.name, config.data.image_size, freeze_bn=backbone.freeze_bn)
+        except ConfigError as error:
+            fault = f"a batch in parts would not be the same trial: {error.message}"
+    short = " ".join(message.split())[:120].rstrip(". ")
+    if fault:
+        raise TrialFailure(
+            f"{short}, with {training.batch_size} a batch: {fault}. Lower training.batch_size"
+        )
+    half = (images + 1) // 2
+    LOG.warning("%s: it goes on with %d images at once", short, half)
+    return config.model_copy(update={"training": training.model_copy(update={"micro_batch": half})})
 
 
 def _train(job: Job, config: TrialConfig) -> Generator[Event, None, Event | None]:
@@ -128,22 +163,20 @@ def _train(job: Job, config: TrialConfig) -> Generator[Event, None, Event | None
         trainer.splits.require(job.evaluate)
         last = config.training.epochs
         until = job.until or last
-        if trainer.epoch < until:
-            for report in trainer.epochs():
-                shown = " · ".join(
-                    f"{name} {value:.4g}"
-                    for name, value in report.metrics.items()
-                    if name == "train/loss" or name.startswith(("val/", "test/", "best/"))
-                )
-                LOG.info("epoch %d/%d · step %d · %s", report.epoch, last, report.steps, shown)
-                yield {"event": "epoch", **asdict(report)}
-                if report.epoch >= until:
-                    break
+        for report in trainer.epochs() if trainer.epoch < until else ():
+            shown = " · ".join(
+                f"{name} {value:.4g}"
+                for name, value in report.metrics.items()
+                if name == "train/loss" or name.startswith(("val/", "test/", "best/"))
+            )
+            LOG.info("epoch %d/%d · step %d · %s", report.epoch, last, report.steps, shown)
+            yield {"event": "epoch", **asdict(report)}
+            if report.epoch >= until:
+                break
+        history = [{"event": "epoch", **asdict(report)} for report in trainer.history]
         if trainer.epoch < last:
             trainer.pause()
             LOG.info("paused after epoch %d", trainer.epoch)
-        history = [{"event": "epoch", **asdict(report)} for report in trainer.history]
-        if trainer.epoch < last:
             yield {"event": "paused", "epoch": trainer.epoch, "history": history}
             return None
         final = trainer.finish(job.evaluate, job.metrics)

@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from trainables.core.trial_folder import CHECKPOINTS, RESULT, trial_folder
-from trainables.jobs.payload import Payload
-from trainables.jobs.request import Job
+from trainables.jobs.request import Job, Payload
 from trainables.machine.cache_folder import default_cache
 from trainables.machine.files import inside
 from trainables.machine.processes import host_name

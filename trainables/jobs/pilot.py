@@ -58,55 +58,50 @@ def pilot(config: TrialConfig, seed: int, runtime: Runtime, steps: int = STEPS) 
     Raises:
         ConfigError, TrialFailure: as the trial itself would.
     """
-    # Build twice: the first build fills caches, once for all trials, not once for each.
-    builds = []
+
+    def wait() -> None:
+        if trainer.device.type == "cuda":
+            torch.cuda.synchronize(trainer.device)
+
+    # Build and evaluate twice: what the first does beyond the second fills caches, for all trials.
+    builds, evaluations, timed = [], [], []
     for _ in range(2):
         begun = time.perf_counter()
         trainer = Trainer(config, seed, replace(runtime, trial_dir=None), resume=False)
         builds.append(time.perf_counter() - begun)
-    cuda = trainer.device.type == "cuda"
-    if cuda:
-        torch.cuda.reset_peak_memory_stats(trainer.device)
+    device = trainer.device if trainer.device.type == "cuda" else None
+    if device is not None:
+        torch.cuda.reset_peak_memory_stats(device)
     batches = trainer.batches(0)
     trainer.network.enter("main", trainer.parameters)
     trainer.trace = Trace(1, 0)
-    timed = []
     for number in range(steps + 1):
         begun = time.perf_counter()
         trainer.step(batches[number % len(batches)], "main")
-        _wait(trainer.device)
+        wait()
         timed.append(time.perf_counter() - begun)
     trainer.trace.check()
-    # Evaluate twice: the first evaluation loads what later ones have.
-    evaluations = []
     for _ in range(2):
         begun = time.perf_counter()
         for split in looked_at(trainer.config, trainer.splits):
             trainer.looks.evaluate(split, trainer.looks.task.per_epoch)
-        _wait(trainer.device)
+        wait()
         evaluations.append(time.perf_counter() - begun)
-    setup, evaluate = min(builds), min(evaluations)
+    if device is not None:
+        peak = torch.cuda.max_memory_allocated(device)
+        total = torch.cuda.get_device_properties(device).total_memory
+    else:
+        unit = 1 if sys.platform == "darwin" else 1024
+        peak, total = unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, None
     return Pilot(
-        fill=max(0.0, builds[0] - setup) + max(0.0, evaluations[0] - evaluate),
-        setup=setup,
+        fill=builds[0] - min(builds) + evaluations[0] - min(evaluations),
+        setup=min(builds),
         steps=tuple(timed[1:]),
         steps_per_epoch=len(batches),
-        evaluate=evaluate,
-        peak_bytes=torch.cuda.max_memory_allocated(trainer.device) if cuda else _resident_peak(),
-        device_bytes=torch.cuda.get_device_properties(trainer.device).total_memory
-        if cuda
-        else None,
+        evaluate=min(evaluations),
+        peak_bytes=peak,
+        device_bytes=total,
     )
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
-def _resident_peak() -> int:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def main() -> int:

@@ -38,7 +38,7 @@ from trainables.jobs.node_folder import (
     remove_stale_folders,
     state_of,
 )
-from trainables.jobs.payload import Leader, Payload
+from trainables.jobs.request import Leader, Payload
 from trainables.machine.processes import host_name, runs
 
 PAYLOAD = "payload"

@@ -1,22 +1,23 @@
-"""What a worker is asked to do: the job, as the driver makes it and every runner takes it.
+"""What a worker is asked to do, as it crosses from process to process: jobs, and views of models.
 
-The folder of the trial says how far it got, so the same job may be given again after anything
-that happened. It crosses from process to process as plain values, checked where they arrive: both
-ends have the same class, but not always of the same code, for a worker on another machine may have
-an older one.
+The folder of a trial says how far it got, so the same job may be given again after anything that
+happened. Plain values cross and are checked where they arrive: a worker on another machine may have
+older code.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from trainables.core.code_version import Code
 from trainables.core.runtime import Runtime
+from trainables.core.trial_folder import TrialFolder
 from trainables.errors import ConfigError
 
 Mode = Literal["train", "evaluate", "ensemble"]
@@ -26,30 +27,29 @@ class Crosses:
     """Base of dataclasses whose fields are plain, paths, or dataclasses likewise."""
 
     __slots__ = ()
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able values: of a path its text, of a tuple a list."""
-        plain: dict[str, Any] = _adapter(type(self)).dump_python(self, mode="json")
-        return plain
+        """Return JSON-able values: of a path its text, of a tuple a list."""
+        values: dict[str, Any] = _adapter(type(self)).dump_python(self, mode="json")
+        return values
 
     @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave.
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Return what `to_dict` gave.
 
         Raises:
             ConfigError: a field that is missing or unknown, or a value of another type.
         """
-        where = cls.__name__.lower()
         try:
-            made: Self = _adapter(cls).validate_python(given)
+            instance: Self = _adapter(cls).validate_python(values)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            path = ".".join(map(str, (where, *first["loc"])))
-            if first["type"] == "missing":
-                raise _other_fields(path.rpartition(".")[0], "no", first["loc"][-1:]) from None
-            raise ConfigError(path, repr(first["input"])[:200], first["msg"].lower()) from None
-        _same_fields(given, made.to_dict(), where)
-        return made
+            path = ".".join(map(str, (cls.__name__.lower(), *first["loc"])))
+            remedy = "Put the same code on every machine"
+            found = repr(first["input"])[:200]
+            raise ConfigError(path, found, first["msg"].lower(), remedy) from None
+        return instance
 
 
 _adapters: dict[type, TypeAdapter[Any]] = {}
@@ -61,35 +61,9 @@ def _adapter(cls: type) -> TypeAdapter[Any]:
     return _adapters[cls]
 
 
-def _same_fields(given: Any, whole: Any, where: str) -> None:
-    """That what was given names all fields itself, those with a default too."""
-    if isinstance(whole, dict):
-        if unknown := [name for name in given if name not in whole]:
-            raise _other_fields(where, "the unknown", unknown)
-        if missing := [name for name in whole if name not in given]:
-            raise _other_fields(where, "no", missing)
-        for name, value in whole.items():
-            _same_fields(given[name], value, f"{where}.{name}")
-    elif isinstance(whole, list):
-        for i, value in enumerate(whole):
-            _same_fields(given[i], value, f"{where}.{i}")
-
-
-def _other_fields(where: str, which: str, names: Any) -> ConfigError:
-    return ConfigError(
-        where,
-        f"{which} {', '.join(map(str, names))}",
-        "the fields that this code has",
-        "Put the same code on every machine",
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Fold(Crosses):
-    """One trained member of an ensemble.
-
-    config: of its trial, as JSON has it. export: the file of its weights.
-    """
+    """One trained member of an ensemble: its trial's configuration and seed, and its weights."""
 
     config: Mapping[str, Any]
     seed: int
@@ -100,10 +74,8 @@ class Fold(Crosses):
 class Job(Crosses):
     """One trial's next piece of work.
 
-    trial_id: the trial's, for logs; its folder is `runtime.trial_dir`.
+    trial_id: for logs; the trial's folder is `runtime.trial_dir`.
     config: the whole `TrialConfig`, as JSON has it; the runner checks it.
-    seed: of all the trial's streams.
-    runtime: where and how it runs; seconds and paths as `Runtime` says.
     evaluate: splits to be read at the end, "val", "test", "train" or "ensemble".
     metrics: read of each of them besides those of its task.
     mode: "train" runs or continues the trial. "evaluate" trains nothing: with the trial's export
@@ -124,3 +96,93 @@ class Job(Crosses):
     until: int | None = None
     members: tuple[Fold, ...] = ()
     source: Code | None = None
+
+
+# ------------------------------------------------------------------------------- jobs of a driver
+
+
+@dataclass(frozen=True, slots=True)
+class Leader(Crosses):
+    """The process without which workers end. start: seconds since the epoch."""
+
+    host: str
+    pid: int
+    start: float
+
+
+@dataclass(frozen=True, slots=True)
+class Storage(Crosses):
+    """Where checkpoints of trials go, so that another node can go on from them.
+
+    uri: of the storage, as pyarrow takes it.
+    own_folder: whether a trial runs in a folder of its node's own, as nodes share none.
+    checkpoints: trial → folders of its checkpoints in storage, the newest first: of the job's own
+        trial, and of those whose weights it reads.
+    """
+
+    uri: str
+    own_folder: bool
+    checkpoints: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Payload(Crosses):
+    """A job and how it is run.
+
+    runner: `module:function`, a generator of events.
+    clean: whether the core's checkpoints go once the trial has ended.
+    gather: seconds for which a worker gathers what a trial tells before it passes that on.
+    fingerprint: of the driver's data set, which the node must have as well; None: no data is read,
+        or this is the driver's own machine.
+    storage: None, where a trial's folder is the one place of its files.
+    """
+
+    job: Job
+    runner: str
+    clean: bool
+    driver: Leader
+    gather: float = 1.0
+    fingerprint: str | None = None
+    storage: Storage | None = None
+
+    def to_text(self) -> str:
+        return json.dumps(self.to_dict())
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises ConfigError: it was written by other code."""
+        return cls.from_dict(json.loads(text))
+
+
+# -------------------------------------------------------------------------------- views of models
+
+
+@dataclass(frozen=True, slots=True)
+class View(Crosses):
+    """What a figure reads of a model. name: of its file. kind: of `views.embedded.VIEWS`."""
+
+    name: str
+    kind: str
+    options: Mapping[str, Any]
+
+    def path(self, trial: Path) -> Path:
+        """Return its file in a trial's folder."""
+        return TrialFolder(trial).view(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted(Crosses):
+    """The views of one finished trial's model."""
+
+    folder: Path
+    views: tuple[View, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Crosses):
+    """device, threads, cache: as a trial's `Runtime` has them."""
+
+    trials: tuple[Wanted, ...]
+    device: str
+    threads: int | None
+    cache: Path

@@ -50,23 +50,26 @@ def train_together(job: Job) -> Iterator[tuple[Group, Runtime]]:
         return
     runtimes = [assign_runtime(job.runtime, rank) for rank in range(size)]
     place = meeting_place()
-    peers: list[Peer] = []
-    try:
-        peers.extend(
-            Peer(replace(job, runtime=runtimes[rank]), rank, place) for rank in range(1, size)
-        )
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, place.parent, ignore_errors=True)
+        peers: list[Peer] = []
+        for rank in range(1, size):
+            peers.append(Peer(replace(job, runtime=runtimes[rank]), rank, place))
+            stack.callback(peers[-1].kill)
         for peer in peers:
-            if peer.read() != {"event": "ready"}:
-                raise peer.explain_end()
-        with joined(place, 0, size, torch.device(runtimes[0].device)) as group:
-            yield group, runtimes[0]
-    except RuntimeError as error:
-        ended = [] if isinstance(error, TrialFailure) else [peer for peer in peers if peer.ends()]
-        raise ended[0].explain_end() if ended else error from error
-    finally:
-        for peer in peers:
-            peer.kill()
-        shutil.rmtree(place.parent, ignore_errors=True)
+            if (event := peer.read()) != {"event": "ready"}:
+                raise peer.explain_end(event)
+        try:
+            with joined(place, 0, size, torch.device(runtimes[0].device)) as group:
+                yield group, runtimes[0]
+        except TrialFailure:
+            raise
+        except RuntimeError as error:
+            for peer in peers:  # one that has ended is why the others cannot go on
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    peer.process.wait(EXIT_SECONDS)
+                    raise peer.explain_end(peer.read()) from error
+            raise
 
 
 def assign_runtime(runtime: Runtime, rank: int) -> Runtime:
@@ -114,14 +117,8 @@ class Peer:
         line = self.process.stdout.readline()
         return json.loads(line) if line else None
 
-    def ends(self) -> bool:
-        """Return whether it has ended, or does within a while."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(EXIT_SECONDS)
-        return self.process.poll() is not None
-
-    def explain_end(self) -> Exception:
-        last = self.read()
+    def explain_end(self, last: Any) -> Exception:
+        """Return the error that its last event, or its end without one, is for the trial."""
         if last is None:
             code = self.process.wait()
             return OSError(f"process {self.rank} of the trial was ended (exit code {code})")
@@ -129,11 +126,8 @@ class Peer:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            assert pipe is not None
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.communicate()
 
 
 def main() -> int:

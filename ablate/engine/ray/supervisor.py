@@ -36,8 +36,7 @@ from trainables.core.trial_folder import trial_folder
 from trainables.data.dataset import data_config
 from trainables.errors import ConfigError
 from trainables.jobs.attempt import RETRIES
-from trainables.jobs.payload import Leader, Payload, Storage
-from trainables.jobs.request import Job
+from trainables.jobs.request import Job, Leader, Payload, Storage
 from trainables.machine.processes import end_session, host_name, runs
 
 RESTARTS = 1

@@ -16,7 +16,7 @@ from ablate.ledger.ledger import Ledger
 from ablate.storage.copies import NOTE, Note
 from ablate.tracking import views
 from tests.ablate.command import ablate_run
-from trainables.jobs.views.request import View, Wanted
+from trainables.jobs.request import View, Wanted
 
 SPEC = """
 name: looks

@@ -21,8 +21,7 @@ from trainables.jobs.node_folder import (
     localise,
     state_of,
 )
-from trainables.jobs.payload import Leader, Payload, Storage
-from trainables.jobs.request import Fold, Job
+from trainables.jobs.request import Fold, Job, Leader, Payload, Storage
 
 FILES = pyarrow.fs.LocalFileSystem()
 TRIALS = ("a" * 16 + "-s0", "b" * 16 + "-s0")

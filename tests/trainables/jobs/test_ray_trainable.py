@@ -14,9 +14,8 @@ import pytest
 from trainables.core.runtime import Runtime
 from trainables.jobs import ray_trainable
 from trainables.jobs.node_folder import copy_checkpoint
-from trainables.jobs.payload import Leader, Payload, Storage
 from trainables.jobs.ray_trainable import PAYLOAD, JobTrainable, wait_for_storage
-from trainables.jobs.request import Job
+from trainables.jobs.request import Job, Leader, Payload, Storage
 from trainables.machine.processes import host_name
 
 CONFIG = {

@@ -75,10 +75,9 @@ def test_threads_and_the_folder_are_shared_out(tmp_path: Path) -> None:
             assign_runtime(replace(runtime, device="cuda"), 0)
 
 
-def test_a_failure_of_another_is_told_by_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    failed = {"event": "failed", "reason": "OutOfMemoryError: x"}
-    monkeypatch.setattr(Peer, "read", lambda _: failed)
+def test_a_failure_of_another_is_told_by_its_reason() -> None:
     peer = Peer.__new__(Peer)
     peer.rank = 3
-    assert isinstance(peer.explain_end(), TrialFailure)
-    assert "process 3 of the trial: OutOfMemoryError: x" in str(peer.explain_end())
+    fault = peer.explain_end({"event": "failed", "reason": "OutOfMemoryError: x"})
+    assert isinstance(fault, TrialFailure)
+    assert "process 3 of the trial: OutOfMemoryError: x" in str(fault)

@@ -13,8 +13,8 @@ import sys
 import torch
 
 from trainables.errors import ConfigError, TrialFailure
+from trainables.jobs.request import Request
 from trainables.jobs.views.embedded import Reader
-from trainables.jobs.views.request import Request
 from trainables.machine.files import write_json
 
 
@@ -25,24 +25,18 @@ def main() -> int:
         torch.set_num_threads(request.threads)
     code = 0
     for trial in request.trials:
-        model: Reader | Exception
-        try:
-            model = Reader(trial.folder, request.device, request.cache)
-        except Exception as error:  # of this trial: the others are read all the same
-            model = error
+        model = None
         for view in trial.views:
             try:
-                if isinstance(model, Exception):
-                    raise model
+                model = model or Reader(trial.folder, request.device, request.cache)
                 path = view.path(trial.folder)
                 path.parent.mkdir(exist_ok=True)
                 write_json(path, model.read(view))
-            except Exception as error:
+            except Exception as error:  # of this view: the others are read all the same
                 usual = isinstance(error, ConfigError | TrialFailure | OSError)
-                reason = " ".join(
-                    (str(error) if usual else f"{type(error).__name__}: {error}").split()
-                )
-                line = {"folder": str(trial.folder), "name": view.name, "reason": reason}
+                reason = str(error) if usual else f"{type(error).__name__}: {error}"
+                line = {"folder": str(trial.folder), "name": view.name}
+                line["reason"] = " ".join(reason.split())
                 print(json.dumps(line), file=sys.stderr, flush=True)
                 code = 1
     return code

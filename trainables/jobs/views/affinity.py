@@ -7,9 +7,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from trainables import streams
 from trainables.evaluation.structure import class_sums
-from trainables.jobs.views.embedded import VIEWS, Embedded
+from trainables.jobs.views.embedded import VIEWS, Embedded, draw
 
 
 @VIEWS.register("affinity")
@@ -29,7 +28,7 @@ def affinity(split: Embedded, *, classes: int) -> dict[str, Any]:
     else:
         rows, labels = split.unit, split.labels
     centres = F.normalize(class_sums(rows, labels), dim=1).cpu()
-    drawn = torch.randperm(len(centres), generator=streams.generator(0, "views.affinity"))[:classes]
+    drawn = draw(len(centres), "affinity")[:classes]
     cosines = (centres[drawn] @ centres[drawn].T).clamp(-1, 1)
     cosines = (cosines + cosines.T) / 2
     apart = (1 - cosines).fill_diagonal_(0).numpy()

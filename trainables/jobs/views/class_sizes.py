@@ -19,10 +19,9 @@ def class_sizes(split: Embedded) -> dict[str, Any]:
     """Of each class with a query that can be answered: `classes`, names; `sizes`, images of it in
     this split; `trained`, images of it that the model was trained on, 0 of a class that it never
     saw; `recalls`, the share of its images whose nearest other one is of it."""
-    subset = split.subset
+    subset, train = split.subset, split.training
     total = len(subset.classes)
-    right = torch.zeros(total, dtype=torch.int64)
-    asked = torch.zeros(total, dtype=torch.int64)
+    right, asked = torch.zeros(2, total, dtype=torch.int64)
     for block in torch.split(torch.arange(split.query_count), BLOCK):
         scores, same = split.score_queries(block.to(split.device))
         answered = same.any(1)
@@ -30,15 +29,14 @@ def class_sizes(split: Embedded) -> dict[str, Any]:
         own = subset.labels[block]
         asked += torch.bincount(own[answered.cpu()], minlength=total)
         right += torch.bincount(own[(hit & answered).cpu()], minlength=total)
-    sizes = torch.bincount(subset.labels, minlength=total)
-    train = split.training
+    sizes = torch.bincount(subset.labels, minlength=total).tolist()
     counts = torch.bincount(train.labels, minlength=len(train.classes)).tolist()
     trained = dict(zip(train.classes, counts, strict=True))
-    shown = [at for at in range(total) if asked[at]]
+    shown = asked.nonzero().squeeze(1).tolist()
     return {
         "classes": [subset.classes[at] for at in shown],
         "of_classes": total,
-        "sizes": [int(sizes[at]) for at in shown],
+        "sizes": [sizes[at] for at in shown],
         "trained": [trained.get(subset.classes[at], 0) for at in shown],
         "recalls": [round(float(right[at]) / float(asked[at]), 6) for at in shown],
     }

@@ -33,7 +33,7 @@ from trainables.core.trial_folder import TrialFolder
 from trainables.data.augment import eval_images
 from trainables.data.splits import Subset, load_splits
 from trainables.errors import ConfigError
-from trainables.jobs.views.request import View
+from trainables.jobs.request import View
 from trainables.machine.devices import resolve_device
 from trainables.machine.files import inside
 from trainables.trial import TrialConfig
@@ -46,8 +46,8 @@ QUALITY = 80  # of its JPEG
 
 @dataclass(frozen=True)
 class Embedded:
-    """config: the trial's. network: in evaluation mode. inputs: as it takes them. subset: the
-    split. of: another split of the same model, by name."""
+    """A split of a trained model. config: the trial's. network: in evaluation mode. inputs: as it
+    takes them. of: another split of the same model, by name."""
 
     config: TrialConfig
     network: Network
@@ -102,11 +102,9 @@ class Embedded:
 
     def draw_pairs(self, count: int, stream: str) -> Tensor:
         """Draw two images each of up to `count` classes that have as many; return their places."""
-        labels = self.subset.labels
-        order = torch.randperm(len(labels), generator=streams.generator(0, stream))
         of_class: dict[int, list[int]] = {}
-        for place in order.tolist():
-            of_class.setdefault(int(labels[place]), []).append(place)
+        for place in draw(len(self.subset), stream).tolist():
+            of_class.setdefault(int(self.subset.labels[place]), []).append(place)
         pairs = [places[:2] for places in of_class.values() if len(places) > 1][:count]
         return torch.tensor([place for pair in pairs for place in pair])
 
@@ -117,40 +115,47 @@ class Embedded:
         Raises:
             ConfigError: a transformer with a second token, whose two outputs are of no one map.
         """
+        size = self.config.data.image_size
         backbone = self.network.backbone
         if backbone is None:
-            size = self.config.data.image_size
             backbone = frozen_backbone(self.config.backbone, size).to(self.device)
         if not isinstance(backbone, Backbone):
             raise ConfigError(
                 "figures", "a transformer with a second token", "a backbone of one output"
             )
-        made = eval_images(
-            self.subset.images,
-            self.subset.index[places],
-            size=self.config.data.image_size,
-            mean=backbone.mean,
-            std=backbone.std,
-            device=self.device,
+        normalisation = {"mean": backbone.mean, "std": backbone.std}
+        index = self.subset.index[places]
+        pixels = eval_images(
+            self.subset.images, index, size=size, device=self.device, **normalisation
         )
-        return made, backbone
+        return pixels, backbone
 
     def name(self, place: int) -> str:
-        """The class of the image at this place of the split."""
+        """Return the class of the image at this place of the split."""
         return self.subset.classes[int(self.subset.labels[place])]
 
     def picture(self, place: int) -> str:
-        """The image at this place of the split, small: JPEG in base64."""
-        return encoded(self.subset.images[int(self.subset.index[place])].squeeze(-1).numpy())
+        """Return the image at this place of the split, small: JPEG in base64."""
+        return encode_picture(self.subset.images[int(self.subset.index[place])].squeeze(-1).numpy())
 
 
-def encoded(pixels: np.ndarray[Any, Any]) -> str:
-    """[H, W] or [H, W, 3] uint8, made small: JPEG in base64."""
+def draw(count: int, stream: str) -> Tensor:
+    """Return the numbers below `count` in an order that the stream's name decides."""
+    return torch.randperm(count, generator=streams.generator(0, f"views.{stream}"))
+
+
+def encode_picture(pixels: np.ndarray[Any, Any]) -> str:
+    """Return [H, W] or [H, W, 3] uint8, made small: JPEG in base64."""
     image = Image.fromarray(pixels)
     image.thumbnail((SIDE, SIDE))
     file = BytesIO()
     image.save(file, "JPEG", quality=QUALITY, subsampling=0)
     return base64.b64encode(file.getvalue()).decode()
+
+
+def list_points(points: Any) -> list[list[float]]:
+    """Return [x, y] of each row, to four digits."""
+    return [[round(float(x), 4), round(float(y), 4)] for x, y in points]
 
 
 def fit_tsne(rows: Tensor, perplexity: float) -> list[list[float]]:
@@ -160,8 +165,7 @@ def fit_tsne(rows: Tensor, perplexity: float) -> list[list[float]]:
 
     tsne = TSNE(init="pca", perplexity=perplexity, random_state=0)
     with threadpool_limits(1):  # its threads spin while others compute: 17 times slower was seen
-        made = tsne.fit_transform(rows.cpu().numpy())
-    return [[round(float(x), 4), round(float(y), 4)] for x, y in made]
+        return list_points(tsne.fit_transform(rows.cpu().numpy()))
 
 
 class Reader:
@@ -186,19 +190,16 @@ class Reader:
         parts = assemble(self.config, seed, self.splits, cache, where)
         parts.network.load_state_dict(read_weights(export))
         self.network, self.inputs = parts.network.eval(), parts.inputs
-        self._known: dict[str, Embedded] = {}
+        self._splits: dict[str, Embedded] = {}
 
     def split(self, name: str) -> Embedded:
-        """Its embeddings of a split.
-
-        Raises:
-            ConfigError: the trial has no such split.
-        """
-        if name not in self._known:
-            self._known[name] = Embedded(
-                self.config, self.network, self.inputs, self.splits[name], self.split
+        """Return a split. Raises ConfigError if the trial has none of this name."""
+        if name not in self._splits:
+            subset = self.splits[name]
+            self._splits[name] = Embedded(
+                self.config, self.network, self.inputs, subset, self.split
             )
-        return self._known[name]
+        return self._splits[name]
 
     def read(self, view: View) -> dict[str, Any]:
         """Return what a view's file holds: its kind, options, the split's size, and the values.

@@ -10,10 +10,9 @@ from typing import Any
 
 import torch
 
-from trainables import streams
 from trainables.errors import ConfigError
 from trainables.evaluation.structure import centres
-from trainables.jobs.views.embedded import VIEWS, Embedded, fit_tsne
+from trainables.jobs.views.embedded import VIEWS, Embedded, draw, fit_tsne
 
 LEAST = 4  # points
 
@@ -40,23 +39,21 @@ def embedding_map(
         ConfigError: too few images.
     """
     total = len(split.subset.classes)
-    chosen = torch.randperm(total, generator=streams.generator(0, "views.map.classes"))[:classes]
-    of_these = torch.isin(split.subset.labels, chosen).nonzero().squeeze(1)
-    order = torch.randperm(len(of_these), generator=streams.generator(0, "views.map"))[:points]
-    places = of_these[order]
+    chosen = draw(total, "map.classes")[:classes]
+    candidates = torch.isin(split.subset.labels, chosen).nonzero().squeeze(1)
+    places = candidates[draw(len(candidates), "map")[:points]]
     if len(places) < LEAST:
         raise ConfigError("figures, embedding_map", f"{len(places)} images", f"at least {LEAST}")
     rows = split.unit[places.to(split.device)].double().cpu()
     if centred:
         _, classes_of = torch.unique(split.subset.labels[places], return_inverse=True)
         rows = rows - centres(rows, classes_of)[classes_of]
-    made = fit_tsne(rows, min(perplexity, (len(places) - 1) / 3))
+    plane = fit_tsne(rows, min(perplexity, (len(places) - 1) / 3))
     names = sorted({split.name(place) for place in places.tolist()})
-    number = {name: at for at, name in enumerate(names)}
     return {
-        "x": [x for x, _ in made],
-        "y": [y for _, y in made],
-        "label": [number[split.name(place)] for place in places.tolist()],
+        "x": [x for x, _ in plane],
+        "y": [y for _, y in plane],
+        "label": [names.index(split.name(place)) for place in places.tolist()],
         "classes": names,
         "of_classes": total,
         "pictures": [[at, split.picture(p)] for at, p in enumerate(places[:pictures].tolist())],

@@ -35,7 +35,7 @@ def grad_cam(split: Embedded, *, images: int, terms: tuple[str, ...]) -> dict[st
     Raises:
         ConfigError: a backbone whose maps have no places, or a term that the trial has not.
     """
-    places = split.draw_pairs(images, "views.grad_cam")
+    places = split.draw_pairs(images, "grad_cam")
     pictures, backbone = split.pictures(places)
     labels = split.subset.labels[places].to(pictures.device)[:, None]
     method = split.network.method
@@ -44,11 +44,10 @@ def grad_cam(split: Embedded, *, images: int, terms: tuple[str, ...]) -> dict[st
         draws = streams.generator(0, "views.grad_cam", device=pictures.device)
         progress = Progress(fraction=1.0)
         state = method(backbone.pooled(maps).float(), labels, progress, draws)
-        found = method.terms(state, labels, progress, draws)
-        for name in terms:
-            if name not in found:
-                raise ConfigError("figures, grad_cam.terms", repr(name), f"of {', '.join(found)}")
-        cams = {name: _cam(found[name].value, maps, backbone) for name in terms or found}
+        own = method.terms(state, labels, progress, draws)
+        if unknown := [name for name in terms if name not in own]:
+            raise ConfigError("figures, grad_cam.terms", repr(unknown[0]), f"of {', '.join(own)}")
+        cams = {name: _cam(own[name].value, maps, backbone) for name in terms or own}
     return {
         "terms": [*cams],
         "rows": [

@@ -21,10 +21,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables import streams
 from trainables.errors import ConfigError
 from trainables.evaluation.structure import class_sums
-from trainables.jobs.views.embedded import VIEWS, Embedded
+from trainables.jobs.views.embedded import VIEWS, Embedded, draw, list_points
 
 DIRECTIONS = 720  # of the whole circle
 FINE = 2001  # between the two proxies
@@ -41,15 +40,12 @@ def plane(split: Embedded, *, images: int, level: float) -> dict[str, Any]:
     Raises:
         ConfigError: a loss without proxies, or whose scores are no logits; fewer than two classes.
     """
-    loss = split.network.method.loss
-    references, scale = loss.references(), loss.logit_scale
-    train = split.training
-    geometry = loss.geometry
-    cosine = geometry.kind == "cosine" or (geometry.kind == "dot" and geometry.normalize)
+    loss, train = split.network.method.loss, split.training
+    references, scale, geometry = loss.references(), loss.logit_scale, loss.geometry
     if (
         references is None
         or scale is None
-        or not cosine
+        or not (geometry.kind == "cosine" or (geometry.kind == "dot" and geometry.normalize))
         or references.per_class > 1
         or split.rows.shape[1] != references.vectors.shape[1]
     ):
@@ -63,18 +59,18 @@ def plane(split: Embedded, *, images: int, level: float) -> dict[str, Any]:
         raise ConfigError("figures, plane", "one training class", "two")
     cosines = (centres @ centres.T).fill_diagonal_(-torch.inf)
     one, two = sorted(divmod(int(cosines.argmax()), len(centres)))
-    basis = _basis(centres[one], centres[two])
+    first, second = centres[one], centres[two]
+    basis = torch.stack([first, F.normalize(second - (first @ second) * first, dim=0)])
     sums = class_sums(split.unit.cpu(), split.subset.labels)
     sizes = torch.bincount(split.subset.labels, minlength=len(sums))[:, None]
     unseen = int((sums / sizes @ centres[[one, two]].T).sum(1).argmax())
-    seen = split.of("train")
-    groups = [
-        _points(seen, one, images, basis),
-        _points(seen, two, images, basis),
-        _points(split, unseen, images, basis),
-    ]
     proxies = centres[[one, two]] @ basis.T
-    angle = math.acos(float((centres[one] @ centres[two]).clamp(-1, 1)))
+    angle = math.acos(float((first @ second).clamp(-1, 1)))
+
+    def project(part: Embedded, label: int) -> list[list[float]]:
+        places = (part.subset.labels == label).nonzero().squeeze(1)
+        places = places[draw(len(places), "plane")[:images]].to(part.device)
+        return list_points((part.unit[places].double().cpu() @ basis.T).tolist())
 
     def sure(turns: Tensor) -> Tensor:
         """[T] float64: p of the first class against the second, in these directions."""
@@ -83,25 +79,13 @@ def plane(split: Embedded, *, images: int, level: float) -> dict[str, Any]:
 
     turns = torch.arange(DIRECTIONS, dtype=torch.float64) * (2 * math.pi / DIRECTIONS)
     between = sure(torch.linspace(0, angle, FINE, dtype=torch.float64))
+    seen = split.of("train")
     return {
         "classes": [train.classes[one], train.classes[two], split.subset.classes[unseen]],
-        "points": groups,
+        "points": [project(seen, one), project(seen, two), project(split, unseen)],
         "proxies": proxies.tolist(),
         "sure": [round(float(p), 5) for p in sure(turns)],
         "angle": math.degrees(angle),
         "unsure": float((torch.maximum(between, 1 - between) < level).double().mean()),
         "dimensions": split.rows.shape[1],
     }
-
-
-def _basis(a: Tensor, b: Tensor) -> Tensor:
-    """[2, D], of unit length and at right angles."""
-    across = b - (a @ b) * a
-    return torch.stack([a, F.normalize(across, dim=0)])
-
-
-def _points(split: Embedded, label: int, count: int, basis: Tensor) -> list[list[float]]:
-    places = (split.subset.labels == label).nonzero().squeeze(1)
-    order = torch.randperm(len(places), generator=streams.generator(0, "views.plane"))[:count]
-    made = split.unit[places[order].to(split.device)].double().cpu() @ basis.T
-    return [[round(float(x), 4), round(float(y), 4)] for x, y in made.tolist()]

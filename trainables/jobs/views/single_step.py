@@ -16,10 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainables import streams
-from trainables.backbones.backbone import Backbone
 from trainables.core.network import Network
 from trainables.errors import ConfigError
-from trainables.jobs.views.embedded import VIEWS, Embedded, encoded, fit_tsne
+from trainables.jobs.views.embedded import VIEWS, Embedded, encode_picture, fit_tsne
 from trainables.methods.base import Progress
 
 PERPLEXITY = 10.0
@@ -39,62 +38,49 @@ def single_step(split: Embedded, *, images: int, rate: float, dark: float) -> di
     Raises:
         ConfigError: too few classes of two images, or a step that is not finite.
     """
-    places = split.draw_pairs(images // 2, "views.single_step")
+    places = split.draw_pairs(images // 2, "single_step")
     if len(places) < 4:
         raise ConfigError(
             "figures, single_step", f"{len(places) // 2} classes of two", "at least two"
         )
     shown, backbone = split.pictures(places)
-    shown = torch.cat([_darkened(shown[:1], backbone, dark), shown[1:]])
+    mean, std = (
+        torch.as_tensor(each, dtype=shown.dtype, device=shown.device).view(-1, 1, 1)
+        for each in (backbone.mean, backbone.std)
+    )
+    anchor = ((shown[:1] * std + mean) * dark - mean) / std
+    shown = torch.cat([anchor, shown[1:]])
     labels = split.subset.labels[places].to(shown.device)[:, None]
     network = copy.deepcopy(split.network).eval()
     with torch.no_grad():
         inputs = shown if network.backbone is not None else backbone(shown).float()
-    before = _unit(network, inputs)
-    _step(network, inputs, labels, rate)
-    after = _unit(network, inputs)
+    before = _embed(network, inputs)
+    _descend(network, inputs, labels, rate)
+    after = _embed(network, inputs)
     if not after.isfinite().all():
         raise ConfigError("figures, single_step.rate", f"{rate:g}", "a rate of finite steps")
     points = fit_tsne(torch.cat([before, after]), min(PERPLEXITY, len(places) / 2 - 1))
     names = sorted({split.name(place) for place in places.tolist()})
+    pixels = ((anchor[0] * std + mean).clamp(0, 1) * 255).round().to(torch.uint8)
+    picture = encode_picture(pixels.permute(1, 2, 0).cpu().numpy())
     return {
         "before": points[: len(places)],
         "after": points[len(places) :],
         "label": [names.index(split.name(place)) for place in places.tolist()],
         "classes": names,
-        "pictures": [_picture(shown[0], backbone), split.picture(int(places[1]))],
+        "pictures": [picture, split.picture(int(places[1]))],
         "distances": [float((each[0] - each[1]).norm()) for each in (before, after)],
         "moved": (after - before).norm(dim=1).tolist(),
     }
 
 
-def _darkened(pictures: Tensor, backbone: Backbone, dark: float) -> Tensor:
-    """Of normalised pictures [B, 3, S, S], with pixels times `dark` and normalised again."""
-    mean, std = _normalisation(pictures, backbone)
-    return ((pictures * std + mean) * dark - mean) / std
+@torch.no_grad()
+def _embed(network: Network, inputs: Tensor) -> Tensor:
+    return F.normalize(network.embed(inputs).double(), dim=1)
 
 
-def _normalisation(pictures: Tensor, backbone: Backbone) -> tuple[Tensor, Tensor]:
-    mean, std = (
-        torch.as_tensor(each, dtype=pictures.dtype, device=pictures.device).view(-1, 1, 1)
-        for each in (backbone.mean, backbone.std)
-    )
-    return mean, std
-
-
-def _picture(shown: Tensor, backbone: Backbone) -> str:
-    mean, std = _normalisation(shown, backbone)
-    pixels = ((shown * std + mean).clamp(0, 1) * 255).round().to(torch.uint8)
-    return encoded(pixels.permute(1, 2, 0).cpu().numpy())
-
-
-def _unit(network: Network, inputs: Tensor) -> Tensor:
-    with torch.no_grad():
-        return F.normalize(network.embed(inputs).double(), dim=1)
-
-
-def _step(network: Network, inputs: Tensor, labels: Tensor, rate: float) -> None:
-    """One step of gradient descent on all that trains in the main phase."""
+def _descend(network: Network, inputs: Tensor, labels: Tensor, rate: float) -> None:
+    """Take one step of gradient descent on all that trains in the main phase."""
     method, progress = network.method, Progress(fraction=0.5)
     parameters = [p for group in network.param_groups("main") for p in group.params]
     for parameter in parameters:

@@ -6,10 +6,9 @@ from typing import Any
 
 import torch
 
-from trainables import streams
 from trainables.errors import ConfigError
 from trainables.evaluation.structure import singular_shares, spectrum, squared
-from trainables.jobs.views.embedded import VIEWS, Embedded
+from trainables.jobs.views.embedded import VIEWS, Embedded, draw
 
 BINS = 60
 FARTHEST = 2.0  # between rows of unit length
@@ -20,8 +19,7 @@ FARTHEST = 2.0  # between rows of unit length
 def spectrum_of(split: Embedded) -> dict[str, Any]:
     """`shares`: singular values of the unit embeddings over their sum, descending; `spectrum`: ρ
     (NIR, Table 3 and Fig. 4)."""
-    shares = singular_shares(split.unit)
-    return {"shares": shares.tolist(), "spectrum": spectrum(split.unit)}
+    return {"shares": singular_shares(split.unit).tolist(), "spectrum": spectrum(split.unit)}
 
 
 @VIEWS.register("distances")
@@ -35,12 +33,10 @@ def distances(split: Embedded, *, images: int) -> dict[str, Any]:
     Raises:
         ConfigError: no two images of a class, or one class alone.
     """
-    order = torch.randperm(
-        len(split.subset.classes), generator=streams.generator(0, "views.distances")
-    )
+    order = draw(len(split.subset.classes), "distances")
     sizes = torch.bincount(split.subset.labels, minlength=len(order))[order]
-    taken = order[: max(2, int((sizes.cumsum(0) <= images).sum()))]
-    places = torch.isin(split.subset.labels, taken).nonzero().squeeze(1).to(split.device)
+    chosen = order[: max(2, int((sizes.cumsum(0) <= images).sum()))]
+    places = torch.isin(split.subset.labels, chosen).nonzero().squeeze(1).to(split.device)
     rows, labels = split.unit[places], split.labels[places]
     edges = torch.linspace(0, FARTHEST, BINS + 1, dtype=torch.float64)
     counts = torch.zeros(2, BINS, dtype=torch.float64)
@@ -50,8 +46,8 @@ def distances(split: Embedded, *, images: int) -> dict[str, Any]:
         far = squared(rows[block], rows).clamp(0, FARTHEST**2).sqrt().double()
         later = torch.ones_like(far, dtype=torch.bool).triu(first + 1)
         same = labels[block][:, None] == labels[None]
-        for kind, chosen in enumerate((same & later, ~same & later)):
-            values = far[chosen].cpu()
+        for kind, mask in enumerate((same & later, ~same & later)):
+            values = far[mask].cpu()
             counts[kind] += torch.histogram(values, edges).hist
             sums[kind] += float(values.sum())
     pairs = counts.sum(1)
@@ -69,5 +65,5 @@ def distances(split: Embedded, *, images: int) -> dict[str, Any]:
         "means": [sums[0] / float(pairs[0]), sums[1] / float(pairs[1])],
         "overlap": float(shares.amin(0).sum()),
         "images": len(places),
-        "classes": len(taken),
+        "classes": len(chosen),
     }

@@ -10,10 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from trainables import streams
 from trainables.errors import ConfigError
-from trainables.jobs.views.embedded import VIEWS, Embedded
+from trainables.jobs.views.embedded import VIEWS, Embedded, draw
 
 
 @VIEWS.register("uncertainty")
@@ -25,33 +26,26 @@ def uncertainty(split: Embedded, *, images: int, ends: int) -> dict[str, Any]:
     Raises:
         ConfigError: the method measures nothing.
     """
-    method = split.network.method
+    method, subset = split.network.method, split.subset
     if not method.MEASURES:
         raise ConfigError("figures, uncertainty", "a method that has none", "IDML, or one like it")
-    subset = split.subset
-    order = torch.randperm(len(subset), generator=streams.generator(0, "views.uncertainty"))
-    places = order[:images]
+    places = draw(len(subset), "uncertainty")[:images]
     sample = replace(subset, index=subset.index[places], labels=subset.labels[places], queries=None)
-    parts: dict[str, list[torch.Tensor]] = {}
-    draws = None
-    for block in split.inputs.blocks(sample):
-        draws = draws or streams.generator(0, "measure", device=block.device)
-        for name, found in method.measure(block, split.network.features, draws).items():
-            parts.setdefault(name, []).append(found.double().cpu())
-    values = {name: torch.cat(blocks) for name, blocks in parts.items()}
+    draws = streams.generator(0, "measure", device=split.device)
+    blocks = [method.measure(x, split.network.features, draws) for x in split.inputs.blocks(sample)]
+    values = {name: torch.cat([each[name].double().cpu() for each in blocks]) for name in blocks[0]}
     first = next(iter(values.values()))
-    ranked = first.argsort(stable=True).tolist()
+    ranked = first.argsort(stable=True)
 
-    def shown(at: int) -> dict[str, Any]:
-        place = int(places[at])
-        return {
-            "picture": split.picture(place),
-            "class": split.name(place),
-            "value": float(first[at]),
-        }
+    def show(numbers: Tensor) -> list[dict[str, Any]]:
+        pairs = zip(places[numbers].tolist(), first[numbers].tolist(), strict=True)
+        return [
+            {"picture": split.picture(place), "class": split.name(place), "value": value}
+            for place, value in pairs
+        ]
 
     return {
         "values": {name: [float(f"{x:.5g}") for x in v.tolist()] for name, v in values.items()},
-        "low": [shown(at) for at in ranked[:ends]],
-        "high": [shown(at) for at in ranked[::-1][:ends]],
+        "low": show(ranked[:ends]),
+        "high": show(ranked.flip(0)[:ends]),
     }

@@ -16,9 +16,8 @@ from tests.trainables import core_trials
 from trainables.core.runtime import Runtime
 from trainables.errors import ConfigError
 from trainables.jobs.job import run_job
-from trainables.jobs.request import Job
+from trainables.jobs.request import Job, View
 from trainables.jobs.views.embedded import Embedded, Reader
-from trainables.jobs.views.request import View
 
 RATE, DARK, TEMPERATURE = 0.3, 0.25, 0.05
 
@@ -141,7 +140,7 @@ def test_a_single_step_is_gradient_descent_on_the_loss(model: Reader) -> None:
     split = model.split("train")
     kept = {name: value.clone() for name, value in model.network.state_dict().items()}
     found = asked(model, "single_step", "train", images=8, rate=RATE, dark=DARK)
-    places = split.draw_pairs(4, "views.single_step")
+    places = split.draw_pairs(4, "single_step")
     labels = split.subset.labels[places]
     assert len(places) == 8 and bool((labels[::2] == labels[1::2]).all())
     before, after = descended(split, places)

@@ -21,10 +21,9 @@ from trainables.backbones.backbone import Backbone
 from trainables.core.runtime import Runtime
 from trainables.errors import ConfigError
 from trainables.jobs.job import run_job
-from trainables.jobs.request import Job
+from trainables.jobs.request import Job, Request, View, Wanted
 from trainables.jobs.views.embedded import VIEWS, Embedded, Reader
 from trainables.jobs.views.grad_cam import _cam
-from trainables.jobs.views.request import Request, View, Wanted
 
 CLOSE = 1e-5  # float32 embeddings
 
