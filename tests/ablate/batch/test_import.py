@@ -158,7 +158,7 @@ def refused(work: Path, out: Path, found: str, *, same_code: bool = True) -> str
     with pytest.raises(ConfigError, match=found) as caught:
         took(work, out, same_code=same_code)
     text = str(caught.value)
-    assert "\n" not in text and "expected" in text and trials(out) == 0
+    assert "\n" not in text and trials(out) == 0
     assert not (out / "trials").exists()
     return text
 
@@ -235,7 +235,7 @@ def edit(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
 def test_results_of_other_code(sourced: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = sourced.parent / "out"
     edit(monkeypatch, "method.ddml", "a")
-    found = r"other code than made 4 known trials: method\.ddml: source differs at REVISION"
+    found = r"other code than today.s made 4 known trials: method\.ddml: source differs at REVISION"
     assert "--same-code" in refused(sourced, out, found, same_code=False)
     edit(monkeypatch, EVALUATOR, "b")
     refused(sourced, out, "evaluator: source differs", same_code=False)

@@ -146,8 +146,7 @@ def read_cells(path: Path) -> tuple[Source, list[Entry]]:
     try:
         return Source.from_dict(head), [Entry.from_dict(line) for line in lines]
     except ConfigError as error:
-        where = f"{path}, {error.path}"
-        raise ConfigError(where, error.found, error.expected, error.remedy) from None
+        raise error.moved(f"{path}, {error.path}") from None
 
 
 def check_identity(trial: Entry | Result) -> TrialConfig:

@@ -148,7 +148,7 @@ def find_result(settings: BatchSettings, entry: Entry) -> Result | None:
     if same and any(value not in same.get(name, ()) for name, value in result.hashes.items()):
         return None
     if isinstance(result.last, Final):
-        evaluations: dict[str, dict[str, float]] = {**result.last.evaluations}
+        evaluations = {str(split): values for split, values in result.last.evaluations.items()}
         metrics = [evaluations.get(split) for split in job.evaluate]
         if any(values is None or not {*job.metrics} <= values.keys() for values in metrics):
             return None
