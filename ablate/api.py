@@ -9,19 +9,19 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, cast
 
 from ablate.engine.driver import run_plan
-from ablate.engine.presence import output_folder
-from ablate.engine.provenance import provenance
-from ablate.engine.ray.reach import check_cluster
-from ablate.engine.ray.resources import elsewhere, request
+from ablate.engine.driver_status import resolve_output_folder
+from ablate.engine.provenance import collect_provenance
+from ablate.engine.ray.connectivity import check_cluster
+from ablate.engine.ray.resources import request_without_local_check, resolve_request
 from ablate.engine.settings import RUNNER, Outcome, Settings
 from ablate.ledger.records import Records
-from ablate.ledger.results import Best, find_best, result_rows
-from ablate.plan.checks import checked_plan
+from ablate.ledger.results import Best, build_result_rows, find_best
+from ablate.plan.checks import build_checked_plan
 from ablate.plan.plan import Fingerprint, Overrides, Plan
 from ablate.spec.model import LoadedSpec
 from ablate.spec.read import read_spec
 from ablate.tracking.store import Store
-from ablate.values.terminal import progress_shown
+from ablate.values.terminal import show_progress
 from trainables.machine.texts import check_values
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Options:
 
     @property
     def folder(self) -> Path:
-        return output_folder(self.out)
+        return resolve_output_folder(self.out)
 
     @property
     def store(self) -> Store:
@@ -111,7 +111,7 @@ class Results:
         import pandas as pd
 
         with Records(self.ledger) as records:
-            return pd.DataFrame(result_rows(records, self.sweep_id))
+            return pd.DataFrame(build_result_rows(records, self.sweep_id))
 
     def best(self, study: str | None = None) -> Best:
         """The best cell of a study, or of all by the sweep's objective: `config`, `metrics`,
@@ -139,10 +139,10 @@ def prepare(
     Raises:
         ConfigError: one line that says what is wrong with the spec, the data or the machine.
     """
-    from trainables.data.cache import required
+    from trainables.data.cache import require_cache
     from trainables.evaluation.metric import METRIC_REGISTRY
     from trainables.evaluation.metrics import EVALUATOR
-    from trainables.machine.cache_folder import default_cache
+    from trainables.machine.cache_folder import locate_default_cache
 
     loaded = spec if isinstance(spec, LoadedSpec) else read_spec(spec)
     overrides = Overrides(
@@ -154,21 +154,21 @@ def prepare(
         options.allow_partial,
     )
     if options.track:
-        options.store.check(writes=runs)
-    cache = default_cache()
+        options.store.check_usable(writes=runs)
+    cache = locate_default_cache()
     # what a trial takes: asked of a cluster before data sets are looked at, which may take minutes
     resources = loaded.spec.resources
     address = None if options.address == "local" else options.address
     if leaves:
-        asked = elsewhere(resources, options.device)
+        asked = request_without_local_check(resources, options.device)
     else:
-        asked = request(resources, options.device, cluster=address is not None)
+        asked = resolve_request(resources, options.device, cluster=address is not None)
         if runs and address is not None:
             check_cluster(address, asked)
     own_runner = options.runner == RUNNER
     fingerprint = cast(Fingerprint, resolve_name(options.fingerprint))
-    with required(cache), progress_shown():
-        plan = checked_plan(loaded, overrides, fingerprint, cache)
+    with require_cache(cache), show_progress():
+        plan = build_checked_plan(loaded, overrides, fingerprint, cache)
     settings = Settings(
         out=options.folder,
         cache=cache,
@@ -176,11 +176,11 @@ def prepare(
         evaluator=options.evaluator or (EVALUATOR if own_runner else None),
         sources=own_runner,
         tracking_uri=options.store.uri if options.track else None,
-        replay=options.store.command("ledger replay"),
+        replay=options.store.format_command("ledger replay"),
         reads_data=own_runner,
         **{name: getattr(options, name) for name in PASSED},
         provenance={
-            **provenance(),
+            **collect_provenance(),
             "study_order": list(plan.spec.studies),
             # of other packages, which a report cannot import
             "metrics": {

@@ -20,19 +20,25 @@ from pathlib import Path
 import torch
 from filelock import FileLock, Timeout
 
-from ablate.engine.preflight import as_it_is, check_classes
+from ablate.engine.preflight import check_classes, open_ledger_or_empty
 from ablate.engine.settings import Settings
 from ablate.ledger import queries
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.ledger.schema import is_full, room
-from ablate.ledger.sources import Differing, Sources, refusal, source_key, summary
+from ablate.ledger.schema import disk_full_as_ledger_error, is_full
+from ablate.ledger.sources import (
+    Differing,
+    Sources,
+    build_refusal,
+    compute_source_key,
+    summarize_differences,
+)
 from ablate.plan.plan import Cell, Plan
 from ablate.sweep.progression import Progression
-from ablate.sweep.queue import training_job
-from ablate.values.terminal import say
+from ablate.sweep.queue import build_training_job
+from ablate.values.terminal import print_text
 from trainables.core.components import EVALUATOR
-from trainables.core.trial_folder import CHECKPOINTS, LOCK, LOG, RESULT, TRIALS, trial_folder
+from trainables.core.trial_folder import CHECKPOINTS, LOCK, LOG, RESULT, TRIALS, locate_trial_folder
 from trainables.errors import ConfigError
 from trainables.jobs.batch.files import (
     MOST_BYTES,
@@ -67,28 +73,32 @@ def export_cells(plan: Plan, settings: Settings, to: Path) -> Counter[str]:
     counts, entries = Counter[str](), list[Entry]()
     with Ledger(settings.ledger) as ledger:
         ledger.release_dead()
-        ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolved_spec(), settings.provenance)
-        progression = Progression(plan, settings.facts(ledger), record=True)
+        ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolve_spec(), settings.provenance)
+        progression = Progression(plan, settings.open_facts(ledger), record=True)
         trials: dict[str, list[Cell]] = {}
-        while fresh := progression.advance():
+        while fresh := progression.list_new_cells():
             ledger.put_cells(plan.sweep_id, [vars(cell) for cell in fresh])
             # An error is a fact of its own, which a run records.
             for cell in filter(lambda cell: cell.error is None, fresh):
                 trials.setdefault(cell.trial_id, []).append(cell)
-        for line in progression.facts.agree(trials, same_code=settings.same_code):
-            say(f"taken as the same code: {line}")
+        for line in progression.facts.reconcile_code_versions(trials, same_code=settings.same_code):
+            print_text(f"taken as the same code: {line}")
         states = [progression.studies[name] for name in plan.order]
         counts["later"] = sum(s.size - len(s.cells) for s in states if not s.blocked)
         for state in filter(lambda state: state.blocked, states):
-            say(f"{state.name}: blocked: {state.blocked}")
+            print_text(f"{state.name}: blocked: {state.blocked}")
         for trial_id, cells in trials.items():
-            row, fact = ledger.trial(trial_id), progression.facts[trial_id]
-            job = training_job(cells, settings.jobs(plan), progression.facts.sources)
-            if all(map(progression.settled, cells)):
+            row, fact = ledger.get_trial(trial_id), progression.facts[trial_id]
+            job = build_training_job(
+                cells, settings.build_job_settings(plan), progression.facts.sources
+            )
+            if all(map(progression.is_settled, cells)):
                 counts["known"] += 1
-            elif row and row["owner"] and Owner.parse(row["owner"]).alive(row["heartbeat"]):
+            elif row and row["owner"] and Owner.parse(row["owner"]).is_alive(row["heartbeat"]):
                 counts["busy"] += 1
-            elif fact.status == "done" and not fact.lacking(job.evaluate, job.metrics):
+            elif fact.status == "done" and not fact.find_missing_evaluations(
+                job.evaluate, job.metrics
+            ):
                 counts["ensembles"] += 1
             else:  # one that is done is only read where its folder is, elsewhere trained first
                 counts["again"] += fact.status == "done"
@@ -111,7 +121,7 @@ def _build_entry(plan: Plan, cells: Sequence[Cell], job: Job) -> Entry:
     return Entry(
         cells=tuple(zip((cell.study for cell in cells), names, strict=True)),
         config_hash=cells[0].config_hash,
-        fingerprint=plan.fingerprint(TrialConfig.model_validate(cells[0].config)),
+        fingerprint=plan.get_fingerprint(TrialConfig.model_validate(cells[0].config)),
         job=replace(job, runtime=runtime),
     )
 
@@ -122,9 +132,9 @@ def _check_studies(plan: Plan, settings: Settings) -> None:
     Run to their ends, trials that its scheduler would have stopped would be other facts, and give
     other proposals, under the same name.
     """
-    with as_it_is(settings.ledger) as ledger:
-        progression = Progression(plan, settings.facts(ledger), record=False)
-        while progression.advance():
+    with open_ledger_or_empty(settings.ledger) as ledger:
+        progression = Progression(plan, settings.open_facts(ledger), record=False)
+        while progression.list_new_cells():
             pass
         for name in plan.order:
             found = None
@@ -143,7 +153,7 @@ def _check_studies(plan: Plan, settings: Settings) -> None:
                 )
         if settings.reads_data:
             for text in check_classes(plan, progression, settings.cache):
-                say(f"warning: {text}", flush=True)
+                print_text(f"warning: {text}", flush=True)
 
 
 # --------------------------------------------------------------------------- ablate ledger import
@@ -167,27 +177,33 @@ def import_batch(folder: Path, out: Path, *, same_code: bool = False) -> Counter
     counts = Counter[str]()
     with (
         Ledger(out / "ledger.sqlite") as ledger,
-        room(out),
+        disk_full_as_ledger_error(out),
         tempfile.TemporaryDirectory(dir=out, prefix=".import-") as draft,
     ):
         sources, results = Sources(ledger), _read_results(folder, ledger, counts)
         differing = _check_code(folder, results, sources, same_code=same_code)
         ledger.release_dead()
         for result in results:
-            row = ledger.trial(result.trial_id)
+            row = ledger.get_trial(result.trial_id)
             if row is None or row["status"] != "done":
                 _copy_files(result, folder / TRIALS, Path(draft))
-        with ledger.write():  # all of it, or nothing
+        with ledger.begin_transaction():  # all of it, or nothing
             if differing:
-                hashes = {each.trial_id: _trained_code(each) for each in results if each.code}
-                sources.accept(differing, hashes)
-            counts.update(_record(e, ledger, sources, Path(draft), out / TRIALS) for e in results)
-    for line in summary(differing):
-        say(f"taken as the same code: {line}")
+                hashes = {
+                    each.trial_id: _collect_trained_code(each) for each in results if each.code
+                }
+                sources.accept_as_same_code(differing, hashes)
+            counts.update(
+                _record_result(e, ledger, sources, Path(draft), out / TRIALS) for e in results
+            )
+    for line in summarize_differences(differing):
+        print_text(f"taken as the same code: {line}")
     finals = (result.last for result in results if isinstance(result.last, Final))
     versions = Counter(str(last.provenance.get("torch", torch.__version__)) for last in finals)
     for version in versions.keys() - {torch.__version__}:
-        say(f"{versions[version]} trained with torch {version}, and {torch.__version__} is here")
+        print_text(
+            f"{versions[version]} trained with torch {version}, and {torch.__version__} is here"
+        )
     return counts
 
 
@@ -201,11 +217,11 @@ def _read_results(folder: Path, ledger: Ledger, counts: Counter[str]) -> list[Re
         found = "a symbolic link" if (folder / TRIALS).is_symlink() else "no folder"
         expected = "the folder of a batch (`python -m trainables.jobs.batch CELLS --out DIR`)"
         raise ConfigError(str(folder / TRIALS), found, expected, "Copy it as a whole")
-    sweep_ids = [row["sweep_id"] for row in queries.sweeps(ledger)]
-    known = {cell["trial_id"] for sweep_id in sweep_ids for cell in ledger.cells(sweep_id)}
+    sweep_ids = [row["sweep_id"] for row in queries.list_sweeps(ledger)]
+    known = {cell["trial_id"] for sweep_id in sweep_ids for cell in ledger.list_cells(sweep_id)}
     results = []
     for path in sorted(path for path in (folder / TRIALS).glob("*") if path.is_dir()):
-        trial = trial_folder(folder / TRIALS, path.name)
+        trial = locate_trial_folder(folder / TRIALS, path.name)
         if not os.path.lexists(trial / RESULT_NAME):
             counts["unfinished"] += 1
             continue
@@ -221,7 +237,7 @@ def _read_results(folder: Path, ledger: Ledger, counts: Counter[str]) -> list[Re
     return results
 
 
-def _trained_code(result: Result) -> dict[str, str | None]:
+def _collect_trained_code(result: Result) -> dict[str, str | None]:
     """Return component → hash of the code that trained; the ledger keeps the evaluator's apart."""
     return {name: value for name, value in result.hashes.items() if name != EVALUATOR}
 
@@ -237,9 +253,12 @@ def _check_code(
     """
     differing = {}
     for result in results:
-        if result.code is not None and (others := sources.others(result.hashes)):
+        if result.code is not None and (others := sources.find_changed(result.hashes)):
             status = "done" if isinstance(result.last, Final) else "failed"
-            key, evaluator = source_key(_trained_code(result)), result.hashes.get(EVALUATOR)
+            key, evaluator = (
+                compute_source_key(_collect_trained_code(result)),
+                result.hashes.get(EVALUATOR),
+            )
             differing[result.trial_id] = Differing(others, status, key, (evaluator,))
     unsourced = sum(result.code is None for result in results)
     if unsourced and not same_code:
@@ -249,7 +268,7 @@ def _check_code(
             "results of the code that is here",
             "Where numbers are the same, give --same-code once",
         )
-    if not same_code and (error := refusal(differing)):
+    if not same_code and (error := build_refusal(differing)):
         raise error
     return differing
 
@@ -260,7 +279,7 @@ def _copy_files(result: Result, trials: Path, drafts: Path) -> None:
     Raises:
         ConfigError: one is a link, no file, or not as it was written.
     """
-    source, draft = (trial_folder(each, result.trial_id) for each in (trials, drafts))
+    source, draft = (locate_trial_folder(each, result.trial_id) for each in (trials, drafts))
     draft.mkdir()
     log = {LOG: None} if os.path.lexists(source / LOG) else {}
     for name, sha256 in {**log, **result.files}.items():
@@ -311,7 +330,9 @@ def _move_files(draft: Path, target: Path) -> None:
         ) from error
 
 
-def _record(result: Result, ledger: Ledger, sources: Sources, drafts: Path, trials: Path) -> str:
+def _record_result(
+    result: Result, ledger: Ledger, sources: Sources, drafts: Path, trials: Path
+) -> str:
     """Record what a result says of its trial, and return the name by which it counts."""
     trial_id, last = result.trial_id, result.last
     claim = ledger.claim(
@@ -319,17 +340,19 @@ def _record(result: Result, ledger: Ledger, sources: Sources, drafts: Path, tria
         result.config_hash,
         result.seed,
         result.config,
-        Owner.me(),
+        Owner.from_this_process(),
         retry_failed=isinstance(last, Final),  # a result is more than a failure
-        source=None if result.code is None else sources.record(_trained_code(result)),
+        source=None
+        if result.code is None
+        else sources.record_sources(_collect_trained_code(result)),
     )
     if claim == "done" and isinstance(last, Final):
         return _record_evaluations(result, last, ledger)
     if claim != "mine":
         return "busy" if claim == "busy" else "known"
-    _move_files(trial_folder(drafts, trial_id), trial_folder(trials, trial_id))
+    _move_files(locate_trial_folder(drafts, trial_id), locate_trial_folder(trials, trial_id))
     epochs = [epoch.model_dump() for epoch in result.epochs]
-    ledger.drop_epochs(trial_id)  # the beginning of another course of the same trial
+    ledger.delete_epochs(trial_id)  # the beginning of another course of the same trial
     if isinstance(last, Final):
         evaluator = result.hashes.get(EVALUATOR)
         ledger.record_final(trial_id, last.model_dump(), epochs, evaluator=evaluator)
@@ -346,7 +369,7 @@ def _record_evaluations(result: Result, last: Final, ledger: Ledger) -> str:
     validation would stand beside another's test.
     """
     trial_id = result.trial_id
-    known, row = ledger.evaluations(trial_id, last.evaluator), ledger.trial(trial_id) or {}
+    known, row = ledger.get_evaluations(trial_id, last.evaluator), ledger.get_trial(trial_id) or {}
     pairs = [
         (known.get(split, {}).get(name), value)
         for split, metrics in last.evaluations.items()
@@ -357,7 +380,7 @@ def _record_evaluations(result: Result, last: Final, ledger: Ledger) -> str:
     same = all(recorded in (None, value) for recorded, value in pairs)
     if not same or row["best_epoch"] != last.best_epoch:
         return "otherwise"
-    if ledger.claim_evaluation(trial_id, Owner.me()) != "mine":
+    if ledger.claim_evaluation(trial_id, Owner.from_this_process()) != "mine":
         return "busy"
     evaluator = result.hashes.get(EVALUATOR)
     ledger.record_final(trial_id, last.model_dump(), trained=False, evaluator=evaluator)

@@ -11,25 +11,25 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from reports.errors import ReportError, StoreAway
+from reports.errors import ReportError, StoreUnavailable
 from reports.figures import curves, factor_curves, forest, heatmap, history
-from reports.figures.drawn import Drawn
-from reports.frame import Frame, Parent, load
-from reports.kinds import load as load_kind
+from reports.figures.figure import DrawnFigure
+from reports.frame import Frame, Parent, load_frame
+from reports.kinds import load_kind
 from reports.pages import csv_table, figures, html, latex, markdown, markup, verdict
-from reports.pages.best import best_yaml
-from reports.pages.folder import settle, write
+from reports.pages.best import format_best_config
+from reports.pages.folder import remove_stale_files, write_atomically
 from reports.pages.sources import KEY as SOURCES
-from reports.pages.sources import source_sheet
-from reports.pages.verdict import Judged
+from reports.pages.sources import build_source_sheet
+from reports.pages.verdict import VerdictSection
 from reports.recipe import Recipe
 from reports.store import open_client
 from reports.tables.build import build_all
-from reports.tables.labels import declare_metrics, slug
+from reports.tables.labels import declare_metrics, to_slug
 from reports.tables.model import Sheet, TableData
-from reports.tables.verdict import headline, verdicts
+from reports.tables.verdict import judge_tables, summarize_verdicts
 from reports.tables.warnings import find_warnings
-from reports.uri import link, redacted, run_page, scrubbed
+from reports.uri import find_server_address, redact_text, redact_uri, run_page
 
 CONTENT_TAG = "ablate.report_sha256"
 NOTE = "mlflow.note.content"  # what MLflow shows as a run's description
@@ -38,7 +38,7 @@ LONGEST = 150  # characters of a file's name without its ending; a file system a
 
 # While it is entered it brings what is missing; what it gives waits for that.
 Supply = Callable[[Frame], AbstractContextManager[Callable[[], None]]]
-Keyed = TypeVar("Keyed", bound="TableData | Sheet | Drawn")
+Keyed = TypeVar("Keyed", bound="TableData | Sheet | DrawnFigure")
 
 
 @dataclass(frozen=True)
@@ -89,18 +89,20 @@ def compile_report(
     from mlflow.exceptions import MlflowException
 
     try:
-        frame = load(tracking_uri, sweep_id)
+        frame = load_frame(tracking_uri, sweep_id)
         declare_metrics(frame.document.get("metrics") or {})
         with supply(frame) if supply is not None else nullcontext(lambda: None) as ready:
-            return _compile(tracking_uri, frame, Path(out_dir), ready, log_to_parent=log_to_parent)
+            return _write_report(
+                tracking_uri, frame, Path(out_dir), ready, log_to_parent=log_to_parent
+            )
     except MlflowException as error:
-        reason = scrubbed((str(error).splitlines() or [""])[0], tracking_uri)
-        raise StoreAway(
-            f"{redacted(tracking_uri)}: the store does not answer ({reason[:300]})."
+        reason = redact_text((str(error).splitlines() or [""])[0], tracking_uri)
+        raise StoreUnavailable(
+            f"{redact_uri(tracking_uri)}: the store does not answer ({reason[:300]})."
         ) from error
 
 
-def _compile(
+def _write_report(
     tracking_uri: str,
     frame: Frame,
     out_dir: Path,
@@ -108,99 +110,113 @@ def _compile(
     *,
     log_to_parent: bool,
 ) -> Report:
-    recipe = frame.recipe.begun({*frame.cells["study"]})
-    folder = out_dir / f"{slug(frame.document['name'])}-{frame.document['sweep_id']}"
+    recipe = frame.recipe.restrict_to_studies({*frame.cells["study"]})
+    folder = out_dir / f"{to_slug(frame.document['name'])}-{frame.document['sweep_id']}"
     folder.mkdir(parents=True, exist_ok=True)
     # tables and verdicts
-    sources = source_sheet(frame, recipe)
-    tables = _distinct([*build_all(frame, recipe), *([sources] if sources else [])])
-    shared, calls = markup.footnotes(tables), verdicts(tables)
-    summary, plot = headline(frame, calls), forest.forest(calls)
-    texts = {name: text for table in tables for name, text in _table_files(table).items()}
-    best = _best_files(frame, recipe)
+    sources = build_source_sheet(frame, recipe)
+    tables = _with_distinct_keys([*build_all(frame, recipe), *([sources] if sources else [])])
+    shared, calls = markup.collect_footnotes(tables), judge_tables(tables)
+    summary, plot = summarize_verdicts(frame, calls), forest.draw_forest_plot(calls)
+    texts = {name: text for table in tables for name, text in _format_table_files(table).items()}
+    best = _format_best_configs(frame, recipe)
     texts |= best
     # figures; those of trained models wait until these were read
-    size = heatmap.size_of(frame, recipe.heatmaps)
+    size = heatmap.compute_heatmap_size(frame, recipe.heatmaps)
     early = [
         *([plot] if plot else []),
-        *(heatmap.heatmap(frame, part, size) for part in recipe.heatmaps),
-        *(factor_curves.factor_curves(frame, part) for part in recipe.factor_curves),
-        *(history.history(frame, part) for part in recipe.tables if part.kind == "search"),
-        *(curves.curves(frame, part) for part in recipe.curves),
+        *(heatmap.draw_heatmap(frame, part, size) for part in recipe.heatmaps),
+        *(factor_curves.draw_factor_curves(frame, part) for part in recipe.factor_curves),
+        *(
+            history.draw_search_history(frame, part)
+            for part in recipe.tables
+            if part.kind == "search"
+        ),
+        *(curves.draw_learning_curves(frame, part) for part in recipe.curves),
     ]
-    drawn = [(figure, figure.save(folder)) for figure in _distinct(early, ["report"])]
+    drawn = [
+        (figure, figure.save_files(folder)) for figure in _with_distinct_keys(early, ["report"])
+    ]
     ready()
     late = [load_kind("figures", part.kind)(frame, part) for part in recipe.figures]
     taken = ["report", *(figure.key for figure, _ in drawn)]
-    drawn += [(figure, figure.save(folder)) for figure in _distinct(late, taken)]
+    drawn += [(figure, figure.save_files(folder)) for figure in _with_distinct_keys(late, taken)]
     paths = {path.name: path for _, saved in drawn for path in saved.values()}
     with_files = [(figure, saved["svg"]) for figure, saved in drawn]
-    judged = Judged(summary, calls, with_files.pop(0) if plot else None, find_warnings(frame))
+    judged = VerdictSection(
+        summary, calls, with_files.pop(0) if plot else None, find_warnings(frame)
+    )
     texts |= {
-        figures.file_name(figure): figures.page(frame, figure, svg)
+        figures.build_page_name(figure): figures.render_figure_page(frame, figure, svg)
         for figure, svg in with_files
-        if figures.stands_apart(figure, svg)
+        if figures.has_own_page(figure, svg)
     }
     # pages
     pages = [run_page(parent.experiment_id, parent.run_id) for parent in frame.parents]
-    known = [server + page for page in pages] if (server := link(tracking_uri)) else []
-    texts["report.md"] = markdown.report(frame, tables, judged, with_files, best, runs=known)
-    seen = [figures.shown(figure, svg) for figure, svg in with_files]
+    known = (
+        [server + page for page in pages] if (server := find_server_address(tracking_uri)) else []
+    )
+    texts["report.md"] = markdown.format_report(frame, tables, judged, with_files, best, runs=known)
+    seen = [figures.render_in_report(figure, svg) for figure, svg in with_files]
     page = partial(
-        html.page, frame, tracking_uri, tables=tables, judged=judged, figures=seen, best=best
+        html.render_page, frame, tracking_uri, tables=tables, judged=judged, figures=seen, best=best
     )
     texts["report.html"] = page(trials=list_trial_files(folder, frame))
     for name, text in texts.items():
         paths[name] = folder / name
-        write(paths[name], text)
-    settle(folder, paths.values())
+        write_atomically(paths[name], text)
+    remove_stale_files(folder, paths.values())
     if log_to_parent:
         parent = frame.parents[0]
-        _log(tracking_uri, parent.run_id, paths, page(trials={}))
-        _describe(tracking_uri, parent, judged)
+        _log_report_artifacts(tracking_uri, parent.run_id, paths, page(trials={}))
+        _set_run_description(tracking_uri, parent, judged)
     plain = "\n".join(
         [
-            verdict.plain(summary, calls, judged.warnings),
-            *(markup.plain(table, shared) for table in tables if table.key != SOURCES),
-            markup.plain_notes(shared),
+            verdict.format_plain_verdict(summary, calls, judged.warnings),
+            *(markup.format_plain_table(table, shared) for table in tables if table.key != SOURCES),
+            markup.format_plain_notes(shared),
         ]
     )
     if best:
         plain += f"\nBest configurations, as YAML that runs: {', '.join(best)}.\n"
-    if idle := frame.idle:
+    if idle := frame.studies_without_cells:
         plain += f"\nNot begun, and not in the report: {', '.join(idle)}.\n"
     return Report(plain, paths["report.html"], dict(sorted(paths.items())), frame)
 
 
-def _table_files(table: TableData | Sheet) -> dict[str, str]:
+def _format_table_files(table: TableData | Sheet) -> dict[str, str]:
     """Return a table's CSV and LaTeX files by name."""
     csv = {f"{table.key}.csv": csv_table.to_csv(table)}
     if table.key == SOURCES:
         return csv  # hundreds of lines of words: no table of an article
-    tex = {"": latex.latex(table), "_more": latex.further(table), "_plain": latex.plain(table)}
+    tex = {
+        "": latex.format_latex(table),
+        "_more": latex.format_further_columns(table),
+        "_plain": latex.format_plain_latex(table),
+    }
     return csv | {f"{table.key}{end}.tex": text for end, text in tex.items() if text is not None}
 
 
-def _best_files(frame: Frame, recipe: Recipe) -> dict[str, str]:
+def _format_best_configs(frame: Frame, recipe: Recipe) -> dict[str, str]:
     """Return the best configurations as YAML files by name; of all studies where a recipe names
     none: that is what readers look for."""
-    begun = [name for name in frame.study_order if name not in frame.idle]
+    begun = [name for name in frame.study_order if name not in frame.studies_without_cells]
     studies = recipe.best if frame.recipe.best else begun
-    names = distinct([f"best_{slug(study)}" for study in studies])
+    names = make_file_names_distinct([f"best_{to_slug(study)}" for study in studies])
     return {
         f"{name}.yaml": text
         for name, study in zip(names, studies, strict=True)
-        if (text := best_yaml(frame, study)) is not None
+        if (text := format_best_config(frame, study)) is not None
     }
 
 
-def _distinct(parts: list[Keyed], taken: Sequence[str] = ()) -> list[Keyed]:
+def _with_distinct_keys(parts: list[Keyed], taken: Sequence[str] = ()) -> list[Keyed]:
     """Return the parts with keys made distinct: a study may stand in several tables or figures."""
-    keys = distinct([*taken, *(part.key for part in parts)])[len(taken) :]
+    keys = make_file_names_distinct([*taken, *(part.key for part in parts)])[len(taken) :]
     return [replace(part, key=key) for part, key in zip(parts, keys, strict=True)]
 
 
-def distinct(keys: Sequence[str]) -> list[str]:
+def make_file_names_distinct(keys: Sequence[str]) -> list[str]:
     """Return keys as file names: those that are met again numbered (`a`, `a_2`), long ones cut."""
     names: list[str] = []
     for key in keys:
@@ -226,7 +242,9 @@ def list_trial_files(folder: Path, frame: Frame) -> dict[str, dict[str, str]]:
     return {trial: own for trial, own in files.items() if own}
 
 
-def _log(tracking_uri: str, run_id: str, paths: dict[str, Path], page: str) -> None:
+def _log_report_artifacts(
+    tracking_uri: str, run_id: str, paths: dict[str, Path], page: str
+) -> None:
     """Log the files as artifacts, once; the page with no trials beside it, which are not there."""
     client = open_client(tracking_uri)
     content = hashlib.sha256()
@@ -244,13 +262,13 @@ def _log(tracking_uri: str, run_id: str, paths: dict[str, Path], page: str) -> N
     client.set_tag(run_id, CONTENT_TAG, digest)
 
 
-def _describe(tracking_uri: str, parent: Parent, judged: Judged) -> None:
+def _set_run_description(tracking_uri: str, parent: Parent, judged: VerdictSection) -> None:
     """Set the verdict as the parent run's description; one that somebody has written stands."""
     present = parent.tags.get(NOTE, "")
     page = run_page(parent.experiment_id, parent.run_id, "report/report.html")
-    text = verdict.description(judged, page)
+    text = verdict.format_run_description(judged, page)
     if present != text and (not present or present.startswith(verdict.TITLE)):
         open_client(tracking_uri).set_tag(parent.run_id, NOTE, text)
 
 
-__all__ = ["Report", "ReportError", "StoreAway", "compile_report"]
+__all__ = ["Report", "ReportError", "StoreUnavailable", "compile_report"]

@@ -7,5 +7,5 @@ class ReportError(ValueError):
     """A report cannot be made; one line that says where, what was found and the remedy."""
 
 
-class StoreAway(ReportError):
+class StoreUnavailable(ReportError):
     """MLflow does not answer now."""

@@ -15,8 +15,15 @@ from typing import TYPE_CHECKING, Any
 from reports.cell_rows import build_cell_rows
 from reports.errors import ReportError
 from reports.recipe import Recipe
-from reports.store import Child, has_artifact, load_artifact, open_client, runs_below, search
-from reports.uri import redacted
+from reports.store import (
+    ChildRun,
+    find_child_runs,
+    has_artifact,
+    load_artifact,
+    open_client,
+    search_runs,
+)
+from reports.uri import redact_uri
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +70,7 @@ class Frame:
         self.parents = tuple(parents)
         self.trials = trials
         self.metrics = [name for name in trials.columns if name not in TRIAL_KEYS]
-        self.cells = _cells(self.parents, trials, self.metrics)
+        self.cells = _build_cells_table(self.parents, trials, self.metrics)
         self._histories: dict[tuple[str, str], list[tuple[int, float]]] = {}
 
     @property
@@ -83,12 +90,12 @@ class Frame:
         return order + sorted(set(self.cells["study"]) - set(order))
 
     @property
-    def idle(self) -> list[str]:
+    def studies_without_cells(self) -> list[str]:
         """Studies of the spec that have no cell yet."""
         known = {*self.cells["study"]}
         return [name for name in self.study_order if name not in known]
 
-    def study(self, name: str) -> pd.DataFrame:
+    def select_study(self, name: str) -> pd.DataFrame:
         """Return the cells of one study in plan order, with a column per coordinate (but for those
         called like a column of every cell: `coords` has them).
 
@@ -103,20 +110,20 @@ class Frame:
             raise ReportError(f"report: there is no study {name!r}; the sweep has {known}")
         import pandas as pd
 
-        rows = _without_echoes(self.cells[self.cells["study"] == name]).reset_index(drop=True)
+        rows = _drop_duplicate_rows(self.cells[self.cells["study"] == name]).reset_index(drop=True)
         coords = pd.DataFrame(list(rows["coords"]), index=rows.index)
         coords = coords[[name for name in coords.columns if name not in rows.columns]]
         return pd.concat([rows, coords], axis=1) if len(coords.columns) else rows
 
-    def declared(self, study: str) -> dict[str, Any]:
+    def get_declared_study(self, study: str) -> dict[str, Any]:
         """Return what the document says of a study."""
         return (self.document.get("studies") or {}).get(study) or {}
 
-    def design(self, study: str) -> str:
+    def get_design(self, study: str) -> str:
         """Return `search`, `grid`, `components`, …; empty if the document does not say."""
-        return str(self.declared(study).get("design", ""))
+        return str(self.get_declared_study(study).get("design", ""))
 
-    def planned(self, what: str, study: str) -> Any:
+    def get_plan_note(self, what: str, study: str) -> Any:
         """Return what the plan noted of a study: `tuning`, `lineages` or `refused`; else None."""
         return ((self.document.get("spec") or {}).get(what) or {}).get(study)
 
@@ -125,14 +132,14 @@ class Frame:
         """The sweep's objective."""
         return str(self.document.get("objective") or "val/map_at_r")
 
-    def objective(self, study: str) -> tuple[str, bool]:
+    def get_objective(self, study: str) -> tuple[str, bool]:
         """Return a study's first objective, and whether more of it is better."""
-        own = self.declared(study).get("objectives")
+        own = self.get_declared_study(study).get("objectives")
         if not own:
             return self.main_objective, True
         return str(own[0]["metric"]), own[0].get("direction") != "minimize"
 
-    def curves(self, metric: str, run_ids: Iterable[str]) -> pd.DataFrame:
+    def load_curves(self, metric: str, run_ids: Iterable[str]) -> pd.DataFrame:
         """Return `metric` after each epoch: run_id, epoch, value; read from the store when asked.
 
         An epoch that was logged twice (a resumed trial) counts once.
@@ -148,7 +155,7 @@ class Frame:
             rows += [(run_id, epoch, value) for epoch, value in self._histories[key]]
         return pd.DataFrame(rows, columns=["run_id", "epoch", "value"])
 
-    def view(self, run_id: str, name: str) -> dict[str, Any] | None:
+    def load_model_view(self, run_id: str, name: str) -> dict[str, Any] | None:
         """Return what was read of a run's model under this name; None: nothing."""
         path = f"views/{name}.json"
         if not run_id or not has_artifact(self._client, run_id, path):
@@ -157,7 +164,7 @@ class Frame:
         return content
 
 
-def load(tracking_uri: str, sweep: str | Sequence[str]) -> Frame:
+def load_frame(tracking_uri: str, sweep: str | Sequence[str]) -> Frame:
     """Read a sweep from an MLflow store.
 
     Args:
@@ -169,10 +176,11 @@ def load(tracking_uri: str, sweep: str | Sequence[str]) -> Frame:
     """
     client = open_client(tracking_uri)
     wanted = [sweep] if isinstance(sweep, str) else list(sweep)
-    found = {run.info.run_id: run for name in wanted for run in _parent_runs(client, name)}
+    found = {run.info.run_id: run for name in wanted for run in _find_parent_runs(client, name)}
     if not found:
         raise ReportError(
-            f"{redacted(tracking_uri)} has no sweep {', '.join(wanted)}; name a sweep's id or that "
+            f"{redact_uri(tracking_uri)} has no sweep {', '.join(wanted)}; name a sweep's id "
+            f"or that "
             "of a parent run"
         )
     runs = sorted(found.values(), key=lambda run: (run.info.start_time, run.info.run_id))
@@ -189,19 +197,19 @@ def load(tracking_uri: str, sweep: str | Sequence[str]) -> Frame:
     children = (
         child
         for parent in parents
-        for child in runs_below(client, tracking_uri, parent.experiment_id, parent.run_id)
+        for child in find_child_runs(client, tracking_uri, parent.experiment_id, parent.run_id)
     )
     # thousands of runs are millions of objects, through which the collector would look repeatedly
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        return Frame(client, parents, _trials(children))
+        return Frame(client, parents, _build_trial_rows(children))
     finally:
         if was_enabled:
             gc.enable()
 
 
-def _parent_runs(client: Any, name: str) -> list[Any]:
+def _find_parent_runs(client: Any, name: str) -> list[Any]:
     from mlflow.exceptions import MlflowException
 
     if len(name) == 32:
@@ -213,11 +221,11 @@ def _parent_runs(client: Any, name: str) -> list[Any]:
             return []
     experiments = [experiment.experiment_id for experiment in client.search_experiments()]
     condition = f"tags.`ablate.kind` = 'sweep' and tags.`ablate.sweep_id` = '{name}'"
-    return search(client, experiments, condition) if experiments else []
+    return search_runs(client, experiments, condition) if experiments else []
 
 
 @lru_cache(maxsize=256)  # the seeds of a cell share one
-def _settings(text: str) -> dict[str, str]:
+def _flatten_settings(text: str) -> dict[str, str]:
     """Return the tag `ablate.config` as parameters: dotted path → text; empty without it.
 
     Stores written before have no such tag, and all settings as parameters of their runs.
@@ -235,7 +243,7 @@ def _settings(text: str) -> dict[str, str]:
     return flat
 
 
-def _joined(tags: dict[str, str], name: str) -> str:
+def _join_split_tag(tags: dict[str, str], name: str) -> str:
     """Join a tag that the tracker cut into `name`, `name.1`, …"""
     pieces = [tags.get(name, "")]
     while f"{name}.{len(pieces)}" in tags:
@@ -243,7 +251,7 @@ def _joined(tags: dict[str, str], name: str) -> str:
     return "".join(pieces)
 
 
-def _trials(runs: Iterable[Child]) -> pd.DataFrame:
+def _build_trial_rows(runs: Iterable[ChildRun]) -> pd.DataFrame:
     """Return one row a trial; of several runs of one trial the most finished, then the oldest."""
     import pandas as pd
 
@@ -259,8 +267,8 @@ def _trials(runs: Iterable[Child]) -> pd.DataFrame:
             "seed": int(tags["ablate.seed"]),
             "status": tags.get("ablate.status", "running"),
             "reason": tags.get("ablate.reason", ""),
-            "tags": {**tags, "ablate.cells": _joined(tags, "ablate.cells")},
-            "params": _settings(_joined(tags, "ablate.config")) or run.params,
+            "tags": {**tags, "ablate.cells": _join_split_tag(tags, "ablate.cells")},
+            "params": _flatten_settings(_join_split_tag(tags, "ablate.config")) or run.params,
             "ratios": tuple(sorted(name for name in run.metrics if name.endswith(LARGEST_RATIO))),
         }
         for key, value in run.metrics.items():
@@ -274,7 +282,7 @@ def _trials(runs: Iterable[Child]) -> pd.DataFrame:
     return frame[[*TRIAL_KEYS, *metrics]]
 
 
-def _without_echoes(cells: pd.DataFrame) -> pd.DataFrame:
+def _drop_duplicate_rows(cells: pd.DataFrame) -> pd.DataFrame:
     """Leave out the rows beside others (`OTHER`) that are their very trials."""
     trials = {cell: set(rows["trial_id"]) for cell, rows in cells.groupby("cell", sort=False)}
     echoes = [
@@ -285,7 +293,9 @@ def _without_echoes(cells: pd.DataFrame) -> pd.DataFrame:
     return cells[~cells["cell"].isin(echoes)] if echoes else cells
 
 
-def _cells(parents: Sequence[Parent], trials: pd.DataFrame, metrics: list[str]) -> pd.DataFrame:
+def _build_cells_table(
+    parents: Sequence[Parent], trials: pd.DataFrame, metrics: list[str]
+) -> pd.DataFrame:
     import pandas as pd
 
     by_trial = {row["trial_id"]: row for row in trials.to_dict("records")}

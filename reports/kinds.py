@@ -18,12 +18,12 @@ from typing import Any, Literal
 Group = Literal["tables", "figures"]
 
 TABLES = {
-    "components": "compared:compared",
-    "compare": "compared:compared",
-    "search": "searched:searched",
+    "components": "comparison:compared",
+    "compare": "comparison:compared",
+    "search": "search_results:searched",
     "effects": "effects:effects",
     "importance": "importance:importance",
-    "promoted": "promoted:promoted",
+    "promoted": "promotion:promoted",
 }
 NAMES = (
     *("affinity", "class_sizes", "cost", "critical_difference", "distances", "embedding_map"),
@@ -35,7 +35,7 @@ OWN: dict[Group, dict[str, str]] = {"tables": TABLES, "figures": FIGURES}
 
 
 @cache
-def kinds(group: Group) -> dict[str, EntryPoint]:
+def list_kinds(group: Group) -> dict[str, EntryPoint]:
     """Return all kinds by name, this package's first."""
     installed = sorted(entry_points(group=f"ablate.{group}"), key=lambda each: each.name)
     own = {
@@ -46,12 +46,12 @@ def kinds(group: Group) -> dict[str, EntryPoint]:
 
 
 @cache
-def load(group: Group, kind: str) -> Callable[..., Any]:
+def load_kind(group: Group, kind: str) -> Callable[..., Any]:
     """Return the function that makes tables or figures of a kind."""
-    function: Callable[..., Any] = kinds(group)[kind].load()
+    function: Callable[..., Any] = list_kinds(group)[kind].load()
     return function
 
 
-def figure_options(kind: str) -> Any:
+def find_figure_options(kind: str) -> Any:
     """Return the model of the options that a kind of figure takes; None where it names none."""
-    return getattr(load("figures", kind), "options", None)
+    return getattr(load_kind("figures", kind), "options", None)

@@ -27,7 +27,7 @@ FURTHER = "\n\nFurther metrics and statistics:"
 REFERENCE = re.compile(r"\n*^Notes? ([\d, –]+)\.$", re.MULTILINE)
 
 
-def section(report: str, title: str) -> str:
+def extract_section(report: str, title: str) -> str:
     """Return what stands under `### title` in a report's Markdown, up to the next heading, with the
     notes that it names by number written out.
 
@@ -54,7 +54,7 @@ def section(report: str, title: str) -> str:
     return REFERENCE.sub(write_out, text)
 
 
-def filled(readme: str, report: str) -> str:
+def fill_block(readme: str, report: str) -> str:
     """Return `readme` with the block of the report's sweep filled anew.
 
     Raises:
@@ -89,7 +89,7 @@ def filled(readme: str, report: str) -> str:
     short = SHORT in match.group(2)
     tables = []
     for title in re.findall(r"<!-- table: (.*?) -->", match.group(2)):
-        whole = section(report, title)
+        whole = extract_section(report, title)
         shown = whole.partition(FURTHER)[0] if short else leave_out_seen(whole)
         tables.append(f"<!-- table: {title} -->\n**{title}**\n\n{shown}")
     text = "\n\n".join([source, *([SHORT] if short else []), *tables])
@@ -101,7 +101,7 @@ def main(arguments: list[str]) -> int:
         print(__doc__, file=sys.stderr)
         return 2
     report, readme = map(Path, arguments)
-    text = filled(readme.read_text("utf-8"), report.read_text("utf-8"))
+    text = fill_block(readme.read_text("utf-8"), report.read_text("utf-8"))
     readme.write_text(text, "utf-8")
     return 0
 

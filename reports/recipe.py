@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from reports.kinds import TABLES, figure_options, kinds
+from reports.kinds import TABLES, find_figure_options, list_kinds
 
 
 class RecipePart(BaseModel):
@@ -23,12 +23,12 @@ class RecipePart(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def level_name(value: Any) -> Any:
+def to_level_name(value: Any) -> Any:
     """Return `on` and `off` as text: YAML reads the bare words as booleans."""
     return ("off", "on")[value] if isinstance(value, bool) else value
 
 
-Level = Annotated[Any, AfterValidator(level_name)]
+Level = Annotated[Any, AfterValidator(to_level_name)]
 
 
 class SourceBlock(RecipePart):
@@ -43,11 +43,11 @@ class SourceBlock(RecipePart):
     fields: tuple[tuple[str, Any, str], ...] = ()
     varied: tuple[tuple[str, tuple[Any, ...], str], ...] = ()
 
-    def of(self, studies: Collection[str]) -> bool:
+    def includes_any(self, studies: Collection[str]) -> bool:
         """Tell whether the block is of any of these studies."""
         return any(fnmatchcase(name, pattern) for name in studies for pattern in self.studies)
 
-    def said(self) -> list[tuple[str, Any, str]]:
+    def list_entries(self) -> list[tuple[str, Any, str]]:
         """Return the entries of both kinds."""
         return [*self.fields, *((field, list(values), why) for field, values, why in self.varied)]
 
@@ -72,12 +72,12 @@ class Published(RecipePart):
     others: Literal[True] | tuple[str, ...] = ()
 
     @model_validator(mode="after")
-    def some_column(self) -> Published:
+    def check_has_column(self) -> Published:
         if (self.column is None) == (not self.columns):
             raise ValueError("give either `column` or `columns`")
         return self
 
-    def row(self, cell: str, metric: str) -> str | None:
+    def find_row(self, cell: str, metric: str) -> str | None:
         """The printed row beside a cell's metric, or None."""
         found = self.rows.get(cell)
         return found.get(metric) if isinstance(found, dict) else found
@@ -86,7 +86,7 @@ class Published(RecipePart):
 if TYPE_CHECKING:
     TableKind = str
 else:
-    TableKind = Literal[(*TABLES, *kinds("tables"))]
+    TableKind = Literal[(*TABLES, *list_kinds("tables"))]
 
 
 class Table(RecipePart):
@@ -128,7 +128,7 @@ class Table(RecipePart):
     alone: bool = False
 
     @model_validator(mode="after")
-    def columns_fit(self) -> Table:
+    def check_columns(self) -> Table:
         if self.published is None:
             return self
         named = {"columns": {*self.published.columns}}
@@ -141,7 +141,7 @@ class Table(RecipePart):
             raise ValueError("several metrics need `published.columns` ({metric: column})")
         return self
 
-    def published_column(self, metric: str) -> str | None:
+    def find_published_column(self, metric: str) -> str | None:
         """The printed column that stands beside `metric`, or None."""
         if self.published is None:
             return None
@@ -170,7 +170,7 @@ class Heatmap(Drawing):
     digits: int = Field(2, ge=0, le=6)
 
     @model_validator(mode="after")
-    def two_axes(self) -> Heatmap:
+    def check_two_axes(self) -> Heatmap:
         if self.x == self.y:
             raise ValueError(f"x and y are both {self.x}")
         return self
@@ -208,7 +208,7 @@ class FactorCurves(Drawing):
     log: bool | None = None
 
     @model_validator(mode="after")
-    def x_is_free(self) -> FactorCurves:
+    def check_x_is_free(self) -> FactorCurves:
         if self.x in self.at:
             raise ValueError(f"x, {self.x}, cannot be held in `at`")
         return self
@@ -228,16 +228,16 @@ class Figure(Drawing):
 
     @field_validator("kind", mode="after")
     @classmethod
-    def installed(cls, kind: str) -> str:
-        if kind not in (there := kinds("figures")):
+    def check_installed(cls, kind: str) -> str:
+        if kind not in (there := list_kinds("figures")):
             raise ValueError(
                 f"a figure, here or in a package that is installed: {', '.join(there)}"
             )
         return kind
 
     @model_validator(mode="after")
-    def options_fit(self) -> Figure:
-        if (options := figure_options(self.kind)) is None:
+    def check_options(self) -> Figure:
+        if (options := find_figure_options(self.kind)) is None:
             return self
         options.model_validate(self.options)
         if len(self.studies) > 1 and not options.several:
@@ -249,7 +249,7 @@ Part = Table | Heatmap | Curves | FactorCurves | Figure
 SECTIONS = ("tables", "heatmaps", "curves", "factor_curves", "figures")
 
 
-def studies_of(part: Part) -> tuple[str, ...]:
+def list_part_studies(part: Part) -> tuple[str, ...]:
     """Return the studies that a part of a recipe names."""
     return (part.study,) if isinstance(part, Table | Heatmap) else part.studies
 
@@ -269,25 +269,25 @@ class Recipe(RecipePart):
     best: tuple[str, ...] = ()
     sources: tuple[SourceBlock, ...] = ()
 
-    def studies(self) -> dict[str, str]:
+    def map_studies_to_paths(self) -> dict[str, str]:
         """Return every study named, with the place that names it first:
         `{study: "report.tables.0.study"}`."""
         places: dict[str, str] = {}
         for section in SECTIONS:
             for i, part in enumerate(getattr(self, section)):
-                for j, study in enumerate(studies_of(part)):
+                for j, study in enumerate(list_part_studies(part)):
                     end = "study" if isinstance(part, Table | Heatmap) else f"studies.{j}"
                     places.setdefault(study, f"report.{section}.{i}.{end}")
         for i, study in enumerate(self.best):
             places.setdefault(study, f"report.best.{i}")
         return places
 
-    def begun(self, studies: Collection[str]) -> Recipe:
+    def restrict_to_studies(self, studies: Collection[str]) -> Recipe:
         """Return what can be made of these studies alone: a table, figure or configuration of none
         of them is left out, and a figure of several keeps those that are there."""
 
         def reduce(part: Part) -> Part | None:
-            names = tuple(name for name in studies_of(part) if name in studies)
+            names = tuple(name for name in list_part_studies(part) if name in studies)
             if not names or isinstance(part, Table | Heatmap):
                 return part if names else None
             return part.model_copy(update={"studies": names})

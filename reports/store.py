@@ -24,7 +24,7 @@ from typing import Any
 from urllib.parse import quote
 
 from reports.errors import ReportError
-from reports.uri import SHARED_VIEW, redacted, sweep_page
+from reports.uri import SHARED_VIEW, build_sweep_path, redact_uri
 
 PREFIX = "sqlite:///"
 PARENT = "mlflow.parentRunId"
@@ -50,7 +50,7 @@ BELOW = """
 
 
 @dataclass(frozen=True)
-class Child:
+class ChildRun:
     """A trial's run: its tags and parameters, and the last value of each metric."""
 
     run_id: str
@@ -71,7 +71,7 @@ def open_client(tracking_uri: str) -> Any:
     logging.getLogger("alembic").setLevel(logging.WARNING)
     path = tracking_uri.partition("?")[0]
     if path.startswith(PREFIX):
-        _check_file(Path(path.removeprefix(PREFIX)), redacted(tracking_uri))
+        _check_file(Path(path.removeprefix(PREFIX)), redact_uri(tracking_uri))
     from mlflow import MlflowClient
 
     return MlflowClient(tracking_uri=tracking_uri)
@@ -81,7 +81,9 @@ def _check_file(path: Path, shown: str) -> None:
     if not path.is_file():
         raise ReportError(f"{shown}: there is no such file; name an MLflow store")
     try:
-        with contextlib.closing(_connect(path, "immutable=1")) as connection:  # without a lock
+        with contextlib.closing(
+            _connect_read_only(path, "immutable=1")
+        ) as connection:  # without a lock
             tables = connection.execute(
                 "SELECT count(*) FROM sqlite_master WHERE name='experiments'"
             ).fetchone()
@@ -91,7 +93,7 @@ def _check_file(path: Path, shown: str) -> None:
         raise ReportError(f"{shown} has no table of MLflow's; name an MLflow store")
 
 
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
+def _connect_read_only(path: Path, mode: str) -> sqlite3.Connection:
     uri = f"file:{quote(str(path.absolute()))}?{mode}"
     return sqlite3.connect(uri, uri=True, isolation_level=None)
 
@@ -112,7 +114,7 @@ def has_artifact(client: Any, run_id: str, path: str) -> bool:
     return path in {each.path for each in client.list_artifacts(run_id, folder)}
 
 
-def search(client: Any, experiments: list[str], condition: str) -> list[Any]:
+def search_runs(client: Any, experiments: list[str], condition: str) -> list[Any]:
     """Return MLflow's runs of these experiments that meet a condition, the oldest first."""
     runs: list[Any] = []
     token: str | None = None
@@ -130,32 +132,36 @@ def search(client: Any, experiments: list[str], condition: str) -> list[Any]:
             return runs
 
 
-def runs_below(client: Any, tracking_uri: str, experiment_id: str, parent: str) -> list[Child]:
+def find_child_runs(
+    client: Any, tracking_uri: str, experiment_id: str, parent: str
+) -> list[ChildRun]:
     """Return the runs below `parent` that nobody has deleted, the oldest first."""
     if tracking_uri.startswith(PREFIX) and "?" not in tracking_uri:
         path = Path(tracking_uri.removeprefix(PREFIX))
         children = read_tables(path, experiment_id, parent)
         if children is not None:
             return children
-    runs = search(client, [experiment_id], f"tags.`{PARENT}` = '{parent}'")
+    runs = search_runs(client, [experiment_id], f"tags.`{PARENT}` = '{parent}'")
     return [
-        Child(run.info.run_id, dict(run.data.tags), dict(run.data.params), dict(run.data.metrics))
+        ChildRun(
+            run.info.run_id, dict(run.data.tags), dict(run.data.params), dict(run.data.metrics)
+        )
         for run in runs
     ]
 
 
-def read_tables(path: Path, experiment_id: str, parent: str) -> list[Child] | None:
+def read_tables(path: Path, experiment_id: str, parent: str) -> list[ChildRun] | None:
     """Return the same from the file; None where it cannot be read so, and MLflow is to tell why."""
     which = (PARENT, parent, experiment_id)
     try:
-        with contextlib.closing(_connect(path, "mode=ro")) as connection:
+        with contextlib.closing(_connect_read_only(path, "mode=ro")) as connection:
             connection.execute("BEGIN")  # one state of the store, whoever writes to it
             for table, columns in COLUMNS.items():
                 names = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
                 if not columns <= names:
                     return None
             order = f"SELECT runs.run_uuid {BELOW} ORDER BY runs.start_time, runs.run_uuid"
-            children = {run_id: Child(run_id) for (run_id,) in connection.execute(order, which)}
+            children = {run_id: ChildRun(run_id) for (run_id,) in connection.execute(order, which)}
             for table, values in (
                 ("tags", "value, 0"),
                 ("params", "value, 0"),
@@ -174,25 +180,25 @@ def read_tables(path: Path, experiment_id: str, parent: str) -> list[Child] | No
         return None
 
 
-def sweep_addresses(tracking_uri: str, server: str) -> list[tuple[str, str]]:
+def list_sweep_addresses(tracking_uri: str, server: str) -> list[tuple[str, str]]:
     """Return (name, address) of the newest sweeps of a store, the newest first.
 
     A sweep that an earlier version wrote has no view of its own and is left out.
     """
     client = open_client(tracking_uri)
     experiments = {each.experiment_id: each.tags for each in client.search_experiments()}
-    runs = search(client, list(experiments), "tags.`ablate.kind` = 'sweep'")
+    runs = search_runs(client, list(experiments), "tags.`ablate.kind` = 'sweep'")
     sweeps: dict[tuple[str, str], str] = {}
     for run in reversed(runs):
         key = run.info.experiment_id, run.data.tags["ablate.sweep_id"]
         if f"{SHARED_VIEW}{key[1]}" in experiments[key[0]]:
             sweeps.setdefault(key, f"{run.info.run_name} ({key[1]})")
-    return [(name, server + sweep_page(*key)) for key, name in list(sweeps.items())[:NEWEST]]
+    return [(name, server + build_sweep_path(*key)) for key, name in list(sweeps.items())[:NEWEST]]
 
 
 if __name__ == "__main__":
     try:
-        for name, address in sweep_addresses(*sys.argv[1:]):
+        for name, address in list_sweep_addresses(*sys.argv[1:]):
             print(f"{name}: {address}", flush=True)
     except ReportError as error:
         sys.exit(str(error))

@@ -18,18 +18,18 @@ _BARE = re.compile(r"([^:/@]+):(.+)@(.*)")  # me:word@host/db, its scheme forgot
 _SHORT = 4  # letters: a shorter password is part of many words
 
 
-def redacted(uri: str) -> str:
+def redact_uri(uri: str) -> str:
     """Return the URI without its secrets."""
-    return _anatomy(uri)[0]
+    return _split_secrets(uri)[0]
 
 
 def has_secret(uri: str) -> bool:
-    return bool(_anatomy(uri)[1])
+    return bool(_split_secrets(uri)[1])
 
 
-def scrubbed(text: str, uri: str) -> str:
+def redact_text(text: str, uri: str) -> str:
     """Return a text, a library's message for example, without the URI's secrets."""
-    shown, secrets = _anatomy(uri)
+    shown, secrets = _split_secrets(uri)
     text = text.replace(uri, shown)
     for secret in sorted({*secrets, *map(unquote, secrets), *map(unquote_plus, secrets)}):
         if len(secret) >= _SHORT:
@@ -39,16 +39,16 @@ def scrubbed(text: str, uri: str) -> str:
     return text
 
 
-def clean(text: str) -> str:
+def redact_all_uris(text: str) -> str:
     """Return a text without the secrets of whatever URIs are in it."""
-    return re.sub(r"\S+://\S+", lambda found: redacted(found.group()), text)
+    return re.sub(r"\S+://\S+", lambda found: redact_uri(found.group()), text)
 
 
-def link(uri: str) -> str:
+def find_server_address(uri: str) -> str:
     """Return the address of a server's pages, for a browser; empty for every other store."""
     if not uri.startswith(("http://", "https://")):
         return ""
-    scheme, _, rest = redacted(uri).partition("?")[0].partition("://")
+    scheme, _, rest = redact_uri(uri).partition("?")[0].partition("://")
     authority, slash, path = rest.partition("/")
     return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}".rstrip("/") + "/"
 
@@ -59,7 +59,7 @@ def run_page(experiment: str, run: str, artifact: str = "") -> str:
     return f"#/experiments/{experiment}/runs/{run}{file}?{VIEW}"
 
 
-def sweep_page(experiment: str, sweep_id: str) -> str:
+def build_sweep_path(experiment: str, sweep_id: str) -> str:
     """Return the page of a sweep's trials below the address of MLflow's pages.
 
     Filter, order and columns are in the experiment's tag `SHARED_VIEW` and the sweep's id.
@@ -67,14 +67,14 @@ def sweep_page(experiment: str, sweep_id: str) -> str:
     return f"#/experiments/{experiment}/runs?viewStateShareKey={sweep_id}&{VIEW}"
 
 
-def _anatomy(uri: str) -> tuple[str, list[str]]:
+def _split_secrets(uri: str) -> tuple[str, list[str]]:
     """Return the URI as it may be shown, and its secrets as they stand in it."""
     head, sep, rest = uri.partition("://")
     if not sep:
         bare = _BARE.fullmatch(uri)
         return (f"{bare[1]}:{HIDDEN}@{bare[3]}", [bare[2]]) if bare else (uri, [])
     secrets: list[str] = []
-    end = max(_user_end(head.lower(), rest), 0)
+    end = max(_find_user_end(head.lower(), rest), 0)
     user, rest = rest[:end], rest[end:]
     name, _, password = user.partition(":")
     if password:
@@ -87,7 +87,7 @@ def _anatomy(uri: str) -> tuple[str, list[str]]:
     return f"{head}://{user}{path}{mark}{_redact_query(query, secrets)}", secrets
 
 
-def _user_end(kind: str, rest: str) -> int:
+def _find_user_end(kind: str, rest: str) -> int:
     """Return where the @ after a user's name and password is; -1: nowhere."""
     if kind.endswith(("sqlite", "file")) or "sqlite+" in kind:
         return -1

@@ -13,34 +13,36 @@ from contextlib import contextmanager
 import torch
 
 
-def derive(seed: int, *names: str | int) -> int:
+def derive_seed(seed: int, *names: str | int) -> int:
     """63-bit seed: the first bytes of SHA-256 of `seed` and the names."""
     text = "\x1f".join(str(part) for part in (seed, *names))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
-def generator(seed: int, *names: str | int, device: torch.device | str = "cpu") -> torch.Generator:
+def create_generator(
+    seed: int, *names: str | int, device: torch.device | str = "cpu"
+) -> torch.Generator:
     """A fresh generator on `device`, seeded by `derive`."""
-    return torch.Generator(device=device).manual_seed(derive(seed, *names))
+    return torch.Generator(device=device).manual_seed(derive_seed(seed, *names))
 
 
 @contextmanager
-def seeded(seed: int, *names: str | int) -> Iterator[None]:
+def seed_global_generator(seed: int, *names: str | int) -> Iterator[None]:
     """Run a block with torch's global CPU generator seeded by `derive`, then restore it.
 
     Modules are built on the CPU inside such a block and moved afterwards, so that initial
     weights are the same whatever the device.
     """
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(derive(seed, *names))
+        torch.default_generator.manual_seed(derive_seed(seed, *names))
         yield
 
 
 @contextmanager
-def part(name: str) -> Iterator[None]:
+def use_substream(name: str) -> Iterator[None]:
     """Inside a `seeded` block: draw from a stream of the block's seed and `name`.
 
     For a component built of several: what one part draws does not depend on the others.
     """
-    with seeded(torch.initial_seed(), name):
+    with seed_global_generator(torch.initial_seed(), name):
         yield

@@ -17,10 +17,10 @@ from trainables.config.registry import FromRegistry, NamedConfig
 from trainables.config.sections import Trial
 from trainables.data.dataset import DATASETS
 from trainables.errors import ConfigError
-from trainables.evaluation.tasks import TASKS, task_of
+from trainables.evaluation.tasks import TASKS, get_task
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
-from trainables.methods.roles import trained_roles
+from trainables.methods.roles import list_trained_roles
 
 
 class TrialConfig(Trial):
@@ -36,16 +36,16 @@ class TrialConfig(Trial):
 
     @model_validator(mode="before")
     @classmethod
-    def task_gives(cls, data: Any) -> Any:
+    def apply_task_defaults(cls, data: Any) -> Any:
         """What a task's trials have where nothing else is said."""
         task = TASKS.get(str(data.get("task"))) if isinstance(data, Mapping) else None
-        return data if task is None else _under(data, task.given)
+        return data if task is None else _merge_under(data, task.given)
 
     @model_validator(mode="after")
-    def parts_fit(self) -> TrialConfig:
+    def check_parts(self) -> TrialConfig:
         """Ask task, loss and method whether they can be part of this trial."""
         loss_class, method_class = LOSSES[self.loss.name], METHODS[self.method.name]
-        task_of(self).check(self, loss=loss_class.classifies, method=method_class.classifies)
+        get_task(self).check(self, loss=loss_class.classifies, method=method_class.classifies)
         least = loss_class.batch.per_class
         if self.training.per_class < least:
             raise ValueError(
@@ -57,7 +57,7 @@ class TrialConfig(Trial):
         return self
 
     @model_validator(mode="after")
-    def epochs_suffice(self) -> TrialConfig:
+    def check_epochs(self) -> TrialConfig:
         schedule, epochs = self.schedule, self.training.epochs
         if schedule.warmup_epochs >= epochs:
             raise ValueError(
@@ -74,7 +74,7 @@ class TrialConfig(Trial):
         return self
 
     @model_validator(mode="after")
-    def backbone_is_trained(self) -> TrialConfig:
+    def check_backbone_options(self) -> TrialConfig:
         """Refuse options of a trained backbone with a frozen one, and ask it for the others."""
         training, backbone, augment = self.training, self.backbone, self.data.augment
         if backbone.mode == "frozen":
@@ -98,12 +98,12 @@ class TrialConfig(Trial):
         return self
 
     @model_validator(mode="after")
-    def roles_are_trained(self) -> TrialConfig:
+    def check_roles(self) -> TrialConfig:
         """Refuse what is said of a role that does not train here."""
         decays, held = self.optimizer.weight_decays, self.schedule.warmup_hold
         if decays is None and held is None:
             return self
-        trained = trained_roles(self)
+        trained = list_trained_roles(self)
         here = f"what trains here ({', '.join(trained)})"
         options = [("optimizer.weight_decays", role) for role in (decays.given if decays else ())]
         # a frozen backbone is held anyway
@@ -148,7 +148,7 @@ def load_recorded_config(values: dict[str, Any], path: str) -> TrialConfig:
         ) from error
 
 
-def _under(top: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_under(top: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
     """Return `top` with what it lacks from `base`, at any depth of mappings."""
     filled = {**base, **top}
     for key in base.keys() & top.keys():
@@ -156,5 +156,5 @@ def _under(top: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
         value = top[key]
         value = value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else value
         if isinstance(base[key], Mapping) and isinstance(value, Mapping):
-            filled[key] = _under(value, base[key])
+            filled[key] = _merge_under(value, base[key])
     return filled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ablate.values.terminal import say
+from ablate.values.terminal import print_text
 from trainables.errors import ConfigError
 
 
@@ -19,7 +19,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from trainables.backbones.of_papers import list_backbones
+    from trainables.backbones.paper_models import list_backbones
 
     if args.name or args.file or args.save:
         raise ConfigError(
@@ -27,5 +27,5 @@ def run(args: argparse.Namespace) -> int:
             "NAME, --file and --save went in version 0.2.0: give the file as backbone.weights of a "
             "spec, whose plan checks it",
         )
-    say(list_backbones())
+    print_text(list_backbones())
     return 0

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from ablate.cli.locate import ledger_path
+from ablate.cli.locate import locate_ledger
 from ablate.cli.options import add_out
 from ablate.ledger.queries import find_sweep
 from ablate.ledger.records import Records
 from ablate.ledger.results import find_best
-from ablate.values.terminal import say
+from ablate.values.terminal import print_text
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -25,8 +25,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the best configuration of a study as YAML that runs; comments say how to use it."""
-    path = ledger_path(args.out)
+    path = locate_ledger(args.out)
     with Records(path) as records:
         sweep_id = find_sweep(records, args.sweep, "SWEEP")
-        say(find_best(records, sweep_id, args.study, path.parent).yaml, end="")
+        print_text(find_best(records, sweep_id, args.study, path.parent).yaml, end="")
     return 0

@@ -7,11 +7,11 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from ablate.cli.options import add_out, add_spec, options_of
+from ablate.cli.options import add_out, add_spec, build_options
 from ablate.cli.preflight import check_machine
-from ablate.values.terminal import say
+from ablate.values.terminal import print_text
 from trainables.errors import ConfigError
-from trainables.machine.texts import user_path
+from trainables.machine.texts import expand_user_path
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -34,7 +34,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Return 0 if a file was written, 1 if there is nothing that could start now."""
-    to = user_path(args.to, "--to")
+    to = expand_user_path(args.to, "--to")
     if to.is_dir():
         raise ConfigError("--to", f"{to}, which is a folder", "a file", "Name a file in it")
     from ablate.spec.read import read_spec
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     from ablate import api
     from ablate.batch import export_cells
 
-    plan, settings = api.prepare(loaded, replace(options_of(args), track=False), leaves=True)
+    plan, settings = api.prepare(loaded, replace(build_options(args), track=False), leaves=True)
     counts = export_cells(plan, settings, to)
     sweep = f"sweep {plan.spec.name} ({plan.sweep_id})"
     lines = [f"{sweep}: no trial could start now"]
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
             f"  python -m trainables.jobs.batch {shlex.quote(str(to))} --out DIR",
             f"  ablate ledger import DIR --out {out}",
         ]
-    say("\n".join(lines))
+    print_text("\n".join(lines))
     return 0 if counts["trials"] else 1
 
 
@@ -77,7 +77,7 @@ def import_batch_folder(args: argparse.Namespace, out: Path) -> int:
         )
     from ablate.batch import import_batch
 
-    counts = import_batch(user_path(args.name, "DIR"), out, same_code=args.same_code)
+    counts = import_batch(expand_user_path(args.name, "DIR"), out, same_code=args.same_code)
     notes = {
         "failed": "failed, which is a fact too",
         "further": "known before and evaluated further",
@@ -88,5 +88,5 @@ def import_batch_folder(args: argparse.Namespace, out: Path) -> int:
         "unfinished": "not finished in the batch: start it again, and import again",
     }
     lines = [f"  {counts[name]} {note}" for name, note in notes.items() if counts[name]]
-    say("\n".join([f"{counts['done']} trials imported", *lines]))
+    print_text("\n".join([f"{counts['done']} trials imported", *lines]))
     return 0

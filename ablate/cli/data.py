@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ablate.cli.options import add_allow_partial
-from ablate.values.terminal import say
+from ablate.values.terminal import print_text
 from trainables.errors import ConfigError
 
 
@@ -39,5 +39,5 @@ def run(args: argparse.Namespace) -> int:
         return check_data_set(args)
     if args.name is not None:
         raise ConfigError("NAME", repr(args.name), "nothing with list", "Say `check` before it")
-    say("\n".join(describe_data_sets()))
+    print_text("\n".join(describe_data_sets()))
     return 0

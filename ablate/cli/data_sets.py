@@ -16,27 +16,32 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from ablate.cli.locate import explain_write_errors
-from ablate.values.errors import listed, nearest
-from ablate.values.terminal import progress_shown, say
+from ablate.values.errors import join_words, suggest_nearest
+from ablate.values.terminal import print_text, show_progress
 from trainables.config.images import SplitConfig
-from trainables.data.cache import required
+from trainables.data.cache import require_cache
 from trainables.data.dataset import (
     DATASETS,
     Dataset,
     Summary,
-    data_config,
     fingerprint,
     load_dataset,
+    resolve_data_config,
 )
-from trainables.data.files.about import Count, data_folders
+from trainables.data.files.data_set_markers import Count, data_folders
 from trainables.data.files.fileset import FileSet
-from trainables.data.files.first_pass import Picture, ahead, own_size_limits, picture_pixels
-from trainables.data.files.hashes import hashing_anew
+from trainables.data.files.first_pass import (
+    Picture,
+    decode_picture,
+    map_ahead,
+    silence_size_warning,
+)
+from trainables.data.files.hashes import rehash_everything
 from trainables.data.files.index import Index
-from trainables.data.splits import split
+from trainables.data.splits import split_dataset
 from trainables.errors import ConfigError
-from trainables.machine.cache_folder import default_cache
-from trainables.machine.texts import user_path
+from trainables.machine.cache_folder import locate_default_cache
+from trainables.machine.texts import expand_user_path
 
 SIDE, CAPTION = 96, 14  # pixels
 COLUMNS, ROWS = 12, 8
@@ -56,7 +61,7 @@ def describe_data_sets() -> list[str]:
     ]
     for name in DATASETS:
         lines += _describe_data_set(name)
-    return [*lines, f"decoded images are kept in {default_cache()}"]
+    return [*lines, f"decoded images are kept in {locate_default_cache()}"]
 
 
 def _describe_data_set(name: str) -> Iterator[str]:
@@ -67,7 +72,7 @@ def _describe_data_set(name: str) -> Iterator[str]:
         yield f"{name}: {kind} of your own; give data.root"
         return
     try:
-        summary = DATASETS[name].summary(data_config({"name": name}))
+        summary = DATASETS[name].summary(resolve_data_config({"name": name}))
     except ConfigError as fault:
         if about and fault.path == "data.root" and fault.found.startswith("nothing"):
             yield f"{title}: not here; offered at {about.offered}"
@@ -98,21 +103,24 @@ def check_data_set(args: argparse.Namespace) -> int:
     """
     name = args.name or ("folder" if args.data_root else "")
     if name not in DATASETS:
-        expected = f"one of {listed(DATASETS)}"
+        expected = f"one of {join_words(DATASETS)}"
         raise ConfigError(
-            "NAME", repr(name) if name else "nothing", expected, nearest(name, DATASETS)
+            "NAME", repr(name) if name else "nothing", expected, suggest_nearest(name, DATASETS)
         )
-    config, cache = data_config({"name": name, "root": args.data_root}), default_cache()
+    config, cache = (
+        resolve_data_config({"name": name, "root": args.data_root}),
+        locate_default_cache(),
+    )
     source = DATASETS[name]
     start = time.monotonic()
     bad: list[str] = []
-    with required(cache), progress_shown(), hashing_anew():
+    with require_cache(cache), show_progress(), rehash_everything():
         if issubclass(source, FileSet):
-            reading = source.reading(config)
+            reading = source.read_listing(config)
             index = reading.index
-            summary = Summary(source.root(config), index.counts(), reading.problems)
-            digest = source.digest(index, cache)
-            dataset, size = index.without_pixels(), len(index)
+            summary = Summary(source.locate_root(config), index.counts(), reading.problems)
+            digest = source.compute_digest(index, cache)
+            dataset, size = index.to_plan_dataset(), len(index)
             sheet = _decode_files(source, index, bad)
         else:
             config = config.model_copy(update={"allow_partial": True})
@@ -125,7 +133,7 @@ def check_data_set(args: argparse.Namespace) -> int:
                 for row in choose_rows(dataset.labels.numpy())
             ]
     seconds = time.monotonic() - start
-    path = user_path(args.sheet or f"{name}-sheet.png", "--sheet")
+    path = expand_user_path(args.sheet or f"{name}-sheet.png", "--sheet")
     with explain_write_errors(path, "--sheet"):
         write_sheet(path, sheet)
     lines = [
@@ -138,7 +146,7 @@ def check_data_set(args: argparse.Namespace) -> int:
         *(f"bad: {line}" for line in bad),
         f"contact sheet: {path}",
     ]
-    say("\n".join(lines))
+    print_text("\n".join(lines))
     return 1 if bad or (summary.problems and not args.allow_partial) else 0
 
 
@@ -147,14 +155,14 @@ def _decode_files(source: type[FileSet], index: Index, bad: list[str]) -> Sheet:
 
     def decode(picture: Picture) -> tuple[Picture, np.ndarray | ConfigError]:
         try:
-            return picture, picture_pixels(picture, SIDE)
+            return picture, decode_picture(picture, SIDE)
         except ConfigError as fault:
             return picture, fault
 
     sheet: Sheet = []
     rows = set(choose_rows(index.labels))
-    with own_size_limits():
-        for row, (picture, pixels) in enumerate(ahead(decode, source.pictures(index))):
+    with silence_size_warning():
+        for row, (picture, pixels) in enumerate(map_ahead(decode, source.iterate_pictures(index))):
             if isinstance(pixels, ConfigError):
                 bad.append(f"{picture.path}: {pixels.message}")
             elif row in rows:
@@ -165,7 +173,7 @@ def _decode_files(source: type[FileSet], index: Index, bad: list[str]) -> Sheet:
 def _describe_splits(dataset: Dataset) -> str:
     """Say what trials train on and are evaluated on, unless data.split says otherwise."""
     try:
-        parts = split(dataset, SplitConfig(), "")
+        parts = split_dataset(dataset, SplitConfig(), "")
     except ConfigError as fault:
         return f"not to be divided: {fault.message}"
     counts = []

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from ablate.cli.options import add_out, add_tracking
-from ablate.engine.presence import output_folder
-from ablate.tracking.store import ENV, Store, client_uri
-from ablate.values.terminal import say
+from ablate.engine.driver_status import resolve_output_folder
+from ablate.tracking.store import ENV, Store, build_client_uri
+from ablate.values.terminal import print_text
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -28,14 +28,19 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from reports.sweeps.compare import Place, compare, plain
+    from reports.sweeps.compare import SweepRef, compare_sweeps, format_comparison
 
-    first = second = Store(output_folder(args.out), args.tracking_uri)
+    first = second = Store(resolve_output_folder(args.out), args.tracking_uri)
     if args.other is not None:
         is_uri = "://" in args.other or args.other.startswith(ENV)
-        second = Store(first.out, args.other) if is_uri else Store(output_folder(args.other))
+        second = (
+            Store(first.out, args.other) if is_uri else Store(resolve_output_folder(args.other))
+        )
     for store in dict.fromkeys((first, second)):
-        store.check()
-    places = Place(args.first, client_uri(first.uri)), Place(args.second, client_uri(second.uri))
-    say(plain(compare(*places)))
+        store.check_usable()
+    places = (
+        SweepRef(args.first, build_client_uri(first.uri)),
+        SweepRef(args.second, build_client_uri(second.uri)),
+    )
+    print_text(format_comparison(compare_sweeps(*places)))
     return 0

@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ablate.cli.options import add_out
-from ablate.engine.presence import output_folder
+from ablate.engine.driver_status import resolve_output_folder
 from ablate.ledger import queries, sqlite_files
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.schema import LedgerError
 from ablate.tracking.store import Store
-from ablate.values.terminal import say
+from ablate.values.terminal import print_text
 from trainables.errors import ConfigError
-from trainables.machine.cache_folder import default_cache
-from trainables.machine.processes import cores
+from trainables.machine.cache_folder import locate_default_cache
+from trainables.machine.processes import count_cores
 
 PACKAGES = (
     *("torch", "torchvision", "timm", "ray", "optuna", "mlflow", "faiss-cpu", "numpy", "pandas"),
@@ -51,12 +51,12 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Return 0 if nothing is to be repaired."""
-    findings = list(examine(output_folder(args.out)))
-    say("\n".join(f"{'ok  ' if each.ok else 'BAD '} {each.text}" for each in findings))
+    findings = list(collect_diagnoses(resolve_output_folder(args.out)))
+    print_text("\n".join(f"{'ok  ' if each.ok else 'BAD '} {each.text}" for each in findings))
     return 0 if all(finding.ok for finding in findings) else 1
 
 
-def examine(out: Path) -> Iterator[Finding]:
+def collect_diagnoses(out: Path) -> Iterator[Finding]:
     yield Finding(sys.version_info >= (3, 11), f"Python {platform.python_version()}, needs 3.11")
     for name in PACKAGES:
         try:
@@ -64,8 +64,8 @@ def examine(out: Path) -> Iterator[Finding]:
         except PackageNotFoundError:
             yield Finding(name in OPTIONAL, f"{name} is not installed: pip install {name}")
     yield check_torch()
-    yield Finding(True, f"{cores()} cores")
-    for what, path in (("output", out), ("cache", default_cache())):
+    yield Finding(True, f"{count_cores()} cores")
+    for what, path in (("output", out), ("cache", locate_default_cache())):
         existing = next(
             each for each in (path.absolute(), *path.absolute().parents) if each.exists()
         )
@@ -98,7 +98,7 @@ def check_ledger(path: Path) -> Finding:
     try:
         with Ledger(path, timeout=5) as facts:
             faults = queries.find_damage(facts)
-            trials = sum(row["n"] for row in queries.statuses(facts))
+            trials = sum(row["n"] for row in queries.count_statuses(facts))
     except (ConfigError, LedgerError, sqlite3.DatabaseError) as error:
         return Finding(False, str(error))
     if faults:
@@ -113,11 +113,11 @@ def check_mlflow(out: Path) -> Finding:
     if not path.exists():
         return Finding(True, f"no MLflow store at {path} yet")
     try:
-        store.check()
+        store.check_usable()
     except ConfigError as error:
         return Finding(False, str(error))
-    if (fault := sqlite_files.damage(path)) is not None:
-        replay = store.command("ledger replay")
+    if (fault := sqlite_files.find_damage(path)) is not None:
+        replay = store.format_command("ledger replay")
         remedy = f"move it away with the files {path.name}-*, and {replay} writes it anew"
         return Finding(False, f"MLflow store {path}: {fault}: {remedy}")
     return Finding(True, f"MLflow store {path}: intact")

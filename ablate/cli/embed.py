@@ -9,9 +9,9 @@ import json
 from typing import TYPE_CHECKING
 
 from ablate.cli.options import add_model
-from ablate.values.terminal import say
+from ablate.values.terminal import print_text
 from trainables.errors import ConfigError
-from trainables.machine.texts import user_path
+from trainables.machine.texts import expand_user_path
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,16 +43,16 @@ def run(args: argparse.Namespace) -> int:
     """Return 0 if all pictures are in the file, 1 if some could not be read."""
     import torch
 
-    from ablate.cli.locate import explain_write_errors, new_file
+    from ablate.cli.locate import check_new_file, explain_write_errors
     from ablate.cli.pictures import build_index, embed_folder, load_model
     from trainables.core.pictures import list_pictures
     from trainables.machine.files import write_atomically
 
-    to = new_file(args.to, "--to", replace=args.replace)
+    to = check_new_file(args.to, "--to", replace=args.replace)
     if to.suffix not in FORMATS:
         raise ConfigError("--to", repr(str(to)), f"a file ending in {' or '.join(FORMATS)}")
-    index_file = args.index and new_file(args.index, "--index", replace=args.replace)
-    root = user_path(args.folder, "FOLDER")
+    index_file = args.index and check_new_file(args.index, "--index", replace=args.replace)
+    root = expand_user_path(args.folder, "FOLDER")
     paths = list_pictures(root, "FOLDER")
     model = load_model(args.model, args.device)
     if index_file and build_index(model, torch.zeros(1, 1)) is None:
@@ -79,16 +79,16 @@ def run(args: argparse.Namespace) -> int:
     table = _encode_table(to.suffix, names, folder.embeddings.numpy(), json.dumps(about))
     with explain_write_errors(to, "--to"):
         write_atomically(to, table)
-    say(f"{len(names)} pictures in {to}, {folder.embeddings.shape[1]} numbers each")
+    print_text(f"{len(names)} pictures in {to}, {folder.embeddings.shape[1]} numbers each")
     if index_file and (indexed := build_index(model, folder.embeddings)):
         import faiss
 
         with explain_write_errors(index_file, "--index"):
             index_file.parent.mkdir(parents=True, exist_ok=True)
             index_file.write_bytes(faiss.serialize_index(indexed[0]).tobytes())
-        say(f"faiss index of them, in the same order, in {index_file}")
+        print_text(f"faiss index of them, in the same order, in {index_file}")
     if folder.unread:
-        say(f"{folder.unread} could not be read, and are left out", error=True)
+        print_text(f"{folder.unread} could not be read, and are left out", error=True)
     return 1 if folder.unread else 0
 
 

@@ -13,8 +13,8 @@ import jinja2
 from PIL import Image
 
 from ablate.cli.pictures import Query
-from trainables.data.files.first_pass import Picture, ahead, picture_pixels
-from trainables.machine.texts import printable
+from trainables.data.files.first_pass import Picture, decode_picture, map_ahead
+from trainables.machine.texts import escape_control_characters
 
 INDEX, THUMBS = "index.html", "thumbs"
 MARK = 'content="ablate neighbours"'
@@ -30,14 +30,14 @@ def write_gallery(to: Path, root: Path, queries: Sequence[Query], title: str) ->
     """
 
     def shrink(picture: Picture) -> Image.Image:
-        small = Image.fromarray(picture_pixels(picture, None))
+        small = Image.fromarray(decode_picture(picture, None))
         small.thumbnail((SIDE, SIDE))
         return small
 
     (to / THUMBS).mkdir(parents=True)
     pictures = dict.fromkeys(path for query in queries for path in (query.path, *query.near))
     thumbs = {path: f"{THUMBS}/{number:07d}.jpg" for number, path in enumerate(pictures, 1)}
-    small = ahead(shrink, (Picture(root / path) for path in thumbs))
+    small = map_ahead(shrink, (Picture(root / path) for path in thumbs))
     for name, thumb in zip(thumbs.values(), small, strict=True):
         thumb.save(to / name, "JPEG", quality=82)
     template = jinja2.Template(
@@ -49,8 +49,8 @@ def write_gallery(to: Path, root: Path, queries: Sequence[Query], title: str) ->
     )
     has_classes = queries[0].same[0] is not None
     text = template.render(
-        title=printable(title),
-        printable=lambda path: printable(str(path)),
+        title=escape_control_characters(title),
+        printable=lambda path: escape_control_characters(str(path)),
         queries=queries,
         thumbs=thumbs,
         hits=sum(query.hit for query in queries) if has_classes else None,

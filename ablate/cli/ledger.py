@@ -6,12 +6,12 @@ import argparse
 import json
 from pathlib import Path
 
-from ablate.cli.locate import ledger_path, trial_called
+from ablate.cli.locate import find_trial, locate_ledger
 from ablate.cli.options import add_out, add_tracking
 from ablate.ledger import queries
 from ablate.ledger.records import Records
-from ablate.values.terminal import one_line, say
-from trainables.core.trial_folder import TRIALS, trial_folder
+from ablate.values.terminal import print_text, to_one_line
+from trainables.core.trial_folder import TRIALS, locate_trial_folder
 from trainables.errors import ConfigError
 
 
@@ -45,42 +45,48 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    path = ledger_path(args.out)
+    path = locate_ledger(args.out)
     if args.action == "replay":
-        return _replay(path, args)
+        return _replay_sweeps(path, args)
     if args.action == "import":
         from ablate.cli.cells import import_batch_folder
 
         return import_batch_folder(args, path.parent)
     if args.action == "export":
-        from ablate.ledger.results import export
+        from ablate.ledger.results import export_table
 
-        export(path, args.name, None if args.to is None else Path(args.to))
+        export_table(path, args.name, None if args.to is None else Path(args.to))
         return 0
     with Records(path) as records:
         if args.action == "ls":
-            for row in queries.statuses(records):
-                say(f"{row['status']}: {row['n']} trials, {row['seconds']:.0f} s of training")
-            for row in queries.sweeps(records):
-                say(f"sweep {row['sweep_id']} {row['name']}: {row['n']} cells")
-            for row in queries.reasons(records):
-                say(f"{row['status']} {row['trial_id']}: {one_line(row['reason'])}")
+            for row in queries.count_statuses(records):
+                print_text(
+                    f"{row['status']}: {row['n']} trials, {row['seconds']:.0f} s of training"
+                )
+            for row in queries.list_sweeps(records):
+                print_text(f"sweep {row['sweep_id']} {row['name']}: {row['n']} cells")
+            for row in queries.list_reasons(records):
+                print_text(f"{row['status']} {row['trial_id']}: {to_one_line(row['reason'])}")
             return 0
-        trial_id = trial_called(records, args.name)
-        row = records.trial(trial_id) or {}
+        trial_id = find_trial(records, args.name)
+        row = records.get_trial(trial_id) or {}
         # Who looks at one trial mostly asks why it has no result: that first, details after it.
         first = {key: row.get(key) for key in ("trial_id", "status", "reason")}
         details = {
-            "cells": [queries.place(cell) for cell in queries.cells_filled(records, trial_id)],
-            "folder": str(trial_folder(path.parent / TRIALS, trial_id)),
-            "evaluations": records.evaluations(trial_id),
-            "source": records.source(row.get("source")) or "unknown: older than sources are kept",
+            "cells": [
+                queries.format_cell_address(cell)
+                for cell in queries.list_cells_of_trial(records, trial_id)
+            ],
+            "folder": str(locate_trial_folder(path.parent / TRIALS, trial_id)),
+            "evaluations": records.get_evaluations(trial_id),
+            "source": records.get_source(row.get("source"))
+            or "unknown: older than sources are kept",
         }
-        say(json.dumps(first | row | details, indent=1, default=str))
+        print_text(json.dumps(first | row | details, indent=1, default=str))
     return 0
 
 
-def _replay(path: Path, args: argparse.Namespace) -> int:
+def _replay_sweeps(path: Path, args: argparse.Namespace) -> int:
     """Write every sweep of the ledger, or the named one, into the MLflow store."""
     from ablate.api import Options
     from ablate.ledger.ledger import Ledger
@@ -93,13 +99,13 @@ def _replay(path: Path, args: argparse.Namespace) -> int:
             "replay without it",
         )
     store = Options(out=args.out, tracking_uri=args.tracking_uri).store
-    store.check()
+    store.check_usable()
     with Ledger(path) as facts:
         if args.name is None:
-            sweep_ids = [row["sweep_id"] for row in queries.sweeps(facts)]
+            sweep_ids = [row["sweep_id"] for row in queries.list_sweeps(facts)]
         else:
             sweep_ids = [queries.find_sweep(facts, args.name, "SWEEP")]
     refused = replay_all(path, store, sweep_ids)
     for trial_id, reason in refused.items():
-        say(f"refused {trial_id}: {reason}", error=True)
+        print_text(f"refused {trial_id}: {reason}", error=True)
     return 1 if refused else 0

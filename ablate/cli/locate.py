@@ -7,28 +7,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ablate.engine.presence import output_folder
+from ablate.engine.driver_status import resolve_output_folder
 from ablate.ledger import queries
 from ablate.ledger.records import Records
 from trainables.errors import ConfigError
-from trainables.machine.texts import user_path
+from trainables.machine.texts import expand_user_path
 
 
-def ledger_path(out: str) -> Path:
+def locate_ledger(out: str) -> Path:
     """Return the ledger of an output folder. Raises ConfigError if there is none."""
-    path = output_folder(out) / "ledger.sqlite"
+    path = resolve_output_folder(out) / "ledger.sqlite"
     if not path.is_file():
         raise ConfigError(str(path), "no ledger", "the output folder of a run", "Give --out")
     return path
 
 
-def trial_called(records: Records, name: str | None) -> str:
+def find_trial(records: Records, name: str | None) -> str:
     """Return the trial whose id begins so; of one configuration the first seed.
 
     Raises:
         ConfigError: there is none, or trials of several configurations.
     """
-    ids = queries.trials_called(records, name or "")
+    ids = queries.find_trials_by_prefix(records, name or "")
     if not name or not ids:
         fault = f"{name or ''!r} begins no trial's id: `ablate trials` lists them"
         raise ConfigError("TRIAL", fault)
@@ -39,9 +39,9 @@ def trial_called(records: Records, name: str | None) -> str:
     return ids[0]
 
 
-def new_file(given: str, option: str, *, replace: bool) -> Path:
+def check_new_file(given: str, option: str, *, replace: bool) -> Path:
     """Return the path of a file to write; refuse one that is there, unless it may be replaced."""
-    path = user_path(given, option)
+    path = expand_user_path(given, option)
     if path.exists() and not replace:
         raise ConfigError(option, f"{path}, which is there", "a new file", "Or give --replace")
     return path

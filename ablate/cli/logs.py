@@ -7,10 +7,10 @@ import time
 from collections import deque
 from io import TextIOWrapper
 
-from ablate.cli.locate import ledger_path, trial_called
-from ablate.cli.options import add_out, positive
+from ablate.cli.locate import find_trial, locate_ledger
+from ablate.cli.options import add_out, parse_positive
 from ablate.ledger.records import Records
-from ablate.values.terminal import say
+from ablate.values.terminal import print_text
 from trainables.core.trial_folder import TRIALS, TrialFolder
 from trainables.errors import ConfigError
 from trainables.machine.files import open_regular
@@ -21,19 +21,19 @@ LONGEST_LINE = 2**16  # characters; a longer line counts as several
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("trial", metavar="TRIAL", help="a trial id or its beginning")
-    command.add_argument("--lines", type=positive, metavar="N", help="the last N alone")
+    command.add_argument("--lines", type=parse_positive, metavar="N", help="the last N alone")
     command.add_argument("--follow", action="store_true", help="go on until the trial ends")
     add_out(command)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print a trial's log; with `--follow` until its trial is no longer under way."""
-    ledger = ledger_path(args.out)
+    ledger = locate_ledger(args.out)
     with Records(ledger) as records:
-        trial = trial_called(records, args.trial)
-        file = TrialFolder.of(ledger.parent / TRIALS, trial).log
+        trial = find_trial(records, args.trial)
+        file = TrialFolder.locate(ledger.parent / TRIALS, trial).log
         if not file.is_file():
-            status = (records.trial(trial) or {}).get("status")
+            status = (records.get_trial(trial) or {}).get("status")
             remedy = f"`ablate ledger show {trial}` tells what is known of it"
             raise ConfigError(str(file), f"no log, of a trial that is {status}: {remedy}")
         try:
@@ -43,14 +43,14 @@ def run(args: argparse.Namespace) -> int:
         with TextIOWrapper(log, "utf-8", errors="replace", newline="\n") as text:
             last, most = "\n", args.lines
             while True:
-                under_way = (records.trial(trial) or {}).get("status") == "running"
+                under_way = (records.get_trial(trial) or {}).get("status") == "running"
                 lines = iter(lambda: text.readline(LONGEST_LINE), "")
                 for last in deque(lines, most) if most else lines:
-                    say(last, end="", flush=True)
+                    print_text(last, end="", flush=True)
                 if not (args.follow and under_way):
                     break
                 most = None
                 time.sleep(FOLLOW_SECONDS)
             if not last.endswith("\n"):
-                say("")
+                print_text("")
     return 0

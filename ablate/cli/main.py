@@ -16,8 +16,8 @@ from importlib import import_module
 from typing import NoReturn
 
 from ablate.cli.options import EXIT_CODES
-from ablate.values.terminal import one_line, say, tolerant
-from reports.uri import clean, has_secret
+from ablate.values.terminal import make_streams_tolerant, print_text, to_one_line
+from reports.uri import has_secret, redact_all_uris
 from trainables.errors import ConfigError
 from trainables.machine.texts import check_option
 
@@ -54,7 +54,7 @@ class Parser(argparse.ArgumentParser):
     """A parser that repeats no password of what it does not understand."""
 
     def error(self, message: str) -> NoReturn:
-        super().error(clean(message))
+        super().error(redact_all_uris(message))
 
 
 def build_parser(commands: Collection[str] = COMMANDS) -> Parser:
@@ -77,10 +77,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         prepare_process()
         argv = sys.argv[1:]
-    tolerant()
+    make_streams_tolerant()
     for words, remedy in REMOVED.items():
         if tuple(argv[: len(words)]) == words:
-            say(remedy, error=True)
+            print_text(remedy, error=True)
             return 2
     args = build_parser(argv[:1]).parse_args(argv)
     from ablate.ledger.schema import LedgerError
@@ -102,13 +102,13 @@ def main(argv: Sequence[str] | None = None) -> int:
                         )
         code: int = import_module(f"ablate.cli.{args.command}").run(args)
     except ConfigError as error:
-        say(one_line(error), error=True)
+        print_text(to_one_line(error), error=True)
         return 2
     except (LedgerError, ReportError, TrackingError) as error:
-        say(error, error=True)
+        print_text(error, error=True)
         return 1
     except KeyboardInterrupt:
-        say("stopped at once; the same command goes on from what is recorded", error=True)
+        print_text("stopped at once; the same command goes on from what is recorded", error=True)
         return 130
     except BrokenPipeError:
         sys.stderr.close()  # `ablate … | head` is no error

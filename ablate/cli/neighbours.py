@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import shutil
 
-from ablate.cli.options import add_model, positive
-from ablate.values.terminal import say
+from ablate.cli.options import add_model, parse_positive
+from ablate.values.terminal import print_text
 from trainables.errors import ConfigError
-from trainables.machine.texts import user_path
+from trainables.machine.texts import expand_user_path
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -22,11 +22,11 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--to", default="neighbours", metavar="DIR", help="folder (default: ./neighbours)"
     )
     command.add_argument(
-        "--nearest", type=positive, default=8, metavar="K", help="how many each (default: 8)"
+        "--nearest", type=parse_positive, default=8, metavar="K", help="how many each (default: 8)"
     )
     command.add_argument(
         "--queries",
-        type=positive,
+        type=parse_positive,
         default=500,
         metavar="N",
         help="of how many pictures, evenly spaced in the folder (default: 500)",
@@ -40,13 +40,13 @@ def run(args: argparse.Namespace) -> int:
     from ablate.cli.pictures import embed_folder, load_model, search_folder
     from trainables.core.pictures import list_pictures
 
-    to = user_path(args.to, "--to")
+    to = expand_user_path(args.to, "--to")
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         if not to.is_dir() or not is_gallery(to):
             raise ConfigError("--to", f"{to}, which is there", "a new folder", "Name another one")
         if not args.replace:
             raise ConfigError("--to", f"{to}, a gallery", "a new folder", "Or give --replace")
-    root = user_path(args.folder, "FOLDER")
+    root = expand_user_path(args.folder, "FOLDER")
     paths = list_pictures(root, "FOLDER")
     model = load_model(args.model, args.device)
     folder = embed_folder(model, root, paths)
@@ -58,11 +58,11 @@ def run(args: argparse.Namespace) -> int:
         if is_gallery(to):
             shutil.rmtree(to)
         write_gallery(to, root, queries, title=f"Nearest pictures: {root.resolve().name}")
-    say(f"{len(queries)} of {size} pictures with their nearest")
+    print_text(f"{len(queries)} of {size} pictures with their nearest")
     if folder.classes is not None:
         hits = sum(query.hit for query in queries)
-        say(f"the nearest is of the same class for {hits} of these {len(queries)}")
-    say(f"open {to / INDEX}")
+        print_text(f"the nearest is of the same class for {hits} of these {len(queries)}")
+    print_text(f"open {to / INDEX}")
     if folder.unread:
-        say(f"{folder.unread} could not be read, and are left out", error=True)
+        print_text(f"{folder.unread} could not be read, and are left out", error=True)
     return 1 if folder.unread else 0

@@ -16,23 +16,23 @@ from typing import Any
 
 import jinja2
 
-from ablate.cli.locate import explain_write_errors, new_file
-from ablate.plan.checks import checked_plan
-from ablate.plan.neutral import options
+from ablate.cli.locate import check_new_file, explain_write_errors
+from ablate.plan.checks import build_checked_plan
+from ablate.plan.neutral import get_neutral_options
 from ablate.plan.plan import Overrides
 from ablate.spec.read import read_spec
 from ablate.spec.yaml_loader import load_text
-from ablate.values.errors import listed, nearest
-from ablate.values.terminal import say
+from ablate.values.errors import join_words, suggest_nearest
+from ablate.values.terminal import print_text
 from trainables.backbones.own_models import BACKBONES
 from trainables.backbones.timm_models import check_name, import_timm
-from trainables.data.dataset import DATASETS, class_count, data_config
-from trainables.data.splits import class_counts
+from trainables.data.dataset import DATASETS, count_classes, resolve_data_config
+from trainables.data.splits import count_split_classes
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
-from trainables.machine.cache_folder import default_cache
+from trainables.machine.cache_folder import locate_default_cache
 from trainables.machine.files import write_atomically
-from trainables.machine.texts import user_path
+from trainables.machine.texts import expand_user_path
 from trainables.methods.base import METHODS
 
 FOLDER = Path(__file__).parent
@@ -53,23 +53,25 @@ def write_new_spec(args: argparse.Namespace, purpose: str) -> int:
     name = args.name.removesuffix(".yaml")
     if not re.fullmatch(NAME, name):
         raise ConfigError("NAME", repr(name), "letters a to z, digits, _ . and -, as my-first")
-    path = new_file(args.to or f"{name}.yaml", "--to", replace=args.replace)
+    path = check_new_file(args.to or f"{name}.yaml", "--to", replace=args.replace)
     for option, registry in (("loss", LOSSES), ("method", METHODS)):
         _check_name(option, getattr(args, option), list(registry))
     headline = f"{args.method} on {args.loss}, {args.data}: {purpose}"
     text = render_spec(name, path, headline, args)
-    checked_plan(read_spec(load_text(text, str(path)).data), Overrides(), lambda *_: name, Path())
+    build_checked_plan(
+        read_spec(load_text(text, str(path)).data), Overrides(), lambda *_: name, Path()
+    )
     with explain_write_errors(path, "--to"):
         write_atomically(path, text.encode())
-    say(f"{path}: {headline}")
-    say(f"What it would run:\n  ablate run {shlex.quote(str(path))} --plan")
+    print_text(f"{path}: {headline}")
+    print_text(f"What it would run:\n  ablate run {shlex.quote(str(path))} --plan")
     return 0
 
 
 def _check_name(option: str, name: str, known: list[str], instead: str = "") -> None:
     if name not in known:
-        expected = f"{instead}one of {listed(known)}"
-        raise ConfigError(f"--{option}", repr(name), expected, nearest(name, known))
+        expected = f"{instead}one of {join_words(known)}"
+        raise ConfigError(f"--{option}", repr(name), expected, suggest_nearest(name, known))
 
 
 def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) -> str:
@@ -87,9 +89,9 @@ def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) 
         raise ConfigError("--goal", f"{goal} with method {method}", expected, "Give --method")
     # a batch of as many classes as train
     data = _describe_data(args.data)
-    config, classes = data_config(data), BATCH_CLASSES
-    if (count := class_count(config, default_cache())) is not None:
-        classes = min(classes, class_counts(count, config.split)[0])
+    config, classes = resolve_data_config(data), BATCH_CLASSES
+    if (count := count_classes(config, locate_default_cache())) is not None:
+        classes = min(classes, count_split_classes(count, config.split)[0])
     per_class = max(PER_CLASS, LOSSES[args.loss].batch.per_class)
     file = shlex.quote(str(path))
     template = jinja2.Template(
@@ -103,21 +105,21 @@ def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) 
         method=method,
         backbone=args.backbone,
         goal=goal,
-        name=_flow(name),
+        name=_to_flow_yaml(name),
         plan=f"ablate run {file} --plan",
         run=f"ablate run {file}",
         report=f"ablate report {name}",
         headline=f"{headline}.",
         weights=_choose_weights(args.backbone),
-        data_section=_flow(data | {"image_size": 128}),
-        method_section=_flow({"name": method} | given),
+        data_section=_to_flow_yaml(data | {"image_size": 128}),
+        method_section=_to_flow_yaml({"name": method} | given),
         mixes=given.get("mixing") == "feature_mixup",
-        space={option: _flow(axis) for option, axis in tuning.get("space", {}).items()},
+        space={option: _to_flow_yaml(axis) for option, axis in tuning.get("space", {}).items()},
         terms={
-            term: _flow({f"method.{option}": value for option, value in off.items()})
+            term: _to_flow_yaml({f"method.{option}": value for option, value in off.items()})
             for term, off in terms.items()
         },
-        neutral=bool(options(method)),
+        neutral=bool(get_neutral_options(method)),
         batch=classes * per_class,
         per_class=per_class,
     )
@@ -127,7 +129,7 @@ def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) 
 def _describe_data(named: str) -> dict[str, str]:
     """Return the section `data` for a data set's name, or for a folder of class folders."""
     known = [name for name in DATASETS if name not in ("folder", "manifest")]
-    if named not in known and (folder := user_path(named, "--data")).is_dir():
+    if named not in known and (folder := expand_user_path(named, "--data")).is_dir():
         return {"name": "folder", "root": str(folder.resolve())}
     _check_name("data", named, known, "a folder that is there, or ")
     return {"name": named}
@@ -146,10 +148,12 @@ def _choose_weights(backbone: str) -> str:
     return "torchvision"
 
 
-def _flow(value: Any) -> str:
+def _to_flow_yaml(value: Any) -> str:
     """Return a value as YAML writes it in a line."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {_flow(inner)}" for key, inner in value.items()) + "}"
+        return (
+            "{" + ", ".join(f"{key}: {_to_flow_yaml(inner)}" for key, inner in value.items()) + "}"
+        )
     if isinstance(value, float):
         return f"{value:g}"
     plain = isinstance(value, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", value)

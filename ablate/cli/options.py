@@ -119,14 +119,14 @@ def add_sweep(command: argparse.ArgumentParser, *, optional: bool = False) -> No
 # ------------------------------------------------------------------ what options say
 
 
-def positive(text: str) -> int:
+def parse_positive(text: str) -> int:
     """Read a count of at least one."""
     if not (text.isascii() and text.isdigit() and 0 < int(text) <= 2**31):
         raise argparse.ArgumentTypeError(f"found {text!r}; expected a whole number, at least 1")
     return int(text)
 
 
-def seconds(text: str, option: str = "--budget") -> float:
+def parse_duration(text: str, option: str = "--budget") -> float:
     """Read a duration: `2h`, `90m`, `1h30m`, `45` (seconds)."""
     if not re.fullmatch(r"(\d+(\.\d+)?[hms])*(\d+(\.\d+)?)?", text) or not text:
         raise ConfigError(option, repr(text), "a duration such as 2h, 90m or 1h30m")
@@ -137,7 +137,7 @@ def seconds(text: str, option: str = "--budget") -> float:
     return total
 
 
-def seed_option(text: str) -> int | tuple[int, ...]:
+def parse_seeds(text: str) -> int | tuple[int, ...]:
     """Read seeds: `5` for 0…4, or `0,3,4`."""
     is_list, numbers = "," in text, tuple[int, ...]()
     if re.fullmatch(r"\d{1,10}(,\d{1,10})*,?", text):
@@ -151,7 +151,7 @@ def seed_option(text: str) -> int | tuple[int, ...]:
     return numbers if is_list else numbers[0]
 
 
-def settings(pairs: Sequence[str]) -> dict[str, Any]:
+def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
     """Read `--set optimizer.lr=1e-4`, typed as YAML types it."""
     from ablate.spec.yaml_loader import load_text
 
@@ -166,7 +166,7 @@ def settings(pairs: Sequence[str]) -> dict[str, Any]:
     return chosen
 
 
-def options_of(args: argparse.Namespace) -> Options:
+def build_options(args: argparse.Namespace) -> Options:
     """Return the options of a run that parsed arguments ask for."""
     from dataclasses import fields
 
@@ -177,12 +177,12 @@ def options_of(args: argparse.Namespace) -> Options:
     given = {
         name: value for name, value in vars(args).items() if name in names and value is not None
     }
-    given |= {"settings": settings(args.settings), "studies": tuple(args.studies)}
+    given |= {"settings": parse_settings(args.settings), "studies": tuple(args.studies)}
     if "seeds" in given:
-        given["seeds"] = seed_option(given["seeds"])
+        given["seeds"] = parse_seeds(given["seeds"])
     for name in ("budget", "checkpoint_seconds", "stuck_after"):
         if name in given:
-            given[name] = seconds(given[name], f"--{name.replace('_', '-')}")
+            given[name] = parse_duration(given[name], f"--{name.replace('_', '-')}")
     if given.get("budget") == 0:
         raise ConfigError("--budget", repr(args.budget), "more than no time", "Give --plan instead")
     given["stuck_after"] = given.get("stuck_after") or None

@@ -15,15 +15,15 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from ablate.storage.checkpoints import weights_here
-from ablate.values.terminal import progress_shown, say
+from ablate.storage.checkpoints import fetch_weights
+from ablate.values.terminal import print_text, show_progress
 from trainables import load
 from trainables.core.trial_folder import EXPORT, TRIALS
-from trainables.data.files.first_pass import Picture, ahead, picture_pixels
+from trainables.data.files.first_pass import Picture, decode_picture, map_ahead
 from trainables.errors import ConfigError
 from trainables.evaluation.scores import PlainScore
 from trainables.machine.progress import Progress
-from trainables.machine.texts import unfit, user_path
+from trainables.machine.texts import expand_user_path, find_unfit_character
 
 if TYPE_CHECKING:
     from trainables.core.export import Model
@@ -71,18 +71,18 @@ def load_model(given: str, device: str) -> Model:
     Raises:
         ConfigError: there is none; as `trainables.load`.
     """
-    path = user_path(given, "MODEL")
+    path = expand_user_path(given, "MODEL")
     path = path / EXPORT if path.is_dir() else path
     folder = path.parent
     if path.name == EXPORT and folder.parent.name == TRIALS:
         try:
-            weights_here(folder.parent, folder.name)
+            fetch_weights(folder.parent, folder.name)
         except OSError as error:
             raise ConfigError("MODEL", str(error), "a storage that answers") from error
     return load(path, device)
 
 
-def name_classes(paths: Sequence[Path]) -> list[str] | None:
+def find_class_names(paths: Sequence[Path]) -> list[str] | None:
     """Return the class folder of each; None where some lie in none, or all in one.
 
     Below `train/`, `test/` and `val/`, and nothing else, classes are a folder further down.
@@ -106,10 +106,10 @@ def embed_folder(model: Model, root: Path, paths: Sequence[Path]) -> EmbeddedFol
     short = None if model.config.data.drawings else model.config.data.kept
 
     def decode(picture: Picture) -> np.ndarray | str:
-        if (what := unfit(str(picture.path))) is not None:
+        if (what := find_unfit_character(str(picture.path))) is not None:
             return f"{what} in its name"
         try:
-            return picture_pixels(picture, short)
+            return decode_picture(picture, short)
         except ConfigError as fault:
             return fault.message
 
@@ -118,11 +118,11 @@ def embed_folder(model: Model, root: Path, paths: Sequence[Path]) -> EmbeddedFol
     batch: list[Image.Image] = []
     batch_bytes, progress = 0, Progress("embedding", len(paths))
     pictures = (Picture(root / path) for path in paths)
-    with progress_shown():
-        for row, pixels in enumerate(ahead(decode, pictures)):
-            progress.at(row)
+    with show_progress():
+        for row, pixels in enumerate(map_ahead(decode, pictures)):
+            progress.update(row)
             if isinstance(pixels, str):
-                say(f"left out {paths[row]}: {pixels}", error=True)
+                print_text(f"left out {paths[row]}: {pixels}", error=True)
                 continue
             readable.append(paths[row])
             batch.append(Image.fromarray(pixels))
@@ -135,7 +135,7 @@ def embed_folder(model: Model, root: Path, paths: Sequence[Path]) -> EmbeddedFol
     if not blocks:
         raise ConfigError("FOLDER", f"no picture in {root} that can be read", "one that can be")
     unread = len(paths) - len(readable)
-    return EmbeddedFolder(root, readable, torch.cat(blocks), name_classes(readable), unread)
+    return EmbeddedFolder(root, readable, torch.cat(blocks), find_class_names(readable), unread)
 
 
 def build_index(model: Model, embeddings: Tensor) -> tuple[Any, np.ndarray] | None:

@@ -7,7 +7,7 @@ import json
 
 from ablate.cli import run as running
 from ablate.cli.options import add_sweep
-from ablate.values.terminal import say
+from ablate.values.terminal import print_text
 from trainables.errors import ConfigError
 
 
@@ -18,9 +18,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.schema:
-        from ablate.spec.json_schema import json_schema
+        from ablate.spec.json_schema import build_json_schema
 
-        say(json.dumps(json_schema(), indent=1, sort_keys=True))
+        print_text(json.dumps(build_json_schema(), indent=1, sort_keys=True))
         return 0
     if args.spec is None:
         raise ConfigError("SPEC", "nothing", "a YAML file", "Name one, or give --schema")

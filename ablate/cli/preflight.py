@@ -6,7 +6,7 @@ import os
 import resource
 
 from trainables.errors import ConfigError
-from trainables.machine.cache_folder import default_cache
+from trainables.machine.cache_folder import locate_default_cache
 
 GIB = 2**30
 # Measured with torch 2.x built for CUDA and two workers: 3 GB fails while libraries are loaded; at
@@ -35,7 +35,7 @@ def check_machine(*, runs_ray: bool) -> None:
     # The default cache below the home folder is not checked: plans of embedded data sets need none.
     if not os.environ.get("ABLATE_CACHE"):
         return
-    cache = default_cache()
+    cache = locate_default_cache()
     try:
         cache.mkdir(parents=True, exist_ok=True)
         # one that can only be read may be shared by others, with data in it

@@ -14,16 +14,16 @@ from typing import NamedTuple
 
 from filelock import FileLock, Timeout
 
-from ablate.cli.locate import ledger_path
+from ablate.cli.locate import locate_ledger
 from ablate.cli.options import add_out
-from ablate.engine.presence import drivers
+from ablate.engine.driver_status import list_drivers
 from ablate.ledger import queries
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.records import Records
-from ablate.ledger.results import best_cell, cells_by_study, objectives
-from ablate.values.terminal import say
-from trainables.core.trial_folder import CHECKPOINTS, EXPORT, LOCK, TRIALS, trial_folder
+from ablate.ledger.results import find_best_cell, group_cells_by_study, iterate_objectives
+from ablate.values.terminal import print_text
+from trainables.core.trial_folder import CHECKPOINTS, EXPORT, LOCK, TRIALS, locate_trial_folder
 from trainables.errors import ConfigError
 
 
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         ConfigError: the folder of a trial lies outside; nothing is removed then.
     """
-    path = ledger_path(args.out)
+    path = locate_ledger(args.out)
     out = path.parent
     trials = out / TRIALS
     if trials.is_symlink():
@@ -75,22 +75,22 @@ def run(args: argparse.Namespace) -> int:
         for name, kind in ((CHECKPOINTS, "checkpoints"), (EXPORT, "weights")):
             if sizes := [piece.size for piece in pieces if piece.path.name == name]:
                 lines.append(f"{kind} of {len(sizes)} trials: {verb} {sum(sizes) / 1e6:,.1f} MB")
-        say("\n".join([*lines, *notes]))
+        print_text("\n".join([*lines, *notes]))
         if not pieces:
             return 0
         if not args.yes:
-            say("\n".join(f"  {piece.path}" for piece in pieces))
-            say(
+            print_text("\n".join(f"  {piece.path}" for piece in pieces))
+            print_text(
                 "Nothing is removed yet. Where weights are gone, more splits or metrics cannot be "
                 "evaluated, but by training again. Remove it with the same command and --yes"
             )
             return 0
-        freed, failures = _remove(ledger, pieces)
-    say(f"freed {freed / 1e6:,.1f} MB")
+        freed, failures = _remove_pieces(ledger, pieces)
+    print_text(f"freed {freed / 1e6:,.1f} MB")
     for line in failures:
-        say(line, error=True)
+        print_text(line, error=True)
     if any(piece.path.name == EXPORT for piece in pieces):
-        say("reports that link to these weights are written anew by `ablate report`")
+        print_text("reports that link to these weights are written anew by `ablate report`")
     return 1 if failures else 0
 
 
@@ -98,27 +98,27 @@ def find_pieces(
     records: Records, out: Path, sweep: str | None, keep: str
 ) -> tuple[list[Piece], list[str]]:
     """Return what may go, and a line for each sweep whose weights stay because it goes on."""
-    rows = queries.trials(records)
+    rows = queries.list_trials(records)
     if sweep is not None:
-        rows = queries.trials_of(records, queries.find_sweep(records, sweep, "SWEEP"))
+        rows = queries.list_sweep_trials(records, queries.find_sweep(records, sweep, "SWEEP"))
     trial_ids = {row["trial_id"] for row in rows}
     # an unfinished sweep may read its trials again, on other splits or as an ensemble
-    under_way = {driver.sweep_id for driver in drivers(out) if driver.alive}
-    needed = _best_trials(records) if keep == "best" else set()
+    under_way = {driver.sweep_id for driver in list_drivers(out) if driver.alive}
+    needed = _find_best_trials(records) if keep == "best" else set()
     notes = []
-    for each in queries.sweeps(records):
+    for each in queries.list_sweeps(records):
         sweep_id = each["sweep_id"]
-        progress = queries.progress(records, sweep_id)
+        progress = queries.count_progress(records, sweep_id)
         unfinished = any(row["done"] + row["failed"] < row["size"] for row in progress)
         if unfinished or sweep_id in under_way:
-            trials = {row["trial_id"] for row in records.cells(sweep_id)}
+            trials = {row["trial_id"] for row in records.list_cells(sweep_id)}
             needed |= trials
             if unfinished and trials & trial_ids:
                 notes.append(f"sweep {each['name']} ({sweep_id}) is not finished: its weights stay")
     claimed = {
         row["trial_id"]
-        for row in queries.owners(records)
-        if Owner.parse(row["owner"]).alive(row["heartbeat"])
+        for row in queries.list_owners(records)
+        if Owner.parse(row["owner"]).is_alive(row["heartbeat"])
     }
     pieces = []
     for row in rows:
@@ -127,7 +127,7 @@ def find_pieces(
             continue
         removes_weights = keep != "weights" and trial_id not in needed
         for name in (CHECKPOINTS, EXPORT) if removes_weights else (CHECKPOINTS,):
-            path = trial_folder(out / TRIALS, trial_id) / name
+            path = locate_trial_folder(out / TRIALS, trial_id) / name
             if path.exists() and not path.is_symlink():  # a link leads to what is not ours
                 files = path.rglob("*") if path.is_dir() else [path]
                 size = sum(file.lstat().st_size for file in files if file.is_file())
@@ -135,32 +135,32 @@ def find_pieces(
     return pieces, notes
 
 
-def _best_trials(records: Records) -> set[str]:
+def _find_best_trials(records: Records) -> set[str]:
     """Return the trials of the best cell of each objective of each study: reports name their
     weights."""
     best: set[str] = set()
-    for sweep in queries.sweeps(records):
-        spec = records.sweep(sweep["sweep_id"])["spec"]
-        for study, cells in cells_by_study(records, sweep["sweep_id"]).items():
-            for metric, most in objectives(spec, study):
-                cell = best_cell(records, cells, metric, most=most)
+    for sweep in queries.list_sweeps(records):
+        spec = records.get_sweep(sweep["sweep_id"])["spec"]
+        for study, cells in group_cells_by_study(records, sweep["sweep_id"]).items():
+            for metric, most in iterate_objectives(spec, study):
+                cell = find_best_cell(records, cells, metric, most=most)
                 best |= {row["trial_id"] for row in cells[cell]} if cell else set()
     return best
 
 
-def _remove(ledger: Ledger, pieces: Iterable[Piece]) -> tuple[int, list[str]]:
+def _remove_pieces(ledger: Ledger, pieces: Iterable[Piece]) -> tuple[int, list[str]]:
     """Return the bytes freed, and a line for each trial that was left as it is.
 
     A trial is claimed meanwhile, and its folder locked, so that no driver takes it up.
     """
-    owner, freed, failures = Owner.me(), 0, list[str]()
+    owner, freed, failures = Owner.from_this_process(), 0, list[str]()
     for trial_id, path, size in pieces:
-        done = (ledger.trial(trial_id) or {}).get("status") == "done"
+        done = (ledger.get_trial(trial_id) or {}).get("status") == "done"
         if done and ledger.claim_evaluation(trial_id, owner) != "mine":
             failures.append(f"{trial_id}: left as it is, for a run has taken it up")
             continue
         try:
-            folder = trial_folder(path.parent.parent, trial_id)  # still no link
+            folder = locate_trial_folder(path.parent.parent, trial_id)  # still no link
             with FileLock(folder / LOCK, timeout=0):
                 if path.is_dir():
                     shutil.rmtree(path)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ablate.cli.locate import ledger_path
+from ablate.cli.locate import locate_ledger
 from ablate.cli.options import add_out, add_tracking
-from ablate.engine.presence import output_folder
+from ablate.engine.driver_status import resolve_output_folder
 from ablate.tracking.store import Store
-from ablate.values.terminal import say
-from reports.uri import link
+from ablate.values.terminal import print_text
+from reports.uri import find_server_address
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -24,10 +24,10 @@ def run(args: argparse.Namespace) -> int:
     from ablate.ledger.queries import find_sweep
     from ablate.tracking.views import compile_report
 
-    with Ledger(ledger_path(args.out)) as facts:
+    with Ledger(locate_ledger(args.out)) as facts:
         sweep_id = find_sweep(facts, args.sweep, "sweep")
-    store = Store(output_folder(args.out), args.tracking_uri)
-    store.check()
+    store = Store(resolve_output_folder(args.out), args.tracking_uri)
+    store.check_usable()
     paths, text, trials_page = compile_report(store, sweep_id)
     print_report(text, paths, store.shown, trials_page)
     return 0
@@ -35,12 +35,12 @@ def run(args: argparse.Namespace) -> int:
 
 def print_report(text: str, paths: dict[str, Path], store: str, trials_page: str) -> None:
     if text:
-        say(f"\n{text}\n")
+        print_text(f"\n{text}\n")
     if "page" in paths:
         page = paths["page"]
-        say(f"report: {page}\n  with {len(paths) - 1} files in {page.parent}")
+        print_text(f"report: {page}\n  with {len(paths) - 1} files in {page.parent}")
         # A server is its own interface; a file needs one, on the loopback address by default.
         served = store.startswith("http")
-        say(f"MLflow: {store if served else f'mlflow ui --backend-store-uri {store}'}")
-        server = link(store) if served else "http://127.0.0.1:5000/"
-        say(f"  this sweep's trials, with their settings and results: {server}{trials_page}")
+        print_text(f"MLflow: {store if served else f'mlflow ui --backend-store-uri {store}'}")
+        server = find_server_address(store) if served else "http://127.0.0.1:5000/"
+        print_text(f"  this sweep's trials, with their settings and results: {server}{trials_page}")

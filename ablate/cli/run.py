@@ -8,10 +8,10 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ablate.cli.options import EXIT_CODES, add_sweep, options_of
+from ablate.cli.options import EXIT_CODES, add_sweep, build_options
 from ablate.cli.preflight import check_machine
-from ablate.tracking.store import typed
-from ablate.values.terminal import say
+from ablate.tracking.store import format_command_line
+from ablate.values.terminal import print_text
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -77,14 +77,14 @@ def run(args: argparse.Namespace) -> int:
     from ablate import api
     from trainables.data.files.fileset import share_readings
 
-    options = options_of(args)
+    options = build_options(args)
     with share_readings() if args.plan else nullcontext():
         plan, settings = api.prepare(loaded, options, runs=not args.plan)
         if args.plan:
-            from ablate.engine.preview import examine
+            from ablate.engine.work_estimate import account_for_plan
 
-            preview = examine(plan, settings, pilot=args.pilot)
-            say(preview.text)
+            preview = account_for_plan(plan, settings, pilot=args.pilot)
+            print_text(preview.text)
             if preview.refused is not None:
                 raise preview.refused
             return 0 if preview.runnable else 1
@@ -99,23 +99,24 @@ def run(args: argparse.Namespace) -> int:
     try:
         outcome = run_plan(plan, settings)
     except LedgerError as error:
-        raise LedgerError(f"{error}. {go_on()}") from error
-    say(ending(outcome, settings.out))
+        raise LedgerError(f"{error}. {describe_continuation()}") from error
+    print_text(describe_ending(outcome, settings.out))
     if outcome.interrupted is not None:
         return outcome.code
     store = options.store
     results = api.finish(plan, settings, options, outcome)
     print_report(results.text, results.paths, store.shown, results.trials_page)
     if not outcome.tracked:
-        say(
+        print_text(
             "MLflow lacks runs of this sweep, so that tables lack cells; the ledger has "
-            f"everything: {store.command('ledger replay')}, then {store.command('report')}",
+            f"everything: {store.format_command('ledger replay')}, then "
+            f"{store.format_command('report')}",
             error=True,
         )
     return outcome.code
 
 
-def ending(outcome: Outcome, out: Path) -> str:
+def describe_ending(outcome: Outcome, out: Path) -> str:
     """Say how a run ended, and how to go on."""
     lines = [f"sweep {outcome.sweep_id}: {outcome.trained} trials trained in this run"]
     lines += [f"  taken as the same code: {text}" for text in outcome.same]
@@ -125,7 +126,7 @@ def ending(outcome: Outcome, out: Path) -> str:
         from ablate.ledger.ledger import Ledger
 
         with Ledger(out / "ledger.sqlite") as facts:
-            reasons = queries.failures(facts, outcome.sweep_id)
+            reasons = queries.count_failures(facts, outcome.sweep_id)
         for row in reasons[:REASONS]:
             lines.append(f"  {row['n']} × {row['reason']} (as {row['trial']})")
         if len(reasons) > REASONS:
@@ -146,11 +147,11 @@ def ending(outcome: Outcome, out: Path) -> str:
             why = f"Ray is gone ({outcome.broken}; its log is in {out / 'logs'})"
         lines.append(
             f"{why}; everything finished is kept in {out}, what was running resumes from its "
-            f"checkpoints. {go_on()}"
+            f"checkpoints. {describe_continuation()}"
         )
     return "\n".join(lines)
 
 
-def go_on() -> str:
+def describe_continuation() -> str:
     """Return how to go on, the command on a line of its own, to be copied."""
-    return f"Go on with:\n  {typed() or 'the same call'}"
+    return f"Go on with:\n  {format_command_line() or 'the same call'}"

@@ -9,12 +9,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ablate.cli.locate import ledger_path
+from ablate.cli.locate import locate_ledger
 from ablate.cli.options import add_out
-from ablate.engine.presence import Driver, StudyRow, drivers, duration, line
+from ablate.engine.driver_status import (
+    DriverStatus,
+    StudyRow,
+    format_driver,
+    format_duration,
+    list_drivers,
+)
 from ablate.ledger import queries
 from ablate.ledger.records import Records
-from ablate.values.terminal import one_line, say
+from ablate.values.terminal import print_text, to_one_line
 from trainables.core.trial_folder import TRIALS, TrialFolder
 
 MOST_TRIALS, MOST_REASONS = 8, 5  # that are named
@@ -34,43 +40,45 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Describe the sweep that is named, or all that run, or the latest."""
-    path = ledger_path(args.out)
+    path = locate_ledger(args.out)
     with Records(path) as records:
-        known = {sweep["sweep_id"] for sweep in queries.sweeps(records)}
-        alive = [each for each in drivers(path.parent) if each.alive and each.sweep_id in known]
+        known = {sweep["sweep_id"] for sweep in queries.list_sweeps(records)}
+        alive = [
+            each for each in list_drivers(path.parent) if each.alive and each.sweep_id in known
+        ]
         sweep_ids = list(dict.fromkeys(driver.sweep_id for driver in alive))
         if args.sweep is not None or (known and not alive):
             sweep_ids = [queries.find_sweep(records, args.sweep, "SWEEP")]
         sweeps = [collect_state(records, path.parent, sweep_id, alive) for sweep_id in sweep_ids]
     if args.json:
-        say(json.dumps({"sweeps": sweeps}, indent=1))
+        print_text(json.dumps({"sweeps": sweeps}, indent=1))
         return 0
     lines = [text for each in sweeps for text in describe_state(each)]
-    say("\n".join(lines or ["nothing has run here yet"]))
+    print_text("\n".join(lines or ["nothing has run here yet"]))
     return 0
 
 
 def collect_state(
-    records: Records, out: Path, sweep_id: str, alive: Sequence[Driver]
+    records: Records, out: Path, sweep_id: str, alive: Sequence[DriverStatus]
 ) -> dict[str, Any]:
     """Return all that is known of a sweep now, as `--json` gives it."""
-    now, epochs = time.time(), queries.reached(records)
-    trials = {row["trial_id"]: row for row in queries.trials_of(records, sweep_id)}
+    now, epochs = time.time(), queries.find_last_epochs(records)
+    trials = {row["trial_id"]: row for row in queries.list_sweep_trials(records, sweep_id)}
 
-    def describe_trial(trial_id: str, driver: Driver) -> dict[str, Any]:
+    def describe_trial(trial_id: str, driver: DriverStatus) -> dict[str, Any]:
         row = trials[trial_id]
         nodes = (node.name for node in driver.nodes if trial_id in node.trials)
         return {
             "trial_id": trial_id,
-            "place": queries.place(row),
+            "place": queries.format_cell_address(row),
             "epoch": epochs.get(trial_id, 0),
             "epochs": (row["config"].get("training") or {}).get("epochs"),
             "seconds": round(now - (row["started"] or row["created"]), 1),
-            "log": str(TrialFolder.of(out / TRIALS, trial_id).log),
+            "log": str(TrialFolder.locate(out / TRIALS, trial_id).log),
             "node": next(nodes, None),
         }
 
-    def describe_driver(driver: Driver) -> dict[str, Any]:
+    def describe_driver(driver: DriverStatus) -> dict[str, Any]:
         left = [study.eta for study in driver.studies if study.eta is not None]
         return driver.model_dump(mode="json") | {
             "host": driver.owner.host,
@@ -82,14 +90,14 @@ def collect_state(
 
     return {
         "sweep_id": sweep_id,
-        "name": records.sweep(sweep_id)["name"],
+        "name": records.get_sweep(sweep_id)["name"],
         "drivers": [describe_driver(driver) for driver in alive if driver.sweep_id == sweep_id],
-        "known": queries.progress(records, sweep_id),
-        "failures": queries.failures(records, sweep_id),
+        "known": queries.count_progress(records, sweep_id),
+        "failures": queries.count_failures(records, sweep_id),
     }
 
 
-def name_process(pid: int, host: str) -> str:
+def describe_process(pid: int, host: str) -> str:
     """Name a process for a person, without the namespace of its ids."""
     return f"process {pid} on {host.partition('+')[0]}"
 
@@ -107,8 +115,8 @@ def describe_state(state: dict[str, Any]) -> Iterator[str]:
             )
     for driver in state["drivers"]:
         text = f"{head}: {'stopping' if driver['stopping'] else 'running'}"
-        text += f" for {duration(driver['seconds'])}"
-        text += f" ({name_process(driver['pid'], driver['host'])})"
+        text += f" for {format_duration(driver['seconds'])}"
+        text += f" ({describe_process(driver['pid'], driver['host'])})"
         if driver["slots"] is None:
             text += "; Ray is starting"
         else:  # a trial holds a slot once a node has said so
@@ -117,20 +125,20 @@ def describe_state(state: dict[str, Any]) -> Iterator[str]:
             text += f"; {busy} of {int(driver['slots'])} slots in use"
             text += f", {starting} about to start" if starting > 0 else ""
             left = driver["seconds_left"]
-            text += "" if left is None else f", about {duration(left)} left"
+            text += "" if left is None else f", about {format_duration(left)} left"
         yield text
-        yield from (f"  {line(StudyRow(**study))}" for study in driver["studies"])
+        yield from (f"  {format_driver(StudyRow(**study))}" for study in driver["studies"])
         for node in driver["nodes"]:
             yield f"  node {node['name']}: {len(node['trials'])} of {node['slots']} slots in use"
         for trial in driver["trials"][:MOST_TRIALS]:
             where = "" if trial["node"] is None else f", on {trial['node']}"
             yield (
                 f"  at work: {trial['trial_id']} ({trial['place']}), epoch {trial['epoch']} of "
-                f"{trial['epochs']}, {duration(trial['seconds'])}{where}"
+                f"{trial['epochs']}, {format_duration(trial['seconds'])}{where}"
             )
         if (more := len(driver["trials"]) - MOST_TRIALS) > 0:
             yield f"  at work: {more} more"
     for row in state["failures"][:MOST_REASONS]:
-        yield f"  failed: {row['n']} × {one_line(row['reason'])} (as {row['trial']})"
+        yield f"  failed: {row['n']} × {to_one_line(row['reason'])} (as {row['trial']})"
     if (more := len(state["failures"]) - MOST_REASONS) > 0:
         yield f"  failed: for {more} other reasons"

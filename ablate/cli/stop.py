@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import time
 
-from ablate.cli.options import add_out, seconds
-from ablate.cli.status import name_process
-from ablate.engine.presence import Driver, drivers, output_folder
-from ablate.values.terminal import say
+from ablate.cli.options import add_out, parse_duration
+from ablate.cli.status import describe_process
+from ablate.engine.driver_status import DriverStatus, list_drivers, resolve_output_folder
+from ablate.values.terminal import print_text
 from trainables.errors import ConfigError
 
 POLL_SECONDS = 0.2
@@ -29,10 +29,10 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Return 0 if all that were asked have ended, 1 if some have not in time."""
-    end = time.monotonic() + seconds(args.wait, "--wait")
+    end = time.monotonic() + parse_duration(args.wait, "--wait")
     running = [
         driver
-        for driver in drivers(output_folder(args.out))
+        for driver in list_drivers(resolve_output_folder(args.out))
         if driver.alive and args.sweep in (None, driver.sweep_id, driver.name)
     ]
     if not running:
@@ -45,18 +45,21 @@ def run(args: argparse.Namespace) -> int:
             ways = f"press Ctrl-C there, or `kill -INT {driver.owner.pid}` on {driver.owner.host}"
             fault = f"it cannot be written ({error.strerror}): {ways}"
             raise ConfigError(str(driver.path.parent), fault) from error
-        say(f"asked {_name_run(driver)} to stop")
+        print_text(f"asked {_describe_run(driver)} to stop")
     while running := [driver for driver in running if driver.path.exists() and driver.alive]:
         if time.monotonic() >= end:
             break
         time.sleep(POLL_SECONDS)
     for driver in running:
-        say(f"{_name_run(driver)} has not ended yet; trials may end their step first", error=True)
+        print_text(
+            f"{_describe_run(driver)} has not ended yet; trials may end their step first",
+            error=True,
+        )
     if not running:
-        say("stopped; what was running resumes from its checkpoints by the same command")
+        print_text("stopped; what was running resumes from its checkpoints by the same command")
     return 1 if running else 0
 
 
-def _name_run(driver: Driver) -> str:
-    process = name_process(driver.owner.pid, driver.owner.host)
+def _describe_run(driver: DriverStatus) -> str:
+    process = describe_process(driver.owner.pid, driver.owner.host)
     return f"sweep {driver.name}, {driver.sweep_id} ({process})"

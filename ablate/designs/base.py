@@ -27,21 +27,21 @@ from ablate.designs.parts import (
     OF,
     Arm,
     Around,
+    InheritedConfig,
     Objective,
     Point,
     Seeds,
     SpecPart,
-    Taken,
     check_seeds,
-    one_or_several,
+    to_list,
 )
 from ablate.samplers.sampling import Sampling
 from ablate.schedulers.base import SchedulerBase
 from ablate.schedulers.racing import Race
-from ablate.values.canonical import without_unused
+from ablate.values.canonical import drop_unused
 from ablate.values.errors import VERSION
-from ablate.values.layers import Layer, merge
-from ablate.values.paths import expand, leaves
+from ablate.values.layers import Layer, merge_layers
+from ablate.values.paths import expand_paths, flatten_paths
 from trainables.config.registry import Registry
 from trainables.errors import ConfigError
 
@@ -73,7 +73,7 @@ _GONE = {
 GONE = {name: instead for instead, names in _GONE.items() for name in names.split()}
 
 
-class Sampled(Sampling, Protocol):
+class SampledDesign(Sampling, Protocol):
     """A study whose cells a sampler proposes. round: so many at a time."""
 
     @property
@@ -120,17 +120,17 @@ class StudyBase(SpecPart):
     design: str
 
     seeds_once = field_validator("seeds")(check_seeds)
-    several = field_validator("around", mode="before")(one_or_several)
+    several = field_validator("around", mode="before")(to_list)
 
     @field_validator("objectives", mode="before")
     @classmethod
-    def named(cls, value: Any) -> Any:
+    def check_metric_names(cls, value: Any) -> Any:
         if not isinstance(value, list | tuple):
             return value
         return [{"metric": item} if isinstance(item, str) else item for item in value]
 
     @model_validator(mode="after")
-    def raced_whole(self) -> StudyBase:
+    def check_race(self) -> StudyBase:
         if self.race is not None and (self.folds is not None or self.objectives):
             other = "objectives" if self.folds is None else "folds"
             message = (
@@ -147,16 +147,16 @@ class StudyBase(SpecPart):
     # 1. The kinds of tables that show the study, and HEATMAP where figures over two paths do.
     tables: ClassVar[tuple[str, ...]] = ("compare", "effects")
 
-    def sampling(self) -> Sampled | None:
+    def sampling(self) -> SampledDesign | None:
         """2. How its cells are proposed; None: `points` lists them."""
         return None
 
-    def references(self) -> Iterable[Taken]:
+    def references(self) -> Iterable[InheritedConfig]:
         """3. All that it takes from other studies, with the places in the study that say so."""
         places = [f"around.{i}" for i in range(len(self.around))]
-        yield from map(Taken, places if len(places) > 1 else ["around"], self.around)
-        if (baseline := self.baseline()) is not None:
-            yield Taken(NEUTRAL, baseline)
+        yield from map(InheritedConfig, places if len(places) > 1 else ["around"], self.around)
+        if (baseline := self.find_baseline()) is not None:
+            yield InheritedConfig(NEUTRAL, baseline)
 
     def link(self, sizes: Mapping[str, int], neutral: Set[str]) -> None:
         """4. Learn how many cells the studies before it have, and which of them a neutral cell may
@@ -202,7 +202,7 @@ class StudyBase(SpecPart):
         sampled = self.sampling()
         if sampled is None:
             return len(self.listed)
-        return sampled.trials + (self.baseline() is not None)
+        return sampled.trials + (self.find_baseline() is not None)
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
@@ -216,22 +216,24 @@ class StudyBase(SpecPart):
     def keeps_seeds(self) -> bool:
         """Whether `--seeds` leaves its seeds: the budget of a search depends on them, and finalists
         are ranked on seeds that neither chose them nor judge them."""
-        return not self.fixed or (self.source() is not None and isinstance(self.seeds, tuple))
+        return not self.fixed or (
+            self.find_source_cell() is not None and isinstance(self.seeds, tuple)
+        )
 
-    def compared_by(self, objective: str) -> list[str]:
+    def list_objective_metrics(self, objective: str) -> list[str]:
         """The metrics of its own objectives, or the sweep's."""
         return [each.metric for each in self.objectives] or [objective]
 
-    def halting(self) -> SchedulerBase | None:
+    def get_scheduler(self) -> SchedulerBase | None:
         """The scheduler that ends cells early."""
         return getattr(self, "scheduler", None)
 
-    def bracket(self) -> int | None:
+    def get_bracket_size(self) -> int | None:
         """So many cells after one another are what a scheduler compares; None: all."""
         sampled = self.sampling()
         return sampled.round if sampled and isinstance(sampled.round, int) else None
 
-    def unsaid(self) -> dict[str, str]:
+    def find_optional_coordinates(self) -> dict[str, str]:
         """Coordinates that `--cell` need not name: components that are on."""
         levels: dict[str, set[str]] = {}
         for point in self.listed:
@@ -239,9 +241,9 @@ class StudyBase(SpecPart):
                 levels.setdefault(name, set()).add(str(level))
         return {name: "on" for name, known in levels.items() if known == {"on", "off"}}
 
-    def identity(self) -> dict[str, Any]:
+    def build_identity(self) -> dict[str, Any]:
         """What of it names a sweep: not its title or seeds, nor what is read of its trials."""
-        dump: dict[str, Any] = without_unused(self.model_dump(mode="json", by_alias=True))
+        dump: dict[str, Any] = drop_unused(self.model_dump(mode="json", by_alias=True))
         if self.design == "factorial":
             dump["generators"] = {}  # an option that went in 0.2.0; ids hold that it was not used
         left_out = ("title", "seeds", "evaluate", "metrics", "tuning")
@@ -256,19 +258,19 @@ class StudyBase(SpecPart):
 
     # ----------------------------------------------------------------- centres
 
-    def baseline(self) -> Around | None:
+    def find_baseline(self) -> Around | None:
         """What its neutral cell is centred on: a candidate beside its own cells, in which the
         method equals the plain loss (`ablate/plan/neutral.py`). None: it has no such cell."""
         return getattr(self, NEUTRAL, None)
 
-    def centres(self) -> dict[str, str]:
+    def find_base_studies(self) -> dict[str, str]:
         """The studies this one is centred on → the place in the study that says so."""
         places: dict[str, str] = {}
         for place, around in self.references():
             places.setdefault(around.best_of, place if place == OF else f"{place}.best_of")
         return places
 
-    def takes(self, arm: Arm = ()) -> tuple[Taken, ...]:
+    def list_base_references(self, arm: Arm = ()) -> tuple[InheritedConfig, ...]:
         """What a cell is centred on, lowest layer first."""
         if arm == NEUTRAL_POINT.arm:
             return tuple(taken for taken in self.references() if taken.place != OF)
@@ -277,11 +279,11 @@ class StudyBase(SpecPart):
             return point.takes
         return tuple(taken for taken in self.references() if taken.place != NEUTRAL)
 
-    def needs(self, arm: Arm = ()) -> tuple[Around, ...]:
+    def list_needed_bases(self, arm: Arm = ()) -> tuple[Around, ...]:
         """What a cell is centred on, lowest layer first, without the places."""
-        return tuple(taken.around for taken in self.takes(arm))
+        return tuple(taken.around for taken in self.list_base_references(arm))
 
-    def source(self, arm: Arm = ()) -> Around | None:
+    def find_source_cell(self, arm: Arm = ()) -> Around | None:
         """The cell of another study that a cell is, trained again; without an arm the best one.
         None: cells are its own."""
         point = self.by_arm.get(arm)
@@ -296,7 +298,7 @@ class StudyBase(SpecPart):
 
     # ------------------------------------------------------------------ layers
 
-    def centre(self, taken: Sequence[Mapping[str, Any]]) -> list[Layer]:
+    def build_base_layers(self, taken: Sequence[Mapping[str, Any]]) -> list[Layer]:
         """Its own layers of its centre, lowest first, each by its place in the study.
 
         What is taken is laid over the study's `trial`, but where cells are trained again: there
@@ -306,11 +308,11 @@ class StudyBase(SpecPart):
             taken: values from the studies that it is centred on, lowest layer first.
         """
         own = Layer("trial", self.trial)
-        if self.source() is not None:
+        if self.find_source_cell() is not None:
             return [*(Layer(OF, values) for values in taken), own]
         return [own, *(Layer("around", values) for values in taken)]
 
-    def above(self, point: Point | None, fold: int | None) -> list[Layer]:
+    def build_own_layers(self, point: Point | None, fold: int | None) -> list[Layer]:
         """Its layers over the centre: a point's, and the fold's."""
         layers = [] if point is None else [*point.layers, Layer(point.where, point.values)]
         if self.folds is not None:
@@ -318,21 +320,29 @@ class StudyBase(SpecPart):
             layers.append(Layer("folds", split))
         return layers
 
-    def gives(self, point: Point) -> dict[str, Any]:
+    def export_params(self, point: Point) -> dict[str, Any]:
         """What a cell sets, by path, and so gives to those centred on it."""
         return dict(self.of_layers[point.arm] if point.layers else point.values)
 
     @cached_property
     def of_layers(self) -> dict[Arm, dict[str, Any]]:
         """Arm → what the layers of its cell set: merged once, although it is asked for often."""
-        return {each.arm: leaves(merge(each.layers)) for each in self.listed if each.layers}
+        return {
+            each.arm: flatten_paths(merge_layers(each.layers))
+            for each in self.listed
+            if each.layers
+        }
 
-    def lays_over(self, point: Point | None) -> dict[str, Any]:
+    def find_overriding_params(self, point: Point | None) -> dict[str, Any]:
         """What it sets over all that is taken, by path."""
-        own = {} if point is None else self.gives(point)
-        return own if self.source() is None else leaves(expand(self.trial, "trial")) | own
+        own = {} if point is None else self.export_params(point)
+        return (
+            own
+            if self.find_source_cell() is None
+            else flatten_paths(expand_paths(self.trial, "trial")) | own
+        )
 
-    def always_gives(self) -> list[str]:
+    def find_always_exported_paths(self) -> list[str]:
         """The paths that any cell gives: not those of a conditional branch or of one variant, nor
         those that come with a whole component."""
         sampled = self.sampling()
@@ -345,7 +355,7 @@ class StudyBase(SpecPart):
 
     # ------------------------------------------------------------------- plans
 
-    def representatives(self) -> Sequence[Point | None]:
+    def list_representatives(self) -> Sequence[Point | None]:
         """Whose centres a plan tries out: every point that has layers of its own, or None, the one
         centre that all cells share."""
         return [p for p in self.listed if p.layers and LEFT_OUT not in p.arm] or (None,)

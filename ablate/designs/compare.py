@@ -13,17 +13,17 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from ablate.designs.base import DESIGNS, StudyBase
-from ablate.designs.factors import Rule, check_rules, check_size, not_excluded
+from ablate.designs.factors import Rule, check_rules, check_size, drop_excluded
 from ablate.designs.parts import (
     LEFT_OUT,
     MAX_COMBINATIONS,
     NEUTRAL,
     Around,
+    InheritedConfig,
     Point,
     SpecPart,
-    Taken,
-    cell_name,
-    one_or_several,
+    build_cell_name,
+    to_list,
 )
 from ablate.values.errors import unknown
 from ablate.values.layers import Layer
@@ -43,7 +43,7 @@ class Variant(SpecPart):
     around: tuple[Around, ...] = ()
     trial: dict[str, Any] = Field(default_factory=dict)
 
-    several = field_validator("around", mode="before")(one_or_several)
+    several = field_validator("around", mode="before")(to_list)
 
 
 @DESIGNS.register("compare")
@@ -73,8 +73,8 @@ class Compare(StudyBase):
     _neutral: frozenset[str] = PrivateAttr(frozenset())  # studies that a neutral cell may win
 
     @model_validator(mode="after")
-    def some(self) -> Compare:
-        factors = self.factors()
+    def check_not_empty(self) -> Compare:
+        factors = self.list_factors()
         if not factors:
             raise ConfigError("", "it compares nothing: give variants, cross, or both")
         for name in {VARIANT, NEUTRAL} & self.cross.keys():
@@ -95,17 +95,19 @@ class Compare(StudyBase):
                     raise ConfigError(place, unknown("the factor", name, factors))
         return self
 
-    def factors(self) -> dict[str, dict[str, Variant]]:
+    def list_factors(self) -> dict[str, dict[str, Variant]]:
         """The variants as a factor, if there are any, then the crossed ones."""
         return ({VARIANT: dict(self.variants)} if self.variants else {}) | dict(self.cross)
 
-    def references(self) -> Iterator[Taken]:
+    def references(self) -> Iterator[InheritedConfig]:
         for place, around in super().references():
-            for name in dict.fromkeys(around.filled(p.arm).best_of for p in self.combinations):
-                yield Taken(place, around.model_copy(update={"best_of": name}))
-        for factor, levels in self.factors().items():
+            for name in dict.fromkeys(
+                around.fill_template(p.arm).best_of for p in self.combinations
+            ):
+                yield InheritedConfig(place, around.model_copy(update={"best_of": name}))
+        for factor, levels in self.list_factors().items():
             for name in levels:
-                yield from self._taken(factor, name)
+                yield from self._find_base_references(factor, name)
 
     def link(self, sizes: Mapping[str, int], neutral: Set[str]) -> None:
         self._neutral = frozenset(neutral)
@@ -114,53 +116,58 @@ class Compare(StudyBase):
         """The combinations, then the best other cell of each whose centre a neutral one may be: no
         trial of its own where it is not."""
         rows = [
-            replace(point, stands_for=any(map(self._takes_method, point.takes or ())))
+            replace(point, stands_for=any(map(self._inherits_method, point.takes or ())))
             for point in self.combinations
         ]
-        return [*rows, *(self._other(point) for point in rows if point.stands_for)]
+        return [
+            *rows,
+            *(self._build_not_neutral_point(point) for point in rows if point.stands_for),
+        ]
 
     @cached_property
     def combinations(self) -> tuple[Point, ...]:
         """The cells that are written, or crossed."""
-        factors = self.factors()
+        factors = self.list_factors()
         every = itertools.product(*factors.values())
-        return tuple(map(self._point, not_excluded(every, self.exclude, factors)))
+        return tuple(map(self._build_point, drop_excluded(every, self.exclude, factors)))
 
     def left_out(self) -> Iterator[Point]:
         kept = {point.arm for point in self.combinations}
-        every = itertools.product(*self.factors().values()) if self.exclude else ()
-        return (point for point in map(self._point, every) if point.arm not in kept)
+        every = itertools.product(*self.list_factors().values()) if self.exclude else ()
+        return (point for point in map(self._build_point, every) if point.arm not in kept)
 
-    def _point(self, levels: Sequence[str]) -> Point:
-        factors = self.factors()
+    def _build_point(self, levels: Sequence[str]) -> Point:
+        factors = self.list_factors()
         arm = tuple(zip(factors, levels, strict=True))
-        places = [_place(*pair) for pair in arm]
-        takes = [Taken(place, each.filled(arm)) for place, each in super().references()]
+        places = [_format_place(*pair) for pair in arm]
+        takes = [
+            InheritedConfig(place, each.fill_template(arm)) for place, each in super().references()
+        ]
         for pair in arm:
-            takes += self._taken(*pair)
+            takes += self._find_base_references(*pair)
         trials = [factors[factor][level].trial for factor, level in arm]
         layers = [Layer(f"{place}.trial", t) for place, t in zip(places, trials, strict=True)]
-        cell = levels[0] if len(levels) == 1 else cell_name(dict(arm))
+        cell = levels[0] if len(levels) == 1 else build_cell_name(dict(arm))
         return Point(cell, dict(arm), {}, places[-1], arm, tuple(layers), tuple(takes))
 
-    def _taken(self, factor: str, level: str) -> Iterator[Taken]:
-        for around in self.factors()[factor][level].around:
-            yield Taken(f"{_place(factor, level)}.around", around)
+    def _find_base_references(self, factor: str, level: str) -> Iterator[InheritedConfig]:
+        for around in self.list_factors()[factor][level].around:
+            yield InheritedConfig(f"{_format_place(factor, level)}.around", around)
 
-    def _takes_method(self, taken: Taken) -> bool:
+    def _inherits_method(self, taken: InheritedConfig) -> bool:
         """Whether the options of a method are taken from where a neutral cell may be the best."""
         around = taken.around
         reaches = any(path.split(".")[0] == "method" for path in around.take or ("method",))
         return reaches and around.neutral is None and around.best_of in self._neutral
 
-    def _other(self, point: Point) -> Point:
+    def _build_not_neutral_point(self, point: Point) -> Point:
         """The same row around the best cell that is not neutral."""
         coords = {**point.coords, NEUTRAL: "left out"}
         if VARIANT in coords:
             coords[VARIANT] += OTHER
         takes = tuple(
-            Taken(taken.place, taken.around.model_copy(update={"neutral": False}))
-            if self._takes_method(taken)
+            InheritedConfig(taken.place, taken.around.model_copy(update={"neutral": False}))
+            if self._inherits_method(taken)
             else taken
             for taken in point.takes or ()
         )
@@ -174,6 +181,6 @@ class Compare(StudyBase):
         return [f"one trial with their rows unless the best of those is neutral: {others}"]
 
 
-def _place(factor: str, level: str) -> str:
+def _format_place(factor: str, level: str) -> str:
     """Where a level stands in the study."""
     return f"variants.{level}" if factor == VARIANT else f"cross.{factor}.{level}"

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from ablate.designs.base import DESIGNS, StudyBase
-from ablate.designs.parts import Point, cell_name
+from ablate.designs.parts import Point, build_cell_name
 from trainables.errors import ConfigError
 
 MAX_COMPONENTS = 12
@@ -21,7 +21,7 @@ MAX_COMPONENTS = 12
 Off = Annotated[dict[str, Any], Field(min_length=1)]
 
 
-class Switched(StudyBase):
+class ComponentDesign(StudyBase):
     """What the designs over components share.
 
     components: what switches each of them off, `{name: {path: value}}`.
@@ -30,7 +30,7 @@ class Switched(StudyBase):
     components: dict[str, Off] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def apart(self) -> Switched:
+    def check_disjoint(self) -> ComponentDesign:
         owners: dict[str, str] = {}
         for name, off in self.components.items():
             for path in off:
@@ -39,7 +39,7 @@ class Switched(StudyBase):
                     raise ConfigError("", message)
         return self
 
-    def _point(self, cell: str, coords: dict[str, Any], off: Collection[str]) -> Point:
+    def _build_point(self, cell: str, coords: dict[str, Any], off: Collection[str]) -> Point:
         """The cell with these components off."""
         values: dict[str, Any] = {}
         for name, switched in self.components.items():
@@ -48,7 +48,7 @@ class Switched(StudyBase):
 
 
 @DESIGNS.register("components")
-class Components(Switched):
+class Components(ComponentDesign):
     """All on/off cells, ordered by the number of components that are on, all off first."""
 
     design: Literal["components"]
@@ -61,12 +61,12 @@ class Components(Switched):
         for count in range(len(names) + 1):
             for on in itertools.combinations(names, count):
                 coords = {name: "on" if name in on else "off" for name in names}
-                points.append(self._point(cell_name(coords), coords, {*names} - {*on}))
+                points.append(self._build_point(build_cell_name(coords), coords, {*names} - {*on}))
         return points
 
 
 @DESIGNS.register("leave_one_out")
-class LeaveOneOut(Switched):
+class LeaveOneOut(ComponentDesign):
     """The centre with all components on ("all"), then without each of them.
 
     coords: `cell`, the component that is off, or "all".
@@ -75,12 +75,12 @@ class LeaveOneOut(Switched):
     design: Literal["leave_one_out"]
 
     def points(self) -> list[Point]:
-        one_off = [self._point(f"without {n}", {"cell": n}, [n]) for n in self.components]
-        return [self._point("all", {"cell": "all"}, []), *one_off]
+        one_off = [self._build_point(f"without {n}", {"cell": n}, [n]) for n in self.components]
+        return [self._build_point("all", {"cell": "all"}, []), *one_off]
 
 
 @DESIGNS.register("add_one")
-class AddOne(Switched):
+class AddOne(ComponentDesign):
     """All components off ("none"), then only one of them on.
 
     coords: `cell`, the component that is on, or "none".
@@ -90,5 +90,5 @@ class AddOne(Switched):
 
     def points(self) -> list[Point]:
         names = self.components.keys()
-        one_on = [self._point(f"only {n}", {"cell": n}, names - {n}) for n in names]
-        return [self._point("none", {"cell": "none"}, names), *one_on]
+        one_on = [self._build_point(f"only {n}", {"cell": n}, names - {n}) for n in names]
+        return [self._build_point("none", {"cell": "none"}, names), *one_on]

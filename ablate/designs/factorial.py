@@ -17,10 +17,10 @@ from ablate.designs.factors import (
     check_factors,
     check_rules,
     check_size,
-    not_excluded,
-    values_of,
+    drop_excluded,
+    expand_level,
 )
-from ablate.designs.parts import MAX_COMBINATIONS, Point, cell_name
+from ablate.designs.parts import MAX_COMBINATIONS, Point, build_cell_name
 from trainables.errors import ConfigError
 
 
@@ -46,7 +46,7 @@ class Factorial(StudyBase):
     exclude: tuple[Rule, ...] = ()
 
     @model_validator(mode="after")
-    def possible(self) -> Factorial:
+    def check_possible(self) -> Factorial:
         check_factors(self.factors, "factors", least=2)
         check_rules(self.exclude, self.factors)
         if self.fraction != "fractional" and self.resolution is not None:
@@ -56,7 +56,7 @@ class Factorial(StudyBase):
             if total > MAX_COMBINATIONS:
                 message = f"{total} combinations are more than {MAX_COMBINATIONS}: take a fraction"
                 raise ConfigError("factors", message)
-            check_size(sum(1 for _ in self._kept()) if self.exclude else total)
+            check_size(sum(1 for _ in self._list_kept_combinations()) if self.exclude else total)
         else:
             self._check_fraction()
         return self
@@ -75,41 +75,43 @@ class Factorial(StudyBase):
         if len(self.factors) > most:
             message = f"a {self.fraction} factorial has at most {most}, not {len(self.factors)}"
             raise ConfigError("factors", message)
-        check_size(len(list(self._all())))
+        check_size(len(list(self._list_level_combinations())))
 
-    def _words(self) -> list[int]:
-        return fractions.generators(len(self.factors), self.resolution or 4)
+    def _find_generators(self) -> list[int]:
+        return fractions.find_generators(len(self.factors), self.resolution or 4)
 
-    def _all(self) -> Iterator[tuple[Any, ...]]:
+    def _list_level_combinations(self) -> Iterator[tuple[Any, ...]]:
         """Yield the levels of each run, in the order of the factors."""
         levels = [list(levels) for levels in self.factors.values()]
         if self.fraction == "full":
             yield from itertools.product(*levels)
             return
         if self.fraction == "plackett_burman":
-            runs = fractions.plackett_burman(len(levels))
+            runs = fractions.build_plackett_burman(len(levels))
         else:
-            runs = fractions.fractional(len(levels), self._words())
+            runs = fractions.build_fractional(len(levels), self._find_generators())
         for run in runs:
             yield tuple(known[i] for known, i in zip(levels, run, strict=True))
 
-    def _kept(self) -> Iterator[tuple[Any, ...]]:
-        return not_excluded(self._all(), self.exclude, self.factors)
+    def _list_kept_combinations(self) -> Iterator[tuple[Any, ...]]:
+        return drop_excluded(self._list_level_combinations(), self.exclude, self.factors)
 
     def points(self) -> list[Point]:
         points = []
-        for levels in self._kept():
+        for levels in self._list_kept_combinations():
             coords, values = dict(zip(self.factors, levels, strict=True)), dict[str, Any]()
             for factor, level in coords.items():
-                values |= values_of(factor, self.factors[factor], level)
-            points.append(Point(cell_name(coords), coords, values, "factors"))
+                values |= expand_level(factor, self.factors[factor], level)
+            points.append(Point(build_cell_name(coords), coords, values, "factors"))
         return points
 
     def notes(self) -> list[str]:
         count, runs = len(self.factors), len(self.listed)
         if self.fraction == "plackett_burman":
             return [f"Plackett–Burman, {runs} runs for {count} factors"]
-        words = self._words() if self.fraction == "fractional" else []
+        words = self._find_generators() if self.fraction == "fractional" else []
         if not words:
             return [f"all combinations of {count} factors"]
-        return [f"2^({count}-{len(words)}) of resolution {fractions.resolution(count, words)}"]
+        return [
+            f"2^({count}-{len(words)}) of resolution {fractions.compute_resolution(count, words)}"
+        ]

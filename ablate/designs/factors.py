@@ -15,8 +15,8 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, Tag
 
 from ablate.designs.parts import MAX_CELLS
-from ablate.values.canonical import canonical
-from ablate.values.errors import listed, shown, unknown
+from ablate.values.canonical import to_canonical_json
+from ablate.values.errors import format_value, join_words, unknown
 from trainables.errors import ConfigError
 
 LISTED, NAMED = "list of levels", "named levels"  # the members of the union
@@ -30,7 +30,7 @@ Levels = Annotated[
 Rule = Annotated[dict[str, Any], Field(min_length=1)]
 
 
-def values_of(factor: str, levels: Levels, level: Any) -> dict[str, Any]:
+def expand_level(factor: str, levels: Levels, level: Any) -> dict[str, Any]:
     """What a level sets, by path."""
     return dict(levels[level]) if isinstance(levels, dict) else {factor: level}
 
@@ -40,12 +40,14 @@ def check_factors(factors: dict[str, Levels], key: str, least: int = 1) -> None:
     owners: dict[str, str] = {}
     for factor, levels in factors.items():
         place = f"{key}.{factor}"
-        if len({canonical(level) for level in levels}) != len(levels):
-            raise ConfigError(place, f"{shown(list(levels))} names a level twice: remove one")
+        if len({to_canonical_json(level) for level in levels}) != len(levels):
+            raise ConfigError(
+                place, f"{format_value(list(levels))} names a level twice: remove one"
+            )
         if len(levels) < least:
             message = f"it needs at least {least} levels: set what does not vary in `trial`"
             raise ConfigError(place, message)
-        for path in {path for level in levels for path in values_of(factor, levels, level)}:
+        for path in {path for level in levels for path in expand_level(factor, levels, level)}:
             if path in owners:
                 message = f"{owners[path]} sets {path} too: make them one factor with named levels"
                 raise ConfigError(place, message)
@@ -71,39 +73,42 @@ def check_rules(rules: Iterable[Rule], factors: Mapping[str, Collection[Any]]) -
             place = f"exclude.{i}.{factor}"
             if factor not in factors:
                 raise ConfigError(place, unknown("the factor", factor, factors))
-            known = [canonical(level) for level in factors[factor]]
-            levels = levels_of(wanted, known)
+            known = [to_canonical_json(level) for level in factors[factor]]
+            levels = match_levels(wanted, known)
             if not levels:
                 raise ConfigError(place, f"it names no level of {factor}: remove the rule")
             for level in levels:
-                if canonical(level) not in known:
-                    message = f"{shown(level)} is no level of {factor}"
-                    there = listed(map(shown, factors[factor]))
+                if to_canonical_json(level) not in known:
+                    message = f"{format_value(level)} is no level of {factor}"
+                    there = join_words(map(format_value, factors[factor]))
                     raise ConfigError(place, f"{message}; there are {there}")
 
 
-def not_excluded(
+def drop_excluded(
     combinations: Iterable[tuple[Any, ...]],
     rules: Sequence[Rule],
     factors: Mapping[str, Collection[Any]],
 ) -> Iterator[tuple[Any, ...]]:
     """The combinations, one level for each factor in order, that no rule takes out."""
     names = list(factors)
-    known = {factor: list(map(canonical, levels)) for factor, levels in factors.items()}
+    known = {factor: list(map(to_canonical_json, levels)) for factor, levels in factors.items()}
     matches = [
-        [(names.index(f), {*map(canonical, levels_of(w, known[f]))}) for f, w in rule.items()]
+        [
+            (names.index(f), {*map(to_canonical_json, match_levels(w, known[f]))})
+            for f, w in rule.items()
+        ]
         for rule in rules
     ]
     for levels in combinations:
-        texts = list(map(canonical, levels)) if rules else []
+        texts = list(map(to_canonical_json, levels)) if rules else []
         if not any(all(texts[i] in wanted for i, wanted in rule) for rule in matches):
             yield levels
 
 
-def levels_of(wanted: Any, known: Sequence[str]) -> list[Any]:
+def match_levels(wanted: Any, known: Sequence[str]) -> list[Any]:
     """The levels that a rule or a condition names: one, or a list; a level may be a list itself.
 
     known: all there are, as canonical JSON.
     """
-    whole = not isinstance(wanted, list | tuple) or canonical(wanted) in known
+    whole = not isinstance(wanted, list | tuple) or to_canonical_json(wanted) in known
     return [wanted] if whole else list(wanted)

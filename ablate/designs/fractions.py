@@ -33,7 +33,7 @@ _ROWS = {
 MAX_SCREENED = max(_ROWS) - 1
 
 
-def plackett_burman(factors: int) -> list[Run]:
+def build_plackett_burman(factors: int) -> list[Run]:
     """The smallest design for so many factors, at most MAX_SCREENED; columns beyond them are left
     out."""
     signs = next(row for n, row in _ROWS.items() if n > factors)
@@ -45,7 +45,7 @@ def plackett_burman(factors: int) -> list[Run]:
     return [*runs, (0,) * factors]
 
 
-def fractional(factors: int, words: Sequence[int]) -> list[Run]:
+def build_fractional(factors: int, words: Sequence[int]) -> list[Run]:
     """The runs of a 2^(k−p): the first k − p factors run through all combinations, the last of
     them fastest; factor k − p + i is the product of the factors in `words[i]`.
 
@@ -60,34 +60,36 @@ def fractional(factors: int, words: Sequence[int]) -> list[Run]:
     return runs
 
 
-def defining_relation(factors: int, words: Sequence[int]) -> list[int]:
+def compute_defining_relation(factors: int, words: Sequence[int]) -> list[int]:
     """Every word that equals the identity: bit masks over all factors, shortest first."""
     basic = factors - len(words)
     generators = [word | 1 << (basic + i) for i, word in enumerate(words)]
     products = {0}
     for generator in generators:
         products |= {generator ^ other for other in products}
-    return sorted(products - {0}, key=lambda word: (word.bit_count(), _letters(word)))
+    return sorted(products - {0}, key=lambda word: (word.bit_count(), _split_letters(word)))
 
 
-def resolution(factors: int, words: Sequence[int]) -> int:
+def compute_resolution(factors: int, words: Sequence[int]) -> int:
     """Length of the shortest word of the defining relation; k + 1 where there is none."""
-    relation = defining_relation(factors, words)
+    relation = compute_defining_relation(factors, words)
     return relation[0].bit_count() if relation else factors + 1
 
 
-def generators(factors: int, least: int) -> list[int]:
+def find_generators(factors: int, least: int) -> list[int]:
     """Words of the smallest 2^(k−p) of at most MAX_FACTORS whose resolution is at least `least` (3,
     4 or 5), and of the highest resolution there is with so many runs; none where that takes the
     full factorial."""
     for basic in range(2, factors):
-        found = (_words(factors, basic, resolution) or [] for resolution in range(least, 6))
+        found = (
+            _search_generators(factors, basic, resolution) or [] for resolution in range(least, 6)
+        )
         if words := list(itertools.takewhile(bool, found)):
             return words[-1]
     return []
 
 
-def _words(factors: int, basic: int, least: int) -> list[int] | None:
+def _search_generators(factors: int, basic: int, least: int) -> list[int] | None:
     """Generators by backtracking; None if there are none.
 
     Resolution 4 is lost where a factor is the product of two others, 5 where two products of two
@@ -98,7 +100,7 @@ def _words(factors: int, basic: int, least: int) -> list[int] | None:
         return [(1 << basic) - 1] if factors >= least else None
     candidates = sorted(
         (word for word in range(1 << basic) if word.bit_count() >= max(2, least - 1)),
-        key=lambda word: (word.bit_count(), _letters(word)),
+        key=lambda word: (word.bit_count(), _split_letters(word)),
     )
     if len(candidates) < wanted:
         return None
@@ -123,5 +125,5 @@ def _words(factors: int, basic: int, least: int) -> list[int] | None:
     return extend(start, pairs, 0)
 
 
-def _letters(word: int) -> tuple[int, ...]:
+def _split_letters(word: int) -> tuple[int, ...]:
     return tuple(j for j in range(word.bit_length()) if word >> j & 1)

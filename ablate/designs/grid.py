@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from ablate.designs.base import DESIGNS, HEATMAP, StudyBase
 from ablate.designs.factors import check_factors, check_size
-from ablate.designs.parts import Point, cell_name
+from ablate.designs.parts import Point, build_cell_name
 from ablate.schedulers.decide import Scheduler
 from trainables.errors import ConfigError
 
@@ -29,7 +29,7 @@ class Grid(StudyBase):
     tables: ClassVar[tuple[str, ...]] = (*StudyBase.tables, HEATMAP)
 
     @model_validator(mode="after")
-    def bounded(self) -> Grid:
+    def check_size(self) -> Grid:
         if self.race is not None and self.scheduler is not None:
             raise ConfigError("", "it has a race and a scheduler: remove one of the two")
         check_factors(dict(self.grid), "grid")
@@ -40,5 +40,5 @@ class Grid(StudyBase):
         points = []
         for levels in itertools.product(*self.grid.values()):
             values = dict(zip(self.grid, levels, strict=True))
-            points.append(Point(cell_name(values), values, values, "grid"))
+            points.append(Point(build_cell_name(values), values, values, "grid"))
         return points

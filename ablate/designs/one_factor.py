@@ -7,8 +7,8 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from ablate.designs.base import DESIGNS, StudyBase
-from ablate.designs.factors import Levels, check_factors, check_size, values_of
-from ablate.designs.parts import Point, cell_name
+from ablate.designs.factors import Levels, check_factors, check_size, expand_level
+from ablate.designs.parts import Point, build_cell_name
 
 
 @DESIGNS.register("one_factor")
@@ -25,7 +25,7 @@ class OneFactor(StudyBase):
     factors: dict[str, Levels] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def bounded(self) -> OneFactor:
+    def check_size(self) -> OneFactor:
         check_factors(self.factors, "factors")
         check_size(1 + sum(map(len, self.factors.values())))
         return self
@@ -34,6 +34,6 @@ class OneFactor(StudyBase):
         points = [Point("centre", {}, {}, "factors")]
         for factor, levels in self.factors.items():
             for level in levels:
-                coords, values = {factor: level}, values_of(factor, levels, level)
-                points.append(Point(cell_name(coords), coords, values, "factors"))
+                coords, values = {factor: level}, expand_level(factor, levels, level)
+                points.append(Point(build_cell_name(coords), coords, values, "factors"))
         return points

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import ConfigDict, Field
 
 from ablate.samplers.sampling import Direction
-from ablate.values.canonical import MAX_SEED, MAX_SEEDS, canonical
+from ablate.values.canonical import MAX_SEED, MAX_SEEDS, to_canonical_json
 from ablate.values.layers import Layer
 from trainables.config.strict import Strict
 from trainables.errors import ConfigError
@@ -49,7 +49,7 @@ class Around(SpecPart):
     rank: int = Field(1, ge=1)
     neutral: Literal[False] | None = None
 
-    def filled(self, arm: Arm) -> Around:
+    def fill_template(self, arm: Arm) -> Around:
         """`best_of: tune_{method}` with the names of a combination's levels."""
         name = self.best_of
         for factor, level in arm:
@@ -57,7 +57,7 @@ class Around(SpecPart):
         return self if name == self.best_of else self.model_copy(update={"best_of": name})
 
 
-def one_or_several(value: Any) -> Any:
+def to_list(value: Any) -> Any:
     """`around: {…}` as a list of one."""
     return [value] if isinstance(value, dict) else value
 
@@ -75,7 +75,7 @@ class Objective(SpecPart):
 Seeds = Annotated[int, Field(ge=1, le=MAX_SEEDS)] | Annotated[tuple[int, ...], Field(min_length=1)]
 
 
-def seed_list(seeds: int | tuple[int, ...]) -> list[int]:
+def expand_seeds(seeds: int | tuple[int, ...]) -> list[int]:
     """n → 0…n−1."""
     return list(range(seeds)) if isinstance(seeds, int) else list(seeds)
 
@@ -89,7 +89,7 @@ def check_seeds(seeds: int | tuple[int, ...] | None) -> int | tuple[int, ...] | 
     return seeds
 
 
-class Taken(NamedTuple):
+class InheritedConfig(NamedTuple):
     """Something that a study takes from others. place: where the study says so, as `around`."""
 
     place: str
@@ -122,7 +122,7 @@ class Point:
     where: str
     arm: Arm = ()
     layers: tuple[Layer, ...] = ()
-    takes: tuple[Taken, ...] | None = None
+    takes: tuple[InheritedConfig, ...] | None = None
     again: Around | None = None
     stands_for: bool = False
 
@@ -135,18 +135,18 @@ LEFT_OUT = (NEUTRAL, "left out")  # in the arm of a row around the best cell tha
 OF = "of"  # where a promote study names the one whose cells it trains again
 
 
-def cell_name(coords: Mapping[str, Any]) -> str:
+def build_cell_name(coords: Mapping[str, Any]) -> str:
     """`method.alpha=0.1,method.beta=1`: short and stable."""
-    return ",".join(f"{key}={level_text(value)}" for key, value in coords.items())
+    return ",".join(f"{key}={format_level(value)}" for key, value in coords.items())
 
 
-def level_text(value: Any) -> str:
+def format_level(value: Any) -> str:
     """A level in a cell's name: text as it is, `proxy_anchor(alpha=16)` for a whole component,
     else JSON; what is too long ends in a digest, so that different levels differ."""
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping) and isinstance(value.get("name"), str):
-        options = [f"{key}={level_text(v)}" for key, v in value.items() if key != "name"]
+        options = [f"{key}={format_level(v)}" for key, v in value.items() if key != "name"]
         text = str(value["name"]) + (f"({', '.join(options)})" if options else "")
     else:
         try:
@@ -155,5 +155,5 @@ def level_text(value: Any) -> str:
             text = repr(value)
     if len(text) <= SHOWN:
         return text
-    digest = hashlib.sha256(canonical(value).encode()).hexdigest()[:6]
+    digest = hashlib.sha256(to_canonical_json(value).encode()).hexdigest()[:6]
     return f"{text[: SHOWN - 8]}…{digest}"

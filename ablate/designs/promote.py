@@ -31,9 +31,9 @@ from ablate.designs.parts import (
     NEUTRAL_POINT,
     OF,
     Around,
+    InheritedConfig,
     Point,
-    Taken,
-    cell_name,
+    build_cell_name,
 )
 from trainables.errors import ConfigError
 
@@ -74,16 +74,16 @@ class Promote(StudyBase):
     _source: int | None = PrivateAttr(None)  # cells of `of`
 
     @model_validator(mode="after")
-    def one_number(self) -> Promote:
+    def check_one_number(self) -> Promote:
         if self.best is None and self.share is None:
             raise ConfigError("", "it needs best or share: say how many cells are promoted")
         if self.best is not None and self.share is not None:
             raise ConfigError("share", "best is given too: remove one of the two")
         return self
 
-    def references(self) -> Iterator[Taken]:
+    def references(self) -> Iterator[InheritedConfig]:
         yield from super().references()
-        yield Taken(OF, self._ranked(1))
+        yield InheritedConfig(OF, self._build_ranked_point(1))
 
     def link(self, sizes: Mapping[str, int], neutral: Set[str]) -> None:
         """`share` and the notes need how many cells `of` has."""
@@ -102,19 +102,19 @@ class Promote(StudyBase):
         around = [taken for taken in super().references() if taken.place != NEUTRAL]
         points = []
         for rank in range(1, self.count + 1):
-            again, arm = self._ranked(rank), ((RANK, str(rank)),)
-            point = Point(cell_name({RANK: rank}), {RANK: rank}, {}, OF, arm, stands_for=True)
-            points.append(replace(point, takes=(*around, Taken(OF, again)), again=again))
+            again, arm = self._build_ranked_point(rank), ((RANK, str(rank)),)
+            point = Point(build_cell_name({RANK: rank}), {RANK: rank}, {}, OF, arm, stands_for=True)
+            points.append(replace(point, takes=(*around, InheritedConfig(OF, again)), again=again))
         return points if self.neutral is None else [*points, NEUTRAL_POINT]
 
-    def _ranked(self, rank: int) -> Around:
+    def _build_ranked_point(self, rank: int) -> Around:
         return Around(best_of=self.of, by=self.by, take=self.take, rank=rank)
 
     def notes(self) -> list[str]:
         return [f"the best {self.count} of the {self._source} cells of {self.of}"]
 
 
-def as_promoted(point: Point, cell: str, coords: Mapping[str, Any]) -> Point:
+def to_promoted_point(point: Point, cell: str, coords: Mapping[str, Any]) -> Point:
     """A promoted cell tells which cell it was, and that one's coordinates."""
     known = {**point.coords, SOURCE: cell}
     return replace(point, coords=known | {k: v for k, v in coords.items() if k not in known})

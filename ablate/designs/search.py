@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from ablate.designs.base import DESIGNS, Sampled, StudyBase
+from ablate.designs.base import DESIGNS, SampledDesign, StudyBase
 from ablate.designs.parts import MAX_CELLS, Around
 from ablate.samplers import branches
 from ablate.samplers.sampling import SAMPLERS, Direction
 from ablate.samplers.space import Axis
 from ablate.schedulers.base import SCHEDULERS
 from ablate.schedulers.decide import Scheduler
-from ablate.values.canonical import without_unused
+from ablate.values.canonical import drop_unused
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -55,17 +55,17 @@ class Search(StudyBase):
 
     @field_validator("round", mode="before")
     @classmethod
-    def rounds(cls, value: Any) -> Any:
+    def check_rounds(cls, value: Any) -> Any:
         if value != "asynchronous" and not (type(value) is int and value >= 1):
             raise ConfigError("round", "it is a number of trials, at least 1, or asynchronous")
         return value
 
     @model_validator(mode="after")
-    def possible(self) -> Search:
+    def check_possible(self) -> Search:
         if self.race is not None:
             message = "rounds of a search wait for every seed: take a scheduler in place of a race"
             raise ConfigError("", message)
-        branches.check(self.space)
+        branches.check_conditions(self.space)
         metrics = [objective.metric for objective in self.objectives]
         if len(set(metrics)) != len(metrics):
             raise ConfigError("objectives", f"{', '.join(metrics)} name a metric twice")
@@ -92,15 +92,14 @@ class Search(StudyBase):
     def directions(self) -> tuple[Direction, ...]:
         return tuple(objective.direction for objective in self.objectives) or ("maximize",)
 
-    def sampling(self) -> Sampled:
+    def sampling(self) -> SampledDesign:
         return self
 
     def identifies(self) -> dict[str, Any]:
         """Not by its number of trials, so that a larger budget goes on from a smaller one."""
         content: dict[str, Any] = {
             "space": {
-                path: without_unused(axis.model_dump(mode="json"))
-                for path, axis in self.space.items()
+                path: drop_unused(axis.model_dump(mode="json")) for path, axis in self.space.items()
             },
             "sampler": [self.sampler, self.round, self.startup],
         }

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ablate.designs.base import DESIGNS, StudyBase
-from trainables.config.registry import one_of
+from trainables.config.registry import build_choice_annotation
 
 if TYPE_CHECKING:
     Study = StudyBase
 else:
-    Study = one_of(DESIGNS, "design")
+    Study = build_choice_annotation(DESIGNS, "design")

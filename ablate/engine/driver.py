@@ -14,29 +14,29 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
-from ablate.engine.preflight import as_it_is, check_data, check_inputs
-from ablate.engine.presence import Presence, drivers
-from ablate.engine.progress import Board, rows
+from ablate.engine.driver_status import DriverStatusFile, list_drivers
+from ablate.engine.preflight import check_data, check_inputs, open_ledger_or_empty
+from ablate.engine.progress import ProgressDisplay, build_study_rows
 from ablate.engine.ray.session import is_local
 from ablate.engine.ray.supervisor import Supervisor
 from ablate.engine.settings import Outcome, Settings
 from ablate.engine.signals import stop_signals
-from ablate.ledger.ledger import Ledger, heartbeats
+from ablate.ledger.ledger import Ledger, send_heartbeats
 from ablate.ledger.owner import Owner
-from ablate.ledger.schema import room
+from ablate.ledger.schema import disk_full_as_ledger_error
 from ablate.plan.plan import Plan
-from ablate.plan.resolve import default_settings
+from ablate.plan.resolve import list_default_settings
 from ablate.storage.checkpoints import TrialCheckpoints
-from ablate.storage.copies import Copies
+from ablate.storage.ledger_backup import LedgerBackup
 from ablate.storage.store import Storage
-from ablate.sweep.dispatch import Dispatch
+from ablate.sweep.dispatch import JobScheduler
 from ablate.sweep.progression import Progression
-from ablate.tracking.store import public_environment
+from ablate.tracking.store import build_public_environment
 from ablate.tracking.sync import EndStatus
 from ablate.tracking.tracker import MlflowTracker
-from ablate.values.terminal import say
+from ablate.values.terminal import print_text
 
-_tell = partial(say, flush=True)
+_print_line = partial(print_text, flush=True)
 
 
 def run_plan(plan: Plan, settings: Settings) -> Outcome:
@@ -48,32 +48,32 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             had, or the cluster is too small.
         LedgerError: the ledger cannot be written, or the disk is full; everything recorded is kept.
     """
-    owner = Owner.me()
+    owner = Owner.from_this_process()
     deadline = None if settings.budget is None else time.monotonic() + settings.budget
     local = is_local(settings.address)
-    copies = _copies(settings, owner)
+    copies = _open_ledger_backup(settings, owner)
     if settings.reads_data:
-        with as_it_is(settings.ledger) as known:
-            progression = Progression(plan, settings.facts(known), record=False)
-            while progression.advance():
+        with open_ledger_or_empty(settings.ledger) as known:
+            progression = Progression(plan, settings.open_facts(known), record=False)
+            while progression.list_new_cells():
                 pass
             check_inputs(plan, progression, settings.cache, settings.request.device)
     with ExitStack() as stack:
         ledger = stack.enter_context(Ledger(settings.ledger))
-        jobs, checkpoints = settings.jobs(plan), None
+        jobs, checkpoints = settings.build_job_settings(plan), None
         if copies is not None:
             stack.enter_context(copies)
             checkpoints = stack.enter_context(
                 TrialCheckpoints(
-                    copies.storage, ledger, settings.trials, remote=not local, tell=_tell
+                    copies.storage, ledger, settings.trials, remote=not local, tell=_print_line
                 )
             )
-            fetch = checkpoints.fetch if local else checkpoints.offer
-            jobs = replace(jobs, forget=checkpoints.forget, fetch=fetch)
+            fetch = checkpoints.fetch_trial if local else checkpoints.upload_trial
+            jobs = replace(jobs, forget=checkpoints.remove_trial, fetch=fetch)
         ledger.release_dead()
-        ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolved_spec(), settings.provenance)
-        dispatch = Dispatch(
-            Progression(plan, settings.facts(ledger), record=True),
+        ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolve_spec(), settings.provenance)
+        dispatch = JobScheduler(
+            Progression(plan, settings.open_facts(ledger), record=True),
             ledger,
             owner,
             plan.sweep_id,
@@ -82,7 +82,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             retry_failed=settings.retry_failed,
             force=settings.force,
         )
-        same = dispatch.agree(same_code=settings.same_code)
+        same = dispatch.reconcile_code_versions(same_code=settings.same_code)
         if settings.reads_data and not dispatch.exhausted:
             check_data(plan, dispatch.progression, settings.cache)
         tracker: MlflowTracker | None = None
@@ -93,7 +93,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
                 plan.sweep_id,
                 plan.spec.name,
                 remedy=settings.replay,
-                defaults=default_settings(),
+                defaults=list_default_settings(),
             )
             tracker.start()  # it imports MLflow while Ray starts
         interrupted: int | None = None
@@ -103,11 +103,13 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             if tracker is not None:
                 dispatch.notify = tracker.notify  # it begins with all that the ledger has
             if not dispatch.exhausted:
-                with room(settings.out):
-                    interrupted, broken = _fit(plan, settings, dispatch, checkpoints, local)
+                with disk_full_as_ledger_error(settings.out):
+                    interrupted, broken = _run_ray_tune(
+                        plan, settings, dispatch, checkpoints, local
+                    )
             if settings.same_code:  # of cells that have become known since
-                same += dispatch.agree(same_code=True)
-            outcome = _outcome(plan, dispatch, interrupted, broken)
+                same += dispatch.reconcile_code_versions(same_code=True)
+            outcome = _build_outcome(plan, dispatch, interrupted, broken)
             status = "FINISHED" if outcome.finished else "KILLED" if interrupted else "FAILED"
         except KeyboardInterrupt:
             status = "KILLED"
@@ -118,26 +120,30 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
     return replace(outcome, tracked=tracked, same=tuple(same))
 
 
-def _copies(settings: Settings, owner: Owner) -> Copies | None:
+def _open_ledger_backup(settings: Settings, owner: Owner) -> LedgerBackup | None:
     """Fetch the ledger from storage, if it is there, and return what copies it to there."""
     if settings.storage is None:
         return None
 
     def list_others() -> list[Owner]:
-        alive = [driver.owner for driver in drivers(settings.out) if driver.alive]
+        alive = [driver.owner for driver in list_drivers(settings.out) if driver.alive]
         return [each for each in alive if each != owner]
 
-    copies = Copies(Storage(settings.storage), settings.ledger, owner, _tell, others=list_others)
-    copies.join()
+    copies = LedgerBackup(
+        Storage(settings.storage), settings.ledger, owner, _print_line, others=list_others
+    )
+    copies.restore_if_newer()
     return copies
 
 
-def _outcome(plan: Plan, dispatch: Dispatch, interrupted: int | None, broken: str) -> Outcome:
+def _build_outcome(
+    plan: Plan, dispatch: JobScheduler, interrupted: int | None, broken: str
+) -> Outcome:
     missing, failed, blocked = {}, {}, {}
     progression = dispatch.progression
     for name in plan.order:
         state = progression.studies[name]
-        unsettled = state.size - sum(map(progression.settled, state.cells))
+        unsettled = state.size - sum(map(progression.is_settled, state.cells))
         if unsettled > 0:
             missing[name] = unsettled
         if state.blocked:
@@ -162,10 +168,10 @@ def _outcome(plan: Plan, dispatch: Dispatch, interrupted: int | None, broken: st
     )
 
 
-def _fit(
+def _run_ray_tune(
     plan: Plan,
     settings: Settings,
-    dispatch: Dispatch,
+    dispatch: JobScheduler,
     checkpoints: TrialCheckpoints | None,
     local: bool,
 ) -> tuple[int | None, str]:
@@ -178,22 +184,24 @@ def _fit(
         caught.append(signal.SIGINT)  # as by Ctrl-C
         dispatch.stop()
 
-    presence = Presence(settings.out, dispatch.owner, plan.sweep_id, plan.spec.name, stop)
+    presence = DriverStatusFile(settings.out, dispatch.owner, plan.sweep_id, plan.spec.name, stop)
     supervisor = Supervisor(
         dispatch,
         settings.address,
         settings.request,
         scratch,
         logs / f"{name}-ray.log",
-        lambda parallel: Board(dispatch, parallel, logs / f"{name}.log", tell=presence.tell),
+        lambda parallel: ProgressDisplay(
+            dispatch, parallel, logs / f"{name}.log", tell=presence.publish
+        ),
         checkpoints,
         None if local or not settings.reads_data else plan.fingerprints,
-        public_environment(settings.tracking_uri),
+        build_public_environment(settings.tracking_uri),
     )
-    presence.tell(rows(dispatch, 1), (), None)
+    presence.publish(build_study_rows(dispatch, 1), (), None)
     with (
         stop_signals(dispatch.stop) as caught,
-        heartbeats(settings.ledger, dispatch.owner),
+        send_heartbeats(settings.ledger, dispatch.owner),
         presence,
     ):
         try:
@@ -204,6 +212,6 @@ def _fit(
                     supervisor.board.close()
             finally:
                 # After Ray is down: no worker writes any more.
-                dispatch.interrupt("interrupted" if caught else "its driver stopped")
+                dispatch.interrupt_all("interrupted" if caught else "its driver stopped")
                 shutil.rmtree(scratch, ignore_errors=True)
     return (caught[0] if caught else None), broken

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ablate.ledger import queries
 from ablate.ledger.records import Records
-from ablate.tracking.store import public_environment
+from ablate.tracking.store import build_public_environment
 from trainables.core.runtime import Runtime
 from trainables.jobs.request import Job
 
@@ -65,7 +65,7 @@ class Estimate:
 
     def add(self, config: Mapping[str, Any], rates: Mapping[str, Rate], times: int = 1) -> None:
         """Add as many trials of this configuration."""
-        rate = rates.get(kind(config))
+        rate = rates.get(build_cost_key(config))
         if rate is None:
             self.unknown += times
             return
@@ -75,7 +75,7 @@ class Estimate:
         self.longest = max(self.longest, seconds)
 
 
-def kind(config: Mapping[str, Any]) -> str:
+def build_cost_key(config: Mapping[str, Any]) -> str:
     """Return what trials must share for one's epoch to tell of the other's duration: data, network,
     batch, and of the method its name and what is whole or text among its options (depths, sizes,
     variants), not its weights."""
@@ -89,16 +89,18 @@ def kind(config: Mapping[str, Any]) -> str:
     return json.dumps(parts | {"method": drop_weights(config["method"])}, sort_keys=True)
 
 
-def known_rates(records: Records) -> dict[str, Rate]:
+def load_measured_rates(records: Records) -> dict[str, Rate]:
     """Return the rates of finished trials by kind: medians."""
     epochs: dict[str, list[float]] = {}
-    for row in queries.finished(records):
+    for row in queries.list_finished_trials(records):
         if row["epochs"] and row["seconds"] is not None:
-            epochs.setdefault(kind(row["config"]), []).append(row["seconds"] / row["epochs"])
+            epochs.setdefault(build_cost_key(row["config"]), []).append(
+                row["seconds"] / row["epochs"]
+            )
     return {key: Rate(statistics.median(seconds)) for key, seconds in epochs.items()}
 
 
-def pilot_rates(
+def measure_pilot_rates(
     configs: Mapping[str, Mapping[str, Any]], settings: Settings
 ) -> tuple[dict[str, Rate], dict[str, str]]:
     """Run a pilot of each kind; return rates by kind, and reasons of the pilots that failed.
@@ -126,7 +128,7 @@ def run_pilot(config: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     )
     job = Job(trial_id="pilot", config=config, seed=0, runtime=runtime, evaluate=())
     libraries = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    environment = public_environment(settings.tracking_uri)
+    environment = build_public_environment(settings.tracking_uri)
     process = subprocess.run(
         [sys.executable, "-m", "trainables.jobs.pilot"],
         input=json.dumps(job.to_dict()),

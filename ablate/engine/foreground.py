@@ -6,13 +6,13 @@ import re
 from dataclasses import replace
 
 from ablate.engine.settings import Settings
-from ablate.ledger.ledger import Ledger, heartbeats
+from ablate.ledger.ledger import Ledger, send_heartbeats
 from ablate.ledger.owner import Owner
 from ablate.plan.plan import Cell, Plan
-from ablate.sweep.dispatch import Dispatch
+from ablate.sweep.dispatch import JobScheduler
 from ablate.sweep.progression import Progression
-from ablate.values.errors import listed, nearest, shown
-from ablate.values.terminal import say
+from ablate.values.errors import format_value, join_words, suggest_nearest
+from ablate.values.terminal import print_text
 from trainables.errors import ConfigError
 from trainables.jobs.attempt import Attempt, limit_threads
 from trainables.jobs.request import Job
@@ -34,18 +34,18 @@ def find_cell(progression: Progression, wanted: str) -> Cell:
     check_study(plan, study)
     match = re.fullmatch(r"(.*?)(?:@(\d+)(?:\.(\d+))?)?", rest)
     assert match is not None
-    name, seed = match[1], int(match[2] or plan.seeds(study)[0])
-    fold = plan.folds(study)[0] if match[3] is None else int(match[3])
+    name, seed = match[1], int(match[2] or plan.list_seeds(study)[0])
+    fold = plan.list_folds(study)[0] if match[3] is None else int(match[3])
     known = progression.studies[study].cells
     matches = [cell for cell in known if cell.cell == name]
     coords = dict(part.partition("=")[::2] for part in name.split(",") if "=" in part)
     if not matches and coords:
-        coords = {**plan.spec.studies[study].unsaid(), **coords}
+        coords = {**plan.spec.studies[study].find_optional_coordinates(), **coords}
         matches = [
             cell
             for cell in known
             if all(
-                key in cell.coords and value in (cell.coords[key], shown(cell.coords[key]))
+                key in cell.coords and value in (cell.coords[key], format_value(cell.coords[key]))
                 for key, value in coords.items()
             )
         ]
@@ -55,7 +55,7 @@ def find_cell(progression: Progression, wanted: str) -> Cell:
             f"{cell.cell}@{cell.seed}" + ("" if cell.fold is None else f".{cell.fold}")
             for cell in cells or matches or known
         ]
-        there = f"name one of {listed(places[:16])}, in quotes if need be"
+        there = f"name one of {join_words(places[:16])}, in quotes if need be"
         if not known:
             there = "its cells are not known yet: run the sweep first"
         count = f"{len(cells)} cells" if cells else "no cell"
@@ -71,7 +71,9 @@ def check_study(plan: Plan, study: str) -> None:
     """
     names = list(plan.spec.studies)
     if study not in names:
-        fault = f"{study!r} is none of the studies {listed(names)}. {nearest(study, names)}"
+        fault = (
+            f"{study!r} is none of the studies {join_words(names)}. {suggest_nearest(study, names)}"
+        )
         raise ConfigError(OPTION, fault)
     if study not in plan.order:
         raise ConfigError(OPTION, f"--study leaves {study} out; give --cell without --study")
@@ -80,52 +82,52 @@ def check_study(plan: Plan, study: str) -> None:
 def run_cell(plan: Plan, settings: Settings, wanted: str) -> int:
     """Run one cell here and record it; return the exit code: 0, or 1 if the trial failed."""
     check_study(plan, wanted.partition("/")[0])
-    owner = Owner.me()
-    with Ledger(settings.ledger) as ledger, heartbeats(settings.ledger, owner):
+    owner = Owner.from_this_process()
+    with Ledger(settings.ledger) as ledger, send_heartbeats(settings.ledger, owner):
         ledger.release_dead()
-        ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolved_spec(), settings.provenance)
+        ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolve_spec(), settings.provenance)
         # A failure is looked at again: this is what the option is for.
-        facts = replace(settings, retry_failed=True, force=False).facts(ledger)
-        progression, jobs = Progression(plan, facts, record=True), settings.jobs(plan)
-        dispatch = Dispatch(progression, ledger, owner, plan.sweep_id, jobs, retry_failed=True)
+        facts = replace(settings, retry_failed=True, force=False).open_facts(ledger)
+        progression, jobs = Progression(plan, facts, record=True), settings.build_job_settings(plan)
+        dispatch = JobScheduler(progression, ledger, owner, plan.sweep_id, jobs, retry_failed=True)
         cell = find_cell(progression, wanted)
-        for line in dispatch.agree(same_code=settings.same_code):
-            say(f"taken as the same code: {line}")
+        for line in dispatch.reconcile_code_versions(same_code=settings.same_code):
+            print_text(f"taken as the same code: {line}")
         if cell.error is not None:
-            say(cell.error)
+            print_text(cell.error)
             return 1
-        job = dispatch.job_of(cell.trial_id)
+        job = dispatch.claim_job_of(cell.trial_id)
         if job is None:
-            state = ledger.trial(cell.trial_id) or {}
-            say(f"{cell.trial_id} is {state.get('status')} already; nothing to do")
+            state = ledger.get_trial(cell.trial_id) or {}
+            print_text(f"{cell.trial_id} is {state.get('status')} already; nothing to do")
             return 0
-        say(f"{wanted} is trial {cell.trial_id}, folder {jobs.trials}")
+        print_text(f"{wanted} is trial {cell.trial_id}, folder {jobs.trials}")
         try:
             # Who asks for one cell wants its result, whatever its scheduler says.
             return _run_job(dispatch, replace(job, until=None), settings)
         finally:
-            dispatch.interrupt("stopped in the foreground")
+            dispatch.interrupt_all("stopped in the foreground")
 
 
-def _run_job(dispatch: Dispatch, job: Job, settings: Settings) -> int:
+def _run_job(dispatch: JobScheduler, job: Job, settings: Settings) -> int:
     """Run a job to its end, and print and record its events."""
     limit_threads(settings.request.threads)
     attempt = Attempt(job, settings.runner, clean=dispatch.settings.clean)
     try:
         while True:
-            events = attempt.events(0.0)
-            dispatch.record(job.trial_id, events)
+            events = attempt.receive_events(0.0)
+            dispatch.record_events(job.trial_id, events)
             for event in events:
                 if event["event"] == "epoch":
                     metrics = ", ".join(f"{k} {v:.4g}" for k, v in event["metrics"].items())
-                    say(f"epoch {event['epoch']} ({event['seconds']:.2f} s): {metrics}")
+                    print_text(f"epoch {event['epoch']} ({event['seconds']:.2f} s): {metrics}")
             last = events[-1]
             if last["event"] == "failed":
-                say(last["traceback"], end="")
+                print_text(last["traceback"], end="")
                 return 1
             if last["event"] == "final":
                 for split, metrics in last["evaluations"].items():
-                    say(f"{split}: {', '.join(f'{k} {v:.4f}' for k, v in metrics.items())}")
+                    print_text(f"{split}: {', '.join(f'{k} {v:.4f}' for k, v in metrics.items())}")
                 return 0
     finally:
         attempt.close()

@@ -21,18 +21,18 @@ import torch
 from ablate.ledger.ledger import Ledger
 from ablate.plan.plan import Plan
 from ablate.sweep.progression import Progression
+from ablate.sweep.required_inputs import Use, iterate_required_inputs, locate_error
 from ablate.sweep.state import StudyState
-from ablate.sweep.uses import Use, placed, uses
-from ablate.values.terminal import progress_shown, say
-from trainables.backbones.weights import absent, fetch
+from ablate.values.terminal import print_text, show_progress
+from trainables.backbones.weights import describe_missing_weights, fetch_weights
 from trainables.config.images import DataConfig
 from trainables.config.network import BackboneConfig
-from trainables.data.cache import required
-from trainables.data.dataset import DATASETS, class_count, data_config, load_dataset
+from trainables.data.cache import require_cache
+from trainables.data.dataset import DATASETS, count_classes, load_dataset, resolve_data_config
 from trainables.data.features import has_features
 from trainables.data.files.fileset import FileSet
-from trainables.data.sampler import check_batch, steps_per_epoch
-from trainables.data.splits import Splits, Subset, class_counts, split
+from trainables.data.sampler import check_batch, count_steps_per_epoch
+from trainables.data.splits import Splits, Subset, count_split_classes, split_dataset
 from trainables.errors import ConfigError
 from trainables.trial import TrialConfig
 
@@ -40,7 +40,7 @@ FEWEST = 100  # steps of a trial, below which a plan warns: optimisers have hard
 
 
 @contextmanager
-def as_it_is(path: Path) -> Iterator[Ledger]:
+def open_ledger_or_empty(path: Path) -> Iterator[Ledger]:
     """Open the ledger at `path`; where there is none, an empty one in a temporary folder."""
     with tempfile.TemporaryDirectory() as folder:
         empty = Path(folder) / "ledger.sqlite"
@@ -59,14 +59,14 @@ def check_inputs(plan: Plan, progression: Progression, cache: Path, device: str)
     warnings = check_classes(plan, progression, cache)
     warnings += describe_trainings(plan, progression, cache)[1]
     for text in warnings:
-        say(f"warning: {text}", flush=True)
-    for weights in absent_weights(plan, progression, cache, device):
+        print_text(f"warning: {text}", flush=True)
+    for weights in find_missing_weights(plan, progression, cache, device):
         if weights.can_be_fetched:
-            say(f"weights: fetching {weights.what}, once for all trials", flush=True)
+            print_text(f"weights: fetching {weights.what}, once for all trials", flush=True)
         try:
-            fetch(weights.backbone)
+            fetch_weights(weights.backbone)
         except ConfigError as error:
-            raise placed(plan, progression, weights.use, error) from error
+            raise locate_error(plan, progression, weights.use, error) from error
 
 
 def check_classes(plan: Plan, progression: Progression, cache: Path) -> list[str]:
@@ -80,20 +80,20 @@ def check_classes(plan: Plan, progression: Progression, cache: Path) -> list[str
     """
     counts: dict[str, int | None] = {}
     single = dict[str, None]()  # studies that select on one class
-    for use in uses(plan, progression):
+    for use in iterate_required_inputs(plan, progression):
         if use.data is None:
             continue
         if use.data.images not in counts:
-            counts[use.data.images] = class_count(use.data, cache)
+            counts[use.data.images] = count_classes(use.data, cache)
         classes = counts[use.data.images]
         if classes is None:
             continue
         try:
-            train, val, test = class_counts(classes, use.data.split)
+            train, val, test = count_split_classes(classes, use.data.split)
             if use.batch is not None:
                 check_batch(*use.batch, train)
         except ConfigError as error:
-            raise placed(plan, progression, use, error) from error
+            raise locate_error(plan, progression, use, error) from error
         if (val or test) == 1:
             single[use.study] = None
     if not single:
@@ -116,12 +116,12 @@ def describe_trainings(
 
     def find_subset(section: Mapping[str, Any]) -> Subset | None:
         """Return the images that train; None where the data set tells none before it is read."""
-        data = data_config(section)
+        data = resolve_data_config(section)
         key = data.images, data.split.model_dump_json()
         if key not in subsets:
-            with required(cache):
+            with require_cache(cache):
                 rows = DATASETS[data.name].without_pixels(data, cache)
-            subsets[key] = None if rows is None else split(rows, data.split, "").train
+            subsets[key] = None if rows is None else split_dataset(rows, data.split, "").train
         return subsets[key]
 
     lines: dict[str, str] = {}
@@ -137,7 +137,7 @@ def describe_trainings(
             if (subset := find_subset(config["data"])) is None:
                 continue
             training = config["training"]
-            steps = steps_per_epoch(len(subset), training["batch_size"])
+            steps = count_steps_per_epoch(len(subset), training["batch_size"])
             side, total = config["data"]["image_size"], steps * training["epochs"]
             sizes.add((side, len(subset), steps, total))
             faults = dict(_find_faults(training, subset, steps)) | faults
@@ -147,7 +147,7 @@ def describe_trainings(
             lines[name] = (
                 f"{sides} px, {images} training images, {epochs} {unit} an epoch, {totals} in all"
             )
-        if len(state.cells) < state.size or not all(map(progression.settled, state.cells)):
+        if len(state.cells) < state.size or not all(map(progression.is_settled, state.cells)):
             for text in faults.values():
                 studies_by_warning.setdefault(text, []).append(name)
     return lines, [f"{', '.join(names)}: {text}" for text, names in studies_by_warning.items()]
@@ -158,8 +158,10 @@ def example_config(plan: Plan, state: StudyState) -> dict[str, Any]:
     for cell in state.cells:
         if cell.error is None:
             return cell.config
-    point = plan.spec.studies[state.name].representatives()[0]
-    return plan.resolved(state.name, point, plan.example(state.name)).model_dump(mode="json")
+    point = plan.spec.studies[state.name].list_representatives()[0]
+    return plan.resolve_config(state.name, point, plan.find_example(state.name)).model_dump(
+        mode="json"
+    )
 
 
 def _find_faults(
@@ -200,7 +202,7 @@ def _format_range(values: Iterable[int]) -> str:
 def _group_by_files(plan: Plan, progression: Progression) -> list[list[tuple[DataConfig, Use]]]:
     """Return the uses of each set of files that trials that are left to do read."""
     groups: dict[str, list[tuple[DataConfig, Use]]] = {}
-    for use in uses(plan, progression):
+    for use in iterate_required_inputs(plan, progression):
         if use.data is not None:
             groups.setdefault(use.data.images, []).append((use.data, use))
     return list(groups.values())
@@ -217,7 +219,7 @@ def describe_stores(plan: Plan, progression: Progression, cache: Path) -> list[s
         source = DATASETS[data.name]
         if not issubclass(source, FileSet):
             continue
-        choice = source.store(data, cache)
+        choice = source.locate_store(data, cache)
         side = "of original size" if data.kept is None else f"of short side {data.kept}"
         text = f"{data.name}: photographs {side}, kept as {choice.kind}"
         text += ", which are there" if choice.there else ", made by the first run"
@@ -243,19 +245,19 @@ def check_data(plan: Plan, progression: Progression, cache: Path) -> None:
     for group in _group_by_files(plan, progression):
         data, use = group[0]
         try:
-            with required(cache), progress_shown():
+            with require_cache(cache), show_progress():
                 dataset = load_dataset(data, cache)
             divided: dict[str, Splits] = {}
             for same, use in group:
                 key = same.split.model_dump_json()
                 if key not in divided:
-                    divided[key] = split(dataset, same.split, "")
+                    divided[key] = split_dataset(dataset, same.split, "")
                 parts = divided[key]
-                parts.require(sorted(use.splits | {parts.selection}))
+                parts.require_splits(sorted(use.splits | {parts.selection}))
                 if use.batch is not None:
                     check_batch(*use.batch, len(parts.train.classes))
         except ConfigError as error:
-            raise placed(plan, progression, use, error) from error
+            raise locate_error(plan, progression, use, error) from error
 
 
 @dataclass
@@ -277,7 +279,7 @@ class AbsentWeights:
         return f"{self.what} is not here (backbone.weights of {', '.join(self.studies)}): {then}"
 
 
-def absent_weights(
+def find_missing_weights(
     plan: Plan, progression: Progression, cache: Path, device: str
 ) -> list[AbsentWeights]:
     """Return what trials that are left to do need and this machine lacks, as far as it is known.
@@ -287,7 +289,7 @@ def absent_weights(
     """
     missing: dict[str, AbsentWeights] = {}
     looked_for: dict[str, str | None] = {}
-    for use in uses(plan, progression):
+    for use in iterate_required_inputs(plan, progression):
         backbone = use.backbone
         if backbone is None or backbone.weights == "none":
             continue
@@ -298,9 +300,9 @@ def absent_weights(
             config = TrialConfig(data=data, backbone=backbone) if data else None
             try:
                 has_cached = config is not None and has_features(config, cache, device)
-                looked_for[key] = None if has_cached else absent(backbone)
+                looked_for[key] = None if has_cached else describe_missing_weights(backbone)
             except ConfigError as error:
-                raise placed(plan, progression, use, error) from error
+                raise locate_error(plan, progression, use, error) from error
         if (what := looked_for[key]) is not None:
             weights = missing.setdefault(what, AbsentWeights(what, backbone, use, []))
             if use.study not in weights.studies:

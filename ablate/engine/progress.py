@@ -17,11 +17,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ablate.engine.presence import Node, StudyRow, duration, line
-from ablate.engine.signals import closed_terminal
-from ablate.sweep.dispatch import Dispatch
+from ablate.engine.driver_status import Node, StudyRow, format_driver, format_duration
+from ablate.engine.signals import ignore_closed_terminal
+from ablate.sweep.dispatch import JobScheduler
 from trainables.evaluation.metric_name import MetricName
-from trainables.machine.texts import printable
+from trainables.machine.texts import escape_control_characters
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -35,7 +35,7 @@ REASONS, REASON_LENGTH = 10, 300  # told while the sweep runs; its end counts th
 
 
 @dataclass
-class Machines:
+class NodeList:
     """Machines that trials fit on.
 
     known: of each its id, its name and how many trials it has room for, as told last. places:
@@ -45,7 +45,7 @@ class Machines:
     known: list[tuple[str, str, int]] = field(default_factory=list)
     places: dict[str, str] = field(default_factory=dict)
 
-    def hear(self, machines: Iterable[Sequence[Any]]) -> None:
+    def update(self, machines: Iterable[Sequence[Any]]) -> None:
         """Take note of those that trials fit on now; others come and go."""
         self.known = [(str(node), str(name), int(slots)) for node, name, slots in machines if slots]
 
@@ -73,7 +73,9 @@ class Machines:
         ]
 
 
-def rows(dispatch: Dispatch, parallel: float, elapsed: float = 0.0) -> list[StudyRow]:
+def build_study_rows(
+    dispatch: JobScheduler, parallel: float, elapsed: float = 0.0
+) -> list[StudyRow]:
     """Return one row per study.
 
     eta = trials left · elapsed / trials ended (those at work count as half), times how long the
@@ -84,18 +86,18 @@ def rows(dispatch: Dispatch, parallel: float, elapsed: float = 0.0) -> list[Stud
     """
     progression, walls = dispatch.progression, dispatch.walls
     all_walls = [wall for each in walls.values() for wall in each]
-    working = set(at_work(dispatch, parallel))
+    working = set(find_running(dispatch, parallel))
     table = []
     for name, state in progression.studies.items():
         done = failed = running = 0
         by_idx: dict[int, list[float]] = {}
-        objective = progression.plan.objectives(name)[0]
+        objective = progression.plan.list_objectives(name)[0]
         split, metric = MetricName.parse(objective.metric)
         for cell in state.cells:
             fact = progression.facts[cell.trial_id]
             if cell.error or fact.status == "failed":
                 failed += 1
-            elif fact.settles(progression.readable_splits(cell), cell.metrics):
+            elif fact.is_settled(progression.readable_splits(cell), cell.metrics):
                 done += 1
                 value = fact.evaluations.get(split, {}).get(metric)
                 if value is not None:
@@ -126,12 +128,12 @@ def rows(dispatch: Dispatch, parallel: float, elapsed: float = 0.0) -> list[Stud
     return table
 
 
-def at_work(dispatch: Dispatch, parallel: float) -> list[str]:
+def find_running(dispatch: JobScheduler, parallel: float) -> list[str]:
     """Return the trials that run, in the order of handing out; those beyond wait for a worker."""
     return list(islice(dispatch.running, max(1, int(parallel))))
 
 
-class Board:
+class ProgressDisplay:
     """Shows a dispatch's progress.
 
     machines: those that trials run on.
@@ -145,7 +147,7 @@ class Board:
 
     def __init__(
         self,
-        dispatch: Dispatch,
+        dispatch: JobScheduler,
         parallel: float,
         log: Path,
         stream: TextIO | None = None,
@@ -155,30 +157,32 @@ class Board:
         self.stream = stream or sys.stdout
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log = log.open("a", encoding="utf-8")
-        self.machines = Machines()
+        self.machines = NodeList()
         self._begun = self._told = time.monotonic()
         self._rows: list[StudyRow] = []
-        self._look()
+        self._update_rows()
         self._next = self._told + SNAPSHOT_SECONDS
         self._ended = {row.study for row in self._rows if row.ended}
         self._reasons: dict[str, str] = {}  # of failures: reason → with the trial
-        dispatch.told = self.failure
+        dispatch.told = self.report_failure
         self._live: Live | None = None
         if self.stream.isatty():
             from rich.console import Console
             from rich.live import Live
 
             console = Console(file=self.stream)
-            self._live = Live(get_renderable=self.table, console=console, refresh_per_second=2)
+            self._live = Live(
+                get_renderable=self.format_table, console=console, refresh_per_second=2
+            )
             self._live.start()
 
-    def tick(self) -> None:
+    def refresh(self) -> None:
         """Look and print; the driver's loop calls it often, and it acts at most twice a second."""
         now = time.monotonic()
         if now < self._next:
             return
         self.parallel = self.machines.slots or self.parallel  # nodes come and go
-        self._look()
+        self._update_rows()
         took = time.monotonic() - now
         self._next = now + min(max(SNAPSHOT_SECONDS, took / SNAPSHOT_SHARE), LINE_SECONDS)
         due = [row for row in self._rows if row.ended and row.study not in self._ended]
@@ -186,64 +190,68 @@ class Board:
         if now - self._told >= LINE_SECONDS:
             self._told = now
             due += [row for row in self._rows if row.running]
-            self.say(self.head(), quiet_on_terminal=True)
+            self.print_line(self.format_headline(), quiet_on_terminal=True)
         for row in due:
-            self.say(line(row), quiet_on_terminal=True)
+            self.print_line(format_driver(row), quiet_on_terminal=True)
 
-    def _look(self) -> None:
-        self._rows = rows(self.dispatch, self.parallel, time.monotonic() - self._begun)
-        busy = at_work(self.dispatch, self.parallel)
+    def _update_rows(self) -> None:
+        self._rows = build_study_rows(self.dispatch, self.parallel, time.monotonic() - self._begun)
+        busy = find_running(self.dispatch, self.parallel)
         self.tell(self._rows, busy, self.parallel, self.machines.nodes(busy))
 
-    def say(self, text: str, *, quiet_on_terminal: bool = False) -> None:
+    def print_line(self, text: str, *, quiet_on_terminal: bool = False) -> None:
         """Write one line to the log file and to the stream."""
-        text = printable(text)
+        text = escape_control_characters(text)
         self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
         self._log.flush()
-        with closed_terminal():
+        with ignore_closed_terminal():
             if self._live is None:
                 self.stream.write(f"{text}\n")
                 self.stream.flush()
             elif not quiet_on_terminal:
                 self._live.console.print(text, markup=False)
 
-    def failure(self, trial_id: str, reason: str) -> None:
+    def report_failure(self, trial_id: str, reason: str) -> None:
         """Say once why a trial has no result, the cause first."""
         if reason not in self._reasons and len(self._reasons) < REASONS:
             self._reasons[reason] = f"{reason[:REASON_LENGTH]} (trial {trial_id})"
-            self.say(self._reasons[reason])
+            self.print_line(self._reasons[reason])
 
-    def head(self) -> str:
+    def format_headline(self) -> str:
         """Return `3 of 4 slots at work on 2 nodes, left about 12:30`."""
-        working, all_slots = at_work(self.dispatch, self.parallel), max(1, int(self.parallel))
+        working, all_slots = find_running(self.dispatch, self.parallel), max(1, int(self.parallel))
         count = max(1, len(self.machines.known))
         nodes = f"{count} node{'' if count == 1 else 's'}"
         etas = [row.eta for row in self._rows if row.eta is not None]
-        left = f"about {duration(sum(etas))}" if len(etas) == len(self._rows) else "not known yet"
+        left = (
+            f"about {format_duration(sum(etas))}"
+            if len(etas) == len(self._rows)
+            else "not known yet"
+        )
         return f"{len(working)} of {all_slots} slots at work on {nodes}, left {left}"
 
     def close(self) -> None:
-        self._look()
+        self._update_rows()
         if self._live is not None:
-            with closed_terminal():
+            with ignore_closed_terminal():
                 self._live.stop()
         for row in self._rows:
-            self.say(line(row), quiet_on_terminal=True)
+            self.print_line(format_driver(row), quiet_on_terminal=True)
         self._log.close()
 
-    def table(self) -> Table:
+    def format_table(self) -> Table:
         from rich.table import Table
         from rich.text import Text  # as it stands: `[a]` in a name is no markup
 
         table = Table(box=None, pad_edge=False, title_justify="left", caption_justify="left")
-        table.title = Text(self.head())
+        table.title = Text(self.format_headline())
         for first in list(self._reasons.values())[:1]:
-            table.caption = Text(printable(f"first failure: {first}"))
+            table.caption = Text(escape_control_characters(f"first failure: {first}"))
         for column in ("study", "done", "running", "failed", "best", "left", ""):
             table.add_column(column, justify="left" if column in ("study", "") else "right")
         for row in self._rows:
             best = "-" if row.best is None else f"{row.best:.4f}"
             counts = f"{row.done}/{row.size}", str(row.running), str(row.failed)
-            texts = row.study, *counts, best, duration(row.eta), row.note
-            table.add_row(*(Text(printable(text)) for text in texts))
+            texts = row.study, *counts, best, format_duration(row.eta), row.note
+            table.add_row(*(Text(escape_control_characters(text)) for text in texts))
         return table

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from ablate.tracking.store import typed
+from ablate.tracking.store import format_command_line
 
 PACKAGES = (
     "ablate",
@@ -23,24 +23,24 @@ PACKAGES = (
 )
 
 
-def provenance() -> dict[str, Any]:
+def collect_provenance() -> dict[str, Any]:
     """Return versions, the command line, and the commit of this package in a repository."""
     facts: dict[str, Any] = {"versions": {}}
-    if typed():
-        facts["command"] = typed()
+    if format_command_line():
+        facts["command"] = format_command_line()
     for package in PACKAGES:
         try:
             facts["versions"][package] = version(package)
         except PackageNotFoundError:
             continue
     root = Path(__file__).resolve().parents[2]
-    if (root / ".git").exists() and (commit := _git(root, "rev-parse", "HEAD")):
+    if (root / ".git").exists() and (commit := _run_git(root, "rev-parse", "HEAD")):
         facts["git_commit"] = commit
-        facts["git_dirty"] = bool(_git(root, "status", "--porcelain", "-uno"))
+        facts["git_dirty"] = bool(_run_git(root, "status", "--porcelain", "-uno"))
     return facts
 
 
-def _git(root: Path, *args: str) -> str:
+def _run_git(root: Path, *args: str) -> str:
     """Return the output of a git command; empty where git is missing or refuses."""
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
     command = ["git", "-C", str(root), *args]

@@ -61,7 +61,7 @@ class Settings:
     def trials(self) -> Path:
         return (self.out / TRIALS).resolve()
 
-    def facts(self, ledger: Ledger) -> Facts:
+    def open_facts(self, ledger: Ledger) -> Facts:
         return Facts(
             ledger,
             self.evaluator,
@@ -70,7 +70,7 @@ class Settings:
             sources=Sources(ledger) if self.sources else None,
         )
 
-    def jobs(self, plan: Plan) -> JobSettings:
+    def build_job_settings(self, plan: Plan) -> JobSettings:
         runtime = Runtime(
             device=self.request.device,
             threads=self.request.threads,

@@ -26,7 +26,7 @@ def stop_signals(asked: Callable[[], None]) -> Iterator[list[int]]:
 
     def stop(number: int, _: FrameType | None) -> None:
         if number == signal.SIGHUP:
-            _leave([number for number in terminals if not os.isatty(number)])
+            _redirect_to_null([number for number in terminals if not os.isatty(number)])
         if not caught:
             caught.append(number)
             asked()
@@ -45,13 +45,13 @@ def stop_signals(asked: Callable[[], None]) -> Iterator[list[int]]:
         yield caught
     finally:
         # SIGHUP may come before the terminal is seen to be closed.
-        _leave([number for number in terminals if not os.isatty(number)])
+        _redirect_to_null([number for number in terminals if not os.isatty(number)])
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 @contextmanager
-def closed_terminal() -> Iterator[None]:
+def ignore_closed_terminal() -> Iterator[None]:
     """What is said to a terminal that has just been closed is lost: SIGHUP, which says so, may
     still be on its way."""
     try:
@@ -61,7 +61,7 @@ def closed_terminal() -> Iterator[None]:
             raise
 
 
-def _leave(streams: Sequence[int]) -> None:
+def _redirect_to_null(streams: Sequence[int]) -> None:
     """What is written to these file descriptors goes nowhere from now on."""
     for number in streams:
         nowhere = os.open(os.devnull, os.O_WRONLY)

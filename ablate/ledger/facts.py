@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ablate.ledger.ledger import Ledger
-from ablate.ledger.sources import Differing, Sources, refusal, summary
+from ablate.ledger.sources import Differing, Sources, build_refusal, summarize_differences
 
 
 @dataclass(frozen=True)
@@ -17,15 +17,17 @@ class Fact:
     evaluations: dict[str, dict[str, float]]
     foreign: bool = False  # made by code that differs: it is neither taken nor replaced
 
-    def settles(self, evaluate: tuple[str, ...], metrics: tuple[str, ...]) -> bool:
+    def is_settled(self, evaluate: tuple[str, ...], metrics: tuple[str, ...]) -> bool:
         """Return whether nothing remains to be done for a cell read on these splits."""
         if self.foreign:
             return False
         if self.status == "failed":
             return True
-        return self.status == "done" and not self.lacking(evaluate, metrics)
+        return self.status == "done" and not self.find_missing_evaluations(evaluate, metrics)
 
-    def lacking(self, evaluate: Iterable[str], metrics: Iterable[str]) -> dict[str, list[str]]:
+    def find_missing_evaluations(
+        self, evaluate: Iterable[str], metrics: Iterable[str]
+    ) -> dict[str, list[str]]:
         """Return split → the metrics, of these besides the usual ones, that it lacks.
 
         A split without anything to add is left out; one that was never evaluated is there.
@@ -65,7 +67,7 @@ class Facts:
                 self.unsourced.discard(trial_id)
         return self._known[trial_id]
 
-    def agree(self, trial_ids: Iterable[str], *, same_code: bool) -> list[str]:
+    def reconcile_code_versions(self, trial_ids: Iterable[str], *, same_code: bool) -> list[str]:
         """Settle, before anything runs, what becomes of records that other code made.
 
         Returns:
@@ -76,22 +78,22 @@ class Facts:
         """
         for trial_id in trial_ids:
             self[trial_id]
-        fault = refusal(self.differing)
+        fault = build_refusal(self.differing)
         if fault is not None and not same_code:
             raise fault
-        lines = summary(self.differing)
+        lines = summarize_differences(self.differing)
         if self.sources is not None and self.differing:
-            self.sources.accept(self.differing)
+            self.sources.accept_as_same_code(self.differing)
             self.differing.clear()
         self.strict = not same_code
         return lines
 
-    def values(self, trial_id: str, metric: str) -> tuple[float, ...]:
+    def list_epoch_values(self, trial_id: str, metric: str) -> tuple[float, ...]:
         """Return a metric at each whole epoch from the first on, until one lacks it."""
         values = self._values.setdefault(trial_id, {})
         if metric not in values:
             numbers: list[float] = []
-            for epoch, row in enumerate(self.ledger.epochs(trial_id), start=1):
+            for epoch, row in enumerate(self.ledger.list_epochs(trial_id), start=1):
                 value = row["metrics"].get(metric)
                 if row["epoch"] != epoch or value is None:
                     break
@@ -105,23 +107,23 @@ class Facts:
         self._values.pop(trial_id, None)
         self.differing.pop(trial_id, None)
         self.unsourced.discard(trial_id)
-        row = self.ledger.trial(trial_id)
+        row = self.ledger.get_trial(trial_id)
         if row is None:
             self._known[trial_id] = Fact(None, {})
             return
         status, source = row["status"], row["source"]
         has_begun = status in ("done", "failed") or (
-            status != "running" and bool(self.ledger.epochs(trial_id))
+            status != "running" and bool(self.ledger.list_epochs(trial_id))
         )
         if self.sources is not None and has_begun:
-            evaluators = tuple(self.ledger.evaluators(trial_id, self.evaluator))
-            if others := self.sources.differing(source, evaluators):
+            evaluators = tuple(self.ledger.list_evaluator_sources(trial_id, self.evaluator))
+            if others := self.sources.find_differing(source, evaluators):
                 self.differing[trial_id] = Differing(others, status, source, evaluators)
             elif source is None and status != "failed":  # as what could never run
                 self.unsourced.add(trial_id)
             elif self.sources.has_earlier_code(source):
                 self.earlier.add(trial_id)
-        evaluations = self.ledger.evaluations(trial_id, self.evaluator)
+        evaluations = self.ledger.get_evaluations(trial_id, self.evaluator)
         self._known[trial_id] = Fact(
             status, evaluations, self.strict and trial_id in self.differing
         )

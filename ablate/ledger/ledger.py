@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from ablate.ledger.owner import HEARTBEAT_SECONDS, Owner
 from ablate.ledger.records import NO_FOLD, Records, Row
-from ablate.ledger.schema import CELLS, as_json, explained
+from ablate.ledger.schema import CELLS, explain_sqlite_errors, to_json
 
 LOG = logging.getLogger("ablate.ledger")
 
@@ -33,7 +33,7 @@ class Ledger(Records):
     """
 
     @contextmanager
-    def write(self) -> Iterator[sqlite3.Connection]:
+    def begin_transaction(self) -> Iterator[sqlite3.Connection]:
         """Open one transaction, which is on disk when the block has been left.
 
         Within such a block it is part of that block's transaction.
@@ -42,7 +42,7 @@ class Ledger(Records):
         if db.in_transaction:
             yield db
             return
-        with explained(self.path):
+        with explain_sqlite_errors(self.path):
             db.execute("BEGIN IMMEDIATE")
             try:
                 yield db
@@ -51,9 +51,9 @@ class Ledger(Records):
                 db.rollback()
                 raise
 
-    def _execute(self, sql: str, *values: object) -> int:
+    def _execute_statement(self, sql: str, *values: object) -> int:
         """Execute one statement; return how many rows it changed."""
-        with self.write() as db:
+        with self.begin_transaction() as db:
             return db.execute(sql, values).rowcount
 
     def claim(
@@ -75,10 +75,10 @@ class Ledger(Records):
             source: key of the code that it will run (`ablate/ledger/sources.py`).
         """
         now = time.time()
-        with self.write() as db:
-            row = self.trial(trial_id)
+        with self.begin_transaction() as db:
+            row = self.get_trial(trial_id)
             if row is None:
-                values = (trial_id, config_hash, seed, as_json(config), str(owner), now, now, now)
+                values = (trial_id, config_hash, seed, to_json(config), str(owner), now, now, now)
                 db.execute(
                     "INSERT INTO trials(trial_id, config_hash, seed, config_json, status, owner, "
                     "heartbeat, created, started, source) VALUES (?,?,?,?,'running',?,?,?,?,?)",
@@ -91,7 +91,7 @@ class Ledger(Records):
             if not force and (status == "done" or (status == "failed" and not retry_failed)):
                 return "done" if status == "done" else "failed"
             if force or status == "failed":  # a retry starts afresh
-                self.drop_epochs(trial_id)
+                self.delete_epochs(trial_id)
             if force:
                 for sql in (
                     "DELETE FROM evaluations WHERE trial_id=?",
@@ -111,34 +111,36 @@ class Ledger(Records):
 
     def claim_evaluation(self, trial_id: str, owner: Owner) -> Claim:
         """Take a finished trial to evaluate further splits; it stays "done" meanwhile."""
-        with self.write():
-            row = self.trial(trial_id)
+        with self.begin_transaction():
+            row = self.get_trial(trial_id)
             if row is None or row["status"] != "done":
                 return "failed"
             return "mine" if self.hold(trial_id, owner) else "busy"
 
     def hold(self, trial_id: str, owner: Owner) -> bool:
         """Take a trial as it is, if there is one; False: another live driver has it."""
-        with self.write():
-            row = self.trial(trial_id)
+        with self.begin_transaction():
+            row = self.get_trial(trial_id)
             if row is not None and _is_held(row, owner):
                 return False
             sql = "UPDATE trials SET owner=?, heartbeat=? WHERE trial_id=?"
-            self._execute(sql, str(owner), time.time(), trial_id)
+            self._execute_statement(sql, str(owner), time.time(), trial_id)
             return True
 
-    def let_go(self, trial_id: str, owner: Owner) -> None:
+    def release_hold(self, trial_id: str, owner: Owner) -> None:
         """Release what `hold` took, as it was; what a dead driver was at is "interrupted"."""
-        self._execute(
+        self._execute_statement(
             "UPDATE trials SET owner=NULL, status=CASE status WHEN 'running' "
             "THEN 'interrupted' ELSE status END WHERE trial_id=? AND owner=?",
             trial_id,
             str(owner),
         )
 
-    def heartbeat(self, owner: Owner) -> None:
+    def record_heartbeat(self, owner: Owner) -> None:
         """Give a sign of life for everything this driver has claimed."""
-        self._execute("UPDATE trials SET heartbeat=? WHERE owner=?", time.time(), str(owner))
+        self._execute_statement(
+            "UPDATE trials SET heartbeat=? WHERE owner=?", time.time(), str(owner)
+        )
 
     def release(
         self,
@@ -147,9 +149,9 @@ class Ledger(Records):
         reason: str | None = None,
     ) -> None:
         """End a claim without a result; a trial that is "done" stays so."""
-        with self.write():
-            self._execute("UPDATE trials SET owner=NULL WHERE trial_id=?", trial_id)
-            self._execute(
+        with self.begin_transaction():
+            self._execute_statement("UPDATE trials SET owner=NULL WHERE trial_id=?", trial_id)
+            self._execute_statement(
                 "UPDATE trials SET ended=?, reason=?, status=? "
                 "WHERE trial_id=? AND status != 'done'",
                 *(time.time(), reason, status, trial_id),
@@ -158,11 +160,11 @@ class Ledger(Records):
     def release_dead(self) -> list[str]:
         """Mark trials of drivers that are gone "interrupted" (resumable); return their ids."""
         released = []
-        for row in self.rows("SELECT * FROM trials WHERE owner IS NOT NULL"):
-            if Owner.parse(row["owner"]).alive(row["heartbeat"]):
+        for row in self.query("SELECT * FROM trials WHERE owner IS NOT NULL"):
+            if Owner.parse(row["owner"]).is_alive(row["heartbeat"]):
                 continue
             # one that another driver has taken meanwhile stays
-            if self._execute(
+            if self._execute_statement(
                 "UPDATE trials SET owner=NULL, "
                 "ended=CASE status WHEN 'running' THEN ? ELSE ended END, "
                 "reason=CASE status WHEN 'running' THEN 'its driver was killed' ELSE reason END, "
@@ -175,22 +177,22 @@ class Ledger(Records):
 
     def record_epochs(self, trial_id: str, reports: Iterable[Mapping[str, Any]]) -> None:
         """Record epoch events; of one reported twice the first stands, which MLflow has."""
-        with self.write() as db:
+        with self.begin_transaction() as db:
             db.executemany(
                 "INSERT OR IGNORE INTO epochs VALUES (?,?,?,?,?)",
                 [
-                    (trial_id, e["epoch"], e["steps"], e["seconds"], as_json(e["metrics"]))
+                    (trial_id, e["epoch"], e["steps"], e["seconds"], to_json(e["metrics"]))
                     for e in reports
                 ],
             )
 
     def put_checkpoint(self, trial_id: str, place: str | None) -> None:
         """Note where in storage a trial's newest checkpoint is; None: nowhere any more."""
-        self._execute("UPDATE trials SET checkpoint=? WHERE trial_id=?", place, trial_id)
+        self._execute_statement("UPDATE trials SET checkpoint=? WHERE trial_id=?", place, trial_id)
 
-    def drop_epochs(self, trial_id: str) -> None:
+    def delete_epochs(self, trial_id: str) -> None:
         """Forget the epochs of a trial that begins anew."""
-        self._execute("DELETE FROM epochs WHERE trial_id=?", trial_id)
+        self._execute_statement("DELETE FROM epochs WHERE trial_id=?", trial_id)
 
     def record_final(
         self,
@@ -210,12 +212,12 @@ class Ledger(Records):
             evaluator: hash of the source that evaluated.
         """
         now = time.time()
-        with self.write() as db:
+        with self.begin_transaction() as db:
             self.record_epochs(trial_id, epochs)
             for split, metrics in final["evaluations"].items():
                 key = (trial_id, split, final["evaluator"])
                 values, recorded, source = dict(metrics), now, evaluator
-                known = self.rows(
+                known = self.query(
                     "SELECT metrics_json, recorded, source FROM evaluations "
                     "WHERE trial_id=? AND split=? AND evaluator=?",
                     key,
@@ -226,27 +228,27 @@ class Ledger(Records):
                 db.execute(
                     "INSERT OR REPLACE INTO evaluations(trial_id, split, evaluator, metrics_json, "
                     "recorded, source) VALUES (?,?,?,?,?,?)",
-                    (*key, as_json(values), recorded, source),
+                    (*key, to_json(values), recorded, source),
                 )
             if not trained:
-                self._execute("UPDATE trials SET owner=NULL WHERE trial_id=?", trial_id)
+                self._execute_statement("UPDATE trials SET owner=NULL WHERE trial_id=?", trial_id)
                 return
             facts = [final[name] for name in ("epochs", "steps", "seconds", "best_epoch", "export")]
-            self._execute(
+            self._execute_statement(
                 "UPDATE trials SET status='done', reason=NULL, owner=NULL, heartbeat=?, ended=?, "
                 "epochs=?, steps=?, seconds=?, best_epoch=?, export=?, provenance_json=? "
                 "WHERE trial_id=?",
-                *(now, now, *facts, as_json(final["provenance"]), trial_id),
+                *(now, now, *facts, to_json(final["provenance"]), trial_id),
             )
 
     def put_sweep(
         self, sweep_id: str, name: str, spec: Mapping[str, Any], provenance: Mapping[str, Any]
     ) -> None:
-        self._execute(
+        self._execute_statement(
             "INSERT INTO sweeps VALUES (?,?,?,?,?) ON CONFLICT(sweep_id) DO UPDATE SET "
             "name=excluded.name, spec_json=excluded.spec_json, "
             "provenance_json=excluded.provenance_json",
-            *(sweep_id, name, as_json(spec), time.time(), as_json(provenance)),
+            *(sweep_id, name, to_json(spec), time.time(), to_json(provenance)),
         )
 
     def put_cells(self, sweep_id: str, cells: Iterable[Mapping[str, Any]]) -> None:
@@ -255,14 +257,14 @@ class Ledger(Records):
         Args:
             cells: each with study, cell, seed, trial_id, coords, idx, and fold if it has one.
         """
-        with self.write() as db:
+        with self.begin_transaction() as db:
             db.executemany(
                 f"INSERT OR REPLACE INTO cells({', '.join(CELLS)}) VALUES (?,?,?,?,?,?,?,?)",
                 [
                     (
                         *(sweep_id, cell["study"], cell["cell"], cell["seed"]),
                         NO_FOLD if cell.get("fold") is None else cell["fold"],
-                        *(cell["trial_id"], as_json(cell["coords"]), cell["idx"]),
+                        *(cell["trial_id"], to_json(cell["coords"]), cell["idx"]),
                     )
                     for cell in cells
                 ],
@@ -277,25 +279,29 @@ class Ledger(Records):
         beside: Sequence[int] | None = None,
     ) -> None:
         """Record a proposal unless it is there, so that two drivers follow the same ones."""
-        with self.write():
-            is_first = self._execute(
+        with self.begin_transaction():
+            is_first = self._execute_statement(
                 "INSERT OR IGNORE INTO proposals VALUES (?,?,?,?)",
-                *(study_key, idx, as_json(params), config_hash),
+                *(study_key, idx, to_json(params), config_hash),
             )
             if is_first and beside is not None:
-                values = (study_key, idx, as_json(list(beside)))
-                self._execute("INSERT INTO beside VALUES (?,?,?)", *values)
+                values = (study_key, idx, to_json(list(beside)))
+                self._execute_statement("INSERT INTO beside VALUES (?,?,?)", *values)
 
     def put_stop(self, sweep_id: str, study: str, cell: str, epoch: int) -> None:
-        self._execute("INSERT OR IGNORE INTO stops VALUES (?,?,?,?)", sweep_id, study, cell, epoch)
+        self._execute_statement(
+            "INSERT OR IGNORE INTO stops VALUES (?,?,?,?)", sweep_id, study, cell, epoch
+        )
 
     def rename_store(self, before: str, after: str) -> None:
         """Record a store's runs under another name, and wipe the former name from the file."""
-        self.rows("PRAGMA secure_delete=ON")
-        self._execute("UPDATE OR REPLACE mlflow_runs SET store=? WHERE store=?", after, before)
+        self.query("PRAGMA secure_delete=ON")
+        self._execute_statement(
+            "UPDATE OR REPLACE mlflow_runs SET store=? WHERE store=?", after, before
+        )
 
-    def forget_mlflow_run(self, store: str, sweep_id: str, trial_id: str) -> None:
-        self._execute(
+    def delete_mlflow_run(self, store: str, sweep_id: str, trial_id: str) -> None:
+        self._execute_statement(
             "DELETE FROM mlflow_runs WHERE store=? AND sweep_id=? AND trial_id=?",
             *(store, sweep_id, trial_id),
         )
@@ -303,7 +309,7 @@ class Ledger(Records):
     def put_mlflow_runs(self, store: str, sweep_id: str, runs: Iterable[Row]) -> None:
         """Record runs: trial_id, run_id, and logged_epoch and logged_final unless they are 0."""
         defaults = {"logged_epoch": 0, "logged_final": 0, "store": store, "sweep_id": sweep_id}
-        with self.write() as db:
+        with self.begin_transaction() as db:
             db.executemany(
                 "INSERT OR REPLACE INTO mlflow_runs VALUES "
                 "(:store, :sweep_id, :trial_id, :run_id, :logged_epoch, :logged_final)",
@@ -315,11 +321,11 @@ def _is_held(row: Row, owner: Owner) -> bool:
     """Return whether another live driver holds this row."""
     if row["owner"] is None or row["owner"] == str(owner):
         return False
-    return Owner.parse(row["owner"]).alive(row["heartbeat"])
+    return Owner.parse(row["owner"]).is_alive(row["heartbeat"])
 
 
 @contextmanager
-def heartbeats(path: Path, owner: Owner) -> Iterator[None]:
+def send_heartbeats(path: Path, owner: Owner) -> Iterator[None]:
     """Give this driver's claims a sign of life from a thread."""
     ended = threading.Event()
 
@@ -327,7 +333,7 @@ def heartbeats(path: Path, owner: Owner) -> Iterator[None]:
         with Ledger(path) as ledger:
             while not ended.wait(HEARTBEAT_SECONDS):
                 try:
-                    ledger.heartbeat(owner)
+                    ledger.record_heartbeat(owner)
                 except RuntimeError as error:
                     # The driver's own writes tell it, in the one line that a person is to read.
                     LOG.info("no heartbeat: %s", error)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import psutil
 
 from trainables.errors import ConfigError
-from trainables.machine.processes import host_name, runs
-from trainables.machine.texts import unfit
+from trainables.machine.processes import host_name, is_running
+from trainables.machine.texts import find_unfit_character
 
 __all__ = ["HEARTBEAT_SECONDS", "STALE_SECONDS", "Owner", "host_name"]
 
@@ -35,7 +35,7 @@ class Owner:
     start: float
 
     @classmethod
-    def me(cls) -> Owner:
+    def from_this_process(cls) -> Owner:
         """Return this process."""
         return cls(host_name(), os.getpid(), round(psutil.Process().create_time(), 2))
 
@@ -47,7 +47,7 @@ class Owner:
             ConfigError: it is none, or no process can be it.
         """
         match = _WRITTEN.fullmatch(text)
-        if match is None or len(text) > LONGEST or unfit(text) is not None:
+        if match is None or len(text) > LONGEST or find_unfit_character(text) is not None:
             raise ConfigError(
                 "owner",
                 f"{text[:LONGEST]!r} is no process (host/pid/start): the ledger was edited or "
@@ -58,9 +58,9 @@ class Owner:
     def __str__(self) -> str:
         return f"{self.host}/{self.pid}/{self.start:.2f}"
 
-    def alive(self, heartbeat: float, stale_after: float = STALE_SECONDS) -> bool:
+    def is_alive(self, heartbeat: float, stale_after: float = STALE_SECONDS) -> bool:
         """Return whether the process still runs; `heartbeat` is its last sign of life (seconds)."""
         if self.host == host_name():
             with contextlib.suppress(psutil.AccessDenied):  # it exists, under another user
-                return runs(self.pid, self.start)
+                return is_running(self.pid, self.start)
         return time.time() - heartbeat < stale_after

@@ -10,37 +10,37 @@ from trainables.errors import ConfigError
 MAKES_UP_NULLS = ((3, 40, 0), (3, 40, 1))  # versions of SQLite
 
 
-def trials(records: Records) -> list[Row]:
+def list_trials(records: Records) -> list[Row]:
     """All columns of all trials, in the order in which they were first claimed."""
-    return records.rows("SELECT * FROM trials ORDER BY created, trial_id")
+    return records.query("SELECT * FROM trials ORDER BY created, trial_id")
 
 
-def trials_called(records: Records, beginning: str) -> list[str]:
+def find_trials_by_prefix(records: Records, beginning: str) -> list[str]:
     """The ids that begin so."""
-    rows = records.rows(
+    rows = records.query(
         "SELECT trial_id FROM trials WHERE trial_id LIKE ? || '%' ORDER BY trial_id", [beginning]
     )
     return [row["trial_id"] for row in rows]
 
 
-def statuses(records: Records) -> list[Row]:
+def count_statuses(records: Records) -> list[Row]:
     """status, n, seconds of training."""
-    return records.rows(
+    return records.query(
         "SELECT status, count(*) AS n, coalesce(sum(seconds), 0) AS seconds FROM trials "
         "GROUP BY status"
     )
 
 
-def reasons(records: Records) -> list[Row]:
+def list_reasons(records: Records) -> list[Row]:
     """trial_id, status, reason of the trials that have one."""
-    return records.rows(
+    return records.query(
         "SELECT trial_id, status, reason FROM trials WHERE reason IS NOT NULL ORDER BY created"
     )
 
 
-def failures(records: Records, sweep_id: str) -> list[Row]:
+def count_failures(records: Records, sweep_id: str) -> list[Row]:
     """reason, n, trial (one of them) of a sweep's failed trials, the most frequent first."""
-    return records.rows(
+    return records.query(
         "SELECT reason, count(*) AS n, min(trial_id) AS trial FROM trials WHERE "
         "status='failed' AND trial_id IN (SELECT trial_id FROM cells WHERE sweep_id=?) "
         "GROUP BY reason ORDER BY n DESC, reason",
@@ -48,9 +48,9 @@ def failures(records: Records, sweep_id: str) -> list[Row]:
     )
 
 
-def progress(records: Records, sweep_id: str) -> list[Row]:
+def count_progress(records: Records, sweep_id: str) -> list[Row]:
     """study, size, done, failed of the cells × seeds that are known of a sweep, as written."""
-    return records.rows(
+    return records.query(
         "SELECT study, count(*) AS size, sum(coalesce(status='done', 0)) AS done, "
         "sum(coalesce(status='failed', 0)) AS failed FROM cells LEFT JOIN trials USING (trial_id) "
         "WHERE sweep_id=? GROUP BY study ORDER BY study",
@@ -58,18 +58,18 @@ def progress(records: Records, sweep_id: str) -> list[Row]:
     )
 
 
-def trials_of(records: Records, sweep_id: str) -> list[Row]:
+def list_sweep_trials(records: Records, sweep_id: str) -> list[Row]:
     """All columns of a sweep's trials; study, cell, fold of one of the cells that each fills."""
-    return records.rows(
+    return records.query(
         "SELECT trials.*, study, cell, fold FROM cells JOIN trials USING (trial_id) WHERE "
         "sweep_id=? GROUP BY trial_id ORDER BY study, idx, cells.seed, fold",
         [sweep_id],
     )
 
 
-def unlogged(records: Records, store: str, sweep_id: str) -> int:
+def count_unlogged(records: Records, store: str, sweep_id: str) -> int:
     """Return how many ended trials of a sweep an MLflow store does not have to their end."""
-    rows = records.rows(
+    rows = records.query(
         "SELECT count(DISTINCT trial_id) AS n FROM cells JOIN trials USING (trial_id) "
         "WHERE sweep_id=? AND status!='running' AND NOT EXISTS (SELECT 1 FROM mlflow_runs AS m "
         "WHERE m.store=? AND m.sweep_id=cells.sweep_id AND m.trial_id=cells.trial_id "
@@ -79,46 +79,46 @@ def unlogged(records: Records, store: str, sweep_id: str) -> int:
     return int(rows[0]["n"])
 
 
-def cells_filled(records: Records, trial_id: str) -> list[Row]:
+def list_cells_of_trial(records: Records, trial_id: str) -> list[Row]:
     """sweep_id, name, study, cell, seed, fold of all cells that a trial fills."""
-    return records.rows(
+    return records.query(
         "SELECT sweep_id, name, study, cell, seed, fold FROM cells JOIN sweeps USING (sweep_id) "
         "WHERE trial_id=? ORDER BY created, study, idx, seed, fold",
         [trial_id],
     )
 
 
-def place(cell: Row) -> str:
+def format_cell_address(cell: Row) -> str:
     """`STUDY/CELL@SEED[.FOLD]`, as `--cell` takes it."""
     fold = "" if cell["fold"] in (None, NO_FOLD) else f".{cell['fold']}"
     name = str(cell["cell"]).replace("\n", "\\n")  # a line each, whatever a value of a spec holds
     return f"{cell['study']}/{name}@{cell['seed']}{fold}"
 
 
-def reached(records: Records) -> dict[str, int]:
+def find_last_epochs(records: Records) -> dict[str, int]:
     """Trial → the last of its epochs, of those that are under way."""
-    rows = records.rows(
+    rows = records.query(
         "SELECT trial_id, max(epoch) AS epoch FROM epochs JOIN trials USING (trial_id) "
         "WHERE status='running' GROUP BY trial_id"
     )
     return {row["trial_id"]: row["epoch"] for row in rows}
 
 
-def finished(records: Records) -> list[Row]:
+def list_finished_trials(records: Records) -> list[Row]:
     """trial_id, config, seconds, epochs of the trials that are done."""
-    return records.rows(
+    return records.query(
         "SELECT trial_id, config_json, seconds, epochs FROM trials WHERE status='done'"
     )
 
 
-def owners(records: Records) -> list[Row]:
+def list_owners(records: Records) -> list[Row]:
     """trial_id, owner, heartbeat of the trials that somebody holds."""
-    return records.rows("SELECT trial_id, owner, heartbeat FROM trials WHERE owner IS NOT NULL")
+    return records.query("SELECT trial_id, owner, heartbeat FROM trials WHERE owner IS NOT NULL")
 
 
-def sweeps(records: Records) -> list[Row]:
+def list_sweeps(records: Records) -> list[Row]:
     """sweep_id, name, n: the cells known of it; the oldest sweep first."""
-    return records.rows(
+    return records.query(
         "SELECT sweep_id, name, (SELECT count(*) FROM cells WHERE "
         "cells.sweep_id=sweeps.sweep_id) AS n FROM sweeps ORDER BY created, rowid"
     )
@@ -130,7 +130,7 @@ def find_sweep(records: Records, named: str | None, place: str) -> str:
     Raises:
         ConfigError: at `place`; there is none.
     """
-    latest_first = sweeps(records)[::-1]
+    latest_first = list_sweeps(records)[::-1]
     for sweep in latest_first:
         if named in (None, sweep["sweep_id"], sweep["name"]):
             return str(sweep["sweep_id"])
@@ -141,6 +141,6 @@ def find_sweep(records: Records, named: str | None, place: str) -> str:
 
 def find_damage(records: Records) -> list[str]:
     """Return what SQLite's own check finds wrong, without the NULLs that some versions make up."""
-    faults = [row["quick_check"] for row in records.rows("PRAGMA quick_check(10000)")]
+    faults = [row["quick_check"] for row in records.query("PRAGMA quick_check(10000)")]
     ignored = "NULL value in" if sqlite3.sqlite_version_info[:3] in MAKES_UP_NULLS else "ok"
     return [text for text in faults if text != "ok" and not text.startswith(ignored)]

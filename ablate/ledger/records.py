@@ -16,9 +16,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, TypeAdapter
 
 from ablate.ledger.owner import Owner
-from ablate.ledger.schema import connect, explained
+from ablate.ledger.schema import explain_sqlite_errors, open_connection
 from trainables.errors import ConfigError
-from trainables.machine.texts import LARGEST, unfit
+from trainables.machine.texts import LARGEST, find_unfit_character
 
 Row = dict[str, Any]
 NO_FOLD = -1  # a part of the key, where SQL's NULL would differ from itself
@@ -37,7 +37,7 @@ class Records:
 
     def __init__(self, path: str | Path, *, timeout: float = 60.0) -> None:
         self.path = Path(path)
-        self._connection = connect(self.path, timeout)
+        self._connection = open_connection(self.path, timeout)
 
     def close(self) -> None:
         self._connection.close()
@@ -48,9 +48,9 @@ class Records:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def rows(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
+    def query(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
         """Ask in SQL."""
-        with explained(self.path):
+        with explain_sqlite_errors(self.path):
             rows = [dict(row) for row in self._connection.execute(sql, values)]
         return [self._check_row(row) for row in rows]
 
@@ -66,100 +66,102 @@ class Records:
                     _COLUMNS[column].validate_python(value, strict=True)
             # of JSON: no text, no JSON, too deep, or a number of thousands of digits
             except (TypeError, ValueError, RecursionError) as error:
-                raise self._unfit(column, raw) from error
+                raise self._build_damage_error(column, raw) from error
             checked[name] = value
         if checked.get("owner") is not None:
             Owner.parse(checked["owner"])
             if checked.get("heartbeat", 0.0) is None:
-                raise self._unfit("heartbeat", None)
+                raise self._build_damage_error("heartbeat", None)
         return checked
 
-    def _unfit(self, column: str, value: object) -> ConfigError:
+    def _build_damage_error(self, column: str, value: object) -> ConfigError:
         return ConfigError(
             str(self.path),
             f"{repr(value)[:100]} in the column {column} is not what ablate writes there: the "
             "ledger was edited or damaged; restore it from a copy, or give another --out",
         )
 
-    def trial(self, trial_id: str) -> Row | None:
-        return next(iter(self.rows("SELECT * FROM trials WHERE trial_id=?", [trial_id])), None)
+    def get_trial(self, trial_id: str) -> Row | None:
+        return next(iter(self.query("SELECT * FROM trials WHERE trial_id=?", [trial_id])), None)
 
-    def epochs(self, trial_id: str, after: int = 0) -> list[Row]:
+    def list_epochs(self, trial_id: str, after: int = 0) -> list[Row]:
         """Epoch reports with number > `after`, in order: epoch, steps, seconds, metrics."""
-        return self.rows(
+        return self.query(
             "SELECT * FROM epochs WHERE trial_id=? AND epoch>? ORDER BY epoch", [trial_id, after]
         )
 
     def _evaluations(self, columns: str, trial_id: str, evaluator: str | None) -> list[Row]:
-        return self.rows(
+        return self.query(
             f"SELECT {columns} FROM evaluations WHERE trial_id=? AND (? IS NULL OR evaluator=?) "
             "ORDER BY rowid",
             [trial_id, evaluator, evaluator],
         )
 
-    def evaluations(self, trial_id: str, evaluator: str | None = None) -> dict[str, Row]:
+    def get_evaluations(self, trial_id: str, evaluator: str | None = None) -> dict[str, Row]:
         """Split → metrics. Without `evaluator` the most recently recorded one of each split."""
         rows = self._evaluations("split, metrics_json", trial_id, evaluator)
         return {row["split"]: row["metrics"] for row in rows}
 
-    def recorded(self, trial_id: str) -> dict[str, float]:
+    def get_recorded_times(self, trial_id: str) -> dict[str, float]:
         """Split → when its evaluation was first recorded, unless that is older than the column."""
         rows = self._evaluations("split, recorded", trial_id, None)
         times = {row["split"]: row["recorded"] for row in rows}
         return {split: at for split, at in times.items() if at is not None}
 
-    def evaluators(self, trial_id: str, evaluator: str | None = None) -> list[str | None]:
+    def list_evaluator_sources(
+        self, trial_id: str, evaluator: str | None = None
+    ) -> list[str | None]:
         """The sources of what evaluated it, each once; None: recorded before they were kept."""
         rows = self._evaluations("source", trial_id, evaluator)
         return list(dict.fromkeys(row["source"] for row in rows))
 
-    def source(self, key: str | None) -> dict[str, str | None] | None:
+    def get_source(self, key: str | None) -> dict[str, str | None] | None:
         """Component → hash of the source that a trial ran, by its key; None: it has none."""
-        rows = self.rows("SELECT components_json FROM sources WHERE source=?", [key])
+        rows = self.query("SELECT components_json FROM sources WHERE source=?", [key])
         return rows[0]["components"] if rows else None
 
-    def sweep(self, sweep_id: str) -> Row:
+    def get_sweep(self, sweep_id: str) -> Row:
         """The sweep's row: sweep_id, name, spec, created, provenance. KeyError if unknown."""
-        rows = self.rows("SELECT * FROM sweeps WHERE sweep_id=?", [sweep_id])
+        rows = self.query("SELECT * FROM sweeps WHERE sweep_id=?", [sweep_id])
         if not rows:
             raise KeyError(f"no sweep {sweep_id} in {self.path}")
         return rows[0]
 
-    def cells(self, sweep_id: str, trial_id: str | None = None) -> list[Row]:
+    def list_cells(self, sweep_id: str, trial_id: str | None = None) -> list[Row]:
         """All cells known so far, or those that a trial fills: study, cell, seed, trial_id, coords,
         idx, fold (None: none)."""
         condition = "sweep_id=?" if trial_id is None else "sweep_id=? AND trial_id=?"
-        rows = self.rows(
+        rows = self.query(
             f"SELECT * FROM cells WHERE {condition} ORDER BY study, idx, seed, fold",
             [sweep_id] if trial_id is None else [sweep_id, trial_id],
         )
         return [row | {"fold": None if row["fold"] == NO_FOLD else row["fold"]} for row in rows]
 
-    def proposals(self, study_key: str) -> dict[int, Row]:
+    def list_proposals(self, study_key: str) -> dict[int, Row]:
         """Index → row with params, config_hash and beside: the earlier proposals that had no
         result when it was made, in an asynchronous search; else ()."""
-        rows = self.rows(
+        rows = self.query(
             "SELECT p.*, b.beside_json FROM proposals p LEFT JOIN beside b USING (study_key, idx) "
             "WHERE p.study_key=? ORDER BY p.idx",
             [study_key],
         )
         return {row["idx"]: row | {"beside": tuple(row["beside"] or ())} for row in rows}
 
-    def stops(self, sweep_id: str, study: str) -> dict[str, int]:
+    def get_stops(self, sweep_id: str, study: str) -> dict[str, int]:
         """Cell → epoch at which a scheduler stopped it for good."""
-        rows = self.rows("SELECT * FROM stops WHERE sweep_id=? AND study=?", [sweep_id, study])
+        rows = self.query("SELECT * FROM stops WHERE sweep_id=? AND study=?", [sweep_id, study])
         return {row["cell"]: row["epoch"] for row in rows}
 
-    def mlflow_run(self, store: str, sweep_id: str, trial_id: str = "") -> Row | None:
+    def get_mlflow_run(self, store: str, sweep_id: str, trial_id: str = "") -> Row | None:
         """run_id, logged_epoch, logged_final of a run in `store`; trial "" is the parent."""
-        rows = self.rows(
+        rows = self.query(
             "SELECT * FROM mlflow_runs WHERE store=? AND sweep_id=? AND trial_id=?",
             [store, sweep_id, trial_id],
         )
         return rows[0] if rows else None
 
-    def mlflow_runs(self, store: str, sweep_id: str | None = None) -> list[Row]:
-        return self.rows(
+    def list_mlflow_runs(self, store: str, sweep_id: str | None = None) -> list[Row]:
+        return self.query(
             "SELECT * FROM mlflow_runs WHERE store=? AND (? IS NULL OR sweep_id=?)",
             [store, sweep_id, sweep_id],
         )
@@ -172,7 +174,7 @@ LONGEST_NAME = 4096  # characters; of a URI or a cell's coordinates
 
 
 def _check_characters(text: str) -> str:
-    if (fault := unfit(text)) is not None:
+    if (fault := find_unfit_character(text)) is not None:
         raise ValueError(fault)
     return text
 

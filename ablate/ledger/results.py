@@ -14,10 +14,10 @@ import yaml
 
 from ablate.ledger import queries
 from ablate.ledger.records import Records, Row
-from ablate.values.paths import has, leaves, lookup, varied_paths
-from ablate.values.terminal import one_line, say
+from ablate.values.paths import find_varied_paths, flatten_paths, get_at, has_path
+from ablate.values.terminal import print_text, to_one_line
 from reports.cell_rows import build_cell_rows
-from reports.pages.csv_table import guarded
+from reports.pages.csv_table import escape_formula
 from trainables.core.trial_folder import TRIALS, TrialFolder
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
@@ -33,39 +33,41 @@ FACTS = (
 WRITERS = (".csv", ".jsonl", ".parquet")
 
 
-def metrics_of(records: Records, trial_id: str) -> dict[str, float]:
+def collect_metrics(records: Records, trial_id: str) -> dict[str, float]:
     """Return all metrics of a trial, as `split/name`."""
     return {
         str(MetricName(split, name)): value
-        for split, metrics in records.evaluations(trial_id).items()
+        for split, metrics in records.get_evaluations(trial_id).items()
         for name, value in metrics.items()
     }
 
 
-def result_rows(records: Records, sweep_id: str) -> list[Row]:
+def build_result_rows(records: Records, sweep_id: str) -> list[Row]:
     """Return a sweep's cells with status, coordinates, the settings that vary, and metrics."""
-    varied = varied_paths(row["config"] for row in queries.trials_of(records, sweep_id))
+    varied = find_varied_paths(
+        row["config"] for row in queries.list_sweep_trials(records, sweep_id)
+    )
 
     def describe(trial: Row) -> Row:
-        settings = _pick(trial["config"], varied).items()
+        settings = _pick_settings(trial["config"], varied).items()
         params = {f"params/{path}": value for path, value in settings}
         return {"status": trial["status"], "reason": trial["reason"]} | params
 
-    return _cell_rows(records, sweep_id, describe)
+    return _build_rows(records, sweep_id, describe)
 
 
-def _pick(config: Row, paths: Iterable[str]) -> Row:
-    return {path: lookup(config, path) for path in paths if has(config, path)}
+def _pick_settings(config: Row, paths: Iterable[str]) -> Row:
+    return {path: get_at(config, path) for path in paths if has_path(config, path)}
 
 
-def _cell_rows(records: Records, sweep_id: str, describe: Callable[[Row], Row]) -> list[Row]:
+def _build_rows(records: Records, sweep_id: str, describe: Callable[[Row], Row]) -> list[Row]:
     """Return one row per cell and seed, with metrics and what `describe` gives of a trial."""
     trials = {
-        trial["trial_id"]: describe(trial) | metrics_of(records, trial["trial_id"])
-        for trial in queries.trials_of(records, sweep_id)
+        trial["trial_id"]: describe(trial) | collect_metrics(records, trial["trial_id"])
+        for trial in queries.list_sweep_trials(records, sweep_id)
     }
     missing = {"status": "missing", "reason": None}
-    rows = build_cell_rows(records.cells(sweep_id), trials, missing)
+    rows = build_cell_rows(records.list_cells(sweep_id), trials, missing)
     for row in rows:
         row |= {f"coords/{name}": value for name, value in row.pop("coords").items()}
         if row["fold"] is None:
@@ -81,49 +83,51 @@ def build_table(records: Records, sweep: str | None) -> pd.DataFrame:
     import pandas as pd
 
     if sweep is None:
-        trials = queries.trials(records)
-        return pd.DataFrame([_facts(t) | metrics_of(records, t["trial_id"]) for t in trials])
+        trials = queries.list_trials(records)
+        return pd.DataFrame(
+            [_flatten_facts(t) | collect_metrics(records, t["trial_id"]) for t in trials]
+        )
     sweep_id = queries.find_sweep(records, sweep, "SWEEP")
-    rows = _cell_rows(records, sweep_id, _facts)
-    scalars = ({name: _scalar(value) for name, value in row.items()} for row in rows)
+    rows = _build_rows(records, sweep_id, _flatten_facts)
+    scalars = ({name: _to_scalar(value) for name, value in row.items()} for row in rows)
     return pd.DataFrame([{"sweep": sweep_id} | row for row in scalars])
 
 
-def _facts(trial: Row) -> Row:
+def _flatten_facts(trial: Row) -> Row:
     """Return a trial's facts, and its settings and provenance flattened."""
     row = {key: trial[key] for key in FACTS}
     for kind in ("config", "provenance"):
-        flat = leaves(trial[kind] or {})
+        flat = flatten_paths(trial[kind] or {})
         # an empty mapping is no column: other trials may have some below it
-        row |= {f"{kind}/{name}": _scalar(value) for name, value in flat.items() if value != {}}
+        row |= {f"{kind}/{name}": _to_scalar(value) for name, value in flat.items() if value != {}}
     return row
 
 
-def _scalar(value: Any) -> Any:
+def _to_scalar(value: Any) -> Any:
     """Return a list or mapping as text, since a table's cell holds one value."""
     return json.dumps(value) if isinstance(value, list | tuple | dict) else value
 
 
-def _guarded(table: pd.DataFrame) -> pd.DataFrame:
+def _escape_formulas(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table for a spreadsheet, in which names that look like formulas are text."""
     texts = [name for name, column in table.items() if column.map(type).eq(str).any()]
     safe = table.astype(dict.fromkeys(texts, object))
-    safe[texts] = safe[texts].map(guarded)
-    return safe.rename(columns=guarded)
+    safe[texts] = safe[texts].map(escape_formula)
+    return safe.rename(columns=escape_formula)
 
 
-def export(path: Path, sweep: str | None, to: Path | None) -> None:
+def export_table(path: Path, sweep: str | None, to: Path | None) -> None:
     """Write the table of a ledger to a file by its suffix, or print it as CSV."""
     if to is not None and to.suffix not in WRITERS:
         raise ConfigError("--to", f"{str(to)!r} must end in {', '.join(WRITERS)}")
     with Records(path) as records:
         rows = build_table(records, sweep)
     if to is None:
-        say(_guarded(rows).to_csv(index=False), end="")
+        print_text(_escape_formulas(rows).to_csv(index=False), end="")
         return
     try:
         if to.suffix == ".csv":
-            _guarded(rows).to_csv(to, index=False)
+            _escape_formulas(rows).to_csv(to, index=False)
         elif to.suffix == ".jsonl":
             rows.to_json(to, orient="records", lines=True)
         else:
@@ -136,7 +140,7 @@ def export(path: Path, sweep: str | None, to: Path | None) -> None:
             rows.astype(dict.fromkeys(mixed, "string")).to_parquet(to, index=False)
     except OSError as error:
         raise ConfigError("--to", f"{to} cannot be written ({error.strerror or error})") from error
-    say(f"{len(rows)} rows in {to}")
+    print_text(f"{len(rows)} rows in {to}")
 
 
 # ----------------------------------------------------------------------------------- the best cells
@@ -163,7 +167,7 @@ class Best:
     @property
     def model(self) -> Path:
         """Path of the exported model of the best trial; it is gone where it was pruned."""
-        return TrialFolder.of(self.out / TRIALS, self.trials[0]).export
+        return TrialFolder.locate(self.out / TRIALS, self.trials[0]).export
 
     @property
     def yaml(self) -> str:
@@ -177,9 +181,14 @@ class Best:
             "studies": {"best": study},
         }
         text = yaml.safe_dump(spec, sort_keys=False, allow_unicode=True, width=100)
-        return "".join(f"# {one_line(line)}".rstrip() + "\n" for line in self._lines()) + text
+        return (
+            "".join(
+                f"# {to_one_line(line)}".rstrip() + "\n" for line in self._build_comment_lines()
+            )
+            + text
+        )
 
-    def _lines(self) -> Iterator[str]:
+    def _build_comment_lines(self) -> Iterator[str]:
         several = f"mean of {len(self.trials)} trials" if len(self.trials) > 1 else "one trial"
         yield f"Best of study {self.study} in sweep {self.sweep} ({self.sweep_id}): {self.cell}"
         yield f"chosen by {self.metric} = {self.value:.4f} ({several})"
@@ -207,24 +216,26 @@ def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> 
     Raises:
         ConfigError: no such study, or none of its trials has a result.
     """
-    sweep, by_study = records.sweep(sweep_id), cells_by_study(records, sweep_id)
+    sweep, by_study = records.get_sweep(sweep_id), group_cells_by_study(records, sweep_id)
     spec, declared = sweep["spec"], list(sweep["spec"]["studies"])
     if study is not None and study not in declared:
         known = ", ".join(declared)
         raise ConfigError("STUDY", f"{study!r} is no study of {sweep['name']} ({known})")
-    trials = {row["trial_id"]: row["config"] for row in queries.trials_of(records, sweep_id)}
+    trials = {
+        row["trial_id"]: row["config"] for row in queries.list_sweep_trials(records, sweep_id)
+    }
     candidates: list[Best] = []
     for name in declared if study is None else [study]:
-        metric, most = next(objectives(spec, name))
-        cell = best_cell(records, by_study.get(name, {}), metric, most=most)
+        metric, most = next(iterate_objectives(spec, name))
+        cell = find_best_cell(records, by_study.get(name, {}), metric, most=most)
         if cell is None or (study is None and metric != spec["objective"]):
             continue
         ranked = sorted(
-            _values(records, by_study[name][cell], metric),
+            _collect_values(records, by_study[name][cell], metric),
             key=lambda pair: -pair[1] if most else pair[1],
         )
         ids = tuple(row["trial_id"] for row, _ in ranked)
-        metrics = [metrics_of(records, trial_id) for trial_id in ids]
+        metrics = [collect_metrics(records, trial_id) for trial_id in ids]
         best = Best(
             sweep=sweep["name"],
             sweep_id=sweep_id,
@@ -238,7 +249,7 @@ def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> 
                 for key in metrics[0]
                 if all(key in each for each in metrics)
             },
-            settings=_pick(trials[ids[0]], varied_paths(trials.values())),
+            settings=_pick_settings(trials[ids[0]], find_varied_paths(trials.values())),
             config=trials[ids[0]],
             trials=ids,
             seeds=tuple(row["seed"] for row, _ in ranked),
@@ -254,34 +265,36 @@ def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> 
     return max(candidates, key=lambda best: best.value if best.most else -best.value)
 
 
-def cells_by_study(records: Records, sweep_id: str) -> dict[str, dict[str, list[Row]]]:
+def group_cells_by_study(records: Records, sweep_id: str) -> dict[str, dict[str, list[Row]]]:
     """Return study → cell → its rows (one a seed and fold), in their order."""
     studies: dict[str, dict[str, list[Row]]] = {}
-    for row in records.cells(sweep_id):
+    for row in records.list_cells(sweep_id):
         studies.setdefault(row["study"], {}).setdefault(row["cell"], []).append(row)
     return studies
 
 
-def objectives(spec: Mapping[str, Any], study: str) -> Iterator[tuple[str, bool]]:
+def iterate_objectives(spec: Mapping[str, Any], study: str) -> Iterator[tuple[str, bool]]:
     """Yield the objectives of a study: metric, and whether more of it is better."""
     own = (spec["studies"].get(study) or {}).get("objectives")
     for each in own or [{"metric": spec["objective"], "direction": "maximize"}]:
         yield each["metric"], each["direction"] == "maximize"
 
 
-def best_cell(
+def find_best_cell(
     records: Records, cells: Mapping[str, Sequence[Row]], metric: str, *, most: bool
 ) -> str | None:
     """Return the cell with the best mean over seeds and folds, the earlier one on a tie."""
     means = {
         cell: statistics.fmean(value for _, value in values)
         for cell, rows in cells.items()
-        if (values := _values(records, rows, metric))
+        if (values := _collect_values(records, rows, metric))
     }
     return max(means, key=lambda cell: means[cell] if most else -means[cell], default=None)
 
 
-def _values(records: Records, rows: Iterable[Row], metric: str) -> list[tuple[Row, float]]:
+def _collect_values(records: Records, rows: Iterable[Row], metric: str) -> list[tuple[Row, float]]:
     split, name = MetricName.parse(metric)
-    values = [(row, records.evaluations(row["trial_id"]).get(split, {}).get(name)) for row in rows]
+    values = [
+        (row, records.get_evaluations(row["trial_id"]).get(split, {}).get(name)) for row in rows
+    ]
     return [(row, value) for row, value in values if value is not None]

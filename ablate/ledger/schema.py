@@ -20,7 +20,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from ablate.ledger.owner import Owner
-from ablate.ledger.sqlite_files import NoDatabase, head
+from ablate.ledger.sqlite_files import NoDatabase, read_header
 from trainables.errors import ConfigError
 
 VERSION = 7
@@ -107,13 +107,13 @@ class LedgerError(RuntimeError):
     """The ledger cannot be written now (full disk, lock, I/O); nothing committed is lost."""
 
 
-def as_json(value: object) -> str:
+def to_json(value: object) -> str:
     """Return what a `*_json` column holds."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
+def explain_sqlite_errors(path: Path) -> Iterator[None]:
     """Turn SQLite's errors into one line that says what to do."""
     try:
         yield
@@ -141,29 +141,29 @@ def is_full(error: BaseException | None) -> bool:
     return False
 
 
-def tells_of_it(text: str) -> bool:
+def is_disk_full_message(text: str) -> bool:
     """Return whether the text of another process's error tells of a full disk."""
     return any(f"[errno {code}]" in text.lower() for code in FULL)
 
 
-def full(path: Path | str) -> LedgerError:
+def build_disk_full_error(path: Path | str) -> LedgerError:
     """Return the error that a full disk is, said in one line wherever it is met."""
     found = f"{path}: found no space left on its disk; expected room to write."
     return LedgerError(f"{found} {_REMEDIES['full']}")
 
 
 @contextmanager
-def room(path: Path) -> Iterator[None]:
+def disk_full_as_ledger_error(path: Path) -> Iterator[None]:
     """Turn what a full disk makes of writing below `path` into a LedgerError."""
     try:
         yield
     except OSError as error:
         if is_full(error):
-            raise full(error.filename or path) from error
+            raise build_disk_full_error(error.filename or path) from error
         raise
 
 
-def connect(path: Path, timeout: float) -> sqlite3.Connection:
+def open_connection(path: Path, timeout: float) -> sqlite3.Connection:
     """Open a connection in autocommit mode to a ledger whose tables are made and checked."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -171,14 +171,14 @@ def connect(path: Path, timeout: float) -> sqlite3.Connection:
         fault = f"no writable folder can be made here ({error.strerror}): give another --out"
         raise ConfigError(str(path.parent), fault) from error
     _check_file(path)
-    with explained(path):
+    with explain_sqlite_errors(path):
         connection = sqlite3.connect(path, timeout=timeout, isolation_level=None)
         try:
             connection.row_factory = sqlite3.Row
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
             connection.execute("PRAGMA trusted_schema=OFF")  # of a file that anybody may have made
-            if _pragma(connection, "user_version") != VERSION:
-                _first_use(connection, path, timeout)
+            if _read_pragma(connection, "user_version") != VERSION:
+                _create_or_migrate(connection, path, timeout)
             _check_tables(connection, path)
             connection.execute("PRAGMA synchronous=FULL")
         except BaseException:
@@ -187,14 +187,14 @@ def connect(path: Path, timeout: float) -> sqlite3.Connection:
     return connection
 
 
-def _pragma(connection: sqlite3.Connection, name: str) -> int:
+def _read_pragma(connection: sqlite3.Connection, name: str) -> int:
     return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
 
 
 def _check_file(path: Path) -> None:
     """Check that the file, if there is one, is a ledger or may become one, before it is opened."""
     try:
-        known = head(path)
+        known = read_header(path)
     except NoDatabase as error:
         fault = f"it is no ledger but {error}: move it away, {_RESTORE}"
         raise ConfigError(str(path), fault) from None
@@ -218,38 +218,40 @@ def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
     kinds = connection.execute("SELECT name, type FROM sqlite_master WHERE type != 'index'")
     for name, kind in kinds:
         if kind != "table":
-            raise _other_tables(path, f"a {kind} named {str(name)[:100]!r}")
-    for table, columns in _expected_columns().items():
+            raise _build_foreign_tables_error(path, f"a {kind} named {str(name)[:100]!r}")
+    for table, columns in _list_expected_columns().items():
         # hidden: 2 and 3 are computed, 1 is of a virtual table.
         rows = connection.execute(f"PRAGMA table_xinfo({table})")
         there = {str(row["name"]) for row in rows if not row["hidden"]}
         if there != columns:
             what = ", ".join(sorted(there)) or "none"
-            raise _other_tables(path, f"the columns {what[:200]} in the table {table}")
+            raise _build_foreign_tables_error(
+                path, f"the columns {what[:200]} in the table {table}"
+            )
 
 
 @cache
-def _expected_columns() -> dict[str, set[str]]:
+def _list_expected_columns() -> dict[str, set[str]]:
     """Return table → columns, as `DDL` makes them."""
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(DDL)
         names = connection.execute("SELECT name FROM sqlite_master WHERE type='table'").fetchall()
-        return {name: set(_columns(connection, name)) for (name,) in names}
+        return {name: set(_list_columns(connection, name)) for (name,) in names}
 
 
-def _columns(connection: sqlite3.Connection, table: str) -> list[str]:
+def _list_columns(connection: sqlite3.Connection, table: str) -> list[str]:
     return [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
 
 
-def _other_tables(path: Path, what: str) -> ConfigError:
+def _build_foreign_tables_error(path: Path, what: str) -> ConfigError:
     return ConfigError(str(path), f"{what} is not a ledger's; it was edited or damaged: {_RESTORE}")
 
 
-def _first_use(connection: sqlite3.Connection, path: Path, timeout: float) -> None:
+def _create_or_migrate(connection: sqlite3.Connection, path: Path, timeout: float) -> None:
     """Make the tables, or bring those of an older version up to date, once for all processes."""
     try:
         with FileLock(path.with_name(path.name + ".lock"), timeout=timeout):
-            version = _pragma(connection, "user_version")
+            version = _read_pragma(connection, "user_version")
             names = connection.execute("SELECT name FROM sqlite_master").fetchall()
             _check_version(path, version, is_ours=version > 0 or not names)
             if version == VERSION:
@@ -260,11 +262,13 @@ def _first_use(connection: sqlite3.Connection, path: Path, timeout: float) -> No
             # One transaction: a process killed here leaves an empty file, or the ledger of before.
             try:
                 connection.executescript(
-                    f"BEGIN IMMEDIATE; {_statements(connection)} PRAGMA "
+                    f"BEGIN IMMEDIATE; {_list_migration_statements(connection)} PRAGMA "
                     f"application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}; COMMIT;"
                 )
             except sqlite3.IntegrityError as error:  # rows of before that no ablate has written
-                raise _other_tables(path, f"rows that it cannot have ({error})") from error
+                raise _build_foreign_tables_error(
+                    path, f"rows that it cannot have ({error})"
+                ) from error
     except Timeout as error:
         raise LedgerError(
             f"{path}: found its first-use lock held for {timeout:.0f} s; expected it free. "
@@ -272,15 +276,15 @@ def _first_use(connection: sqlite3.Connection, path: Path, timeout: float) -> No
         ) from error
 
 
-def _statements(connection: sqlite3.Connection) -> str:
+def _list_migration_statements(connection: sqlite3.Connection) -> str:
     """Return what makes the tables, or brings those of an older version up to date."""
-    cells = _columns(connection, "cells")
+    cells = _list_columns(connection, "cells")
     before = after = ""
     if cells and tuple(cells) != CELLS:
         values = ["-1" if name == "fold" and name not in cells else name for name in CELLS]
         before, after = CELLS_BEFORE, CELLS_AFTER.format(", ".join(values))
     for table, column, kind in ADDED:
-        there = _columns(connection, table)
+        there = _list_columns(connection, table)
         if there and column not in there:
             after += f" ALTER TABLE {table} ADD COLUMN {column} {kind};"
     return f"{before} {DDL} {after}"
@@ -291,7 +295,7 @@ def _check_no_driver(connection: sqlite3.Connection, path: Path) -> None:
     for owner, heartbeat in connection.execute(
         "SELECT owner, max(heartbeat) FROM trials WHERE owner IS NOT NULL GROUP BY owner"
     ):
-        if Owner.parse(owner).alive(heartbeat):
+        if Owner.parse(owner).is_alive(heartbeat):
             raise LedgerError(
                 f"{path}: found a run of an older ablate at work on it ({owner}); expected none "
                 "while its tables are brought up to date. Wait for its end, or end it"

@@ -42,73 +42,74 @@ class Sources:
         self._keys: dict[tuple[str, ...], str] = {}
         self._same: dict[str, set[str]] = {}
 
-    def key(self, config: Mapping[str, Any]) -> str:
+    def get_or_create_key(self, config: Mapping[str, Any]) -> str:
         """Return the key of the sources that a trial runs, whose row is made if it is missing."""
         names = tuple(components.list_components(config))
         if names not in self._keys:
-            self._keys[names] = self.record(source_digests.trial_digests(config))
+            self._keys[names] = self.record_sources(source_digests.compute_trial_digests(config))
         return self._keys[names]
 
-    def record(self, hashes: Mapping[str, str | None]) -> str:
+    def record_sources(self, hashes: Mapping[str, str | None]) -> str:
         """Record sources that a trial ran; return the key of their row."""
-        key = source_key(hashes)
-        with self.ledger.write() as db:
+        key = compute_source_key(hashes)
+        with self.ledger.begin_transaction() as db:
             values = (key, json.dumps(hashes, sort_keys=True))
             db.execute("INSERT OR IGNORE INTO sources VALUES (?,?)", values)
         return key
 
     @property
     def evaluator(self) -> str | None:
-        return source_digests.component_digest(EVALUATOR)[0]
+        return source_digests.compute_component_digest(EVALUATOR)[0]
 
-    def of_job(self, config: Mapping[str, Any]) -> Code:
+    def collect_job_sources(self, config: Mapping[str, Any]) -> Code:
         """Return what a worker is to find as well, and which hashes of its folder are one code."""
         names = [*components.list_components(config), EVALUATOR]
         return Code(
-            hashes={name: source_digests.component_digest(name)[0] for name in names},
+            hashes={name: source_digests.compute_component_digest(name)[0] for name in names},
             revisions={name: components.get_revision(name) for name in names},
-            same={name: tuple(sorted(self._same_code(name))) for name in names},
+            same={name: tuple(sorted(self._list_equal_hashes(name))) for name in names},
         )
 
-    def differing(self, key: str | None, evaluators: Iterable[str | None]) -> tuple[str, ...]:
+    def find_differing(self, key: str | None, evaluators: Iterable[str | None]) -> tuple[str, ...]:
         """Return the components of a recorded trial whose source is not today's.
 
         It has a key and hashes of evaluators unless it was recorded before sources were kept.
         """
         if key is not None and key not in self._differing:
-            self._differing[key] = self.others(self.ledger.source(key) or {})
+            self._differing[key] = self.find_changed(self.ledger.get_source(key) or {})
         names = self._differing.get(key or "", ())
         evaluated = {value for value in evaluators if value is not None}
-        return names if evaluated <= self._same_code(EVALUATOR) else (*names, EVALUATOR)
+        return names if evaluated <= self._list_equal_hashes(EVALUATOR) else (*names, EVALUATOR)
 
     def has_earlier_code(self, key: str | None) -> bool:
         """Return whether a recorded trial has digests of earlier code than today's."""
-        recorded = self.ledger.source(key) or {}
+        recorded = self.ledger.get_source(key) or {}
         return any(
-            components.is_known(name) and value != source_digests.component_digest(name)[0]
+            components.is_known(name) and value != source_digests.compute_component_digest(name)[0]
             for name, value in recorded.items()
         )
 
-    def others(self, hashes: Mapping[str, str | None]) -> tuple[str, ...]:
+    def find_changed(self, hashes: Mapping[str, str | None]) -> tuple[str, ...]:
         """Return the components among these whose source is not today's."""
         return tuple(
             name
             for name, value in hashes.items()
-            if components.is_known(name) and (value is None or value not in self._same_code(name))
+            if components.is_known(name)
+            and (value is None or value not in self._list_equal_hashes(name))
         )
 
-    def _same_code(self, name: str) -> set[str]:
+    def _list_equal_hashes(self, name: str) -> set[str]:
         """Return the hashes of a component that are today's code."""
         if name not in self._same:
-            rows = self.ledger.rows(
+            rows = self.ledger.query(
                 "SELECT one, other FROM same_code WHERE component=? AND revision=?",
                 [name, components.get_revision(name)],
             )
             pairs = [(row["one"], row["other"]) for row in rows]
-            self._same[name] = source_digests.equal_digests(name, pairs)
+            self._same[name] = source_digests.list_equal_digests(name, pairs)
         return self._same[name]
 
-    def accept(
+    def accept_as_same_code(
         self,
         differing: Mapping[str, Differing],
         hashes: Mapping[str, Mapping[str, str | None]] | None = None,
@@ -116,30 +117,30 @@ class Sources:
         """Record that the sources of these trials, in the ledger or `hashes`, are today's code."""
         pairs: set[tuple[str, str, str, str]] = set()
         for trial_id, trial in differing.items():
-            recorded = (hashes or {}).get(trial_id) or self.ledger.source(trial.key) or {}
+            recorded = (hashes or {}).get(trial_id) or self.ledger.get_source(trial.key) or {}
             for name in trial.components:
-                now = source_digests.component_digest(name)[0]
+                now = source_digests.compute_component_digest(name)[0]
                 for before in trial.evaluators if name == EVALUATOR else (recorded.get(name),):
                     if before is not None and now is not None:
                         pairs.add((name, components.get_revision(name), before, now))
-        with self.ledger.write() as db:
+        with self.ledger.begin_transaction() as db:
             db.executemany("INSERT OR IGNORE INTO same_code VALUES (?,?,?,?)", sorted(pairs))
         self._differing.clear()
         self._same.clear()
 
 
-def source_key(hashes: Mapping[str, str | None]) -> str:
+def compute_source_key(hashes: Mapping[str, str | None]) -> str:
     """Return the key of the ledger's row that holds these hashes."""
     return hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def refusal(differing: Mapping[str, Differing]) -> ConfigError | None:
+def build_refusal(differing: Mapping[str, Differing]) -> ConfigError | None:
     """Return one line: which components differ, of how many trials, and what to do; or None."""
     if not differing:
         return None
     unfinished = sum(trial.status != "done" for trial in differing.values())
     more = f"; {unfinished} of them unfinished or failed" if unfinished else ""
-    lines = "; ".join(summary(differing))
+    lines = "; ".join(summarize_differences(differing))
     return ConfigError(
         "source",
         f"other code than today's made {len(differing)} known trials: {lines}{more}. Where numbers "
@@ -148,13 +149,16 @@ def refusal(differing: Mapping[str, Differing]) -> ConfigError | None:
     )
 
 
-def summary(differing: Mapping[str, Differing]) -> list[str]:
+def summarize_differences(differing: Mapping[str, Differing]) -> list[str]:
     """Return `method.ddml: source differs at REVISION 3; 40 trials`, the most frequent first."""
     counts = Counter(name for trial in differing.values() for name in trial.components)
     lines = []
     for name, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])):
-        digest, reason = source_digests.component_digest(name)
-        what = f"source differs at {components.revision_name(name)} {components.get_revision(name)}"
+        digest, reason = source_digests.compute_component_digest(name)
+        what = (
+            f"source differs at {components.build_revision_name(name)} "
+            f"{components.get_revision(name)}"
+        )
         if digest is None:
             what = f"its source cannot be read ({reason}), so that nothing tells"
         lines.append(f"{name}: {what}; {count} trial{'' if count == 1 else 's'}")

@@ -30,13 +30,13 @@ class Head:
 
 
 @contextlib.contextmanager
-def _connect(path: Path, timeout: float, mode: str = "rw") -> Iterator[sqlite3.Connection]:
+def _open_read_only(path: Path, timeout: float, mode: str = "rw") -> Iterator[sqlite3.Connection]:
     uri = f"file:{quote(str(path.absolute()))}?mode={mode}"
     with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=timeout)) as connection:
         yield connection
 
 
-def head(path: Path, *, locked: bool = False) -> Head | None:
+def read_header(path: Path, *, locked: bool = False) -> Head | None:
     """Read what a database says of itself, with a lock where somebody writes it; None: no file.
 
     Raises:
@@ -48,7 +48,7 @@ def head(path: Path, *, locked: bool = False) -> Head | None:
     if not path.is_file():
         raise NoDatabase("a folder" if path.is_dir() else "no plain file")
     try:
-        with _connect(path, 5, "ro" if locked else "ro&immutable=1") as connection:
+        with _open_read_only(path, 5, "ro" if locked else "ro&immutable=1") as connection:
             names = connection.execute("SELECT name FROM sqlite_master WHERE type='table'")
             return Head(
                 connection.execute("PRAGMA application_id").fetchone()[0],
@@ -61,10 +61,10 @@ def head(path: Path, *, locked: bool = False) -> Head | None:
         raise
 
 
-def damage(path: Path) -> str | None:
+def find_damage(path: Path) -> str | None:
     """Return the first fault that SQLite's own check finds in a database; None if there is none."""
     try:
-        with _connect(path, 5, "ro") as connection:
+        with _open_read_only(path, 5, "ro") as connection:
             verdict = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
     except sqlite3.OperationalError:
         return None  # locked, or gone: that is no damage
@@ -75,17 +75,17 @@ def damage(path: Path) -> str | None:
 
 def write_ahead(path: Path, *, timeout: float = 60.0) -> None:
     """Keep a journal beside the file, made if missing, so that readers and writer do not wait."""
-    with _connect(path, timeout, "rwc") as connection:
+    with _open_read_only(path, timeout, "rwc") as connection:
         connection.execute("PRAGMA journal_mode=WAL")
 
 
-def alone(path: Path, *, timeout: float = 5.0) -> bool:
+def has_exclusive_access(path: Path, *, timeout: float = 5.0) -> bool:
     """Return whether nobody else has the database open; its journal is then folded into the file.
 
     A damaged file counts as one that nobody has open: no writer gets far with it.
     """
     try:
-        with _connect(path, timeout) as connection:
+        with _open_read_only(path, timeout) as connection:
             # Each connection to a database with a journal holds a lock that this waits for.
             (kind,) = connection.execute("PRAGMA journal_mode").fetchone()
             connection.execute("PRAGMA journal_mode=DELETE")
@@ -98,11 +98,14 @@ def alone(path: Path, *, timeout: float = 5.0) -> bool:
 def fold_journal(path: Path, *, timeout: float = 5.0) -> None:
     """Bring the journal into the file, so that the file alone is the database."""
     # Somebody who is reading it now leaves the journal behind when done: as good.
-    with contextlib.suppress(sqlite3.OperationalError), _connect(path, timeout) as connection:
+    with (
+        contextlib.suppress(sqlite3.OperationalError),
+        _open_read_only(path, timeout) as connection,
+    ):
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def back_up(path: Path, to: Path) -> None:
+def copy_database(path: Path, to: Path) -> None:
     """Copy a database as it is at one moment into one file, while it is written.
 
     SQLite's own backup does it in one step: in several, each foreign write would begin it anew.
@@ -111,7 +114,7 @@ def back_up(path: Path, to: Path) -> None:
         OSError: it cannot be read or written.
     """
     try:
-        with _connect(path, 60, "ro") as source, _connect(to, 5, "rwc") as target:
+        with _open_read_only(path, 60, "ro") as source, _open_read_only(to, 5, "rwc") as target:
             source.backup(target)
             target.execute("PRAGMA journal_mode=DELETE")
     except sqlite3.Error as error:

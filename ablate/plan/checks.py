@@ -7,27 +7,27 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ablate.designs.parts import NEUTRAL_POINT, Point, Taken
-from ablate.plan import inherited
+from ablate.designs.parts import NEUTRAL_POINT, InheritedConfig, Point
+from ablate.plan import inheritance
 from ablate.plan.plan import LOOKED_AT, Fingerprint, Overrides, Plan
-from ablate.plan.resolve import MisfitError, check_path, resolve
+from ablate.plan.resolve import MisfitError, check_path, resolve_layers
 from ablate.samplers import branches
 from ablate.samplers.space import Axis
 from ablate.spec.checks import report_metrics
 from ablate.spec.model import LoadedSpec
-from ablate.values.layers import Stack, origin
-from ablate.values.paths import has
+from ablate.values.layers import Stack, find_origin
+from ablate.values.paths import has_path
 from ablate.values.secrets import check_secrets
 from trainables.backbones.backbone import check_fits
 from trainables.config.network import BackboneConfig
 from trainables.core.assembly import check_shared
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
-from trainables.evaluation.tasks import TASKS, Task, task_of
+from trainables.evaluation.tasks import TASKS, Task, get_task
 from trainables.trial import TrialConfig
 
 
-def checked_plan(
+def build_checked_plan(
     loaded: LoadedSpec, overrides: Overrides, fingerprint: Fingerprint, cache: Path
 ) -> Plan:
     """Build a plan that can run.
@@ -49,8 +49,8 @@ def checked_plan(
     for name in loaded.order:
         checker.check_study(name)
     checker.check_report()
-    check_secrets(plan.resolved_spec())
-    plan.identify()
+    check_secrets(plan.resolve_spec())
+    plan.set_sweep_id()
     return plan
 
 
@@ -80,25 +80,27 @@ class _Checker:
 
     def _check_cells(self, name: str) -> None:
         study = self.spec.studies[name]
-        if study.baseline() is not None:
+        if study.find_baseline() is not None:
             self._check_centre(name, NEUTRAL_POINT, ())
-        if study.source() is not None:
-            for values in itertools.islice(inherited.examples(self.spec.studies, name), LOOKED_AT):
+        if study.find_source_cell() is not None:
+            for values in itertools.islice(
+                inheritance.list_example_layers(self.spec.studies, name), LOOKED_AT
+            ):
                 self._check_centre(name, None, [values])
             return
-        points = study.representatives()
+        points = study.list_representatives()
         for point in points:
             self._check_centre(name, point, ())
         sampled = study.sampling()
         if sampled is None:
-            for path in study.always_gives():
+            for path in study.find_always_exported_paths():
                 self._check_axis(name, path, study.listed[-1].where, {})
         else:
             for path, axis in sampled.space.items():
-                above = branches.example(sampled.space, path)
+                above = branches.build_example(sampled.space, path)
                 self._check_axis(name, path, f"space.{path}", above, axis)
         for point in study.listed if None in points else ():
-            self._check_trial(name, self.plan.layers(name, point, ()))
+            self._check_trial(name, self.plan.build_layers(name, point, ()))
 
     # ------------------------------------------------------------------ layers
 
@@ -114,15 +116,15 @@ class _Checker:
             above: values of other axes that the path depends on.
         """
         where = self.locate(f"studies.{name}.{place}")
-        layers = self.plan.layers(name, Point("", {}, above, "space"), ())
+        layers = self.plan.build_layers(name, Point("", {}, above, "space"), ())
         check_path(path, layers.merged, where)
         if axis is None:
             return
-        values = [(value, "Narrow the space") for value in axis.ends()]
-        values += [(value, "Give int: true") for value in axis.between()]
+        values = [(value, "Narrow the space") for value in axis.list_ends()]
+        values += [(value, "Give int: true") for value in axis.find_inner_value()]
         for value, remedy in values:
             try:
-                self.plan.resolved(name, Point("", {}, {**above, path: value}, "space"))
+                self.plan.resolve_config(name, Point("", {}, {**above, path: value}, "space"))
             except ConfigError as fault:
                 own = fault.path.endswith(f"space.{path}") or f"space.{path}." in fault.path
                 if own or len(self.spec.studies[name].paths) == 1:
@@ -133,10 +135,10 @@ class _Checker:
     def _check_centre(
         self, name: str, point: Point | None, taken: Sequence[Mapping[str, Any]]
     ) -> None:
-        base = self.plan.layers(name, point, taken)
+        base = self.plan.build_layers(name, point, taken)
         for path in () if name in self.plan.as_written else self.plan.top.values:
             check_path(path, base.merged, f"--set {path}")
-        for each in self.spec.studies[name].takes(point.arm if point else ()):
+        for each in self.spec.studies[name].list_base_references(point.arm if point else ()):
             self._check_taken(name, point, each, base.merged)
         try:
             self._check_trial(name, base)
@@ -148,18 +150,24 @@ class _Checker:
             raise ConfigError(fault.path, f"{fault.message}. {hint}") from None
 
     def _check_taken(
-        self, name: str, point: Point | None, taken: Taken, merged: Mapping[str, Any]
+        self, name: str, point: Point | None, taken: InheritedConfig, merged: Mapping[str, Any]
     ) -> None:
         """Check that what is taken from the best of a study fits here and reaches the trial: a
         later layer that names another loss or method would drop its options with the name."""
         around, where = taken.around, self.locate(f"studies.{name}.{taken.where}")
         source = self.spec.studies[around.best_of]
-        for path in around.take or inherited.always_given(self.spec.studies, around.best_of):
+        for path in around.take or inheritance.list_always_exported_paths(
+            self.spec.studies, around.best_of
+        ):
             check_path(path, merged, where)
-            varied = any(inherited.within(path, each) for each in source.paths)
-            if not varied and source.source() is None and None in source.representatives():
-                check_path(path, self.plan.layers(around.best_of, None, ()).merged, where)
-            if not has(self.plan.layers(name, point, [{path: None}]).merged, path):
+            varied = any(inheritance.is_path_within(path, each) for each in source.paths)
+            if (
+                not varied
+                and source.find_source_cell() is None
+                and None in source.list_representatives()
+            ):
+                check_path(path, self.plan.build_layers(around.best_of, None, ()).merged, where)
+            if not has_path(self.plan.build_layers(name, point, [{path: None}]).merged, path):
                 part = path.split(".", maxsplit=1)[0]
                 raise ConfigError(
                     where,
@@ -172,8 +180,8 @@ class _Checker:
 
     def _check_trial(self, name: str, layers: Stack) -> None:
         """Check that a trial of these layers can be, as far as can be told before it runs."""
-        config = resolve(layers, self.locate)
-        self.tasks[name] = task_of(config)
+        config = resolve_layers(layers, self.locate)
+        self.tasks[name] = get_task(config)
         study, place = self.spec.studies[name], f"studies.{name}"
         asked = {f"{place}.objectives.{i}.metric": o.metric for i, o in enumerate(study.objectives)}
         for where, metric in (asked or {"objective": self.spec.objective}).items():
@@ -182,7 +190,7 @@ class _Checker:
         for i, metric in enumerate(study.metrics):
             self._check_task(f"{place}.metrics.{i}", f"/{metric}", name)
         split = config.data.split
-        if split.protocol == "paper" and "val" in self.plan.evaluate(name):
+        if split.protocol == "paper" and "val" in self.plan.list_evaluation_splits(name):
             raise ConfigError(
                 self.locate(f"{place}.evaluate"),
                 "data.split.protocol: paper trains on the validation classes, so 'val' cannot be "
@@ -200,12 +208,12 @@ class _Checker:
             raise self.source.relocate(fault, f"resources.{key}") from None
         self._check_scheduler(name, config)
         try:
-            self.plan.fingerprint(config)
+            self.plan.get_fingerprint(config)
         except ConfigError as fault:
             if name not in self.plan.order:
                 pass  # its data need not be here
             elif Path(fault.path).is_absolute():  # a file below data.root
-                where = self.locate(origin(layers, "data.root", "data.root"))
+                where = self.locate(find_origin(layers, "data.root", "data.root"))
                 raise ConfigError(where, str(fault)) from None
             elif fault.path.startswith("data"):
                 raise self._find_origin(fault, layers) from None
@@ -221,7 +229,7 @@ class _Checker:
 
     def _find_origin(self, fault: ConfigError, layers: Sequence[Any]) -> ConfigError:
         """Return the fault of a field, with the line or the option that gave it."""
-        return self.source.relocate(fault, origin(layers, fault.path, fault.path))
+        return self.source.relocate(fault, find_origin(layers, fault.path, fault.path))
 
     def _check_objective(self, name: str, where: str, metric: str, config: TrialConfig) -> None:
         """Check that a trial is compared by validation classes, and by test classes only in the
@@ -240,11 +248,11 @@ class _Checker:
 
     def _check_scheduler(self, name: str, config: TrialConfig) -> None:
         """Check that a scheduler can compare cells at the end of any epoch, before the last."""
-        scheduler = self.spec.studies[name].halting()
+        scheduler = self.spec.studies[name].get_scheduler()
         if scheduler is None:
             return
         place, metric = f"studies.{name}.scheduler", MetricName.parse(self.spec.objective).metric
-        known, epochs = task_of(config).per_epoch, config.training.epochs
+        known, epochs = get_task(config).per_epoch, config.training.epochs
         if metric not in known:
             message = f"{self.spec.objective!r} is not measured at every epoch, as {place} needs"
             raise ConfigError(self.locate("objective"), f"{message}: choose {', '.join(known)}")
@@ -265,8 +273,8 @@ class _Checker:
         for place, metric, name in report_metrics(self.spec.report):
             split, last = MetricName.parse(metric)
             is_curve = place.startswith("report.curves") and split == "train" and last in each_epoch
-            for point in self.spec.studies[name].representatives() if is_curve else ():
-                merged = self.plan.layers(name, point, ()).merged
+            for point in self.spec.studies[name].list_representatives() if is_curve else ():
+                merged = self.plan.build_layers(name, point, ()).merged
                 if not merged.get("selection", {}).get("train_curve"):
                     raise ConfigError(
                         self.locate(place),
@@ -280,7 +288,7 @@ class _Checker:
         measure, is for others to judge."""
         split, last = MetricName.parse(metric)
         task = self.tasks[name]
-        if task.reads(last) or not any(other.reads(last) for other in TASKS.values()):
+        if task.can_read(last) or not any(other.can_read(last) for other in TASKS.values()):
             return
         known = [str(MetricName(split, each)) if split else each for each in task.metrics]
         raise ConfigError(

@@ -13,12 +13,12 @@ from typing import Any
 from pydantic import BaseModel
 
 from ablate.designs.parts import NEUTRAL
-from ablate.values.layers import Layer, merge
+from ablate.values.layers import Layer, merge_layers
 from trainables.errors import ConfigError
 from trainables.methods.base import METHODS
 
 
-def options(method: str) -> dict[str, Any]:
+def get_neutral_options(method: str) -> dict[str, Any]:
     """The options with which a method equals the plain loss; none of a method that has none."""
     return {
         key: value.model_dump(mode="json", exclude_unset=True)
@@ -28,14 +28,14 @@ def options(method: str) -> dict[str, Any]:
     }
 
 
-def neutral_layer(study: str, merged: Mapping[str, Any]) -> Layer:
+def build_neutral_layer(study: str, merged: Mapping[str, Any]) -> Layer:
     """What the neutral cell of a study sets over its centre.
 
     Raises:
         ConfigError: its method has no option that could be neutral.
     """
-    method = str(_method(merged))
-    values = options(method) if method in METHODS else {}
+    method = str(_find_method_name(merged))
+    values = get_neutral_options(method) if method in METHODS else {}
     place = f"studies.{study}.{NEUTRAL}"
     if not values:
         raise ConfigError(
@@ -47,39 +47,40 @@ def neutral_layer(study: str, merged: Mapping[str, Any]) -> Layer:
     return Layer(place, {"method": values})
 
 
-def paths(config: Mapping[str, Any]) -> list[str]:
+def list_neutral_paths(config: Mapping[str, Any]) -> list[str]:
     """The paths that make a configuration neutral."""
-    return [f"method.{key}" for key in options(config["method"]["name"])]
+    return [f"method.{key}" for key in get_neutral_options(config["method"]["name"])]
 
 
 def is_neutral(config: Mapping[str, Any]) -> bool:
     """Whether a resolved configuration's method equals the plain loss. The plain method is none
     that could be more."""
     method = config["method"]
-    wanted = options(method["name"])
-    return bool(wanted) and _within(wanted, method)
+    wanted = get_neutral_options(method["name"])
+    return bool(wanted) and _is_contained(wanted, method)
 
 
-def takes_neutral(merged: Mapping[str, Any], taken: Iterable[Mapping[str, Any]]) -> bool:
+def inherits_neutral(merged: Mapping[str, Any], taken: Iterable[Mapping[str, Any]]) -> bool:
     """Whether what a cell of these layers takes from one of its centres, by path, is neutral for
     its method. Layers that name no method are not told here."""
-    method = _method(merged)
-    wanted = options(method) if isinstance(method, str) and method in METHODS else {}
+    method = _find_method_name(merged)
+    wanted = get_neutral_options(method) if isinstance(method, str) and method in METHODS else {}
     return bool(wanted) and any(
-        _within(wanted, merge([Layer("taken", values)]).get("method") or {}) for values in taken
+        _is_contained(wanted, merge_layers([Layer("taken", values)]).get("method") or {})
+        for values in taken
     )
 
 
-def _method(merged: Mapping[str, Any]) -> object:
+def _find_method_name(merged: Mapping[str, Any]) -> object:
     """The name that layers give; what they have in its place, if that is no component."""
     part = merged.get("method") or {}
     return part.get("name", "plain") if isinstance(part, Mapping) else part
 
 
-def _within(part: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
+def _is_contained(part: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
     """None in `part` is also what is not in `whole`: options that came later are off by it."""
     return all(
-        isinstance(whole.get(key), Mapping) and _within(value, whole[key])
+        isinstance(whole.get(key), Mapping) and _is_contained(value, whole[key])
         if isinstance(value, Mapping)
         else (key in whole or value is None) and whole.get(key) == value
         for key, value in part.items()

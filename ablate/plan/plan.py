@@ -17,17 +17,17 @@ from typing import Any
 from pydantic import BaseModel
 
 from ablate.designs.base import ENSEMBLE, SPLITS
-from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Objective, Point, seed_list
+from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Objective, Point, expand_seeds
 from ablate.designs.study import Study
-from ablate.plan import inherited
-from ablate.plan.inherited import Lineage
-from ablate.plan.neutral import neutral_layer, takes_neutral
-from ablate.plan.resolve import MisfitError, resolve
+from ablate.plan import inheritance
+from ablate.plan.inheritance import Lineage
+from ablate.plan.neutral import build_neutral_layer, inherits_neutral
+from ablate.plan.resolve import MisfitError, resolve_layers
 from ablate.spec.model import LoadedSpec
-from ablate.values.canonical import canonical_hash
-from ablate.values.errors import listed, nearest
-from ablate.values.layers import Layer, Stack, merge
-from ablate.values.paths import expand, leaves
+from ablate.values.canonical import compute_canonical_hash
+from ablate.values.errors import join_words, suggest_nearest
+from ablate.values.layers import Layer, Stack, merge_layers
+from ablate.values.paths import expand_paths, flatten_paths
 from trainables.config.images import EMBEDDED, DataConfig
 from trainables.core import identity
 from trainables.errors import ConfigError
@@ -119,17 +119,17 @@ class Plan:
     ) -> None:
         self.overrides = overrides
         self.top = Layer("--set", dict(overrides.settings or {}))
-        self.loaded = held_out(loaded, self.top)
+        self.loaded = move_to_validation(loaded, self.top)
         self.spec = self.loaded.spec
-        self.order = self._wanted()
+        self.order = self._list_wanted_studies()
         self.as_written: set[str] = set()
         self._fingerprint, self._cache = fingerprint, cache
         self.fingerprints: dict[str, str] = {}
         self._sections: dict[str, Any] = {}
-        self.base = Stack([Layer("trial", self.spec.trial), *self._dataset_layers()])
+        self.base = Stack([Layer("trial", self.spec.trial), *self._build_dataset_layers()])
         self._centres: dict[str, tuple[list[Mapping[str, Any]], Stack]] = {}
 
-    def _wanted(self) -> tuple[str, ...]:
+    def _list_wanted_studies(self) -> tuple[str, ...]:
         """The studies to run: those asked for and all that they are centred on."""
         left = list(self.overrides.studies or self.loaded.order)
         wanted: set[str] = set()
@@ -138,16 +138,19 @@ class Plan:
             if name not in self.spec.studies:
                 known = list(self.spec.studies)
                 raise ConfigError(
-                    "--study", repr(name), f"one of {listed(known)}", nearest(name, known)
+                    "--study",
+                    repr(name),
+                    f"one of {join_words(known)}",
+                    suggest_nearest(name, known),
                 )
             if name not in wanted:
                 wanted.add(name)
-                left += self.spec.studies[name].centres()
+                left += self.spec.studies[name].find_base_studies()
         return tuple(name for name in self.loaded.order if name in wanted)
 
     # ------------------------------------------------------------------ layers
 
-    def layers(
+    def build_layers(
         self,
         name: str,
         point: Point | None,
@@ -155,29 +158,31 @@ class Plan:
         fold: int | None = None,
     ) -> Stack:
         """The layers of a cell (without `point`: of the study's centre), lowest first."""
-        above = self._in(name, self.spec.studies[name].above(point, fold))
-        centre = self._centre(name, taken)
+        above = self._find_section(name, self.spec.studies[name].build_own_layers(point, fold))
+        centre = self._build_base_layers(name, taken)
         if point is not None and (point.arm == NEUTRAL_POINT.arm or (taken and point.stands_for)):
             # Where the neutral cell won, the method's options are not those of its study.
-            merged = centre.over(above).merged
-            if point.arm == NEUTRAL_POINT.arm or takes_neutral(merged, taken):
-                above.append(neutral_layer(name, merged))
-        return centre.over(above if name in self.as_written else [*above, self.top])
+            merged = centre.with_layers(above).merged
+            if point.arm == NEUTRAL_POINT.arm or inherits_neutral(merged, taken):
+                above.append(build_neutral_layer(name, merged))
+        return centre.with_layers(above if name in self.as_written else [*above, self.top])
 
-    def _centre(self, name: str, taken: Sequence[Mapping[str, Any]]) -> Stack:
+    def _build_base_layers(self, name: str, taken: Sequence[Mapping[str, Any]]) -> Stack:
         """The layers that the cells of a study share; those asked for last are kept."""
         known = self._centres.get(name)
         if known is not None and known[0] == [*taken]:
             return known[1]
-        centre = self.base.over(self._in(name, self.spec.studies[name].centre(taken)))
+        centre = self.base.with_layers(
+            self._find_section(name, self.spec.studies[name].build_base_layers(taken))
+        )
         self._centres[name] = [*taken], centre
         return centre
 
     @staticmethod
-    def _in(name: str, layers: Iterable[Layer]) -> list[Layer]:
+    def _find_section(name: str, layers: Iterable[Layer]) -> list[Layer]:
         return [Layer(f"studies.{name}.{layer.where}", layer.values) for layer in layers]
 
-    def _dataset_layers(self) -> Iterator[Layer]:
+    def _build_dataset_layers(self) -> Iterator[Layer]:
         dataset, root = self.overrides.dataset, self.overrides.data_root
         if dataset is None and root is not None:
             data = Stack([Layer("trial", self.spec.trial)]).merged.get("data")
@@ -193,56 +198,60 @@ class Plan:
         if self.overrides.allow_partial:
             yield Layer(ELSEWHERE[1], {"data": {"allow_partial": True}})
 
-    def resolved(
+    def resolve_config(
         self,
         name: str,
         point: Point | None,
         taken: Sequence[Mapping[str, Any]] = (),
         fold: int | None = None,
     ) -> TrialConfig:
-        return resolve(self.layers(name, point, taken, fold), self.loaded.source.locate)
+        return resolve_layers(
+            self.build_layers(name, point, taken, fold), self.loaded.source.locate
+        )
 
-    def fingerprint(self, config: TrialConfig) -> str:
+    def get_fingerprint(self, config: TrialConfig) -> str:
         if (key := config.data.images) not in self.fingerprints:
             self.fingerprints[key] = self._fingerprint(config.data, self._cache)
         return self.fingerprints[key]
 
     # ------------------------------------------------------------------- cells
 
-    def seeds(self, name: str) -> list[int]:
+    def list_seeds(self, name: str) -> list[int]:
         study = self.spec.studies[name]
         if self.overrides.seeds is not None and not study.keeps_seeds:
-            return seed_list(self.overrides.seeds)
-        return seed_list(self.spec.seeds if study.seeds is None else study.seeds)
+            return expand_seeds(self.overrides.seeds)
+        return expand_seeds(self.spec.seeds if study.seeds is None else study.seeds)
 
-    def objectives(self, name: str) -> tuple[Objective, ...]:
+    def list_objectives(self, name: str) -> tuple[Objective, ...]:
         """What a study's cells are compared by: its own objectives, or the sweep's."""
         return self.spec.studies[name].objectives or (Objective(metric=self.spec.objective),)
 
-    def evaluate(self, name: str) -> tuple[str, ...]:
+    def list_evaluation_splits(self, name: str) -> tuple[str, ...]:
         """Splits a study's trials are read on: those it names and its objectives'. The first of
         its folds also stands for their ensemble."""
         asked: set[str] = {*self.spec.studies[name].evaluate}
-        asked |= {MetricName.parse(objective.metric).split for objective in self.objectives(name)}
+        asked |= {
+            MetricName.parse(objective.metric).split for objective in self.list_objectives(name)
+        }
         return tuple(split for split in SPLITS if split in asked)
 
-    def folds(self, name: str) -> list[int | None]:
+    def list_folds(self, name: str) -> list[int | None]:
         return [None] if (n := self.spec.studies[name].folds) is None else list(range(n))
 
-    def cells(
+    def build_cells(
         self, name: str, point: Point, idx: int, taken: Sequence[Mapping[str, Any]]
     ) -> list[Cell]:
         """A point at every seed and fold. A broken rule between fields makes cells with `error`."""
         cells = []
-        for fold in self.folds(name):
-            error, layers = None, self.layers(name, point, taken, fold)
+        for fold in self.list_folds(name):
+            error, layers = None, self.build_layers(name, point, taken, fold)
             try:
-                config = resolve(layers, self.loaded.source.locate)
-                dump = self._shared(config.model_dump(mode="json"))
-                key = identity.config_hash(config, self.fingerprint(config))
+                config = resolve_layers(layers, self.loaded.source.locate)
+                dump = self._share_equal_sections(config.model_dump(mode="json"))
+                key = identity.compute_config_hash(config, self.get_fingerprint(config))
             except ConfigError as fault:
                 dump, error = layers.merged, str(fault)
-                key = canonical_hash({"invalid": dump})
+                key = compute_canonical_hash({"invalid": dump})
             shared: dict[str, Any] = {
                 "study": name,
                 "cell": point.cell,
@@ -250,18 +259,20 @@ class Plan:
                 "idx": idx,
                 "config_hash": key,
                 "config": dump,
-                "evaluate": tuple(s for s in self.evaluate(name) if not fold or s != ENSEMBLE),
+                "evaluate": tuple(
+                    s for s in self.list_evaluation_splits(name) if not fold or s != ENSEMBLE
+                ),
                 "metrics": self.spec.studies[name].metrics,
                 "fold": fold,
                 "error": error,
             }
             cells += [
-                Cell(seed=seed, trial_id=identity.trial_id(key, seed), **shared)
-                for seed in self.seeds(name)
+                Cell(seed=seed, trial_id=identity.build_trial_id(key, seed), **shared)
+                for seed in self.list_seeds(name)
             ]
         return cells
 
-    def _shared(self, config: dict[str, Any]) -> dict[str, Any]:
+    def _share_equal_sections(self, config: dict[str, Any]) -> dict[str, Any]:
         """Equal sections are one object: the cells of a large plan differ in few of them."""
         sections = {}
         for name, section in config.items():
@@ -269,13 +280,13 @@ class Plan:
             sections[name] = self._sections.setdefault(text, section)
         return sections
 
-    def proposal(
+    def build_proposal_cells(
         self, name: str, params: dict[str, Any], idx: int, taken: Sequence[Mapping[str, Any]]
     ) -> list[Cell]:
         """A search's proposal number `idx` at every seed and fold."""
-        return self.cells(name, Point(f"{idx:04d}", params, params, "space"), idx, taken)
+        return self.build_cells(name, Point(f"{idx:04d}", params, params, "space"), idx, taken)
 
-    def study_key(
+    def compute_study_key(
         self,
         name: str,
         taken: Sequence[Mapping[str, Any]],
@@ -285,119 +296,124 @@ class Plan:
         the sampler learns of it."""
         sampled = self.spec.studies[name].sampling()
         assert sampled is not None
-        config = self.resolved(name, None, taken)
+        config = self.resolve_config(name, None, taken)
         content = sampled.identifies() | ({} if told is None else {NEUTRAL: told})
-        content["base"] = identity.config_hash(config, self.fingerprint(config))
-        content |= {"objective": self.spec.objective, "seeds": self.seeds(name)}
-        return canonical_hash(content)[:16]
+        content["base"] = identity.compute_config_hash(config, self.get_fingerprint(config))
+        content |= {"objective": self.spec.objective, "seeds": self.list_seeds(name)}
+        return compute_canonical_hash(content)[:16]
 
-    def size(self, name: str) -> int:
+    def count_cells(self, name: str) -> int:
         """Cells × seeds × folds of a study."""
-        return self.spec.studies[name].size * len(self.seeds(name)) * len(self.folds(name))
+        return (
+            self.spec.studies[name].size * len(self.list_seeds(name)) * len(self.list_folds(name))
+        )
 
-    def lineages(self) -> dict[str, dict[str, Lineage]]:
+    def trace_lineages(self) -> dict[str, dict[str, Lineage]]:
         """Comparison → cell → the studies that tuned it, with their trials."""
         return {
-            name: inherited.lineages(study, self.spec.studies, self.size)
+            name: inheritance.trace_lineages(study, self.spec.studies, self.count_cells)
             for name, study in self.spec.studies.items()
             if "tuning" in type(study).model_fields
         }
 
-    def tuning(self) -> dict[str, dict[str, int]]:
+    def count_tuning_trials(self) -> dict[str, dict[str, int]]:
         """Comparison → cell → trials that went into the tuning of it."""
         return {
             name: {cell: sum(lineage.values()) for cell, lineage in rows.items()}
-            for name, rows in self.lineages().items()
+            for name, rows in self.trace_lineages().items()
         }
 
-    def example(self, name: str) -> list[dict[str, Any]]:
+    def find_example(self, name: str) -> list[dict[str, Any]]:
         """What a cell of a promote study may take; nothing in other designs, whose centre stands
         for their cells."""
-        return list(itertools.islice(inherited.examples(self.spec.studies, name), 1))
+        return list(itertools.islice(inheritance.list_example_layers(self.spec.studies, name), 1))
 
-    def refused(self, name: str) -> Iterator[tuple[Point, str]]:
+    def list_refused(self, name: str) -> Iterator[tuple[Point, str]]:
         """The combinations that a study leaves out because no trial could have them, with the rule
         between its parts that refuses them; not those left out by choice."""
         for point in itertools.islice(self.spec.studies[name].left_out(), LOOKED_AT):
             try:
-                resolve(self.layers(name, point, ()), str)
+                resolve_layers(self.build_layers(name, point, ()), str)
             except ConfigError as fault:
                 if isinstance(fault, MisfitError):
                     yield point, fault.rule
 
-    def identify(self) -> None:
+    def set_sweep_id(self) -> None:
         """Set `sweep_id`, on which titles, seeds, what is read of trials and the report have no
         bearing."""
         content = {
             "name": self.spec.name,
             "objective": self.spec.objective,
-            "trial": merge(layer for layer in self.base if layer.where not in ELSEWHERE),
-            "studies": {name: study.identity() for name, study in self.spec.studies.items()},
-            "set": expand(self.top.values, self.top.where),
+            "trial": merge_layers(layer for layer in self.base if layer.where not in ELSEWHERE),
+            "studies": {name: study.build_identity() for name, study in self.spec.studies.items()},
+            "set": expand_paths(self.top.values, self.top.where),
             "data": sorted(set(self.fingerprints.values())),
         }
-        self.sweep_id = canonical_hash(content)[:12]
+        self.sweep_id = compute_canonical_hash(content)[:12]
 
-    def resolved_spec(self) -> dict[str, Any]:
+    def resolve_spec(self) -> dict[str, Any]:
         """The spec as it runs, for the ledger and the tracker: one `trial` with the data set and
         `--set` laid over it, the seeds of each study, the report's recipe."""
         dump = self.spec.model_dump(
             mode="json", by_alias=True, exclude={"extends", "datasets", "fair"}
         )
         dump["trial"], dump["set"] = self.base.merged, dict(self.top.values)
-        dump["tuning"], dump["lineages"] = self.tuning(), self.lineages()
-        refused = {name: list(self.refused(name)) for name in self.spec.studies}
+        dump["tuning"], dump["lineages"] = self.count_tuning_trials(), self.trace_lineages()
+        refused = {name: list(self.list_refused(name)) for name in self.spec.studies}
         dump["refused"] = {
             name: [{"cell": p.cell, "coords": p.coords, "reason": reason} for p, reason in pairs]
             for name, pairs in refused.items()
             if pairs
         }
         for name in self.loaded.order:
-            dump["studies"][name]["seeds"] = self.seeds(name)
-            dump["studies"][name]["evaluate"] = list(self.evaluate(name))
+            dump["studies"][name]["seeds"] = self.list_seeds(name)
+            dump["studies"][name]["evaluate"] = list(self.list_evaluation_splits(name))
         return dump
 
 
 DECIDES = ("metric", "by")  # of objectives, and of what stands around the best of others
 
 
-def held_out(loaded: LoadedSpec, top: Layer) -> LoadedSpec:
+def move_to_validation(loaded: LoadedSpec, top: Layer) -> LoadedSpec:
     """The spec with its objectives on validation, if `--set data.split.protocol=held_out` takes the
     test classes from one that selects by them, as the papers do. What was read of the test classes
     because a study was compared by them still is. The other way is no option's to say: whoever
     wants to select by test classes writes it in the spec."""
     spec = loaded.spec
-    if leaves(Stack([top]).merged).get("data.split.protocol") != "held_out":
+    if flatten_paths(Stack([top]).merged).get("data.split.protocol") != "held_out":
         return loaded
-    studies = {name: _study(study, spec.objective) for name, study in spec.studies.items()}
-    changed = {"objective": _on_validation(spec.objective), "studies": studies}
+    studies = {
+        name: _move_study_to_validation(study, spec.objective)
+        for name, study in spec.studies.items()
+    }
+    changed = {"objective": _to_validation_metric(spec.objective), "studies": studies}
     return replace(loaded, spec=spec.model_copy(update=changed))
 
 
-def _study(study: Study, objective: str) -> Study:
-    moved: Study = _moved(study)
-    splits = {MetricName.parse(metric).split for metric in study.compared_by(objective)}
+def _move_study_to_validation(study: Study, objective: str) -> Study:
+    moved: Study = _move_part_to_validation(study)
+    splits = {MetricName.parse(metric).split for metric in study.list_objective_metrics(objective)}
     if "test" in splits and "test" not in study.evaluate:
         moved = moved.model_copy(update={"evaluate": (*study.evaluate, "test")})
     return moved
 
 
-def _moved(value: Any) -> Any:
+def _move_part_to_validation(value: Any) -> Any:
     """A part of a study, with all that it holds, decided on validation."""
     if isinstance(value, BaseModel):
         parts = {name: getattr(value, name) for name in type(value).model_fields if name != "trial"}
         moved = {
-            name: _on_validation(part)
+            name: _to_validation_metric(part)
             if name in DECIDES and isinstance(part, str)
-            else _moved(part)
+            else _move_part_to_validation(part)
             for name, part in parts.items()
         }
         return value.model_copy(update=moved)
     if isinstance(value, Mapping):
-        return {key: _moved(part) for key, part in value.items()}
-    return tuple(map(_moved, value)) if isinstance(value, tuple) else value
+        return {key: _move_part_to_validation(part) for key, part in value.items()}
+    return tuple(map(_move_part_to_validation, value)) if isinstance(value, tuple) else value
 
 
-def _on_validation(metric: str) -> str:
+def _to_validation_metric(metric: str) -> str:
     name = MetricName.parse(metric)
     return str(name.on("val")) if name.split == "test" else metric

@@ -11,9 +11,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ablate.values.errors import REMOVED_KEYS, VERSION, closest, explain, fields_at, is_free, listed
-from ablate.values.layers import NAMED, Layer, Stack, merge, origin, overlay
-from ablate.values.paths import has, leaves, lookup
+from ablate.values.errors import (
+    REMOVED_KEYS,
+    VERSION,
+    explain_validation_error,
+    find_closest,
+    is_free,
+    join_words,
+    list_fields_at,
+)
+from ablate.values.layers import NAMED, Layer, Stack, find_origin, merge_layers, overlay_mappings
+from ablate.values.paths import flatten_paths, get_at, has_path
 from trainables.data.dataset import DATASETS
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
@@ -34,56 +42,58 @@ class MisfitError(ConfigError):
         return self.expected or self.message
 
 
-def resolve(layers: Stack, locate: Locate) -> TrialConfig:
+def resolve_layers(layers: Stack, locate: Locate) -> TrialConfig:
     """Validate the configuration of these layers.
 
     Raises:
         ConfigError: its path is the place in the spec of the layer that holds the fault.
     """
     merged = layers.merged
-    if has(merged, PACKED) and lookup(merged, PACKED) is not None:
-        place = locate(origin(layers, PACKED, PACKED))
+    if has_path(merged, PACKED) and get_at(merged, PACKED) is not None:
+        place = locate(find_origin(layers, PACKED, PACKED))
         message = f"it was removed in {VERSION}. Leave it out: {REMOVED_KEYS[PACKED]}"
         raise ConfigError(place, message)
     try:
         return TrialConfig.model_validate(merged)
     except ValidationError as error:
         suggest = partial(suggest_path, data=merged)
-        path, fault = explain(error, TrialConfig, merged, suggest)
+        path, fault = explain_validation_error(error, TrialConfig, merged, suggest)
         if path:
-            place = locate(origin(layers, ".".join(path), fault.path))
+            place = locate(find_origin(layers, ".".join(path), fault.path))
             raise fault.moved(place) from None
         # a rule between parts, each of which is fine
         rule = fault.expected or fault.message
         found = "values that do not fit together" if fault.expected else rule
-        misfit = MisfitError(locate(_breaking(layers, rule)), found, fault.expected, fault.remedy)
+        misfit = MisfitError(
+            locate(_find_conflicting_layer(layers, rule)), found, fault.expected, fault.remedy
+        )
         raise misfit from None
 
 
-def default_settings() -> dict[str, dict[str, Any]]:
+def list_default_settings() -> dict[str, dict[str, Any]]:
     """Return the defaults of all settings by dotted path.
 
     Returns:
         Under "" those of every trial, and under "loss.NAME", "method.NAME" and "data.NAME" the
         options of each component.
     """
-    settings = {"": leaves(TrialConfig.model_construct().model_dump(mode="json"))}
+    settings = {"": flatten_paths(TrialConfig.model_construct().model_dump(mode="json"))}
     for part, registry in (("loss", LOSSES), ("method", METHODS), ("data", DATASETS)):
         for name in registry:
             options = registry[name].Config.model_construct(name=name).model_dump(mode="json")
             del options["name"]
-            settings[f"{part}.{name}"] = leaves({part: options})
+            settings[f"{part}.{name}"] = flatten_paths({part: options})
     return settings
 
 
-def _breaking(layers: Sequence[Layer], rule: str) -> str:
+def _find_conflicting_layer(layers: Sequence[Layer], rule: str) -> str:
     """Return the place of the first layer after which the same rule is broken as after all."""
     for count, layer in enumerate(layers, 1):
-        merged = merge(layers[:count])
+        merged = merge_layers(layers[:count])
         try:
             TrialConfig.model_validate(merged)
         except ValidationError as error:
-            fault = explain(error, TrialConfig, merged)[1]
+            fault = explain_validation_error(error, TrialConfig, merged)[1]
             if rule in (fault.expected, fault.message):
                 return layer.where
     return "trial"
@@ -96,10 +106,12 @@ def check_path(path: str, merged: Mapping[str, Any], place: str) -> None:
         ConfigError: no such field, with the close matches of that level.
     """
     parts = path.split(".")
-    data = overlay({"loss": {"name": "proxy_anchor"}, "method": {"name": "plain"}}, merged)
+    data = overlay_mappings({"loss": {"name": "proxy_anchor"}, "method": {"name": "plain"}}, merged)
     free = False  # whether the keys here are the user's own: options of another library's class
     for length, part in enumerate(parts):
-        fields = {i.alias or n: i for n, i in fields_at(TrialConfig, parts[:length], data).items()}
+        fields = {
+            i.alias or n: i for n, i in list_fields_at(TrialConfig, parts[:length], data).items()
+        }
         if free and length == len(parts) - 1:
             return
         if part not in fields:
@@ -107,7 +119,7 @@ def check_path(path: str, merged: Mapping[str, Any], place: str) -> None:
             component = data.get(parts[0])
             if parts[0] in NAMED and length == 1 and isinstance(component, Mapping):
                 level += f" ({component.get('name')})"
-            known = f"the fields of {level} are {listed(fields)}"
+            known = f"the fields of {level} are {join_words(fields)}"
             known = known if fields else f"{level} has nothing below it"
             message = f"the path {path!r} is unknown; {known}. {suggest_path(path, data)}"
             raise ConfigError(place, message)
@@ -132,11 +144,11 @@ def suggest_path(path: str, data: Mapping[str, Any]) -> str:
         option = ", or give --seeds" if whole == "seeds" else ""
         return f"{whole} is no field of a trial: change it in the spec{option}"
     same = [each for each in known if each.rpartition(".")[2].casefold() == last]
-    near = whole if whole in known else closest(whole, same or known, 0.0 if same else 0.7)
+    near = whole if whole in known else find_closest(whole, same or known, 0.0 if same else 0.7)
     return "Choose one of those" if near is None else f"Did you mean {near!r}?"
 
 
 def _list_paths(above: tuple[str, ...], data: Mapping[str, Any]) -> Iterator[str]:
-    for name, info in fields_at(TrialConfig, above, data).items():
+    for name, info in list_fields_at(TrialConfig, above, data).items():
         here = (*above, info.alias or name)
         yield from list(_list_paths(here, data)) or [".".join(here)]

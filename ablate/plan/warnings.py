@@ -4,54 +4,57 @@ from __future__ import annotations
 
 from ablate.designs.parts import LEFT_OUT
 from ablate.plan import fairness as rule
-from ablate.plan import inherited
-from ablate.plan.inherited import within
+from ablate.plan import inheritance
+from ablate.plan.inheritance import is_path_within
 from ablate.plan.plan import Plan
-from ablate.values.canonical import canonical
-from ablate.values.errors import shown
-from ablate.values.paths import expand, leaves
-from reports.stats.paired import can_reach_verdict, pairs_needed
+from ablate.values.canonical import to_canonical_json
+from ablate.values.errors import format_value
+from ablate.values.paths import expand_paths, flatten_paths
+from reports.stats.paired import can_reach_verdict, count_pairs_needed
 from trainables.config.images import AugmentConfig
 
 COMPARING = ("components", "compare")  # the kinds of tables that give verdicts
 
 
-def notes(plan: Plan, name: str) -> list[str]:
+def list_study_notes(plan: Plan, name: str) -> list[str]:
     """What a plan should say of a study besides its number of cells."""
     study = plan.spec.studies[name]
-    source = study.source()
+    source = study.find_source_cell()
     if source is None:
-        more = [f"refused: {point.cell}: expected {why}" for point, why in plan.refused(name)]
+        more = [f"refused: {point.cell}: expected {why}" for point, why in plan.list_refused(name)]
     else:
-        changes = _changes(plan, name, source.best_of)
+        changes = _list_changed_settings(plan, name, source.best_of)
         listed = ", ".join(f"{path} {before} → {after}" for path, before, after in changes)
         more = [f"changed for them: {listed or 'nothing'}"]
-    return [*study.notes(), *more, *_undecidable(plan, name)]
+    return [*study.notes(), *more, *_warn_of_undecidable(plan, name)]
 
 
-def warnings(plan: Plan) -> list[str]:
+def list_plan_warnings(plan: Plan) -> list[str]:
     """What is easily overlooked."""
-    lines = rule.warnings(plan)
-    lines += [text for name in plan.order for text in _promotion(plan, name)]
+    lines = rule.warn_of_unfair_comparisons(plan)
+    lines += [text for name in plan.order for text in _warn_of_promotion(plan, name)]
     for name in plan.order:
-        race, seeds = plan.spec.studies[name].race, len(plan.seeds(name))
+        race, seeds = plan.spec.studies[name].race, len(plan.list_seeds(name))
         if race is not None and seeds <= race.after:
             lines.append(
                 f"{name} races after {race.after} of {seeds} seeds: all cells get all of them; "
                 "give more seeds, or a smaller `after`"
             )
-    return lines + _cached(plan)
+    return lines + _warn_of_cached_features(plan)
 
 
-def _cached(plan: Plan) -> list[str]:
+def _warn_of_cached_features(plan: Plan) -> list[str]:
     """Settings that cached features do not see: what augments images, and the backbone's bf16,
     which makes another trial with the numbers of fp32. A default that is written out, as the YAML
     of `ablate best` does, asks for nothing."""
-    defaults = leaves(AugmentConfig().model_dump(mode="json"), "data.augment.")
+    defaults = flatten_paths(AugmentConfig().model_dump(mode="json"), "data.augment.")
     augmented: dict[str, list[str]] = {}
     rounded = []
     for name in plan.order:
-        given, varied = leaves(plan.layers(name, None, ()).merged), plan.spec.studies[name].paths
+        given, varied = (
+            flatten_paths(plan.build_layers(name, None, ()).merged),
+            plan.spec.studies[name].paths,
+        )
         if given.get("backbone.mode") != "frozen":
             continue
         changed = [path for path, value in given.items() if value != defaults.get(path, value)]
@@ -73,20 +76,22 @@ def _cached(plan: Plan) -> list[str]:
     return lines
 
 
-def _undecidable(plan: Plan, name: str) -> list[str]:
+def _warn_of_undecidable(plan: Plan, name: str) -> list[str]:
     """Say of a study whose table compares rows that its seeds allow no verdict, if they do not.
 
     Rows are counted at the least: those that show a best cell beside a neutral one may turn out to
     be their neighbours, and each data set and each level of `within` has a baseline of its own.
     """
-    study, seeds = plan.spec.studies[name], len(plan.seeds(name))
+    study, seeds = plan.spec.studies[name], len(plan.list_seeds(name))
     counts = []
     for table in plan.spec.report.tables:
         if table.study == name and table.kind in COMPARING and study.fixed:
             points = [point for point in study.listed if LEFT_OUT not in point.arm]
             baselines = {
-                canonical([point.coords.get(factor) for factor in table.within])
-                + canonical([study.gives(point).get(path) for path in ("data.name", "data.root")])
+                to_canonical_json([point.coords.get(factor) for factor in table.within])
+                + to_canonical_json(
+                    [study.export_params(point).get(path) for path in ("data.name", "data.root")]
+                )
                 for point in points
             }
             counts.append(len(points) - len(baselines))
@@ -94,21 +99,22 @@ def _undecidable(plan: Plan, name: str) -> list[str]:
         return []
     return [
         "no comparison of its table can come out better or worse: comparisons "
-        f"{min(counts)}, seeds {seeds}, seeds needed {pairs_needed(min(counts))} (give --seeds N)"
+        f"{min(counts)}, seeds {seeds}, seeds needed {count_pairs_needed(min(counts))} (give "
+        f"--seeds N)"
     ]
 
 
-def _promotion(plan: Plan, name: str) -> list[str]:
+def _warn_of_promotion(plan: Plan, name: str) -> list[str]:
     """Warn of what a study that promotes leaves behind of the one whose cells it trains again."""
     study = plan.spec.studies[name]
-    source = study.source()
+    source = study.find_source_cell()
     if source is None:
         return []
-    of, count = source.best_of, study.size - (study.baseline() is not None)
+    of, count = source.best_of, study.size - (study.find_baseline() is not None)
     promoted = plan.spec.studies[of]
-    there = leaves(expand(promoted.trial, f"studies.{of}.trial"))
-    here = leaves(expand(study.trial, f"studies.{name}.trial"))
-    ends = {"scheduler": promoted.halting(), "race": promoted.race}
+    there = flatten_paths(expand_paths(promoted.trial, f"studies.{of}.trial"))
+    here = flatten_paths(expand_paths(study.trial, f"studies.{name}.trial"))
+    ends = {"scheduler": promoted.get_scheduler(), "race": promoted.race}
     lines = [
         f"{name} promotes {count} of the {promoted.size} cells of {of}, whose {what} "
         "ends some of them early: those have no rank"
@@ -116,12 +122,12 @@ def _promotion(plan: Plan, name: str) -> list[str]:
         if ending is not None
     ]
     # cells that have nothing left of what told them apart
-    varied = inherited.varied(plan.spec.studies, of)
+    varied = inheritance.list_varied_paths(plan.spec.studies, of)
     distinct = [
         path
         for path in varied
-        if any(within(path, p) or within(p, path) for p in (source.take or varied))
-        and not any(within(path, p) for p in here)
+        if any(is_path_within(path, p) or is_path_within(p, path) for p in (source.take or varied))
+        and not any(is_path_within(path, p) for p in here)
     ]
     if varied and not distinct and count > 1:
         where = f"studies.{name}.trial" + (
@@ -137,12 +143,13 @@ def _promotion(plan: Plan, name: str) -> list[str]:
             f"{name} promotes cells of {of}, which has {promoted.folds or 'no'} folds, and has "
             f"{study.folds or 'none'} itself: it is validated on other classes; give both the same"
         )
-    changes = _changes(plan, name, of)
-    repeated = sorted(set(plan.seeds(name)) & set(plan.seeds(of)))
+    changes = _list_changed_settings(plan, name, of)
+    repeated = sorted(set(plan.list_seeds(name)) & set(plan.list_seeds(of)))
     if not changes and repeated and study.size > 1:
         lines.append(
             f"{name} ranks the best cells of {of} at seeds that chose them "
-            f"({rule.abridge(list(map(str, repeated)))}): give it fresh ones (studies.{name}.seeds)"
+            f"({rule.shorten_list(list(map(str, repeated)))}): give it fresh ones "
+            f"(studies.{name}.seeds)"
         )
     dropped = [
         f"{path} ({before} there, {after} here)"
@@ -157,12 +164,12 @@ def _promotion(plan: Plan, name: str) -> list[str]:
     return lines
 
 
-def _changes(plan: Plan, name: str, of: str) -> list[tuple[str, str, str]]:
+def _list_changed_settings(plan: Plan, name: str, of: str) -> list[tuple[str, str, str]]:
     """(path, its value in the centre of the source, its value here), where they differ."""
-    centres = [leaves(plan.layers(side, None, ()).merged) for side in (of, name)]
+    centres = [flatten_paths(plan.build_layers(side, None, ()).merged) for side in (of, name)]
     changes = []
     for path in dict.fromkeys(path for centre in centres for path in centre):
-        texts = [shown(centre[path]) if path in centre else "default" for centre in centres]
+        texts = [format_value(centre[path]) if path in centre else "default" for centre in centres]
         if texts[0] != texts[1] and not path.startswith("data.split.fold"):  # parts of one cell
             changes.append((path, texts[0], texts[1]))
     return changes

@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from ablate.samplers.space import Space
-from ablate.values.canonical import canonical
-from ablate.values.errors import listed, nearest, shown
-from ablate.values.paths import has, lookup
+from ablate.values.canonical import to_canonical_json
+from ablate.values.errors import format_value, join_words, suggest_nearest
+from ablate.values.paths import get_at, has_path
 from trainables.errors import ConfigError
 
 
-def parent(space: Space, path: str) -> str | None:
+def find_parent(space: Space, path: str) -> str | None:
     """Return the axis that a path of a `when` reads: itself, or the nearest one above it."""
     parts = path.split(".")
     for length in range(len(parts), 0, -1):
@@ -29,18 +29,18 @@ def parent(space: Space, path: str) -> str | None:
     return None
 
 
-def parents(space: Space, path: str) -> list[str]:
-    above = [parent(space, read) for read in space[path].when or {}]
+def find_parents(space: Space, path: str) -> list[str]:
+    above = [find_parent(space, read) for read in space[path].when or {}]
     return [name for name in above if name is not None]
 
 
-def order(space: Space) -> list[str]:
+def order_axes(space: Space) -> list[str]:
     """Return axes with each after those it depends on, else as written.
 
     Raises:
         ConfigError: a cycle.
     """
-    graph = {path: parents(space, path) for path in space}
+    graph = {path: find_parents(space, path) for path in space}
     depth: dict[str, int] = {}
     try:
         for path in graphlib.TopologicalSorter(graph).static_order():
@@ -52,33 +52,33 @@ def order(space: Space) -> list[str]:
     return sorted(space, key=lambda path: depth[path])
 
 
-def active(space: Space, path: str, values: Mapping[str, Any]) -> bool:
+def is_active(space: Space, path: str, values: Mapping[str, Any]) -> bool:
     """Return whether an axis exists, given the values of the active axes before it."""
     return all(
-        (above := parent(space, read)) in values
-        and _matches(_within(values[str(above)], str(above), read), wanted)
+        (above := find_parent(space, read)) in values
+        and _is_match(_read_part(values[str(above)], str(above), read), wanted)
         for read, wanted in (space[path].when or {}).items()
     )
 
 
-def pruned(space: Space, values: Mapping[str, Any]) -> dict[str, Any]:
+def drop_inactive(space: Space, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values of all axes without those that do not exist, in the order of the space."""
     existing: dict[str, Any] = {}
-    for path in order(space):
-        if active(space, path, existing):
+    for path in order_axes(space):
+        if is_active(space, path, existing):
             existing[path] = values[path]
     return {path: existing[path] for path in space if path in existing}
 
 
-def held(space: Space, config: Mapping[str, Any]) -> dict[str, Any] | None:
+def find_proposal(space: Space, config: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the proposal that a configuration would be; None where the space does not hold it."""
     absent = object()
-    values = {path: lookup(config, path) if has(config, path) else absent for path in space}
-    proposal = pruned(space, values)
-    return proposal if all(space[p].holds(value) for p, value in proposal.items()) else None
+    values = {path: get_at(config, path) if has_path(config, path) else absent for path in space}
+    proposal = drop_inactive(space, values)
+    return proposal if all(space[p].is_possible(value) for p, value in proposal.items()) else None
 
 
-def example(space: Space, path: str) -> dict[str, Any]:
+def build_example(space: Space, path: str) -> dict[str, Any]:
     """Return values of the axes above `path` under which it exists.
 
     Raises:
@@ -86,19 +86,19 @@ def example(space: Space, path: str) -> dict[str, Any]:
     """
     when = space[path].when or {}
     values: dict[str, Any] = {}
-    for above in parents(space, path):
-        values |= example(space, above)
-    for above in parents(space, path):
-        wanted = {read: each for read, each in when.items() if parent(space, read) == above}
+    for above in find_parents(space, path):
+        values |= build_example(space, above)
+    for above in find_parents(space, path):
+        wanted = {read: each for read, each in when.items() if find_parent(space, read) == above}
         values[above] = next(
             value
-            for value in space[above].samples()
-            if all(_matches(_within(value, above, read), wanted[read]) for read in wanted)
+            for value in space[above].list_samples()
+            if all(_is_match(_read_part(value, above, read), wanted[read]) for read in wanted)
         )
     return values
 
 
-def check(space: Space) -> None:
+def check_conditions(space: Space) -> None:
     """Raise for a `when` that reads no axis, waits in a circle, or never holds.
 
     Raises:
@@ -106,38 +106,44 @@ def check(space: Space) -> None:
     """
     for path, axis in space.items():
         for read, wanted in (axis.when or {}).items():
-            place, above = f"space.{path}.when.{read}", parent(space, read)
+            place, above = f"space.{path}.when.{read}", find_parent(space, read)
             others = [other for other in space if other != path]
             if above is None or above == path:
-                sentence = f"{read!r} is no other axis ({listed(others)}), nor part of one"
-                raise ConfigError(place, f"{sentence}. {nearest(read, others)}")
-            known = [_within(value, above, read) for value in space[above].samples()]
+                sentence = f"{read!r} is no other axis ({join_words(others)}), nor part of one"
+                raise ConfigError(place, f"{sentence}. {suggest_nearest(read, others)}")
+            known = [_read_part(value, above, read) for value in space[above].list_samples()]
             if space[above].choice is not None:
-                for value in _several(wanted, known):
-                    if canonical(value) not in map(canonical, known):
-                        choices = listed(map(shown, known))
-                        sentence = f"{shown(value)} is no choice of space.{above} ({choices})"
+                for value in _to_condition_values(wanted, known):
+                    if to_canonical_json(value) not in map(to_canonical_json, known):
+                        choices = join_words(map(format_value, known))
+                        sentence = (
+                            f"{format_value(value)} is no choice of space.{above} ({choices})"
+                        )
                         raise ConfigError(place, sentence)
-    order(space)
+    order_axes(space)
     for path in space:
         try:
-            example(space, path)
+            build_example(space, path)
         except StopIteration:
-            sentence = f"{shown(space[path].when)} can never hold at once: remove a condition"
+            sentence = (
+                f"{format_value(space[path].when)} can never hold at once: remove a condition"
+            )
             raise ConfigError(f"space.{path}.when", sentence) from None
 
 
-def _several(wanted: Any, known: list[Any]) -> list[Any]:
+def _to_condition_values(wanted: Any, known: list[Any]) -> list[Any]:
     """A condition's values: one, or a list of them; a value may be a list itself."""
-    whole = not isinstance(wanted, list | tuple) or canonical(wanted) in map(canonical, known)
+    whole = not isinstance(wanted, list | tuple) or to_canonical_json(wanted) in map(
+        to_canonical_json, known
+    )
     return [wanted] if whole else list(wanted)
 
 
-def _matches(value: Any, wanted: Any) -> bool:
-    return canonical(value) in map(canonical, _several(wanted, [value]))
+def _is_match(value: Any, wanted: Any) -> bool:
+    return to_canonical_json(value) in map(to_canonical_json, _to_condition_values(wanted, [value]))
 
 
-def _within(value: Any, above: str, read: str) -> Any:
+def _read_part(value: Any, above: str, read: str) -> Any:
     """The part of an axis's value that a path reads; None if it has none."""
     for part in read.removeprefix(above).strip(".").split("."):
         if part:
@@ -145,5 +151,5 @@ def _within(value: Any, above: str, read: str) -> Any:
     return value
 
 
-def conditional(space: Space) -> bool:
+def list_conditional_axes(space: Space) -> bool:
     return any(axis.when for axis in space.values())

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from ablate.samplers import branches
-from ablate.samplers.earlier import Earlier, draw_seed, generations
+from ablate.samplers.history import ObservedTrial, assign_generations, draw_seed
 from ablate.samplers.sampling import SAMPLERS, Sampler, Sampling
 from trainables.errors import ConfigError
 
@@ -38,7 +38,7 @@ class CmaEs(Sampler):
         if all(axis.choice is not None for axis in study.space.values()):
             raise ConfigError("sampler", "cmaes needs a numeric axis, not choices only: take tpe")
 
-    def propose(self, earlier: Sequence[Earlier]) -> dict[str, Any]:
+    def propose(self, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
         import numpy as np
         from cmaes import CMA
 
@@ -46,7 +46,7 @@ class CmaEs(Sampler):
         axes = [path for path, axis in space.items() if axis.choice is None]
         # the tutorial's equation 48, if no population is wanted
         size = self.study.population or 4 + math.floor(3 * math.log(len(axes)))
-        made = generations(size, earlier, lambda each: not each.running)
+        made = assign_generations(size, earlier, lambda each: not each.running)
         state = CMA(
             mean=np.full(len(axes), 0.5),
             sigma=SIGMA,
@@ -62,11 +62,13 @@ class CmaEs(Sampler):
                 break  # a failure that is being retried was counted before
             members = members[:size]
             # The search depends on ranks alone, 0 for the best, so that a failure needs no value.
-            ranks = np.argsort(np.argsort([self._loss(each) for each in members], kind="stable"))
+            ranks = np.argsort(
+                np.argsort([self._compute_loss(each) for each in members], kind="stable")
+            )
             solutions = []
             for each, rank in zip(members, ranks, strict=True):
                 places = [
-                    space[path].place(each.params[path]) if path in each.params else mean
+                    space[path].locate_value(each.params[path]) if path in each.params else mean
                     for path, mean in zip(axes, state.mean, strict=True)
                 ]
                 solutions.append((np.array(places), float(rank)))
@@ -77,10 +79,10 @@ class CmaEs(Sampler):
         drawn: dict[str, Any] = {}
         for path, axis in space.items():
             place = choices.random()
-            drawn[path] = axis.at(float(asked.get(path, place)))
-        return branches.pruned(space, drawn)
+            drawn[path] = axis.value_at(float(asked.get(path, place)))
+        return branches.drop_inactive(space, drawn)
 
-    def _loss(self, proposal: Earlier) -> float:
+    def _compute_loss(self, proposal: ObservedTrial) -> float:
         if proposal.values is None:
             return math.inf
         value = proposal.values[0]

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ablate.samplers import branches
-from ablate.samplers.earlier import Earlier, draw_seed, generations
+from ablate.samplers.history import ObservedTrial, assign_generations, draw_seed
 from ablate.samplers.sampling import SAMPLERS, Sampler
 from ablate.samplers.space import Axis
 
@@ -31,36 +31,36 @@ class ByOptuna(Sampler):
     history: ClassVar[bool] = True  # earlier results bear on it
     whole: ClassVar[bool] = False  # it models all axes: one that does not exist is at `absent`
 
-    def sampler(self, seed: int, earlier: Sequence[Earlier]) -> BaseSampler:
+    def build_sampler(self, seed: int, earlier: Sequence[ObservedTrial]) -> BaseSampler:
         """Return Optuna's sampler for proposal number len(earlier)."""
         raise NotImplementedError
 
-    def seen(self, earlier: Sequence[Earlier]) -> Sequence[Earlier]:
+    def select_history(self, earlier: Sequence[ObservedTrial]) -> Sequence[ObservedTrial]:
         """Return the earlier proposals as it is to see them."""
         return earlier
 
-    def absent(self, axis: Axis, place: float) -> Any:
+    def place_inactive(self, axis: Axis, place: float) -> Any:
         """Return where an axis that does not exist stands; `place` is drawn for it in [0, 1)."""
-        return axis.at(place)
+        return axis.value_at(place)
 
-    def propose(self, earlier: Sequence[Earlier]) -> dict[str, Any]:
+    def propose(self, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         directions, space = list(self.study.directions), self.study.space
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            sampler = self.sampler(draw_seed(self.key, len(earlier)), earlier)
+            sampler = self.build_sampler(draw_seed(self.key, len(earlier)), earlier)
             study = optuna.create_study(directions=directions, sampler=sampler)
-            for index, proposal in enumerate(self.seen(earlier) if self.history else ()):
-                study.add_trial(self._frozen(index, proposal))
+            for index, proposal in enumerate(self.select_history(earlier) if self.history else ()):
+                study.add_trial(self._build_frozen_trial(index, proposal))
         trial, drawn = study.ask(), dict[str, Any]()
-        for path in branches.order(space):  # each axis after those it depends on
-            if self.whole or branches.active(space, path, drawn):
+        for path in branches.order_axes(space):  # each axis after those it depends on
+            if self.whole or branches.is_active(space, path, drawn):
                 drawn[path] = _suggest(trial, path, space[path])
-        return branches.pruned(space, drawn)
+        return branches.drop_inactive(space, drawn)
 
-    def _frozen(self, index: int, proposal: Earlier) -> FrozenTrial:
+    def _build_frozen_trial(self, index: int, proposal: ObservedTrial) -> FrozenTrial:
         """Return a proposal as a trial; TPE ranks pruned ones last, by how far they got.
 
         It cannot with several objectives, whose failures it then leaves out.
@@ -72,7 +72,7 @@ class ByOptuna(Sampler):
         if self.whole:  # all axes, those too that did not exist
             draw = random.Random(f"{self.key}\x1f{index}\x1fabsent")
             params = {
-                path: proposal.params.get(path, self.absent(axis, draw.random()))
+                path: proposal.params.get(path, self.place_inactive(axis, draw.random()))
                 for path, axis in space.items()
             }
         state, values = TrialState.COMPLETE, proposal.values
@@ -85,15 +85,15 @@ class ByOptuna(Sampler):
             state=state,
             values=values,
             intermediate_values=reports,
-            params={path: space[path].drawn(value) for path, value in params.items()},
-            distributions={path: space[path].distribution() for path in params},
+            params={path: space[path].to_optuna(value) for path, value in params.items()},
+            distributions={path: space[path].to_optuna_distribution() for path in params},
         )
 
 
 def _suggest(trial: Any, path: str, axis: Axis) -> Any:
     if axis.choice is not None:
         return axis.choice[trial.suggest_categorical(path, list(range(len(axis.choice))))]
-    spread: Any = axis.distribution()
+    spread: Any = axis.to_optuna_distribution()
     suggest = trial.suggest_int if axis.whole else trial.suggest_float
     return suggest(path, spread.low, spread.high, step=spread.step, log=spread.log)
 
@@ -106,7 +106,7 @@ class Tpe(ByOptuna):
     Source: Bergstra et al., "Algorithms for hyper-parameter optimization", NIPS 2011.
     """
 
-    def sampler(self, seed: int, earlier: Sequence[Earlier]) -> BaseSampler:
+    def build_sampler(self, seed: int, earlier: Sequence[ObservedTrial]) -> BaseSampler:
         from optuna.samplers import TPESampler
 
         return TPESampler(
@@ -114,7 +114,7 @@ class Tpe(ByOptuna):
             n_startup_trials=self.study.startup,
             multivariate=True,
             constant_liar=True,
-            group=branches.conditional(self.study.space),
+            group=branches.list_conditional_axes(self.study.space),
         )
 
 
@@ -124,7 +124,7 @@ class Independent(ByOptuna):
 
     history: ClassVar[bool] = False
 
-    def sampler(self, seed: int, earlier: Sequence[Earlier]) -> BaseSampler:
+    def build_sampler(self, seed: int, earlier: Sequence[ObservedTrial]) -> BaseSampler:
         from optuna.samplers import RandomSampler
 
         return RandomSampler(seed=seed)
@@ -137,15 +137,15 @@ class GaussianProcess(ByOptuna):
 
     whole: ClassVar[bool] = True
 
-    def sampler(self, seed: int, earlier: Sequence[Earlier]) -> BaseSampler:
+    def build_sampler(self, seed: int, earlier: Sequence[ObservedTrial]) -> BaseSampler:
         from optuna.samplers import GPSampler
 
         return GPSampler(seed=seed, n_startup_trials=self.study.startup)
 
-    def absent(self, axis: Axis, place: float) -> Any:
-        return axis.at(0.5)
+    def place_inactive(self, axis: Axis, place: float) -> Any:
+        return axis.value_at(0.5)
 
-    def seen(self, earlier: Sequence[Earlier]) -> Sequence[Earlier]:
+    def select_history(self, earlier: Sequence[ObservedTrial]) -> Sequence[ObservedTrial]:
         known = [each.values for each in earlier if each.values is not None and not each.running]
         if not known:
             return earlier
@@ -169,12 +169,12 @@ class Nsga2(ByOptuna):
     generations: ClassVar[bool] = True
     whole: ClassVar[bool] = True
 
-    def sampler(self, seed: int, earlier: Sequence[Earlier]) -> BaseSampler:
+    def build_sampler(self, seed: int, earlier: Sequence[ObservedTrial]) -> BaseSampler:
         from optuna.samplers import NSGAIISampler
         from optuna.trial import TrialState
 
         size = self.study.population or POPULATION
-        made = generations(size, earlier, lambda each: each.values is not None)
+        made = assign_generations(size, earlier, lambda each: each.values is not None)
 
         class FromFacts(NSGAIISampler):  # type: ignore[misc]
             """Optuna's, whose generations follow from what was known when each was proposed."""

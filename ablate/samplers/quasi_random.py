@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ablate.samplers import branches
-from ablate.samplers.earlier import Earlier, draw_seed
+from ablate.samplers.history import ObservedTrial, draw_seed
 from ablate.samplers.sampling import SAMPLERS, Sampler
 
 
@@ -20,7 +20,7 @@ from ablate.samplers.sampling import SAMPLERS, Sampler
 class QuasiRandom(Sampler):
     """Proposal i is point i, whatever came of the others."""
 
-    def propose(self, earlier: Sequence[Earlier]) -> dict[str, Any]:
+    def propose(self, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
         from scipy.stats import qmc
 
         space = self.study.space
@@ -32,4 +32,6 @@ class QuasiRandom(Sampler):
             warnings.simplefilter("ignore", UserWarning)
             places = sequence.random(1)[0]
         axes = zip(space.items(), places, strict=True)
-        return branches.pruned(space, {path: axis.at(float(place)) for (path, axis), place in axes})
+        return branches.drop_inactive(
+            space, {path: axis.value_at(float(place)) for (path, axis), place in axes}
+        )

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Protocol
 
-from ablate.samplers.earlier import Earlier
+from ablate.samplers.history import ObservedTrial
 from ablate.samplers.space import Space
 from trainables.config.registry import Registry
 from trainables.errors import ConfigError
@@ -68,7 +68,7 @@ class Sampler:
             sentence = f"{study.sampler} has none, only {those}: remove it, or change the sampler"
             raise ConfigError("population", sentence)
 
-    def propose(self, earlier: Sequence[Earlier]) -> dict[str, Any]:
+    def propose(self, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
         """Return a proposal, as the function `propose` does."""
         raise NotImplementedError
 
@@ -81,7 +81,7 @@ SAMPLERS: Registry[type[Sampler]] = Registry(
 )
 
 
-def propose(study: Sampling, key: str, earlier: Sequence[Earlier]) -> dict[str, Any]:
+def propose(study: Sampling, key: str, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
     """Return values by dotted path of the active axes of proposal number len(earlier).
 
     Args:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ConfigDict, Field, model_validator
 
-from ablate.values.canonical import canonical
+from ablate.values.canonical import to_canonical_json
 from trainables.config.strict import Strict
 from trainables.errors import ConfigError
 
@@ -40,7 +40,7 @@ class Axis(Strict):
     when: dict[str, Any] | None = Field(None, min_length=1)
 
     @model_validator(mode="after")
-    def one_kind(self) -> Axis:
+    def check_one_kind(self) -> Axis:
         ranged = self.low is not None or self.high is not None
         if self.choice is not None:
             if ranged or self.log or self.whole or self.step is not None:
@@ -80,26 +80,26 @@ class Axis(Strict):
         (low, high), widen = self.range, 0.5 if self.whole else 0.0
         return math.log(low - widen), math.log(high + widen)
 
-    def ends(self) -> list[Any]:
+    def list_ends(self) -> list[Any]:
         """Return the values a plan checks: both ends, or every choice."""
-        return [*map(self.number, self.range)] if self.choice is None else list(self.choice)
+        return [*map(self.to_number, self.range)] if self.choice is None else list(self.choice)
 
-    def between(self) -> list[float]:
+    def find_inner_value(self) -> list[float]:
         """Return a value inside, which is a fraction unless all are whole."""
         if self.choice is not None or self.whole:
             return []
         low, high = self.range
-        inside = self.at(0.618034) if self.step is None else float(low + self.step)
+        inside = self.value_at(0.618034) if self.step is None else float(low + self.step)
         return [inside] if inside < high else []
 
-    def samples(self) -> list[Any]:
+    def list_samples(self) -> list[Any]:
         """Return values by which a condition on this axis is tried: all there are, or many."""
-        count = self.levels()
+        count = self.count_levels()
         if self.choice is not None or count is None or count > 1000:
-            return self.ends()
-        return [self.at((i + 0.5) / count) for i in range(count)]
+            return self.list_ends()
+        return [self.value_at((i + 0.5) / count) for i in range(count)]
 
-    def levels(self) -> int | None:
+    def count_levels(self) -> int | None:
         """Return how many values are evenly spread over the unit interval; None: they are not."""
         if self.choice is not None:
             return len(self.choice)
@@ -108,26 +108,26 @@ class Axis(Strict):
         low, high = self.range
         return int((high - low) / (self.step or 1) + 1e-9) + 1
 
-    def at(self, place: float) -> Any:
+    def value_at(self, place: float) -> Any:
         """Return the value at a place of the unit interval, over which a draw is uniform."""
-        count = self.levels()
+        count = self.count_levels()
         if count is not None:
             level = min(int(place * count), count - 1)
             if self.choice is not None:
                 return self.choice[level]
-            return self.number(self.range[0] + level * (self.step or 1))
+            return self.to_number(self.range[0] + level * (self.step or 1))
         low, high = self.range
         if not self.log:
             return float(min(low + place * (high - low), high))
         first, last = self.logarithms
         value = math.exp(first + place * (last - first))
-        return self.number(min(max(round(value) if self.whole else value, low), high))
+        return self.to_number(min(max(round(value) if self.whole else value, low), high))
 
-    def place(self, value: Any) -> float:
+    def locate_value(self, value: Any) -> float:
         """Return where a value stands in the unit interval: the inverse of `at`."""
-        count = self.levels()
+        count = self.count_levels()
         if self.choice is not None:
-            return float(self.drawn(value) + 0.5) / len(self.choice)
+            return float(self.to_optuna(value) + 0.5) / len(self.choice)
         low, high = self.range
         if count is not None:
             return float((round((value - low) / (self.step or 1)) + 0.5) / count)
@@ -136,10 +136,10 @@ class Axis(Strict):
         first, last = self.logarithms
         return (math.log(value) - first) / (last - first)
 
-    def holds(self, value: Any) -> bool:
+    def is_possible(self, value: Any) -> bool:
         """Return whether it is one of the values that a draw can have."""
         if self.choice is not None:
-            return canonical(value) in map(canonical, self.choice)
+            return to_canonical_json(value) in map(to_canonical_json, self.choice)
         if isinstance(value, bool) or not isinstance(value, int | float):
             return False
         low, high = self.range
@@ -148,16 +148,16 @@ class Axis(Strict):
         steps = (value - low) / self.step if self.step is not None else 0.0
         return abs(steps - round(steps)) < 1e-9
 
-    def number(self, value: float) -> float | int:
+    def to_number(self, value: float) -> float | int:
         return int(value) if self.whole else float(value)
 
-    def distribution(self) -> BaseDistribution:
+    def to_optuna_distribution(self) -> BaseDistribution:
         """Return Optuna's; choices by index, since its categories hold scalars only."""
         from optuna import distributions
 
         if self.choice is not None:
             return distributions.CategoricalDistribution(tuple(range(len(self.choice))))
-        (low, high), count, step = self.range, self.levels(), self.step or 1
+        (low, high), count, step = self.range, self.count_levels(), self.step or 1
         if self.whole:
             last = int(high) if count is None else int(low) + (count - 1) * int(step)
             return distributions.IntDistribution(int(low), last, log=self.log, step=int(step))
@@ -167,12 +167,12 @@ class Axis(Strict):
         end = float(Decimal(str(self.low)) + (count - 1) * Decimal(str(step)))
         return distributions.FloatDistribution(float(low), end, step=float(step))
 
-    def drawn(self, value: Any) -> Any:
+    def to_optuna(self, value: Any) -> Any:
         """Return what Optuna is told of a configuration's value."""
         if self.choice is None:
             return value
-        known = [canonical(choice) for choice in self.choice]  # true is no 1 here
-        return known.index(canonical(value))
+        known = [to_canonical_json(choice) for choice in self.choice]  # true is no 1 here
+        return known.index(to_canonical_json(value))
 
 
 Space = dict[str, Axis]  # by dotted path

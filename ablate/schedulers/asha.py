@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from ablate.schedulers import base
-from ablate.schedulers.base import SCHEDULERS, STOP, WAIT, Decision, Entry, SchedulerBase
+from ablate.schedulers.base import SCHEDULERS, STOP, WAIT, Decision, LearningCurve, SchedulerBase
 
 
 @SCHEDULERS.register("asha")
@@ -28,10 +28,10 @@ class Asha(SchedulerBase):
 
     asynchronous: ClassVar[bool] = True
 
-    def decide(self, entries: Sequence[Entry], *, closed: bool) -> list[Decision]:
+    def decide(self, entries: Sequence[LearningCurve], *, closed: bool) -> list[Decision]:
         decisions: list[Decision] = [WAIT] * len(entries)
         epochs = max((entry.epochs for entry in entries), default=1)
-        steps = base.rungs(self.grace, self.factor, epochs)
+        steps = base.list_rungs(self.grace, self.factor, epochs)
         alive = [i for i, entry in enumerate(entries) if not entry.failed]
         idle = True
         for place in alive:
@@ -40,7 +40,7 @@ class Asha(SchedulerBase):
                 decisions[place], idle = goal, False
         for rung, following in itertools.pairwise(steps):
             there = [i for i in alive if entries[i].reached >= min(rung, entries[i].epochs)]
-            best = base.ranked(entries, there, rung)[: len(there) // self.factor]
+            best = base.rank_places(entries, there, rung)[: len(there) // self.factor]
             # Promoted once is promoted for good: whoever has passed the rung, or is on its way.
             passed = [i for i in there if entries[i].reached > rung or entries[i].running]
             for place in dict.fromkeys([*best, *passed]):
@@ -55,7 +55,7 @@ class Asha(SchedulerBase):
             farthest = max(entries[i].reached for i in alive)
             if not any(entries[i].reached >= entries[i].epochs for i in alive):
                 top = [i for i in alive if entries[i].reached == farthest]
-                first = base.ranked(entries, top, farthest)[0]
+                first = base.rank_places(entries, top, farthest)[0]
                 decisions[first] = entries[first].epochs
                 return decisions
             return [STOP] * len(entries)

@@ -23,7 +23,7 @@ Decision = int | Literal["stop", "wait"]  # an epoch to run to, or one of these
 
 
 @dataclass(frozen=True)
-class Entry:
+class LearningCurve:
     """What is known of a cell."""
 
     values: tuple[float, ...]  # the objective at each whole epoch of all its seeds, their mean
@@ -37,11 +37,11 @@ class Entry:
     def reached(self) -> int:
         return len(self.values)
 
-    def best(self, rung: int) -> float:
+    def best_until(self, rung: int) -> float:
         """Return the best value up to epoch `rung`."""
         return max(self.values[:rung])
 
-    def mean(self, rung: int) -> float:
+    def mean_at(self, rung: int) -> float:
         return math.fsum(self.values[:rung]) / rung
 
 
@@ -62,7 +62,7 @@ class SchedulerBase(Strict):
     asynchronous: ClassVar[bool] = False
     keeps_stops: ClassVar[bool] = False
 
-    def decide(self, entries: Sequence[Entry], *, closed: bool) -> list[Decision]:
+    def decide(self, entries: Sequence[LearningCurve], *, closed: bool) -> list[Decision]:
         """Return a decision for each cell of a study that is known so far, by its place.
 
         "stop" also stands for a cell that has nothing left to do. With the facts unchanged a
@@ -74,7 +74,7 @@ class SchedulerBase(Strict):
         raise NotImplementedError
 
 
-def rungs(first: int, factor: int, epochs: int) -> list[int]:
+def list_rungs(first: int, factor: int, epochs: int) -> list[int]:
     """Return first · factor^k below `epochs`, and `epochs`."""
     steps = []
     while first < epochs:
@@ -83,9 +83,9 @@ def rungs(first: int, factor: int, epochs: int) -> list[int]:
     return [*steps, epochs]
 
 
-def ranked(entries: Sequence[Entry], places: Sequence[int], rung: int) -> list[int]:
+def rank_places(entries: Sequence[LearningCurve], places: Sequence[int], rung: int) -> list[int]:
     """Return places by value at a rung, best first; earlier cells first on ties."""
-    return sorted(places, key=lambda place: (-entries[place].best(rung), place))
+    return sorted(places, key=lambda place: (-entries[place].best_until(rung), place))
 
 
 SCHEDULERS: Registry[type[SchedulerBase]] = Registry(

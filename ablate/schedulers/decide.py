@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ablate.schedulers.base import SCHEDULERS, SchedulerBase
-from trainables.config.registry import one_of
+from trainables.config.registry import build_choice_annotation
 
 if TYPE_CHECKING:
     Scheduler = SchedulerBase
 else:
-    Scheduler = one_of(SCHEDULERS, "name")
+    Scheduler = build_choice_annotation(SCHEDULERS, "name")

@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import Field
 
 from ablate.schedulers import base
-from ablate.schedulers.base import SCHEDULERS, STOP, WAIT, Decision, Entry, SchedulerBase
+from ablate.schedulers.base import SCHEDULERS, STOP, WAIT, Decision, LearningCurve, SchedulerBase
 
 
 class Halving(SchedulerBase):
@@ -23,11 +23,11 @@ class Halving(SchedulerBase):
 
     factor: int = Field(3, ge=2)
 
-    def steps(self, epochs: int, bracket: int) -> list[int]:
+    def list_bracket_rungs(self, epochs: int, bracket: int) -> list[int]:
         """Return the rungs of a bracket whose longest cell trains for `epochs`."""
-        return base.rungs(self.grace, self.factor, epochs)
+        return base.list_rungs(self.grace, self.factor, epochs)
 
-    def decide(self, entries: Sequence[Entry], *, closed: bool) -> list[Decision]:
+    def decide(self, entries: Sequence[LearningCurve], *, closed: bool) -> list[Decision]:
         decisions: list[Decision] = [STOP] * len(entries)
         for bracket in sorted({entry.bracket for entry in entries}):
             places = [i for i, entry in enumerate(entries) if entry.bracket == bracket]
@@ -36,12 +36,12 @@ class Halving(SchedulerBase):
                 decisions[place] = decision
         return decisions
 
-    def _halve(self, entries: Sequence[Entry], bracket: int) -> list[Decision]:
+    def _halve(self, entries: Sequence[LearningCurve], bracket: int) -> list[Decision]:
         """Decide on one bracket; each cell has the rungs of its own length."""
         decisions: list[Decision] = [STOP] * len(entries)
         epochs = max(entry.epochs for entry in entries)
         alive = [i for i, entry in enumerate(entries) if not entry.failed]
-        for rung in self.steps(epochs, bracket):
+        for rung in self.list_bracket_rungs(epochs, bracket):
             short = [i for i in alive if entries[i].reached < min(rung, entries[i].epochs)]
             for place in alive:
                 decisions[place] = WAIT
@@ -53,7 +53,7 @@ class Halving(SchedulerBase):
                 decisions[place] = STOP
             if rung >= epochs:
                 return decisions
-            alive = base.ranked(entries, alive, rung)[: max(1, len(alive) // self.factor)]
+            alive = base.rank_places(entries, alive, rung)[: max(1, len(alive) // self.factor)]
         return decisions
 
 
@@ -72,6 +72,6 @@ class Hyperband(Halving):
 
     name: Literal["hyperband"] = "hyperband"
 
-    def steps(self, epochs: int, bracket: int) -> list[int]:
-        every = super().steps(epochs, bracket)
+    def list_bracket_rungs(self, epochs: int, bracket: int) -> list[int]:
+        every = super().list_bracket_rungs(epochs, bracket)
         return every[bracket % len(every) :]

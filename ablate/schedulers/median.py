@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from ablate.schedulers.base import SCHEDULERS, STOP, Decision, Entry, SchedulerBase
+from ablate.schedulers.base import SCHEDULERS, STOP, Decision, LearningCurve, SchedulerBase
 
 
 @SCHEDULERS.register("median")
@@ -30,13 +30,13 @@ class Median(SchedulerBase):
     asynchronous: ClassVar[bool] = True
     keeps_stops: ClassVar[bool] = True
 
-    def decide(self, entries: Sequence[Entry], *, closed: bool) -> list[Decision]:
+    def decide(self, entries: Sequence[LearningCurve], *, closed: bool) -> list[Decision]:
         return [
-            STOP if entry.failed or entry.stopped else self._look(entries, place)
+            STOP if entry.failed or entry.stopped else self._decide_look(entries, place)
             for place, entry in enumerate(entries)
         ]
 
-    def _look(self, entries: Sequence[Entry], place: int) -> Decision:
+    def _decide_look(self, entries: Sequence[LearningCurve], place: int) -> Decision:
         """Return the epoch of the next look at a cell, or "stop"."""
         entry = entries[place]
         if entry.reached >= entry.epochs:
@@ -46,10 +46,10 @@ class Median(SchedulerBase):
         if entry.running or entry.reached not in looks:
             return following
         others = [
-            other.mean(entry.reached)
+            other.mean_at(entry.reached)
             for i, other in enumerate(entries)
             if i != place and not other.failed and other.reached >= entry.reached
         ]
         if len(others) < self.least:
             return following
-        return STOP if entry.best(entry.reached) < statistics.median(others) else following
+        return STOP if entry.best_until(entry.reached) < statistics.median(others) else following

@@ -37,7 +37,7 @@ class Standing:
     dropped: dict[int, int] = field(default_factory=dict)  # cell → seeds that it got
 
 
-def standing(
+def evaluate_race(
     race: Race, seeds: Sequence[int], values: Mapping[int, Mapping[int, float | None]]
 ) -> Standing:
     """Return the race as far as results are known.
@@ -59,7 +59,7 @@ def standing(
         left = [cell for cell in alive if len(whole[cell]) == count]
         if left:
             leader = max(left, key=lambda cell: math.fsum(whole[cell].values()))
-            left = [cell for cell in left if not _worse(whole[cell], whole[leader], race.level)]
+            left = [cell for cell in left if not _is_worse(whole[cell], whole[leader], race.level)]
         if count < len(seeds):
             dropped |= {cell: count for cell in alive if cell not in left}
             alive = left
@@ -68,7 +68,7 @@ def standing(
         count += 1
 
 
-def _worse(cell: Mapping[int, float], leader: Mapping[int, float], level: float) -> bool:
+def _is_worse(cell: Mapping[int, float], leader: Mapping[int, float], level: float) -> bool:
     from reports.stats.paired import paired_difference  # with it all of SciPy's statistics
 
     behind = paired_difference(cell, leader, level=level)

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ablate.designs.base import COMPARED, ENSEMBLE, HEATMAP, SPLITS
 from ablate.designs.parts import OF
 from ablate.designs.study import Study
-from ablate.values.errors import listed, unknown, unknown_metric
+from ablate.values.errors import join_words, unknown, unknown_metric
 from reports.figures.models import ModelOptions
-from reports.kinds import TABLES, figure_options
+from reports.kinds import TABLES, find_figure_options
 from reports.recipe import Figure, Recipe
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
@@ -37,11 +37,11 @@ def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
     for name in order:
         study = studies[name]
         study.link(sizes, neutral)
-        source, sizes[name] = study.source(), study.size
+        source, sizes[name] = study.find_source_cell(), study.size
         ranks = [(f"{place}.rank", around, around.rank) for place, around in study.references()]
         if source is not None:
-            ranks.append(("best", source, study.size - (study.baseline() is not None)))
-        if study.baseline() is not None or (
+            ranks.append(("best", source, study.size - (study.find_baseline() is not None)))
+        if study.find_baseline() is not None or (
             source is not None and source.best_of in neutral and study.size > 1
         ):
             neutral.add(name)
@@ -77,7 +77,7 @@ def check_objectives(studies: Mapping[str, Study], objective: str) -> None:
             where = f"studies.{name}.by" if place == OF else f"studies.{name}.{place}.by"
             check_compared(where, around.by)
             source = studies[around.best_of]
-            read = splits_read(source, objective)
+            read = list_splits_read(source, objective)
             known = [each.metric for each in source.objectives]
             known += [m for m in METRICS if MetricName.parse(m).split in read and m not in known]
             if around.by not in known:
@@ -100,9 +100,11 @@ def check_compared(place: str, metric: str) -> None:
         )
 
 
-def splits_read(study: Study, objective: str) -> list[str]:
+def list_splits_read(study: Study, objective: str) -> list[str]:
     """Return the splits that are read of a study's trials: those it names and its objectives'."""
-    compared = (MetricName.parse(metric).split for metric in study.compared_by(objective))
+    compared = (
+        MetricName.parse(metric).split for metric in study.list_objective_metrics(objective)
+    )
     return list(dict.fromkeys([*study.evaluate, *compared]))
 
 
@@ -114,12 +116,12 @@ def check_metrics(studies: Mapping[str, Study]) -> None:
     """
     if not any(study.metrics for study in studies.values()):
         return
-    from trainables.evaluation.metrics import ALL, of_embeddings  # with it torch
+    from trainables.evaluation.metrics import ALL, needs_embeddings_alone  # with it torch
 
-    names = [name for name in ALL if of_embeddings(name)]
+    names = [name for name in ALL if needs_embeddings_alone(name)]
     for name, study in studies.items():
         for i, metric in enumerate(study.metrics):
-            if not of_embeddings(metric):
+            if not needs_embeddings_alone(metric):
                 more = ", and recall_at_<k> with k ≤ 1000"
                 place = f"studies.{name}.metrics.{i}"
                 raise ConfigError(place, unknown_metric(metric, names, more))
@@ -155,14 +157,14 @@ def check_recipe(recipe: Recipe, studies: Mapping[str, Study], objective: str) -
     for i, table in enumerate(recipe.tables):
         study = studies[table.study]
         if table.kind in TABLES and table.kind not in study.tables:  # others judge themselves
-            kinds = listed(kind for kind in study.tables if kind != HEATMAP)
+            kinds = join_words(kind for kind in study.tables if kind != HEATMAP)
             also = ", and is shown in report.heatmaps too" if HEATMAP in study.tables else ""
             raise ConfigError(
                 f"report.tables.{i}.kind",
                 f"{table.kind!r} does not fit {table.study}, a {study.design} study, which has "
                 f"tables of the kinds {kinds}{also}",
             )
-        _check_known(f"report.tables.{i}.within", table.within, _levels(study))
+        _check_known(f"report.tables.{i}.within", table.within, _list_factor_levels(study))
     for i, heatmap in enumerate(recipe.heatmaps):
         place, study = f"report.heatmaps.{i}", studies[heatmap.study]
         if HEATMAP not in study.tables:
@@ -171,7 +173,7 @@ def check_recipe(recipe: Recipe, studies: Mapping[str, Study], objective: str) -
             _check_known(f"{place}.{axis}", [getattr(heatmap, axis)], study.paths)
     for i, figure in enumerate(recipe.figures):
         for j, name in enumerate(figure.studies):
-            if figure_options(figure.kind) is not None:
+            if find_figure_options(figure.kind) is not None:
                 _check_figure(f"report.figures.{i}", f"studies.{j}", figure, name, studies[name])
     for i, part in enumerate(recipe.factor_curves):
         for j, name in enumerate(part.studies):
@@ -179,8 +181,8 @@ def check_recipe(recipe: Recipe, studies: Mapping[str, Study], objective: str) -
             if not study.fixed:
                 wanted = "a study that lists its levels"
                 _refuse_design(f"{place}.studies.{j}", name, study, wanted, "report.tables")
-            _check_known(f"{place}.x", [part.x], _levels(study))
-            _check_known(f"{place}.at", part.at, _levels(study))
+            _check_known(f"{place}.x", [part.x], _list_factor_levels(study))
+            _check_known(f"{place}.at", part.at, _list_factor_levels(study))
 
 
 def _check_reported(recipe: Recipe, studies: Mapping[str, Study], objective: str) -> None:
@@ -188,32 +190,32 @@ def _check_reported(recipe: Recipe, studies: Mapping[str, Study], objective: str
     foreign = {  # figures of other packages judge what they read themselves
         f"report.figures.{i}.metric"
         for i, figure in enumerate(recipe.figures)
-        if figure_options(figure.kind) is None
+        if find_figure_options(figure.kind) is None
     }
     for place, metric, name in report_metrics(recipe):
         if not place.startswith("report.curves"):
             _check_metric(place, metric, name, studies[name])
-            read = splits_read(studies[name], objective)
+            read = list_splits_read(studies[name], objective)
             split = MetricName.parse(metric).split
             if split not in read and place not in foreign:
-                wanted = listed(dict.fromkeys((*COMPARED, split)))
+                wanted = join_words(dict.fromkeys((*COMPARED, split)))
                 raise ConfigError(
                     place,
-                    f"{name} does not read {metric!r}, but {listed(read)}. Add "
+                    f"{name} does not read {metric!r}, but {join_words(read)}. Add "
                     f"`evaluate: [{wanted}]` to studies.{name}",
                 )
 
 
 def _check_figure(place: str, at: str, figure: Figure, name: str, study: Study) -> None:
     """Refuse a study that a figure cannot be made of, and names that the study does not vary."""
-    kind = figure_options(figure.kind)
+    kind = find_figure_options(figure.kind)
     assert kind is not None
     options = kind.model_validate(figure.options)
     where, drawn = f"{place}.{at}", "other figures or report.tables"
     if options.shown_as and options.shown_as not in study.tables:
         wanted = f"a study with a table of the kind {options.shown_as!r}"
         _refuse_design(where, name, study, wanted, drawn)
-    levels = _levels(study)
+    levels = _list_factor_levels(study)
     for option, wanted in options.factors().items():
         known = levels if study.fixed else study.paths
         _check_known(f"{place}.options.{option}", wanted, known)
@@ -238,7 +240,7 @@ def _refuse_design(place: str, name: str, study: Study, wanted: str, instead: st
     )
 
 
-def _levels(study: Study) -> dict[str, set[str]]:
+def _list_factor_levels(study: Study) -> dict[str, set[str]]:
     """Return the levels of each factor that a study lists."""
     levels: dict[str, set[str]] = {}
     for point in study.listed:
@@ -278,11 +280,11 @@ def _check_metric(place: str, metric: str, name: str, study: Study) -> None:
     split, last = MetricName.parse(metric)
     if metric in REPORTED or (split in SPLITS and last in study.metrics):
         return
-    from trainables.evaluation.metrics import of_embeddings
+    from trainables.evaluation.metrics import needs_embeddings_alone
 
     if split in SPLITS and split != ENSEMBLE and last in _list_measures():
         return
-    if split in SPLITS and of_embeddings(last):
+    if split in SPLITS and needs_embeddings_alone(last):
         message = f"{name} does not read {metric!r}: add `metrics: [{last}]` to studies.{name}"
         raise ConfigError(place, message)
     raise ConfigError(place, unknown_metric(metric, REPORTED))
@@ -290,7 +292,7 @@ def _check_metric(place: str, metric: str, name: str, study: Study) -> None:
 
 def _list_measures() -> set[str]:
     """Return what methods measure of a split beside the metrics."""
-    from trainables.core.looks import SUFFIXES
+    from trainables.core.evaluator import SUFFIXES
     from trainables.methods.base import METHODS
 
     names = {name for method in METHODS for name in METHODS[method].MEASURES}

@@ -8,7 +8,7 @@ from ablate.spec.model import Spec
 from trainables.trial import TrialConfig
 
 
-def json_schema() -> dict[str, Any]:
+def build_json_schema() -> dict[str, Any]:
     """The JSON Schema of a spec file, with every method and loss that is registered.
 
     A partial trial is TrialConfig's schema; dotted keys, which no schema can name, pass.

@@ -15,8 +15,8 @@ from pydantic import Field, field_validator
 from ablate.designs.parts import Seeds, SpecPart, check_seeds
 from ablate.designs.study import Study
 from ablate.spec.checks import METRICS, check_compared
-from ablate.spec.fair import Fair
-from ablate.values.errors import shown, unknown_metric
+from ablate.spec.equal_budget import Fair
+from ablate.values.errors import format_value, unknown_metric
 from reports.recipe import Recipe
 from trainables.errors import ConfigError
 
@@ -38,7 +38,7 @@ class Resources(SpecPart):
 
     @field_validator("gpus")
     @classmethod
-    def some_of_it(cls, value: float | None) -> float | None:
+    def check_gpus(cls, value: float | None) -> float | None:
         if value is not None and (0 < value < SMALLEST or (value > 1 and value % 1)):
             message = f"{value:g} must be 0, at least {SMALLEST}, or a whole number above 1"
             raise ConfigError("gpus", message)
@@ -76,17 +76,17 @@ class Spec(SpecPart):
 
     @field_validator("studies", mode="after")
     @classmethod
-    def named(cls, value: dict[str, Study]) -> dict[str, Study]:
+    def check_study_names(cls, value: dict[str, Study]) -> dict[str, Study]:
         """Study names stand in `--cell STUDY/CELL`, in file names and in tables."""
         for name in value:
             if not name.strip() or len(name) > 100 or "/" in name or not name.isprintable():
                 rule = "1 to 100 characters that can be seen, none of them /"
-                raise ConfigError(name, f"the study name {shown(name)} must have {rule}")
+                raise ConfigError(name, f"the study name {format_value(name)} must have {rule}")
         return value
 
     @field_validator("objective")
     @classmethod
-    def known_metric(cls, value: str) -> str:
+    def check_objective(cls, value: str) -> str:
         check_compared("objective", value)
         if value not in METRICS:
             raise ConfigError("objective", unknown_metric(value, METRICS))

@@ -15,11 +15,11 @@ from pydantic import ValidationError
 
 from ablate.designs.study import Study
 from ablate.spec.checks import check_metrics, check_objectives, check_ranks, check_recipe
-from ablate.spec.fair import with_twins
+from ablate.spec.equal_budget import add_equal_budget_studies
 from ablate.spec.model import LoadedSpec, Source, Spec
-from ablate.spec.yaml_loader import load
-from ablate.values.errors import explain, listed, nearest, shown
-from ablate.values.layers import overlay
+from ablate.spec.yaml_loader import load_yaml
+from ablate.values.errors import explain_validation_error, format_value, join_words, suggest_nearest
+from ablate.values.layers import overlay_mappings
 from trainables.errors import ConfigError
 from trainables.machine.texts import check_text, check_values
 
@@ -56,9 +56,9 @@ def _read_extended(
         raise ConfigError(place, f"the files extend each other in a cycle ({cycle})")
     if where in known:
         return known[where]
-    document = load(path, only_regular=bool(trail))
+    document = load_yaml(path, only_regular=bool(trail))
     if not isinstance(document.data, dict):
-        shape = "a list" if isinstance(document.data, list) else shown(document.data)
+        shape = "a list" if isinstance(document.data, list) else format_value(document.data)
         message = f"a spec is a mapping (name, studies, …), not {shape}: start from search_spaces/"
         raise ConfigError(str(path), message)
     own = dict(document.data)
@@ -72,17 +72,17 @@ def _read_extended(
         inner, inner_lines = _read_extended(path.parent / base, (*trail, where), known)
         data, lines = _overlay_spec(data, inner), lines | inner_lines
     lines |= {key: (document.name, line) for key, line in document.lines.items()}
-    known[where] = _overlay_spec(data, _with_sources(own, path)), lines
+    known[where] = _overlay_spec(data, _load_report_sources(own, path)), lines
     return known[where]
 
 
-def _with_sources(data: dict[str, Any], path: Path) -> dict[str, Any]:
+def _load_report_sources(data: dict[str, Any], path: Path) -> dict[str, Any]:
     """Replace the name of a file beside the spec in `report.sources` by the blocks in that file."""
     report = data.get("report")
     name = report.get("sources") if isinstance(report, dict) else None
     if not isinstance(report, dict) or not isinstance(name, str):
         return data
-    document = load(path.parent / name, only_regular=True)
+    document = load_yaml(path.parent / name, only_regular=True)
     sources = document.data.get("sources") if isinstance(document.data, dict) else None
     if not isinstance(sources, list):
         example = "search_spaces/papers/ddml.sources.yaml"
@@ -92,7 +92,7 @@ def _with_sources(data: dict[str, Any], path: Path) -> dict[str, Any]:
 
 def _overlay_spec(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
     """Deep merge; a study that changes its design replaces the study of that name."""
-    merged = overlay(base, top)
+    merged = overlay_mappings(base, top)
     old, new = base.get("studies"), top.get("studies")
     if isinstance(old, dict) and isinstance(new, dict):
         for name, study in new.items():
@@ -110,9 +110,9 @@ def check_spec(data: dict[str, Any], source: Source) -> LoadedSpec:
         spec = _validate(data)
         if spec.fair is not None:
             plain = {key: value for key, value in data.items() if key != "fair"}
-            spec = _validate(with_twins(plain, spec.fair))
+            spec = _validate(add_equal_budget_studies(plain, spec.fair))
         order = _order_studies(spec.studies)
-        for name, place in spec.report.studies().items():
+        for name, place in spec.report.map_studies_to_paths().items():
             _check_study(place, name, spec.studies)
         check_ranks(spec.studies, order)
         check_metrics(spec.studies)
@@ -127,19 +127,21 @@ def _validate(data: dict[str, Any]) -> Spec:
     try:
         return Spec.model_validate(data)
     except ValidationError as error:
-        raise explain(error, Spec, data)[1] from None
+        raise explain_validation_error(error, Spec, data)[1] from None
 
 
 def _check_study(place: str, name: str, studies: Mapping[str, Study]) -> None:
     if name not in studies:
-        some = listed([*studies][:SHOWN]) + (", …" if len(studies) > SHOWN else "")
-        message = f"the study {name!r} is unknown; there are {some}. {nearest(name, studies)}"
+        some = join_words([*studies][:SHOWN]) + (", …" if len(studies) > SHOWN else "")
+        message = (
+            f"the study {name!r} is unknown; there are {some}. {suggest_nearest(name, studies)}"
+        )
         raise ConfigError(place, message)
 
 
 def _order_studies(studies: Mapping[str, Study]) -> tuple[str, ...]:
     """Return the studies with each after those that it is centred on, else as written."""
-    graph = {name: study.centres() for name, study in studies.items()}
+    graph = {name: study.find_base_studies() for name, study in studies.items()}
     for name, centres in graph.items():
         for centre, place in centres.items():
             _check_study(f"studies.{name}.{place}", centre, studies)

@@ -24,7 +24,7 @@ from yaml.scanner import Scanner
 
 from trainables.errors import ConfigError
 from trainables.machine.files import open_regular
-from trainables.machine.texts import LARGEST, check_text, too_long
+from trainables.machine.texts import LARGEST, build_length_error, check_text
 
 MAX_BYTES = 1 << 18  # the parser reads about 150 kB a second
 MAX_NODES = 10_000
@@ -74,7 +74,7 @@ class Document:
     lines: dict[str, int]
 
 
-def load(path: str | Path, *, only_regular: bool = False) -> Document:
+def load_yaml(path: str | Path, *, only_regular: bool = False) -> Document:
     """Read one YAML file.
 
     Args:
@@ -129,7 +129,7 @@ class _Builder:
         self.ancestors: set[int] = set()
 
     def place(self, node: Node) -> str:
-        return _place(self.name, _line(node))
+        return _format_place(self.name, _find_line(node))
 
     def build(self, node: Node, path: str, depth: int) -> Any:
         self.count += 1
@@ -150,7 +150,7 @@ class _Builder:
             values = []
             for i, child in enumerate(node.value):
                 where = f"{path}.{i}".lstrip(".")
-                self.lines.setdefault(where, _line(child))
+                self.lines.setdefault(where, _find_line(child))
                 values.append(self.build(child, where, depth + 1))
             return values
         finally:
@@ -172,7 +172,7 @@ class _Builder:
             if key.value in own:
                 self.refuse(key, f"the key {key.value!r} stands twice: remove one of the two")
             where = f"{path}.{key.value}".lstrip(".")
-            self.lines[where] = _line(key)
+            self.lines[where] = _find_line(key)
             own[key.value] = self.build(child, where, depth + 1)
         return merged | own
 
@@ -189,7 +189,7 @@ class _Builder:
         if tag == "int":
             number = int(text, {"0o": 8, "0x": 16}.get(text[:2], 10)) if len(text) < 64 else None
             if number is None or abs(number) > LARGEST:
-                raise too_long(self.place(node))
+                raise build_length_error(self.place(node))
             return number
         special = text.lower().replace(".inf", "inf").replace(".nan", "nan")
         if math.isinf(float(special)) and "inf" not in special:
@@ -209,7 +209,7 @@ def _describe_fault(name: str, text: str, error: yaml.YAMLError) -> ConfigError:
     if isinstance(error, ReaderError):
         line = text.count("\n", 0, error.position) + 1
         message = f"the character U+{ord(text[error.position]):04X} cannot stand in YAML: remove it"
-        return ConfigError(_place(name, line), message)
+        return ConfigError(_format_place(name, line), message)
     assert isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None
     lines = [*text.splitlines(), ""]
     row = min(error.problem_mark.line, len(lines) - 1)
@@ -226,13 +226,13 @@ def _describe_fault(name: str, text: str, error: yaml.YAMLError) -> ConfigError:
             f"`{quoted}` is no YAML: {error.problem}{context}. Check columns, colons and brackets, "
             "and put quotes around text that holds signs"
         )
-    return ConfigError(_place(name, row + 1), " ".join(message.split()))
+    return ConfigError(_format_place(name, row + 1), " ".join(message.split()))
 
 
-def _place(name: str, line: int) -> str:
+def _format_place(name: str, line: int) -> str:
     """`spec.yaml line 3`; an option's value has no lines."""
     return name if name.startswith("-") or not line else f"{name} line {line}"
 
 
-def _line(node: Node) -> int:
+def _find_line(node: Node) -> int:
     return int(node.start_mark.line) + 1 if node.start_mark else 0

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from ablate.ledger.ledger import Ledger
-from ablate.storage.copies import NOTE, Note
+from ablate.storage.ledger_backup import NOTE, BackupState
 from ablate.storage.store import OPTION, Storage, StorageError
 from reports.uri import HIDDEN, has_secret
 from trainables.core.trial_folder import (
@@ -31,11 +31,11 @@ from trainables.core.trial_folder import (
     SOURCE,
     TRIALS,
     check_trial_id,
-    trial_folder,
+    locate_trial_folder,
 )
 from trainables.errors import ConfigError
 from trainables.jobs.node_folder import copy_checkpoint, find_newest
-from trainables.machine.files import inside
+from trainables.machine.files import join_inside
 
 RESULTS = (LOG, CONFIG, SOURCE, EXPORT, RESULT)  # the last: the rest is here
 AGAIN_SECONDS, END_SECONDS = 5.0, 60.0  # after a fault; that the end waits for files
@@ -113,21 +113,21 @@ class TrialCheckpoints:
             sorted(attempts, key=lambda attempt: int(attempt.rpartition(".")[2]), reverse=True)
         )
 
-    def record(self, trial_id: str, checkpoint: str) -> None:
+    def record_checkpoint(self, trial_id: str, checkpoint: str) -> None:
         """Note a checkpoint that has just been stored; Tune removes older ones of the attempt."""
         self._attempts.setdefault(trial_id, set()).add(checkpoint.rpartition("/")[0])
         self.ledger.put_checkpoint(trial_id, checkpoint)
 
-    def finish(self, trial_id: str) -> None:
+    def finish_trial(self, trial_id: str) -> None:
         """Bring the results of a trial that has ended, and leave only its last checkpoint there."""
         last, attempts = find_checkpoint(self.ledger, trial_id), self.find_places(trial_id)
         if last is not None:
             self._attempts[trial_id] = {last.rpartition("/")[0]}
-            self._tasks.put(partial(self._settle, trial_id, last, attempts))
+            self._tasks.put(partial(self._settle_trial, trial_id, last, attempts))
 
-    def _settle(self, trial_id: str, last: str, attempts: tuple[str, ...]) -> None:
+    def _settle_trial(self, trial_id: str, last: str, attempts: tuple[str, ...]) -> None:
         if self.remote:
-            fetch_results(self.storage, last, trial_folder(self.trials, trial_id))
+            fetch_results(self.storage, last, locate_trial_folder(self.trials, trial_id))
         for attempt in attempts:
             outdated = [attempt]
             if last.startswith(f"{attempt}/"):
@@ -136,7 +136,7 @@ class TrialCheckpoints:
                 if folder != last:
                     self.storage.delete_folder(folder)
 
-    def forget(self, trial_id: str) -> None:
+    def remove_trial(self, trial_id: str) -> None:
         """Remove all that is stored of a trial.
 
         Raises:
@@ -147,28 +147,28 @@ class TrialCheckpoints:
         self._attempts.pop(trial_id, None)
         self.ledger.put_checkpoint(trial_id, None)
 
-    def offer(self, trial_id: str) -> None:
+    def upload_trial(self, trial_id: str) -> None:
         """Store a trial that has ended in the driver's folder alone, for nodes that read it.
 
         Raises:
             OSError: the storage does not take it.
         """
-        folder = trial_folder(self.trials, trial_id)
+        folder = locate_trial_folder(self.trials, trial_id)
         if self.find_places(trial_id) or not (folder / RESULT).exists():
             return
         checkpoint = f"{TRIALS}/{check_trial_id(trial_id)}.{time.time_ns()}/checkpoint_000000"
         with tempfile.TemporaryDirectory(prefix=".stored-", dir=folder) as draft:
             copy_checkpoint(folder, Path(draft) / "checkpoint")
             self.storage.put_folder(checkpoint, Path(draft) / "checkpoint")
-        self.record(trial_id, checkpoint)
+        self.record_checkpoint(trial_id, checkpoint)
 
-    def fetch(self, trial_id: str) -> None:
+    def fetch_trial(self, trial_id: str) -> None:
         """Bring a trial's results into its folder here, if they are not there.
 
         Raises:
             OSError: the storage does not answer, or there is no room here.
         """
-        folder = trial_folder(self.trials, trial_id)
+        folder = locate_trial_folder(self.trials, trial_id)
         if not _has_results(folder):
             place = find_newest(self.storage.files, self.storage.root, self.find_places(trial_id))
             if place is not None:
@@ -196,7 +196,7 @@ def find_checkpoint(ledger: Ledger, trial_id: str) -> str | None:
     Raises:
         ConfigError: a place that no checkpoint of this trial can have, in a ledger that was edited.
     """
-    row = ledger.trial(check_trial_id(trial_id))
+    row = ledger.get_trial(check_trial_id(trial_id))
     if row is None or not row["checkpoint"]:
         return None
     checkpoint = str(row["checkpoint"])
@@ -220,22 +220,22 @@ def fetch_results(storage: Storage, checkpoint: str, folder: Path) -> None:
         OSError: the storage does not answer, or there is no room here.
     """
     for name in RESULTS:
-        storage.get(f"{checkpoint}/{name}", inside(folder, name))
+        storage.download(f"{checkpoint}/{name}", join_inside(folder, name))
 
 
-def weights_here(trials: Path, trial_id: str) -> None:
+def fetch_weights(trials: Path, trial_id: str) -> None:
     """Bring the weights of a trial into its folder here, if they lie in a storage that the ledger
     beside is copied to. An address with a password is noted nowhere, and so not looked at.
 
     Raises:
         OSError: the storage does not answer, or there is no room here.
     """
-    folder, path = trial_folder(trials, trial_id), trials.parent / "ledger.sqlite"
+    folder, path = locate_trial_folder(trials, trial_id), trials.parent / "ledger.sqlite"
     if _has_results(folder) or not path.is_file():
         return
     with Ledger(path) as ledger:
         checkpoint = find_checkpoint(ledger, trial_id)
     if checkpoint is not None:
-        for address in Note.read(trials.parent / NOTE).copies:
+        for address in BackupState.read(trials.parent / NOTE).copies:
             if HIDDEN not in address:
                 fetch_results(Storage(address), checkpoint, folder)

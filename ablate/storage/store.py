@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from reports.uri import redacted, scrubbed
+from reports.uri import redact_text, redact_uri
 from trainables.errors import ConfigError
 
 OPTION = "--storage"
@@ -60,7 +60,7 @@ class Storage:
             self.uri = os.environ.get(address.removeprefix(ENV), "")
             if not self.uri:
                 raise ConfigError(OPTION, f"{address} names no such variable; set it")
-        self.shown = redacted(self.uri)
+        self.shown = redact_uri(self.uri)
         scheme, separator, _ = self.uri.partition("://")
         if separator and scheme not in SCHEMES:
             raise ConfigError(OPTION, f"{self.shown} is no path, s3://, gs:// or hdfs:// address")
@@ -68,7 +68,7 @@ class Storage:
         try:
             self.files, root = pyarrow.fs.FileSystem.from_uri(self.address)
         except (ValueError, OSError, TypeError, NotImplementedError) as error:
-            fault = f"{self.shown} is no address that pyarrow takes ({self._scrub(error)})"
+            fault = f"{self.shown} is no address that pyarrow takes ({self._redact_error(error)})"
             raise ConfigError(OPTION, fault) from None
         self.root = root.rstrip("/")
         self._clocks: tuple[float, float] | None = None  # the storage's and ours, at one moment
@@ -78,7 +78,7 @@ class Storage:
         """The storage as pyarrow takes it: a URI, or an absolute path."""
         return self.uri if "://" in self.uri else str(Path(self.uri).expanduser().resolve())
 
-    def put(self, name: str, path: Path) -> None:
+    def upload(self, name: str, path: Path) -> None:
         """Store a file of this machine, in place of one of that name."""
         target = f"{self.root}/{name}"
         draft = f"{target}.{uuid.uuid4().hex}{DRAFT}"
@@ -95,7 +95,7 @@ class Storage:
                     self.files.delete_file(draft)
                 raise
 
-    def get(self, name: str, path: Path) -> bool:
+    def download(self, name: str, path: Path) -> bool:
         """Bring a file to this machine, whole or not at all; return False if there is none.
 
         Raises:
@@ -105,7 +105,7 @@ class Storage:
         draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
             with self._translate_errors(f"read {name}"):
-                if self._find(name) is None:
+                if self._find_info(name) is None:
                     return False
                 place = f"{self.root}/{name}"
                 with self.files.open_input_stream(place) as stream, draft.open("wb") as target:
@@ -115,10 +115,10 @@ class Storage:
             draft.unlink(missing_ok=True)
         return True
 
-    def read(self, name: str) -> bytes | None:
+    def read_bytes(self, name: str) -> bytes | None:
         """Return the content of a small file; None: there is none."""
         with self._translate_errors(f"read {name}"):
-            if self._find(name) is None:
+            if self._find_info(name) is None:
                 return None
             with self.files.open_input_stream(f"{self.root}/{name}") as stream:
                 return bytes(stream.read())
@@ -137,7 +137,7 @@ class Storage:
                     return [info.base_name for info in self.files.get_file_info(selector)]
             return [info.base_name for info in self.files.get_file_info(selector)]
 
-    def age(self, name: str) -> float:
+    def get_age(self, name: str) -> float:
         """Return for how many seconds a file has been there, by the storage's clock; 0: it is not.
 
         Clocks of machines may be minutes apart. The storage's is asked once, by a small file that
@@ -149,12 +149,12 @@ class Storage:
                 self.files.create_dir(self.root, recursive=True)
                 with self.files.open_output_stream(f"{self.root}/{probe}") as stream:
                     stream.write(b"?")
-                info = self._find(probe)
+                info = self._find_info(probe)
                 self.files.delete_file(f"{self.root}/{probe}")
             there = info.mtime_ns / 1e9 if info and info.mtime_ns else time.time()
             self._clocks = there, time.monotonic()
         with self._translate_errors(f"look at {name}"):
-            info = self._find(name)
+            info = self._find_info(name)
         now = self._clocks[0] + time.monotonic() - self._clocks[1]
         return max(0.0, now - info.mtime_ns / 1e9) if info and info.mtime_ns else 0.0
 
@@ -163,9 +163,9 @@ class Storage:
         begins = (CLOCK, *(f"{name}." for name in names))
         for name in self.list_folder():
             is_draft = name.endswith(DRAFT) and name.startswith(begins)
-            if is_draft and self.age(name) > DRAFT_SECONDS:
+            if is_draft and self.get_age(name) > DRAFT_SECONDS:
                 with self._translate_errors(f"remove {name}"):
-                    if self._find(name) is not None:
+                    if self._find_info(name) is not None:
                         self.files.delete_file(f"{self.root}/{name}")
 
     def put_folder(self, name: str, folder: Path) -> None:
@@ -186,7 +186,7 @@ class Storage:
         with self._translate_errors(f"remove {name}"), contextlib.suppress(FileNotFoundError):
             self.files.delete_dir(f"{self.root}/{name}")
 
-    def _find(self, name: str) -> Any | None:
+    def _find_info(self, name: str) -> Any | None:
         """Return pyarrow's description of a file; None: there is none."""
         (info,) = self.files.get_file_info([f"{self.root}/{name}"])
         return None if info.type.name == "NotFound" else info
@@ -196,8 +196,8 @@ class Storage:
         try:
             yield
         except OSError as error:
-            message = f"{self.shown}: cannot {action} ({self._scrub(error)})"
+            message = f"{self.shown}: cannot {action} ({self._redact_error(error)})"
             raise StorageError(message) from None
 
-    def _scrub(self, error: Exception) -> str:
-        return " ".join(scrubbed(str(error), self.uri).split())[:300]
+    def _redact_error(self, error: Exception) -> str:
+        return " ".join(redact_text(str(error), self.uri).split())[:300]

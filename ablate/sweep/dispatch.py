@@ -16,19 +16,19 @@ from typing import Any, Literal
 from ablate.designs.base import ENSEMBLE, SPLITS
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.ledger.sources import summary
+from ablate.ledger.sources import summarize_differences
 from ablate.plan.plan import Cell
 from ablate.schedulers.base import WAIT
 from ablate.sweep.progression import Progression
-from ablate.sweep.queue import JobQueue, JobSettings, Order, Rank, training_job
-from trainables.core.trial_folder import trial_folder
+from ablate.sweep.queue import JobQueue, JobSettings, Order, Rank, build_training_job
+from trainables.core.trial_folder import locate_trial_folder
 from trainables.errors import ConfigError
 from trainables.jobs.attempt import EQUAL_ERRORS, count_equal_errors, is_config_error
 from trainables.jobs.request import Fold, Job, Mode
 
 
 @dataclass
-class Dispatch:
+class JobScheduler:
     """Hands out jobs and records what comes back."""
 
     progression: Progression
@@ -57,11 +57,11 @@ class Dispatch:
         self._errors: dict[str, Counter[str]] = {}  # study → how often each reason
         self._began: dict[str, float] = {}
         self.order = Order(self.progression.plan)
-        self.unfold()
+        self.add_new_cells()
 
-    def agree(self, *, same_code: bool) -> list[str]:
+    def reconcile_code_versions(self, *, same_code: bool) -> list[str]:
         """Decide on records of known cells that other code made, as `Facts.agree` does."""
-        return self.progression.facts.agree(self._cells, same_code=same_code)
+        return self.progression.facts.reconcile_code_versions(self._cells, same_code=same_code)
 
     @property
     def out_of_time(self) -> bool:
@@ -77,31 +77,37 @@ class Dispatch:
         """Whether nothing will be handed out any more."""
         if self.stopping or self.out_of_time:
             return True
-        return not (self._queue or self.running or self.progression.searching())
+        return not (self._queue or self.running or self.progression.list_open_searches())
 
-    def next_job(self) -> Job | None:
+    def claim_next_job(self) -> Job | None:
         """Claim and return the next job; None: none at the moment, or none ever (`exhausted`)."""
         if self.stopping or self.out_of_time:
             return None
-        self._queue.look_again()
+        self._queue.release_waiting()
         while True:
-            fresh = self._demand(self._queue.highest)
+            fresh = self._request_proposal(self._queue.highest)
             while fresh and not any(cell.trial_id in self._queue for cell in fresh):
-                fresh = self._demand(self._queue.highest)
-            trial_id = self._queue.pop()
-            job = None if trial_id is None else self._claim(trial_id)
+                fresh = self._request_proposal(self._queue.highest)
+            trial_id = self._queue.pop_first()
+            job = None if trial_id is None else self._claim_trial(trial_id)
             if trial_id is None or job is not None:
                 return job
 
-    def _demand(self, above: Rank) -> list[Cell]:
+    def _request_proposal(self, above: Rank) -> list[Cell]:
         """Ask the first of the searches above a rank for one more proposal, and list it."""
-        names = [n for n in self.progression.searching() if self.order.rank_search(n) > above]
-        fresh = self.progression.demand(max(names, key=self.order.rank_search)) if names else []
-        self._learn(fresh)
-        self.unfold()
+        names = [
+            n for n in self.progression.list_open_searches() if self.order.rank_search(n) > above
+        ]
+        fresh = (
+            self.progression.propose_for_worker(max(names, key=self.order.rank_search))
+            if names
+            else []
+        )
+        self._learn_cells(fresh)
+        self.add_new_cells()
         return fresh
 
-    def _claim(self, trial_id: str) -> Job | None:
+    def _claim_trial(self, trial_id: str) -> Job | None:
         try:
             job = self._take(self._cells[trial_id])
         except OSError as error:  # of a storage that is away
@@ -114,9 +120,9 @@ class Dispatch:
             self._began[trial_id] = time.monotonic()
             return job
         if job == "busy":
-            self._queue.wait(trial_id, self.order.rank(self._cells[trial_id]))
+            self._queue.add_waiting(trial_id, self.order.rank_trial(self._cells[trial_id]))
         elif job == "known":
-            self.reread(trial_id)
+            self.refresh_trial(trial_id)
         return None
 
     def _take(self, cells: Sequence[Cell]) -> Job | Literal["busy", "known"] | None:
@@ -128,18 +134,22 @@ class Dispatch:
         Raises:
             OSError: it needs files of a storage that is away.
         """
-        wanted = [self.progression.until(c) for c in cells if not self.progression.settled(c)]
+        wanted = [
+            self.progression.get_target_epoch(c)
+            for c in cells
+            if not self.progression.is_settled(c)
+        ]
         epochs = [epoch for epoch in wanted if isinstance(epoch, int)]
         if None not in wanted and not epochs:
             return None
         trial_id, facts = cells[0].trial_id, self.progression.facts
-        job = training_job(cells, self.settings, facts.sources)
+        job = build_training_job(cells, self.settings, facts.sources)
         mode: Mode = "train"
         splits, members = set(job.evaluate), tuple[Fold, ...]()
         if facts[trial_id].status == "done":
             mode = "evaluate"
             asked = {split for each in cells for split in each.evaluate}
-            splits = set(facts[trial_id].lacking(asked, job.metrics))
+            splits = set(facts[trial_id].find_missing_evaluations(asked, job.metrics))
             if splits == {ENSEMBLE}:
                 folds = self.progression.ensemble_members(cells, self.settings.trials)
                 if folds is None:
@@ -177,7 +187,7 @@ class Dispatch:
             for trial_id in (job.trial_id, *(each.export.parent.name for each in job.members)):
                 files(trial_id)
         except OSError:
-            self.ledger.let_go(job.trial_id, self.owner)
+            self.ledger.release_hold(job.trial_id, self.owner)
             raise
         return True
 
@@ -186,14 +196,14 @@ class Dispatch:
         claim = self.ledger.claim_evaluation(trial_id, self.owner)
         if claim == "mine":
             self.progression.facts.refresh(trial_id)
-            if all(map(self.progression.settled, cells)):  # another driver has just done it
+            if all(map(self.progression.is_settled, cells)):  # another driver has just done it
                 self.ledger.release(trial_id, "interrupted")
                 return "done"
         return claim
 
     def _train(self, cell: Cell, is_first: bool) -> str:
         trial_id, sources = cell.trial_id, self.progression.facts.sources
-        before = None if sources is None else self.ledger.trial(trial_id)
+        before = None if sources is None else self.ledger.get_trial(trial_id)
         claim = self.ledger.claim(
             trial_id,
             cell.config_hash,
@@ -202,30 +212,32 @@ class Dispatch:
             self.owner,
             retry_failed=self.retry_failed and is_first,
             force=self.force and is_first,
-            source=None if sources is None else sources.key(cell.config),
+            source=None if sources is None else sources.get_or_create_key(cell.config),
         )
         if claim == "mine":
             if self.force and is_first:
-                shutil.rmtree(trial_folder(self.settings.trials, trial_id), ignore_errors=True)
-            if sources is not None and before and sources.differing(before["source"], ()):
+                shutil.rmtree(
+                    locate_trial_folder(self.settings.trials, trial_id), ignore_errors=True
+                )
+            if sources is not None and before and sources.find_differing(before["source"], ()):
                 # A driver with other code was at it and is gone: the worker begins anew as well.
-                self.ledger.drop_epochs(trial_id)
+                self.ledger.delete_epochs(trial_id)
         return claim
 
-    def job_of(self, trial_id: str) -> Job | None:
+    def claim_job_of(self, trial_id: str) -> Job | None:
         """Claim and return one trial's job out of turn; None where nothing is left to do.
 
         Raises:
             ConfigError: another live driver has it.
         """
-        if not self._queue.take(trial_id):
+        if not self._queue.remove(trial_id):
             return None
-        job = self._claim(trial_id)
+        job = self._claim_trial(trial_id)
         if job is None and self._queue.waits:
             raise ConfigError(trial_id, "another process runs this trial: wait for it, or end it")
         return job
 
-    def record(self, trial_id: str, events: Sequence[Mapping[str, Any]]) -> None:
+    def record_events(self, trial_id: str, events: Sequence[Mapping[str, Any]]) -> None:
         """Record events of a running job, in order; the last one may end it."""
         if trial_id not in self.running:
             return
@@ -248,7 +260,7 @@ class Dispatch:
             self.ledger.record_epochs(trial_id, epochs)
         if last["event"] == "failed":
             # It was under way when its studies stopped, and ends as they did: the next run goes on.
-            is_left = is_config_error(last) and self._halted >= self._studies(trial_id)
+            is_left = is_config_error(last) and self._halted >= self._find_studies(trial_id)
             self.ledger.release(trial_id, "interrupted" if is_left else "failed", last["reason"])
             self.told(trial_id, last["reason"])
         elif last["event"] == "paused":
@@ -260,14 +272,14 @@ class Dispatch:
 
     def _end(self, trial_id: str, last: Mapping[str, Any]) -> None:
         """Take note of a job's end, and go on from there."""
-        job, studies = self.running.pop(trial_id), self._studies(trial_id)
+        job, studies = self.running.pop(trial_id), self._find_studies(trial_id)
         self.progression.mark_running(trial_id, running=False)
         wall = time.monotonic() - self._began.pop(trial_id)
         for study in studies:
             self.walls.setdefault(study, []).append(wall)
         facts = self.progression.facts
         facts.refresh(trial_id)
-        missing = facts[trial_id].lacking(job.evaluate, job.metrics)
+        missing = facts[trial_id].find_missing_evaluations(job.evaluate, job.metrics)
         if missing and last["event"] == "final":  # this run does not ask for it again
             splits = [f"{split}: {', '.join(names) or 'all'}" for split, names in missing.items()]
             self.lost[trial_id] = f"its evaluation lacks {'; '.join(splits)}"
@@ -277,36 +289,36 @@ class Dispatch:
         # these were its last: what it has left would fail too, and the next run goes on with it.
         for study in count_equal_errors(self._errors, studies, last):
             state = self.progression.studies[study]
-            if sum(map(self.progression.settled, state.cells)) < state.size:
+            if sum(map(self.progression.is_settled, state.cells)) < state.size:
                 self._halted.add(study)
                 reason = f"{EQUAL_ERRORS} equal configuration errors: {last['reason']}"
                 state.blocked = f"stopped after {reason}"
-                self._queue.keep(lambda each: any(map(self._open, self._cells[each])))
-        self.reread(trial_id)
+                self._queue.keep_only(lambda each: any(map(self._is_open, self._cells[each])))
+        self.refresh_trial(trial_id)
 
-    def _studies(self, trial_id: str) -> set[str]:
+    def _find_studies(self, trial_id: str) -> set[str]:
         return {cell.study for cell in self._cells[trial_id]}
 
-    def _open(self, cell: Cell) -> bool:
+    def _is_open(self, cell: Cell) -> bool:
         """Return whether a cell's trial is to be handed out for it."""
-        return cell.study not in self._halted and not self.progression.settled(cell)
+        return cell.study not in self._halted and not self.progression.is_settled(cell)
 
-    def again(self, trial_id: str, reason: str) -> None:
+    def requeue(self, trial_id: str, reason: str) -> None:
         """Put a job that the machine ended first; it goes on from its last checkpoint."""
-        if self._break_off(trial_id, reason):
+        if self._abort_trial(trial_id, reason):
             self.progression.facts.refresh(trial_id)
             self._queue.put_first([trial_id])
 
-    def lose(self, trial_id: str, reason: str) -> None:
+    def mark_lost(self, trial_id: str, reason: str) -> None:
         """Give up a job that the machine ended too often; another run can resume it."""
-        if self._break_off(trial_id, reason):
+        if self._abort_trial(trial_id, reason):
             self._give_up(trial_id, reason)
 
     def _give_up(self, trial_id: str, reason: str) -> None:
         self.lost[trial_id] = reason
         self.told(trial_id, reason)
 
-    def _break_off(self, trial_id: str, reason: str) -> bool:
+    def _abort_trial(self, trial_id: str, reason: str) -> bool:
         if self.running.pop(trial_id, None) is None:
             return False
         self.progression.mark_running(trial_id, running=False)
@@ -318,56 +330,58 @@ class Dispatch:
         """Hand out nothing more; what runs is broken off."""
         self.stopping = True
 
-    def interrupt(self, reason: str) -> None:
+    def interrupt_all(self, reason: str) -> None:
         """Make every running trial resumable, as the driver stops."""
         for trial_id in list(self.running):
-            self._break_off(trial_id, reason)
+            self._abort_trial(trial_id, reason)
 
-    def reread(self, trial_id: str) -> None:
+    def refresh_trial(self, trial_id: str) -> None:
         """Read what the ledger now says of a trial, and go on from there."""
         self.progression.facts.refresh(trial_id)
-        self.unfold()
+        self.add_new_cells()
         if trial_id not in self.running:
             cells = self._cells.get(trial_id, [])
-            self._enqueue([*cells, *self.progression.ensemble_cells(cells)])
-        self._enqueue(self.progression.ready(), first=True)
+            self._enqueue_cells([*cells, *self.progression.ensemble_cells(cells)])
+        self._enqueue_cells(self.progression.list_ready_cells(), first=True)
 
-    def unfold(self) -> None:
+    def add_new_cells(self) -> None:
         """Put cells that have become known into the ledger, and into the queue if need be."""
-        while fresh := self.progression.advance():
-            self._learn(fresh)
+        while fresh := self.progression.list_new_cells():
+            self._learn_cells(fresh)
 
-    def _learn(self, fresh: Sequence[Cell]) -> None:
+    def _learn_cells(self, fresh: Sequence[Cell]) -> None:
         self.ledger.put_cells(self.sweep_id, [vars(cell) for cell in fresh])
         for cell in fresh:
             self._cells.setdefault(cell.trial_id, []).append(cell)
-            self._queue.rise(cell.trial_id, self.order.rank([cell]))
+            self._queue.raise_rank(cell.trial_id, self.order.rank_trial([cell]))
             if cell.error is not None:
-                self._fail(cell)
-        self._enqueue(fresh)
+                self._record_invalid_config(cell)
+        self._enqueue_cells(fresh)
         for trial_id in dict.fromkeys(cell.trial_id for cell in fresh):
             if self.progression.facts[trial_id].status is not None:
                 self.notify(trial_id)
 
-    def _enqueue(self, cells: Sequence[Cell], *, first: bool = False) -> None:
+    def _enqueue_cells(self, cells: Sequence[Cell], *, first: bool = False) -> None:
         """Put trials of cells that are not settled into the queue, a scheduler's at its head."""
         ahead: list[str] = []
         for cell in cells:
             trial_id = cell.trial_id
             known = trial_id in self._queue or trial_id in self.running or trial_id in self.lost
-            if known or not self._open(cell) or self.progression.until(cell) == WAIT:
+            if known or not self._is_open(cell) or self.progression.get_target_epoch(cell) == WAIT:
                 continue
             if self.progression.facts[trial_id].foreign:  # seen since the run began
-                other = summary({trial_id: self.progression.facts.differing[trial_id]})
+                other = summarize_differences(
+                    {trial_id: self.progression.facts.differing[trial_id]}
+                )
                 remedy = "raise REVISION, or start again with --same-code"
                 self._give_up(trial_id, f"made by other code ({'; '.join(other)}): {remedy}")
             elif first:
                 ahead.append(trial_id)
             else:
-                self._queue.append(trial_id, self.order.rank(self._cells[trial_id]))
+                self._queue.append(trial_id, self.order.rank_trial(self._cells[trial_id]))
         self._queue.put_first(ahead)
 
-    def _fail(self, cell: Cell) -> None:
+    def _record_invalid_config(self, cell: Cell) -> None:
         """Record a configuration that cannot be as a failure."""
         trial = cell.trial_id, cell.config_hash, cell.seed, cell.config
         if self.ledger.claim(*trial, self.owner) == "mine":

@@ -13,17 +13,17 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from ablate.designs.base import Sampled
+from ablate.designs.base import SampledDesign
 from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT
 from ablate.ledger.facts import Facts
 from ablate.plan.plan import Cell, Plan
 from ablate.samplers import branches
-from ablate.samplers.earlier import Earlier
+from ablate.samplers.history import ObservedTrial
 from ablate.samplers.sampling import propose
-from ablate.schedulers.racing import Race, standing
+from ablate.schedulers.racing import Race, evaluate_race
 from ablate.sweep.ranking import Ranking
 from ablate.sweep.state import StudyState, SweepState
-from ablate.values.paths import has, lookup
+from ablate.values.paths import get_at, has_path
 
 
 class Proposer:
@@ -33,89 +33,91 @@ class Proposer:
     of one study follow the same ones.
     """
 
-    def __init__(self, sweep: Progression, name: str, study: Sampled) -> None:
+    def __init__(self, sweep: Progression, name: str, study: SampledDesign) -> None:
         self._sweep, self.name, self.study = sweep, name, study
         self._state = sweep.studies[name]
         self._neutral_params: dict[str, Any] | None = None  # of the neutral cell
 
-    def ready(self) -> list[Cell]:
+    def propose_ready(self) -> list[Cell]:
         """Return the next round, if every result of the rounds before it is known; of an
         asynchronous search what the ledger has of it."""
         state, size = self._state, self.study.round
         start = len(state.listed)
-        if self._taken() is None or (first := self._neutral()) is None:
+        if self._find_inherited() is None or (first := self._find_unlisted_neutral()) is None:
             return []
         if first or start >= self.study.trials:
             return first
-        known = self._sweep.facts.ledger.proposals(self.key)
+        known = self._sweep.facts.ledger.list_proposals(self.key)
         fresh: list[Cell] = []
         if isinstance(size, str):
             while (idx := len(state.listed)) in known and idx < self.study.trials:
-                fresh += self._proposed(idx, known[idx]["params"])
+                fresh += self._build_proposal(idx, known[idx]["params"])
             return fresh
         if start and not all(map(self._sweep.known, state.cells)):
             return []
-        earlier = self.earlier({})
+        earlier = self.list_history({})
         for idx in range(start, min(start + size, self.study.trials)):
             params = known[idx]["params"] if idx in known else None
-            cells = self._proposed(idx, params, earlier)
-            beside = self._round_before(start, idx)
-            earlier.append(Earlier(cells[0].coords, None, running=True, beside=beside))
+            cells = self._build_proposal(idx, params, earlier)
+            beside = self._list_round_before(start, idx)
+            earlier.append(ObservedTrial(cells[0].coords, None, running=True, beside=beside))
             fresh += cells
         return fresh
 
-    def wanting(self) -> bool:
+    def can_propose(self) -> bool:
         """Return whether this is an asynchronous search that can propose now."""
-        if not self.study.asynchronous or self._state.blocked or self._taken() is None:
+        if not self.study.asynchronous or self._state.blocked or self._find_inherited() is None:
             return False
         neutral = self._neutral_cells  # has its result, if there is to be one
-        if self._sweep.plan.spec.studies[self.name].baseline() is not None and not neutral:
+        if self._sweep.plan.spec.studies[self.name].find_baseline() is not None and not neutral:
             return False
         has_begun = all(map(self._sweep.known, neutral))
         return has_begun and len(self._state.listed) < self.study.trials
 
-    def demand(self) -> list[Cell]:
+    def propose_one(self) -> list[Cell]:
         """Return one more proposal of an asynchronous search, from what is known now."""
-        known, idx = self._sweep.facts.ledger.proposals(self.key), len(self._state.listed)
-        earlier = self.earlier({i: row["beside"] for i, row in known.items()})
+        known, idx = self._sweep.facts.ledger.list_proposals(self.key), len(self._state.listed)
+        earlier = self.list_history({i: row["beside"] for i, row in known.items()})
         ahead = self._neutral_params is not None
         beside = tuple(i - ahead for i, each in enumerate(earlier) if each.running)
         params = known[idx]["params"] if idx in known else None  # another driver's
-        return self._proposed(idx, params, earlier, beside)
+        return self._build_proposal(idx, params, earlier, beside)
 
-    def _taken(self) -> list[dict[str, Any]] | None:
-        return self._sweep.ranking.taken(self.name, ())
+    def _find_inherited(self) -> list[dict[str, Any]] | None:
+        return self._sweep.ranking.resolve_inherited(self.name, ())
 
     @cached_property
     def key(self) -> str:
-        return self._sweep.plan.study_key(self.name, self._taken() or [], self._neutral_params)
+        return self._sweep.plan.compute_study_key(
+            self.name, self._find_inherited() or [], self._neutral_params
+        )
 
     @property
     def _neutral_cells(self) -> list[Cell]:
         return [cell for cell in self._state.cells if cell.cell == NEUTRAL]
 
-    def _neutral(self) -> list[Cell] | None:
+    def _find_unlisted_neutral(self) -> list[Cell] | None:
         """Return the neutral cell if it has not been listed; None while its baseline is unknown.
 
         It runs beside the first round and says nothing there; an asynchronous search begins once
         its result is known.
         """
         plan = self._sweep.plan
-        if plan.spec.studies[self.name].baseline() is None or self._neutral_cells:
+        if plan.spec.studies[self.name].find_baseline() is None or self._neutral_cells:
             return []
-        taken = self._sweep.ranking.taken(self.name, NEUTRAL_POINT.arm)
+        taken = self._sweep.ranking.resolve_inherited(self.name, NEUTRAL_POINT.arm)
         if taken is None:
             return None
-        space, merged = self.study.space, plan.layers(self.name, NEUTRAL_POINT, taken).merged
-        found = {path: lookup(merged, path) for path in space if has(merged, path)}
+        space, merged = self.study.space, plan.build_layers(self.name, NEUTRAL_POINT, taken).merged
+        found = {path: get_at(merged, path) for path in space if has_path(merged, path)}
         point = replace(NEUTRAL_POINT, coords=NEUTRAL_POINT.coords | found)
-        cells = plan.cells(self.name, point, self.study.trials, taken)
+        cells = plan.build_cells(self.name, point, self.study.trials, taken)
         if not any(cell.error for cell in cells):
-            self._neutral_params = branches.held(space, cells[0].config)
+            self._neutral_params = branches.find_proposal(space, cells[0].config)
         self._state.cells += cells
         return cells
 
-    def _round_before(self, start: int, idx: int) -> tuple[int, ...]:
+    def _list_round_before(self, start: int, idx: int) -> tuple[int, ...]:
         """Return those of the round that begins at `start` which come before proposal `idx`.
 
         A neutral cell stands before all proposals, and is of the first round.
@@ -123,56 +125,56 @@ class Proposer:
         ahead = self._neutral_params is not None
         return tuple(range(start + ahead if start else 0, idx + ahead))
 
-    def _proposed(
+    def _build_proposal(
         self,
         idx: int,
         params: dict[str, Any] | None,
-        earlier: list[Earlier] | None = None,
+        earlier: list[ObservedTrial] | None = None,
         beside: tuple[int, ...] | None = None,
     ) -> list[Cell]:
         """Return the cells of proposal `idx`; one without params is made, and becomes a fact."""
-        plan, taken, new = self._sweep.plan, self._taken() or [], params is None
+        plan, taken, new = self._sweep.plan, self._find_inherited() or [], params is None
         if params is None:
             params = propose(self.study, self.key, earlier or [])
-        cells = plan.proposal(self.name, params, idx, taken)
+        cells = plan.build_proposal_cells(self.name, params, idx, taken)
         if self._sweep.record and new:
             ledger = self._sweep.facts.ledger
             ledger.put_proposal(self.key, idx, params, cells[0].config_hash, beside)
-            first = ledger.proposals(self.key)[idx]["params"]
+            first = ledger.list_proposals(self.key)[idx]["params"]
             if first != params:  # another driver's, with other versions perhaps
-                cells = plan.proposal(self.name, first, idx, taken)
+                cells = plan.build_proposal_cells(self.name, first, idx, taken)
         self._state.listed.add(idx)
         self._state.cells += cells
         return cells
 
-    def earlier(self, beside: Mapping[int, tuple[int, ...]]) -> list[Earlier]:
+    def list_history(self, beside: Mapping[int, tuple[int, ...]]) -> list[ObservedTrial]:
         """Return what the known proposals came to; `beside` is the ledger's, not used in rounds."""
-        earlier, size, neutral = list[Earlier](), self.study.round, self._neutral_params
+        earlier, size, neutral = list[ObservedTrial](), self.study.round, self._neutral_params
         if neutral is not None:
-            first = replace(self._earlier(self._neutral_cells), params=neutral)
+            first = replace(self._observe_cells(self._neutral_cells), params=neutral)
             if isinstance(size, int) and not self._state.listed:  # known or not: as always
-                first = Earlier(neutral, None, running=True)
+                first = ObservedTrial(neutral, None, running=True)
             earlier.append(first)
-        for idx, cells in self._state.by_idx().items():
+        for idx, cells in self._state.group_by_index().items():
             if cells[0].cell == NEUTRAL:
                 continue
             if isinstance(size, int):
-                waiting = self._round_before(idx // size * size, idx)
+                waiting = self._list_round_before(idx // size * size, idx)
             else:
                 waiting = tuple(place + (neutral is not None) for place in beside.get(idx, ()))
-            earlier.append(replace(self._earlier(cells), beside=waiting))
+            earlier.append(replace(self._observe_cells(cells), beside=waiting))
         return earlier
 
-    def _earlier(self, cells: list[Cell]) -> Earlier:
+    def _observe_cells(self, cells: list[Cell]) -> ObservedTrial:
         params = cells[0].coords
         if not all(map(self._sweep.known, cells)):
-            return Earlier(params, None, running=True)
-        metrics = [objective.metric for objective in self._sweep.plan.objectives(self.name)]
-        values = self._sweep.ranking.values(cells, metrics)
+            return ObservedTrial(params, None, running=True)
+        metrics = [objective.metric for objective in self._sweep.plan.list_objectives(self.name)]
+        values = self._sweep.ranking.mean_metrics(cells, metrics)
         legs = self._sweep.legs.get(self.name)
         if values is not None or legs is None:
-            return Earlier(params, values)
-        return Earlier(params, values, reports=legs.reports(cells[0].idx))
+            return ObservedTrial(params, values)
+        return ObservedTrial(params, values, reports=legs.list_best_by_epoch(cells[0].idx))
 
 
 class Racing:
@@ -183,22 +185,27 @@ class Racing:
         self._every: dict[int, dict[int, Cell]] = {}  # idx → seed → cell
         self._listed: set[tuple[int, int]] = set()
 
-    def fresh(self, state: StudyState) -> list[Cell]:
+    def list_new_cells(self, state: StudyState) -> list[Cell]:
         """Return the cells that the race has come to since the last call; update its study."""
         plan, study = self._sweep.plan, self._sweep.plan.spec.studies[self.name]
         if not self._every:
-            taken = [self._sweep.ranking.taken(self.name, point.arm) for point in study.listed]
+            taken = [
+                self._sweep.ranking.resolve_inherited(self.name, point.arm)
+                for point in study.listed
+            ]
             if any(values is None for values in taken) and not state.short:
                 return []
             for idx, (point, values) in enumerate(zip(study.listed, taken, strict=True)):
                 if values is None:
                     continue
-                promoted = self._sweep.ranking.promoted(self.name, point)
-                cells = plan.cells(self.name, promoted, idx, values)
+                promoted = self._sweep.ranking.resolve_point(self.name, point)
+                cells = plan.build_cells(self.name, promoted, idx, values)
                 self._every[idx] = {cell.seed: cell for cell in cells}
                 state.listed.add(idx)
-        seeds = plan.seeds(self.name)
-        now = standing(self.race, seeds, {idx: self._values(idx) for idx in self._every})
+        seeds = plan.list_seeds(self.name)
+        now = evaluate_race(
+            self.race, seeds, {idx: self._collect_values(idx) for idx in self._every}
+        )
         state.dropped = now.dropped
         whole = study.size - len(now.dropped)
         state.size = sum(now.dropped.values()) + len(seeds) * whole
@@ -211,11 +218,11 @@ class Racing:
         self._listed |= {(cell.idx, cell.seed) for cell in fresh}
         return fresh
 
-    def _values(self, idx: int) -> dict[int, float | None]:
+    def _collect_values(self, idx: int) -> dict[int, float | None]:
         return {
-            seed: self._sweep.ranking.mean([cell])
+            seed: self._sweep.ranking.mean_objective([cell])
             for seed, cell in self._every[idx].items()
-            if (idx, seed) in self._listed and self._sweep.settled(cell)
+            if (idx, seed) in self._listed and self._sweep.is_settled(cell)
         }
 
 
@@ -234,7 +241,7 @@ class Progression(SweepState):
             if (sampled := study.sampling()) is not None:
                 self.proposers[name] = Proposer(self, name, sampled)
 
-    def advance(self) -> list[Cell]:
+    def list_new_cells(self) -> list[Cell]:
         """Return the cells that have become known since the last call, in order."""
         fresh: list[Cell] = []
         for name in self.plan.order:
@@ -242,25 +249,25 @@ class Progression(SweepState):
             if state.complete or (state.blocked and not state.short):
                 continue
             proposer = self.proposers.get(name)
-            while cells := proposer.ready() if proposer else self._fixed(state):
+            while cells := proposer.propose_ready() if proposer else self._list_fixed_cells(state):
                 fresh += cells
             listed = len(state.cells) == state.size or state.short
-            state.complete = listed and not self._awaits(state)
+            state.complete = listed and not self._is_unfinished(state)
         return fresh
 
-    def _awaits(self, state: StudyState) -> bool:
+    def _is_unfinished(self, state: StudyState) -> bool:
         """Return whether any cell is left to do: asked after every trial, so the last one that was
         left, which is left for longest, is looked at first."""
-        if state.awaited is None or self.settled(state.awaited):
-            left = (cell for cell in reversed(state.cells) if not self.settled(cell))
+        if state.awaited is None or self.is_settled(state.awaited):
+            left = (cell for cell in reversed(state.cells) if not self.is_settled(cell))
             state.awaited = next(left, None)
         return state.awaited is not None
 
-    def _fixed(self, state: StudyState) -> list[Cell]:
+    def _list_fixed_cells(self, state: StudyState) -> list[Cell]:
         """Return the cells of a fixed design whose centres have become known."""
         race = self.races.get(state.name)
         if race is not None:
-            fresh = race.fresh(state)
+            fresh = race.list_new_cells(state)
             state.cells = sorted([*state.cells, *fresh], key=lambda cell: (cell.idx, cell.seed))
             return fresh
         fresh = []
@@ -269,12 +276,12 @@ class Progression(SweepState):
         for idx, point in enumerate(self.plan.spec.studies[state.name].listed):
             if idx in state.listed:
                 continue
-            taken = self.ranking.taken(state.name, point.arm)
+            taken = self.ranking.resolve_inherited(state.name, point.arm)
             if taken is None:
                 continue
             state.listed.add(idx)
-            promoted = self.ranking.promoted(state.name, point)
-            fresh += self.plan.cells(state.name, promoted, idx, taken)
+            promoted = self.ranking.resolve_point(state.name, point)
+            fresh += self.plan.build_cells(state.name, promoted, idx, taken)
         state.cells += fresh
         state.cells.sort(key=lambda cell: cell.idx)
         return fresh
@@ -284,20 +291,20 @@ class Progression(SweepState):
         (self.running.add if running else self.running.discard)(trial_id)
         self.facts.version += 1
 
-    def ready(self) -> list[Cell]:
+    def list_ready_cells(self) -> list[Cell]:
         """Return known cells of scheduled studies that may train now, those on their way first."""
         cells = [
             cell
             for name in self.legs
             for cell in self.studies[name].cells
-            if cell.error is None and isinstance(self.until(cell), int)
+            if cell.error is None and isinstance(self.get_target_epoch(cell), int)
         ]
-        return sorted(cells, key=lambda cell: not self.legs[cell.study].paused(cell))
+        return sorted(cells, key=lambda cell: not self.legs[cell.study].is_paused(cell))
 
-    def searching(self) -> list[str]:
+    def list_open_searches(self) -> list[str]:
         """Return the asynchronous searches that may still propose."""
-        return [name for name, proposer in self.proposers.items() if proposer.wanting()]
+        return [name for name, proposer in self.proposers.items() if proposer.can_propose()]
 
-    def demand(self, name: str) -> list[Cell]:
+    def propose_for_worker(self, name: str) -> list[Cell]:
         """Return one more proposal of one of them, from what is known now."""
-        return self.proposers[name].demand()
+        return self.proposers[name].propose_one()

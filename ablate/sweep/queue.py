@@ -19,10 +19,10 @@ from typing import Any
 from ablate.designs.base import ENSEMBLE, SPLITS
 from ablate.ledger.sources import Sources
 from ablate.plan.plan import Cell, Plan
-from ablate.values.paths import has, lookup
+from ablate.values.paths import get_at, has_path
 from trainables.config.network import BackboneConfig
 from trainables.core.runtime import Runtime
-from trainables.core.trial_folder import trial_folder
+from trainables.core.trial_folder import locate_trial_folder
 from trainables.jobs.request import Job
 
 WAIT_SECONDS = 1.0  # until a trial that another driver had is looked at again
@@ -48,9 +48,9 @@ class JobSettings:
     forget: Callable[[str], None] | None = None  # None: there is no storage
     fetch: Callable[[str], None] | None = None
 
-    def runtime_of(self, trial_id: str) -> Runtime:
+    def build_runtime(self, trial_id: str) -> Runtime:
         """Return the runtime of one trial's jobs."""
-        return replace(self.runtime, trial_dir=trial_folder(self.trials, trial_id))
+        return replace(self.runtime, trial_dir=locate_trial_folder(self.trials, trial_id))
 
 
 class JobQueue:
@@ -75,66 +75,66 @@ class JobQueue:
 
     def append(self, trial_id: str, rank: Rank = LAST) -> None:
         """Add one that is not in it, behind all of its rank."""
-        entry = self._entries[trial_id] = _negate(rank), next(self._numbers), trial_id
+        entry = self._entries[trial_id] = _negate_rank(rank), next(self._numbers), trial_id
         if trial_id not in self._waiting:
             heapq.heappush(self._heap, entry)
 
-    def rise(self, trial_id: str, rank: Rank) -> None:
+    def raise_rank(self, trial_id: str, rank: Rank) -> None:
         """Move one that may be in it behind all of this rank if it was below."""
-        if trial_id in self._entries and self._entries[trial_id][0] > _negate(rank):
+        if trial_id in self._entries and self._entries[trial_id][0] > _negate_rank(rank):
             self.append(trial_id, rank)
 
     def put_first(self, trial_ids: Sequence[str]) -> None:
         """Put these at its head, in this order."""
         for trial_id in reversed(trial_ids):
             self._waiting.pop(trial_id, None)
-            entry = self._entries[trial_id] = _negate(TOP), -next(self._numbers), trial_id
+            entry = self._entries[trial_id] = _negate_rank(TOP), -next(self._numbers), trial_id
             heapq.heappush(self._heap, entry)
 
-    def wait(self, trial_id: str, rank: Rank = LAST) -> None:
+    def add_waiting(self, trial_id: str, rank: Rank = LAST) -> None:
         """Add one that another driver has: it comes to the end of its rank after a while."""
         self._waiting[trial_id] = time.monotonic()
         self.append(trial_id, rank)
 
-    def look_again(self) -> None:
+    def release_waiting(self) -> None:
         """Release those that have waited long enough."""
         now = time.monotonic()
         for trial_id in [t for t, at in self._waiting.items() if now - at >= WAIT_SECONDS]:
             del self._waiting[trial_id]
-            self.append(trial_id, _negate(self._entries[trial_id][0]))
+            self.append(trial_id, _negate_rank(self._entries[trial_id][0]))
 
     @property
     def highest(self) -> Rank:
         """The rank of what is next, of what was put first above all others."""
-        self._drop_replaced()
-        return _negate(self._heap[0][0]) if self._heap else LAST
+        self._drop_stale()
+        return _negate_rank(self._heap[0][0]) if self._heap else LAST
 
-    def pop(self) -> str | None:
+    def pop_first(self) -> str | None:
         """Remove and return the first; None: there is none but those that wait."""
-        self._drop_replaced()
+        self._drop_stale()
         if not self._heap:
             return None
         trial_id = heapq.heappop(self._heap)[2]
         del self._entries[trial_id]
         return trial_id
 
-    def take(self, trial_id: str) -> bool:
+    def remove(self, trial_id: str) -> bool:
         """Remove this one out of turn; return False where it is not there, or waits."""
         return trial_id not in self._waiting and self._entries.pop(trial_id, None) is not None
 
-    def keep(self, wanted: Callable[[str], bool]) -> None:
+    def keep_only(self, wanted: Callable[[str], bool]) -> None:
         """Drop all that are not wanted."""
         for trial_id in [each for each in self._entries if not wanted(each)]:
             del self._entries[trial_id]
             self._waiting.pop(trial_id, None)
 
-    def _drop_replaced(self) -> None:
+    def _drop_stale(self) -> None:
         """Bring a valid entry to the head of the heap."""
         while self._heap and self._entries.get(self._heap[0][2]) != self._heap[0]:
             heapq.heappop(self._heap)
 
 
-def _negate(rank: Rank) -> Rank:
+def _negate_rank(rank: Rank) -> Rank:
     return tuple(-part for part in rank)
 
 
@@ -148,17 +148,17 @@ class Order:
     def __init__(self, plan: Plan) -> None:
         studies = {name: plan.spec.studies[name] for name in plan.order}
         self._followers = count_followers(
-            {name: study.centres() for name, study in studies.items()}
+            {name: study.find_base_studies() for name, study in studies.items()}
         )
         self.long = set()
         for name, study in studies.items():
             point = study.listed[0] if study.fixed else None
-            if _trains(plan.layers(name, point, plan.example(name)).merged):
+            if _trains_backbone(plan.build_layers(name, point, plan.find_example(name)).merged):
                 self.long.add(name)
 
-    def rank(self, cells: Iterable[Cell]) -> Rank:
+    def rank_trial(self, cells: Iterable[Cell]) -> Rank:
         """Return the rank of a trial, by the cells that it stands in; the highest goes first."""
-        ranks = ((self._followers.get(c.study, 0), int(_trains(c.config))) for c in cells)
+        ranks = ((self._followers.get(c.study, 0), int(_trains_backbone(c.config))) for c in cells)
         return max(ranks, default=LAST)
 
     def rank_search(self, study: str) -> Rank:
@@ -166,10 +166,10 @@ class Order:
         return self._followers[study], int(study in self.long)
 
 
-def _trains(config: Mapping[str, Any]) -> bool:
+def _trains_backbone(config: Mapping[str, Any]) -> bool:
     """Return whether a trial trains its backbone."""
     path = "backbone.mode"
-    mode = lookup(config, path) if has(config, path) else BackboneConfig().mode
+    mode = get_at(config, path) if has_path(config, path) else BackboneConfig().mode
     return bool(mode == "finetune")
 
 
@@ -186,16 +186,18 @@ def count_followers(centres: Mapping[str, Iterable[str]]) -> dict[str, int]:
     return depth
 
 
-def training_job(cells: Sequence[Cell], settings: JobSettings, sources: Sources | None) -> Job:
+def build_training_job(
+    cells: Sequence[Cell], settings: JobSettings, sources: Sources | None
+) -> Job:
     """Return the job that trains a trial to its end, and reads all that its cells ask for."""
     asked = {split for each in cells for split in each.evaluate}
     return Job(
         trial_id=cells[0].trial_id,
         config=cells[0].config,
         seed=cells[0].seed,
-        runtime=settings.runtime_of(cells[0].trial_id),
+        runtime=settings.build_runtime(cells[0].trial_id),
         # An ensemble is a job of its own, later.
         evaluate=tuple(each for each in SPLITS if each in asked and each != ENSEMBLE),
         metrics=tuple(dict.fromkeys(name for each in cells for name in each.metrics)),
-        source=None if sources is None else sources.of_job(cells[0].config),
+        source=None if sources is None else sources.collect_job_sources(cells[0].config),
     )

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Arm, Around, Objective, Point
-from ablate.designs.promote import as_promoted
+from ablate.designs.promote import to_promoted_point
 from ablate.plan import neutral
 from ablate.plan.plan import Cell
 from ablate.sweep.state import SweepState
-from ablate.values.paths import has, lookup
+from ablate.values.paths import get_at, has_path
 from trainables.evaluation.metric_name import MetricName
 
 
@@ -33,7 +33,9 @@ class Ranking:
         self._rankings: dict[tuple[str, str | None], list[Best]] = {}
         self._taken: dict[tuple[str, Arm], list[dict[str, Any]]] = {}
 
-    def values(self, cells: Sequence[Cell], metrics: Sequence[str]) -> tuple[float, ...] | None:
+    def mean_metrics(
+        self, cells: Sequence[Cell], metrics: Sequence[str]
+    ) -> tuple[float, ...] | None:
         """Return the mean of each metric over the seeds of one cell; None if any of them failed."""
         facts = [self._state.facts[cell.trial_id] for cell in cells]
         if any(cell.error for cell in cells) or any(fact.status != "done" for fact in facts):
@@ -46,16 +48,16 @@ class Ranking:
             means.append(math.fsum(values) / len(values))
         return tuple(means)
 
-    def mean(self, cells: Sequence[Cell]) -> float | None:
+    def mean_objective(self, cells: Sequence[Cell]) -> float | None:
         """Return the mean of the sweep's objective over seeds; None if any of them failed."""
-        means = self.values(cells, [self._state.plan.spec.objective])
+        means = self.mean_metrics(cells, [self._state.plan.spec.objective])
         return None if means is None else means[0]
 
-    def best(self, name: str, by: str | None = None) -> Best | None:
+    def find_best(self, name: str, by: str | None = None) -> Best | None:
         """Return the first of a complete study, on the Pareto front; None: every cell failed."""
-        return next(iter(self.of(name, by)), None)
+        return next(iter(self.rank_study(name, by)), None)
 
-    def of(self, name: str, by: str | None = None) -> list[Best]:
+    def rank_study(self, name: str, by: str | None = None) -> list[Best]:
         """Return the cells of a complete study that have a value, best first.
 
         The first objective decides, or `by`; on a tie the next one, and at last the lower index.
@@ -63,7 +65,7 @@ class Ranking:
         """
         if (name, by) in self._rankings:
             return self._rankings[name, by]
-        objectives = list(self._state.plan.objectives(name))
+        objectives = list(self._state.plan.list_objectives(name))
         if by is not None and by not in [objective.metric for objective in objectives]:
             objectives.insert(0, Objective(metric=by))
         objectives.sort(key=lambda objective: objective.metric != by)
@@ -71,79 +73,80 @@ class Ranking:
         signs = [1 if objective.direction == "maximize" else -1 for objective in objectives]
         study = self._state.studies[name]
         ranked: list[tuple[list[float], int, Cell]] = []
-        for idx, cells in study.by_idx().items():
-            values = None if idx in study.dropped else self.values(cells, metrics)
+        for idx, cells in study.group_by_index().items():
+            values = None if idx in study.dropped else self.mean_metrics(cells, metrics)
             if values is not None:
                 below = [-sign * value for sign, value in zip(signs, values, strict=True)]
                 ranked.append((below, idx, cells[0]))
         ranked.sort(key=lambda entry: entry[:2])
         self._rankings[name, by] = [
-            Best(cell, -signs[0] * below[0], self._given(name, cell)) for below, _, cell in ranked
+            Best(cell, -signs[0] * below[0], self._export_values(name, cell))
+            for below, _, cell in ranked
         ]
         return self._rankings[name, by]
 
-    def promoted(self, name: str, point: Point) -> Point:
+    def resolve_point(self, name: str, point: Point) -> Point:
         """Return a point of a known centre; coordinates tell which cell was promoted."""
-        around = self._state.plan.spec.studies[name].source(point.arm)
+        around = self._state.plan.spec.studies[name].find_source_cell(point.arm)
         if around is None:
             return point
-        source = self.of(around.best_of, around.by)[around.rank - 1].cell
-        return as_promoted(point, source.cell, source.coords)
+        source = self.rank_study(around.best_of, around.by)[around.rank - 1].cell
+        return to_promoted_point(point, source.cell, source.coords)
 
-    def taken(self, name: str, arm: Arm) -> list[dict[str, Any]] | None:
+    def resolve_inherited(self, name: str, arm: Arm) -> list[dict[str, Any]] | None:
         """Return the layers a cell takes from other studies; None while one is incomplete."""
         if (name, arm) in self._taken:
             return self._taken[name, arm]
         layers = []
-        for around in self._state.plan.spec.studies[name].needs(arm):
-            values = self._take(name, around)
+        for around in self._state.plan.spec.studies[name].list_needed_bases(arm):
+            values = self._resolve_base(name, around)
             if values is None:
                 return None
             layers.append(values)
         self._taken[name, arm] = layers
         return layers
 
-    def _given(self, name: str, cell: Cell) -> dict[str, Any]:
+    def _export_values(self, name: str, cell: Cell) -> dict[str, Any]:
         """Return what a study gives to those centred on it: what it took, and what it varies."""
         study = self._state.plan.spec.studies[name]
         paths, arm = dict.fromkeys(study.paths), Arm()
         if study.fixed:
             point = study.listed[cell.idx]
             arm = point.arm
-            paths.update(dict.fromkeys(study.gives(point)))
+            paths.update(dict.fromkeys(study.export_params(point)))
         elif cell.cell == NEUTRAL:
             arm = NEUTRAL_POINT.arm
         if arm == NEUTRAL_POINT.arm:
-            paths.update(dict.fromkeys(neutral.paths(cell.config)))
+            paths.update(dict.fromkeys(neutral.list_neutral_paths(cell.config)))
         for values in self._taken.get((name, arm)) or ():
             paths.update(dict.fromkeys(values))
         whole = [p for p in paths if not any(p.startswith(f"{other}.") for other in paths)]
-        return {path: lookup(cell.config, path) for path in whole if has(cell.config, path)}
+        return {path: get_at(cell.config, path) for path in whole if has_path(cell.config, path)}
 
-    def _take(self, name: str, around: Around) -> dict[str, Any] | None:
+    def _resolve_base(self, name: str, around: Around) -> dict[str, Any] | None:
         centre = self._state.studies[around.best_of]
         if centre.blocked and not centre.short:
             blocked = f"waits for {around.best_of}, which is blocked"
             self._state.studies[name].blocked = blocked
         if not centre.complete:
             return None
-        ranking = self.of(around.best_of, around.by)
+        ranking = self.rank_study(around.best_of, around.by)
         if around.neutral is False:
             ranking = [best for best in ranking if not neutral.is_neutral(best.cell.config)]
         if len(ranking) < around.rank:
-            self._block(name, around, len(ranking))
+            self._block_study(name, around, len(ranking))
             return None
         best = ranking[around.rank - 1]
         if around.take is None:
             return best.values
-        return {path: lookup(best.cell.config, path) for path in around.take}
+        return {path: get_at(best.cell.config, path) for path in around.take}
 
-    def _block(self, name: str, around: Around, succeeded: int) -> None:
+    def _block_study(self, name: str, around: Around, succeeded: int) -> None:
         """Block a study whose centre has no cell of that rank; a promote study keeps its cells."""
         state, study = self._state.studies[name], self._state.plan.spec.studies[name]
         if succeeded == 0 and around.neutral is None:
             state.blocked = f"no trial of {around.best_of} succeeded"
-        elif study.source() is not None and around not in study.around:
+        elif study.find_source_cell() is not None and around not in study.around:
             state.short = True
             state.blocked = (
                 f"only {succeeded} cells of {around.best_of} have a result, of {study.size} to be "

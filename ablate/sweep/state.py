@@ -11,10 +11,10 @@ from pathlib import Path
 from ablate.designs.base import ENSEMBLE
 from ablate.ledger.facts import Facts
 from ablate.plan.plan import Cell, Plan
-from ablate.schedulers.base import STOP, WAIT, Decision, Entry, SchedulerBase
-from trainables.core.trial_folder import trial_folder
+from ablate.schedulers.base import STOP, WAIT, Decision, LearningCurve, SchedulerBase
+from trainables.core.trial_folder import locate_trial_folder
 from trainables.jobs.request import Fold
-from trainables.machine.files import inside
+from trainables.machine.files import join_inside
 
 
 @dataclass
@@ -32,7 +32,7 @@ class StudyState:
     dropped: dict[int, int] = field(default_factory=dict)  # ended by a race → seeds that it got
     _folds: tuple[int, dict[tuple[int, int], list[Cell]]] = (0, {})  # of so many cells
 
-    def by_idx(self) -> dict[int, list[Cell]]:
+    def group_by_index(self) -> dict[int, list[Cell]]:
         """Return its cells by their place in the study, all seeds and folds of one together."""
         groups: dict[int, list[Cell]] = {}
         for cell in self.cells:
@@ -67,38 +67,38 @@ class SweepState:
 
     def __init__(self, plan: Plan, facts: Facts, *, record: bool) -> None:
         self.plan, self.facts, self.record = plan, facts, record
-        self.studies = {name: StudyState(name, plan.size(name)) for name in plan.order}
+        self.studies = {name: StudyState(name, plan.count_cells(name)) for name in plan.order}
         self.running: set[str] = set()
         self.legs = {
-            name: Legs(self, name, scheduler)
+            name: ScheduledStudy(self, name, scheduler)
             for name in plan.order
-            if (scheduler := plan.spec.studies[name].halting()) is not None
+            if (scheduler := plan.spec.studies[name].get_scheduler()) is not None
         }
 
     def has_failed(self, cell: Cell) -> bool:
         return cell.error is not None or self.facts[cell.trial_id].status == "failed"
 
-    def settled(self, cell: Cell) -> bool:
+    def is_settled(self, cell: Cell) -> bool:
         """Return whether nothing remains to be done for a cell: done, failed, or stopped."""
         fact = self.facts[cell.trial_id]
-        if cell.error is not None or fact.settles(self.readable_splits(cell), cell.metrics):
+        if cell.error is not None or fact.is_settled(self.readable_splits(cell), cell.metrics):
             return True
-        return self.until(cell) == STOP
+        return self.get_target_epoch(cell) == STOP
 
-    def until(self, cell: Cell) -> Decision | None:
+    def get_target_epoch(self, cell: Cell) -> Decision | None:
         """Return how far a cell is to train now; None: to its end, without a pause."""
         legs = self.legs.get(cell.study)
         if legs is None or self.facts[cell.trial_id].status in ("done", "failed"):
             return None  # what a finished one may lack is an evaluation
-        return legs.decision(cell)
+        return legs.get_decision(cell)
 
     def known(self, cell: Cell) -> bool:
         """Return whether a cell says all that the next round waits for: its result, or under an
         asynchronous scheduler how it stood at a first pause."""
-        if self.settled(cell):
+        if self.is_settled(cell):
             return True
         legs = self.legs.get(cell.study)
-        return legs is not None and legs.scheduler.asynchronous and legs.paused(cell)
+        return legs is not None and legs.scheduler.asynchronous and legs.is_paused(cell)
 
     def readable_splits(self, cell: Cell) -> tuple[str, ...]:
         """Return the splits that a cell can be read on, without an ensemble that cannot be."""
@@ -123,14 +123,18 @@ class SweepState:
         folds = [] if first is None else self.studies[first.study].folds(first)
         if not folds or any(self.facts[each.trial_id].status != "done" for each in folds):
             return None
-        rows = [self.facts.ledger.trial(each.trial_id) or {} for each in folds]
+        rows = [self.facts.ledger.get_trial(each.trial_id) or {} for each in folds]
         return tuple(
-            Fold(each.config, each.seed, inside(trial_folder(trials, each.trial_id), row["export"]))
+            Fold(
+                each.config,
+                each.seed,
+                join_inside(locate_trial_folder(trials, each.trial_id), row["export"]),
+            )
             for each, row in zip(folds, rows, strict=True)
         )
 
 
-class Legs:
+class ScheduledStudy:
     """A scheduler at work on one study: how far each cell is to train, leg by leg.
 
     A cell is scheduled as one: all of its seeds run to the same rung, and its value is their mean.
@@ -140,51 +144,53 @@ class Legs:
         self._sweep, self.name, self.scheduler = state, name, scheduler
         self._state = state.studies[name]
         self._objective = state.plan.spec.objective
-        self._bracket = state.plan.spec.studies[name].bracket() or state.plan.size(name)
+        self._bracket = state.plan.spec.studies[name].get_bracket_size() or state.plan.count_cells(
+            name
+        )
         self._decisions: dict[int, Decision] = {}
         self._version: object = None  # of facts and cells by which it decided
 
-    def decision(self, cell: Cell) -> Decision:
+    def get_decision(self, cell: Cell) -> Decision:
         """Return an epoch to run to, "wait" (also for a seed that waits for others), or "stop"."""
-        decision = self._decide()[cell.idx]
+        decision = self._run_scheduler()[cell.idx]
         if isinstance(decision, int) and decision < cell.config["training"]["epochs"]:
-            reached = len(self._sweep.facts.values(cell.trial_id, self._objective))
+            reached = len(self._sweep.facts.list_epoch_values(cell.trial_id, self._objective))
             return WAIT if reached >= decision else decision
         return decision
 
-    def paused(self, cell: Cell) -> bool:
+    def is_paused(self, cell: Cell) -> bool:
         """Return whether a cell has come to a rung and no leg of it is under way."""
-        values = self._sweep.facts.values(cell.trial_id, self._objective)
+        values = self._sweep.facts.list_epoch_values(cell.trial_id, self._objective)
         return bool(values) and cell.trial_id not in self._sweep.running
 
-    def reports(self, idx: int) -> dict[int, float]:
+    def list_best_by_epoch(self, idx: int) -> dict[int, float]:
         """Return the best value so far by epoch, for samplers that learn from stopped cells."""
-        entry = self._entry([cell for cell in self._state.cells if cell.idx == idx])
-        return {epoch: entry.best(epoch) for epoch in range(1, entry.reached + 1)}
+        entry = self._build_learning_curve([cell for cell in self._state.cells if cell.idx == idx])
+        return {epoch: entry.best_until(epoch) for epoch in range(1, entry.reached + 1)}
 
-    def _decide(self) -> dict[int, Decision]:
+    def _run_scheduler(self) -> dict[int, Decision]:
         count = len(self._state.cells)
         version = self._sweep.facts.version, count
         if version != self._version:
-            cells = self._state.by_idx()
-            entries = [self._entry(group) for group in cells.values()]
+            cells = self._state.group_by_index()
+            entries = [self._build_learning_curve(group) for group in cells.values()]
             decisions = self.scheduler.decide(entries, closed=count == self._state.size)
             self._decisions = dict(zip(cells, decisions, strict=True))
             self._version = version
             if self.scheduler.keeps_stops:
-                self._keep_stops(cells, entries)
+                self._record_stops(cells, entries)
         return self._decisions
 
-    def _entry(self, cells: list[Cell]) -> Entry:
+    def _build_learning_curve(self, cells: list[Cell]) -> LearningCurve:
         facts, running = self._sweep.facts, self._sweep.running
         first = cells[0]
         epochs = 1 if first.error else int(first.config["training"]["epochs"])
-        whole = [facts.values(cell.trial_id, self._objective) for cell in cells]
+        whole = [facts.list_epoch_values(cell.trial_id, self._objective) for cell in cells]
         values = [math.fsum(at) / len(at) for at in zip(*whole, strict=False)]
         if not all(facts[cell.trial_id].status == "done" for cell in cells):
             # The last epoch counts once the trial is finished: evaluated and exported.
             values = values[: epochs - 1]
-        return Entry(
+        return LearningCurve(
             values=tuple(values),
             epochs=epochs,
             failed=any(map(self._sweep.has_failed, cells)),
@@ -195,9 +201,9 @@ class Legs:
 
     @cached_property
     def _stops(self) -> dict[str, int]:
-        return self._sweep.facts.ledger.stops(self._sweep.plan.sweep_id, self.name)
+        return self._sweep.facts.ledger.get_stops(self._sweep.plan.sweep_id, self.name)
 
-    def _keep_stops(self, cells: dict[int, list[Cell]], entries: list[Entry]) -> None:
+    def _record_stops(self, cells: dict[int, list[Cell]], entries: list[LearningCurve]) -> None:
         """Record what was stopped: what others reach later must not bring it back."""
         sweep = self._sweep
         for group, entry in zip(cells.values(), entries, strict=True):

@@ -22,18 +22,18 @@ from typing import Any
 import torch
 
 from trainables.config.images import DataConfig, SplitConfig
-from trainables.core.identity import identity_dump
+from trainables.core.identity import dump_identity
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.data.dataset import (
     DATASETS,
     Dataset,
-    class_count,
-    data_config,
+    count_classes,
     fingerprint,
     load_dataset,
+    resolve_data_config,
 )
-from trainables.data.splits import split
+from trainables.data.splits import split_dataset
 from trainables.errors import ConfigError
 from trainables.trial import TrialConfig
 
@@ -48,45 +48,45 @@ def check(data: Given, folder: Path) -> Dataset:
     Args:
         folder: an empty one, for caches.
     """
-    its_options_are_off(str(data["name"]))
+    check_options_are_off(str(data["name"]))
     fingerprint_is_of_content(data, folder)
-    dataset = loads_alike(data, folder)
-    divides(data, folder)
+    dataset = check_loads_alike(data, folder)
+    check_split(data, folder)
     if data.get("root") is not None:  # a folder that is not there is refused in a line
         try:
-            fingerprint(_config({**data, "root": str(folder / "absent")}), folder / "first")
+            fingerprint(_build_config({**data, "root": str(folder / "absent")}), folder / "first")
         except ConfigError as error:
             assert "\n" not in str(error), str(error)
         else:
             raise AssertionError("a folder that is not there has a fingerprint")
-    trains(data, folder)
+    check_trains(data, folder)
     return dataset
 
 
-def its_options_are_off(name: str) -> None:
+def check_options_are_off(name: str) -> None:
     """Check that `Config` is a DataConfig, and that its own defaults are no part of an identity."""
     source = DATASETS[name]
     assert issubclass(source.Config, DataConfig), "Config is no DataConfig"
     assert isinstance(source.REVISION, int) and source.REVISION >= 1, "REVISION counts from 1"
-    config = data_config({"name": name})
+    config = resolve_data_config({"name": name})
     assert config.name == name, f"named {config.name}"
     own = (config.model_fields_set | set(type(config).model_fields)) - set(DataConfig.model_fields)
-    identity = sorted(own & set(identity_dump(config)))
+    identity = sorted(own & set(dump_identity(config)))
     assert not identity, f"{', '.join(identity)}: options whose defaults are not None"
 
 
 def fingerprint_is_of_content(data: Given, folder: Path) -> None:
     """Check for 64 hexadecimal digits, whatever the cache, image size, split and augmentation."""
-    first = fingerprint(_config(data), folder / "first")
+    first = fingerprint(_build_config(data), folder / "first")
     assert len(first) == 64 and set(first) <= set(string.hexdigits.lower()), first
     other = {"image_size": 2 * SIDE, "split": {"seed": 1}, "augment": {"flip": 0.0}}
-    again = fingerprint(_config({**data, **other}), folder / "second")
+    again = fingerprint(_build_config({**data, **other}), folder / "second")
     assert again == first, "the fingerprint is of more than the data"
 
 
-def loads_alike(data: Given, folder: Path) -> Dataset:
+def check_loads_alike(data: Given, folder: Path) -> Dataset:
     """Check images, labels and classes that fit together, decoded again to the same."""
-    config = _config(data)
+    config = _build_config(data)
     dataset, again = (load_dataset(config, folder / cache) for cache in ("first", "second"))
     size, images, classes = len(dataset.labels), dataset.images, dataset.classes
     assert len(images) == size > 0, f"{len(images)} images and {size} labels"
@@ -101,7 +101,7 @@ def loads_alike(data: Given, folder: Path) -> Dataset:
     same = torch.equal(dataset.labels, again.labels) and torch.equal(images.flat, again.images.flat)
     assert same, "loaded again it is another"
     assert classes == again.classes
-    count = class_count(config, folder / "first")
+    count = count_classes(config, folder / "first")
     expected = None if dataset.official is not None else len(classes)
     assert count in (None, expected), f"class_count says {count}, not {expected}"
     if dataset.roles is not None:
@@ -109,11 +109,11 @@ def loads_alike(data: Given, folder: Path) -> Dataset:
     return dataset
 
 
-def divides(data: Given, folder: Path) -> None:
+def check_split(data: Given, folder: Path) -> None:
     """Check that nothing that trains is evaluated, by its own division or by data.split's."""
-    dataset = load_dataset(_config(data), folder / "first")
+    dataset = load_dataset(_build_config(data), folder / "first")
     for config in (SplitConfig(), SplitConfig(protocol="paper"), SplitConfig(folds=2, fold=1)):
-        parts = split(dataset, config, "")
+        parts = split_dataset(dataset, config, "")
         subsets = [part for part in (parts.train, parts.val, parts.test) if part is not None]
         rows = [row for subset in subsets for row in set(subset.index.tolist())]
         assert len(rows) == len(set(rows)), "an image on two sides"
@@ -126,7 +126,7 @@ def divides(data: Given, folder: Path) -> None:
             assert not set(parts.train.classes) & set(parts.val.classes), "validation classes train"
 
 
-def trains(data: Given, folder: Path) -> None:
+def check_trains(data: Given, folder: Path) -> None:
     """Train an epoch on features of a small random network, and evaluate it."""
     config = TrialConfig.model_validate(
         {
@@ -137,12 +137,12 @@ def trains(data: Given, folder: Path) -> None:
         }
     )
     trainer = Trainer(config, 0, Runtime("cpu", 1, folder / "first"))
-    for report in trainer.epochs():
+    for report in trainer.train_epochs():
         assert math.isfinite(report.metrics["train/loss"])
     for part, metrics in trainer.finish(("val", "test")).evaluations.items():
         for name, value in metrics.items():
             assert math.isfinite(value) and value <= 1 + ROUNDING, f"{part}/{name}: {value}"
 
 
-def _config(data: Given) -> DataConfig:
-    return data_config({"image_size": SIDE, **data})
+def _build_config(data: Given) -> DataConfig:
+    return resolve_data_config({"image_size": SIDE, **data})

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.designs.base import StudyBase
-from ablate.plan.checks import checked_plan
+from ablate.plan.checks import build_checked_plan
 from ablate.plan.plan import Overrides, Plan
 from ablate.spec.read import read_spec
 from trainables.errors import ConfigError
@@ -30,8 +30,8 @@ def check(study: Mapping[str, Any], **spec: Any) -> StudyBase:
         study: as a spec has it. spec: what else the spec says, as `trial={"method": {"name":
             "ddml"}}`.
     """
-    plan = _plan(study, **spec)
-    design, again = plan.spec.studies["studied"], _plan(study, **spec).spec.studies["studied"]
+    plan = _build_plan(study, **spec)
+    design, again = plan.spec.studies["studied"], _build_plan(study, **spec).spec.studies["studied"]
     # the same points each time, as many as it says, each distinct
     if design.fixed:
         assert design.listed == again.listed, "listed again they are others"
@@ -44,12 +44,12 @@ def check(study: Mapping[str, Any], **spec: Any) -> StudyBase:
         assert not design.listed, "a design whose cells a sampler proposes lists some"
     # each is a trial; cells around the best of another study are known once that has results
     for number, point in enumerate(() if design.around else design.listed):
-        for cell in plan.cells("studied", point, number, ()):
+        for cell in plan.build_cells("studied", point, number, ()):
             assert cell.error is None, f"{point.cell}: {cell.error}"
             assert cell.coords == point.coords
     # an unknown option is refused in a line that names it
     try:
-        _plan({**study, "no_such_option": 1}, **spec)
+        _build_plan({**study, "no_such_option": 1}, **spec)
     except ConfigError as error:
         assert "no_such_option" in str(error), f"not told by its name: {error}"
         assert "\n" not in str(error)
@@ -58,8 +58,8 @@ def check(study: Mapping[str, Any], **spec: Any) -> StudyBase:
     return design
 
 
-def _plan(study: Mapping[str, Any], **spec: Any) -> Plan:
-    return checked_plan(
+def _build_plan(study: Mapping[str, Any], **spec: Any) -> Plan:
+    return build_checked_plan(
         read_spec({"name": "studied", "studies": {"studied": dict(study)}, **spec}),
         Overrides(),
         lambda data, _: f"unread-{data.name}",  # no image is read for a plan's sake

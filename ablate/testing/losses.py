@@ -18,7 +18,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ablate.testing.trials import Component, options
+from ablate.testing.trials import Component, list_options
 from trainables import streams
 from trainables.core.network import build_method
 from trainables.errors import ConfigError
@@ -42,19 +42,21 @@ CASES = ("bf16", *EXTREMES, "one class", "two", "pairs")
 def check(loss: Component) -> None:
     """Make all checks of a loss."""
     for case in CASES:
-        finite(loss, case)
-    if needs(loss).per_class == 1:  # the sampler may deal two classes of one image each
-        finite_value_and_gradients(method_of(loss), drawn(2), torch.tensor([[0], [4]]))
-    labels = labels_of(needs(loss), B, MANY)
-    finite_value_and_gradients(method_of(loss, classes=MANY), drawn(), labels)
-    meaned_over_leading_dimensions(loss)
+        check_finite(loss, case)
+    if find_needs(loss).per_class == 1:  # the sampler may deal two classes of one image each
+        check_finite_gradients(
+            build_plain_method(loss), draw_embeddings(2), torch.tensor([[0], [4]])
+        )
+    labels = build_labels(find_needs(loss), B, MANY)
+    check_finite_gradients(build_plain_method(loss, classes=MANY), draw_embeddings(), labels)
+    check_mean_over_leading_dimensions(loss)
 
 
-def finite(loss: Component, case: str) -> None:
+def check_finite(loss: Component, case: str) -> None:
     """Check a batch at one of the extremes `CASES`."""
-    per_class = max(2, needs(loss).per_class)
+    per_class = max(2, find_needs(loss).per_class)
     size = {"two": per_class, "pairs": 2 * per_class}.get(case, B)
-    x, labels = drawn(size), labels_of(needs(loss), size, C)
+    x, labels = draw_embeddings(size), build_labels(find_needs(loss), size, C)
     if case == "bf16":  # few distinct values among embeddings that a layer computed
         with torch.autocast("cpu", torch.bfloat16):
             x = torch.nn.Linear(D, D)(x)
@@ -64,14 +66,14 @@ def finite(loss: Component, case: str) -> None:
         x = EXTREMES[case](x)
     elif case == "one class":
         labels = torch.zeros_like(labels)
-    finite_value_and_gradients(method_of(loss), x, labels)
+    check_finite_gradients(build_plain_method(loss), x, labels)
 
 
-def meaned_over_leading_dimensions(loss: Component) -> None:
+def check_mean_over_leading_dimensions(loss: Component) -> None:
     """Check that [T, B, D] gives the mean over T; not of a loss that draws, each sample anew."""
-    method, labels = method_of(loss), labels_of(needs(loss), B, C)
-    x = torch.stack([(1 + t) * drawn().roll(t, 1) for t in range(3)])
-    generators = [streams.generator(0, "loss") for _ in range(2)]
+    method, labels = build_plain_method(loss), build_labels(find_needs(loss), B, C)
+    x = torch.stack([(1 + t) * draw_embeddings().roll(t, 1) for t in range(3)])
+    generators = [streams.create_generator(0, "loss") for _ in range(2)]
     unused = generators[0].get_state().clone()
     means = method.metric(x, labels, generators[0])
     if torch.equal(unused, generators[0].get_state()):
@@ -79,11 +81,11 @@ def meaned_over_leading_dimensions(loss: Component) -> None:
         torch.testing.assert_close(means, each.mean())
 
 
-def needs(loss: Component) -> BatchNeeds:
-    return LOSSES[options(loss)["name"]].batch
+def find_needs(loss: Component) -> BatchNeeds:
+    return LOSSES[list_options(loss)["name"]].batch
 
 
-def labels_of(needs: BatchNeeds, size: int, classes: int) -> Tensor:
+def build_labels(needs: BatchNeeds, size: int, classes: int) -> Tensor:
     """Return [size, 1] labels of a batch as the sampler deals it to such a loss: class-major,
     equally many of each; two of each class where a loss is content with one."""
     per_class = max(2, needs.per_class)
@@ -92,17 +94,17 @@ def labels_of(needs: BatchNeeds, size: int, classes: int) -> Tensor:
     return (labels * (classes // int(labels.max() + 1)))[:, None]
 
 
-def method_of(loss: Component, *, classes: int = C) -> Method:
+def build_plain_method(loss: Component, *, classes: int = C) -> Method:
     """Build the plain method with the loss."""
-    config = TrialConfig.model_validate({"loss": options(loss), "embedding": {"dim": D}})
+    config = TrialConfig.model_validate({"loss": list_options(loss), "embedding": {"dim": D}})
     return build_method(config, features=D, classes=classes, seed=1)
 
 
-def finite_value_and_gradients(method: Method, x: Tensor, labels: Tensor) -> None:
+def check_finite_gradients(method: Method, x: Tensor, labels: Tensor) -> None:
     """Check value and gradients, or that the batch is refused in words."""
     x = x.detach().requires_grad_()
     try:
-        value = method.metric(x, labels, streams.generator(0, "loss"))
+        value = method.metric(x, labels, streams.create_generator(0, "loss"))
     except ConfigError:
         return
     total = value + sum(w * v for v, w in method.loss.penalty().values())
@@ -115,5 +117,5 @@ def finite_value_and_gradients(method: Method, x: Tensor, labels: Tensor) -> Non
         assert parameter.grad.isfinite().all(), f"the gradient of {name}"
 
 
-def drawn(size: int = B) -> Tensor:
-    return torch.randn(size, D, generator=streams.generator(0, "x"))
+def draw_embeddings(size: int = B) -> Tensor:
+    return torch.randn(size, D, generator=streams.create_generator(0, "x"))

@@ -20,10 +20,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ablate.testing.trials import Component, options, trial
+from ablate.testing.trials import Component, build_trial, list_options
 from trainables import streams
+from trainables.core.epoch_metrics import EpochMetrics
 from trainables.core.network import build_method
-from trainables.core.trace import Trace
 from trainables.methods.base import METHODS, Batch, Method, Progress, compare_embeddings
 
 FEATURES, D, C = 9, 6, 4
@@ -34,22 +34,22 @@ SCALES = (0.0, 1e-4, 1.0, 1e4)  # of the features of a batch
 
 def check(method: Component, loss: Component, *, rate: float = 1e-2) -> str | None:
     """Make all checks of a pair; return the reason where it is refused."""
-    if (reason := refusal(method, loss)) is not None:
+    if (reason := find_refusal(method, loss)) is not None:
         assert ", not " in reason, f"what is expected, not what was found: {reason}"
         return reason
-    steps(method, loss)
-    lowers_the_loss(method, loss, rate=rate)
-    embeds_and_starts_alike(method, loss)
+    check_step(method, loss)
+    check_lowers_loss(method, loss, rate=rate)
+    check_determinism(method, loss)
     for batch, scale, equal in itertools.product((2, 10), SCALES, (False, True)):
-        finite(method, loss, batch=batch, scale=scale, equal=equal)
-    neutral_options_are_its_own(options(method)["name"])
+        check_finite(method, loss, batch=batch, scale=scale, equal=equal)
+    check_neutral_options(list_options(method)["name"])
     return None
 
 
-def steps(method: Component, loss: Component) -> None:
+def check_step(method: Component, loss: Component) -> None:
     """Check that one step reaches each parameter, and that each is in one group."""
-    network = built(method, loss)
-    step(network, features(8)).backward()  # type: ignore[no-untyped-call]
+    network = build_seeded_method(method, loss)
+    run_step(network, draw_features(8)).backward()  # type: ignore[no-untyped-call]
     grouped = [id(p) for group in network.param_groups("main") for p in group.params]
     assert len(set(grouped)) == len(grouped), "a parameter in two groups"
     assert set(grouped) == {id(p) for p in network.parameters()}, "one in no group"
@@ -59,25 +59,28 @@ def steps(method: Component, loss: Component) -> None:
         assert parameter.grad.abs().sum() > 0, f"the gradient of {name} is zero"
 
 
-def lowers_the_loss(method: Component, loss: Component, *, rate: float = 1e-2) -> None:
+def check_lowers_loss(method: Component, loss: Component, *, rate: float = 1e-2) -> None:
     """Check sixty steps of Adam on one batch, at a lower rate where larger steps throw a model out
     of reach."""
-    network, x = built(method, loss), features(8)
+    network, x = build_seeded_method(method, loss), draw_features(8)
     optimiser = torch.optim.Adam(network.parameters(), lr=rate)
     values = []
     for number in range(STEPS):
         optimiser.zero_grad()
-        total = step(network, x, number)
+        total = run_step(network, x, number)
         total.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         values.append(total.item())
     assert min(values[-5:]) < LOWERED * values[0], f"{values[0]:g} → {values[-1]:g}"
 
 
-def embeds_and_starts_alike(method: Component, loss: Component) -> None:
+def check_determinism(method: Component, loss: Component) -> None:
     """Check that a seed always gives the same embeddings, and an image is nearest to itself."""
-    first, second = built(method, loss).eval(), built(method, loss).eval()
-    x = features(5)
+    first, second = (
+        build_seeded_method(method, loss).eval(),
+        build_seeded_method(method, loss).eval(),
+    )
+    x = draw_features(5)
     z = first.embed(x)
     assert torch.equal(z, first.embed(x)), "embed draws"
     assert torch.equal(z, second.embed(x)), "two of one seed differ"
@@ -86,7 +89,7 @@ def embeds_and_starts_alike(method: Component, loss: Component) -> None:
     assert torch.equal(score.argmax(1), torch.arange(5)), "another image is nearer than itself"
 
 
-def finite(
+def check_finite(
     method: Component,
     loss: Component,
     *,
@@ -97,17 +100,17 @@ def finite(
 ) -> None:
     """Check the loss and all gradients of a batch of an even number of images, with features of
     this scale, all equal or as of bfloat16."""
-    network, x = built(method, loss), scale * features(batch)
+    network, x = build_seeded_method(method, loss), scale * draw_features(batch)
     x = x[:1].expand(batch, -1) if equal else x
     x = x.bfloat16().float() if low_precision else x
-    total = step(network, x)
+    total = run_step(network, x)
     total.backward()  # type: ignore[no-untyped-call]
     assert total.isfinite(), f"the loss is {total.item()}"
     for name, parameter in network.named_parameters():
         assert parameter.grad is None or parameter.grad.isfinite().all(), f"gradient of {name}"
 
 
-def neutral_options_are_its_own(method: str) -> None:
+def check_neutral_options(method: str) -> None:
     """Check that `NEUTRAL` names options that there are, with values that they can have."""
     neutral = METHODS[method].NEUTRAL
     config = METHODS[method].Config.model_validate({"name": method, **neutral})
@@ -117,30 +120,32 @@ def neutral_options_are_its_own(method: str) -> None:
 # ------------------------------------------------------------------- what they are made of
 
 
-def refusal(method: Component, loss: Component, **embedding: Any) -> str | None:
+def find_refusal(method: Component, loss: Component, **embedding: Any) -> str | None:
     """Return why the pair is refused; None where it is not."""
-    config = trial(method, loss, embedding={"dim": D, **embedding})
+    config = build_trial(method, loss, embedding={"dim": D, **embedding})
     return config if isinstance(config, str) else None
 
 
-def built(method: Component, loss: Component, **embedding: Any) -> Method:
-    config = trial(method, loss, embedding={"dim": D, **embedding})
+def build_seeded_method(method: Component, loss: Component, **embedding: Any) -> Method:
+    config = build_trial(method, loss, embedding={"dim": D, **embedding})
     assert not isinstance(config, str), f"refused: {config}"
     return build_method(config, features=FEATURES, classes=C, seed=5)
 
 
-def features(size: int) -> Tensor:
-    return torch.randn(size, FEATURES, generator=streams.generator(0, "x"))
+def draw_features(size: int) -> Tensor:
+    return torch.randn(size, FEATURES, generator=streams.create_generator(0, "x"))
 
 
-def step(method: Method, x: Tensor, number: int = 0) -> Tensor:
+def run_step(method: Method, x: Tensor, number: int = 0) -> Tensor:
     """Return the loss of one step as the core takes it, of two images of each class in turn."""
     progress = Progress(step=number)
     labels = (torch.arange(len(x)) // 2 % C)[:, None]
-    batch = method.prepare(Batch(x, labels), streams.generator(0, "prepare", number))
-    state = method(batch.inputs, batch.labels, progress, streams.generator(0, "method", number))
-    terms = method.terms(state, batch.labels, progress, streams.generator(0, "loss", number))
+    batch = method.prepare(Batch(x, labels), streams.create_generator(0, "prepare", number))
+    state = method(
+        batch.inputs, batch.labels, progress, streams.create_generator(0, "method", number)
+    )
+    terms = method.terms(state, batch.labels, progress, streams.create_generator(0, "loss", number))
     assert "metric" in terms, "the base loss is the term `metric`"
     for name, term in terms.items():
         assert term.value.shape == (), f"term {name} is no scalar"
-    return Trace(1, 0).add(terms)
+    return EpochMetrics(1, 0).add(terms)

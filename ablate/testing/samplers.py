@@ -18,10 +18,10 @@ from typing import Any
 
 from ablate.designs.search import Search
 from ablate.samplers import branches
-from ablate.samplers.earlier import Earlier
+from ablate.samplers.history import ObservedTrial
 from ablate.samplers.sampling import propose
 from ablate.samplers.space import Axis
-from ablate.values.canonical import canonical
+from ablate.values.canonical import to_canonical_json
 from trainables.errors import ConfigError
 
 # One of each kind, and two that exist only where another has a certain value.
@@ -49,7 +49,7 @@ def check(sampler: str, *, space: Mapping[str, Any] | None = None, proposals: in
         if space is not None:
             raise
         study = _search(sampler, NUMBERS)
-    earlier: list[Earlier] = []
+    earlier: list[ObservedTrial] = []
     for index in range(proposals):
         params = propose(study, KEY, earlier)
         assert params == propose(study, KEY, list(earlier)), "asked again it proposes other values"
@@ -57,8 +57,8 @@ def check(sampler: str, *, space: Mapping[str, Any] | None = None, proposals: in
         value = None if index == 4 else -abs(float(params.get("x", 0)))
         beside = tuple(range(index // 3 * 3, index))
         running = index >= proposals - 3
-        earlier.append(Earlier(params, value, running=running, beside=beside))
-    distinct = {canonical(each.params) for each in earlier}
+        earlier.append(ObservedTrial(params, value, running=running, beside=beside))
+    distinct = {to_canonical_json(each.params) for each in earlier}
     assert len(distinct) >= proposals - 2, f"{proposals - len(distinct)} proposals twice"
     assert propose(study, KEY, earlier) != propose(study, KEY[::-1], earlier), "the key is not used"
 
@@ -70,12 +70,14 @@ def _search(sampler: str, space: Mapping[str, Any]) -> Search:
 
 def _check_params(space: Mapping[str, Axis], params: Mapping[str, Any]) -> None:
     """Check for the active axes in the order of the space, each with one of its values."""
-    active = branches.pruned(dict(space), {path: params.get(path) for path in space})
+    active = branches.drop_inactive(dict(space), {path: params.get(path) for path in space})
     assert list(params) == list(active), f"{list(params)}, not the active axes {list(active)}"
     for path, value in params.items():
         axis = space[path]
         if axis.choice is not None:
-            assert canonical(value) in map(canonical, axis.choice), f"{path}: {value!r}"
+            assert to_canonical_json(value) in map(to_canonical_json, axis.choice), (
+                f"{path}: {value!r}"
+            )
             continue
         assert axis.low is not None and axis.high is not None
         assert axis.low <= value <= axis.high, f"{path}: {value!r} is outside the axis"

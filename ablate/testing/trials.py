@@ -15,14 +15,14 @@ from trainables.trial import TrialConfig
 Component = str | Mapping[str, Any]  # its name, or its options with the name among them
 
 
-def options(component: Component) -> dict[str, Any]:
+def list_options(component: Component) -> dict[str, Any]:
     return {"name": component} if isinstance(component, str) else dict(component)
 
 
-def trial(method: Component, loss: Component, **changes: Any) -> TrialConfig | str:
+def build_trial(method: Component, loss: Component, **changes: Any) -> TrialConfig | str:
     """Return the configuration of a trial of both, or the reason for which `check` of one of them
     refuses it; other errors are raised."""
-    config = {"method": options(method), "loss": options(loss), **changes}
+    config = {"method": list_options(method), "loss": list_options(loss), **changes}
     try:
         return TrialConfig.model_validate(config)
     except ValidationError as error:
@@ -32,8 +32,8 @@ def trial(method: Component, loss: Component, **changes: Any) -> TrialConfig | s
         return str(only["ctx"]["error"])
 
 
-def labels_for(loss: Component, size: int, classes: int, *, major: bool = False) -> Tensor:
+def build_labels(loss: Component, size: int, classes: int, *, major: bool = False) -> Tensor:
     """Return [size, 1]: classes in turn, or two of each together where the loss or `major` wants
     it."""
-    together = major or LOSSES[options(loss)["name"]].batch.layout == "class_major"
+    together = major or LOSSES[list_options(loss)["name"]].batch.layout == "class_major"
     return (torch.arange(size) // (2 if together else 1) % classes)[:, None]

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ablate.ledger.records import Records
-from ablate.ledger.results import metrics_of, objectives
-from ablate.ledger.schema import as_json
-from ablate.values.paths import leaves
+from ablate.ledger.results import collect_metrics, iterate_objectives
+from ablate.ledger.schema import to_json
+from ablate.values.paths import flatten_paths
 from trainables.evaluation.metric_name import MetricName
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ Row = Mapping[str, Any]
 Defaults = Mapping[str, Mapping[str, Any]]
 
 
-def flatten(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def flatten_config(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield a nested config as `("optimizer.lr", "0.1")`, …; lists are JSON, cut at the limit."""
-    for name, value in leaves(config).items():
+    for name, value in flatten_paths(config).items():
         text = value if isinstance(value, str) else json.dumps(value)
         yield name, text[:PARAM_LIMIT]
 
@@ -45,7 +45,7 @@ def flatten(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 class Settings:
     """Chooses which settings of a sweep's trials become MLflow parameters.
 
-    A setting does if it differs from its default (`ablate.plan.resolve.default_settings`; without
+    A setting does if it differs from its default (`list_default_settings`; without
     defaults every setting does), or if the trials observed so far differ in it.
     """
 
@@ -54,16 +54,16 @@ class Settings:
         self.varied: set[str] = set()  # in which the observed trials differ
         self._common: set[tuple[str, str]] | None = None  # what all observed trials agree in
 
-    def observe(self, config: Row) -> None:
+    def add_config(self, config: Row) -> None:
         """Take note of a trial's configuration."""
-        settings = set(flatten(config))
+        settings = set(flatten_config(config))
         common = settings if self._common is None else self._common
         self.varied |= {path for path, _ in common ^ settings}
         self._common = common & settings
 
-    def parameters(self, config: Row) -> dict[str, str]:
+    def get_parameters(self, config: Row) -> dict[str, str]:
         """Return the parameters of a trial with this configuration."""
-        settings = dict(flatten(config))
+        settings = dict(flatten_config(config))
         if self.defaults is None:
             return settings
         parts = ("loss", "method", "data")  # whose defaults depend on the component they name
@@ -74,7 +74,7 @@ class Settings:
         }
         for part in parts:
             values |= self.defaults.get(f"{part}.{(config.get(part) or {}).get('name')}", {})
-        default = dict(flatten(values))
+        default = dict(flatten_config(values))
         return {
             path: text
             for path, text in settings.items()
@@ -82,13 +82,13 @@ class Settings:
         }
 
 
-def in_pieces(name: str, text: str) -> dict[str, str]:
+def split_long_tag(name: str, text: str) -> dict[str, str]:
     """Return a long value over several tags, `name`, `name.1`, …, which the reader joins."""
     pieces = [text[at : at + TAG_LIMIT] for at in range(0, len(text), TAG_LIMIT)] or [""]
     return {name if i == 0 else f"{name}.{i}": piece for i, piece in enumerate(pieces)}
 
 
-def provenance_tags(provenance: Row | None) -> dict[str, str]:
+def build_provenance_tags(provenance: Row | None) -> dict[str, str]:
     """Return git_commit, versions {package: version}, … as `ablate.git_commit`, …"""
     facts = dict(provenance or {})
     versions = facts.pop("versions", {}).items()
@@ -108,16 +108,16 @@ def describe_cells(cells: Iterable[Row], *names: str) -> list[dict[str, Any]]:
     ]
 
 
-def ledger_tag(sweep: Row) -> str:
+def build_ledger_tag(sweep: Row) -> str:
     """Return which ledger wrote a run, by when it first saw the sweep: it may move or be one of
     several machines'."""
     return f"{sweep['created']:.6f}"
 
 
-def parent_tags(sweep: Row, driver: str) -> dict[str, str]:
+def build_parent_tags(sweep: Row, driver: str) -> dict[str, str]:
     return {
-        **provenance_tags(sweep["provenance"]),
-        "ablate.ledger": ledger_tag(sweep),
+        **build_provenance_tags(sweep["provenance"]),
+        "ablate.ledger": build_ledger_tag(sweep),
         "ablate.kind": "sweep",
         "ablate.sweep_id": sweep["sweep_id"],
         "ablate.driver": driver,
@@ -125,7 +125,7 @@ def parent_tags(sweep: Row, driver: str) -> dict[str, str]:
     }
 
 
-def trial_tags(
+def build_trial_tags(
     trial: Row, sweep: Row, parent_run_id: str, cells: list[dict[str, Any]]
 ) -> dict[str, str]:
     """Return all tags of a child run.
@@ -139,40 +139,42 @@ def trial_tags(
     name = f"{names[0]}{more} s{trial['seed']}" if names else trial["trial_id"]
     export = {"ablate.export": f"trials/{trial['trial_id']}/{trial['export']}"}
     return {
-        **provenance_tags(trial["provenance"]),
+        **build_provenance_tags(trial["provenance"]),
         **(export if trial["export"] else {}),
         **({key: str(cells[0][key])[:TAG_LIMIT] for key in ("study", "cell")} if cells else {}),
         "mlflow.parentRunId": parent_run_id,
         "mlflow.runName": name[:250],
         "ablate.kind": "trial",
         "ablate.sweep_id": sweep["sweep_id"],
-        "ablate.ledger": ledger_tag(sweep),
+        "ablate.ledger": build_ledger_tag(sweep),
         "ablate.trial_id": trial["trial_id"],
         "ablate.config_hash": trial["config_hash"],
         "ablate.seed": str(trial["seed"]),
         "ablate.protocol": split.get("protocol", "held_out"),
         "ablate.status": trial["status"],
         "ablate.reason": (trial["reason"] or "")[:TAG_LIMIT],
-        **in_pieces("ablate.cells", as_json(cells)),
-        **in_pieces("ablate.config", as_json(trial["config"])),  # reports read it: one row a trial
+        **split_long_tag("ablate.cells", to_json(cells)),
+        **split_long_tag(
+            "ablate.config", to_json(trial["config"])
+        ),  # reports read it: one row a trial
     }
 
 
-def milliseconds(seconds: float) -> int:
+def to_milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def epoch_metrics(trial: Row, epochs: Iterable[Row]) -> Iterator[Point]:
+def iterate_epoch_metrics(trial: Row, epochs: Iterable[Row]) -> Iterator[Point]:
     """Yield every reported metric at its epoch and the training time so far."""
-    start = milliseconds(trial["created"])
+    start = to_milliseconds(trial["created"])
     for row in epochs:
-        at = start + milliseconds(row["seconds"] or 0.0)
+        at = start + to_milliseconds(row["seconds"] or 0.0)
         for key, value in row["metrics"].items():
             if value is not None:
                 yield key, float(value), at, row["epoch"]
 
 
-def final_metrics(
+def iterate_final_metrics(
     trial: Row, evaluations: Mapping[str, Row], recorded: Mapping[str, float]
 ) -> Iterator[Point]:
     """Yield `final/<split>/<metric>`, `final/best_epoch`, … at the best epoch's step.
@@ -188,16 +190,16 @@ def final_metrics(
         values += [(str(MetricName(split, key)), value, at) for key, value in metrics.items()]
     for key, value, at in values:
         if value is not None:
-            yield f"final/{key}", float(value), milliseconds(at), step
+            yield f"final/{key}", float(value), to_milliseconds(at), step
 
 
-def checksum(trial: Row, *contents: object) -> int:
+def compute_checksum(trial: Row, *contents: object) -> int:
     """Return a number > 0 of a run's end and contents; if it changes, the run is written again."""
     state = [trial["status"], trial["reason"], trial["ended"], *contents]
-    return zlib.crc32(as_json(state).encode()) + 1
+    return zlib.crc32(to_json(state).encode()) + 1
 
 
-def data_inputs(trial: Row, splits: Iterable[str]) -> list[DatasetInput]:
+def list_data_inputs(trial: Row, splits: Iterable[str]) -> list[DatasetInput]:
     """Return the splits that a trial has read; MLflow keeps one input for a name and digest."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
@@ -215,7 +217,7 @@ def data_inputs(trial: Row, splits: Iterable[str]) -> list[DatasetInput]:
     ]
 
 
-def shared_view(sweep: Row, parameters: Iterable[str]) -> str:
+def build_shared_view(sweep: Row, parameters: Iterable[str]) -> str:
     """Return filter, order and columns of MLflow's page of runs, as it keeps them in a tag."""
     objective = sweep["spec"].get("objective", "val/map_at_r")
     tables = (sweep["spec"].get("report") or {}).get("tables") or []
@@ -226,7 +228,7 @@ def shared_view(sweep: Row, parameters: Iterable[str]) -> str:
         *(f"metrics.`final/{name}`" for name in list(dict.fromkeys(metrics))[:METRIC_COLUMNS]),
         *(f"params.`{name}`" for name in sorted(parameters)[:PARAM_COLUMNS]),
     ]
-    return as_json(
+    return to_json(
         {
             "searchFilter": f"tags.`ablate.sweep_id` = '{sweep['sweep_id']}' and "
             "tags.`ablate.kind` = 'trial'",
@@ -241,7 +243,7 @@ def shared_view(sweep: Row, parameters: Iterable[str]) -> str:
     )
 
 
-def sweep_document(sweep: Row, cells: Iterable[Row]) -> dict[str, Any]:
+def build_sweep_document(sweep: Row, cells: Iterable[Row]) -> dict[str, Any]:
     """Return `sweep.json`: the resolved spec, what the report reads, and all planned cells."""
     spec, provenance = dict(sweep["spec"]), dict(sweep["provenance"] or {})
     studies = spec.get("studies") or {}
@@ -261,24 +263,24 @@ def sweep_document(sweep: Row, cells: Iterable[Row]) -> dict[str, Any]:
     }
 
 
-def headlines(records: Records, sweep: Row) -> Iterator[Point]:
+def iterate_best_metrics(records: Records, sweep: Row) -> Iterator[Point]:
     """Yield `best <metric>/<study>` of a sweep's parent run, at each cell's number in its study.
 
     The value is the best so far of the means over seeds and folds, by the study's first objective.
     A cell counts once it and all before it have ended, so that what was written stays true.
     """
-    cells = records.cells(sweep["sweep_id"])
+    cells = records.list_cells(sweep["sweep_id"])
     for study, listed in itertools.groupby(cells, key=lambda cell: cell["study"]):
-        metric, is_maximised = next(objectives(sweep["spec"], study))
+        metric, is_maximised = next(iterate_objectives(sweep["spec"], study))
         key = re.sub(r"[^\w\- /]", "_", f"best {metric.replace('/', ' ')}/{study}")
         best, at = None, 0
         for number, repeats in itertools.groupby(listed, key=lambda cell: cell["idx"]):
-            trials = [records.trial(cell["trial_id"]) or {"status": None} for cell in repeats]
+            trials = [records.get_trial(cell["trial_id"]) or {"status": None} for cell in repeats]
             if any(trial["status"] not in ENDED for trial in trials):
                 break
-            at = max(at, *(milliseconds(trial["ended"] or trial["created"]) for trial in trials))
+            at = max(at, *(to_milliseconds(trial["ended"] or trial["created"]) for trial in trials))
             values = [
-                metrics_of(records, trial["trial_id"]).get(metric, math.nan)
+                collect_metrics(records, trial["trial_id"]).get(metric, math.nan)
                 for trial in trials
                 if trial["status"] == "done"
             ]

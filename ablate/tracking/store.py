@@ -20,9 +20,9 @@ from urllib.parse import urlsplit
 
 from filelock import FileLock
 
-from ablate.ledger.sqlite_files import fold_journal, head, write_ahead
+from ablate.ledger.sqlite_files import fold_journal, read_header, write_ahead
 from reports.store import QUIET
-from reports.uri import HIDDEN, has_secret, redacted, scrubbed
+from reports.uri import HIDDEN, has_secret, redact_text, redact_uri
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -80,16 +80,16 @@ class Store:
 
     @property
     def shown(self) -> str:
-        return redacted(self.uri)
+        return redact_uri(self.uri)
 
-    def command(self, words: str) -> str:
+    def format_command(self, words: str) -> str:
         """Return `ablate WORDS` for this store as a user would type it, without a password."""
         parts = ["ablate", *words.split(), "--out", str(self.out)]
         if self.given is not None:
             parts += [OPTION, f"{ENV}{VARIABLE}" if has_secret(self.given) else self.given]
         return f"`{shlex.join(parts)}`"
 
-    def check(self, *, writes: bool = True) -> None:
+    def check_usable(self, *, writes: bool = True) -> None:
         """Check that MLflow can use it, as far as that can be told before it is opened.
 
         Args:
@@ -99,7 +99,7 @@ class Store:
             ConfigError: it cannot be one.
         """
         uri = self.uri
-        path = sqlite_file(uri)
+        path = find_sqlite_file(uri)
         if path is not None:
             self._check_file(path, writes=writes)
             return
@@ -109,7 +109,7 @@ class Store:
             parts = urlsplit(uri)
             port = parts.port
         except ValueError:
-            raise ConfigError(OPTION, f"{redacted(uri)!r} {EXPECTED}") from None
+            raise ConfigError(OPTION, f"{redact_uri(uri)!r} {EXPECTED}") from None
         kind = parts.scheme.partition("+")[0]
         if uri and kind in ("", "file"):
             if os.environ.get("MLFLOW_ALLOW_FILE_STORE", "").lower() not in ("true", "1"):
@@ -119,7 +119,7 @@ class Store:
                 raise ConfigError(OPTION, f"{uri!r} {sentence}")
             return
         if kind not in PORTS:
-            raise ConfigError(OPTION, f"{redacted(uri)!r} {EXPECTED}")
+            raise ConfigError(OPTION, f"{redact_uri(uri)!r} {EXPECTED}")
         is_http = kind in ("http", "https")
         if not is_http:
             _check_driver(uri)
@@ -132,7 +132,8 @@ class Store:
             raise ConfigError(
                 OPTION,
                 f"no answer from {host}:{port} ({error.strerror or error}): start the server, or "
-                f"leave the option out, and {self.command('ledger replay')} writes a finished "
+                f"leave the option out, and {self.format_command('ledger replay')} writes a "
+                f"finished "
                 "sweep to it later",
             ) from None
 
@@ -161,7 +162,7 @@ class Store:
             except (ValueError, sqlite3.DatabaseError) as error:
                 fault = (
                     f"it is damaged ({error}): move it away with the files {path.name}-* beside "
-                    f"it, and {self.command('ledger replay')} writes it anew"
+                    f"it, and {self.format_command('ledger replay')} writes it anew"
                 )
             else:
                 if names and not names & OWN:
@@ -171,7 +172,7 @@ class Store:
             raise ConfigError(str(path), fault)
 
 
-def public_environment(uri: str | None = None) -> dict[str, str]:
+def build_public_environment(uri: str | None = None) -> dict[str, str]:
     """Return this process's environment without what opens an MLflow store.
 
     For processes that do not write to MLflow: every process of the same user can read their
@@ -183,7 +184,7 @@ def public_environment(uri: str | None = None) -> dict[str, str]:
     """
 
     def opens_store(value: str) -> bool:
-        shown = value if uri is None else scrubbed(value, uri)
+        shown = value if uri is None else redact_text(value, uri)
         return shown != value and (shown == HIDDEN or has_secret(value))
 
     return {
@@ -196,11 +197,11 @@ def public_environment(uri: str | None = None) -> dict[str, str]:
 def _list_tables(path: Path) -> frozenset[str]:
     """Return the tables of a database that may be written meanwhile."""
     try:
-        header = head(path)
+        header = read_header(path)
     except sqlite3.DatabaseError:
         if path.with_name(f"{path.name}-journal").exists():
             return frozenset()  # a transaction under way or broken off: opening it rolls back
-        header = head(path, locked=True)
+        header = read_header(path, locked=True)
     return header.tables if header else frozenset()
 
 
@@ -215,15 +216,15 @@ def _check_driver(uri: str) -> None:
         name = str(getattr(error, "name", None) or error)
         raise ConfigError(
             OPTION,
-            f"{redacted(uri)} needs the driver {name}, which is not installed: pip install "
+            f"{redact_uri(uri)} needs the driver {name}, which is not installed: pip install "
             f"{DRIVERS.get(name, name)}, or name another, as in postgresql+psycopg://…",
         ) from None
     except SQLAlchemyError as error:
-        reason = " ".join(scrubbed(str(error), uri).split()).partition("(Background")[0].strip()
-        raise ConfigError(OPTION, f"{redacted(uri)} ({reason}) {EXPECTED}") from None
+        reason = " ".join(redact_text(str(error), uri).split()).partition("(Background")[0].strip()
+        raise ConfigError(OPTION, f"{redact_uri(uri)} ({reason}) {EXPECTED}") from None
 
 
-def quiet_environment() -> None:
+def silence_mlflow() -> None:
     """Set MLflow to no telemetry, nothing on stdout, and no HTTP retries, which would make a run
     twice. A variable that the user has set stands."""
     for name, value in {
@@ -237,7 +238,7 @@ def quiet_environment() -> None:
     logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
-def sqlite_file(tracking_uri: str) -> Path | None:
+def find_sqlite_file(tracking_uri: str) -> Path | None:
     """Return the file of a `sqlite:///` URI; None for every other store."""
     match = _SQLITE.fullmatch(tracking_uri)
     if match is None:
@@ -248,13 +249,13 @@ def sqlite_file(tracking_uri: str) -> Path | None:
 
 def store_key(tracking_uri: str) -> str:
     """Return the store's name in the ledger: without a password, a file by its absolute path."""
-    path = sqlite_file(tracking_uri)
-    return redacted(tracking_uri).rstrip("/") if path is None else SQLITE + str(path.resolve())
+    path = find_sqlite_file(tracking_uri)
+    return redact_uri(tracking_uri).rstrip("/") if path is None else SQLITE + str(path.resolve())
 
 
-def client_uri(tracking_uri: str) -> str:
+def build_client_uri(tracking_uri: str) -> str:
     """Return the URI for MLflow's client: a file's path made absolute, its options kept."""
-    path, (_, mark, options) = sqlite_file(tracking_uri), tracking_uri.partition("?")
+    path, (_, mark, options) = find_sqlite_file(tracking_uri), tracking_uri.partition("?")
     return tracking_uri if path is None else f"{SQLITE}{path.resolve()}{mark}{options}"
 
 
@@ -266,28 +267,28 @@ def is_damaged(error: BaseException) -> bool:
 
 def open_store(tracking_uri: str) -> MlflowClient:
     """Return a client of an existing or fresh store, whose tables are then there."""
-    quiet_environment()
+    silence_mlflow()
     from mlflow import MlflowClient
 
-    path = sqlite_file(tracking_uri)
+    path = find_sqlite_file(tracking_uri)
     if path is None:
         return MlflowClient(tracking_uri=tracking_uri)
     path.parent.mkdir(parents=True, exist_ok=True)
     # The first use makes the tables by 40 migrations, which processes would break for each other.
     with FileLock(path.with_name(path.name + ".lock"), timeout=FIRST_USE_TIMEOUT):
-        client = MlflowClient(tracking_uri=client_uri(tracking_uri))
+        client = MlflowClient(tracking_uri=build_client_uri(tracking_uri))
         client.search_experiments(max_results=1)
         write_ahead(path)  # a running `mlflow ui` reads while we write
     return client
 
 
-def experiment_id(client: MlflowClient, tracking_uri: str, name: str) -> str:
+def get_or_create_experiment(client: MlflowClient, tracking_uri: str, name: str) -> str:
     """Return the id of an experiment, made if need be; beside a SQLite file lie its artifacts."""
     from mlflow.exceptions import MlflowException
 
     experiment = client.get_experiment_by_name(name)
     if experiment is None:
-        path = sqlite_file(tracking_uri)
+        path = find_sqlite_file(tracking_uri)
         root = None if path is None else (path.resolve().parent / "mlartifacts").as_uri()
         try:
             return str(client.create_experiment(name, root, tags={KIND: TRAINING}))
@@ -305,14 +306,14 @@ def experiment_id(client: MlflowClient, tracking_uri: str, name: str) -> str:
     return str(experiment.experiment_id)
 
 
-def settle(tracking_uri: str) -> None:
+def checkpoint_journal(tracking_uri: str) -> None:
     """Bring a SQLite store's journal into its file, so that the file alone is the store."""
-    path = sqlite_file(tracking_uri)
+    path = find_sqlite_file(tracking_uri)
     if path is not None and path.is_file():
         fold_journal(path)
 
 
-def typed() -> str:
+def format_command_line() -> str:
     """Return this process's command line as a user would type it again; empty from Python."""
     program = Path(sys.argv[0])
     modules = {"run.py": "python -m ablate.run", "__main__.py": "python -m ablate"}

@@ -24,10 +24,16 @@ from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.schema import LedgerError
 from ablate.tracking import payload
-from ablate.tracking.store import Store, experiment_id, open_store, quiet_environment, store_key
-from ablate.values.terminal import say
-from reports.store import search
-from reports.uri import SHARED_VIEW, has_secret, scrubbed
+from ablate.tracking.store import (
+    Store,
+    get_or_create_experiment,
+    open_store,
+    silence_mlflow,
+    store_key,
+)
+from ablate.values.terminal import print_text
+from reports.store import search_runs
+from reports.uri import SHARED_VIEW, has_secret, redact_text
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -48,7 +54,7 @@ BATCH_ALL = 1000
 _CAUSE = re.compile(r"\(Caused by (.*)\)$")  # what urllib3 says, behind MLflow's words
 
 
-class Replica:
+class MlflowSync:
     """The runs of one sweep in one MLflow store; belongs to one thread.
 
     Args:
@@ -74,9 +80,9 @@ class Replica:
         self.store = store_key(tracking_uri)
         if self.store != tracking_uri and has_secret(tracking_uri):
             ledger.rename_store(tracking_uri.rstrip("/"), self.store)  # as it once was written
-        self.sweep = ledger.sweep(sweep_id)
+        self.sweep = ledger.get_sweep(sweep_id)
         self.experiment = experiment or str(self.sweep["name"])
-        self.driver = str(driver or Owner.me())
+        self.driver = str(driver or Owner.from_this_process())
         self.settings = payload.Settings(defaults)
         self.refused: dict[str, str] = {}
         self._observed: set[str] = set()  # trials whose settings are known to `settings`
@@ -108,26 +114,28 @@ class Replica:
         """
         self._in_a_row = 0
         try:
-            self._begin(thorough)
-            ids = self.trial_ids() if trial_ids is None else [*dict.fromkeys(trial_ids)]
+            self._begin_run(thorough)
+            ids = self.list_trial_ids() if trial_ids is None else [*dict.fromkeys(trial_ids)]
             for trial_id in set(ids) - self._observed:
-                trial = self.ledger.trial(trial_id)
+                trial = self.ledger.get_trial(trial_id)
                 if trial is not None:
-                    self.settings.observe(trial["config"])
+                    self.settings.add_config(trial["config"])
                     self._observed.add(trial_id)
             ids.sort(key=self.refused.__contains__)  # what is in front of the refused is written
             for at in range(0, len(ids), CHUNK):
                 with self.lock:
-                    self._write(ids[at : at + CHUNK])
+                    self._write_trials(ids[at : at + CHUNK])
             if status is not None:
-                self._end(status)
+                self._end_run(status)
         except BaseException:
             self._reconciled = False  # a run may have been made and not recorded
             raise
 
-    def trial_ids(self) -> list[str]:
+    def list_trial_ids(self) -> list[str]:
         """Return the sweep's trials as the ledger has them now."""
-        return list(dict.fromkeys(cell["trial_id"] for cell in self.ledger.cells(self.sweep_id)))
+        return list(
+            dict.fromkeys(cell["trial_id"] for cell in self.ledger.list_cells(self.sweep_id))
+        )
 
     @cached_property
     def client(self) -> MlflowClient:
@@ -135,58 +143,58 @@ class Replica:
 
     @cached_property
     def _experiment_id(self) -> str:
-        return experiment_id(self.client, self.tracking_uri, self.experiment)
+        return get_or_create_experiment(self.client, self.tracking_uri, self.experiment)
 
-    def _begin(self, thorough: bool) -> None:
+    def _begin_run(self, thorough: bool) -> None:
         """Find this sweep's runs, and set the parent RUNNING."""
         if self._begun and self._reconciled and not thorough:
             return
         client = self.client
         with self.lock:
-            self._reconcile(thorough=thorough)
+            self._reconcile_runs(thorough=thorough)
             if self._begun:
                 return
-            run_id = self._parent_id()
-            row = self._row(PARENT)
+            run_id = self._get_or_create_parent()
+            row = self._build_row(PARENT)
             if row is not None and row["logged_final"]:
                 client.update_run(run_id, status="RUNNING")
             client.set_tag(run_id, DRIVER, self.driver)
             client.set_tag(run_id, FOLDER, str(self.ledger.path.parent.resolve()))
-            self._describe(run_id)
-            self._record([{"trial_id": PARENT, "run_id": run_id}])
+            self._log_description(run_id)
+            self._record_progress([{"trial_id": PARENT, "run_id": run_id}])
             self._begun = True
 
-    def _end(self, status: EndStatus) -> None:
+    def _end_run(self, status: EndStatus) -> None:
         """End the parent run, unless another driver has begun since and lives: it ends it."""
-        points = list(payload.headlines(self.ledger, self.sweep))
+        points = list(payload.iterate_best_metrics(self.ledger, self.sweep))
         with self.lock:
-            self._reconcile()  # a run that was given up for not made may have been made since
-            run_id = self._parent_id()
-            self._describe(run_id)  # by now every study's cells are known
+            self._reconcile_runs()  # a run that was given up for not made may have been made since
+            run_id = self._get_or_create_parent()
+            self._log_description(run_id)  # by now every study's cells are known
             log_batches(self.client, run_id, points, {}, {})
             driver = self.client.get_run(run_id).data.tags.get(DRIVER, self.driver)
-            if driver != self.driver and Owner.parse(driver).alive(0.0):
+            if driver != self.driver and Owner.parse(driver).is_alive(0.0):
                 return
             self.client.set_terminated(run_id, status)
-            self._record([{"trial_id": PARENT, "run_id": run_id, "logged_final": 1}])
+            self._record_progress([{"trial_id": PARENT, "run_id": run_id, "logged_final": 1}])
 
-    def _describe(self, run_id: str) -> None:
-        """Log `sweep.json`, and leave in the experiment what `reports.uri.sweep_page` opens."""
-        view = payload.shared_view(self.sweep, self.settings.varied)
+    def _log_description(self, run_id: str) -> None:
+        """Log `sweep.json`, and store in the experiment what `build_sweep_path` opens."""
+        view = payload.build_shared_view(self.sweep, self.settings.varied)
         self.client.set_experiment_tag(self._experiment_id, f"{SHARED_VIEW}{self.sweep_id}", view)
-        document = payload.sweep_document(self.sweep, self.ledger.cells(self.sweep_id))
+        document = payload.build_sweep_document(self.sweep, self.ledger.list_cells(self.sweep_id))
         self.client.log_dict(run_id, document, "sweep.json")
 
-    def _parent_id(self) -> str:
+    def _get_or_create_parent(self) -> str:
         """Return the id of the parent run, which is made if there is none."""
-        row = self._row(PARENT)
+        row = self._build_row(PARENT)
         if row is None:
-            tags = payload.parent_tags(self.sweep, self.driver)
+            tags = payload.build_parent_tags(self.sweep, self.driver)
             row, _ = self._make_run(PARENT, self.sweep["created"], tags)
         return str(row["run_id"])
 
-    def _row(self, trial_id: str) -> payload.Row | None:
-        return self.ledger.mlflow_run(self.store, self.sweep_id, trial_id)
+    def _build_row(self, trial_id: str) -> payload.Row | None:
+        return self.ledger.get_mlflow_run(self.store, self.sweep_id, trial_id)
 
     def _make_run(
         self, trial_id: str, start: float, tags: dict[str, str]
@@ -196,22 +204,22 @@ class Replica:
         It is recorded before anything is logged: one that was not is thus still RUNNING.
         """
         if not self._reconciled:  # the answer to an earlier request was lost: it may have made one
-            self._reconcile()
-        if (row := self._row(trial_id)) is not None:
+            self._reconcile_runs()
+        if (row := self._build_row(trial_id)) is not None:
             return row, False
         self._reconciled = False
-        at = payload.milliseconds(start)
+        at = payload.to_milliseconds(start)
         run_id = self.client.create_run(self._experiment_id, at, tags).info.run_id
         row = {"trial_id": trial_id, "run_id": run_id, "logged_epoch": 0, "logged_final": 0}
-        self._record([row])
+        self._record_progress([row])
         self._reconciled = True
         return row, True
 
-    def _record(self, rows: Sequence[dict[str, Any]]) -> None:
+    def _record_progress(self, rows: Sequence[dict[str, Any]]) -> None:
         if rows:
             self.ledger.put_mlflow_runs(self.store, self.sweep_id, rows)
 
-    def _reconcile(self, *, thorough: bool = False) -> None:
+    def _reconcile_runs(self, *, thorough: bool = False) -> None:
         """Record runs that the ledger lacks, and end those that others have taken the place of.
 
         All runs are looked through where the ledger does not know the parent (of a store that is
@@ -220,7 +228,9 @@ class Replica:
         """
         from mlflow.exceptions import MlflowException
 
-        rows = {row["trial_id"]: row for row in self.ledger.mlflow_runs(self.store, self.sweep_id)}
+        rows = {
+            row["trial_id"]: row for row in self.ledger.list_mlflow_runs(self.store, self.sweep_id)
+        }
         if not thorough and PARENT in rows:
             try:
                 info = self.client.get_run(rows[PARENT]["run_id"]).info
@@ -232,42 +242,44 @@ class Replica:
         thorough = thorough or PARENT not in rows
         condition = (
             f"tags.`ablate.sweep_id` = '{self.sweep_id}' and "
-            f"tags.`ablate.ledger` = '{payload.ledger_tag(self.sweep)}'"
+            f"tags.`ablate.ledger` = '{payload.build_ledger_tag(self.sweep)}'"
             + ("" if thorough else " and attributes.status = 'RUNNING'")
         )
-        runs = search(self.client, [self._experiment_id], condition)  # the oldest first
+        runs = search_runs(self.client, [self._experiment_id], condition)  # the oldest first
         if thorough:
             present = {run.info.run_id for run in runs}
             for trial_id in [name for name, row in rows.items() if row["run_id"] not in present]:
-                self.ledger.forget_mlflow_run(self.store, self.sweep_id, trial_id)
+                self.ledger.delete_mlflow_run(self.store, self.sweep_id, trial_id)
                 del rows[trial_id]
         for run in runs:
             trial_id, run_id = run.data.tags.get("ablate.trial_id", PARENT), run.info.run_id
             if trial_id not in rows:
                 if SUPERSEDED not in run.data.tags:
                     rows[trial_id] = {"trial_id": trial_id, "run_id": run_id}
-                    self._record([rows[trial_id]])
+                    self._record_progress([rows[trial_id]])
             elif rows[trial_id]["run_id"] != run_id and run.info.status == "RUNNING":
                 self.client.set_tag(run_id, SUPERSEDED, rows[trial_id]["run_id"])
                 self.client.set_terminated(run_id, "KILLED")
         self._reconciled = True
 
-    def _write(self, trial_ids: Sequence[str]) -> None:
+    def _write_trials(self, trial_ids: Sequence[str]) -> None:
         """Bring these trials' runs up to the ledger, and record how far they are."""
         from mlflow.exceptions import MlflowException
 
-        parent_id = self._parent_id()
+        parent_id = self._get_or_create_parent()
         rows: list[dict[str, Any]] = []
         try:
             for trial_id in trial_ids:
                 try:
                     rows += self._write_trial(trial_id, parent_id)
                 except MlflowException as error:
-                    self._refuse(trial_id, error)
+                    self._set_aside_or_raise(trial_id, error)
                 else:
                     self.refused.pop(trial_id, None)
         finally:
-            self._record(rows)  # one that is filled and not recorded is filled again, to no effect
+            self._record_progress(
+                rows
+            )  # one that is filled and not recorded is filled again, to no effect
 
     def _write_trial(self, trial_id: str, parent_id: str) -> list[dict[str, Any]]:
         """Log into a trial's run what it lacks, and end it if the trial has ended.
@@ -275,31 +287,33 @@ class Replica:
         Returns:
             The ledger's new row of the run; empty if the run lacked nothing.
         """
-        trial = self.ledger.trial(trial_id)
+        trial = self.ledger.get_trial(trial_id)
         if trial is None:  # it is only planned
             return []
         is_ended = trial["status"] in payload.STATUS
-        evaluations = self.ledger.evaluations(trial_id) if is_ended else {}
+        evaluations = self.ledger.get_evaluations(trial_id) if is_ended else {}
         cells = payload.describe_cells(
-            self.ledger.cells(self.sweep_id, trial_id), "study", "cell", "coords", "idx"
+            self.ledger.list_cells(self.sweep_id, trial_id), "study", "cell", "coords", "idx"
         )
-        parameters = self.settings.parameters(trial["config"])
+        parameters = self.settings.get_parameters(trial["config"])
         mark = 0
         if is_ended:
-            mark = payload.checksum(trial, evaluations, cells, sorted(parameters))
-        row, is_new = self._row(trial_id), False
+            mark = payload.compute_checksum(trial, evaluations, cells, sorted(parameters))
+        row, is_new = self._build_row(trial_id), False
         if row is not None and mark and row["logged_final"] == mark:
             return []
-        client, tags = self.client, payload.trial_tags(trial, self.sweep, parent_id, cells)
+        client, tags = self.client, payload.build_trial_tags(trial, self.sweep, parent_id, cells)
         if row is None:
             row, is_new = self._make_run(trial_id, trial["started"] or trial["created"], tags)
         run_id = row["run_id"]
         if row["logged_final"] and not mark:
             client.update_run(run_id, status="RUNNING")
-        epochs = self.ledger.epochs(trial_id, after=row["logged_epoch"])
-        metrics = list(payload.epoch_metrics(trial, epochs))
+        epochs = self.ledger.list_epochs(trial_id, after=row["logged_epoch"])
+        metrics = list(payload.iterate_epoch_metrics(trial, epochs))
         if mark:
-            metrics += payload.final_metrics(trial, evaluations, self.ledger.recorded(trial_id))
+            metrics += payload.iterate_final_metrics(
+                trial, evaluations, self.ledger.get_recorded_times(trial_id)
+            )
         # At the end again: by then trials may differ in more settings. MLflow keeps one of each.
         is_first = row["logged_epoch"] == 0
         params = parameters if is_first or mark else {}
@@ -308,9 +322,9 @@ class Replica:
             text = yaml.safe_dump(trial["config"], sort_keys=False, allow_unicode=True, width=100)
             client.log_text(run_id, text, "config.yaml")
         if mark:
-            if inputs := payload.data_inputs(trial, evaluations):
+            if inputs := payload.list_data_inputs(trial, evaluations):
                 client.log_inputs(run_id, inputs)  # one that the run has stays as it is
-            end = payload.milliseconds(trial["ended"] or trial["created"])
+            end = payload.to_milliseconds(trial["ended"] or trial["created"])
             client.set_terminated(run_id, payload.STATUS[trial["status"]], end_time=end)
         # up to which the run has every epoch; one that a killed driver missed comes later
         last = int(row["logged_epoch"])
@@ -319,18 +333,18 @@ class Replica:
         self._in_a_row = 0
         return [{**row, "logged_epoch": last, "logged_final": mark}]
 
-    def _refuse(self, trial_id: str, error: MlflowException) -> None:
+    def _set_aside_or_raise(self, trial_id: str, error: MlflowException) -> None:
         """Set a trial aside if the error is its run's own; otherwise raise it: the store is away.
 
         It is its own if the store answers what is asked of the sweep's run, unless one trial after
         the other fails. A run that the store has lost is made anew when the trial is next written.
         """
         if error.error_code == "RESOURCE_DOES_NOT_EXIST" or "'active'" in str(error):
-            self.ledger.forget_mlflow_run(self.store, self.sweep_id, trial_id)
+            self.ledger.delete_mlflow_run(self.store, self.sweep_id, trial_id)
         elif error.error_code != "INVALID_PARAMETER_VALUE":
             self._in_a_row += 1
-            self.client.get_run(self._parent_id())
-        self.refused[trial_id] = first_line(error)
+            self.client.get_run(self._get_or_create_parent())
+        self.refused[trial_id] = extract_first_line(error)
         if self._in_a_row >= IN_A_ROW:
             raise error
 
@@ -347,7 +361,7 @@ def is_away(error: BaseException) -> bool:
     )
 
 
-def first_line(error: BaseException) -> str:
+def extract_first_line(error: BaseException) -> str:
     """Return the first line of an error, at most 200 characters; of a failed request, its cause."""
     line = (str(error).strip().splitlines() or [type(error).__name__])[0]
     cause = _CAUSE.search(line)
@@ -379,14 +393,14 @@ def replay(ledger_path: str | Path, tracking_uri: str, sweep_id: str) -> tuple[i
     Returns:
         How many trials it has, and those that the store refused, with the reason.
     """
-    from ablate.plan.resolve import default_settings  # which brings torch
+    from ablate.plan.resolve import list_default_settings  # which brings torch
 
-    quiet_environment()
+    silence_mlflow()
     with Ledger(ledger_path) as ledger:
         ledger.release_dead()  # trials of a killed driver do not run any more
-        replica = Replica(ledger, tracking_uri, sweep_id, defaults=default_settings())
+        replica = MlflowSync(ledger, tracking_uri, sweep_id, defaults=list_default_settings())
         replica.sync(status="FINISHED", thorough=True)
-        return len(replica.trial_ids()), replica.refused
+        return len(replica.list_trial_ids()), replica.refused
 
 
 def replay_all(
@@ -409,11 +423,13 @@ def replay_all(
         except Exception as error:
             if isinstance(error, LedgerError) or not is_away(error):
                 raise
-            reason = scrubbed(first_line(error), store.uri)
-            sentence = f"no answer ({reason}); when it is back: {store.command('ledger replay')}"
+            reason = redact_text(extract_first_line(error), store.uri)
+            sentence = (
+                f"no answer ({reason}); when it is back: {store.format_command('ledger replay')}"
+            )
             raise ConfigError(store.shown, sentence) from error
         refused |= refused_here
-        say(f"sweep {sweep_id}: {count} trials are in {store.shown}")
+        print_text(f"sweep {sweep_id}: {count} trials are in {store.shown}")
         if any((store.out / "reports").glob(f"*-{sweep_id}/report.html")):
             compile_report(store, sweep_id, device)
     return refused

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ablate.ledger.ledger import Ledger
-from ablate.ledger.queries import unlogged
+from ablate.ledger.queries import count_unlogged
 from ablate.tracking.payload import Defaults
-from ablate.tracking.store import is_damaged, quiet_environment, settle, store_key
-from ablate.tracking.sync import EndStatus, Replica, first_line, is_away
-from reports.uri import redacted, scrubbed
+from ablate.tracking.store import checkpoint_journal, is_damaged, silence_mlflow, store_key
+from ablate.tracking.sync import EndStatus, MlflowSync, extract_first_line, is_away
+from reports.uri import redact_text, redact_uri
 
 INTERVAL_SECONDS = 5.0
 DRAIN_SECONDS = 60.0
@@ -59,11 +59,11 @@ class MlflowTracker:
         self._is_away = False
         self._refused: dict[str, str] = {}  # trial → reason
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="mlflow", daemon=True)
+        self._thread = threading.Thread(target=self._run_thread, name="mlflow", daemon=True)
 
     def start(self) -> None:
         """Start the thread, which first writes all that the ledger has."""
-        quiet_environment()
+        silence_mlflow()
         self._thread.start()
 
     def notify(self, trial_id: str) -> None:
@@ -90,34 +90,34 @@ class MlflowTracker:
         self._thread.join(LAST_SECONDS)  # unless it is within a request, it closes its ledger
         if self._refused and not self._is_away:
             trial_id, reason = next(iter(self._refused.items()))
-            self._warn(
+            self._warn_once(
                 f"refused {len(self._refused)} of the sweep's trials, as {trial_id} ({reason}); "
                 f"the ledger has everything: {self.remedy} writes what it then takes"
             )
         elif is_late:
-            self._warn(
+            self._warn_once(
                 f"is still {'away' if self._is_away else 'taking trials'}; the ledger has "
                 f"everything: {self.remedy} writes the {lacking} ended trials that MLflow lacks"
             )
         if self._error is not None:
-            text = scrubbed(f"{type(self._error).__name__}: {self._error}", self.tracking_uri)
+            text = redact_text(f"{type(self._error).__name__}: {self._error}", self.tracking_uri)
             raise TrackingError(
                 f"MLflow tracking stopped ({text}); the ledger has everything, and {self.remedy} "
                 "writes it"
             ) from self._error
         return not (is_late or self._is_away or self._refused)
 
-    def _run(self) -> None:
+    def _run_thread(self) -> None:
         named = self.tracking_uri, self.sweep_id, self.experiment
         try:
             with Ledger(self.ledger_path) as ledger:
-                self._keep_up(Replica(ledger, *named, defaults=self.defaults))
+                self._sync_until_closed(MlflowSync(ledger, *named, defaults=self.defaults))
         except BaseException as error:
             self._error = error
             text = f"{type(error).__name__}: {error}; the sweep goes on\n{traceback.format_exc()}"
-            log.warning("MLflow tracking stopped: %s", scrubbed(text, self.tracking_uri))
+            log.warning("MLflow tracking stopped: %s", redact_text(text, self.tracking_uri))
 
-    def _keep_up(self, replica: Replica) -> None:
+    def _sync_until_closed(self, replica: MlflowSync) -> None:
         """Write what has changed every `interval` seconds, and all that is left when closing."""
         changed: set[str] = set()
         has_begun, tries = False, 0
@@ -135,39 +135,41 @@ class MlflowTracker:
                     raise
                 if is_damaged(error):
                     self._is_away = True
-                    self._warn(
-                        f"is damaged ({first_line(error)}); the sweep goes on, and the ledger has "
+                    self._warn_once(
+                        f"is damaged ({extract_first_line(error)}); the sweep goes on, and "
+                        f"the ledger has "
                         "everything: move the file and those named after it away, and "
                         f"{self.remedy} writes it anew"
                     )
                     return
                 if not self._is_away:
-                    self._warn(
-                        f"is away ({first_line(error)}); the sweep goes on and will be written "
+                    self._warn_once(
+                        f"is away ({extract_first_line(error)}); the sweep goes on and will "
+                        f"be written "
                         "when it is back"
                     )
                 self._is_away = True
             else:
                 if self._is_away:
                     self._is_away = False
-                    self._warn("is back; nothing was lost")
+                    self._warn_once("is back; nothing was lost")
                 has_begun = True
                 changed.clear()
                 self._refused = dict(replica.refused)
                 if status is not None:
                     tries += 1
                     if not self._refused or tries == CLOSING_TRIES:
-                        settle(self.tracking_uri)
+                        checkpoint_journal(self.tracking_uri)
                         return
             if self._closing.is_set():
                 self._given_up.wait(RETRY_SECONDS if self._is_away or self._refused else 0)
             else:
                 self._closing.wait(self.interval)
 
-    def _warn(self, text: str) -> None:
+    def _warn_once(self, text: str) -> None:
         uri = self.tracking_uri
-        log.warning("MLflow store %s %s", redacted(uri), scrubbed(text, uri))
+        log.warning("MLflow store %s %s", redact_uri(uri), redact_text(text, uri))
 
     def _count_unlogged(self) -> int:
         with Ledger(self.ledger_path) as ledger:
-            return unlogged(ledger, store_key(self.tracking_uri), self.sweep_id)
+            return count_unlogged(ledger, store_key(self.tracking_uri), self.sweep_id)

@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from ablate.storage.checkpoints import weights_here
-from ablate.tracking.store import Store, client_uri, public_environment
-from reports.figures.models import Asked, asked
+from ablate.storage.checkpoints import fetch_weights
+from ablate.tracking.store import Store, build_client_uri, build_public_environment
+from reports.figures.models import ViewRequest, list_requested_views
 from reports.frame import Frame
 from reports.store import open_client
-from reports.uri import sweep_page
-from trainables.core.trial_folder import TRIALS, VIEWS, trial_folder
+from reports.uri import build_sweep_path
+from trainables.core.trial_folder import TRIALS, VIEWS, locate_trial_folder
 from trainables.jobs.request import Request, View, Wanted
 
 LOG = logging.getLogger("ablate")
@@ -41,45 +41,51 @@ def compile_report(
         ReportError: the store is away, or lacks what a report is made of.
     """
     from reports import compile as compiler
-    from reports.errors import ReportError, StoreAway
-    from trainables.machine.cache_folder import default_cache
+    from reports.errors import ReportError, StoreUnavailable
+    from trainables.machine.cache_folder import locate_default_cache
 
-    uri = client_uri(store.uri)
+    uri = build_client_uri(store.uri)
     look = partial(
-        supply, tracking_uri=uri, trials=store.out / TRIALS, cache=default_cache(), device=device
+        provide_model_views,
+        tracking_uri=uri,
+        trials=store.out / TRIALS,
+        cache=locate_default_cache(),
+        device=device,
     )
     try:
         report = compiler.compile_report(uri, sweep_id, store.out / "reports", supply=look)
-    except StoreAway as error:
+    except StoreUnavailable as error:
         raise ReportError(
-            f"{error} When it is back: {store.command('ledger replay')}, then "
-            f"{store.command('report')}"
+            f"{error} When it is back: {store.format_command('ledger replay')}, then "
+            f"{store.format_command('report')}"
         ) from error
-    page = sweep_page(report.frame.parents[0].experiment_id, sweep_id)
+    page = build_sweep_path(report.frame.parents[0].experiment_id, sweep_id)
     return {"page": report.html, **report.paths}, report.text, page
 
 
 @contextlib.contextmanager
-def supply(
+def provide_model_views(
     frame: Frame, tracking_uri: str, trials: Path, cache: Path, device: str
 ) -> Iterator[Callable[[], None]]:
     """Read what a sweep's figures show of trained models, while their report is begun.
 
     The yielded function waits until all is read, and logs it. What cannot be read costs a warning.
     """
-    missing: list[tuple[Asked, Path]] = []
+    missing: list[tuple[ViewRequest, Path]] = []
     wanted: dict[Path, list[View]] = {}
-    for each in asked(frame, frame.recipe.begun({*frame.cells["study"]})):
-        if frame.view(each.run_id, each.name) is not None:
+    for each in list_requested_views(
+        frame, frame.recipe.restrict_to_studies({*frame.cells["study"]})
+    ):
+        if frame.load_model_view(each.run_id, each.name) is not None:
             continue
-        folder = trial_folder(trials, each.trial_id)
+        folder = locate_trial_folder(trials, each.trial_id)
         view = View(each.name, each.kind, each.options)
-        missing.append((each, view.path(folder)))
-        if view.path(folder).is_file():
+        missing.append((each, view.locate_file(folder)))
+        if view.locate_file(folder).is_file():
             continue
         if folder.resolve() not in wanted:
             try:
-                weights_here(trials, each.trial_id)
+                fetch_weights(trials, each.trial_id)
             except OSError as error:
                 LOG.warning(
                     "the weights of trial %s did not come from storage: %s", each.trial_id, error
@@ -89,7 +95,7 @@ def supply(
         else:
             _warn_of_empty_figure(each.trial_id, each.name, f"no folder {folder}")
     requests = [Wanted(folder, tuple(views)) for folder, views in wanted.items()]
-    with read_views(requests, cache, device, public_environment(tracking_uri)) as finish:
+    with read_views(requests, cache, device, build_public_environment(tracking_uri)) as finish:
 
         def ready() -> None:
             finish()

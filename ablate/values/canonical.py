@@ -12,24 +12,24 @@ MAX_SEED = 2**31 - 1
 LATER = ("by", "cross", "folds", "neutral", "objectives", "population", "race", "scheduler", "when")
 
 
-def canonical(value: object) -> str:
+def to_canonical_json(value: object) -> str:
     """A value as text by which values are told apart: sorted keys, no spaces."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
 
 
-def canonical_hash(content: object) -> str:
+def compute_canonical_hash(content: object) -> str:
     """SHA-256 of it, 64 hex digits."""
-    return hashlib.sha256(canonical(content).encode()).hexdigest()
+    return hashlib.sha256(to_canonical_json(content).encode()).hexdigest()
 
 
-def without_unused(dump: Any) -> Any:
+def drop_unused(dump: Any) -> Any:
     """Without options that came later and are not used: they leave a sweep what it was."""
     if isinstance(dump, dict):
         return {
-            key: without_unused(value)
+            key: drop_unused(value)
             for key, value in dump.items()
             if not (key in LATER and value in (None, {}, []))
             and not ("best_of" in dump and key == "rank" and value == 1)
             and not (dump.get("design") == "compare" and key == "exclude" and not value)
         }
-    return [without_unused(value) for value in dump] if isinstance(dump, list) else dump
+    return [drop_unused(value) for value in dump] if isinstance(dump, list) else dump

@@ -45,11 +45,11 @@ _IN_YAML = {
 _OF_A_WHOLE = ("value_error", "too_short", "too_long")  # told of a value, not of what it lacks
 
 
-def listed(words: Iterable[object]) -> str:
+def join_words(words: Iterable[object]) -> str:
     return ", ".join(str(word) for word in words) or "nothing"
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Return a value as it would stand in YAML, cut to a line."""
     try:
         text = json.dumps(value, ensure_ascii=False, default=str)
@@ -61,26 +61,28 @@ def shown(value: object) -> str:
 # ------------------------------------------------------------------ suggestions
 
 
-def closest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+def find_closest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the known word that is meant, however its letters are written."""
     by_case = {each.casefold(): each for each in reversed(list(known))}
     close = difflib.get_close_matches(word.strip().casefold(), by_case, n=1, cutoff=cutoff)
     return by_case[close[0]] if close else None
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def suggest_nearest(word: str, known: Iterable[str]) -> str:
     """Return a remedy: the closest known word, or what is known."""
-    close = closest(word, known)
+    close = find_closest(word, known)
     return f"Did you mean {close!r}?" if close else "Choose one of those"
 
 
 def unknown(what: str, word: str, known: Iterable[str]) -> str:
     """Return the message for a word that is none of the known ones."""
     words = list(known)
-    return f"{what} {word!r} is unknown; there are {listed(words)}. {nearest(word, words)}"
+    return (
+        f"{what} {word!r} is unknown; there are {join_words(words)}. {suggest_nearest(word, words)}"
+    )
 
 
-def nearest_metric(word: str, known: Iterable[str]) -> str:
+def suggest_metric(word: str, known: Iterable[str]) -> str:
     """Return a remedy for a metric, which papers and people write as R@1, mAP@R, val/recall@4."""
     words = list(known)
     split, slash, name = word.strip().casefold().rpartition("/")
@@ -89,10 +91,14 @@ def nearest_metric(word: str, known: Iterable[str]) -> str:
     name = {"map": "map_at_r", "rp": "r_precision", "f_1": "f1"}.get(name, name)
     spellings = (f"{split}/{name}" if slash else f"val/{name}", name)
     near = next((each for each in spellings if each in words), None)
-    return nearest(near or spellings[0], words) if near or slash else nearest(name, words)
+    return (
+        suggest_nearest(near or spellings[0], words)
+        if near or slash
+        else suggest_nearest(name, words)
+    )
 
 
-def some_metrics(word: str, known: Iterable[str], most: int = 6) -> str:
+def list_similar_metrics(word: str, known: Iterable[str], most: int = 6) -> str:
     """Return a few known metrics for a message, those most like `word` first."""
     names = list(known)
     like = difflib.get_close_matches(word.casefold(), names, n=most, cutoff=0)
@@ -104,15 +110,15 @@ def unknown_metric(metric: str, known: Iterable[str], more: str = "") -> str:
     """Return the message for a metric that is none of the known ones."""
     names = list(known)
     return (
-        f"{metric!r} is no metric here; there are {some_metrics(metric, names)}{more}. "
-        f"{nearest_metric(metric, names)}"
+        f"{metric!r} is no metric here; there are {list_similar_metrics(metric, names)}{more}. "
+        f"{suggest_metric(metric, names)}"
     )
 
 
 # ------------------------------------------------------------------ faults that pydantic finds
 
 
-def explain(
+def explain_validation_error(
     error: ValidationError,
     model: type[BaseModel],
     data: Any,
@@ -145,13 +151,13 @@ def explain(
         return path, ConfigError(place, "it is required: add it")
     if kind == "value_error":
         text = str(fault["msg"]).removeprefix("Value error, ")
-        return path, ConfigError(place, shown(fault["input"]), text, "Correct it")
+        return path, ConfigError(place, format_value(fault["input"]), text, "Correct it")
     said = str(fault["msg"]).partition(" after validation")[0]
     must = _IN_YAML.get(kind) or re.sub(r"^\w+ should ", "must ", said)
-    message = f"it {must}, not {shown(fault['input'])}"
+    message = f"it {must}, not {format_value(fault['input'])}"
     if kind == "literal_error":
         known = re.findall(r"'([^']*)'", fault["msg"])
-        message = f"{message}. {nearest(str(fault['input']), known)}"
+        message = f"{message}. {suggest_nearest(str(fault['input']), known)}"
     return path, ConfigError(place, message)
 
 
@@ -175,11 +181,11 @@ def _find_path(fault: Any, data: Any) -> list[str]:
         elif path and not isinstance(level, list):
             break
         path.append(str(part))
-        level, fresh = _child(level, str(part)), True
+        level, fresh = _get_child(level, str(part)), True
     return path
 
 
-def _child(level: Any, key: str) -> Any:
+def _get_child(level: Any, key: str) -> Any:
     if isinstance(level, Mapping):
         return level.get(key)
     is_item = isinstance(level, list | tuple) and key.isdigit() and int(key) < len(level)
@@ -196,12 +202,12 @@ def _describe_unknown_key(
     for removed, instead in REMOVED_KEYS.items():
         if f".{place}".endswith(f".{removed}"):
             return f"it was removed in {VERSION}. Leave it out: {instead}"
-    names = [info.alias or name for name, info in fields_at(model, path[:-1], data).items()]
+    names = [info.alias or name for name, info in list_fields_at(model, path[:-1], data).items()]
     axes = [name for name in AXES if name in names]
     if key in AXES and axes:  # what a study varies, under the name that another design has for it
         return f"the key {key!r} is unknown. Did you mean {axes[0]!r}?"
-    if suggest is not None and closest(key, names) is None:
-        return f"the key {key!r} is unknown; there are {listed(names)}. {suggest(place)}"
+    if suggest is not None and find_closest(key, names) is None:
+        return f"the key {key!r} is unknown; there are {join_words(names)}. {suggest(place)}"
     return unknown("the key", key, names)
 
 
@@ -214,37 +220,37 @@ def _explain_tag(
     if fault["type"] == "union_tag_invalid":
         known = [part.strip(" '") for part in str(context["expected_tags"]).split(",")]
         return ConfigError(f"{place}.{tag}", unknown(f"the {tag}", str(context["tag"]), known))
-    annotation, metadata, _ = _descend(model, path, data)
+    annotation, metadata, _ = _descend_to(model, path, data)
     mark = _mark_of(metadata)
-    members = (name for each in _models_in(annotation) for name in _tag_values(each, tag))
+    members = (name for each in _iterate_models(annotation) for name in _tag_values(each, tag))
     known = list(mark.registry if mark else members)
-    choices = f": one of {listed(known)}" if known else ""
+    choices = f": one of {join_words(known)}" if known else ""
     return ConfigError(place, f"its `{tag}` is missing; add it{choices}")
 
 
 # ------------------------------------------------------------------ what a model knows at a path
 
 
-def fields_at(model: type[BaseModel], path: Sequence[str], data: Any) -> dict[str, FieldInfo]:
+def list_fields_at(model: type[BaseModel], path: Sequence[str], data: Any) -> dict[str, FieldInfo]:
     """Return the fields of the model at `path` below `model`; none where there is no model.
 
     The members of tagged unions are told by `data`, which may be partial.
     """
-    inner = _model_of(*_descend(model, path, data))
+    inner = _find_model(*_descend_to(model, path, data))
     return {} if inner is None else dict(inner.model_fields)
 
 
 def is_free(annotation: Any) -> bool:
     """Whether a field is a mapping of names that no model knows to plain values."""
-    return get_origin(annotation) is dict and not list(_models_in(get_args(annotation)[1]))
+    return get_origin(annotation) is dict and not list(_iterate_models(get_args(annotation)[1]))
 
 
-def _descend(model: Any, path: Sequence[str], data: Any) -> tuple[Any, Sequence[Any], Any]:
+def _descend_to(model: Any, path: Sequence[str], data: Any) -> tuple[Any, Sequence[Any], Any]:
     """Return the annotation at `path` below `model`, its metadata, and the data there."""
     annotation: Any = model
     metadata: Sequence[Any] = ()
     for key in path:
-        inner = _model_of(annotation, metadata, data)
+        inner = _find_model(annotation, metadata, data)
         if inner is not None:
             named = {info.alias or name: info for name, info in inner.model_fields.items()}
             info = named.get(key)
@@ -254,18 +260,18 @@ def _descend(model: Any, path: Sequence[str], data: Any) -> tuple[Any, Sequence[
             container = next((k for k in kinds if get_origin(k) in (dict, list, tuple)), None)
             members = get_args(container) or (None,)
             annotation, metadata = members[1 if get_origin(container) is dict else 0], ()
-        data = _child(data, key)
+        data = _get_child(data, key)
     return annotation, metadata, data
 
 
-def _model_of(annotation: Any, metadata: Sequence[Any], data: Any) -> type[BaseModel] | None:
+def _find_model(annotation: Any, metadata: Sequence[Any], data: Any) -> type[BaseModel] | None:
     """Return the model in an annotation; of a union that which `data` names by its tag."""
     if (mark := _mark_of(metadata)) is not None:
         name = data.get("name") if isinstance(data, Mapping) else None
         name = mark.default if name is None else name
         known = isinstance(name, str) and name in mark.registry
         return mark.registry[str(name)].Config if known else None
-    models = [] if isinstance(data, list) else list(_models_in(annotation))
+    models = [] if isinstance(data, list) else list(_iterate_models(annotation))
     for model in models if isinstance(data, Mapping) else ():
         if any(data.get(tag) in _tag_values(model, tag) for tag in _TAGS):
             return model
@@ -277,13 +283,13 @@ def _mark_of(metadata: Sequence[Any]) -> FromRegistry | None:
     return next((mark for mark in metadata if isinstance(mark, FromRegistry)), None)
 
 
-def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+def _iterate_models(annotation: Any) -> Iterator[type[BaseModel]]:
     """Yield the models of a union, however deep in `Optional` and `Annotated`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     elif get_origin(annotation) not in (dict, list, tuple):
         for each in get_args(annotation):
-            yield from _models_in(each)
+            yield from _iterate_models(each)
 
 
 def _tag_values(model: type[BaseModel], tag: str) -> tuple[Any, ...]:

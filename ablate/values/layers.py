@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ablate.values.paths import expand, has
+from ablate.values.paths import expand_paths, has_path
 from trainables.config.images import EMBEDDED, DataConfig
 from trainables.config.registry import NamedConfig
 from trainables.config.sections import Trial
@@ -32,11 +32,11 @@ class Layer:
     where: str
     values: Mapping[str, Any]
 
-    def place(self, path: str) -> str:
+    def format_place(self, path: str) -> str:
         return f"{self.where} {path}" if self.where.startswith("-") else f"{self.where}.{path}"
 
 
-def overlay(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
+def overlay_mappings(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
     """Deep merge of nested mappings; lists and scalars of `top` replace those of `base`.
 
     Options given before any name (a temperature taken from a tuned study, then the loss it
@@ -56,11 +56,11 @@ def overlay(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
             # hold since they were alone with class folders.
             own = {"root"} if value["name"] not in EMBEDDED else set()
             old = {k: v for k, v in old.items() if k in DataConfig.model_fields and k not in own}
-        merged[key] = overlay(old, value)
+        merged[key] = overlay_mappings(old, value)
     return merged
 
 
-def merge(layers: Iterable[Layer]) -> dict[str, Any]:
+def merge_layers(layers: Iterable[Layer]) -> dict[str, Any]:
     return Stack(layers).merged
 
 
@@ -69,7 +69,7 @@ class Stack(tuple[Layer, ...]):
 
     _below: Stack | None = None
 
-    def over(self, layers: Iterable[Layer]) -> Stack:
+    def with_layers(self, layers: Iterable[Layer]) -> Stack:
         """Lay others over them; what is below is not merged anew."""
         stack = Stack((*self, *layers))
         stack._below = self
@@ -80,16 +80,16 @@ class Stack(tuple[Layer, ...]):
         """All of them as one nested mapping; shared, so nobody may change it."""
         merged, count = ({}, 0) if self._below is None else (self._below.merged, len(self._below))
         for layer in self[count:]:
-            merged = overlay(merged, expand(layer.values, layer.where))
+            merged = overlay_mappings(merged, expand_paths(layer.values, layer.where))
         return merged
 
 
-def origin(layers: Sequence[Layer], path: str, reported: str) -> str:
+def find_origin(layers: Sequence[Layer], path: str, reported: str) -> str:
     """Return the place of the last layer that holds `path`, or the nearest thing above it."""
     parts = path.split(".") if path else []
     for length in range(len(parts), 0, -1):
         prefix = ".".join(parts[:length])
         for layer in reversed(layers):
-            if has(expand(layer.values, layer.where), prefix):
-                return layer.place(reported or path)
-    return layers[-1].place(reported) if reported and layers else (reported or "trial")
+            if has_path(expand_paths(layer.values, layer.where), prefix):
+                return layer.format_place(reported or path)
+    return layers[-1].format_place(reported) if reported and layers else (reported or "trial")

@@ -8,18 +8,18 @@ from typing import Any
 from trainables.errors import ConfigError
 
 
-def leaves(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+def flatten_paths(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     """Nested mapping → `{"optimizer.lr": 0.1, …}`; empty mappings and lists are values."""
     flat: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, Mapping) and value:
-            flat |= leaves(value, f"{above}{key}.")
+            flat |= flatten_paths(value, f"{above}{key}.")
         else:
             flat[f"{above}{key}"] = value
     return flat
 
 
-def expand(values: Mapping[str, Any], where: str) -> dict[str, Any]:
+def expand_paths(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Build the nested mapping of one whose keys may be dotted, at any depth.
 
     Raises:
@@ -29,29 +29,33 @@ def expand(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     nested: dict[str, Any] = {}
     for key, value in values.items():
         if not isinstance(key, str):
-            raise ConfigError(_at(where, key), f"the key {key!r} is no text: put it in quotes")
-        inner = expand(value, _at(where, key)) if isinstance(value, Mapping) else value
+            raise ConfigError(
+                _join_place(where, key), f"the key {key!r} is no text: put it in quotes"
+            )
+        inner = (
+            expand_paths(value, _join_place(where, key)) if isinstance(value, Mapping) else value
+        )
         for part in reversed(key.split(".")[1:]):
             inner = {part: inner}
-        _put(nested, key.split(".")[0], inner, where)
+        _put_value(nested, key.split(".")[0], inner, where)
     return nested
 
 
-def _put(nested: dict[str, Any], key: str, value: Any, where: str) -> None:
+def _put_value(nested: dict[str, Any], key: str, value: Any, where: str) -> None:
     if key not in nested:
         nested[key] = value
     elif isinstance(nested[key], dict) and isinstance(value, dict):
         for inner, below in value.items():
-            _put(nested[key], inner, below, _at(where, key))
+            _put_value(nested[key], inner, below, _join_place(where, key))
     else:
-        raise ConfigError(_at(where, key), "it is given twice: remove one of the two")
+        raise ConfigError(_join_place(where, key), "it is given twice: remove one of the two")
 
 
-def _at(where: str, key: object) -> str:
+def _join_place(where: str, key: object) -> str:
     return f"{where} {key}" if where == "--set" else f"{where}.{key}"
 
 
-def lookup(values: Mapping[str, Any], path: str) -> Any:
+def get_at(values: Mapping[str, Any], path: str) -> Any:
     """Return the value at a dotted path, or raise KeyError."""
     level: Any = values
     for part in path.split("."):
@@ -61,16 +65,16 @@ def lookup(values: Mapping[str, Any], path: str) -> Any:
     return level
 
 
-def has(values: Mapping[str, Any], path: str) -> bool:
+def has_path(values: Mapping[str, Any], path: str) -> bool:
     try:
-        lookup(values, path)
+        get_at(values, path)
     except KeyError:
         return False
     return True
 
 
-def varied_paths(configs: Iterable[Mapping[str, Any]]) -> list[str]:
+def find_varied_paths(configs: Iterable[Mapping[str, Any]]) -> list[str]:
     """The paths whose value, or whose presence, differs between configurations."""
-    flat = [leaves(config) for config in configs]
+    flat = [flatten_paths(config) for config in configs]
     paths = dict.fromkeys(path for each in flat for path in each)
     return [path for path in paths if any(each.get(path) != flat[0].get(path) for each in flat)]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reports.uri import has_secret, redacted
+from reports.uri import has_secret, redact_uri
 from trainables.errors import ConfigError
 
 _URI = re.compile(r"\S+://\S+")
@@ -23,11 +23,11 @@ def check_secrets(spec: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: it does not show the secret.
     """
-    for path, text in _texts(spec, ""):
+    for path, text in _iterate_texts(spec, ""):
         for uri in filter(_has_secret, _URI.findall(text)):
             raise ConfigError(
                 path,
-                f"the address {redacted(uri)} holds a secret, but specs are kept in the ledger, "
+                f"the address {redact_uri(uri)} holds a secret, but specs are kept in the ledger, "
                 "MLflow and reports. Give it in the environment, or in the library's own file",
             )
 
@@ -38,12 +38,12 @@ def _has_secret(uri: str) -> bool:
     return has_secret(before) or any(map(_NAMES.search, names))
 
 
-def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
+def _iterate_texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _texts(inner, f"{path}.{key}" if path else str(key))
+            yield from _iterate_texts(inner, f"{path}.{key}" if path else str(key))
     elif isinstance(value, list | tuple):
         for i, inner in enumerate(value):
-            yield from _texts(inner, f"{path}.{i}")
+            yield from _iterate_texts(inner, f"{path}.{i}")

@@ -8,39 +8,39 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from trainables.machine.progress import LOG as PROGRESS
-from trainables.machine.texts import printable
+from trainables.machine.texts import escape_control_characters
 
 LONGEST_LINE = 2000  # characters of what is quoted from a file
 
 
-def say(text: object, *, error: bool = False, end: str = "\n", flush: bool = False) -> None:
+def print_text(text: object, *, error: bool = False, end: str = "\n", flush: bool = False) -> None:
     """Print to standard output or standard error, escape codes written out."""
     stream = sys.stderr if error else sys.stdout
-    print(printable(str(text)), file=stream, end=end, flush=flush)
+    print(escape_control_characters(str(text)), file=stream, end=end, flush=flush)
 
 
-def one_line(text: object) -> str:
+def to_one_line(text: object) -> str:
     """Return text of a stranger for a line of its own, which it can neither end nor fill."""
     words = " ".join(str(text).split())
     return words if len(words) <= LONGEST_LINE else f"{words[:LONGEST_LINE]}…"
 
 
-def tolerant() -> None:
+def make_streams_tolerant() -> None:
     """A terminal that has no `×` shows `\\xd7`, which is better than an end in mid-sentence."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
 
 
-class _Said(logging.Handler):
+class _PrintHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        say(record.getMessage(), error=True, flush=True)
+        print_text(record.getMessage(), error=True, flush=True)
 
 
 @contextmanager
-def progress_shown() -> Iterator[None]:
+def show_progress() -> Iterator[None]:
     """Show how far long work is (`trainables.machine.progress`), on standard error."""
-    handler, level = _Said(), PROGRESS.level
+    handler, level = _PrintHandler(), PROGRESS.level
     PROGRESS.addHandler(handler)
     PROGRESS.setLevel(logging.INFO)
     try:

@@ -7,9 +7,15 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-import reports.figures.drawn as plot
-from reports.figures.models import ModelOptions, Picture, Views, model_figure, model_panels
-from reports.tables.labels import number
+import reports.figures.figure as plot
+from reports.figures.models import (
+    ModelOptions,
+    Picture,
+    Views,
+    create_model_panels,
+    register_model_figure,
+)
+from reports.tables.labels import format_number
 
 LIKEST = 10  # pairs that tell themselves, a panel
 
@@ -22,22 +28,22 @@ class AffinityOptions(ModelOptions):
     classes: int = Field(60, ge=3, le=200)
 
 
-@model_figure(AffinityOptions, "classes that are alike")
+@register_model_figure(AffinityOptions, "classes that are alike")
 def affinity(views: Views, title: str) -> Picture:
     """Draw heatmaps of cosines; like classes stand side by side, in each panel in its own order."""
     matrices = [np.asarray(view["cosines"]) for _, view in views.found]
     off = [matrix[~np.eye(len(matrix), dtype=bool)] for matrix in matrices]
     low, high = min(each.min() for each in off), max(each.max() for each in off)
-    spots: list[plot.Spot] = []
-    heads = [f"mean {number(view['mean'], 3)}" for _, view in views.found]
-    drawing, panels = model_panels(views, title, heads, width=plot.WIDTH + 0.5, room=0.3)
+    spots: list[plot.Tooltip] = []
+    heads = [f"mean {format_number(view['mean'], 3)}" for _, view in views.found]
+    drawing, panels = create_model_panels(views, title, heads, width=plot.WIDTH + 0.5, room=0.3)
     for panel, matrix, (each, view) in zip(panels, matrices, views.found, strict=True):
         shown = panel.imshow(matrix, vmin=low, vmax=high, cmap="cividis", interpolation="nearest")
         names, above = view["classes"], np.triu_indices(len(matrix), 1)
         for at in np.argsort(-matrix[above], kind="stable")[:LIKEST]:
             row, column = int(above[0][at]), int(above[1][at])
             words = f"{each.cell}: {names[row]}, {names[column]}: {matrix[row, column]:.3f}"
-            spots.append(plot.Spot(panel, column, row, words))
+            spots.append(plot.Tooltip(panel, column, row, words))
     drawing.colorbar(shown, ax=drawing.axes, shrink=0.7, label="cosine")
     view = views.found[0][1]
     caption = (

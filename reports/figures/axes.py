@@ -10,11 +10,11 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from reports.errors import ReportError
-from reports.figures.drawn import FigureOptions
+from reports.figures.figure import FigureOptions
 from reports.frame import Frame
 from reports.recipe import Figure
-from reports.tables.importance import space_of
-from reports.tables.labels import coordinate_names, level
+from reports.tables.importance import find_search_space
+from reports.tables.labels import format_coordinates, format_level
 
 MOST_AXES = 12  # of a search in one picture
 
@@ -27,7 +27,7 @@ class AxesOptions(FigureOptions):
 
     @field_validator("axes", mode="after")
     @classmethod
-    def once(cls, axes: tuple[str, ...]) -> tuple[str, ...]:
+    def check_axes_distinct(cls, axes: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(axes)) < len(axes):
             raise ValueError(f"each parameter once, not {', '.join(axes)}")
         return axes
@@ -47,27 +47,27 @@ class Axis:
     high: float
     choices: tuple[str, ...] = ()
 
-    def place(self, value: Any) -> float:
+    def locate_value(self, value: Any) -> float:
         """Return where a value stands: the number itself, or the index of a choice."""
-        return float(self.choices.index(level(value)) if self.choices else value)
+        return float(self.choices.index(format_level(value)) if self.choices else value)
 
-    def share(self, value: Any) -> float:
+    def to_axis_fraction(self, value: Any) -> float:
         """Return how far along the axis a value stands, 0 at the low end and 1 at the high one; a
         lone value halfway."""
-        at, low, high = self.place(value), self.low, self.high
+        at, low, high = self.locate_value(value), self.low, self.high
         if self.log:
             at, low, high = math.log(at), math.log(low), math.log(high)
         return (at - low) / (high - low) if high > low else 0.5
 
 
-def axes_of(frame: Frame, recipe: Figure, options: AxesOptions) -> list[Axis]:
+def select_axes(frame: Frame, recipe: Figure, options: AxesOptions) -> list[Axis]:
     """Return the parameters of the recipe's study that it asks for, in its order, or all.
 
     Raises:
         ReportError: the study is no search, or lacks a parameter.
     """
     study = recipe.studies[0]
-    space = space_of(frame, study)
+    space = find_search_space(frame, study)
     paths = list(options.axes or space)
     if unknown := [path for path in paths if path not in space]:
         raise ReportError(
@@ -75,8 +75,8 @@ def axes_of(frame: Frame, recipe: Figure, options: AxesOptions) -> list[Axis]:
             f"{', '.join(space)}"
         )
     axes = []
-    for path, name in zip(paths, coordinate_names(paths), strict=True):
-        axis, choices = space[path], tuple(map(level, space[path].get("choice") or ()))
+    for path, name in zip(paths, format_coordinates(paths), strict=True):
+        axis, choices = space[path], tuple(map(format_level, space[path].get("choice") or ()))
         low, high = (0, len(choices) - 1) if choices else (axis["low"], axis["high"])
         axes.append(Axis(path, name, bool(axis.get("log")), float(low), float(high), choices))
     return axes

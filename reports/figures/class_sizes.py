@@ -6,9 +6,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-import reports.figures.drawn as plot
-from reports.figures.models import ModelOptions, Picture, Views, model_figure
-from reports.tables.labels import greek
+import reports.figures.figure as plot
+from reports.figures.models import ModelOptions, Picture, Views, register_model_figure
+from reports.tables.labels import replace_greek_names
 
 GROUPS = 3  # of classes, from the smallest to the largest
 
@@ -21,10 +21,10 @@ class ClassSizesOptions(ModelOptions):
     split: Literal["train", "val", "test"] = "train"
 
 
-@model_figure(ClassSizesOptions, "small classes and large ones")
+@register_model_figure(ClassSizesOptions, "small classes and large ones")
 def class_sizes(views: Views, title: str) -> Picture:
     """Draw a dot a class and cell; lines through the means of equal groups of classes by size."""
-    drawing, panel = plot.single(title)
+    drawing, panel = plot.create_single_panel(title)
     split = views.options.split
     caption = (
         f"Of each class of the {split} split the share of its images whose nearest "
@@ -34,21 +34,23 @@ def class_sizes(views: Views, title: str) -> Picture:
     )
     spots = []
     for at, (each, view) in enumerate(views.found):
-        line = plot.line_style(at)
+        line = plot.select_line_style(at)
         y = [100 * recall for recall in view["recalls"]]
         panel.scatter(view["sizes"], y, s=14, color=line["color"], alpha=0.35, linewidths=0)
         sizes, means = average_groups(view["sizes"], y)
-        panel.plot(sizes, means, marker="o", markersize=5, label=greek(each.cell), **line)
+        panel.plot(
+            sizes, means, marker="o", markersize=5, label=replace_greek_names(each.cell), **line
+        )
         for name, size, share in zip(view["classes"], view["sizes"], y, strict=True):
             words = f"{each.cell}, {name}: {size} images, {share:.1f} %"
-            spots.append(plot.Spot(panel, size, share, words))
+            spots.append(plot.Tooltip(panel, size, share, words))
         caption += f" {each.cell}: {', '.join(f'{mean:.1f}' for mean in means)} %."
     known = [size for _, view in views.found for size in view["sizes"]]
     panel.set(xscale="log", xlabel="images of a class", ylabel="Recall@1 within the split (%)")
     if min(known) < max(known):
         plot.log_ticks(panel, min(known), max(known))
     panel.grid()
-    plot.legend(panel, len(views.found))
+    plot.draw_legend(panel, len(views.found))
     return Picture(drawing, caption, tuple(spots))
 
 

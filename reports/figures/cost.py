@@ -8,13 +8,19 @@ from typing import Any, Literal
 
 import numpy as np
 
-import reports.figures.drawn as plot
+import reports.figures.figure as plot
 from reports.errors import ReportError
 from reports.frame import Frame
 from reports.recipe import Figure
-from reports.stats.describe import summary
-from reports.tables.cells import by_cell, protocol
-from reports.tables.labels import greek, lower_is_better, metric_label, number, scale
+from reports.stats.describe import summarize
+from reports.tables.cells import find_protocol, group_by_cell
+from reports.tables.labels import (
+    display_scale,
+    format_metric_label,
+    format_number,
+    is_lower_better,
+    replace_greek_names,
+)
 
 COSTS = {"seconds": "seconds of training", "epochs": "epochs", "steps": "steps"}
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -42,7 +48,7 @@ class Point:
 
 
 @plot.figure(CostOptions)
-def cost(frame: Frame, recipe: Figure, options: CostOptions) -> plot.Drawn:
+def cost(frame: Frame, recipe: Figure, options: CostOptions) -> plot.DrawnFigure:
     """Draw a mark a cell; the line joins the cells that none beats in both cost and metric.
 
     Raises:
@@ -51,13 +57,17 @@ def cost(frame: Frame, recipe: Figure, options: CostOptions) -> plot.Drawn:
     import pandas as pd
 
     paid, metric, studies = options.cost, recipe.metric, recipe.studies
-    points = [point for study in studies for point in points_of(frame, study, metric, paid)]
+    points = [
+        point for study in studies for point in collect_cost_points(frame, study, metric, paid)
+    ]
     costs, values = [point.cost for point in points], [point.value for point in points]
-    sign = -1 if lower_is_better(metric) else 1
-    best = [points[i] for i in front(costs, [sign * value for value in values])]
-    title = greek(recipe.title) or f"{metric_label(metric)} against {COSTS[paid]}"
+    sign = -1 if is_lower_better(metric) else 1
+    best = [points[i] for i in find_pareto_front(costs, [sign * value for value in values])]
+    title = (
+        replace_greek_names(recipe.title) or f"{format_metric_label(metric)} against {COSTS[paid]}"
+    )
     legend_lines = -(-len(studies) // 2) if len(studies) > 1 else 0
-    drawing, panel = plot.single(title, plot.HEIGHT + plot.LINE * legend_lines)
+    drawing, panel = plot.create_single_panel(title, plot.HEIGHT + plot.LINE * legend_lines)
     for i, study in enumerate(studies):
         shown = [(point.cost, point.value) for point in points if point.study == study]
         x, y = zip(*shown, strict=True) if shown else ((), ())
@@ -65,22 +75,22 @@ def cost(frame: Frame, recipe: Figure, options: CostOptions) -> plot.Drawn:
         dense = len(shown) > plot.MANY
         panel.scatter(x, y, s=22, label=study, rasterized=dense, zorder=3, **mark)
     if not points:
-        plot.empty(panel)
+        plot.draw_empty_message(panel)
     elif min(costs) > 0 and max(costs) >= WIDE * min(costs):
         panel.set_xscale("log")
         plot.log_ticks(panel, min(costs), max(costs))
-    panel.set(xlabel=f"{COSTS[paid]}, a trial", ylabel=metric_label(metric))
+    panel.set(xlabel=f"{COSTS[paid]}, a trial", ylabel=format_metric_label(metric))
     panel.grid()
     if legend_lines:
         drawing.legend(loc="outside lower left", ncols=2)
     spots = []
     for point in points:
-        price = number(point.cost, 1 if point.cost < 100 else 0)
-        words = f"{point.study}, {point.cell}: {number(point.value, 2)}, {price} {paid}"
-        spots.append(plot.Spot(panel, point.cost, point.value, words))
+        price = format_number(point.cost, 1 if point.cost < 100 else 0)
+        words = f"{point.study}, {point.cell}: {format_number(point.value, 2)}, {price} {paid}"
+        spots.append(plot.Tooltip(panel, point.cost, point.value, words))
     caption = (
-        f"{metric_label(metric)}, {protocol(frame)}, against {COSTS[paid]} of a trial: "
-        f"means of {len(points)} cells, {plot.seeds_text([p.n for p in points])} each."
+        f"{format_metric_label(metric)}, {find_protocol(frame)}, against {COSTS[paid]} of a trial: "
+        f"means of {len(points)} cells, {plot.format_seed_counts([p.n for p in points])} each."
     )
     if best:
         _draw_front(drawing, panel, best)
@@ -88,31 +98,31 @@ def cost(frame: Frame, recipe: Figure, options: CostOptions) -> plot.Drawn:
         caption += f" Dashed: the Pareto front, which no cell beats in both: {names}."
     if paid == "seconds":
         caption += " Seconds are of the machines that ran them, beside what else ran there."
-    cells = pd.concat([frame.study(study) for study in studies])
+    cells = pd.concat([frame.select_study(study) for study in studies])
     key = f"cost_{'_'.join(studies)}_{metric}_{paid}"
-    return plot.finish(recipe, cells, drawing, spots, title=title, caption=caption, key=key)
+    return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption, key=key)
 
 
-def points_of(frame: Frame, study: str, metric: str, cost: str) -> list[Point]:
+def collect_cost_points(frame: Frame, study: str, metric: str, cost: str) -> list[Point]:
     """Return the cells of a study that have both; with folds a seed's cost is that of all of them.
 
     Raises:
         ReportError: no run of the sweep tells that cost.
     """
-    cells = frame.study(study)
+    cells = frame.select_study(study)
     if cost not in frame.metrics:
         raise ReportError(f"report.figures: no run of the sweep tells its {cost!r}")
     paid = cells.groupby(["cell", "seed"], sort=False)[cost].sum(min_count=1)
     points = []
-    for cell, values in by_cell(cells, metric).items():
-        mean = summary(list(values.values()))
-        price = summary([paid[cell, seed] for seed in values])
+    for cell, values in group_by_cell(cells, metric).items():
+        mean = summarize(list(values.values()))
+        price = summarize([paid[cell, seed] for seed in values])
         if mean is not None and price is not None:
-            points.append(Point(study, cell, price.mean, mean.mean * scale(metric), mean.n))
+            points.append(Point(study, cell, price.mean, mean.mean * display_scale(metric), mean.n))
     return points
 
 
-def front(costs: Sequence[float], values: Sequence[float]) -> tuple[int, ...]:
+def find_pareto_front(costs: Sequence[float], values: Sequence[float]) -> tuple[int, ...]:
     """Return the indices of the Pareto front of least cost and largest value, by ascending cost.
 
     A point is dominated where another costs no more and is worth no less, and differs in one of

@@ -11,14 +11,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import reports.figures.drawn as plot
+import reports.figures.figure as plot
 from reports.errors import ReportError
 from reports.frame import OTHER, Frame
-from reports.recipe import Figure, level_name
-from reports.stats.describe import summary
+from reports.recipe import Figure, to_level_name
+from reports.stats.describe import summarize
 from reports.stats.ranks import Ranking, rank_methods
-from reports.tables.cells import NEUTRAL, by_seed, protocol
-from reports.tables.labels import greek, level, lower_is_better, metric_label, p_equals
+from reports.tables.cells import NEUTRAL, find_protocol, group_by_seed
+from reports.tables.labels import (
+    format_level,
+    format_metric_label,
+    format_p_equation,
+    is_lower_better,
+    replace_greek_names,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,22 +44,24 @@ class RanksOptions(plot.FigureOptions):
 
 
 @plot.figure(RanksOptions)
-def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> plot.Drawn:
+def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> plot.DrawnFigure:
     """Draw the diagram of one study.
 
     Blocks that lack a level, because the pair is refused or a run is missing, are left out, and the
     caption names them; `options.without` leaves the level out instead.
     """
     study, factor, metric = recipe.studies[0], options.factor, recipe.metric
-    cells = frame.study(study)
+    cells = frame.select_study(study)
     cells = cells[~cells["cell"].str.endswith(OTHER)]
-    cells = cells[[_level(c.get(factor)) not in options.without for c in cells["coords"]]]
-    levels, blocks = blocks_of(cells, factor, metric)
+    cells = cells[
+        [_format_block_level(c.get(factor)) not in options.without for c in cells["coords"]]
+    ]
+    levels, blocks = collect_blocks(cells, factor, metric)
     whole = {key: values for key, values in blocks.items() if len(values) == len(levels)}
     rows = [[values[name] for name in levels] for values in whole.values()]
-    ranking = rank_methods(rows, lower_is_better=lower_is_better(metric)) if rows else None
-    title = greek(recipe.title) or f"Mean ranks by {metric_label(metric)}"
-    caption = f"{metric_label(metric)}, {protocol(frame)}: "
+    ranking = rank_methods(rows, lower_is_better=is_lower_better(metric)) if rows else None
+    title = replace_greek_names(recipe.title) or f"Mean ranks by {format_metric_label(metric)}"
+    caption = f"{format_metric_label(metric)}, {find_protocol(frame)}: "
     if ranking is None:
         caption += "fewer than two whole blocks, nothing to rank."
     else:
@@ -61,22 +69,22 @@ def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> 
             f"mean rank over {ranking.blocks} blocks, means over seeds; 1 is the best. A bar joins "
             f"what Nemenyi's test does not tell apart at {ranking.level:g} (critical difference "
             f"{ranking.critical:.2f}). Friedman's test, Iman and Davenport's form: "
-            f"{p_equals(ranking.p)}."
+            f"{format_p_equation(ranking.p)}."
         )
     if options.without:
         caption += f" Left out: {', '.join(options.without)}."
     if lacking := [", ".join(dict(block).values()) for block in blocks if block not in whole]:
         caption += f" Blocks left out for lacking a level: {'; '.join(lacking)}."
-    drawing = _draw(levels, ranking, title)
+    drawing = _draw_rank_diagram(levels, ranking, title)
     key = f"ranks_{study}_{factor}_{metric}"
-    return plot.finish(recipe, cells, drawing, title=title, caption=caption, key=key)
+    return plot.build_figure(recipe, cells, drawing, title=title, caption=caption, key=key)
 
 
-def _level(value: Any) -> str:
-    return level(level_name(value))
+def _format_block_level(value: Any) -> str:
+    return format_level(to_level_name(value))
 
 
-def blocks_of(
+def collect_blocks(
     cells: pd.DataFrame, factor: str, metric: str
 ) -> tuple[list[str], dict[Block, dict[str, float]]]:
     """Return the levels of a factor, and block → level → mean over seeds, where there is one.
@@ -87,25 +95,27 @@ def blocks_of(
     levels: dict[str, None] = {}
     blocks: dict[Block, dict[str, float]] = {}
     for _, rows in cells.groupby("cell", sort=False):
-        coords = {name: _level(value) for name, value in rows["coords"].iloc[0].items()}
+        coords = {
+            name: _format_block_level(value) for name, value in rows["coords"].iloc[0].items()
+        }
         if factor not in coords:
             continue
         levels.setdefault(coords[factor])
         others = tuple(item for item in coords.items() if item[0] not in (factor, NEUTRAL))
         block = blocks.setdefault(others, {})
-        if (mean := summary(list(by_seed(rows, metric).values()))) is not None:
+        if (mean := summarize(list(group_by_seed(rows, metric).values()))) is not None:
             block[coords[factor]] = mean.mean
     if not levels:
         raise ReportError(f"report.figures: no cell has {factor!r} to rank")
     return list(levels), blocks
 
 
-def _draw(levels: Sequence[str], ranking: Ranking | None, title: str) -> plot.Canvas:
+def _draw_rank_diagram(levels: Sequence[str], ranking: Ranking | None, title: str) -> plot.Canvas:
     half = (len(levels) + 1) // 2
-    drawing, axes = plot.single(title, 1.5 + 0.24 * half)
+    drawing, axes = plot.create_single_panel(title, 1.5 + 0.24 * half)
     axes.set_axis_off()
     if ranking is None:
-        plot.empty(axes, "nothing to rank")
+        plot.draw_empty_message(axes, "nothing to rank")
         return drawing
     k, bars = len(levels), len(ranking.groups)
     axes.set(xlim=(1 - 0.45 * k, k + 0.45 * k), ylim=(-(1.2 + 0.35 * bars + half), 1.6))

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from pydantic import Field
 
-import reports.figures.drawn as plot
-from reports.figures.models import ModelOptions, Picture, Views, model_figure
-from reports.tables.labels import greek
+import reports.figures.figure as plot
+from reports.figures.models import ModelOptions, Picture, Views, register_model_figure
+from reports.tables.labels import replace_greek_names
 
 PANEL = 1.7  # inches, of one model's histogram
 KINDS = (("one class", "intra", plot.COLOURS[0]), ("two classes", "inter", plot.COLOURS[1]))
@@ -21,13 +21,13 @@ class DistanceOptions(ModelOptions):
     images: int = Field(3000, ge=4, le=20000)
 
 
-@model_figure(DistanceOptions, "distances within and between classes")
+@register_model_figure(DistanceOptions, "distances within and between classes")
 def distances(views: Views, title: str) -> Picture:
     """Draw histograms of distances of pairs of one class and of two, a panel a cell."""
     count = len(views.found)
-    drawing = plot.canvas(plot.WIDTH, 0.7 + PANEL * count)
+    drawing = plot.create_canvas(plot.WIDTH, 0.7 + PANEL * count)
     panels = drawing.subplots(count, 1, sharex=True, squeeze=False).ravel()
-    plot.heading(drawing, title)
+    plot.draw_heading(drawing, title)
     spots = []
     for panel, (each, view) in zip(panels, views.found, strict=True):
         for (words, name, colour), mean in zip(KINDS, view["means"], strict=True):
@@ -35,9 +35,9 @@ def distances(views: Views, title: str) -> Picture:
             panel.stairs(shares, view["edges"], fill=True, color=colour, alpha=0.45, label=words)
             panel.axvline(mean, color=colour, linewidth=1.2)
             text = f"{each.cell}, {words}: mean {mean:.4f}"
-            spots.append(plot.Spot(panel, mean, max(shares) / 2, text))
+            spots.append(plot.Tooltip(panel, mean, max(shares) / 2, text))
         overlap = f"overlap {100 * view['overlap']:.1f} %"
-        plot.title_panel(panel, f"{greek(each.cell)}: {overlap}", plot.WIDTH)
+        plot.set_panel_title(panel, f"{replace_greek_names(each.cell)}: {overlap}", plot.WIDTH)
         panel.set_ylabel("pairs (%)")
         panel.grid(axis="y")
     panels[-1].set_xlabel("distance")

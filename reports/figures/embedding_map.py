@@ -7,8 +7,14 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-import reports.figures.drawn as plot
-from reports.figures.models import ModelOptions, Picture, Views, model_figure, put_thumbnail
+import reports.figures.figure as plot
+from reports.figures.models import (
+    ModelOptions,
+    Picture,
+    Views,
+    put_thumbnail,
+    register_model_figure,
+)
 
 SIGNS = "osv"  # with the colours 24 kinds of points, as many as classes are drawn
 SMALL = 0.28  # of a picture's own size
@@ -26,10 +32,10 @@ class MapOptions(ModelOptions):
     centred: bool = False
 
 
-@model_figure(MapOptions, "the embedding space", apart=True)
+@register_model_figure(MapOptions, "the embedding space", apart=True)
 def embedding_map(views: Views, title: str) -> Picture:
     """Draw a point an image, a colour and sign a class; pictures of some beside."""
-    drawing, panel = plot.single(title, plot.WIDTH)
+    drawing, panel = plot.create_single_panel(title, plot.WIDTH)
     panel.set(xticks=[], yticks=[])
     each, view = views.found[0]
     x, y, label = (np.asarray(view[name]) for name in ("x", "y", "label"))
@@ -42,13 +48,13 @@ def embedding_map(views: Views, title: str) -> Picture:
         put_thumbnail(panel, (x[at], y[at]), picture, SMALL, colour)
     panel.margins(0.06)
     names = view["classes"]
-    plot.legend(panel, max(len(names), 5))
+    plot.draw_legend(panel, max(len(names), 5))
     caption = (
-        f"{views.who(each)}, {views.protocol}: t-SNE of {len(x)} {views.options.split} "
+        f"{views.describe_model(each)}, {views.protocol}: t-SNE of {len(x)} {views.options.split} "
         f"images of {len(names)} of {view['of_classes']} classes, perplexity "
         f"{view['options']['perplexity']:g}. Which images are neighbours can be read from it; "
         "distances between groups and their sizes cannot."
     )
     points = zip(x, y, label, strict=True)
-    spots = tuple(plot.Spot(panel, float(a), float(b), names[c]) for a, b, c in points)
+    spots = tuple(plot.Tooltip(panel, float(a), float(b), names[c]) for a, b, c in points)
     return Picture(drawing, caption, spots)

@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import reports.figures.drawn as plot
+import reports.figures.figure as plot
 from reports.errors import ReportError
 from reports.frame import Frame
-from reports.recipe import FactorCurves, level_name
-from reports.stats.describe import bootstrap_interval, summary, t_interval
+from reports.recipe import FactorCurves, to_level_name
+from reports.stats.describe import bootstrap_interval, summarize, t_interval
 from reports.tables import labels
-from reports.tables.cells import by_seed, coordinates, protocol
-from reports.tables.labels import coordinate_name, level, metric_label, number
+from reports.tables.cells import complete_coordinates, find_protocol, group_by_seed
+from reports.tables.labels import (
+    format_coordinate,
+    format_level,
+    format_metric_label,
+    format_number,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,8 +44,8 @@ class Line:
     n: tuple[int, ...]
 
 
-@plot.style()
-def factor_curves(frame: Frame, recipe: FactorCurves) -> plot.Drawn:
+@plot.use_report_style()
+def draw_factor_curves(frame: Frame, recipe: FactorCurves) -> plot.DrawnFigure:
     """Draw the metric at each level of `recipe.x`, a line per combination of the other levels.
 
     Raises:
@@ -48,25 +53,28 @@ def factor_curves(frame: Frame, recipe: FactorCurves) -> plot.Drawn:
     """
     import pandas as pd
 
-    chosen = {study: _choose(frame, study, recipe) for study in recipe.studies}
+    chosen = {study: _select_factor_cells(frame, study, recipe) for study in recipe.studies}
     lines = [
         line
         for study, cells in chosen.items()
-        for line in lines_of(cells, recipe, study if len(chosen) > 1 else "")
+        for line in collect_lines(cells, recipe, study if len(chosen) > 1 else "")
     ]
-    metric, factor = recipe.metric, coordinate_name(recipe.x)
-    title = labels.greek(recipe.title) or f"{metric_label(metric)} against {factor}"
-    levels = plot.ordered([x for line in lines for x in line.x])
-    kind = axis_kind(levels, recipe.log)
+    metric, factor = recipe.metric, format_coordinate(recipe.x)
+    title = (
+        labels.replace_greek_names(recipe.title)
+        or f"{format_metric_label(metric)} against {factor}"
+    )
+    levels = plot.sort_levels([x for line in lines for x in line.x])
+    kind = choose_axis_scale(levels, recipe.log)
     place = {x: i if kind == "words" else x for i, x in enumerate(levels)}
-    drawing, axes = plot.single(title)
+    drawing, axes = plot.create_single_panel(title)
     if kind in ("log", "symlog"):
         options = {"linthresh": min(x for x in levels if x > 0)} if kind == "symlog" else {}
         axes.set_xscale(kind, **options)
     spots = []
     for i, line in enumerate(lines):
         ends = np.abs(np.array([line.low, line.high]) - np.array(line.mean))  # NaN: no bar
-        shape: dict[str, Any] = {**plot.line_style(i), "marker": "o", "linewidth": 1.8}
+        shape: dict[str, Any] = {**plot.select_line_style(i), "marker": "o", "linewidth": 1.8}
         if kind == "words":
             shape["linestyle"] = "none"
         at, bars = [place[x] for x in line.x], ends if line.x else None
@@ -74,40 +82,45 @@ def factor_curves(frame: Frame, recipe: FactorCurves) -> plot.Drawn:
         for x, mean, low, high, n in zip(
             line.x, line.mean, line.low, line.high, line.n, strict=True
         ):
-            interval = "" if np.isnan(low) else f" [{number(low, 2)}, {number(high, 2)}]"
-            name = ", ".join(filter(None, (line.label, f"{factor} = {level(x)}")))
-            words = f"{name}: {number(mean, 2)}{interval}, n = {n}"
-            spots.append(plot.Spot(axes, place[x], mean, words))
+            interval = (
+                "" if np.isnan(low) else f" [{format_number(low, 2)}, {format_number(high, 2)}]"
+            )
+            name = ", ".join(filter(None, (line.label, f"{factor} = {format_level(x)}")))
+            words = f"{name}: {format_number(mean, 2)}{interval}, n = {n}"
+            spots.append(plot.Tooltip(axes, place[x], mean, words))
     if not levels:
-        plot.empty(axes)
+        plot.draw_empty_message(axes)
     elif kind != "linear":
-        axes.set_xticks([place[x] for x in levels], labels.ticks(levels))
+        axes.set_xticks([place[x] for x in levels], labels.format_ticks(levels))
         axes.xaxis.set_ticks([], minor=True)
-    axes.set(xlabel=factor, ylabel=metric_label(metric))
+    axes.set(xlabel=factor, ylabel=format_metric_label(metric))
     axes.grid()
     if labelled := sum(bool(line.label) for line in lines):
-        plot.legend(axes, labelled)
+        plot.draw_legend(axes, labelled)
     counts = [n for line in lines for n in line.n]
     bars = f", bars: {INTERVALS[recipe.interval]} over seeds" if max(counts, default=0) > 1 else ""
-    held = ", ".join(f"{coordinate_name(k)} = {level(v)}" for k, v in recipe.at.items())
+    held = ", ".join(f"{format_coordinate(k)} = {format_level(v)}" for k, v in recipe.at.items())
     caption = (
-        f"{metric_label(metric)}, {protocol(frame)}: mean{bars}, {plot.seeds_text(counts)}"
+        f"{format_metric_label(metric)}, {find_protocol(frame)}: mean{bars}, "
+        f"{plot.format_seed_counts(counts)}"
         f" for each level of {factor}{f', at {held}' if held else ''}."
     )
     cells = pd.concat(chosen.values())
     key = f"factor_{'_'.join(recipe.studies)}_{recipe.x}_{metric}"
-    return plot.finish(recipe, cells, drawing, spots, title=title, caption=caption, key=key)
+    return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption, key=key)
 
 
-def _choose(frame: Frame, study: str, recipe: FactorCurves) -> pd.DataFrame:
+def _select_factor_cells(frame: Frame, study: str, recipe: FactorCurves) -> pd.DataFrame:
     """Return the cells of a study that have the factor and are at the levels that are held."""
     import pandas as pd
 
-    cells = frame.study(study)
-    cells = cells.assign(coords=pd.Series(coordinates(frame, cells), index=cells.index))
+    cells = frame.select_study(study)
+    cells = cells.assign(coords=pd.Series(complete_coordinates(frame, cells), index=cells.index))
     fits = [
         recipe.x in coords
-        and all(_level(coords.get(name)) == level(value) for name, value in recipe.at.items())
+        and all(
+            _level(coords.get(name)) == format_level(value) for name, value in recipe.at.items()
+        )
         for coords in cells["coords"]
     ]
     if not any(fits):
@@ -119,13 +132,13 @@ def _choose(frame: Frame, study: str, recipe: FactorCurves) -> pd.DataFrame:
     return cells[fits]
 
 
-def lines_of(cells: pd.DataFrame, recipe: FactorCurves, prefix: str = "") -> list[Line]:
+def collect_lines(cells: pd.DataFrame, recipe: FactorCurves, prefix: str = "") -> list[Line]:
     """Return the lines of one study's cells, in the order of its plan.
 
     A combination of the other coordinates with one level of x is a point of another factor's arm
     (a one-factor study lists its centre once): it is left out where another one has several.
     """
-    x = [_place(coords[recipe.x]) for coords in cells["coords"]]
+    x = [_locate_level(coords[recipe.x]) for coords in cells["coords"]]
     others = [
         tuple((k, _level(v)) for k, v in coords.items() if k != recipe.x)
         for coords in cells["coords"]
@@ -137,17 +150,19 @@ def lines_of(cells: pd.DataFrame, recipe: FactorCurves, prefix: str = "") -> lis
     varied = {k for a in groups for b in groups for k, _ in set(a) ^ set(b)}
     lines = []
     for key, rows in groups.items():
-        words = ", ".join(f"{coordinate_name(k)} = {v}" for k, v in key if k in varied)
-        lines.append(_line(rows, recipe, ": ".join(filter(None, [prefix, words]))))
+        words = ", ".join(f"{format_coordinate(k)} = {v}" for k, v in key if k in varied)
+        lines.append(_build_line(rows, recipe, ": ".join(filter(None, [prefix, words]))))
     return lines
 
 
-def _line(cells: pd.DataFrame, recipe: FactorCurves, label: str) -> Line:
-    factor = labels.scale(recipe.metric)
+def _build_line(cells: pd.DataFrame, recipe: FactorCurves, label: str) -> Line:
+    factor = labels.display_scale(recipe.metric)
     points: list[tuple[Any, float, float, float, int]] = []
-    for x in plot.ordered(list(cells["x"])):
-        values = list(by_seed(cells[[value == x for value in cells["x"]]], recipe.metric).values())
-        if (result := summary(values)) is None:
+    for x in plot.sort_levels(list(cells["x"])):
+        values = list(
+            group_by_seed(cells[[value == x for value in cells["x"]]], recipe.metric).values()
+        )
+        if (result := summarize(values)) is None:
             continue
         ends: tuple[float, float] | None = None
         if result.sd is not None and recipe.interval == "sd":
@@ -160,15 +175,15 @@ def _line(cells: pd.DataFrame, recipe: FactorCurves, label: str) -> Line:
 
 
 def _level(value: Any) -> str:
-    return level(level_name(value))
+    return format_level(to_level_name(value))
 
 
-def _place(value: Any) -> Any:
+def _locate_level(value: Any) -> Any:
     """Return a level on the axis: a number, or what it is called."""
     return _level(value) if isinstance(value, bool) or not isinstance(value, int | float) else value
 
 
-def axis_kind(levels: list[Any], log: bool | None) -> str:
+def choose_axis_scale(levels: list[Any], log: bool | None) -> str:
     """Return `words`, `linear`, `log`, or `symlog` (log with zero) for the levels of a factor.
 
     By itself logarithmic where three or more positive levels span a decade and their ratios are

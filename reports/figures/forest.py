@@ -6,9 +6,14 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-import reports.figures.drawn as plot
-from reports.tables.labels import difference_label, scale, signed, with_interval
-from reports.tables.verdict import Verdict, groups
+import reports.figures.figure as plot
+from reports.tables.labels import (
+    display_scale,
+    format_difference_label,
+    format_signed_metric,
+    format_with_interval,
+)
+from reports.tables.verdict import Verdict, group_verdicts
 
 MOST = 80  # rows; a taller picture is no overview
 MARKS = {"better": ("^", "#0072B2"), "worse": ("v", "#D55E00")}
@@ -17,8 +22,8 @@ ROW = 0.24  # inches
 WIDTH = 6.4
 
 
-@plot.style()
-def forest(verdicts: Sequence[Verdict]) -> plot.Drawn | None:
+@plot.use_report_style()
+def draw_forest_plot(verdicts: Sequence[Verdict]) -> plot.DrawnFigure | None:
     """Draw one line a comparison: the paired difference, 95 % interval, and what the verdict is.
 
     A triangle up is better, one down worse, a dot is open. Metrics of different units have panels
@@ -30,27 +35,27 @@ def forest(verdicts: Sequence[Verdict]) -> plot.Drawn | None:
         return None
     lines: dict[str, list[Verdict | str]] = {verdict.metric: [] for verdict in shown}
     for metric, own in lines.items():
-        for group in groups([verdict for verdict in shown if verdict.metric == metric]):
+        for group in group_verdicts([verdict for verdict in shown if verdict.metric == metric]):
             own += [f"{group[0].title} (against {group[0].baseline})", *group]
     heights = [len(own) + 2.6 for own in lines.values()]
-    drawing = plot.canvas(WIDTH, ROW * sum(heights) + 0.2)
+    drawing = plot.create_canvas(WIDTH, ROW * sum(heights) + 0.2)
     panels = drawing.subplots(len(lines), 1, squeeze=False, height_ratios=heights)[:, 0]
-    spots: list[plot.Spot] = []
+    spots: list[plot.Tooltip] = []
     for panel, (metric, own) in zip(panels, lines.items(), strict=True):
         spots += _draw(panel, metric, own)
     bars = "; lines: 95 % paired-t intervals, each of its comparison alone"
     caption = (
-        f"Difference to the baseline row, {plot.seeds_text([v.n for v in shown])}"
+        f"Difference to the baseline row, {plot.format_seed_counts([v.n for v in shown])}"
         f"{bars if max(v.n for v in shown) > 1 else ''}. Triangle up: better, down: worse, both "
         "after Holm's correction; dot: cannot tell."
     )
     if len(known) > MOST:
         caption += f" The first {MOST} of {len(known)}."
     title = "All differences at a glance"
-    return plot.Drawn("forest", shown[0].study, title, caption, drawing, (), tuple(spots))
+    return plot.DrawnFigure("forest", shown[0].study, title, caption, drawing, (), tuple(spots))
 
 
-def _draw(axes: plot.Axes, metric: str, lines: list[Verdict | str]) -> list[plot.Spot]:
+def _draw(axes: plot.Axes, metric: str, lines: list[Verdict | str]) -> list[plot.Tooltip]:
     """Draw the lines of one metric, each group of comparisons under its heading."""
     axes.axvline(0, color="black", linewidth=0.8)
     axes.grid(axis="x")
@@ -67,17 +72,21 @@ def _draw(axes: plot.Axes, metric: str, lines: list[Verdict | str]) -> list[plot
             text.set_in_layout(False)
             continue
         names[y] = textwrap.shorten(line.label, 40, placeholder="…")
-        gap, factor = line.difference, scale(metric)
+        gap, factor = line.difference, display_scale(metric)
         assert gap is not None
         mark, colour = MARKS.get(line.call, OPEN)
         if gap.low is not None and gap.high is not None:
             axes.plot([gap.low * factor, gap.high * factor], [y, y], color=colour, linewidth=1.6)
         axes.plot([gap.mean * factor], [y], mark, color=colour, markersize=6)
-        words = with_interval(gap.mean, gap.low, gap.high, metric, line.digits)
-        spots.append(plot.Spot(axes, gap.mean * factor, y, f"{line.label}: {words}, {line.call}"))
-        axes.annotate(signed(gap.mean, metric, line.digits), (1, y), color=colour, **right)
+        words = format_with_interval(gap.mean, gap.low, gap.high, metric, line.digits)
+        spots.append(
+            plot.Tooltip(axes, gap.mean * factor, y, f"{line.label}: {words}, {line.call}")
+        )
+        axes.annotate(
+            format_signed_metric(gap.mean, metric, line.digits), (1, y), color=colour, **right
+        )
     axes.set_yticks(list(names), list(names.values()))
     axes.tick_params(axis="y", length=0)
-    axes.set(ylim=(len(lines) - 0.4, -0.8), xlabel=f"Δ {difference_label(metric)}")
+    axes.set(ylim=(len(lines) - 0.4, -0.8), xlabel=f"Δ {format_difference_label(metric)}")
     axes.spines["left"].set_visible(False)
     return spots

@@ -7,8 +7,15 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-import reports.figures.drawn as plot
-from reports.figures.models import ModelOptions, Picture, Views, board, model_figure, put_picture
+import reports.figures.figure as plot
+from reports.figures.models import (
+    ModelOptions,
+    Picture,
+    Views,
+    create_picture_board,
+    put_picture,
+    register_model_figure,
+)
 
 FRAME = ("black", "-")
 
@@ -23,25 +30,25 @@ class GradCamOptions(ModelOptions):
     terms: tuple[str, ...] = Field((), max_length=6)
 
 
-@model_figure(GradCamOptions, "where terms look", apart=True)
+@register_model_figure(GradCamOptions, "where terms look", apart=True)
 def grad_cam(views: Views, title: str) -> Picture:
     """Draw a column an image; below it a row a term, bright where the term is lowered."""
     each, view = views.found[0]
     terms, rows = view["terms"], view["rows"]
-    drawing, panel = board(1 + len(terms), max(len(rows), 4), title)
+    drawing, panel = create_picture_board(1 + len(terms), max(len(rows), 4), title)
     spots = []
     for column, row in enumerate(rows):
         name = row["class"]
         middle = put_picture(panel, (0, column), row["picture"], name[:12], FRAME)
-        spots.append(plot.Spot(panel, *middle, name))
+        spots.append(plot.Tooltip(panel, *middle, name))
         for at, term in enumerate(terms, 1):
             cam = np.asarray(row["maps"][term])
             middle = put_picture(panel, (at, column), row["picture"], term, FRAME, heat=cam)
             flat = "" if cam.any() else ", which nothing in it lowers"
-            spots.append(plot.Spot(panel, *middle, f"{name}: {term}{flat}"))
+            spots.append(plot.Tooltip(panel, *middle, f"{name}: {term}{flat}"))
     tall, wide = cam.shape
     caption = (
-        f"{views.who(each)}: Grad-CAM of {', '.join(terms)} on training images, of the "
+        f"{views.describe_model(each)}: Grad-CAM of {', '.join(terms)} on training images, of the "
         f"last map of {tall} × {wide} places; bright where it lowers the "
         "term, each on a scale of its own."
     )

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import reports.figures.drawn as plot
+import reports.figures.figure as plot
 from reports.frame import Frame
 from reports.recipe import Heatmap
-from reports.stats.describe import pooled_sd, summary
+from reports.stats.describe import pooled_sd, summarize
 from reports.tables import labels
-from reports.tables.cells import by_cell, by_seed, is_missing, protocol
+from reports.tables.cells import find_protocol, group_by_cell, group_by_seed, is_missing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +38,7 @@ class Shades:
     source: str = ""
 
 
-def shades(frame: Frame, recipe: Heatmap) -> Shades:
+def compute_color_scale(frame: Frame, recipe: Heatmap) -> Shades:
     """Return the scale of a heatmap: from the least mean to the largest, and at least six sds of
     the seeds wide, so that what is within their scatter has nearly one colour.
 
@@ -47,12 +47,12 @@ def shades(frame: Frame, recipe: Heatmap) -> Shades:
     """
 
     def values_of(study: str) -> list[list[float]]:
-        cells = by_cell(frame.study(study), recipe.metric)
+        cells = group_by_cell(frame.select_study(study), recipe.metric)
         return [list(values.values()) for values in cells.values()]
 
-    factor = labels.scale(recipe.metric)
+    factor = labels.display_scale(recipe.metric)
     groups = values_of(recipe.study)
-    means = [result.mean * factor for values in groups if (result := summary(values))]
+    means = [result.mean * factor for values in groups if (result := summarize(values))]
     pooled, where = pooled_sd(groups), "its own"
     if pooled is None:
         studies = dict.fromkeys(frame.cells["study"])
@@ -66,60 +66,65 @@ def shades(frame: Frame, recipe: Heatmap) -> Shades:
     return Shades(middle - widest / 2, middle + widest / 2, sd, source)
 
 
-def size_of(frame: Frame, parts: Sequence[Heatmap]) -> tuple[float, float]:
+def compute_heatmap_size(frame: Frame, parts: Sequence[Heatmap]) -> tuple[float, float]:
     """Return the size in inches at which each of these heatmaps has room for its settings."""
-    cells = [(frame.study(part.study), part) for part in parts]
-    columns = max((len(_levels(rows, part.x)) for rows, part in cells), default=1)
-    lines = max((len(_levels(rows, part.y)) for rows, part in cells), default=1)
+    cells = [(frame.select_study(part.study), part) for part in parts]
+    columns = max((len(_collect_axis_levels(rows, part.x)) for rows, part in cells), default=1)
+    lines = max((len(_collect_axis_levels(rows, part.y)) for rows, part in cells), default=1)
     return max(plot.WIDTH, 2.0 + 0.72 * columns), 1.5 + 0.62 * max(1, lines)
 
 
-def _levels(cells: pd.DataFrame, axis: str) -> list[Any]:
-    return plot.ordered([v for v in cells[axis] if not is_missing(v)]) if axis in cells else []
+def _collect_axis_levels(cells: pd.DataFrame, axis: str) -> list[Any]:
+    return plot.sort_levels([v for v in cells[axis] if not is_missing(v)]) if axis in cells else []
 
 
-@plot.style()
-def heatmap(frame: Frame, recipe: Heatmap, size: tuple[float, float] | None = None) -> plot.Drawn:
+@plot.use_report_style()
+def draw_heatmap(
+    frame: Frame, recipe: Heatmap, size: tuple[float, float] | None = None
+) -> plot.DrawnFigure:
     """Draw the mean over seeds at each pair of levels, with ± sd where there are several seeds.
 
-    size: in inches, of all heatmaps of a report (`size_of`); by itself its own. Cells without a
+    size: in inches, of all heatmaps of a report (`compute_heatmap_size`); by itself its own. Cells
+        without a
     result are hatched. Each level has the same width, so that a grid in powers of ten looks
     logarithmic.
 
     Raises:
         ReportError: unknown study.
     """
-    cells, metric, digits = frame.study(recipe.study), recipe.metric, recipe.digits
-    xs, ys = _levels(cells, recipe.x), _levels(cells, recipe.y)
-    x_name, y_name = map(labels.coordinate_name, (recipe.x, recipe.y))
+    cells, metric, digits = frame.select_study(recipe.study), recipe.metric, recipe.digits
+    xs, ys = _collect_axis_levels(cells, recipe.x), _collect_axis_levels(cells, recipe.y)
+    x_name, y_name = map(labels.format_coordinate, (recipe.x, recipe.y))
     means = np.full((len(ys), len(xs)), np.nan)
     texts: dict[tuple[int, int], str] = {}
     counts: list[int] = []
     spots = []
-    factor, colours = labels.scale(metric), shades(frame, recipe)
-    drawing, axes = plot.single(labels.greek(recipe.title or recipe.study))
+    factor, colours = labels.display_scale(metric), compute_color_scale(frame, recipe)
+    drawing, axes = plot.create_single_panel(
+        labels.replace_greek_names(recipe.title or recipe.study)
+    )
     for i, j in np.ndindex(means.shape):
         rows = cells[(cells[recipe.x] == xs[j]) & (cells[recipe.y] == ys[i])]
-        if cell := summary(list(by_seed(rows, metric).values())):
+        if cell := summarize(list(group_by_seed(rows, metric).values())):
             counts.append(cell.n)
             means[i, j] = mean = cell.mean * factor
-            sd = "" if cell.sd is None else f"\n± {labels.number(cell.sd * factor, digits)}"
-            texts[i, j] = labels.number(mean, digits) + sd
+            sd = "" if cell.sd is None else f"\n± {labels.format_number(cell.sd * factor, digits)}"
+            texts[i, j] = labels.format_number(mean, digits) + sd
         elif len(rows):
             texts[i, j] = str(rows["status"].iloc[0])
         if text := texts.get((i, j), "").replace("\n", " "):
-            at = f"{x_name} = {labels.level(xs[j])}, {y_name} = {labels.level(ys[i])}"
-            spots.append(plot.Spot(axes, j, i, f"{at}: {text}"))
-    _draw(axes, means, texts, colours).set_label(labels.metric_label(metric))
-    drawing.set_size_inches(size or size_of(frame, [recipe]))
-    axes.set_xticks(range(len(xs)), labels.ticks(xs))
-    axes.set_yticks(range(len(ys)), labels.ticks(ys))
+            at = f"{x_name} = {labels.format_level(xs[j])}, {y_name} = {labels.format_level(ys[i])}"
+            spots.append(plot.Tooltip(axes, j, i, f"{at}: {text}"))
+    _draw_squares(axes, means, texts, colours).set_label(labels.format_metric_label(metric))
+    drawing.set_size_inches(size or compute_heatmap_size(frame, [recipe]))
+    axes.set_xticks(range(len(xs)), labels.format_ticks(xs))
+    axes.set_yticks(range(len(ys)), labels.format_ticks(ys))
     axes.set_xlabel(x_name)
     turn = 0 if len(y_name) < 3 else 90
     axes.set_ylabel(y_name, rotation=turn, labelpad=12, va="center")
     caption = (
-        f"{labels.metric_label(metric)}, {protocol(frame)}: mean"
-        f"{' ± sd' if max(counts, default=0) > 1 else ''}, {plot.seeds_text(counts)}"
+        f"{labels.format_metric_label(metric)}, {find_protocol(frame)}: mean"
+        f"{' ± sd' if max(counts, default=0) > 1 else ''}, {plot.format_seed_counts(counts)}"
         f" for each of {len(xs)} × {len(ys)} settings; hatched: no result. "
         "Colours: on a scale of its own"
     )
@@ -128,13 +133,18 @@ def heatmap(frame: Frame, recipe: Heatmap, size: tuple[float, float] | None = No
     else:
         caption += (
             f", {SPAN:g} sds wide or more; bar on it: ± one sd of runs over seeds, "
-            f"{labels.number(colours.sd, digits)}, pooled over {colours.source}."
+            f"{labels.format_number(colours.sd, digits)}, pooled over {colours.source}."
         )
-    title, key = labels.greek(recipe.title or recipe.study), f"heatmap_{recipe.study}_{metric}"
-    return plot.finish(recipe, cells, drawing, spots, title=title, caption=caption, key=key)
+    title, key = (
+        labels.replace_greek_names(recipe.title or recipe.study),
+        f"heatmap_{recipe.study}_{metric}",
+    )
+    return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption, key=key)
 
 
-def _draw(axes: plot.Axes, means: Any, texts: dict[tuple[int, int], str], colours: Shades) -> Any:
+def _draw_squares(
+    axes: plot.Axes, means: Any, texts: dict[tuple[int, int], str], colours: Shades
+) -> Any:
     """Draw the squares with their texts, and return the bar of colours with the sd on it."""
     from matplotlib.patches import Rectangle
     from matplotlib.patheffects import Normal, withStroke
@@ -162,7 +172,7 @@ def _draw(axes: plot.Axes, means: Any, texts: dict[tuple[int, int], str], colour
     axes.spines[:].set_visible(False)
     bar = axes.figure.colorbar(image, ax=axes, pad=0.03, fraction=0.06)
     bar.outline.set_visible(False)
-    plot.few_ticks(bar.long_axis, 4)
+    plot.limit_ticks(bar.long_axis, 4)
     if colours.sd is not None:
         middle = (colours.low + colours.high) / 2
         line = bar.ax.errorbar([0.5], [middle], [colours.sd], color="white")

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
-import reports.figures.drawn as plot
+import reports.figures.figure as plot
 from reports.frame import Frame
 from reports.recipe import Table
-from reports.tables.cells import protocol, run_ids, trials_of
-from reports.tables.labels import metric_label, number, scale, slug
+from reports.tables.cells import collect_trials, find_protocol, run_ids
+from reports.tables.labels import display_scale, format_metric_label, format_number, to_slug
 
 
-@plot.style()
-def history(frame: Frame, recipe: Table) -> plot.Drawn:
+@plot.use_report_style()
+def draw_search_history(frame: Frame, recipe: Table) -> plot.DrawnFigure:
     """Draw one dot a trial (mean over seeds, ± one sd where there are several), the best so far as
     a line, trials without a result as crosses on the axis.
 
     Raises:
         ReportError: unknown study.
     """
-    cells, metric = frame.study(recipe.study), recipe.metrics[0]
-    trials, factor, digits = trials_of(cells, metric), scale(metric), recipe.digits
+    cells, metric = frame.select_study(recipe.study), recipe.metrics[0]
+    trials, factor, digits = collect_trials(cells, metric), display_scale(metric), recipe.digits
     title = f"{recipe.title or recipe.study}: history"
     numbers = [trial.number for trial in trials.trials]
     means = [trial.result.mean * factor for trial in trials.trials]
     sds = [(trial.result.sd or 0.0) * factor for trial in trials.trials]
-    drawing, axes = plot.single(title)
+    drawing, axes = plot.create_single_panel(title)
     if numbers:
         dots: dict[str, Any] = {"fmt": "o", "color": plot.COLOURS[5], "markersize": 4.5}
         axes.errorbar(numbers, means, sds if any(sds) else None, elinewidth=1, capsize=0, **dots)
-        best = [value * factor for value in trials.best_so_far(metric)]
+        best = [value * factor for value in trials.compute_best_so_far(metric)]
         line: dict[str, Any] = {"color": plot.COLOURS[0], "linewidth": 1.8}
         axes.step(numbers, best, where="post", label="best so far", **line)
         if trials.neutral is not None:
@@ -37,19 +37,21 @@ def history(frame: Frame, recipe: Table) -> plot.Drawn:
             axes.axhline(trials.neutral.mean * factor, label="neutral", linewidth=1.4, **dashed)
         axes.legend(loc="best")
     else:
-        plot.empty(axes)
+        plot.draw_empty_message(axes)
     if trials.lost:
         crosses: dict[str, Any] = {"color": "#a40e26", "transform": axes.get_xaxis_transform()}
         axes.plot(
             trials.lost, [0.0] * len(trials.lost), "x", clip_on=False, markersize=6, **crosses
         )
-    plot.few_ticks(axes.xaxis)
-    axes.set(xlabel="trial", ylabel=metric_label(metric))
+    plot.limit_ticks(axes.xaxis)
+    axes.set(xlabel="trial", ylabel=format_metric_label(metric))
     axes.grid()
     counts = [trial.result.n for trial in trials.trials]
     caption = (
-        f"{metric_label(metric)}, {protocol(frame)}, of {len(counts)} trials in the order of their "
-        f"proposal{' ± one sd' if max(counts, default=0) > 1 else ''}, {plot.seeds_text(counts)} "
+        f"{format_metric_label(metric)}, {find_protocol(frame)}, of {len(counts)} trials in "
+        f"the order of their "
+        f"proposal{' ± one sd' if max(counts, default=0) > 1 else ''}, "
+        f"{plot.format_seed_counts(counts)} "
         "each; line: the best so far."
     )
     if trials.lost:
@@ -58,8 +60,14 @@ def history(frame: Frame, recipe: Table) -> plot.Drawn:
         caption += " Dashed: neutral, the method switched off."
     spots = []
     for trial, mean in zip(trials.trials, means, strict=True):
-        sd = "" if trial.result.sd is None else f" ± {number(trial.result.sd * factor, digits)}"
-        words = f"trial {trial.number}: {number(mean, digits)}{sd}"
-        spots.append(plot.Spot(axes, trial.number, mean, words))
-    key = slug(f"history_{recipe.study}_{metric}")
-    return plot.Drawn(key, recipe.study, title, caption, drawing, run_ids(cells), tuple(spots))
+        sd = (
+            ""
+            if trial.result.sd is None
+            else f" ± {format_number(trial.result.sd * factor, digits)}"
+        )
+        words = f"trial {trial.number}: {format_number(mean, digits)}{sd}"
+        spots.append(plot.Tooltip(axes, trial.number, mean, words))
+    key = to_slug(f"history_{recipe.study}_{metric}")
+    return plot.DrawnFigure(
+        key, recipe.study, title, caption, drawing, run_ids(cells), tuple(spots)
+    )

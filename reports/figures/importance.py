@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-import reports.figures.drawn as plot
+import reports.figures.figure as plot
 from reports.frame import Frame
 from reports.recipe import Figure
 from reports.stats.importance import LEAST
-from reports.tables.cells import protocol
-from reports.tables.importance import judge_parameters, space_of
-from reports.tables.labels import coordinate_names, greek, metric_label
+from reports.tables.cells import find_protocol
+from reports.tables.importance import find_search_space, judge_parameters
+from reports.tables.labels import format_coordinates, format_metric_label, replace_greek_names
 
 
 class ImportanceOptions(plot.FigureOptions):
@@ -21,37 +21,42 @@ class ImportanceOptions(plot.FigureOptions):
 
 
 @plot.figure(ImportanceOptions)
-def importance(frame: Frame, recipe: Figure, options: ImportanceOptions) -> plot.Drawn:
+def importance(frame: Frame, recipe: Figure, options: ImportanceOptions) -> plot.DrawnFigure:
     """Draw a bar a parameter, the largest on top, as shares of their sum.
 
     Raises:
         ReportError: the study is no search.
     """
     study, metric = recipe.studies[0], recipe.metric
-    cells = frame.study(study)
-    found, count = judge_parameters(cells, metric, space_of(frame, study), options.evaluator)
-    title = greek(recipe.title) or f"{study}: importances"
+    cells = frame.select_study(study)
+    found, count = judge_parameters(
+        cells, metric, find_search_space(frame, study), options.evaluator
+    )
+    title = replace_greek_names(recipe.title) or f"{study}: importances"
     shares = found.shares if found else {}
-    drawing, panel = plot.single(title, 0.9 + 0.27 * max(len(shares), 2))
+    drawing, panel = plot.create_single_panel(title, 0.9 + 0.27 * max(len(shares), 2))
     panel.set_xlabel("importance (%)")
     spots = []
     if shares:
         values = [100 * share for share in shares.values()]
-        bars = plot.bars(panel, coordinate_names(list(shares)), values, plot.COLOURS[0], 0.66)
+        bars = plot.draw_bars(
+            panel, format_coordinates(list(shares)), values, plot.COLOURS[0], 0.66
+        )
         panel.bar_label(bars, [f"{value:.1f}" for value in values], padding=4)
         panel.set_xlim(0, 1.12 * max(*values, 1.0))
         spots = [
-            plot.Spot(panel, value, at, f"{path}: {value:.1f} %")
+            plot.Tooltip(panel, value, at, f"{path}: {value:.1f} %")
             for at, (path, value) in enumerate(zip(shares, values, strict=True))
         ]
     else:
-        plot.empty(panel, "too few trials")
+        plot.draw_empty_message(panel, "too few trials")
     caption = (
-        f"Share of each parameter in what matters for {metric_label(metric)}, {protocol(frame)}: "
+        f"Share of each parameter in what matters for {format_metric_label(metric)}, "
+        f"{find_protocol(frame)}: "
     )
     if found is None:
         caption += f"none, {count} trials are finished and at least {LEAST} are needed."
     else:
         caption += f"{found.evaluator}, no intervals."
         caption += "".join(f" Caution: {text}." for text in found.warnings)
-    return plot.finish(recipe, cells, drawing, spots, title=title, caption=caption)
+    return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption)

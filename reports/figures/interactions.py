@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 from pydantic import Field, field_validator
 
-import reports.figures.drawn as plot
+import reports.figures.figure as plot
 from reports.errors import ReportError
 from reports.frame import Frame
 from reports.recipe import Figure
-from reports.stats.describe import summary, t_interval
-from reports.stats.factorial import Effect, factorial
+from reports.stats.describe import summarize, t_interval
+from reports.stats.factorial import Effect, fit_factorial
 from reports.tables import labels
-from reports.tables.cells import Cells, Levels, cells_of, levels_of, protocol
+from reports.tables.cells import Cells, Levels, collect_factor_cells, collect_levels, find_protocol
 
 ACROSS = 2  # panels
 MOST_PAIRS = 12  # of factors in one picture
@@ -37,7 +37,7 @@ class InteractionOptions(plot.FigureOptions):
 
     @field_validator("among", mode="after")
     @classmethod
-    def pairs(cls, among: tuple[str, ...]) -> tuple[str, ...]:
+    def check_factor_pairs(cls, among: tuple[str, ...]) -> tuple[str, ...]:
         if among and len(set(among)) < max(2, len(among)):
             raise ValueError(f"two or more factors, each once, not {', '.join(among)}")
         return among
@@ -68,7 +68,7 @@ class Pair:
     effect: Effect | None
 
 
-def pairs_of(data: Cells, levels: Levels, among: Sequence[str], metric: str) -> list[Pair]:
+def list_factor_pairs(data: Cells, levels: Levels, among: Sequence[str], metric: str) -> list[Pair]:
     """Return every pair of factors that vary, those that interact most first.
 
     A seed's mean at two levels is over the cells there that have it, and a seed counts where it has
@@ -76,7 +76,7 @@ def pairs_of(data: Cells, levels: Levels, among: Sequence[str], metric: str) -> 
     """
     varied = [name for name, own in levels.items() if len(own) > 1]
     names = [name for name in among or varied if name in varied]
-    fit = factorial(data, order=2, levels=levels)
+    fit = fit_factorial(data, order=2, levels=levels)
     effects = {frozenset(e.term): e for e in fit.effects} if fit else {}
     pairs = []
     for a, b in combinations(names, 2):
@@ -84,80 +84,87 @@ def pairs_of(data: Cells, levels: Levels, among: Sequence[str], metric: str) -> 
         means = {
             at: mean
             for at in product(levels[x], levels[line])
-            if (mean := _mean(data, dict(zip((x, line), at, strict=True)), metric)) is not None
+            if (mean := _mean_at_level(data, dict(zip((x, line), at, strict=True)), metric))
+            is not None
         }
         pairs.append(Pair(x, line, means, effects.get(frozenset((a, b)))))
     return sorted(pairs, key=lambda pair: -pair.effect.spread if pair.effect else 1.0)
 
 
-def _mean(data: Cells, at: dict[str, str], metric: str) -> Mean | None:
+def _mean_at_level(data: Cells, at: dict[str, str], metric: str) -> Mean | None:
     by_seed: dict[int, list[float]] = {}
     for coords, values in data:
         if all(coords.get(name, "") == level for name, level in at.items()):
             for seed, value in values.items():
-                by_seed.setdefault(seed, []).append(value * labels.scale(metric))
+                by_seed.setdefault(seed, []).append(value * labels.display_scale(metric))
     most = max(map(len, by_seed.values()), default=0)
     means = [float(np.mean(values)) for values in by_seed.values() if len(values) == most]
-    if (mean := summary(means)) is None:
+    if (mean := summarize(means)) is None:
         return None
     low, high = t_interval(means) or (None, None)
     return Mean(mean.mean, low, high, mean.n)
 
 
 @plot.figure(InteractionOptions)
-def interactions(frame: Frame, recipe: Figure, options: InteractionOptions) -> plot.Drawn:
+def interactions(frame: Frame, recipe: Figure, options: InteractionOptions) -> plot.DrawnFigure:
     """Draw a panel a pair of factors: a line for each level of one, over the levels of the other.
 
     Raises:
         ReportError: fewer than two of the factors vary in the study.
     """
     study, metric = recipe.studies[0], recipe.metric
-    cells = frame.study(study)
-    levels, data = levels_of(frame, cells), cells_of(frame, cells, metric)
-    pairs = pairs_of(data, levels, options.among, metric)
+    cells = frame.select_study(study)
+    levels, data = collect_levels(frame, cells), collect_factor_cells(frame, cells, metric)
+    pairs = list_factor_pairs(data, levels, options.among, metric)
     if not pairs:
         raise ReportError(
             f"report.figures: fewer than two factors vary in {study}; interactions are of two or "
             "more"
         )
     shown = pairs[: options.top]
-    title = labels.greek(recipe.title) or f"{study}: interactions"
+    title = labels.replace_greek_names(recipe.title) or f"{study}: interactions"
     size = (plot.WIDTH, 0.45, 2.1)
-    drawing, panels = plot.panel_grid(len(shown), ACROSS, title, size, sharey=True)
-    spots: list[plot.Spot] = []
+    drawing, panels = plot.create_panel_grid(len(shown), ACROSS, title, size, sharey=True)
+    spots: list[plot.Tooltip] = []
     for panel, pair in zip(panels, shown, strict=True):
-        spots += _draw(panel, pair, levels, metric)
-    drawing.supylabel(labels.metric_label(metric), fontsize=plot.TEXT)
+        spots += _draw_pair_panel(panel, pair, levels, metric)
+    drawing.supylabel(labels.format_metric_label(metric), fontsize=plot.TEXT)
     counts = [mean.n for pair in shown for mean in pair.means.values()]
     bars = "; bars: 95 % t intervals over seeds" if max(counts, default=0) > 1 else ""
     caption = (
-        f"{labels.metric_label(metric)}, {protocol(frame)}: mean over the other factors and "
-        f"{plot.seeds_text(counts)}{bars}. Parallel lines: no interaction; its size stands above, "
+        f"{labels.format_metric_label(metric)}, {find_protocol(frame)}: mean over the other "
+        f"factors and "
+        f"{plot.format_seed_counts(counts)}{bars}. Parallel lines: no interaction; its size "
+        f"stands above, "
         "as in the table of effects."
     )
     if len(pairs) > len(shown):
         caption += f" The {len(shown)} of {len(pairs)} pairs that interact most."
-    return plot.finish(recipe, cells, drawing, spots, title=title, caption=caption)
+    return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption)
 
 
-def _draw(panel: plot.Axes, pair: Pair, levels: Levels, metric: str) -> list[plot.Spot]:
+def _draw_pair_panel(
+    panel: plot.Axes, pair: Pair, levels: Levels, metric: str
+) -> list[plot.Tooltip]:
     """Draw the lines of a pair of factors, under what the table of effects says of it."""
-    x_name, line_name = map(labels.coordinate_name, (pair.x, pair.line))
+    x_name, line_name = map(labels.format_coordinate, (pair.x, pair.line))
     size, effect, x_levels = "", pair.effect, levels[pair.x]
     if effect is not None and effect.estimate is not None:
-        size = labels.with_interval(effect.estimate, effect.low, effect.high, metric, 2)
+        size = labels.format_with_interval(effect.estimate, effect.low, effect.high, metric, 2)
         size = f"\neffect {size}"
     elif effect is not None:
         unit = " points" if labels.is_share(metric) else ""
-        size = f"\nrange {labels.number(effect.spread * labels.scale(metric), 2)}{unit}"
+        size = (
+            f"\nrange {labels.format_number(effect.spread * labels.display_scale(metric), 2)}{unit}"
+        )
     panel.set(
         title=f"{x_name} × {line_name}{size}", xlabel=x_name, xlim=(-0.3, len(x_levels) - 0.7)
     )
     panel.set_xticks(range(len(x_levels)), x_levels)
-    plot.few_ticks(panel.yaxis, 4)
+    plot.limit_ticks(panel.yaxis, 4)
     panel.grid()
     if not pair.means:
-        plot.empty(panel)
+        plot.draw_empty_message(panel)
         return []
     spots = []
     for i, other in enumerate(levels[pair.line]):
@@ -166,11 +173,11 @@ def _draw(panel: plot.Axes, pair: Pair, levels: Levels, metric: str) -> list[plo
         ]
         at, y = [j for j, _, _ in line], np.array([mean.mean for _, _, mean in line])
         ends = [[getattr(mean, end) for _, _, mean in line] for end in ("low", "high")]
-        shape: dict[str, Any] = {**plot.line_style(i), "marker": "o", "linewidth": 1.6}
+        shape: dict[str, Any] = {**plot.select_line_style(i), "marker": "o", "linewidth": 1.6}
         bars = np.nan_to_num(np.abs(np.array(ends, dtype=float) - y))
         panel.errorbar(at, y, bars if bars.any() else None, elinewidth=1, label=other, **shape)
         for j, x, mean in line:
-            words = f"{x_name} = {x}, {line_name} = {other}: {labels.number(mean.mean, 2)}"
-            spots.append(plot.Spot(panel, j, mean.mean, words))
+            words = f"{x_name} = {x}, {line_name} = {other}: {labels.format_number(mean.mean, 2)}"
+            spots.append(plot.Tooltip(panel, j, mean.mean, words))
     panel.legend(title=line_name, loc="upper left", bbox_to_anchor=(1.0, 1.05), borderaxespad=0.2)
     return spots

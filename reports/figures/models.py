@@ -17,12 +17,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-import reports.figures.drawn as plot
+import reports.figures.figure as plot
 from reports.frame import OTHER, Frame
-from reports.kinds import figure_options
+from reports.kinds import find_figure_options
 from reports.recipe import Figure, Recipe
-from reports.tables.cells import protocol, run_ids, summaries
-from reports.tables.labels import greek, lower_is_better, metric_label, slug
+from reports.tables.cells import find_protocol, run_ids, summarize_cells
+from reports.tables.labels import format_metric_label, is_lower_better, replace_greek_names, to_slug
 
 MOST_LINES = 8  # models in one picture
 NOT_READ = "not read: its weights or its data were not at hand, see what the command said"
@@ -43,18 +43,18 @@ class ModelOptions(plot.FigureOptions):
     split: Literal["train", "val", "test"] = "test"
     cells: tuple[str, ...] = Field((), max_length=MOST_LINES)
 
-    def read(self) -> dict[str, Any]:
+    def build_read_request(self) -> dict[str, Any]:
         """Return the options that the reader of a model takes."""
         return self.model_dump(mode="json", exclude={"cells"})
 
-    def name(self, kind: str) -> str:
+    def build_file_name(self, kind: str) -> str:
         """Name the file that holds what is read: the same for figures that ask for the same."""
-        text = json.dumps(self.read(), sort_keys=True, separators=(",", ":"))
+        text = json.dumps(self.build_read_request(), sort_keys=True, separators=(",", ":"))
         return f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 @dataclass(frozen=True)
-class Seen:
+class ModelRef:
     """A cell's first finished seed. why: how the cell was chosen."""
 
     cell: str
@@ -65,7 +65,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ViewRequest:
     """What is to be read of one trial. options: as the reader of models takes them."""
 
     trial_id: str
@@ -75,24 +75,26 @@ class Asked:
     options: dict[str, Any]
 
 
-def asked(frame: Frame, recipe: Recipe) -> Iterator[Asked]:
+def list_requested_views(frame: Frame, recipe: Recipe) -> Iterator[ViewRequest]:
     """Yield all that the figures of a recipe show, whether it was read or not; each once."""
     known: set[tuple[str, str]] = set()
     for figure in recipe.figures:
-        kind = figure_options(figure.kind)
+        kind = find_figure_options(figure.kind)
         if kind is None or not issubclass(kind, ModelOptions):
             continue
         options = kind.model_validate(figure.options)
-        name = options.name(figure.kind)
-        for each in seen(frame, figure, options):
+        name = options.build_file_name(figure.kind)
+        for each in select_models(frame, figure, options):
             if (each.run_id, name) not in known:
                 known.add((each.run_id, name))
-                yield Asked(each.trial_id, each.run_id, name, figure.kind, options.read())
+                yield ViewRequest(
+                    each.trial_id, each.run_id, name, figure.kind, options.build_read_request()
+                )
 
 
-def seen(frame: Frame, figure: Figure, options: ModelOptions) -> list[Seen]:
+def select_models(frame: Frame, figure: Figure, options: ModelOptions) -> list[ModelRef]:
     """Return the models that a figure shows: the first seed and fold of each cell with a result."""
-    cells = frame.study(figure.studies[0])
+    cells = frame.select_study(figure.studies[0])
     done = cells[cells["status"] == "done"]
     first = {str(row["cell"]): row for row in reversed(done.to_dict("records"))}
     why = ""
@@ -100,20 +102,26 @@ def seen(frame: Frame, figure: Figure, options: ModelOptions) -> list[Seen]:
         # A row whose best is the baseline, shown under its own name, shows its method's best cell.
         names = [name for name in options.cells or map(str, done["cell"]) if name in first]
         names = [name + OTHER if name + OTHER in first else name for name in names]
-    elif means := summaries(done, figure.metric):
-        sign = -1 if lower_is_better(figure.metric) else 1
+    elif means := summarize_cells(done, figure.metric):
+        sign = -1 if is_lower_better(figure.metric) else 1
         names = [max(means, key=lambda name: sign * means[name].mean)]
-        why = f"the best by {metric_label(figure.metric)}"
+        why = f"the best by {format_metric_label(figure.metric)}"
     else:
         names, why = list(first)[:1], "the first"
     shown = [(name, first[name]) for name in list(dict.fromkeys(names))[:MOST_LINES]]
     return [
-        Seen(name, int(row["seed"]), row["trial_id"], row["run_id"], why or _explain(name, first))
+        ModelRef(
+            name,
+            int(row["seed"]),
+            row["trial_id"],
+            row["run_id"],
+            why or _explain_model_choice(name, first),
+        )
         for name, row in shown
     ]
 
 
-def _explain(name: str, first: dict[str, Any]) -> str:
+def _explain_model_choice(name: str, first: dict[str, Any]) -> str:
     """Say where a cell is not what its row's name leads a reader to expect; empty otherwise."""
     if name.endswith(OTHER):
         return (
@@ -132,10 +140,10 @@ class Views:
     """What a figure is drawn from. found: each model with what was read of it."""
 
     options: ModelOptions
-    found: list[tuple[Seen, dict[str, Any]]]
+    found: list[tuple[ModelRef, dict[str, Any]]]
     protocol: str
 
-    def who(self, each: Seen) -> str:
+    def describe_model(self, each: ModelRef) -> str:
         """Name a model in a caption: `plain, seed 0, the best by MAP@R`."""
         return f"{each.cell}, seed {each.seed}" + (f", {each.why}" if each.why else "")
 
@@ -147,11 +155,11 @@ class Picture:
 
     figure: plot.Canvas
     caption: str
-    spots: tuple[plot.Spot, ...] = ()
+    spots: tuple[plot.Tooltip, ...] = ()
     strips: tuple[tuple[str, tuple[plot.Tile, ...]], ...] = ()
 
 
-def model_figure(
+def register_model_figure(
     options: type[ModelOptions], what: str, *, apart: bool = False
 ) -> Callable[[Callable[[Views, str], Picture]], plot.FigureKind]:
     """Declare the decorated function a kind of figure of trained models.
@@ -165,36 +173,36 @@ def model_figure(
     """
 
     def declare(draw: Callable[[Views, str], Picture]) -> plot.FigureKind:
-        def draw_models(frame: Frame, recipe: Figure, chosen: ModelOptions) -> plot.Drawn:
-            study, name = recipe.studies[0], chosen.name(recipe.kind)
-            models = seen(frame, recipe, chosen)
-            read = [(each, frame.view(each.run_id, name)) for each in models]
-            title = greek(recipe.title) or f"{study}: {what}"
+        def draw_models(frame: Frame, recipe: Figure, chosen: ModelOptions) -> plot.DrawnFigure:
+            study, name = recipe.studies[0], chosen.build_file_name(recipe.kind)
+            models = select_models(frame, recipe, chosen)
+            read = [(each, frame.load_model_view(each.run_id, name)) for each in models]
+            title = replace_greek_names(recipe.title) or f"{study}: {what}"
             if views := [(each, view) for each, view in read if view]:
-                picture = draw(Views(chosen, views, protocol(frame)), title)
+                picture = draw(Views(chosen, views, find_protocol(frame)), title)
             else:
-                drawing, panel = plot.single(title, 1.2)
+                drawing, panel = plot.create_single_panel(title, 1.2)
                 panel.set_axis_off()
-                plot.empty(panel, "nothing was read")
+                plot.draw_empty_message(panel, "nothing was read")
                 picture = Picture(drawing, "Nothing was read.")
             lost = [
                 f"{each.cell}, seed {each.seed}: {NOT_READ}." for each, view in read if not view
             ]
-            words = filter(None, [greek(recipe.caption), picture.caption, *lost])
-            cells = frame.study(study)
+            words = filter(None, [replace_greek_names(recipe.caption), picture.caption, *lost])
+            cells = frame.select_study(study)
             shown = zip(cells["cell"], cells["trial_id"], strict=True)
             known = {(each.cell, each.trial_id) for each in models}
             runs = run_ids(cells[[pair in known for pair in shown]])
-            key = slug(f"{recipe.kind}_{study}_{chosen.split}")
+            key = to_slug(f"{recipe.kind}_{study}_{chosen.split}")
             parts = picture.figure, runs, picture.spots, apart, picture.strips
-            return plot.Drawn(key, study, title, " ".join(words), *parts)
+            return plot.DrawnFigure(key, study, title, " ".join(words), *parts)
 
         return plot.FigureKind(options, draw_models)
 
     return declare
 
 
-def model_panels(
+def create_model_panels(
     views: Views, title: str, heads: list[str], *, width: float = plot.WIDTH, room: float = 0.35
 ) -> tuple[plot.Canvas, list[plot.Axes]]:
     """Return a figure of a square panel a model, two in a row, without ticks.
@@ -205,9 +213,9 @@ def model_panels(
         room: above a panel, in inches.
     """
     side = plot.WIDTH / min(2, len(views.found))
-    drawing, panels = plot.panel_grid(len(views.found), 2, title, (width, 0.4, side + room))
+    drawing, panels = plot.create_panel_grid(len(views.found), 2, title, (width, 0.4, side + room))
     for panel, (each, _), head in zip(panels, views.found, heads, strict=True):
-        plot.title_panel(panel, f"{greek(each.cell)}: {head}", side)
+        plot.set_panel_title(panel, f"{replace_greek_names(each.cell)}: {head}", side)
         panel.set(xticks=[], yticks=[])
     return drawing, panels
 
@@ -218,11 +226,11 @@ def put_thumbnail(
     """Draw a small picture at a point, in a frame of a colour."""
     from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 
-    image, frame = OffsetImage(pixels(picture), zoom=zoom), {"edgecolor": colour}
+    image, frame = OffsetImage(decode_picture(picture), zoom=zoom), {"edgecolor": colour}
     panel.add_artist(AnnotationBbox(image, at, pad=0.1, bboxprops=frame, **place))
 
 
-def pixels(picture: str) -> Pixels:
+def decode_picture(picture: str) -> Pixels:
     """Decode a picture that was read, [H, W, 3]."""
     from PIL import Image
 
@@ -230,11 +238,11 @@ def pixels(picture: str) -> Pixels:
         return np.asarray(image.convert("RGB"))
 
 
-def board(rows: int, columns: float, title: str) -> tuple[plot.Canvas, plot.Axes]:
+def create_picture_board(rows: int, columns: float, title: str) -> tuple[plot.Canvas, plot.Axes]:
     """Return a figure with room for rows of pictures, each with a line of letters below."""
-    drawing = plot.canvas(plot.WIDTH, rows * plot.WIDTH / columns * (1 + LETTERS) + 0.4)
+    drawing = plot.create_canvas(plot.WIDTH, rows * plot.WIDTH / columns * (1 + LETTERS) + 0.4)
     panel = drawing.add_subplot()
-    plot.heading(drawing, title)
+    plot.draw_heading(drawing, title)
     panel.set(xlim=(0, columns), ylim=(rows * (1 + LETTERS), 0), aspect="equal")
     panel.set_axis_off()
     return drawing, panel
@@ -261,7 +269,7 @@ def put_picture(
     """
     from matplotlib.patches import Rectangle
 
-    shown, (row, column) = pixels(picture), at
+    shown, (row, column) = decode_picture(picture), at
     tall, wide = (ROOM * side / max(shown.shape[:2]) for side in shown.shape[:2])
     x, y = column + 0.5, row * (1 + LETTERS) + 0.5
     extent = x - wide / 2, x + wide / 2, y + tall / 2, y - tall / 2

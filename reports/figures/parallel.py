@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import reports.figures.drawn as plot
-from reports.figures.axes import AxesOptions, Axis, axes_of
+import reports.figures.figure as plot
+from reports.figures.axes import AxesOptions, Axis, select_axes
 from reports.frame import Frame
 from reports.recipe import Figure
 from reports.tables import labels
-from reports.tables.cells import Trial, protocol, trials_of
+from reports.tables.cells import Trial, collect_trials, find_protocol
 
 LEFT_OUT = -0.12  # where a line passes a conditional parameter that its trial does not have
 
 
 @plot.figure(AxesOptions)
-def parallel(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.Drawn:
+def parallel(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFigure:
     """Draw an axis a parameter, from the low end of its range to the high one, the last the metric.
 
     Raises:
@@ -24,54 +24,55 @@ def parallel(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.Drawn:
     from matplotlib.collections import LineCollection
 
     study, metric = recipe.studies[0], recipe.metric
-    axes, cells = axes_of(frame, recipe, options), frame.study(study)
-    trials = trials_of(cells, metric)
-    title = labels.greek(recipe.title) or f"{study}: parallel coordinates"
-    drawing, panel = plot.single(title)
+    axes, cells = select_axes(frame, recipe, options), frame.select_study(study)
+    trials = collect_trials(cells, metric)
+    title = labels.replace_greek_names(recipe.title) or f"{study}: parallel coordinates"
+    drawing, panel = plot.create_single_panel(title)
     panel.title.set_position((0, 1.12))
     means = [trial.result.mean for trial in trials.trials]
     ends = (min(means, default=0.0), max(means, default=1.0))
-    sign = -1 if labels.lower_is_better(metric) else 1
+    sign = -1 if labels.is_lower_better(metric) else 1
     ranked = sorted(trials.trials, key=lambda trial: sign * trial.result.mean)  # the best on top
-    places = {trial.number: heights(trial, axes, ends) for trial in ranked}
+    places = {trial.number: compute_line_heights(trial, axes, ends) for trial in ranked}
     if ranked:
         lines = LineCollection(
             [list(enumerate(places[trial.number])) for trial in ranked],
             array=[sign * trial.result.mean for trial in ranked],
-            cmap=plot.shades("cividis", 0.25, 1),  # without what a dark page would swallow
+            cmap=plot.trim_colormap("cividis", 0.25, 1),  # without what a dark page would swallow
             linewidths=1.1,
             alpha=0.85,
             rasterized=len(ranked) > plot.MANY,
         )
         panel.add_collection(lines)
     else:
-        plot.empty(panel)
-    if (best := trials.best(metric)) is not None:
+        plot.draw_empty_message(panel)
+    if (best := trials.find_best(metric)) is not None:
         panel.plot(places[best.number], color=plot.COLOURS[1], linewidth=2.4)
     _draw_axes(panel, axes, metric, ends)
     spots = []
     for trial in ranked:
         own = [axis for axis in axes if axis.path in trial.coords]
-        settings = [f"{axis.name} = {labels.level(trial.coords[axis.path])}" for axis in own]
-        value = labels.number(trial.result.mean * labels.scale(metric), 2)
+        settings = [f"{axis.name} = {labels.format_level(trial.coords[axis.path])}" for axis in own]
+        value = labels.format_number(trial.result.mean * labels.display_scale(metric), 2)
         words = f"trial {trial.cell}: {value} at {', '.join(settings)}"
-        spots.append(plot.Spot(panel, len(axes), places[trial.number][-1], words))
+        spots.append(plot.Tooltip(panel, len(axes), places[trial.number][-1], words))
     caption = (
         f"A line a trial: {len(trials.trials)} trials, "
-        f"{plot.seeds_text([each.result.n for each in trials.trials])} each, through their "
-        f"parameters to {labels.metric_label(metric)}, {protocol(frame)}; brighter: better; thick: "
+        f"{plot.format_seed_counts([each.result.n for each in trials.trials])} each, through their "
+        f"parameters to {labels.format_metric_label(metric)}, {find_protocol(frame)}; "
+        f"brighter: better; thick: "
         "the best. Axes span the ranges that were searched."
     )
     if any(axis.path not in trial.coords for trial in trials.trials for axis in axes):
         caption += " Below an axis: a trial without that parameter."
-    return plot.finish(recipe, cells, drawing, spots, title=title, caption=caption)
+    return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption)
 
 
-def heights(trial: Trial, axes: list[Axis], ends: tuple[float, float]) -> list[float]:
+def compute_line_heights(trial: Trial, axes: list[Axis], ends: tuple[float, float]) -> list[float]:
     """Return where a trial's line stands on each axis and on the metric's, in shares of them."""
     low, high = ends
     shares = [
-        axis.share(trial.coords[axis.path]) if axis.path in trial.coords else LEFT_OUT
+        axis.to_axis_fraction(trial.coords[axis.path]) if axis.path in trial.coords else LEFT_OUT
         for axis in axes
     ]
     return [*shares, (trial.result.mean - low) / (high - low) if high > low else 0.5]
@@ -82,16 +83,18 @@ def _draw_axes(panel: plot.Axes, axes: list[Axis], metric: str, ends: tuple[floa
     panel.set(xlim=(-0.4, len(axes) + 0.4), ylim=(-0.14, 1.1), yticks=[])
     panel.spines[:].set_visible(False)
     names = [axis.name.replace(".", ".\n") for axis in axes]
-    panel.set_xticks(range(len(axes) + 1), [*names, labels.metric_name(metric)])
+    panel.set_xticks(range(len(axes) + 1), [*names, labels.format_metric_name(metric)])
     panel.tick_params(length=0)
     panel.vlines(range(len(axes) + 1), 0, 1, color="black", linewidth=0.8)
     box: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
-    metric_ends = [labels.number(end * labels.scale(metric), 2) for end in ends]
-    words = [labels.ticks([axis.low, axis.high]) for axis in axes if not axis.choices]
+    metric_ends = [labels.format_number(end * labels.display_scale(metric), 2) for end in ends]
+    words = [labels.format_ticks([axis.low, axis.high]) for axis in axes if not axis.choices]
     places = [at for at, axis in enumerate(axes) if not axis.choices]
     for at, (low, high) in zip([*places, len(axes)], [*words, metric_ends], strict=True):
         panel.text(at, -0.03, low, ha="center", va="top", bbox=box)
         panel.text(at, 1.03, high, ha="center", va="bottom")
     for at, axis in enumerate(axes):
         for choice in axis.choices:
-            panel.text(at, axis.share(choice), choice, ha="center", va="center", bbox=box)
+            panel.text(
+                at, axis.to_axis_fraction(choice), choice, ha="center", va="center", bbox=box
+            )

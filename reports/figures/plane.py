@@ -7,8 +7,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-import reports.figures.drawn as plot
-from reports.figures.models import ModelOptions, Picture, Views, model_figure, model_panels
+import reports.figures.figure as plot
+from reports.figures.models import (
+    ModelOptions,
+    Picture,
+    Views,
+    create_model_panels,
+    register_model_figure,
+)
 
 GREY = "#5f5f5f"
 
@@ -23,7 +29,7 @@ class PlaneOptions(ModelOptions):
     level: float = Field(0.9, gt=0.5, lt=1)
 
 
-@model_figure(PlaneOptions, "between two classes")
+@register_model_figure(PlaneOptions, "between two classes")
 def plane(views: Views, title: str) -> Picture:
     """Draw a panel a cell: a ring whose colour says which class a direction is taken for, white
     where neither; within it images of both classes, and grey ones of a class never seen."""
@@ -36,8 +42,8 @@ def plane(views: Views, title: str) -> Picture:
         f"neither has {level:g} %."
     )
     heads = [f"unsure {100 * view['unsure']:.1f} %" for _, view in views.found]
-    drawing, panels = model_panels(views, title, heads)
-    spots: list[plot.Spot] = []
+    drawing, panels = create_model_panels(views, title, heads)
+    spots: list[plot.Tooltip] = []
     edges = (plot.COLOURS[0], plot.COLOURS[1], GREY)
     for panel, (each, view), head in zip(panels, views.found, heads, strict=True):
         _draw_ring(panel, view["sure"])
@@ -45,7 +51,7 @@ def plane(views: Views, title: str) -> Picture:
         for name, points, colour, mark in marks:
             x, y = zip(*points, strict=True)
             panel.scatter(x, y, s=14, color=colour, marker=mark, alpha=0.75, linewidths=0)
-            spots += [plot.Spot(panel, a, b, f"{each.cell}: {name}") for a, b in points]
+            spots += [plot.Tooltip(panel, a, b, f"{each.cell}: {name}") for a, b in points]
         for (x, y), colour in zip(view["proxies"], edges[:2], strict=True):
             panel.plot(x, y, "*", color=colour, markersize=12, markeredgecolor="black")
         panel.set(aspect="equal", xlim=(-1.3, 1.3), ylim=(-1.3, 1.3))

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import reports.figures.drawn as plot
+import reports.figures.figure as plot
 from reports.frame import Frame
 from reports.recipe import Figure
-from reports.stats.describe import summary
+from reports.stats.describe import summarize
 from reports.stats.ranks import kendall, spearman
-from reports.tables.cells import by_seed, protocol
-from reports.tables.labels import greek, metric_label, number, scale
-from reports.tables.promoted import SOURCE, Promotion, promotion_of, rank_signs
+from reports.tables.cells import find_protocol, group_by_seed
+from reports.tables.labels import (
+    display_scale,
+    format_metric_label,
+    format_number,
+    replace_greek_names,
+)
+from reports.tables.promotion import SOURCE, Promotion, find_promotion, rank_signs
 
 ACROSS = 2  # panels
 ROW = 0.26  # inches
@@ -24,7 +29,7 @@ class PromotionOptions(plot.FigureOptions):
 
 
 @plot.figure(PromotionOptions)
-def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> plot.Drawn:
+def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> plot.DrawnFigure:
     """Draw a panel a study, a line a cell, from its rank in the source to that after promotion.
 
     Cells without a result on either side are left out; the neutral one comes of no cell.
@@ -34,47 +39,50 @@ def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> plot.Drawn:
     """
     import pandas as pd
 
-    studies = {name: frame.study(name) for name in recipe.studies}
-    origins = {name: promotion_of(frame, name, "report.figures") for name in studies}
+    studies = {name: frame.select_study(name) for name in recipe.studies}
+    origins = {name: find_promotion(frame, name, "report.figures") for name in studies}
     moves: dict[str, list[tuple[str, float, float, int]]] = {}  # cell, before, after, seeds
     for study, cells in studies.items():
         moves[study] = []
         for _, rows in cells.groupby("cell", sort=False):
             source = str(rows["coords"].iloc[0].get(SOURCE, ""))
-            old = summary(list(origins[study].values_before(source).values()))
-            new = summary(list(by_seed(rows, recipe.metric).values()))
+            old = summarize(list(origins[study].find_source_values(source).values()))
+            new = summarize(list(group_by_seed(rows, recipe.metric).values()))
             if old is not None and new is not None:
                 moves[study].append((source, old.mean, new.mean, new.n))
-    title = greek(recipe.title) or "Ranks before and after promotion"
+    title = replace_greek_names(recipe.title) or "Ranks before and after promotion"
     rows = max(LEAST, *map(len, moves.values()))
     size = (plot.WIDTH, 0.4, 0.55 + ROW * rows)
-    drawing, panels = plot.panel_grid(len(moves), ACROSS, title, size)
-    spots: list[plot.Spot] = []
+    drawing, panels = plot.create_panel_grid(len(moves), ACROSS, title, size)
+    spots: list[plot.Tooltip] = []
     for panel, study in zip(panels, moves, strict=True):
         panel.set_axis_off()
         panel.set_ylim(rows + 0.5, 0.5)
-        spots += _draw(panel, study, origins[study], moves[study], recipe.metric)
+        spots += _draw_promotion_panel(panel, study, origins[study], moves[study], recipe.metric)
     counts = [n for own in moves.values() for *_, n in own]
-    ranked_by = " or ".join(dict.fromkeys(metric_label(each.by) for each in origins.values()))
+    ranked_by = " or ".join(
+        dict.fromkeys(format_metric_label(each.by) for each in origins.values())
+    )
     caption = (
         f"Left: rank by {ranked_by} in "
         f"the source study among the cells that were promoted; right: rank by "
-        f"{metric_label(recipe.metric)} afterwards, {protocol(frame)}, {plot.seeds_text(counts)}; "
+        f"{format_metric_label(recipe.metric)} afterwards, {find_protocol(frame)}, "
+        f"{plot.format_seed_counts(counts)}; "
         "1 is the best. Blue rose, orange fell. ρ: Spearman's, τ: Kendall's (τ_b), 1 where both "
         "order the cells alike. Only the best of a source are in it, which are alike there: over "
         "all its cells they may be larger."
     )
     cells = pd.concat(studies.values())
-    return plot.finish(recipe, cells, drawing, spots, title=title, caption=caption)
+    return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption)
 
 
-def _draw(
+def _draw_promotion_panel(
     panel: plot.Axes,
     study: str,
     promotion: Promotion,
     moves: list[tuple[str, float, float, int]],
     metric: str,
-) -> list[plot.Spot]:
+) -> list[plot.Tooltip]:
     """Draw a study's lines, between values before and after, under the correlations of both."""
     from scipy.stats import rankdata
 
@@ -84,10 +92,12 @@ def _draw(
     rho, tau = spearman(old_scores, new_scores), kendall(old_scores, new_scores)
     agreement = f"{len(moves)} cells: no correlation"
     if rho is not None and tau is not None:
-        agreement = f"ρ = {number(rho.value, 2)}, τ = {number(tau.value, 2)}, {rho.n} cells"
+        agreement = (
+            f"ρ = {format_number(rho.value, 2)}, τ = {format_number(tau.value, 2)}, {rho.n} cells"
+        )
     panel.set_title(f"{promotion.source} → {study}\n{agreement}")
     if not moves:
-        plot.empty(panel, "no promoted cell is finished")
+        plot.draw_empty_message(panel, "no promoted cell is finished")
         return []
     panel.set_xlim(-0.6, 1.6)
     spots = []
@@ -97,9 +107,12 @@ def _draw(
         if became != rank:
             colour = plot.COLOURS[0] if became < rank else plot.COLOURS[1]
         panel.plot([0, 1], [rank, became], "-o", color=colour)
-        old, new = number(before * scale(promotion.by), 2), number(after * scale(metric), 2)
+        old, new = (
+            format_number(before * display_scale(promotion.by), 2),
+            format_number(after * display_scale(metric), 2),
+        )
         panel.text(-0.06, rank, f"{cell}  {old}", ha="right", va="center")
         panel.text(1.06, became, new, ha="left", va="center")
         words = f"{cell}: rank {rank:g} ({old}) → rank {became:g} ({new})"
-        spots += [plot.Spot(panel, 0, rank, words), plot.Spot(panel, 1, became, words)]
+        spots += [plot.Tooltip(panel, 0, rank, words), plot.Tooltip(panel, 1, became, words)]
     return spots

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import reports.figures.drawn as plot
+import reports.figures.figure as plot
 from reports.errors import ReportError
 from reports.frame import Frame
 from reports.recipe import Figure
-from reports.tables.cells import cells_of, levels_of, protocol
-from reports.tables.effects import attribute, attribution_note, is_full
-from reports.tables.labels import coordinate_names, difference_label, greek, scale, with_interval
+from reports.tables.cells import collect_factor_cells, collect_levels, find_protocol
+from reports.tables.effects import attribute_effects, explain_attribution, is_full
+from reports.tables.labels import (
+    display_scale,
+    format_coordinates,
+    format_difference_label,
+    format_with_interval,
+    replace_greek_names,
+)
 
 
 class ShapleyOptions(plot.FigureOptions):
@@ -18,40 +24,40 @@ class ShapleyOptions(plot.FigureOptions):
 
 
 @plot.figure(ShapleyOptions)
-def shapley(frame: Frame, recipe: Figure, _: ShapleyOptions) -> plot.Drawn:
+def shapley(frame: Frame, recipe: Figure, _: ShapleyOptions) -> plot.DrawnFigure:
     """Draw a bar a component with its 95 % interval over seeds: numbers of the table of effects.
 
     Raises:
         ReportError: the study is no full factorial of two or more factors with two levels.
     """
     study, metric = recipe.studies[0], recipe.metric
-    cells = frame.study(study)
-    levels, data = levels_of(frame, cells), cells_of(frame, cells, metric)
+    cells = frame.select_study(study)
+    levels, data = collect_levels(frame, cells), collect_factor_cells(frame, cells, metric)
     if not is_full(data, levels):
         raise ReportError(
             f"report.figures: {study} is no full factorial of two levels each, as a figure of "
             "Shapley values needs; name a study with all combinations of its components"
         )
-    attribution = attribute(data, levels)
-    title = greek(recipe.title) or f"{study}: what each component gains"
-    shares, factor = attribution.values if attribution else {}, scale(metric)
-    drawing, panel = plot.single(title, 0.95 + 0.3 * max(len(shares), 2))
-    panel.set_xlabel(f"Shapley value, {difference_label(metric)}")
+    attribution = attribute_effects(data, levels)
+    title = replace_greek_names(recipe.title) or f"{study}: what each component gains"
+    shares, factor = attribution.values if attribution else {}, display_scale(metric)
+    drawing, panel = plot.create_single_panel(title, 0.95 + 0.3 * max(len(shares), 2))
+    panel.set_xlabel(f"Shapley value, {format_difference_label(metric)}")
     spots = []
     if attribution is None:
-        plot.empty(panel, "no seed has every cell")
+        plot.draw_empty_message(panel, "no seed has every cell")
     else:
         ranked = sorted(shares, key=lambda name: -shares[name])
         values = [shares[name] * factor for name in ranked]
-        plot.bars(panel, coordinate_names(ranked), values, plot.COLOURS[5], 0.6)
+        plot.draw_bars(panel, format_coordinates(ranked), values, plot.COLOURS[5], 0.6)
         for at, (name, value) in enumerate(zip(ranked, values, strict=True)):
             low, high = attribution.intervals[name] or (None, None)
             if low is not None and high is not None:
                 sides = [[value - low * factor], [high * factor - value]]
                 panel.errorbar(value, at, xerr=sides, color="black")
-            words = with_interval(shares[name], low, high, metric, 2)
-            spots.append(plot.Spot(panel, value, at, f"{name}: {words}"))
+            words = format_with_interval(shares[name], low, high, metric, 2)
+            spots.append(plot.Tooltip(panel, value, at, f"{name}: {words}"))
         panel.axvline(0, color="black", linewidth=0.8)
-    note = attribution_note(attribution, levels, metric, 2)
-    caption = f"{protocol(frame).capitalize()}. {note}"
-    return plot.finish(recipe, cells, drawing, spots, title=title, caption=caption)
+    note = explain_attribution(attribution, levels, metric, 2)
+    caption = f"{find_protocol(frame).capitalize()}. {note}"
+    return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption)

@@ -6,14 +6,14 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-import reports.figures.drawn as plot
+import reports.figures.figure as plot
 from reports.figures.models import (
     ModelOptions,
     Picture,
     Views,
-    model_figure,
-    model_panels,
+    create_model_panels,
     put_thumbnail,
+    register_model_figure,
 )
 
 SMALL = 0.4  # of a picture's own size
@@ -32,7 +32,7 @@ class SingleStepOptions(ModelOptions):
     dark: float = Field(0.25, gt=0, le=1)
 
 
-@model_figure(SingleStepOptions, "one gradient step", apart=True)
+@register_model_figure(SingleStepOptions, "one gradient step", apart=True)
 def single_step(views: Views, title: str) -> Picture:
     """Draw a panel a cell: a line an image from its embedding before the step to that after it."""
     view, options = views.found[0][1], views.found[0][1]["options"]
@@ -47,8 +47,8 @@ def single_step(views: Views, title: str) -> Picture:
         f"after: {'; '.join(moves)}."
     )
     heads = ["{:.3f} to {:.3f}".format(*read["distances"]) for _, read in views.found]
-    drawing, panels = model_panels(views, title, heads)
-    spots: list[plot.Spot] = []
+    drawing, panels = create_model_panels(views, title, heads)
+    spots: list[plot.Tooltip] = []
     for panel, (each, view) in zip(panels, views.found, strict=True):
         for at, (start, end) in enumerate(zip(view["before"], view["after"], strict=True)):
             name, colour = NAMED[at] if at < 2 else (view["classes"][view["label"][at]], GREY)
@@ -56,7 +56,7 @@ def single_step(views: Views, title: str) -> Picture:
             panel.plot(*end, "o", color=colour)
             panel.plot(*zip(start, end, strict=True), color=colour, linewidth=1.0)
             words = f"{each.cell}, {name}: moved by {view['moved'][at]:.4f}"
-            spots.append(plot.Spot(panel, end[0], end[1], words))
+            spots.append(plot.Tooltip(panel, end[0], end[1], words))
         for (_, colour), place, picture in zip(
             NAMED, view["before"][:2], view["pictures"], strict=True
         ):

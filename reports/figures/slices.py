@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-import reports.figures.drawn as plot
-from reports.figures.axes import AxesOptions, axes_of
+import reports.figures.figure as plot
+from reports.figures.axes import AxesOptions, select_axes
 from reports.frame import Frame
 from reports.recipe import Figure
-from reports.tables.cells import protocol, trials_of
-from reports.tables.labels import greek, level, metric_label, number, scale
+from reports.tables.cells import collect_trials, find_protocol
+from reports.tables.labels import (
+    display_scale,
+    format_level,
+    format_metric_label,
+    format_number,
+    replace_greek_names,
+)
 
 ACROSS = 3  # panels
 
 
 @plot.figure(AxesOptions)
-def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.Drawn:
+def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFigure:
     """Draw a panel a parameter: each trial's mean over seeds, darker the later it was proposed.
 
     A trial that has no value of a conditional parameter is not in its panel.
@@ -24,24 +30,24 @@ def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.Drawn:
         ReportError: the study is no search, or lacks a parameter.
     """
     study, metric = recipe.studies[0], recipe.metric
-    axes, cells = axes_of(frame, recipe, options), frame.study(study)
-    trials = trials_of(cells, metric)
-    title = greek(recipe.title) or f"{study}: each parameter"
+    axes, cells = select_axes(frame, recipe, options), frame.select_study(study)
+    trials = collect_trials(cells, metric)
+    title = replace_greek_names(recipe.title) or f"{study}: each parameter"
     size = (plot.WIDTH, 0.5, 1.75)
-    drawing, panels = plot.panel_grid(len(axes), ACROSS, title, size, sharey=True)
-    best, factor, spots = trials.best(metric), scale(metric), []
+    drawing, panels = plot.create_panel_grid(len(axes), ACROSS, title, size, sharey=True)
+    best, factor, spots = trials.find_best(metric), display_scale(metric), []
     last = max((trial.number for trial in trials.trials), default=1)
     # neither end of the shades is lost on a light or a dark page
-    shade: dict[str, Any] = {"cmap": plot.shades("Blues", 0.3, 0.8), "vmin": 0, "vmax": last}
+    shade: dict[str, Any] = {"cmap": plot.trim_colormap("Blues", 0.3, 0.8), "vmin": 0, "vmax": last}
     orange: dict[str, Any] = {"color": plot.COLOURS[1]}
     for panel, axis in zip(panels, axes, strict=True):
         shown = [trial for trial in trials.trials if axis.path in trial.coords]
-        x = [axis.place(trial.coords[axis.path]) for trial in shown]
+        x = [axis.locate_value(trial.coords[axis.path]) for trial in shown]
         y = [trial.result.mean * factor for trial in shown]
         numbers, dense = [trial.number for trial in shown], len(shown) > plot.MANY
         panel.scatter(x, y, s=18, c=numbers, rasterized=dense, **shade)
         if not shown:
-            plot.empty(panel)
+            plot.draw_empty_message(panel)
         if best in shown:
             at = shown.index(best)
             panel.plot(x[at], y[at], "*", markersize=10, markeredgecolor="white", **orange)
@@ -59,21 +65,21 @@ def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.Drawn:
         else:
             room = 0.05 * (axis.high - axis.low)
             panel.set_xlim(axis.low - room, axis.high + room)
-            plot.few_ticks(panel.xaxis, 4)
+            plot.limit_ticks(panel.xaxis, 4)
         panel.set_xlabel(axis.name)
-        plot.few_ticks(panel.yaxis, 4)
+        plot.limit_ticks(panel.yaxis, 4)
         panel.margins(y=0.12)
         panel.grid()
         for trial, at_x, at_y in zip(shown, x, y, strict=True):
-            value = f"{axis.name} = {level(trial.coords[axis.path])}"
-            words = f"trial {trial.cell}: {number(at_y, 2)} at {value}"
-            spots.append(plot.Spot(panel, at_x, at_y, words))
-    drawing.supylabel(metric_label(metric), fontsize=plot.TEXT)
+            value = f"{axis.name} = {format_level(trial.coords[axis.path])}"
+            words = f"trial {trial.cell}: {format_number(at_y, 2)} at {value}"
+            spots.append(plot.Tooltip(panel, at_x, at_y, words))
+    drawing.supylabel(format_metric_label(metric), fontsize=plot.TEXT)
     caption = (
-        f"{metric_label(metric)}, {protocol(frame)}, of {len(trials.trials)} trials, "
-        f"{plot.seeds_text([each.result.n for each in trials.trials])} each, against each "
+        f"{format_metric_label(metric)}, {find_protocol(frame)}, of {len(trials.trials)} trials, "
+        f"{plot.format_seed_counts([each.result.n for each in trials.trials])} each, against each "
         "parameter that was searched, over the whole range; darker: proposed later; star: the best."
     )
     if trials.neutral is not None:
         caption += " Dashed: neutral, the method switched off."
-    return plot.finish(recipe, cells, drawing, spots, title=title, caption=caption)
+    return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption)

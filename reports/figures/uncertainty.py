@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-import reports.figures.drawn as plot
+import reports.figures.figure as plot
 from reports.figures.models import (
     LETTERS,
     ModelOptions,
     Picture,
     Views,
-    board,
-    model_figure,
+    create_picture_board,
     put_picture,
+    register_model_figure,
 )
 
 BINS = 40
@@ -29,18 +29,18 @@ class UncertaintyOptions(ModelOptions):
     ends: int = Field(8, ge=1, le=16)
 
 
-@model_figure(UncertaintyOptions, "uncertainty", apart=True)
+@register_model_figure(UncertaintyOptions, "uncertainty", apart=True)
 def uncertainty(views: Views, title: str) -> Picture:
     """Draw above a histogram of each thing measured, below the images at both ends of the first."""
     each, view = views.found[0]
     columns = max(len(view["low"]), len(view["high"]))
-    drawing, panel = board(2, columns, title)
+    drawing, panel = create_picture_board(2, columns, title)
     spots = []
     for row, (end, dash) in enumerate((("low", "-"), ("high", "--"))):
         for at, shown in enumerate(view[end]):
             words, frame = f"{shown['value']:.3g}", (plot.COLOURS[row], dash)
             middle = put_picture(panel, (row, at), shown["picture"], words, frame)
-            spots.append(plot.Spot(panel, *middle, f"{shown['class']}: {shown['value']:.4g}"))
+            spots.append(plot.Tooltip(panel, *middle, f"{shown['class']}: {shown['value']:.4g}"))
     drawing.set_figheight(drawing.get_figheight() + HISTOGRAM)
     heights = [HISTOGRAM, 2 * (1 + LETTERS) * plot.WIDTH / columns]
     grid = drawing.add_gridspec(2, 1, height_ratios=heights)
@@ -56,7 +56,7 @@ def uncertainty(views: Views, title: str) -> Picture:
     top.legend(loc="best")
     first = next(iter(names))
     caption = (
-        f"{views.who(each)}, {views.protocol}: {len(view['values'][first])} "
+        f"{views.describe_model(each)}, {views.protocol}: {len(view['values'][first])} "
         f"{views.options.split} images. Above: {', '.join(names.values())}. Below: the images of "
         f"least {names[first]}, then those of most."
     )

@@ -7,11 +7,11 @@ from typing import Any
 import yaml
 
 from reports.frame import Frame
-from reports.tables.cells import parse_setting, summaries
-from reports.tables.labels import slug
+from reports.tables.cells import parse_setting, summarize_cells
+from reports.tables.labels import to_slug
 
 
-def nested(params: dict[str, str]) -> dict[str, Any]:
+def unflatten_params(params: dict[str, str]) -> dict[str, Any]:
     """Return the configuration that flattened parameters came from, as the tracker wrote them."""
     tree: dict[str, Any] = {}
     for path, text in sorted(params.items()):
@@ -23,10 +23,10 @@ def nested(params: dict[str, str]) -> dict[str, Any]:
     return tree
 
 
-def best_yaml(frame: Frame, study: str) -> str | None:
+def format_best_config(frame: Frame, study: str) -> str | None:
     """Return a spec of a study's best configuration, one cell; None if nothing has finished."""
-    objective, most = frame.objective(study)
-    means = summaries(frame.study(study), objective)
+    objective, most = frame.get_objective(study)
+    means = summarize_cells(frame.select_study(study), objective)
     if not means:
         return None
     cell = max(means, key=lambda name: means[name].mean if most else -means[name].mean)
@@ -35,10 +35,10 @@ def best_yaml(frame: Frame, study: str) -> str | None:
     done = finished.iloc[0]
     trial = frame.trials[frame.trials["trial_id"] == done["trial_id"]].iloc[0]
     spec = {
-        "name": slug(f"best_{study}")[:100],  # as long as a spec's may be
+        "name": to_slug(f"best_{study}")[:100],  # as long as a spec's may be
         "seeds": 3,
         "objective": objective,
-        "trial": nested(trial["params"]),
+        "trial": unflatten_params(trial["params"]),
         "studies": {
             "best": {"design": "compare", "variants": {study: {}}, "evaluate": ["val", "test"]}
         },

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from reports.tables.model import AnyTable, Measured, Sheet, TableRow
+from reports.tables.model import AnyTable, MeasuredMetric, Sheet, TableRow
 
 CSV_HEADERS = (
     *("metric", "mean", "sd", "n", "planned"),
@@ -20,7 +20,7 @@ CSV_HEADERS = (
 SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
-def guarded(value: Any) -> Any:
+def escape_formula(value: Any) -> Any:
     """Return a value of a cell, text that would be a formula as `'=…`.
 
     A formula may read other files or call out, and names come from specs and folders of pictures;
@@ -38,27 +38,27 @@ def guarded(value: Any) -> Any:
 
 def to_csv(table: AnyTable) -> str:
     """Write a table in long form: one line per row and metric; measured values on [0, 1]."""
-    return write_csv(_rows(table))
+    return write_csv(_iterate_rows(table))
 
 
 def write_csv(rows: Iterable[Sequence[object]]) -> str:
     """Write rows as CSV, no text of which is a formula."""
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows(map(guarded, row) for row in rows)
+    csv.writer(out, lineterminator="\n").writerows(map(escape_formula, row) for row in rows)
     return out.getvalue()
 
 
-def _rows(table: AnyTable) -> Iterator[Sequence[object]]:
+def _iterate_rows(table: AnyTable) -> Iterator[Sequence[object]]:
     if isinstance(table, Sheet):
         yield from (table.columns, *table.numbers)
         return
     yield ["cell", *table.headers, *CSV_HEADERS]
     for row in table.rows:
         for metric, measured in row.measured.items():
-            yield [row.cell, *row.labels, metric, *_numbers(row, measured)]
+            yield [row.cell, *row.labels, metric, *_collect_numbers(row, measured)]
 
 
-def _numbers(row: TableRow, measured: Measured) -> list[object]:
+def _collect_numbers(row: TableRow, measured: MeasuredMetric) -> list[object]:
     """Return the numbers of `CSV_HEADERS` after the metric."""
     s, c, printed = measured.summary, measured.compared, measured.printed
     d, better = (c.difference, c.improvement) if c else (None, None)

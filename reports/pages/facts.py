@@ -17,10 +17,10 @@ TAGS = {
 }
 
 
-def facts(frame: Frame) -> list[tuple[str, str]]:
+def collect_facts(frame: Frame) -> list[tuple[str, str]]:
     """Return the header's facts: sweep, dates, data, size."""
     document, params = frame.document, list(frame.trials["params"])
-    data = sorted({_data(p) for p in params if "data.name" in p})
+    data = sorted({_describe_data_set(p) for p in params if "data.name" in p})
     first = datetime.datetime.fromtimestamp(document["created"], tz=datetime.UTC)
     done = int((frame.trials["status"] == "done").sum())
     seconds = float(frame.trials["seconds"].sum()) if "seconds" in frame.trials else 0.0
@@ -30,19 +30,23 @@ def facts(frame: Frame) -> list[tuple[str, str]]:
         ("Data set", ", ".join(data) or "unknown"),
         ("Objective", frame.main_objective),
         ("Trials", f"{done} finished of {len(set(frame.cells['trial_id']))} planned"),
-        ("Training time", duration(seconds)),
-        *([("Studies not begun", ", ".join(frame.idle))] if frame.idle else []),
+        ("Training time", format_duration(seconds)),
+        *(
+            [("Studies not begun", ", ".join(frame.studies_without_cells))]
+            if frame.studies_without_cells
+            else []
+        ),
     ]
 
 
-def _data(params: dict[str, Any]) -> str:
+def _describe_data_set(params: dict[str, Any]) -> str:
     """Return a data set's name, the folder it was read from, and the size of the images."""
     root, sides = params.get("data.root"), params.get("data.image_size")
     place = f" {root}" if root not in (None, "", "None", "null") else ""
     return f"{params['data.name']}{place}" + (f" at {sides} px" if sides else "")
 
 
-def provenance(frame: Frame) -> list[tuple[str, str]]:
+def collect_provenance(frame: Frame) -> list[tuple[str, str]]:
     """Return commit, versions, device, data fingerprint: every value that any run has."""
     tags = [*(parent.tags for parent in frame.parents), *frame.trials["tags"]]
 
@@ -59,23 +63,23 @@ def provenance(frame: Frame) -> list[tuple[str, str]]:
     return [(name, value) for name, value in rows.items() if value]
 
 
-def rerun(frame: Frame) -> str:
+def find_rerun_command(frame: Frame) -> str:
     """Return the command of the sweep's provenance, or how to get at its spec."""
     command = (frame.document.get("provenance") or {}).get("command")
     spec = f"python -m ablate.run {frame.document['name']}.yaml"
     return str(command or f"{spec}   # the resolved spec: sweep.json of the parent run")
 
 
-def studies(frame: Frame) -> list[dict[str, Any]]:
+def summarize_studies(frame: Frame) -> list[dict[str, Any]]:
     """Return per study: design, what it was allowed and what it used."""
     sections = []
     for name in frame.study_order:
-        rows, spec = frame.cells[frame.cells["study"] == name], frame.declared(name)
+        rows, spec = frame.cells[frame.cells["study"] == name], frame.get_declared_study(name)
         done, failed = (int((rows["status"] == status).sum()) for status in ("done", "failed"))
         trials = f"{spec.get('sampler', 'tpe')}, {spec.get('trials')} trials"
         section = {
             "name": name,
-            "design": frame.design(name),
+            "design": frame.get_design(name),
             "sampler": trials if "trials" in spec else "",
             "cells": rows["cell"].nunique(),
             "trials": len(rows),
@@ -83,13 +87,13 @@ def studies(frame: Frame) -> list[dict[str, Any]]:
             "failed": failed,
             "other": len(rows) - done - failed,
             "epochs": int(rows["epochs"].sum()) if "epochs" in rows else 0,
-            "time": duration(float(rows["seconds"].sum()) if "seconds" in rows else 0.0),
+            "time": format_duration(float(rows["seconds"].sum()) if "seconds" in rows else 0.0),
         }
         sections.append(section)
     return sections
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Write `1 h 05 min`, `3 min 20 s`, `4.2 s`."""
     if seconds < 60:
         return f"{seconds:.1f} s"

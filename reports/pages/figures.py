@@ -14,10 +14,10 @@ from pathlib import Path
 
 import jinja2
 
-from reports.figures.drawn import GRID, PANEL, Drawn, style
+from reports.figures.figure import GRID, PANEL, DrawnFigure, use_report_style
 from reports.frame import Frame
-from reports.tables.cells import protocol
-from reports.tables.labels import slug
+from reports.tables.cells import find_protocol
+from reports.tables.labels import to_slug
 
 CSS_INCH = 96  # CSS pixels
 LARGEST = 250_000  # bytes of a figure's SVG in the report itself
@@ -33,7 +33,7 @@ THEME = {
 }
 
 
-def template(name: str) -> jinja2.Template:
+def load_template(name: str) -> jinja2.Template:
     """Load one of this folder's templates, or of the comparison of two sweeps."""
     folder = Path(__file__).parent
     return jinja2.Environment(
@@ -44,41 +44,45 @@ def template(name: str) -> jinja2.Template:
     ).get_template(name)
 
 
-def stands_apart(drawn: Drawn, svg: Path) -> bool:
+def has_own_page(drawn: DrawnFigure, svg: Path) -> bool:
     """Tell whether a figure stands on a page of its own."""
     return drawn.apart or svg.stat().st_size > LARGEST
 
 
-def file_name(drawn: Drawn) -> str:
+def build_page_name(drawn: DrawnFigure) -> str:
     """Name the page of a figure that stands apart."""
     return f"{drawn.key}.html"
 
 
-def shown(drawn: Drawn, svg: Path) -> dict[str, str]:
+def render_in_report(drawn: DrawnFigure, svg: Path) -> dict[str, str]:
     """Return a figure as it stands in the report: in full, or small with a link to its page."""
-    if not stands_apart(drawn, svg):
-        return inline(drawn, svg)
-    data, width = _thumbnail(drawn)
-    return _fields(drawn, "webp", data, width, page=file_name(drawn))
+    if not has_own_page(drawn, svg):
+        return render_inline(drawn, svg)
+    data, width = _render_thumbnail(drawn)
+    return _build_template_fields(drawn, "webp", data, width, page=build_page_name(drawn))
 
 
-def inline(drawn: Drawn, svg: Path) -> dict[str, str]:
+def render_inline(drawn: DrawnFigure, svg: Path) -> dict[str, str]:
     """Return a figure in full, with the marks that tell their values."""
-    spots = [[round(1000 * x), round(1000 * y), text] for x, y, text in drawn.places()]
+    spots = [[round(1000 * x), round(1000 * y), text] for x, y, text in drawn.locate_spots()]
     text = json.dumps(spots, ensure_ascii=False, separators=(",", ":")) if spots else ""
-    data = themed(svg.read_text(encoding="utf-8")).encode()
-    return _fields(drawn, "svg+xml", data, drawn.figure.get_figwidth() * CSS_INCH, spots=text)
+    data = apply_page_colors(svg.read_text(encoding="utf-8")).encode()
+    return _build_template_fields(
+        drawn, "svg+xml", data, drawn.figure.get_figwidth() * CSS_INCH, spots=text
+    )
 
 
-def _fields(drawn: Drawn, kind: str, data: bytes, width: float, **more: str) -> dict[str, str]:
+def _build_template_fields(
+    drawn: DrawnFigure, kind: str, data: bytes, width: float, **more: str
+) -> dict[str, str]:
     """Return what a page's template takes of a figure."""
     source = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
     words = {"key": drawn.key, "title": drawn.title, "caption": drawn.caption}
-    place = {"source": source, "href": f"runs-{slug(drawn.study)}", "width": f"{width:.0f}"}
+    place = {"source": source, "href": f"runs-{to_slug(drawn.study)}", "width": f"{width:.0f}"}
     return {**words, **place, "spots": "", "page": "", **more}
 
 
-def themed(svg: str) -> str:
+def apply_page_colors(svg: str) -> str:
     """Return a drawing that follows the page's light or dark scheme.
 
     The file of its own stays as it was drawn, as programs that read SVG know no variables.
@@ -94,7 +98,7 @@ def themed(svg: str) -> str:
     return svg.replace("<defs>", f"<style>{rules}</style><defs>", 1)
 
 
-def _thumbnail(drawn: Drawn) -> tuple[bytes, int]:
+def _render_thumbnail(drawn: DrawnFigure) -> tuple[bytes, int]:
     """Return a small picture of a figure, with grey letters and nothing behind them, as WebP, and
     its width in CSS pixels."""
     from matplotlib.spines import Spine
@@ -105,22 +109,22 @@ def _thumbnail(drawn: Drawn) -> tuple[bytes, int]:
     for part in drawn.figure.findobj(lambda each: isinstance(each, Text | Spine)):
         part.set(color=GREY)
     png, webp = BytesIO(), BytesIO()
-    with style():
+    with use_report_style():
         drawn.figure.savefig(png, format="png", dpi=2 * SMALL / inches, transparent=True)
     with Image.open(png) as image:
         image.convert("RGBA").save(webp, "WEBP", quality=QUALITY)
         return webp.getvalue(), image.width // 2
 
 
-def page(frame: Frame, drawn: Drawn, svg: Path) -> str:
+def render_figure_page(frame: Frame, drawn: DrawnFigure, svg: Path) -> str:
     """Write the page of a figure that stands apart (well-formed XML too)."""
-    return template("apart.html.j2").render(
+    return load_template("apart.html.j2").render(
         title=drawn.title,
         caption=drawn.caption,
         sweep=f"{frame.document['name']} ({frame.document['sweep_id']})",
-        protocol=protocol(frame),
+        protocol=find_protocol(frame),
         runs=", ".join(drawn.run_ids),
         back=f"report.html#{drawn.key}",
         strips=drawn.strips,
-        figure=None if drawn.strips else inline(drawn, svg),
+        figure=None if drawn.strips else render_inline(drawn, svg),
     )

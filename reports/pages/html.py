@@ -9,14 +9,19 @@ from typing import Any
 
 from reports.frame import Frame
 from reports.pages import markup, verdict
-from reports.pages.facts import facts, provenance, rerun, studies
-from reports.pages.figures import inline, template
-from reports.pages.verdict import Judged
-from reports.tables.cells import EMPTY, divided, protocol
-from reports.tables.labels import metric_label, number, scale, slug
+from reports.pages.facts import (
+    collect_facts,
+    collect_provenance,
+    find_rerun_command,
+    summarize_studies,
+)
+from reports.pages.figures import load_template, render_inline
+from reports.pages.verdict import VerdictSection
+from reports.tables.cells import EMPTY, find_protocol, find_split_unit
+from reports.tables.labels import display_scale, format_metric_label, format_number, to_slug
 from reports.tables.model import AnyTable, TableData
-from reports.tables.verdict import groups
-from reports.uri import link, redacted, run_page
+from reports.tables.verdict import group_verdicts
+from reports.uri import find_server_address, redact_uri, run_page
 
 PROTOCOLS = {
     "test-selected": "Paper protocol: the epoch and the settings were picked on the TEST classes. "
@@ -30,12 +35,12 @@ SHOWN = 12  # verdicts on the first screen; the others open on a click
 PUBLISHED = " Published numbers beside them are test-selected."
 
 
-def page(
+def render_page(
     frame: Frame,
     tracking_uri: str,
     *,
     tables: Sequence[AnyTable],
-    judged: Judged,
+    judged: VerdictSection,
     figures: Sequence[Mapping[str, str]],
     best: Mapping[str, str],
     trials: Mapping[str, Mapping[str, str]] = NOTHING,
@@ -43,11 +48,11 @@ def page(
     """Write the page's HTML (well-formed XML too). figures: as they are `shown`; those
     that stand apart are linked, each on a page beside this one. trials: of some
     trials the files beside the page, what each is and its address."""
-    server = link(tracking_uri)
+    server = find_server_address(tracking_uri)
     lost = frame.cells[frame.cells["status"] != "done"]
-    known = protocol(frame)
+    known = find_protocol(frame)
     printed = any(table.published is not None for table in frame.recipe.tables)
-    shared = markup.footnotes(tables)
+    shared = markup.collect_footnotes(tables)
     sections = [
         ("Verdict", "verdict", True),
         ("Tables", "tables", tables),
@@ -59,55 +64,59 @@ def page(
         ("Provenance", "provenance", True),
         ("Runs", "runs", True),
     ]
-    return template("page.html.j2").render(
+    return load_template("page.html.j2").render(
         title=frame.document.get("title") or frame.document["name"],
         protocol=known,
-        protocol_text=PROTOCOLS[known].replace("classes", divided(frame))
+        protocol_text=PROTOCOLS[known].replace("classes", find_split_unit(frame))
         + (PUBLISHED if printed and known == "validation-selected" else ""),
         unfinished=f"{len(lost)} of {len(frame.cells)} cells" if len(lost) else "",
-        facts=facts(frame),
+        facts=collect_facts(frame),
         sections=[(name, anchor) for name, anchor, there in sections if there],
-        verdict=_verdict(judged),
-        tables=[_table(table, shared) for table in tables],
-        notes=list(map(markup.with_mark, shared)),
+        verdict=_build_verdict_section(judged),
+        tables=[_build_table_section(table, shared) for table in tables],
+        notes=list(map(markup.add_note_mark, shared)),
         figures=figures,
-        studies=studies(frame),
+        studies=summarize_studies(frame),
         best=list(best.items()),
         lost=lost.to_dict("records"),
-        provenance=provenance(frame),
-        rerun=rerun(frame),
-        ui=server or f"mlflow ui --backend-store-uri {redacted(tracking_uri)}",
+        provenance=collect_provenance(frame),
+        rerun=find_rerun_command(frame),
+        ui=server or f"mlflow ui --backend-store-uri {redact_uri(tracking_uri)}",
         server=server,
         experiment_id=frame.parents[0].experiment_id,
-        runs=_runs(frame, tables, trials),
+        runs=_list_runs(frame, tables, trials),
         with_files=bool(trials),
     )
 
 
-def anchor(study: str, cell: str) -> str:
+def build_run_anchor(study: str, cell: str) -> str:
     """Return the id of a cell's first run in the list of runs."""
-    return f"runs-{slug(study)}-{slug(cell)}"
+    return f"runs-{to_slug(study)}-{to_slug(cell)}"
 
 
-def _verdict(judged: Judged) -> dict[str, Any]:
+def _build_verdict_section(judged: VerdictSection) -> dict[str, Any]:
     """Return the headline, the groups of lines that are seen at once, the others, and the plot."""
     seen: list[dict[str, Any]] = []
     folded: list[dict[str, Any]] = []
     count = 0
-    for group in groups(judged.verdicts):
+    for group in group_verdicts(judged.verdicts):
         count += len(group)
         lines = [
             {
                 "call": each.call,
-                "kind": slug(each.call),
+                "kind": to_slug(each.call),
                 "label": each.label,
-                "href": anchor(each.study, each.cell),
-                "difference": verdict.difference(each),
-                "evidence": verdict.evidence(each),
+                "href": build_run_anchor(each.study, each.cell),
+                "difference": verdict.format_difference(each),
+                "evidence": verdict.format_evidence(each),
             }
             for each in group
         ]
-        head = {"key": group[0].key, "title": group[0].title, "heading": verdict.heading(group)}
+        head = {
+            "key": group[0].key,
+            "title": group[0].title,
+            "heading": verdict.format_group_heading(group),
+        }
         (seen if count <= SHOWN or not seen else folded).append({**head, "lines": lines})
     return {
         "headline": judged.headline,
@@ -115,23 +124,23 @@ def _verdict(judged: Judged) -> dict[str, Any]:
         "seen": seen,
         "folded": folded,
         "hidden": sum(len(group["lines"]) for group in folded),
-        "note": verdict.note(judged.verdicts),
-        "plot": inline(*judged.plot) if judged.plot else None,
+        "note": verdict.explain_verdicts(judged.verdicts),
+        "plot": render_inline(*judged.plot) if judged.plot else None,
     }
 
 
-def _table(table: AnyTable, shared: Sequence[str]) -> dict[str, Any]:
+def _build_table_section(table: AnyTable, shared: Sequence[str]) -> dict[str, Any]:
     study = table.recipe.study
-    marks = [(False, f"runs-{slug(study)}")] * len(table.rows)
+    marks = [(False, f"runs-{to_slug(study)}")] * len(table.rows)
     if isinstance(table, TableData):
-        marks = [(row.baseline, anchor(study, row.cell)) for row in table.rows]
+        marks = [(row.baseline, build_run_anchor(study, row.cell)) for row in table.rows]
     parts = []
-    for part in markup.parts(markup.grid(table)):
+    for part in markup.split_further_columns(markup.build_grid(table)):
         rows = [
             {
                 "fields": fields,
                 "baseline": baseline,
-                "hrefs": [anchor(*field.of) if field.of else href for field in fields],
+                "hrefs": [build_run_anchor(*field.of) if field.of else href for field in fields],
             }
             for (baseline, href), fields in zip(marks, part.rows, strict=True)
         ]
@@ -146,14 +155,14 @@ def _table(table: AnyTable, shared: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _runs(
+def _list_runs(
     frame: Frame, tables: Sequence[AnyTable], trials: Mapping[str, Mapping[str, str]]
 ) -> list[dict[str, Any]]:
     """Return the list of each study's runs, with the objective and every metric of a table that
     links to these runs, so that the value that a reader clicked on stands there."""
     metrics = {study: {frame.main_objective: None} for study in frame.study_order}
     for table in tables:
-        fields = (field for row in markup.grid(table).rows for field in row)
+        fields = (field for row in markup.build_grid(table).rows for field in row)
         linked = {table.recipe.study, *(field.of[0] for field in fields if field.of)}
         for study in linked & metrics.keys():
             metrics[study] |= dict.fromkeys(table.recipe.metrics)
@@ -163,17 +172,19 @@ def _runs(
     for study, shown in metrics.items():
         rows, seen = [], set()
         for cell in frame.cells[frame.cells["study"] == study].to_dict("records"):
-            mark = anchor(study, cell["cell"])
+            mark = build_run_anchor(study, cell["cell"])
             experiment = experiments.get(parent_of.get(cell["run_id"], ""), "")
-            values = [float(cell.get(metric, math.nan)) * scale(metric) for metric in shown]
+            values = [float(cell.get(metric, math.nan)) * display_scale(metric) for metric in shown]
             own = {
                 "anchor": "" if mark in seen else mark,
-                "values": [number(v, 2) if math.isfinite(v) else "–" for v in values],
+                "values": [format_number(v, 2) if math.isfinite(v) else "–" for v in values],
                 "files": trials.get(cell["trial_id"], NOTHING),
                 "page": run_page(experiment, cell["run_id"]),
             }
             rows.append(cell | own)
             seen.add(mark)
-        names = [metric_label(metric) for metric in shown]
-        groups.append({"key": f"runs-{slug(study)}", "name": study, "metrics": names, "rows": rows})
+        names = [format_metric_label(metric) for metric in shown]
+        groups.append(
+            {"key": f"runs-{to_slug(study)}", "name": study, "metrics": names, "rows": rows}
+        )
     return groups

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from reports.pages.markup import choose, grid, mark_of, mean_sd_grid, parts
+from reports.pages.markup import build_grid, choose, mark_of, mean_sd_grid, split_further_columns
 from reports.tables.model import AnyTable, Grid, TableData
 from reports.tables.notes import EFFECT_SIZES
 
@@ -51,32 +51,38 @@ PAGE = 81  # the same in the one column of an article, 345 pt
 GAP = 1.4  # of a column from the next, in signs
 
 
-def latex_text(text: str) -> str:
+def escape_latex(text: str) -> str:
     """Write signs that mean something to LaTeX, or that its fonts lack, as commands."""
     return "".join(LATEX.get(character, character) for character in text)
 
 
-def latex(table: AnyTable) -> str:
+def format_latex(table: AnyTable) -> str:
     """Return the file of the columns that are read first, with their notes."""
     notes = [note for note in table.notes if not note.startswith(EFFECT_SIZES)]
-    return _file(table, [parts(grid(table))[0]], notes)
+    return _build_latex_file(table, [split_further_columns(build_grid(table))[0]], notes)
 
 
-def further(table: AnyTable) -> str | None:
+def format_further_columns(table: AnyTable) -> str | None:
     """Return the file of further metrics and statistics, with all notes; None without any."""
-    _, *second = parts(grid(table))
-    return _file(table, _blocks(second[0]), table.notes, "more") if second else None
+    _, *second = split_further_columns(build_grid(table))
+    return (
+        _build_latex_file(table, _split_into_blocks(second[0]), table.notes, "more")
+        if second
+        else None
+    )
 
 
-def plain(table: AnyTable) -> str | None:
+def format_plain_latex(table: AnyTable) -> str | None:
     """Return the file of a plain table, mean ± sd of each metric and n; None for a sheet."""
     if not isinstance(table, TableData):
         return None
     notes = [note for note in table.notes if not note.startswith(NOT_PLAIN)]
-    return _file(table, _blocks(mean_sd_grid(table)), notes, "plain")
+    return _build_latex_file(table, _split_into_blocks(mean_sd_grid(table)), notes, "plain")
 
 
-def _file(table: AnyTable, blocks: list[Grid], notes: Sequence[str], part: str = "") -> str:
+def _build_latex_file(
+    table: AnyTable, blocks: list[Grid], notes: Sequence[str], part: str = ""
+) -> str:
     """Return the text of a file: blocks of the same rows below each other, then the notes.
 
     part: which part of the table it is, a key of `SUBTITLES`.
@@ -84,27 +90,27 @@ def _file(table: AnyTable, blocks: list[Grid], notes: Sequence[str], part: str =
     title = f"{table.title}: {SUBTITLES[part]}" if part else table.title
     caption = [title, table.recipe.caption] if part != "more" and table.recipe.caption else [title]
     label = "-".join(filter(None, (table.key.removeprefix("table_").replace("_", "-"), part)))
-    kind = "table" if max(map(_width, blocks)) <= COLUMN else "table*"
+    kind = "table" if max(map(_measure_width, blocks)) <= COLUMN else "table*"
     lines = [
         *OPENING,
         rf"\begin{{{kind}}}",
         r"  \centering\footnotesize\setlength{\tabcolsep}{3pt}",
-        rf"  \caption{{{latex_text('. '.join(text.rstrip('.') for text in caption))}.}}",
+        rf"  \caption{{{escape_latex('. '.join(text.rstrip('.') for text in caption))}.}}",
         rf"  \label{{tab:{label}}}",
     ]
     for block in blocks:
         lines += [
             r"  \begin{adjustbox}{max width=\linewidth}",
-            *(f"    {line}" for line in _tabular(block)),
+            *(f"    {line}" for line in _format_tabular(block)),
             r"  \end{adjustbox}\par\smallskip",
         ]
     if notes:
-        marked = [rf"    {latex_text(f'{mark_of(note)}{note}')}\par" for note in notes]
+        marked = [rf"    {escape_latex(f'{mark_of(note)}{note}')}\par" for note in notes]
         lines += [r"  \begin{minipage}{\linewidth}\raggedright", *marked, r"  \end{minipage}"]
     return "\n".join([*lines, rf"\end{{{kind}}}", r"\closetable", ""])
 
 
-def _blocks(layout: Grid) -> list[Grid]:
+def _split_into_blocks(layout: Grid) -> list[Grid]:
     """Split the columns into as many tables of the same rows as it takes to fit a page, or of
     `FEWEST` columns beside long names, which are made smaller: one column a table would fill
     pages."""
@@ -112,14 +118,14 @@ def _blocks(layout: Grid) -> list[Grid]:
     blocks = [labels]
     for column in range(layout.labels, len(layout.headers)):
         wider = [*blocks[-1], column]
-        if len(wider) <= layout.labels + FEWEST or _width(choose(layout, wider)) <= PAGE:
+        if len(wider) <= layout.labels + FEWEST or _measure_width(choose(layout, wider)) <= PAGE:
             blocks[-1] = wider
         else:
             blocks.append([*labels, column])
     return [choose(layout, block) for block in blocks]
 
 
-def _tabular(layout: Grid) -> list[str]:
+def _format_tabular(layout: Grid) -> list[str]:
     """Return the lines of a table.
 
     A header stands on several lines where it has a unit, an interval or a path: columns are as wide
@@ -128,12 +134,12 @@ def _tabular(layout: Grid) -> list[str]:
     sides = "l" * layout.labels + "r" * (len(layout.headers) - layout.labels)
     heads = []
     for text, side in zip(layout.headers, sides, strict=True):
-        lines = [latex_text(line) for line in _break_header(text)]
+        lines = [escape_latex(line) for line in _break_header(text)]
         stacked = r"\\{}".join(lines)
         heads.append(stacked if len(lines) == 1 else rf"\shortstack[{side}]{{{stacked}}}")
     rows = []
     for row in layout.rows:
-        texts = [(latex_text(field.text), field.bold) for field in row]
+        texts = [(escape_latex(field.text), field.bold) for field in row]
         line = " & ".join(rf"\textbf{{{text}}}" if bold else text for text, bold in texts)
         rows.append(f"{'{}' if line.startswith(('*', '[')) else ''}{line} \\\\")
     return [
@@ -151,7 +157,7 @@ def _break_header(text: str) -> list[str]:
     return re.split(r"(?<=,) |(?<=[a-z]\.)(?=[a-z])| (?=\[)", text)
 
 
-def _width(layout: Grid) -> float:
+def _measure_width(layout: Grid) -> float:
     """Return the width in signs, gaps counted."""
     heads = [max(map(len, _break_header(header))) for header in layout.headers]
     columns = zip(heads, *([len(field.text) for field in row] for row in layout.rows), strict=True)

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from reports.figures.drawn import Drawn
+from reports.figures.figure import DrawnFigure
 from reports.frame import Frame
 from reports.pages import markup, verdict
-from reports.pages.facts import facts, provenance
-from reports.pages.figures import file_name, stands_apart
-from reports.pages.verdict import Judged
-from reports.tables.cells import protocol
+from reports.pages.facts import collect_facts, collect_provenance
+from reports.pages.figures import build_page_name, has_own_page
+from reports.pages.verdict import VerdictSection
+from reports.tables.cells import find_protocol
 from reports.tables.model import AnyTable
 
 
-def report(
+def format_report(
     frame: Frame,
     tables: Sequence[AnyTable],
-    judged: Judged,
-    figures: Sequence[tuple[Drawn, Path]],
+    judged: VerdictSection,
+    figures: Sequence[tuple[DrawnFigure, Path]],
     best: Mapping[str, str],
     *,
     runs: Sequence[str] = (),
@@ -28,19 +28,29 @@ def report(
 
     runs: addresses of the parent runs, on a server that is known.
     """
-    shared = markup.footnotes(tables)
+    shared = markup.collect_footnotes(tables)
     title = frame.document.get("title") or frame.document["name"]
-    lines = [f"# {title}", "", f"**{protocol(frame)}**", "", *verdict.markdown(judged)]
-    lines += [f"- {name}: {value}" for name, value in facts(frame) + provenance(frame)]
+    lines = [
+        f"# {title}",
+        "",
+        f"**{find_protocol(frame)}**",
+        "",
+        *verdict.format_verdict_section(judged),
+    ]
+    lines += [
+        f"- {name}: {value}" for name, value in collect_facts(frame) + collect_provenance(frame)
+    ]
     lines += [f"- MLflow: <{address}>" for address in runs]
-    lines += ["", "## Tables", ""] + [markup.markdown(table, shared) for table in tables]
-    lines += [markup.markdown_notes(shared)] if shared else []
+    lines += ["", "## Tables", ""] + [
+        markup.format_markdown_table(table, shared) for table in tables
+    ]
+    lines += [markup.format_markdown_notes(shared)] if shared else []
     if figures:
         lines += ["## Figures", ""]
     for figure, svg in figures:
         shown = f"![{figure.title}]({figure.key}.png)"
         lines += [
-            f"[{shown}]({file_name(figure)})" if stands_apart(figure, svg) else shown,
+            f"[{shown}]({build_page_name(figure)})" if has_own_page(figure, svg) else shown,
             "",
             f"{figure.title}. {figure.caption}",
             "",

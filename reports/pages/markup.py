@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from reports.tables import labels
-from reports.tables.model import AnyTable, Field, Grid, Measured, Sheet, TableData, TableRow
+from reports.tables.model import AnyTable, Field, Grid, MeasuredMetric, Sheet, TableData, TableRow
 from reports.tables.notes import EFFECT_SIZES
 
 Column = tuple[str, bool, list[Field]]  # header, further, a field for each row
@@ -23,7 +23,7 @@ FURTHER = "Further metrics and statistics:"
 MARKUP = re.compile(r"[\\*`<|]|(?<!\w)_|_(?!\w)")
 
 
-def footnotes(tables: Sequence[AnyTable]) -> tuple[str, ...]:
+def collect_footnotes(tables: Sequence[AnyTable]) -> tuple[str, ...]:
     """Return the notes of two or more of these tables, in the order in which they are met."""
     counts = Counter(note for table in tables for note in dict.fromkeys(table.notes))
     return tuple(note for note, count in counts.items() if count > 1)
@@ -36,7 +36,7 @@ def note_numbers(table: AnyTable, shared: Sequence[str]) -> list[int]:
 
 def own_notes(table: AnyTable, shared: Sequence[str]) -> list[str]:
     """Return a table's other notes, after their marks."""
-    return [with_mark(note) for note in table.notes if note not in shared]
+    return [add_note_mark(note) for note in table.notes if note not in shared]
 
 
 def _reference(table: AnyTable, shared: Sequence[str]) -> str:
@@ -56,23 +56,23 @@ def mark_of(note: str) -> str:
     return "*" if note.startswith("Published ") else ""
 
 
-def with_mark(note: str) -> str:
+def add_note_mark(note: str) -> str:
     """Return a note after its mark."""
     return f"{mark_of(note)} {note}".strip()
 
 
-def mean_sd(measured: Measured, metric: str, digits: int, spread: str = "sd") -> str:
+def mean_sd(measured: MeasuredMetric, metric: str, digits: int, spread: str = "sd") -> str:
     """Write `62.31 ± 0.42`, ± the sd or (`t95`) half the 95 % interval; `62.31` for one seed; empty
     without a result."""
-    result, factor = measured.summary, labels.scale(metric)
+    result, factor = measured.summary, labels.display_scale(metric)
     if result is None:
         return ""
-    text = labels.number(result.mean * factor, digits)
+    text = labels.format_number(result.mean * factor, digits)
     after = result.sd if spread == "sd" else measured.half
-    return text if after is None else f"{text} ± {labels.number(after * factor, digits)}"
+    return text if after is None else f"{text} ± {labels.format_number(after * factor, digits)}"
 
 
-def published_text(measured: Measured) -> str:
+def format_printed(measured: MeasuredMetric) -> str:
     """Write a number as printed, `*` where the print contradicts itself."""
     printed = measured.printed
     if printed is None:
@@ -82,7 +82,7 @@ def published_text(measured: Measured) -> str:
     return text + ("*" if printed.slip else "")
 
 
-def _improvement(measured: Measured) -> str:
+def _improvement(measured: MeasuredMetric) -> str:
     """Write `0.72 [0.40, 0.96]`, the chance that a run beats one of the baseline.
 
     Where all of one side beat all of the other, no resample differs: the bootstrap has no interval.
@@ -95,16 +95,18 @@ def _improvement(measured: Measured) -> str:
     return f"{chance.probability:.2f} [{chance.low:.2f}, {chance.high:.2f}]"
 
 
-def grid(table: AnyTable) -> Grid:
+def build_grid(table: AnyTable) -> Grid:
     """Lay out the fields of a table, in printing order."""
     if isinstance(table, Sheet):
         return Grid(table.headers, table.labels, (False,) * len(table.headers), table.rows)
     columns = [
-        column for i, metric in enumerate(table.metrics) for column in _columns(table, metric, i)
+        column
+        for i, metric in enumerate(table.metrics)
+        for column in _build_metric_columns(table, metric, i)
     ]
     if any(row.tuned is not None for row in table.rows):
         columns.append(("tuning trials", True, [Field(row.tuned or "") for row in table.rows]))
-    return _lay_out(table, columns)
+    return _lay_out_columns(table, columns)
 
 
 def mean_sd_grid(table: TableData) -> Grid:
@@ -114,11 +116,11 @@ def mean_sd_grid(table: TableData) -> Grid:
         results = [row.measured[metric] for row in table.rows]
         texts = [mean_sd(result, metric, table.recipe.digits) or "–" for result in results]
         fields = [Field(t, bold=r.better) for t, r in zip(texts, results, strict=True)]
-        columns.append((labels.metric_label(metric), False, fields))
-    return _lay_out(table, columns)
+        columns.append((labels.format_metric_label(metric), False, fields))
+    return _lay_out_columns(table, columns)
 
 
-def _lay_out(table: TableData, columns: Sequence[Column]) -> Grid:
+def _lay_out_columns(table: TableData, columns: Sequence[Column]) -> Grid:
     """Return the rows' labels, these columns, and n."""
     seeds = []
     for row in table.rows:
@@ -129,13 +131,13 @@ def _lay_out(table: TableData, columns: Sequence[Column]) -> Grid:
         (*map(Field, row.labels), *own)
         for row, own in zip(table.rows, zip(*fields, strict=True), strict=True)
     )
-    names, count = labels.coordinate_names(table.headers), len(table.headers)
+    names, count = labels.format_coordinates(table.headers), len(table.headers)
     return Grid((*names, *heads), count, (*(False,) * count, *further), rows)
 
 
-def _columns(table: TableData, metric: str, place: int) -> list[Column]:
+def _build_metric_columns(table: TableData, metric: str, place: int) -> list[Column]:
     """Return the columns of one metric, of which the first one's come first."""
-    digits, further, name = table.recipe.digits, place > 0, labels.metric_name(metric)
+    digits, further, name = table.recipe.digits, place > 0, labels.format_metric_name(metric)
     searched = table.recipe.kind == "search"
     results = [row.measured[metric] for row in table.rows]
 
@@ -150,27 +152,27 @@ def _columns(table: TableData, metric: str, place: int) -> list[Column]:
         gap = row.measured[metric].difference
         if row.baseline or gap is None:
             return Field("baseline" if row.baseline else "")
-        return Field(labels.with_interval(gap.mean, gap.low, gap.high, metric, digits))
+        return Field(labels.format_with_interval(gap.mean, gap.low, gap.high, metric, digits))
 
-    columns = [(labels.metric_label(metric), further, [value(row) for row in table.rows])]
+    columns = [(labels.format_metric_label(metric), further, [value(row) for row in table.rows])]
     if not searched:
         columns.append((f"Δ {name} [95 %]", further, [delta(row) for row in table.rows]))
     if place == 0 and any(result.p_corrected is not None for result in results):
         sizes = [result.compared.dz if result.compared else None for result in results]
         statistics = {
-            "p (Holm)": [labels.p_text(result.p_corrected) for result in results],
-            "d_z": ["" if dz is None else labels.number(dz, 2) for dz in sizes],
+            "p (Holm)": [labels.format_p(result.p_corrected) for result in results],
+            "d_z": ["" if dz is None else labels.format_number(dz, 2) for dz in sizes],
             "P(better) [95 %]": [_improvement(result) for result in results],
         }
         columns += [(head, True, [*map(Field, texts)]) for head, texts in statistics.items()]
-    if table.recipe.published_column(metric) is not None:
+    if table.recipe.find_published_column(metric) is not None:
         slips = [result.printed.slip if result.printed else None for result in results]
-        texts = [published_text(result) for result in results]
+        texts = [format_printed(result) for result in results]
         fields = [Field(t, hint=slip or "") for t, slip in zip(texts, slips, strict=True)]
         columns.append(("published†", further, fields))
         if not searched:
             gaps = [
-                labels.with_sign(r.summary.mean * r.printed.scale - r.printed.value, digits)
+                labels.format_signed(r.summary.mean * r.printed.scale - r.printed.value, digits)
                 if r.printed and r.summary
                 else ""
                 for r in results
@@ -179,7 +181,7 @@ def _columns(table: TableData, metric: str, place: int) -> list[Column]:
     return columns
 
 
-def parts(whole: Grid) -> list[Grid]:
+def split_further_columns(whole: Grid) -> list[Grid]:
     """Return the table, and the second one with its further columns where it has any.
 
     Rows are the same in both, below the same labels.
@@ -197,9 +199,9 @@ def choose(whole: Grid, keep: list[int]) -> Grid:
     return Grid(tuple(whole.headers[i] for i in keep), whole.labels, (False,) * len(keep), rows)
 
 
-def plain(table: AnyTable, shared: Sequence[str] = ()) -> str:
+def format_plain_table(table: AnyTable, shared: Sequence[str] = ()) -> str:
     """Write a table for a terminal: the columns that are read first, aligned; notes below."""
-    layout = parts(grid(table))[0]
+    layout = split_further_columns(build_grid(table))[0]
     lines = [list(layout.headers), *([field.text for field in row] for row in layout.rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     body = []
@@ -210,18 +212,18 @@ def plain(table: AnyTable, shared: Sequence[str] = ()) -> str:
         ]
         body.append("  ".join(padded).rstrip())
     rule = "─" * (sum(widths) + 2 * len(widths) - 2)
-    notes = _fill([*own_notes(table, shared), _reference(table, shared)], max(len(rule), 80))
+    notes = _wrap_notes([*own_notes(table, shared), _reference(table, shared)], max(len(rule), 80))
     title = [table.title] if table.title else []
     return "\n".join([*title, rule, body[0], rule, *body[1:], rule, *notes, ""])
 
 
-def plain_notes(shared: Sequence[str]) -> str:
+def format_plain_notes(shared: Sequence[str]) -> str:
     """Write the notes of several tables, for the end of a terminal's report."""
-    notes = _fill([with_mark(note) for note in shared], 100, range(1, len(shared) + 1))
+    notes = _wrap_notes([add_note_mark(note) for note in shared], 100, range(1, len(shared) + 1))
     return "\n".join(["Notes", *notes, ""]) if notes else ""
 
 
-def _fill(notes: Sequence[str], width: int, numbers: Iterable[int] = ()) -> list[str]:
+def _wrap_notes(notes: Sequence[str], width: int, numbers: Iterable[int] = ()) -> list[str]:
     """Return notes in lines of this width, but for those of columns that a terminal lacks."""
     heads = [f"{number}. " for number in numbers] or [""] * len(notes)
     return [
@@ -231,9 +233,9 @@ def _fill(notes: Sequence[str], width: int, numbers: Iterable[int] = ()) -> list
     ]
 
 
-def markdown(table: AnyTable, shared: Sequence[str] = ()) -> str:
+def format_markdown_table(table: AnyTable, shared: Sequence[str] = ()) -> str:
     """Write a section: the table, the further columns in a second one, its own notes."""
-    first, *second = [pipes(part) for part in parts(grid(table))]
+    first, *second = [format_pipe_table(part) for part in split_further_columns(build_grid(table))]
     caption = [table.recipe.caption, ""] if table.recipe.caption else []
     more = [line for part in second for line in (FURTHER, "", *part, "")]
     notes = [f"- {_escape_star(note)}" for note in own_notes(table, shared)]
@@ -243,9 +245,9 @@ def markdown(table: AnyTable, shared: Sequence[str] = ()) -> str:
     )
 
 
-def markdown_notes(shared: Sequence[str]) -> str:
+def format_markdown_notes(shared: Sequence[str]) -> str:
     """Write the section of the notes of several tables."""
-    notes = [f"{i}. {_escape_star(with_mark(note))}" for i, note in enumerate(shared, 1)]
+    notes = [f"{i}. {_escape_star(add_note_mark(note))}" for i, note in enumerate(shared, 1)]
     return "\n".join(["## Notes", "", *notes, ""]) if notes else ""
 
 
@@ -253,7 +255,7 @@ def _escape_star(text: str) -> str:
     return f"\\{text}" if text.startswith("*") else text
 
 
-def pipes(layout: Grid) -> list[str]:
+def format_pipe_table(layout: Grid) -> list[str]:
     """Write the lines of a table, with signs that mean something to Markdown as they stand."""
 
     def line(fields: Sequence[Field]) -> str:

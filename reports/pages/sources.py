@@ -17,16 +17,16 @@ NOTE = (
 HEADERS = ("studies", "rows", "setting", "value", "source")
 
 
-def source_sheet(frame: Frame, recipe: Recipe) -> Sheet | None:
+def build_source_sheet(frame: Frame, recipe: Recipe) -> Sheet | None:
     """Return a row a setting, of the studies that have begun; None for a recipe without sources."""
-    begun = [name for name in frame.study_order if name not in frame.idle]
-    blocks = [block for block in recipe.sources if block.of(begun)]
+    begun = [name for name in frame.study_order if name not in frame.studies_without_cells]
+    blocks = [block for block in recipe.sources if block.includes_any(begun)]
     if not blocks:
         return None
     lines = []
     for block in blocks:
         patterns = ["all" if p == ("*",) else ", ".join(p) for p in (block.studies, block.rows)]
-        for field, value, why in block.said():
+        for field, value, why in block.list_entries():
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             lines.append((*patterns, field, text, why))
     recipe_part = Table(kind="compare", study=begun[0], title=TITLE)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from reports.figures.drawn import Drawn
+from reports.figures.figure import DrawnFigure
 from reports.stats.paired import LEVEL
-from reports.tables.labels import metric_label, p_equals, with_interval
-from reports.tables.verdict import Verdict, groups
+from reports.tables.labels import format_metric_label, format_p_equation, format_with_interval
+from reports.tables.verdict import Verdict, group_verdicts
 
 MOST = 40  # lines on a terminal, and in MLflow
 LONGEST = 4900  # characters of a tag in MLflow on some databases, less a sentence
@@ -24,7 +24,7 @@ FEW = {0: "no seed has both", 1: "one seed shows no scatter: 2 or more tell how 
 
 
 @dataclass(frozen=True)
-class Judged:
+class VerdictSection:
     """headline: the report in a sentence; plot: the forest plot, with its SVG file.
 
     warnings: sentences on what should be looked at before the numbers are believed.
@@ -32,29 +32,29 @@ class Judged:
 
     headline: str
     verdicts: Sequence[Verdict]
-    plot: tuple[Drawn, Path] | None
+    plot: tuple[DrawnFigure, Path] | None
     warnings: Sequence[str] = ()
 
 
-def heading(group: Sequence[Verdict]) -> str:
+def format_group_heading(group: Sequence[Verdict]) -> str:
     """Write `Recall@1, test (%), against NormSoftmax`."""
-    return f"{metric_label(group[0].metric)}, against {group[0].baseline}"
+    return f"{format_metric_label(group[0].metric)}, against {group[0].baseline}"
 
 
-def difference(verdict: Verdict) -> str:
+def format_difference(verdict: Verdict) -> str:
     """Write `−0.53 [−0.97, −0.10]`, in per cent where the metric is; empty without a pair."""
     gap = verdict.difference
     if gap is None:
         return ""
-    return with_interval(gap.mean, gap.low, gap.high, verdict.metric, verdict.digits)
+    return format_with_interval(gap.mean, gap.low, gap.high, verdict.metric, verdict.digits)
 
 
-def evidence(verdict: Verdict) -> str:
+def format_evidence(verdict: Verdict) -> str:
     """Write n, what p is or what would settle it, and the tuning."""
     seeds = f"n = {verdict.n} seed{'' if verdict.n == 1 else 's'}"
     settle = f"about {verdict.needed:,} seeds would settle it" if verdict.needed else ""
     if verdict.call in ("better", "worse"):
-        why = p_equals(verdict.p or 0.0)
+        why = format_p_equation(verdict.p or 0.0)
     elif known := WHY.get(verdict.call) or FEW.get(verdict.n):
         why = known
     elif not verdict.possible:
@@ -64,7 +64,7 @@ def evidence(verdict: Verdict) -> str:
     return "; ".join(filter(None, (seeds, why, verdict.tuned)))
 
 
-def note(verdicts: Sequence[Verdict]) -> str:
+def explain_verdicts(verdicts: Sequence[Verdict]) -> str:
     """Explain how the verdicts were come by; empty without any."""
     if not verdicts:
         return ""
@@ -77,18 +77,21 @@ def note(verdicts: Sequence[Verdict]) -> str:
 
 def _first_groups(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
     """Return the groups of the first `MOST` comparisons."""
-    return groups([*chain.from_iterable(groups(verdicts))][:MOST])
+    return group_verdicts([*chain.from_iterable(group_verdicts(verdicts))][:MOST])
 
 
-def plain(headline: str, verdicts: Sequence[Verdict], warnings: Sequence[str] = ()) -> str:
+def format_plain_verdict(
+    headline: str, verdicts: Sequence[Verdict], warnings: Sequence[str] = ()
+) -> str:
     """Write the verdict for a terminal."""
     lines = [f"Verdict  {headline}", *(f"Warning  {text}" for text in warnings)]
     for group in _first_groups(verdicts):
         width = max(len(each.label) for each in group)
-        room = max(len(difference(each)) for each in group)
-        lines.append(f"  {group[0].title}: {heading(group)}")
+        room = max(len(format_difference(each)) for each in group)
+        lines.append(f"  {group[0].title}: {format_group_heading(group)}")
         lines += [
-            f"    {v.call:<13}  {v.label:<{width}}  {difference(v):<{room}}  {evidence(v)}"
+            f"    {v.call:<13}  {v.label:<{width}}  {format_difference(v):<{room}}  "
+            f"{format_evidence(v)}"
             for v in group
         ]
     if len(verdicts) > MOST:
@@ -96,7 +99,7 @@ def plain(headline: str, verdicts: Sequence[Verdict], warnings: Sequence[str] = 
     return "\n".join(lines) + "\n"
 
 
-def description(judged: Judged, report: str) -> str:
+def format_run_description(judged: VerdictSection, report: str) -> str:
     """Write, for the page of the sweep's run in MLflow, the verdict, as far as it has room, and the
     way to the report.
 
@@ -116,21 +119,21 @@ def _list_groups(verdicts: Sequence[Sequence[Verdict]]) -> list[str]:
     """Return the lines of groups of comparisons in Markdown, an empty one after each group."""
     lines = []
     for group in verdicts:
-        lines += [f"{group[0].title}: {heading(group)}", ""]
+        lines += [f"{group[0].title}: {format_group_heading(group)}", ""]
         for v in group:
-            words = "; ".join(filter(None, (difference(v), evidence(v))))
+            words = "; ".join(filter(None, (format_difference(v), format_evidence(v))))
             lines.append(f"- **{v.call}** · {v.label}: {words}")
         lines.append("")
     return lines
 
 
-def markdown(judged: Judged) -> list[str]:
+def format_verdict_section(judged: VerdictSection) -> list[str]:
     """Write the lines of the section."""
     lines = [TITLE, "", f"**{judged.headline}**", ""]
     lines += [f"- Warning: {text}" for text in judged.warnings]
     lines += [""] if judged.warnings else []
-    lines += _list_groups(groups(judged.verdicts))
-    if text := note(judged.verdicts):
+    lines += _list_groups(group_verdicts(judged.verdicts))
+    if text := explain_verdicts(judged.verdicts):
         lines += [text, ""]
     if judged.plot:
         drawn, _ = judged.plot

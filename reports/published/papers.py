@@ -73,7 +73,7 @@ class PublishedTable(RecipePart):
     protocol: Literal["test-selected", "validation-selected"] = "test-selected"
     unit: Literal["percent", "one"] | None = None
 
-    def row(self, name: str) -> Row:
+    def get_row(self, name: str) -> Row:
         """Return the row called `name`; ReportError names the rows there are."""
         rows = {row.name: row for row in self.rows}
         if name not in rows:
@@ -81,20 +81,20 @@ class PublishedTable(RecipePart):
             raise ReportError(f"{self.source} of {self.paper} has no row {name!r}; it has {known}")
         return rows[name]
 
-    def like(self, patterns: Sequence[str]) -> list[Row]:
+    def find_rows_like(self, patterns: Sequence[str]) -> list[Row]:
         """Return the rows that fit any of the patterns; ReportError names one that fits none."""
         for pattern in patterns:
             if not any(fnmatchcase(row.name, pattern) for row in self.rows):
-                self.row(pattern)
+                self.get_row(pattern)
         return [row for row in self.rows if any(fnmatchcase(row.name, p) for p in patterns)]
 
-    def row_at(self, coords: Mapping[str, object]) -> Row | None:
+    def find_row_at(self, coords: Mapping[str, object]) -> Row | None:
         """Return the row that carries exactly these coordinates, or None."""
         wanted = {key: str(value) for key, value in coords.items()}
         alike = (r for r in self.rows if {k: str(v) for k, v in r.coords.items()} == wanted)
         return next(alike, None) if wanted else None
 
-    def value(self, row: Row, column: str) -> PrintedValue | None:
+    def get_printed_value(self, row: Row, column: str) -> PrintedValue | None:
         """Return the printed number, or None for a dash."""
         if column not in self.columns:
             known = ", ".join(self.columns)
@@ -124,7 +124,7 @@ class Paper(RecipePart):
 
 
 @cache
-def paper(key: str) -> Paper:
+def load_paper(key: str) -> Paper:
     """Return the paper called `key` (the file's name); ReportError names the papers there are."""
     path = FOLDER / f"{key}.yaml"
     if not path.is_file():
@@ -133,10 +133,10 @@ def paper(key: str) -> Paper:
     return Paper.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
 
 
-def table(reference: str) -> PublishedTable:
+def load_published_table(reference: str) -> PublishedTable:
     """Return the table `ddml/table4`, with its paper's title, protocol and unit."""
     key, _, name = reference.partition("/")
-    source = paper(key)
+    source = load_paper(key)
     if name not in source.tables:
         known = ", ".join(f"{key}/{known}" for known in source.tables)
         raise ReportError(f"There is no published table {reference!r}; name one of {known}")

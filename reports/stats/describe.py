@@ -21,15 +21,15 @@ class Summary:
     n: int
 
 
-def finite(values: Sequence[float]) -> NDArray[np.float64]:
+def keep_finite(values: Sequence[float]) -> NDArray[np.float64]:
     """Return the values that are numbers, as float64."""
     array = np.asarray(values, dtype=np.float64)
     return array[np.isfinite(array)]
 
 
-def summary(values: Sequence[float]) -> Summary | None:
+def summarize(values: Sequence[float]) -> Summary | None:
     """Return x̄ = Σx / n and sd = √(Σ(x − x̄)² / (n − 1)) over what is finite; None if nothing is."""
-    x = finite(values)
+    x = keep_finite(values)
     if not len(x):
         return None
     return Summary(float(x.mean()), float(x.std(ddof=1)) if len(x) > 1 else None, len(x))
@@ -40,7 +40,7 @@ def pooled_sd(groups: Iterable[Sequence[float]]) -> tuple[float, int] | None:
 
     Values that are not finite are left out, and groups of fewer than two; None where none is left.
     """
-    found = [each for values in groups if (each := summary(values)) and each.sd is not None]
+    found = [each for values in groups if (each := summarize(values)) and each.sd is not None]
     freedom = sum(each.n - 1 for each in found)
     if not freedom:
         return None
@@ -56,7 +56,7 @@ def t_interval(values: Sequence[float], *, level: float = 0.95) -> tuple[float, 
     """
     from scipy.stats import t
 
-    x = finite(values)
+    x = keep_finite(values)
     n = len(x)
     if n < 2:
         return None
@@ -88,7 +88,7 @@ def bootstrap_interval(
 
     Source: Efron and Tibshirani, "An Introduction to the Bootstrap" (1993), eq. 13.5.
     """
-    x = finite(values)
+    x = keep_finite(values)
     n = len(x)
     if n < 2:
         return None

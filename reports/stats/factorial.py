@@ -67,7 +67,7 @@ class Fit:
     flat: bool
 
 
-def factorial(
+def fit_factorial(
     cells: Sequence[tuple[Mapping[str, str], Mapping[int, float]]],
     *,
     order: int = 2,
@@ -107,26 +107,27 @@ def factorial(
         for seed, value in values.items()
         if np.isfinite(value)
     ]
-    factors = _factors([coords for coords, _, _ in rows], levels or {})
+    factors = _collect_factor_levels([coords for coords, _, _ in rows], levels or {})
     places = [tuple(coords.get(name, "") for name in factors) for coords, _, _ in rows]
     if not factors or len(set(places)) < 2:
         return None
     y = np.array([value for _, _, value in rows])
-    blocks = _dummies([str(seed) for _, seed, _ in rows])
+    blocks = _build_indicator_columns([str(seed) for _, seed, _ in rows])
     codes = {
-        name: _coded([at[i] for at in places], factors[name]) for i, name in enumerate(factors)
+        name: _encode_factor([at[i] for at in places], factors[name])
+        for i, name in enumerate(factors)
     }
-    kept, aliased = _independent(blocks, codes, order)
+    kept, aliased = _select_independent_terms(blocks, codes, order)
     everything = np.hstack([blocks, *kept.values()])
-    within, ranks = _within(y, blocks, places)
+    within, ranks = _compute_within_squares(y, blocks, places)
     sigma2, df, error = None, 0, "none"
     for name, squares, rank in (
         ("replicates", within, ranks),
-        ("residual", _rss(y, everything), everything.shape[1]),
+        ("residual", _compute_residual_squares(y, everything), everything.shape[1]),
     ):
         if sigma2 is None and len(y) > rank:
             sigma2, df, error = squares / (len(y) - rank), len(y) - rank, name
-    between = _rss(y, blocks) - within
+    between = _compute_residual_squares(y, blocks) - within
     flat = between <= len(y) * (ROUNDING * np.abs(y).max()) ** 2
     beta = np.linalg.lstsq(everything, y, rcond=None)[0]
     inverse = np.linalg.inv(everything.T @ everything)
@@ -168,7 +169,7 @@ def factorial(
     return Fit(tuple(effects), error, df, sigma, aliased, len(y), cells_used, bool(flat))
 
 
-def _factors(
+def _collect_factor_levels(
     rows: Sequence[Mapping[str, str]], given: Mapping[str, Sequence[str]]
 ) -> dict[str, list[str]]:
     """Return the levels of each factor that varies."""
@@ -181,20 +182,20 @@ def _factors(
     return {name: levels for name, levels in factors.items() if len(levels) > 1}
 
 
-def _coded(values: Sequence[str], levels: Sequence[str]) -> Floats:
+def _encode_factor(values: Sequence[str], levels: Sequence[str]) -> Floats:
     """Return [n, levels − 1]: −1 and +1 for two levels, else deviations (the first level is −1)."""
     first = np.array([value == levels[0] for value in values], dtype=np.float64)
     columns = [np.array([value == level for value in values]) - first for level in levels[1:]]
     return np.stack(columns, axis=1)
 
 
-def _dummies(values: Sequence[str]) -> Floats:
+def _build_indicator_columns(values: Sequence[str]) -> Floats:
     """Return [n, distinct values], an indicator column each."""
     distinct = dict.fromkeys(values)
     return np.array([[value == other for other in distinct] for value in values], dtype=np.float64)
 
 
-def _independent(
+def _select_independent_terms(
     blocks: Floats, codes: Mapping[str, Floats], order: int
 ) -> tuple[dict[tuple[str, ...], Floats], dict[tuple[str, ...], tuple[tuple[str, ...], ...]]]:
     """Return the terms whose columns raise the rank in full, and what the others are mixed with."""
@@ -214,11 +215,11 @@ def _independent(
                 kept[term] = columns
                 basis = np.hstack([basis, np.linalg.qr(left)[0]])
             else:
-                aliased[term] = _mixed(columns, blocks, kept)
+                aliased[term] = _find_aliases(columns, blocks, kept)
     return kept, aliased
 
 
-def _mixed(
+def _find_aliases(
     columns: Floats, blocks: Floats, kept: Mapping[tuple[str, ...], Floats]
 ) -> tuple[tuple[str, ...], ...]:
     """Return the terms that have a part in the projection of `columns` on all of them."""
@@ -231,7 +232,9 @@ def _mixed(
     return tuple(mixed)
 
 
-def _within(y: Floats, blocks: Floats, places: Sequence[tuple[str, ...]]) -> tuple[float, int]:
+def _compute_within_squares(
+    y: Floats, blocks: Floats, places: Sequence[tuple[str, ...]]
+) -> tuple[float, int]:
     """Return the sum of squares left by cells and blocks, and the rank of both.
 
     The cells are taken out first, as means, so that thousands of them need no matrix.
@@ -244,9 +247,9 @@ def _within(y: Floats, blocks: Floats, places: Sequence[tuple[str, ...]]) -> tup
     np.add.at(sums, cell, both)
     left = both - (sums / counts[:, None])[cell]
     rank = int(np.linalg.matrix_rank(left[:, 1:], tol=ZERO * len(y)))
-    return _rss(left[:, 0], left[:, 1:]), len(counts) + rank
+    return _compute_residual_squares(left[:, 0], left[:, 1:]), len(counts) + rank
 
 
-def _rss(y: Floats, model: Floats) -> float:
+def _compute_residual_squares(y: Floats, model: Floats) -> float:
     left = y - model @ np.linalg.lstsq(model, y, rcond=None)[0]
     return float(left @ left)

@@ -39,7 +39,7 @@ class Importances:
     warnings: tuple[str, ...]
 
 
-def importances(
+def compute_importances(
     params: Sequence[Mapping[str, Any]],
     values: Sequence[float],
     space: Mapping[str, Mapping[str, Any]],
@@ -82,7 +82,7 @@ def importances(
     best = max(math.ceil(TARGET * n), IN_TARGET)
     shares = dict.fromkeys(assessed, 0.0)
     if assessed and len({value for _, value in trials}) > 1:
-        shares = _evaluate(trials, space, assessed, evaluator, target=best / n, seed=seed)
+        shares = _run_evaluator(trials, space, assessed, evaluator, target=best / n, seed=seed)
     name = f"{EVALUATORS[evaluator]} of {n} trials"
     if evaluator == "ped_anova":
         name = f"{EVALUATORS[evaluator]} of the best {best} of {n} trials"
@@ -97,7 +97,7 @@ def importances(
     return Importances(name, shares, n, target, conditional, dropped, tuple(notes))
 
 
-def _evaluate(
+def _run_evaluator(
     trials: Sequence[tuple[dict[str, Any], float]],
     space: Mapping[str, Mapping[str, Any]],
     assessed: list[str],
@@ -110,7 +110,7 @@ def _evaluate(
     import optuna
     from optuna.importance import FanovaImportanceEvaluator, PedAnovaImportanceEvaluator
 
-    axes = {path: _distribution(axis) for path, axis in space.items()}
+    axes = {path: _to_distribution(axis) for path, axis in space.items()}
     level = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
@@ -121,7 +121,7 @@ def _evaluate(
                 judge = FanovaImportanceEvaluator(seed=seed)
             study = optuna.create_study(direction="maximize")
             for point, value in trials:
-                params = {path: _parameter(path, v, space) for path, v in point.items()}
+                params = {path: _to_optuna_value(path, v, space) for path, v in point.items()}
                 kinds = {path: axes[path] for path in params}
                 trial = optuna.trial.create_trial(value=value, params=params, distributions=kinds)
                 study.add_trial(trial)
@@ -135,7 +135,7 @@ def _evaluate(
     return dict(sorted(shares.items(), key=lambda item: -item[1]))
 
 
-def _distribution(axis: Mapping[str, Any]) -> BaseDistribution:
+def _to_distribution(axis: Mapping[str, Any]) -> BaseDistribution:
     """Return the distribution of a `space` entry; choices go by index."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
@@ -149,7 +149,7 @@ def _distribution(axis: Mapping[str, Any]) -> BaseDistribution:
     )
 
 
-def _parameter(path: str, value: Any, space: Mapping[str, Mapping[str, Any]]) -> Any:
+def _to_optuna_value(path: str, value: Any, space: Mapping[str, Mapping[str, Any]]) -> Any:
     """Return a value as Optuna has it: a number, or the index of a choice."""
     if path not in space:
         raise ValueError(f"a path of the space, one of {', '.join(space)}, not {path}")

@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from reports.stats.describe import RESAMPLES, finite, t_interval
+from reports.stats.describe import RESAMPLES, keep_finite, t_interval
 
 Floats = NDArray[np.float64]
 LEVEL = 0.05  # of every verdict
@@ -47,10 +47,10 @@ class Improvement:
     high: float | None
 
 
-def pairs(a: Mapping[int, float], b: Mapping[int, float]) -> Floats:
+def paired_differences(a: Mapping[int, float], b: Mapping[int, float]) -> Floats:
     """Return a − b at each seed that both have and where both are finite, in order of the seeds."""
     seeds = sorted(set(a) & set(b))
-    return finite([a[seed] - b[seed] for seed in seeds])
+    return keep_finite([a[seed] - b[seed] for seed in seeds])
 
 
 def paired_difference(
@@ -62,7 +62,7 @@ def paired_difference(
     Args:
         a, b: {seed: value}; a seed that one of them lacks, or has no finite value at, is left out.
     """
-    d = pairs(a, b)
+    d = paired_differences(a, b)
     n = len(d)
     if not n:
         return None
@@ -79,7 +79,7 @@ def permutation_p(differences: Sequence[float], *, seed: int = 0) -> float | Non
     then 10,000 sampled patterns with the observed one counted. Values that are not finite are left
     out. Source: Fisher, "The Design of Experiments" (1935), §21.
     """
-    d = finite(differences)
+    d = keep_finite(differences)
     n = len(d)
     if n < 2:
         return None
@@ -104,7 +104,7 @@ def wilcoxon_p(differences: Sequence[float]) -> float | None:
     """
     from scipy.stats import rankdata
 
-    d = finite(differences)
+    d = keep_finite(differences)
     if len(d) < 2 or not np.any(d):
         return None
     return _wilcoxon_of(tuple((rankdata(np.abs(d)) * np.sign(d)).tolist()))
@@ -118,7 +118,7 @@ def _wilcoxon_of(signed_ranks: tuple[float, ...]) -> float:
     return float(wilcoxon(signed_ranks).pvalue)
 
 
-def holm(p_values: Sequence[float | None]) -> list[float | None]:
+def adjust_by_holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Return Holm's step-down adjustment of a family of m tests: controls the family-wise error.
 
     p̃₍ᵢ₎ = max over j ≤ i of min(1, (m − j + 1) p₍ⱼ₎), p in ascending order. None (no test) stays
@@ -133,7 +133,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return adjusted
 
 
-def least_p(n: int) -> float | None:
+def least_possible_p(n: int) -> float | None:
     """Return 2 / 2^n, the least p that n pairs can reach in either exact paired test; None for
     n < 2.
 
@@ -142,7 +142,7 @@ def least_p(n: int) -> float | None:
     return None if n < 2 else 2.0 ** (1 - n)
 
 
-def pairs_needed(comparisons: int, level: float = LEVEL) -> int:
+def count_pairs_needed(comparisons: int, level: float = LEVEL) -> int:
     """Return the least n with comparisons · 2/2^n ≤ level.
 
     Below it no difference can be significant after Holm's correction, whatever the values are.
@@ -162,10 +162,10 @@ def can_reach_verdict(n: int, comparisons: int, level: float = LEVEL) -> bool:
     Args:
         n: seeds that both rows of a comparison have. comparisons: of the table.
     """
-    return n >= pairs_needed(comparisons, level)
+    return n >= count_pairs_needed(comparisons, level)
 
 
-def power(size: float, n: int, level: float = LEVEL) -> float:
+def power_of_t_test(size: float, n: int, level: float = LEVEL) -> float:
     """Return the chance that a two-sided paired t test of n pairs rejects at `level`.
 
     1 − β = P(|T| > t_{1−level/2, n−1}) with T noncentral t, n − 1 degrees of freedom and
@@ -191,14 +191,14 @@ def pairs_for_power(size: float, level: float = LEVEL, wanted: float = 0.8) -> i
 
     The size that is put in is an estimate itself: from few pairs the answer is a guide.
     """
-    if size == 0 or power(size, MOST_PAIRS, level) < wanted:
+    if size == 0 or power_of_t_test(size, MOST_PAIRS, level) < wanted:
         return None
     low, high = 1, 2  # power grows with n: double, then halve
-    while power(size, high, level) < wanted:
+    while power_of_t_test(size, high, level) < wanted:
         low, high = high, min(2 * high, MOST_PAIRS)
     while high - low > 1:
         middle = (low + high) // 2
-        if power(size, middle, level) < wanted:
+        if power_of_t_test(size, middle, level) < wanted:
             low = middle
         else:
             high = middle
@@ -212,7 +212,7 @@ def cohens_dz(differences: Sequence[float]) -> float | None:
     to rounding (no scatter to compare with). Biased away from zero at few pairs: not corrected.
     Source: Cohen, "Statistical Power Analysis for the Behavioral Sciences" (1988), §2.3.
     """
-    d = finite(differences)
+    d = keep_finite(differences)
     if len(d) < 2 or np.ptp(d) <= ROUNDING * np.abs(d).max():
         return None
     return float(d.mean() / d.std(ddof=1))
@@ -224,7 +224,7 @@ def cliffs_delta(a: Sequence[float], b: Sequence[float]) -> float | None:
     In [−1, 1]; not paired by seed. Values that are not finite are left out; None if either side has
     none. Source: Cliff, Psychological Bulletin 114 (1993).
     """
-    x, y = finite(a), finite(b)
+    x, y = keep_finite(a), keep_finite(b)
     if not len(x) or not len(y):
         return None
     return float(np.sign(x[:, None] - y[None, :]).mean())
@@ -243,7 +243,7 @@ def probability_of_improvement(
     bootstrap's. Source: Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical
     Precipice" (NeurIPS 2021), of one task.
     """
-    x, y = finite(a), finite(b)
+    x, y = keep_finite(a), keep_finite(b)
     delta = cliffs_delta(a, b)
     if delta is None:
         return None

@@ -33,7 +33,7 @@ def spearman(a: Sequence[float], b: Sequence[float]) -> Correlation | None:
     """
     from scipy.stats import spearmanr
 
-    return _of_pairs(a, b, lambda x, y: spearmanr(x, y).statistic)
+    return _correlate_pairs(a, b, lambda x, y: spearmanr(x, y).statistic)
 
 
 def kendall(a: Sequence[float], b: Sequence[float]) -> Correlation | None:
@@ -45,10 +45,10 @@ def kendall(a: Sequence[float], b: Sequence[float]) -> Correlation | None:
     """
     from scipy.stats import kendalltau
 
-    return _of_pairs(a, b, lambda x, y: kendalltau(x, y).statistic)
+    return _correlate_pairs(a, b, lambda x, y: kendalltau(x, y).statistic)
 
 
-def _of_pairs(
+def _correlate_pairs(
     a: Sequence[float], b: Sequence[float], coefficient: Callable[[Floats, Floats], float]
 ) -> Correlation | None:
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)

@@ -67,7 +67,7 @@ def shapley(worth: Mapping[frozenset[str], float]) -> dict[str, float]:
     return values
 
 
-def attribution(worth: Mapping[frozenset[str], Mapping[int, float]]) -> Attribution | None:
+def attribute_over_seeds(worth: Mapping[frozenset[str], Mapping[int, float]]) -> Attribution | None:
     """Shapley values seed by seed, their means and Student's 95 % intervals over the seeds.
 
     Args:

@@ -13,18 +13,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reports.errors import ReportError
-from reports.frame import Frame, load
+from reports.frame import Frame, load_frame
 from reports.pages import markup
-from reports.pages.facts import provenance
+from reports.pages.facts import collect_provenance
 from reports.recipe import Table
-from reports.stats.describe import summary
-from reports.stats.paired import Difference, holm, paired_difference, pairs, permutation_p
+from reports.stats.describe import summarize
+from reports.stats.paired import (
+    Difference,
+    adjust_by_holm,
+    paired_difference,
+    paired_differences,
+    permutation_p,
+)
 from reports.store import open_client
 from reports.tables import labels
-from reports.tables.cells import by_cell, protocol, summaries
+from reports.tables.cells import find_protocol, group_by_cell, summarize_cells
 from reports.tables.model import Field, Sheet
 from reports.tables.verdict import call_difference
-from reports.uri import redacted
+from reports.uri import redact_uri
 
 BEST = "best of the search"
 ALL = "all trials of the search"
@@ -39,7 +45,7 @@ NOTE = (
 
 
 @dataclass(frozen=True)
-class Place:
+class SweepRef:
     """A sweep's id or name, and the store it is in."""
 
     sweep: str
@@ -67,7 +73,7 @@ class Pair:
     p: float | None
     same: bool
 
-    def call(self, metric: str) -> str:
+    def judge_pair(self, metric: str) -> str:
         """Say what the second is beside the first."""
         if self.same:
             return "same trials"
@@ -75,7 +81,7 @@ class Pair:
             return "no result"
         if self.difference is None:  # no seed in both
             return "cannot tell"
-        if not pairs(self.second.values, self.first.values).any():
+        if not paired_differences(self.second.values, self.first.values).any():
             return "equal"
         return call_difference(metric, self.difference, self.p)
 
@@ -101,7 +107,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Matched:
+class SweepComparison:
     """only: studies of the first alone, and of the second. made: what differs in how they were run,
     as (what, in the first, in the second)."""
 
@@ -113,19 +119,19 @@ class Matched:
     made: tuple[tuple[str, str, str], ...]
 
 
-def compare(first: Place, second: Place) -> Matched:
+def compare_sweeps(first: SweepRef, second: SweepRef) -> SweepComparison:
     """Read both sweeps and match their cells.
 
     Raises:
         ReportError: no such sweep.
     """
-    frames = [load(place.uri, sweep_id(place)) for place in (first, second)]
+    frames = [load_frame(place.uri, find_sweep_id(place)) for place in (first, second)]
     for frame in frames:
         labels.declare_metrics(frame.document.get("metrics") or {})
-    return match(*frames)
+    return match_sweeps(*frames)
 
 
-def sweep_id(place: Place) -> str:
+def find_sweep_id(place: SweepRef) -> str:
     """Return the id of the latest sweep of this id or name.
 
     Raises:
@@ -145,45 +151,50 @@ def sweep_id(place: Place) -> str:
         if runs:
             return str(runs[0].data.tags["ablate.sweep_id"])
     raise ReportError(
-        f"{redacted(place.uri)} has no sweep {place.sweep!r}; give its id or its name"
+        f"{redact_uri(place.uri)} has no sweep {place.sweep!r}; give its id or its name"
     )
 
 
-def match(first: Frame, second: Frame) -> Matched:
+def match_sweeps(first: Frame, second: Frame) -> SweepComparison:
     """Compare two sweeps, or one sweep in two stores."""
     names = [frame.cells["study"].unique().tolist() for frame in (first, second)]
     both = [name for name in first.study_order if name in names[0] and name in names[1]]
-    told = [dict(provenance(frame)) for frame in (first, second)]
+    told = [dict(collect_provenance(frame)) for frame in (first, second)]
     made = [
         (what, told[0].get(what, ""), told[1].get(what, ""))
         for what in dict.fromkeys([*told[0], *told[1]])
         if told[0].get(what) != told[1].get(what)
     ]
     studies = tuple(_match_study(first, second, name) for name in both)
-    settings = _settings(first, second, both)
-    return Matched(first, second, studies, _alone(*names), settings, tuple(made))
+    settings = _find_differing_settings(first, second, both)
+    return SweepComparison(first, second, studies, _split_unmatched(*names), settings, tuple(made))
 
 
-def _alone(first: Sequence[str], second: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+def _split_unmatched(first: Sequence[str], second: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     """Return what the first alone has, and the second."""
     return tuple(name for name in first if name not in second), tuple(
         name for name in second if name not in first
     )
 
 
-def _metric_of(frame: Frame, study: str) -> str:
+def _choose_study_metric(frame: Frame, study: str) -> str:
     """Return what a study is shown by: the first metric of its first table, else the objective."""
     shown = (table.metrics[0] for table in frame.recipe.tables if table.study == study)
     return next(shown, frame.main_objective)
 
 
 def _match_study(first: Frame, second: Frame, name: str) -> Study:
-    metric = _metric_of(first, name)
-    if metric not in second.metrics and (other := _metric_of(second, name)) in first.metrics:
+    metric = _choose_study_metric(first, name)
+    if (
+        metric not in second.metrics
+        and (other := _choose_study_metric(second, name)) in first.metrics
+    ):
         metric = other
-    sides = [_sides(frame, name, metric) for frame in (first, second)]
+    sides = [_collect_sides(frame, name, metric) for frame in (first, second)]
     both = [(cell, a, sides[1][cell]) for cell, a in sides[0].items() if cell in sides[1]]
-    p = holm([permutation_p(list(pairs(b.values, a.values))) for _, a, b in both])
+    p = adjust_by_holm(
+        [permutation_p(list(paired_differences(b.values, a.values))) for _, a, b in both]
+    )
     matched = tuple(
         Pair(
             cell,
@@ -195,18 +206,18 @@ def _match_study(first: Frame, second: Frame, name: str) -> Study:
         )
         for (cell, a, b), corrected in zip(both, p, strict=True)
     )
-    return Study(name, metric, matched, _alone([*sides[0]], [*sides[1]]))
+    return Study(name, metric, matched, _split_unmatched([*sides[0]], [*sides[1]]))
 
 
-def _sides(frame: Frame, study: str, metric: str) -> dict[str, Side]:
+def _collect_sides(frame: Frame, study: str, metric: str) -> dict[str, Side]:
     """Return the cells of a study; of a search its best by the sweep's objective."""
-    cells = frame.study(study)
-    values = by_cell(cells, metric)
+    cells = frame.select_study(study)
+    values = group_by_cell(cells, metric)
     names = {cell: cell for cell in values}
-    if frame.design(study) == "search":
+    if frame.get_design(study) == "search":
         by = frame.main_objective
-        sign = -1 if labels.lower_is_better(by) else 1
-        ranked = summaries(cells, by)
+        sign = -1 if labels.is_lower_better(by) else 1
+        ranked = summarize_cells(cells, by)
         names = {BEST: max(ranked, key=lambda cell: sign * ranked[cell].mean)} if ranked else {}
     done = cells[cells["status"] == "done"]
     return {
@@ -215,10 +226,12 @@ def _sides(frame: Frame, study: str, metric: str) -> dict[str, Side]:
     }
 
 
-def _settings(first: Frame, second: Frame, studies: list[str]) -> tuple[Setting, ...]:
+def _find_differing_settings(
+    first: Frame, second: Frame, studies: list[str]
+) -> tuple[Setting, ...]:
     """Return what differs in the parameters of trials of one study, cell and fold; of a search what
     all of its trials have in common."""
-    params = [_params(frame, studies) for frame in (first, second)]
+    params = [_collect_shared_params(frame, studies) for frame in (first, second)]
     cells: dict[tuple[str, str, str], dict[str, None]] = {}
     for key in (key for key in params[0] if key in params[1]):
         a, b = params[0][key], params[1][key]
@@ -230,7 +243,9 @@ def _settings(first: Frame, second: Frame, studies: list[str]) -> tuple[Setting,
     return tuple(Setting(*change, tuple(own)) for change, own in ordered)
 
 
-def _params(frame: Frame, studies: list[str]) -> dict[tuple[Any, ...], dict[str, str | None]]:
+def _collect_shared_params(
+    frame: Frame, studies: list[str]
+) -> dict[tuple[Any, ...], dict[str, str | None]]:
     """Return (study, cell, fold) → parameters of its trials, whichever their seeds.
 
     A search proposes other cells in another sweep, so that its trials are taken together under
@@ -239,7 +254,7 @@ def _params(frame: Frame, studies: list[str]) -> dict[tuple[Any, ...], dict[str,
     by_trial = dict(zip(frame.trials["trial_id"], frame.trials["params"], strict=True))
     rows = frame.cells[frame.cells["study"].isin(studies) & frame.cells["trial_id"].isin(by_trial)]
     columns = (rows["study"], rows["cell"], rows["fold"].fillna(-1), rows["trial_id"])
-    searches = {name for name in studies if frame.design(name) == "search"}
+    searches = {name for name in studies if frame.get_design(name) == "search"}
     params: dict[tuple[Any, ...], dict[str, str | None]] = {}
     for study, cell, fold, trial in zip(*columns, strict=True):
         own = by_trial[trial]
@@ -250,9 +265,11 @@ def _params(frame: Frame, studies: list[str]) -> dict[tuple[Any, ...], dict[str,
     return params
 
 
-def headline(matched: Matched) -> str:
+def summarize_comparison(matched: SweepComparison) -> str:
     """Say how many cells are in both, and what the second is beside the first."""
-    calls = Counter(pair.call(study.metric) for study in matched.studies for pair in study.pairs)
+    calls = Counter(
+        pair.judge_pair(study.metric) for study in matched.studies for pair in study.pairs
+    )
     order = ("better", "worse", "cannot tell", "equal", "same trials", "no result")
     parts = [f"{calls[call]} {call}" for call in order if calls[call]]
     if not parts:
@@ -261,25 +278,31 @@ def headline(matched: Matched) -> str:
     return f"{cells} The second beside the first: {', '.join(parts)}."
 
 
-def sheets(matched: Matched) -> list[Sheet]:
+def build_sheets(matched: SweepComparison) -> list[Sheet]:
     """Return a table a study, then what differs in settings, and in how they were run."""
-    made = [_sheet_of(study) for study in matched.studies if not all(p.same for p in study.pairs)]
+    made = [
+        _build_study_sheet(study)
+        for study in matched.studies
+        if not all(p.same for p in study.pairs)
+    ]
     if matched.settings:
         rows = [
-            (s.path, s.first or "–", s.second or "–", _shorten(s.cells))
+            (s.path, s.first or "–", s.second or "–", _shorten_cells(s.cells))
             for s in matched.settings[:SHOWN]
         ]
         more = len(matched.settings) - len(rows)
         notes = [f"{more} more, of fewer cells."] if more else []
         headers = ("setting", *NAMES, "in")
-        made.append(_sheet("settings", "Settings that differ", headers, rows, notes=notes))
+        made.append(
+            _build_text_sheet("settings", "Settings that differ", headers, rows, notes=notes)
+        )
     if matched.made:
         lines = [(what, a or "–", b or "–") for what, a, b in matched.made]
-        made.append(_sheet("made", "How they were run", ("what", *NAMES), lines))
+        made.append(_build_text_sheet("made", "How they were run", ("what", *NAMES), lines))
     return made
 
 
-def _sheet(
+def _build_text_sheet(
     key: str,
     title: str,
     headers: tuple[str, ...],
@@ -295,12 +318,12 @@ def _sheet(
     return Sheet(recipe, key, title, headers, count, fields, (), (), tuple(notes))
 
 
-def _shorten(cells: tuple[str, ...]) -> str:
+def _shorten_cells(cells: tuple[str, ...]) -> str:
     more = f" and {len(cells) - 2} more" if len(cells) > 2 else ""
     return "; ".join(cells[:2]) + more
 
 
-def _sheet_of(study: Study) -> Sheet:
+def _build_study_sheet(study: Study) -> Sheet:
     metric = study.metric
     rows = []
     for pair in study.pairs:
@@ -310,11 +333,11 @@ def _sheet_of(study: Study) -> Sheet:
         name = searched if pair.cell == BEST else pair.cell
         gap, size = pair.difference, ""
         if gap is not None:
-            size = labels.with_interval(gap.mean, gap.low, gap.high, metric, DIGITS)
+            size = labels.format_with_interval(gap.mean, gap.low, gap.high, metric, DIGITS)
         elif pair.first.values and pair.second.values:
             size = "no seed in both"
-        values = (_value(pair.first, metric), _value(pair.second, metric))
-        rows.append((name, *values, size, labels.p_text(pair.p), pair.call(metric)))
+        values = (_format_side(pair.first, metric), _format_side(pair.second, metric))
+        rows.append((name, *values, size, labels.format_p(pair.p), pair.judge_pair(metric)))
     same = len(study.pairs) - len(rows)
     notes = [f"Not shown: {same} cells that are the same trials in both."] if same else []
     notes += [
@@ -324,22 +347,22 @@ def _sheet_of(study: Study) -> Sheet:
     ]
     headers = (
         *("cell", *NAMES),
-        *(f"Δ {labels.metric_name(metric)} [95 %]", "p (Holm)", "second is"),
+        *(f"Δ {labels.format_metric_name(metric)} [95 %]", "p (Holm)", "second is"),
     )
-    title = f"{study.name}: {labels.metric_label(metric)}"
-    return _sheet(study.name, title, headers, rows, labelled=1, notes=notes)
+    title = f"{study.name}: {labels.format_metric_label(metric)}"
+    return _build_text_sheet(study.name, title, headers, rows, labelled=1, notes=notes)
 
 
-def _value(side: Side, metric: str) -> str:
+def _format_side(side: Side, metric: str) -> str:
     """Write `62.31 ± 0.42 (3)`."""
-    result, factor = summary(list(side.values.values())), labels.scale(metric)
+    result, factor = summarize(list(side.values.values())), labels.display_scale(metric)
     if result is None:
         return "missing"
-    sd = "" if result.sd is None else f" ± {labels.number(result.sd * factor, DIGITS)}"
-    return f"{labels.number(result.mean * factor, DIGITS)}{sd} ({result.n})"
+    sd = "" if result.sd is None else f" ± {labels.format_number(result.sd * factor, DIGITS)}"
+    return f"{labels.format_number(result.mean * factor, DIGITS)}{sd} ({result.n})"
 
 
-def alone(matched: Matched) -> list[str]:
+def list_unmatched_studies(matched: SweepComparison) -> list[str]:
     """Name studies whose cells are all the same trials, and those that one of them has."""
     same = [s.name for s in matched.studies if s.pairs and all(p.same for p in s.pairs)]
     lines = [f"The same trials with the same values: {', '.join(same)}."] if same else []
@@ -350,7 +373,7 @@ def alone(matched: Matched) -> list[str]:
     ]
 
 
-def _titles(matched: Matched) -> dict[str, str]:
+def _build_titles(matched: SweepComparison) -> dict[str, str]:
     """Return `first` and `second` with the name and id of each sweep."""
     documents = (matched.first.document, matched.second.document)
     return {
@@ -359,12 +382,23 @@ def _titles(matched: Matched) -> dict[str, str]:
     }
 
 
-def plain(matched: Matched) -> str:
+def format_comparison(matched: SweepComparison) -> str:
     """Write the comparison for a terminal."""
     frames = (matched.first, matched.second)
     lines = [
-        f"{name}: {title}, {protocol(frame)}"
-        for (name, title), frame in zip(_titles(matched).items(), frames, strict=True)
+        f"{name}: {title}, {find_protocol(frame)}"
+        for (name, title), frame in zip(_build_titles(matched).items(), frames, strict=True)
     ]
-    tables = [markup.plain(sheet) for sheet in sheets(matched)]
-    return "\n".join([*lines, "", headline(matched), "", *tables, NOTE, *alone(matched), ""])
+    tables = [markup.format_plain_table(sheet) for sheet in build_sheets(matched)]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            summarize_comparison(matched),
+            "",
+            *tables,
+            NOTE,
+            *list_unmatched_studies(matched),
+            "",
+        ]
+    )

@@ -29,13 +29,13 @@ from pydantic import Field as Setting
 
 from reports.errors import ReportError
 from reports.figures import forest
-from reports.figures.drawn import style
+from reports.figures.figure import use_report_style
 from reports.frame import OTHER
-from reports.pages.markup import pipes
-from reports.pages.verdict import difference, note
+from reports.pages.markup import format_pipe_table
+from reports.pages.verdict import explain_verdicts, format_difference
 from reports.recipe import RecipePart
 from reports.stats.paired import Difference
-from reports.tables.labels import metric_label, p_equals, scale
+from reports.tables.labels import display_scale, format_metric_label, format_p_equation
 from reports.tables.model import Field, Grid
 from reports.tables.verdict import Call, Verdict, call_difference
 
@@ -81,14 +81,14 @@ class Page:
     sweep_id: str
     tables: dict[str, tuple[Row, list[Row]]]
 
-    def verdicts(self, title: str, metric: str) -> list[Verdict]:
+    def read_verdicts(self, title: str, metric: str) -> list[Verdict]:
         """Return the rows of a table beside their baseline, by a metric's column and difference.
 
         Raises:
             ReportError: no such table or column, or none of its rows is a baseline.
         """
         headers, rows = self.tables.get(title, ([], []))
-        label = metric_label(metric)
+        label = format_metric_label(metric)
         if label not in headers:
             what, known = (
                 (f"column {label!r} in {title!r}", headers)
@@ -114,13 +114,15 @@ class Page:
                 continue
             p = float(fields["p (Holm)"]) if fields.get("p (Holm)") else None
             n, row_name = int(fields.get("n") or 0), name.replace(NEUTRAL, "")
-            verdicts.append(_judge(title, metric, row_name, baseline, delta=delta, n=n, p=p))
+            verdicts.append(
+                _judge_printed_row(title, metric, row_name, baseline, delta=delta, n=n, p=p)
+            )
         if not baseline:
             raise ReportError(f"The table {title!r} of {self.name} has no baseline row.")
         return verdicts
 
 
-def _judge(
+def _judge_printed_row(
     title: str, metric: str, name: str, baseline: str, *, delta: str, n: int, p: float | None
 ) -> Verdict:
     """Judge a row by its printed difference, by the rule of the tables' own verdicts."""
@@ -128,7 +130,9 @@ def _judge(
     gap, digits = None, 2
     if match := DIFFERENCE.fullmatch(delta):
         mean, low, high = (
-            None if text is None else float(text.replace("−", "-").replace(",", "")) / scale(metric)
+            None
+            if text is None
+            else float(text.replace("−", "-").replace(",", "")) / display_scale(metric)
             for text in match.groups()
         )
         assert mean is not None
@@ -191,7 +195,7 @@ def _read_row(line: str) -> Row:
     return [ESCAPE.sub(r"\1", each) for each in bare]
 
 
-def leave_out_neutral(verdicts: Sequence[Verdict]) -> list[Verdict]:
+def drop_neutral_rows(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Return each row once: one whose best is neutral by its best other cell."""
     cells = {each.cell for each in verdicts}
     return [each for each in verdicts if each.cell + OTHER not in cells]
@@ -206,7 +210,7 @@ class Line:
     page: Page
 
 
-def lines(overview: Overview, page_of: Callable[[str], Page]) -> list[Line]:
+def collect_lines(overview: Overview, page_of: Callable[[str], Page]) -> list[Line]:
     """Return the rows, in the file's order.
 
     Args:
@@ -218,7 +222,7 @@ def lines(overview: Overview, page_of: Callable[[str], Page]) -> list[Line]:
     shown: list[Line] = []
     for comparison in overview.comparisons:
         page = page_of(comparison.sweep)
-        verdicts = page.verdicts(comparison.table, comparison.metric)
+        verdicts = page.read_verdicts(comparison.table, comparison.metric)
         names = dict.fromkeys(each.cell.removesuffix(OTHER) for each in verdicts)
         for row in comparison.rows:
             if row not in names:
@@ -228,21 +232,21 @@ def lines(overview: Overview, page_of: Callable[[str], Page]) -> list[Line]:
                 )
         shown += [
             Line(comparison, each, page)
-            for each in leave_out_neutral(verdicts)
+            for each in drop_neutral_rows(verdicts)
             if each.cell.removesuffix(OTHER) in (comparison.rows or names)
         ]
     return shown
 
 
-def markdown(shown: Sequence[Line], picture: str) -> str:
+def format_overview(shown: Sequence[Line], picture: str) -> str:
     """Write the block: the picture, a table for each metric that rows are compared by, and what
     they were made of."""
     sweeps = {line.page.name: line.page.sweep_id for line in shown}
     made = ", ".join(f"{name} ({sweep})" for name, sweep in sweeps.items())
-    how = note([line.verdict for line in shown]).partition(" Seeds that")[0]
+    how = explain_verdicts([line.verdict for line in shown]).partition(" Seeds that")[0]
     text = [f"![Every method against its baseline]({picture})", ""]
     for metric in dict.fromkeys(line.verdict.metric for line in shown):
-        delta = f"Δ {metric_label(metric)} [95 %]"
+        delta = f"Δ {format_metric_label(metric)} [95 %]"
         headers = ("method", "set-up", "row", "best is", delta, "n", "verdict")
         rows = []
         for line in (line for line in shown if line.verdict.metric == metric):
@@ -253,12 +257,12 @@ def markdown(shown: Sequence[Line], picture: str) -> str:
                 comparison.setup,
                 verdict.label.removesuffix(OTHER),
                 "neutral" if verdict.cell.endswith(OTHER) else "",
-                difference(verdict),
+                format_difference(verdict),
                 str(verdict.n),
-                verdict.call + (f" ({p_equals(verdict.p or 0.0)})" if sure else ""),
+                verdict.call + (f" ({format_p_equation(verdict.p or 0.0)})" if sure else ""),
             )
             rows.append(tuple(map(Field, row)))
-        text += [*pipes(Grid(headers, 4, (False,) * len(headers), tuple(rows))), ""]
+        text += [*format_pipe_table(Grid(headers, 4, (False,) * len(headers), tuple(rows))), ""]
     text.append(
         f"Sweeps: {made}. Best is neutral: in validation nothing was better than the "
         f"method switched off; the row is then its best other cell. {how}"
@@ -266,7 +270,7 @@ def markdown(shown: Sequence[Line], picture: str) -> str:
     return "\n".join(text)
 
 
-def plot(shown: Sequence[Line], path: Path) -> None:
+def draw_overview_plot(shown: Sequence[Line], path: Path) -> None:
     """Draw the forest plot, an SVG file.
 
     Raises:
@@ -281,14 +285,14 @@ def plot(shown: Sequence[Line], path: Path) -> None:
         )
         for line in shown
     ]
-    drawn = forest.forest(named)
+    drawn = forest.draw_forest_plot(named)
     if drawn is None:
         raise ReportError("None of the comparisons is finished, so there is nothing to draw.")
-    with style():
+    with use_report_style():
         drawn.figure.savefig(path, metadata={"Date": None, "Creator": None})
 
 
-def filled(text: str, block: str) -> str:
+def fill_block(text: str, block: str) -> str:
     """Return a Markdown file with its block filled anew.
 
     Raises:
@@ -306,9 +310,9 @@ def main(arguments: Sequence[str]) -> int:
     recipe, readme = map(Path, arguments)
     overview = Overview.model_validate(yaml.safe_load(recipe.read_text(encoding="utf-8")))
     folder = readme.parent / overview.pages
-    shown = lines(overview, cache(lambda sweep: read_page(folder / f"{sweep}.md")))
-    text = filled(readme.read_text(encoding="utf-8"), markdown(shown, overview.picture))
-    plot(shown, readme.parent / overview.picture)
+    shown = collect_lines(overview, cache(lambda sweep: read_page(folder / f"{sweep}.md")))
+    text = fill_block(readme.read_text(encoding="utf-8"), format_overview(shown, overview.picture))
+    draw_overview_plot(shown, readme.parent / overview.picture)
     readme.write_text(text, encoding="utf-8")
     return 0
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from reports.frame import OTHER, Frame
-from reports.kinds import load
+from reports.kinds import load_kind
 from reports.recipe import Recipe, Table
 from reports.tables.model import AnyTable
 
 
-def build(frame: Frame, recipe: Table) -> AnyTable:
+def build_table(frame: Frame, recipe: Table) -> AnyTable:
     """Return the data of one table.
 
     Raises:
         ReportError: the recipe names a study, baseline or published row that does not exist.
     """
-    cells = frame.study(recipe.study)
+    cells = frame.select_study(recipe.study)
     if recipe.kind != "compare":  # effects are of factors, and such a row has no level of its own
         cells = cells[~cells["cell"].str.endswith(OTHER)]
-    table: AnyTable = load("tables", recipe.kind)(frame, recipe, cells)
+    table: AnyTable = load_kind("tables", recipe.kind)(frame, recipe, cells)
     return table
 
 
@@ -33,8 +33,8 @@ def build_all(frame: Frame, recipe: Recipe) -> list[AnyTable]:
     own: set[tuple[str, str]] = {(part.kind, part.study) for part in recipe.tables}
     made: list[AnyTable] = []
     for part in recipe.tables:
-        table = build(frame, part)
-        kind = _companion(frame, part)
+        table = build_table(frame, part)
+        kind = _choose_companion(frame, part)
         if kind is None or part.alone or (kind, part.study) in own:
             made.append(table)
             continue
@@ -46,7 +46,7 @@ def build_all(frame: Frame, recipe: Recipe) -> list[AnyTable]:
             title=f"{part.title or part.study}: {name}",
             digits=part.digits,
         )
-        with_it = build(frame, companion)
+        with_it = build_table(frame, companion)
         if with_it.rows:
             made += [table, with_it]
         else:
@@ -55,15 +55,15 @@ def build_all(frame: Frame, recipe: Recipe) -> list[AnyTable]:
     return made
 
 
-def _companion(frame: Frame, part: Table) -> str | None:
+def _choose_companion(frame: Frame, part: Table) -> str | None:
     if part.kind == "search":
         return "importance"
     if part.kind not in ("components", "compare"):
         return None
-    if frame.design(part.study) in ("one_factor", "promote"):
+    if frame.get_design(part.study) in ("one_factor", "promote"):
         return None
     varied: dict[str, set[str]] = {}
-    for coords in frame.study(part.study)["coords"]:
+    for coords in frame.select_study(part.study)["coords"]:
         for name, value in coords.items():
             varied.setdefault(name, set()).add(repr(value))
     return "effects" if sum(len(levels) > 1 for levels in varied.values()) > 1 else None

@@ -10,9 +10,9 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from reports.frame import Frame
-from reports.recipe import level_name
-from reports.stats.describe import Summary, summary
-from reports.tables.labels import level, lower_is_better
+from reports.recipe import to_level_name
+from reports.stats.describe import Summary, summarize
+from reports.tables.labels import format_level, is_lower_better
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,7 +26,7 @@ EMPTY = "nothing finished"
 CENTRE = "centre"  # a level that a one-factor study leaves to its centre and that no run tells
 
 
-def by_cell(cells: pd.DataFrame, metric: str) -> dict[str, dict[int, float]]:
+def group_by_cell(cells: pd.DataFrame, metric: str) -> dict[str, dict[int, float]]:
     """Return cell → {seed: value} of the finished trials, in the order of the rows.
 
     With folds a seed's value is the mean over them, the "separated" result of the reality check
@@ -50,15 +50,15 @@ def by_cell(cells: pd.DataFrame, metric: str) -> dict[str, dict[int, float]]:
     return values
 
 
-def by_seed(cells: pd.DataFrame, metric: str) -> dict[int, float]:
-    """Return `by_cell` of one cell; nothing for a metric that no run has."""
-    return by_cell(cells.assign(cell=""), metric).get("", {})
+def group_by_seed(cells: pd.DataFrame, metric: str) -> dict[int, float]:
+    """Return `group_by_cell` of one cell; nothing for a metric that no run has."""
+    return group_by_cell(cells.assign(cell=""), metric).get("", {})
 
 
-def summaries(cells: pd.DataFrame, metric: str) -> dict[str, Summary]:
+def summarize_cells(cells: pd.DataFrame, metric: str) -> dict[str, Summary]:
     """Return cell → summary over its seeds, of the cells that have a result."""
-    values = by_cell(cells, metric)
-    return {cell: mean for cell, own in values.items() if (mean := summary(list(own.values())))}
+    values = group_by_cell(cells, metric)
+    return {cell: mean for cell, own in values.items() if (mean := summarize(list(own.values())))}
 
 
 def is_missing(value: Any) -> bool:
@@ -66,7 +66,7 @@ def is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def fold_notes(cells: pd.DataFrame, metrics: Sequence[str]) -> list[str]:
+def explain_folds(cells: pd.DataFrame, metrics: Sequence[str]) -> list[str]:
     """Say what folds mean for a table of these cells and metrics."""
     count = cells["fold"].nunique()
     if count == 0:
@@ -86,7 +86,7 @@ def fold_notes(cells: pd.DataFrame, metrics: Sequence[str]) -> list[str]:
     return notes
 
 
-def coordinates(frame: Frame, cells: pd.DataFrame) -> list[dict[str, Any]]:
+def complete_coordinates(frame: Frame, cells: pd.DataFrame) -> list[dict[str, Any]]:
     """Return each row's level of every factor.
 
     A one-factor study's cells name the factor that is off the centre, and the centre none: the
@@ -113,13 +113,15 @@ def parse_setting(text: str) -> Any:
         return text
 
 
-def levels_of(frame: Frame, cells: pd.DataFrame) -> Levels:
+def collect_levels(frame: Frame, cells: pd.DataFrame) -> Levels:
     """Return the levels of each factor, low first: off before on, numbers ascending, else as
     listed."""
     seen: dict[str, dict[str, Any]] = {}
-    for coords in coordinates(frame, cells):
+    for coords in complete_coordinates(frame, cells):
         for name, value in coords.items():
-            seen.setdefault(name, {}).setdefault(level(level_name(value)), level_name(value))
+            seen.setdefault(name, {}).setdefault(
+                format_level(to_level_name(value)), to_level_name(value)
+            )
     for name, values in seen.items():
         if set(values) == {"on", "off"}:
             seen[name] = dict.fromkeys(["off", "on"])
@@ -128,15 +130,15 @@ def levels_of(frame: Frame, cells: pd.DataFrame) -> Levels:
     return {name: list(values) for name, values in seen.items()}
 
 
-def cells_of(frame: Frame, cells: pd.DataFrame, metric: str) -> Cells:
+def collect_factor_cells(frame: Frame, cells: pd.DataFrame, metric: str) -> Cells:
     """Return values by seed at each combination of levels; what is one trial in two cells counts
     once."""
     values: dict[tuple[tuple[str, str], ...], dict[int, float]] = {}
     first: dict[str, dict[str, Any]] = {}
-    for cell, coords in zip(cells["cell"], coordinates(frame, cells), strict=True):
+    for cell, coords in zip(cells["cell"], complete_coordinates(frame, cells), strict=True):
         first.setdefault(str(cell), coords)
-    for cell, own in by_cell(cells, metric).items():
-        levels = ((name, level(level_name(value))) for name, value in first[cell].items())
+    for cell, own in group_by_cell(cells, metric).items():
+        levels = ((name, format_level(to_level_name(value))) for name, value in first[cell].items())
         values.setdefault(tuple(sorted(levels)), {}).update(own)
     return [(dict(key), own) for key, own in values.items()]
 
@@ -163,18 +165,18 @@ class Trials:
     lost: tuple[int, ...]
     neutral: Summary | None
 
-    def best(self, metric: str) -> Trial | None:
+    def find_best(self, metric: str) -> Trial | None:
         """Return the first of the best of them."""
-        sign = -1 if lower_is_better(metric) else 1
+        sign = -1 if is_lower_better(metric) else 1
         return max(self.trials, key=lambda each: sign * each.result.mean, default=None)
 
-    def best_so_far(self, metric: str) -> list[float]:
+    def compute_best_so_far(self, metric: str) -> list[float]:
         """Return the best mean up to and with each finished trial."""
-        better = min if lower_is_better(metric) else max
+        better = min if is_lower_better(metric) else max
         return list(accumulate((each.result.mean for each in self.trials), better))
 
 
-def trials_of(cells: pd.DataFrame, metric: str) -> Trials:
+def collect_trials(cells: pd.DataFrame, metric: str) -> Trials:
     """Return the trials of the cells of one search."""
     finished: list[Trial] = []
     lost: list[int] = []
@@ -182,8 +184,8 @@ def trials_of(cells: pd.DataFrame, metric: str) -> Trials:
     cells = cells.sort_values("idx", kind="stable")
     first = cells.drop_duplicates("cell")
     at = dict(zip(map(str, first["cell"]), first["coords"], strict=True))
-    for cell, values in by_cell(cells, metric).items():
-        result = summary(list(values.values()))
+    for cell, values in group_by_cell(cells, metric).items():
+        result = summarize(list(values.values()))
         number = len(finished) + len(lost) + 1
         if NEUTRAL in at[cell] or cell == NEUTRAL:
             neutral = result
@@ -199,7 +201,7 @@ def run_ids(cells: pd.DataFrame) -> tuple[str, ...]:
     return tuple(run for run in cells["run_id"] if run)
 
 
-def gaps(cells: pd.DataFrame) -> tuple[str, ...]:
+def list_missing_seeds(cells: pd.DataFrame) -> tuple[str, ...]:
     """Return one line for each seed that has no result."""
     if all(status == "done" for status in cells["status"]):
         return ()  # as of nearly every cell of thousands, without a look by pandas
@@ -213,7 +215,7 @@ def gaps(cells: pd.DataFrame) -> tuple[str, ...]:
     )
 
 
-def protocol(frame: Frame) -> str:
+def find_protocol(frame: Frame) -> str:
     """Return `test-selected` if any trial selected its epoch on test, else `validation-selected`;
     where no trial has finished nothing was selected: `nothing finished`."""
     if not (frame.trials["status"] == "done").any():
@@ -222,21 +224,21 @@ def protocol(frame: Frame) -> str:
     return "test-selected" if "paper" in protocols else "validation-selected"
 
 
-def divided(frame: Frame) -> str:
+def find_split_unit(frame: Frame) -> str:
     """Say what is divided in training, validation and test: "images" in classification, whose parts
     show the same classes, else "classes"."""
     said = {params.get("data.split.by") for params in frame.trials["params"]}
     return "images" if "images" in said else "classes"
 
 
-def protocol_note(frame: Frame, metrics: Sequence[str]) -> str:
+def explain_protocol(frame: Frame, metrics: Sequence[str]) -> str:
     """Say on which classes was selected, and what metrics of those trained on are."""
-    if protocol(frame) == EMPTY:
+    if find_protocol(frame) == EMPTY:
         return "Measured: nothing yet, no trial has finished."
-    what = divided(frame)
+    what = find_split_unit(frame)
     note = (
         f"Measured: test-selected (epoch and settings picked on the test {what})."
-        if protocol(frame) == "test-selected"
+        if find_protocol(frame) == "test-selected"
         else f"Measured: validation-selected (epoch and settings picked on validation {what}; test "
         f"{what} are read once the trial is finished)."
     )
@@ -248,9 +250,9 @@ def protocol_note(frame: Frame, metrics: Sequence[str]) -> str:
     return note
 
 
-def race_notes(frame: Frame, study: str) -> list[str]:
+def explain_race(frame: Frame, study: str) -> list[str]:
     """Say what a race over seeds means for a table of the study."""
-    if not frame.declared(study).get("race"):
+    if not frame.get_declared_study(study).get("race"):
         return []
     return [
         "Raced: cells that were clearly worse got fewer seeds, by what the first ones showed; no p "

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 from reports.frame import Frame
 from reports.recipe import Table
 from reports.stats import shapley
-from reports.stats.factorial import Effect, Fit, factorial
-from reports.stats.paired import holm
+from reports.stats.factorial import Effect, Fit, fit_factorial
+from reports.stats.paired import adjust_by_holm
 from reports.stats.shapley import Attribution
 from reports.tables import labels
 from reports.tables.cells import (
     Cells,
     Levels,
-    cells_of,
-    fold_notes,
-    gaps,
-    levels_of,
-    protocol_note,
-    race_notes,
+    collect_factor_cells,
+    collect_levels,
+    explain_folds,
+    explain_protocol,
+    explain_race,
+    list_missing_seeds,
 )
 from reports.tables.model import Field, Sheet
 
@@ -36,23 +36,23 @@ ALIASED_SHOWN = 6
 
 def effects(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
     """Return a row per term and metric; a note names terms that the design cannot tell apart."""
-    levels = levels_of(frame, cells)
-    worth = {metric: cells_of(frame, cells, metric) for metric in recipe.metrics}
+    levels = collect_levels(frame, cells)
+    worth = {metric: collect_factor_cells(frame, cells, metric) for metric in recipe.metrics}
     with_shapley = is_full(worth[recipe.metrics[0]], levels)
     several = len(recipe.metrics) > 1
     rows: list[tuple[Field, ...]] = []
     numbers: list[tuple[Any, ...]] = []
     notes: list[str] = []
     for metric, data in worth.items():
-        name, digits = labels.metric_label(metric), recipe.digits
-        fit = factorial(data, order=recipe.order, levels=levels)
+        name, digits = labels.format_metric_label(metric), recipe.digits
+        fit = fit_factorial(data, order=recipe.order, levels=levels)
         if fit is None:
             notes.append(f"{name}: no two finished cells differ, so there are no effects.")
             continue
-        whole = attribute(data, levels) if with_shapley else None
+        whole = attribute_effects(data, levels) if with_shapley else None
         mixed = sorted((e for e in fit.effects if len(e.term) > 1), key=lambda e: -e.spread)
         shown = [*(e for e in fit.effects if len(e.term) == 1), *mixed[: recipe.top]]
-        corrected = dict(zip(fit.effects, holm([e.p for e in fit.effects]), strict=True))
+        corrected = dict(zip(fit.effects, adjust_by_holm([e.p for e in fit.effects]), strict=True))
         share: dict[Effect, tuple[float | None, ...]] = dict.fromkeys(fit.effects, (None,) * 3)
         for e in fit.effects:
             if whole is not None and len(e.term) == 1:
@@ -61,26 +61,26 @@ def effects(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
         for e in shown:
             row = [name] if several else []
             row += [
-                _name_term(e.term),
-                _level_text(e.term, levels),
-                _size(e, metric, digits),
-                labels.p_text(corrected[e]),
+                _format_term(e.term),
+                _format_levels(e.term, levels),
+                _format_effect(e, metric, digits),
+                labels.format_p(corrected[e]),
                 "–" if fit.flat else f"{100 * e.share:.1f}",
             ]
             if with_shapley:
                 value, low, high = share[e]
-                of_sum = labels.with_interval(value or 0.0, low, high, metric, digits)
+                of_sum = labels.format_with_interval(value or 0.0, low, high, metric, digits)
                 row.append("" if value is None else of_sum)
             rows.append(tuple(map(Field, row)))
         for e in fit.effects:
-            of_term = (metric, "*".join(e.term), _level_text(e.term, levels))
+            of_term = (metric, "*".join(e.term), _format_levels(e.term, levels))
             size = (e.estimate, e.se, e.low, e.high, e.spread, " ".join(e.best), e.share)
             test = (e.df, e.f, e.p, corrected[e])
             numbers.append((*of_term, *size, *test, *share[e], fit.n, fit.error, fit.error_df))
-        notes += _notes(fit, len(shown), metric, digits)
+        notes += _build_effect_notes(fit, len(shown), metric, digits)
         if with_shapley:
-            notes.append(attribution_note(whole, levels, metric, digits))
-    unit = ", points" if all(labels.scale(metric) != 1 for metric in recipe.metrics) else ""
+            notes.append(explain_attribution(whole, levels, metric, digits))
+    unit = ", points" if all(labels.display_scale(metric) != 1 for metric in recipe.metrics) else ""
     headers = (
         *(("metric",) if several else ()),
         *("term", "levels", f"effect [95 %]{unit}", "p (Holm)", "variation (%)"),
@@ -88,7 +88,7 @@ def effects(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
     )
     return Sheet(
         recipe,
-        labels.slug(f"effects_{recipe.study}"),
+        labels.to_slug(f"effects_{recipe.study}"),
         recipe.title or f"{recipe.study}: effects",
         headers,
         3 if several else 2,
@@ -96,36 +96,36 @@ def effects(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
         COLUMNS,
         tuple(numbers),
         (
-            protocol_note(frame, recipe.metrics),
-            *fold_notes(cells, recipe.metrics),
-            *race_notes(frame, recipe.study),
+            explain_protocol(frame, recipe.metrics),
+            *explain_folds(cells, recipe.metrics),
+            *explain_race(frame, recipe.study),
             *dict.fromkeys(notes),
-            *(f"Without a result: {gap}." for gap in gaps(cells)),
+            *(f"Without a result: {gap}." for gap in list_missing_seeds(cells)),
         ),
     )
 
 
-def _name_term(term: tuple[str, ...]) -> str:
-    return " × ".join(map(labels.coordinate_name, term))
+def _format_term(term: tuple[str, ...]) -> str:
+    return " × ".join(map(labels.format_coordinate, term))
 
 
-def _level_text(term: tuple[str, ...], levels: Levels) -> str:
+def _format_levels(term: tuple[str, ...], levels: Levels) -> str:
     if len(term) > 1:
         return ""
     own = levels[term[0]]
     return " → ".join(own) if len(own) == 2 else f"{len(own)} levels"
 
 
-def _size(effect: Effect, metric: str, digits: int) -> str:
+def _format_effect(effect: Effect, metric: str, digits: int) -> str:
     """Write `+0.52 [+0.11, +0.93]`; for more than two levels `range 1.20, best at 0.1`."""
     if effect.estimate is None:
-        spread = labels.number(effect.spread * labels.scale(metric), digits)
+        spread = labels.format_number(effect.spread * labels.display_scale(metric), digits)
         return f"range {spread}, best at {', '.join(effect.best)}"
-    return labels.with_interval(effect.estimate, effect.low, effect.high, metric, digits)
+    return labels.format_with_interval(effect.estimate, effect.low, effect.high, metric, digits)
 
 
-def _notes(fit: Fit, shown: int, metric: str, digits: int) -> list[str]:
-    name, notes = labels.metric_label(metric), []
+def _build_effect_notes(fit: Fit, shown: int, metric: str, digits: int) -> list[str]:
+    name, notes = labels.format_metric_label(metric), []
     if fit.flat:
         notes.append(
             f"{name}: no effect. Every cell has the same value at every seed, so "
@@ -151,7 +151,8 @@ def _notes(fit: Fit, shown: int, metric: str, digits: int) -> list[str]:
         source = "cells × seeds" if fit.error == "replicates" else "what the terms leave over"
         notes.append(
             f"{squares}, seeds as blocks; error from {source}, sd "
-            f"{labels.number(fit.sigma * labels.scale(metric), digits)} with {fit.error_df} "
+            f"{labels.format_number(fit.sigma * labels.display_scale(metric), digits)} with "
+            f"{fit.error_df} "
             f"degrees of freedom. p: F test, Holm-corrected over {len(fit.effects)} terms."
         )
     notes.append("Variation: the term's sum of squares over that between cells.")
@@ -159,7 +160,7 @@ def _notes(fit: Fit, shown: int, metric: str, digits: int) -> list[str]:
         notes.append(f"Not shown: the {len(fit.effects) - shown} smallest interactions (CSV: all).")
     if fit.aliased:
         mixed_up = [
-            f"{_name_term(term)} with {', '.join(map(_name_term, mixed)) or 'missing cells'}"
+            f"{_format_term(term)} with {', '.join(map(_format_term, mixed)) or 'missing cells'}"
             for term, mixed in list(fit.aliased.items())[:ALIASED_SHOWN]
         ]
         more = len(fit.aliased) - len(mixed_up)
@@ -174,17 +175,17 @@ def is_full(data: Cells, levels: Levels) -> bool:
     return len(counts) > 1 and set(counts) == {2} and len(data) == 2 ** len(counts)
 
 
-def attribute(data: Cells, levels: Levels) -> Attribution | None:
+def attribute_effects(data: Cells, levels: Levels) -> Attribution | None:
     """Return the Shapley attribution; a factor's second level is the component being there."""
     second = {name: own[1] for name, own in levels.items() if len(own) > 1}
-    return shapley.attribution(
+    return shapley.attribute_over_seeds(
         {frozenset(n for n in second if coords[n] == second[n]): values for coords, values in data}
     )
 
 
-def attribution_note(whole: Attribution | None, levels: Levels, metric: str, digits: int) -> str:
+def explain_attribution(whole: Attribution | None, levels: Levels, metric: str, digits: int) -> str:
     """Explain Shapley values: a component's mean gain over all orders of adding them."""
-    name = labels.metric_label(metric)
+    name = labels.format_metric_label(metric)
     if whole is None:
         return f"Shapley, {name}: none, no seed has every cell."
     ends = "all on − all off"
@@ -195,7 +196,7 @@ def attribution_note(whole: Attribution | None, levels: Levels, metric: str, dig
         interval = f"Interval: t over {len(whole.seeds)} seeds."
     text = (
         f"Shapley, {name}: mean gain of adding a component over all orders; they sum to {ends} = "
-        f"{labels.signed(whole.total, metric, digits)}. {interval}"
+        f"{labels.format_signed_metric(whole.total, metric, digits)}. {interval}"
     )
     if whole.dropped:
         text += f" Left out, without every cell: seed {', '.join(map(str, whole.dropped))}."

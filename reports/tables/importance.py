@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from reports.errors import ReportError
 from reports.frame import Frame
 from reports.recipe import Table
-from reports.stats.importance import LEAST, Importances, importances
-from reports.tables.cells import protocol_note, trials_of
-from reports.tables.labels import coordinate_names, level, metric_label, slug
+from reports.stats.importance import LEAST, Importances, compute_importances
+from reports.tables.cells import collect_trials, explain_protocol
+from reports.tables.labels import format_coordinates, format_level, format_metric_label, to_slug
 from reports.tables.model import Field, Sheet
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ def importance(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
         ReportError: the study is no search.
     """
     metric = recipe.metrics[0]
-    space = space_of(frame, recipe.study)
+    space = find_search_space(frame, recipe.study)
     shares, finished = judge_parameters(cells, metric, space, recipe.evaluator)
-    notes = [protocol_note(frame, recipe.metrics)]
+    notes = [explain_protocol(frame, recipe.metrics)]
     rows: list[tuple[Field, ...]] = []
     numbers: list[tuple[object, ...]] = []
     if shares is None:
@@ -36,16 +36,16 @@ def importance(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
             f"Importances: none, {finished} trials are finished and at least {LEAST} are needed."
         )
     else:
-        names = coordinate_names(list(shares.shares))
+        names = format_coordinates(list(shares.shares))
         for name, (path, share) in zip(names, shares.shares.items(), strict=True):
-            where = _searched(space[path])
+            where = _format_axis(space[path])
             rows.append((Field(name), Field(where), Field(f"{100 * share:.1f}")))
             conditional = path in shares.conditional
             numbers.append((path, where, share, shares.evaluator, shares.n, conditional, metric))
-        notes += _notes(shares, metric)
+        notes += _build_importance_notes(shares, metric)
     return Sheet(
         recipe,
-        slug(f"importance_{recipe.study}"),
+        to_slug(f"importance_{recipe.study}"),
         recipe.title or f"{recipe.study}: importances",
         ("parameter", "searched", "importance (%)"),
         2,
@@ -56,16 +56,17 @@ def importance(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
     )
 
 
-def space_of(frame: Frame, study: str) -> Mapping[str, Mapping[str, Any]]:
+def find_search_space(frame: Frame, study: str) -> Mapping[str, Mapping[str, Any]]:
     """Return the space of a search.
 
     Raises:
         ReportError: the study is no search.
     """
-    space: Mapping[str, Mapping[str, Any]] | None = frame.declared(study).get("space")
-    if frame.design(study) != "search" or space is None:
+    space: Mapping[str, Mapping[str, Any]] | None = frame.get_declared_study(study).get("space")
+    if frame.get_design(study) != "search" or space is None:
         raise ReportError(
-            f"report: found {study}, a {frame.design(study)} study, where parameters of a search "
+            f"report: found {study}, a {frame.get_design(study)} study, where parameters of a "
+            f"search "
             "are shown; expected a search"
         )
     return space
@@ -78,18 +79,18 @@ def judge_parameters(
     evaluator: Literal["ped_anova", "fanova"],
 ) -> tuple[Importances | None, int]:
     """Return the importances over the finished trials, and how many these are."""
-    drawn = trials_of(cells, metric).trials
+    drawn = collect_trials(cells, metric).trials
     points, values = [each.coords for each in drawn], [each.result.mean for each in drawn]
-    return importances(points, values, space, evaluator=evaluator), len(drawn)
+    return compute_importances(points, values, space, evaluator=evaluator), len(drawn)
 
 
-def _notes(importances: Importances, metric: str) -> list[str]:
+def _build_importance_notes(importances: Importances, metric: str) -> list[str]:
     what = (
         "how differently a parameter is spread among the best trials and among all"
         if importances.target is not None
         else "the variance of a forest's prediction that a parameter explains alone"
     )
-    name = metric_label(metric)
+    name = format_metric_label(metric)
     notes = [f"Importance for {name}: {importances.evaluator}; {what}, as a share of the sum."]
     if importances.conditional and not importances.dropped:
         notes.append(f"Conditional, judged where active: {', '.join(importances.conditional)}.")
@@ -98,8 +99,8 @@ def _notes(importances: Importances, metric: str) -> list[str]:
     return notes + [f"Caution: {text}." for text in importances.warnings]
 
 
-def _searched(axis: Mapping[str, Any]) -> str:
+def _format_axis(axis: Mapping[str, Any]) -> str:
     if axis.get("choice") is not None:
-        return ", ".join(level(choice) for choice in axis["choice"])
+        return ", ".join(format_level(choice) for choice in axis["choice"])
     log = ", log" if axis.get("log") else ""
-    return f"{level(axis['low'])} … {level(axis['high'])}{log}"
+    return f"{format_level(axis['low'])} … {format_level(axis['high'])}{log}"

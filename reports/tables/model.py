@@ -57,7 +57,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredMetric:
     """One metric of one row, on the scale [0, 1] of the runs.
 
     half: half the 95 % interval of the mean, as the reality check reports it. better: whether its
@@ -91,7 +91,7 @@ class TableRow:
 
     cell: str
     labels: tuple[str, ...]
-    measured: Mapping[str, Measured]
+    measured: Mapping[str, MeasuredMetric]
     run_ids: tuple[str, ...]
     planned: int
     gaps: tuple[str, ...] = ()

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reports.frame import Frame
-from reports.stats.paired import LEVEL, can_reach_verdict, least_p, pairs_needed
-from reports.tables.labels import is_share, metric_label
+from reports.stats.paired import LEVEL, can_reach_verdict, count_pairs_needed, least_possible_p
+from reports.tables.labels import format_metric_label, is_share
 from reports.tables.model import TableRow
 
 EFFECT_SIZES = "d_z"  # how the note on the columns of effect sizes starts
@@ -41,7 +41,7 @@ def count_tests(rows: Sequence[TableRow], metric: str) -> int:
     return sum(each is not None and each.permutation is not None for each in comparisons)
 
 
-def difference_notes(rows: Sequence[TableRow]) -> list[str]:
+def explain_differences(rows: Sequence[TableRow]) -> list[str]:
     """Explain Δ, its tests and what their number of seeds allows; none without a difference."""
     pairs = [m.difference.n for row in rows for m in row.measured.values() if m.difference]
     if not pairs:
@@ -50,7 +50,7 @@ def difference_notes(rows: Sequence[TableRow]) -> list[str]:
         return [ONE_SEED]
     most = max(pairs)
     comparisons = max(count_tests(rows, metric) for metric in rows[0].measured)
-    least, needed = least_p(most) or 1.0, pairs_needed(comparisons, LEVEL)
+    least, needed = least_possible_p(most) or 1.0, count_pairs_needed(comparisons, LEVEL)
     text = f"p: corrected over {comparisons} comparison(s)."
     if not can_reach_verdict(most, comparisons, LEVEL):
         text = (
@@ -61,7 +61,7 @@ def difference_notes(rows: Sequence[TableRow]) -> list[str]:
     return [DELTA, SIZES, text]
 
 
-def limit_notes(metrics: Sequence[str], rows: Sequence[TableRow]) -> list[str]:
+def explain_limits(metrics: Sequence[str], rows: Sequence[TableRow]) -> list[str]:
     """Name metrics that tell no row from another: all at their limit, or the same at every seed."""
     notes = []
     for metric in metrics:
@@ -72,12 +72,14 @@ def limit_notes(metrics: Sequence[str], rows: Sequence[TableRow]) -> list[str]:
             continue
         if is_share(metric) and means == {1.0}:
             notes.append(
-                f"Saturated: {metric_label(metric)} is 100 in every row, so that it tells none "
+                f"Saturated: {format_metric_label(metric)} is 100 in every row, so that it "
+                f"tells none "
                 "from another; a harder task or a finer metric would."
             )
         elif comparisons and all(each.zero for each in comparisons):
             notes.append(
-                f"No difference: {metric_label(metric)} is the same in every row at every seed. "
+                f"No difference: {format_metric_label(metric)} is the same in every row at "
+                f"every seed. "
                 "Where rows should differ, look whether what was varied had any effect."
             )
     return notes
@@ -96,7 +98,7 @@ class Tuning:
     by_study: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     as_published: bool = False
 
-    def text(self, cell: str) -> str | None:
+    def format_budget(self, cell: str) -> str | None:
         """Return what stands in the column of trials; None where the sweep does not say."""
         trials = self.trials.get(cell)
         if not self.as_published:
@@ -104,16 +106,16 @@ class Tuning:
         return f"{trials}, else as published" if trials else "as published"
 
 
-def tuning(frame: Frame, study: str) -> Tuning:
+def read_tuning(frame: Frame, study: str) -> Tuning:
     """Return what the sweep says of the tuning of one study."""
     return Tuning(
-        frame.planned("tuning", study) or {},
-        frame.planned("lineages", study) or {},
-        frame.declared(study).get("tuning") == "as_published",
+        frame.get_plan_note("tuning", study) or {},
+        frame.get_plan_note("lineages", study) or {},
+        frame.get_declared_study(study).get("tuning") == "as_published",
     )
 
 
-def tuning_notes(tuned: Tuning, rows: Sequence[TableRow]) -> list[str]:
+def explain_tuning(tuned: Tuning, rows: Sequence[TableRow]) -> list[str]:
     """Say whether the rows had equal budgets, or who had more, and through which studies."""
     budgets = {row.tuning for row in rows if row.tuning is not None}
     notes = []

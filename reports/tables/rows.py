@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from reports.frame import OTHER, Frame
 from reports.published import papers
 from reports.recipe import Table
-from reports.tables.labels import level
-from reports.tables.model import Measured, TableRow
+from reports.tables.labels import format_level
+from reports.tables.model import MeasuredMetric, TableRow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +41,7 @@ def mark_neutral(labels: tuple[str, ...], cell: str, cells: Collection[str]) -> 
     return labels
 
 
-def neutral_notes(cells: Collection[str]) -> list[str]:
+def explain_neutral_rows(cells: Collection[str]) -> list[str]:
     """Return one line for each row whose best is neutral."""
     return [
         f"{cell}: best is neutral. No configuration tried was better in validation than "
@@ -51,39 +51,43 @@ def neutral_notes(cells: Collection[str]) -> list[str]:
     ]
 
 
-def refused_rows(
+def build_refused_rows(
     frame: Frame, recipe: Table, labels: Callable[[str, Mapping[str, Any]], tuple[str, ...]]
 ) -> list[TableRow]:
     """Return a row for each combination of the study that is refused; nothing was planned of it."""
-    nothing = dict.fromkeys(recipe.metrics, Measured(None))
+    nothing = dict.fromkeys(recipe.metrics, MeasuredMetric(None))
     return [
         TableRow(each["cell"], labels(each["cell"], each["coords"]), nothing, (), 0)
-        for each in frame.planned("refused", recipe.study) or []
+        for each in frame.get_plan_note("refused", recipe.study) or []
     ]
 
 
-def refused_notes(frame: Frame, study: str) -> list[str]:
+def explain_refused_rows(frame: Frame, study: str) -> list[str]:
     """Return the planner's reasons, one note each."""
     by_reason: dict[str, list[str]] = {}
-    for each in frame.planned("refused", study) or []:
+    for each in frame.get_plan_note("refused", study) or []:
         by_reason.setdefault(each["reason"], []).append(each["cell"])
     return [f"Refused: {'; '.join(cells)}: expected {why}." for why, cells in by_reason.items()]
 
 
-def printed_rows(recipe: Table, headers: Sequence[str], rows: Sequence[TableRow]) -> list[TableRow]:
+def build_printed_rows(
+    recipe: Table, headers: Sequence[str], rows: Sequence[TableRow]
+) -> list[TableRow]:
     """Return what a paper prints and no cell stands for, where a recipe asks so (`others`)."""
     published = recipe.published
     if published is None or not published.others:
         return []
-    table = papers.table(published.table)
-    wanted = table.rows if published.others is True else table.like(published.others)
-    columns = {metric: recipe.published_column(metric) for metric in recipe.metrics}
+    table = papers.load_published_table(published.table)
+    wanted = table.rows if published.others is True else table.find_rows_like(published.others)
+    columns = {metric: recipe.find_published_column(metric) for metric in recipe.metrics}
     printed = (result.printed for row in rows for result in row.measured.values())
     trained = {each.row for each in printed if each is not None}
     more = []
     for row in wanted:
         measured = {
-            metric: Measured(None, printed=table.value(row, column) if column else None)
+            metric: MeasuredMetric(
+                None, printed=table.get_printed_value(row, column) if column else None
+            )
             for metric, column in columns.items()
         }
         if row.name not in trained and any(each.printed for each in measured.values()):
@@ -92,7 +96,7 @@ def printed_rows(recipe: Table, headers: Sequence[str], rows: Sequence[TableRow]
     return more
 
 
-def data_of(trials: pd.DataFrame, cells: pd.DataFrame) -> dict[str, str]:
+def map_cells_to_data(trials: pd.DataFrame, cells: pd.DataFrame) -> dict[str, str]:
     """Return cell → what tells its data set; a cell that no run tells of is left out.
 
     Args:
@@ -111,7 +115,7 @@ def data_of(trials: pd.DataFrame, cells: pd.DataFrame) -> dict[str, str]:
     return data
 
 
-def baselines(
+def find_baselines(
     data: Mapping[str, str],
     coords: Mapping[str, Mapping[str, Any]],
     baseline: str,
@@ -120,7 +124,7 @@ def baselines(
     """Return cell → the baseline cell of its data set; without one a cell is left out.
 
     Args:
-        data: cell → its data set, as of `data_of`.
+        data: cell → its data set, as of `map_cells_to_data`.
         coords: cell → its coordinates.
         baseline: the cell that the recipe names.
         within: factors in which a cell agrees with its baseline, as with the data set.
@@ -133,32 +137,36 @@ def baselines(
     for cell, own in coords.items():
         if several and cell not in data:
             continue  # no run of it tells where it belongs, and it has no number
-        alike = (level(own.get(name)) for name in within)
+        alike = (format_level(own.get(name)) for name in within)
         own_data = data[cell] if several else ""
         groups.setdefault((own_data, *alike), []).append(cell)
         by_data.setdefault(own_data, []).append(cell)
     names = {name for own in coords.values() for name in own if name not in within}
-    kept = {name for name in names if _tells(name, coords, [*by_data.values()])}
+    kept = {
+        name for name in names if _distinguishes_more_than_data(name, coords, [*by_data.values()])
+    }
     found: dict[str, str] = {}
-    wanted = {name: level(coords[baseline].get(name)) for name in kept}
+    wanted = {name: format_level(coords[baseline].get(name)) for name in kept}
     if not kept and not any(baseline in group for group in groups.values()):
         return {}
     for group in groups.values():
         first = [baseline] if baseline in group else group
-        same = [c for c in first if {n: level(coords[c].get(n)) for n in kept} == wanted]
+        same = [c for c in first if {n: format_level(coords[c].get(n)) for n in kept} == wanted]
         found |= dict.fromkeys(group, same[0]) if same else {}
     return found
 
 
-def _tells(
+def _distinguishes_more_than_data(
     name: str, coords: Mapping[str, Mapping[str, Any]], by_data: Sequence[Sequence[str]]
 ) -> bool:
     """Tell whether a factor is more than a name of data sets: it varies on one, or two share it."""
-    levels = [{level(coords[cell].get(name)) for cell in cells} for cells in by_data]
+    levels = [{format_level(coords[cell].get(name)) for cell in cells} for cells in by_data]
     return any(len(of) > 1 for of in levels) or len(set().union(*levels)) < len(levels)
 
 
-def data_notes(data: Mapping[str, str], against: Mapping[str, str], recipe: Table) -> list[str]:
+def explain_baselines(
+    data: Mapping[str, str], against: Mapping[str, str], recipe: Table
+) -> list[str]:
     """Say within what differences are taken, and which rows have no baseline."""
     notes = []
     if recipe.within:

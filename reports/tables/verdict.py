@@ -17,11 +17,11 @@ from reports.stats.paired import (
     LEVEL,
     Difference,
     can_reach_verdict,
+    count_pairs_needed,
     pairs_for_power,
-    pairs_needed,
 )
-from reports.tables.labels import is_share, lower_is_better
-from reports.tables.model import AnyTable, Measured, TableData, TableRow
+from reports.tables.labels import is_lower_better, is_share
+from reports.tables.model import AnyTable, MeasuredMetric, TableData, TableRow
 from reports.tables.notes import count_tests
 
 Call = Literal["better", "worse", "cannot tell", "no difference", "saturated", "no result"]
@@ -58,12 +58,12 @@ class Verdict:
     tuned: str
 
 
-def verdicts(tables: Sequence[AnyTable]) -> list[Verdict]:
+def judge_tables(tables: Sequence[AnyTable]) -> list[Verdict]:
     """Return one for each compared row; variants at their best first, then components, in order."""
     compared = [table for table in tables if isinstance(table, TableData)]
     compared.sort(key=lambda table: table.recipe.kind != "compare")
     return [
-        _verdict(table, row, rows[row.against])
+        _judge_row(table, row, rows[row.against])
         for table in compared
         for rows in [{each.cell: each for each in table.rows}]
         for row in table.rows
@@ -71,7 +71,7 @@ def verdicts(tables: Sequence[AnyTable]) -> list[Verdict]:
     ]
 
 
-def groups(found: Sequence[Verdict]) -> list[list[Verdict]]:
+def group_verdicts(found: Sequence[Verdict]) -> list[list[Verdict]]:
     """Group the comparisons by table and baseline row, in the order in which each begins."""
     made: dict[tuple[str, str], list[Verdict]] = {}
     for verdict in found:
@@ -79,7 +79,7 @@ def groups(found: Sequence[Verdict]) -> list[list[Verdict]]:
     return [*made.values()]
 
 
-def headline(frame: Frame, found: Sequence[Verdict]) -> str:
+def summarize_verdicts(frame: Frame, found: Sequence[Verdict]) -> str:
     """Sum up the report in one sentence: what has finished, and how the comparisons fell."""
     done = int((frame.cells["status"] == "done").sum())
     if not done:
@@ -93,11 +93,11 @@ def headline(frame: Frame, found: Sequence[Verdict]) -> str:
     return f"{len(found)} comparison{plural}: {', '.join(parts)}."
 
 
-def _verdict(table: TableData, row: TableRow, base: TableRow) -> Verdict:
+def _judge_row(table: TableData, row: TableRow, base: TableRow) -> Verdict:
     metric = table.metrics[0]
     result, comparison = row.measured[metric], row.measured[metric].compared
     tests, gap = count_tests(table.rows, metric), result.difference
-    call = judge(metric, result, base.measured[metric])
+    call = judge_metric(metric, result, base.measured[metric])
     return Verdict(
         table.title,
         table.key,
@@ -105,19 +105,19 @@ def _verdict(table: TableData, row: TableRow, base: TableRow) -> Verdict:
         metric,
         table.recipe.digits,
         row.cell,
-        label(table, row),
-        label(table, base),
+        describe_row(table, row),
+        describe_row(table, base),
         call,
         gap,
         gap.n if gap else 0,
         comparison.p if comparison else None,
-        _needed(result, tests) if call == "cannot tell" else None,
+        _estimate_seeds_needed(result, tests) if call == "cannot tell" else None,
         gap is not None and can_reach_verdict(gap.n, tests, LEVEL),
-        _tuned(table, row, base),
+        _describe_tuning(table, row, base),
     )
 
 
-def judge(metric: str, result: Measured, base: Measured) -> Call:
+def judge_metric(metric: str, result: MeasuredMetric, base: MeasuredMetric) -> Call:
     """Return the verdict on a row's metric beside that of its baseline row."""
     comparison = result.compared
     if result.summary is None or base.summary is None:
@@ -134,23 +134,23 @@ def call_difference(metric: str, difference: Difference, p: float | None) -> Cal
     """Call a difference better or worse where its corrected p is at most `LEVEL`."""
     if p is None or p > LEVEL:
         return "cannot tell"
-    return "better" if (difference.mean > 0) != lower_is_better(metric) else "worse"
+    return "better" if (difference.mean > 0) != is_lower_better(metric) else "worse"
 
 
-def _needed(result: Measured, tests: int) -> int | None:
+def _estimate_seeds_needed(result: MeasuredMetric, tests: int) -> int | None:
     """Return the seeds for a power of 0.8 at the level of Holm's first step, 0.05 over the number
     of tests, and never fewer than the permutation test can tell anything from."""
     comparison, gap = result.compared, result.difference
     if comparison is None or gap is None or gap.n < 2:
         return None
-    least = max(pairs_needed(tests, LEVEL), gap.n + 1)
+    least = max(count_pairs_needed(tests, LEVEL), gap.n + 1)
     if comparison.dz is None:  # alike at every seed: any number that the test can use
         return least
     by_power = pairs_for_power(comparison.dz, LEVEL / tests)
     return None if by_power is None else max(by_power, least)
 
 
-def label(table: TableData, row: TableRow) -> str:
+def describe_row(table: TableData, row: TableRow) -> str:
     """Name a row in words: the components that are on, a variant, or its levels."""
     if table.recipe.kind == "components":
         on = [name for name, mark in zip(table.headers, row.labels, strict=True) if mark == ON]
@@ -161,7 +161,7 @@ def label(table: TableData, row: TableRow) -> str:
     return ", ".join(f"{name.rsplit('.', 1)[-1]} {value}" for name, value in named)
 
 
-def _tuned(table: TableData, row: TableRow, base: TableRow) -> str:
+def _describe_tuning(table: TableData, row: TableRow, base: TableRow) -> str:
     """Describe the tuning in words; empty of components, whose cells share what they are around."""
     if row.tuned is None:
         return "" if table.recipe.kind == "components" else "tuning not recorded"

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reports.frame import LARGEST_RATIO, Frame
-from reports.tables.cells import trials_of
-from reports.tables.labels import is_share, level, lower_is_better
+from reports.tables.cells import collect_trials
+from reports.tables.labels import format_level, is_lower_better, is_share
 
 STILL = 0.005  # of a share: half a point; of other metrics this part of their mean size
 FULL = 1 - STILL  # a share above which nothing can move
@@ -27,13 +27,16 @@ def find_warnings(frame: Frame) -> list[str]:
     term, and each range that is too narrow."""
     lines = []
     for study in frame.study_order:
-        metric, _ = frame.objective(study)
-        lines += [*_still(frame, study, metric), *_edges(frame, study, metric)]
-        lines += _overwhelmed(frame, study)
+        metric, _ = frame.get_objective(study)
+        lines += [
+            *_warn_of_stationary_curves(frame, study, metric),
+            *_warn_of_narrow_ranges(frame, study, metric),
+        ]
+        lines += _warn_of_large_gradients(frame, study)
     return lines
 
 
-def did_not_move(values: Sequence[float], metric: str) -> bool | None:
+def is_stationary(values: Sequence[float], metric: str) -> bool | None:
     """Tell whether a metric stayed where its first epoch left it.
 
     It did not move where its largest and its smallest value over the epochs differ by at most 0.005
@@ -49,7 +52,7 @@ def did_not_move(values: Sequence[float], metric: str) -> bool | None:
     return max(values) - min(values) <= STILL * size
 
 
-def at_edge(axis: Mapping[str, Any], best: Sequence[float]) -> str | None:
+def find_edge(axis: Mapping[str, Any], best: Sequence[float]) -> str | None:
     """Return "low" or "high" where the best values of a range lie at that end, else None.
 
     At an end is the best of all where it lies within 5 % of the range, measured in logarithms where
@@ -78,13 +81,13 @@ def at_edge(axis: Mapping[str, Any], best: Sequence[float]) -> str | None:
     return None
 
 
-def _still(frame: Frame, study: str, metric: str) -> list[str]:
+def _warn_of_stationary_curves(frame: Frame, study: str, metric: str) -> list[str]:
     cells = frame.cells
     done = cells[(cells["study"] == study) & (cells["status"] == "done")]
     runs = list(dict.fromkeys(done["run_id"]))
     runs = runs[:: -(-len(runs) // LOOKED_AT)] if runs else []
-    curves = frame.curves(metric, runs)
-    answers = (did_not_move(list(own), metric) for _, own in curves.groupby("run_id")["value"])
+    curves = frame.load_curves(metric, runs)
+    answers = (is_stationary(list(own), metric) for _, own in curves.groupby("run_id")["value"])
     still = [each for each in answers if each is not None]
     if not still or sum(still) <= MOST_STILL * len(still):
         return []
@@ -94,35 +97,37 @@ def _still(frame: Frame, study: str, metric: str) -> list[str]:
     ]
 
 
-def _edges(frame: Frame, study: str, metric: str) -> list[str]:
-    space = frame.declared(study).get("space")
-    if frame.design(study) != "search" or not space:
+def _warn_of_narrow_ranges(frame: Frame, study: str, metric: str) -> list[str]:
+    space = frame.get_declared_study(study).get("space")
+    if frame.get_design(study) != "search" or not space:
         return []
-    trials = trials_of(frame.study(study), metric).trials
-    sign, lines = 1 if lower_is_better(metric) else -1, []
+    trials = collect_trials(frame.select_study(study), metric).trials
+    sign, lines = 1 if is_lower_better(metric) else -1, []
     for path, axis in space.items():
         drawn = [trial for trial in trials if path in trial.coords]
         ranked = sorted(drawn, key=lambda trial: sign * trial.result.mean)
         if len(ranked) < TRIALS:
             continue
-        end = at_edge(axis, [trial.coords[path] for trial in ranked])
+        end = find_edge(axis, [trial.coords[path] for trial in ranked])
         if end is not None:
             lines.append(
-                f"{study}: the best value of {path}, {level(ranked[0].coords[path])}, lies at the "
-                f"{end} edge of its range, {level(axis['low'])} to {level(axis['high'])}: widen "
+                f"{study}: the best value of {path}, {format_level(ranked[0].coords[path])}, "
+                f"lies at the "
+                f"{end} edge of its range, {format_level(axis['low'])} to "
+                f"{format_level(axis['high'])}: widen "
                 f"`{path}`."
             )
     return lines
 
 
-def _overwhelmed(frame: Frame, study: str) -> list[str]:
+def _warn_of_large_gradients(frame: Frame, study: str) -> list[str]:
     """Warn of each term whose gradient was a thousand times the metric term's in some epoch."""
     runs = set(frame.cells["run_id"][frame.cells["study"] == study])
     trials = frame.trials[frame.trials["run_id"].isin(runs)]
     worst: dict[str, list[float]] = {}
     for run_id, names in zip(trials["run_id"], trials["ratios"], strict=True):
         for name in names:
-            largest = frame.curves(name, [run_id])["value"].max()
+            largest = frame.load_curves(name, [run_id])["value"].max()
             worst.setdefault(name, []).append(float(largest))
     lines = []
     for name, ratios in worst.items():

@@ -6,21 +6,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ablate.plan.checks import checked_plan
+from ablate.plan.checks import build_checked_plan
 from ablate.plan.plan import Overrides
 from ablate.spec.read import read_spec
-from ablate.sweep.dispatch import Dispatch
+from ablate.sweep.dispatch import JobScheduler
 from tests.ablate.driven import dispatch
 from tests.trainables import core_trials
 from trainables.data.dataset import fingerprint
 
 
-def real(folder: Path, **study: Any) -> Dispatch:
+def real(folder: Path, **study: Any) -> JobScheduler:
     """A study of two rates at one seed, two epochs each, of the images in `folder`/images."""
     trial = core_trials.config(folder / "images", training={"epochs": 2}).model_dump(mode="json")
     rates = {"design": "grid", "grid": {"optimizer.lr": [1e-3, 1e-4]}, **study}
     given = {"name": "real", "trial": trial, "studies": {"rates": rates}}
-    plan = checked_plan(read_spec(given), Overrides(), fingerprint, folder / "cache")
+    plan = build_checked_plan(read_spec(given), Overrides(), fingerprint, folder / "cache")
     made = dispatch(plan, folder)
     runtime = replace(made.settings.runtime, cache_dir=folder / "cache")
     made.settings = replace(made.settings, runtime=runtime, runner="trainables.jobs.job:run_job")

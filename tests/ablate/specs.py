@@ -6,7 +6,7 @@ import copy
 from pathlib import Path
 from typing import Any
 
-from ablate.plan.checks import checked_plan
+from ablate.plan.checks import build_checked_plan
 from ablate.plan.plan import Overrides, Plan
 from ablate.spec.read import read_spec
 from tests.ablate import synthetic
@@ -65,7 +65,7 @@ def spec(**changes: Any) -> dict[str, Any]:
 
 
 def plan(given: dict[str, Any] | None = None, **overrides: Any) -> Plan:
-    return checked_plan(
+    return build_checked_plan(
         read_spec(SPEC if given is None else given),
         Overrides(**overrides),
         synthetic.fingerprint,

@@ -51,9 +51,10 @@ for spec, (cell, more) in cells.items():
     ]
     assert main(["run", spec, "--cell", cell, "--device", "cpu", *options]) == 0, spec
 with Ledger("runs/ledger.sqlite") as ledger:
-    ids = [row["trial_id"] for row in ledger.rows("SELECT trial_id FROM trials")]
+    ids = [row["trial_id"] for row in ledger.query("SELECT trial_id FROM trials")]
     told["trials"] = [
-        {"config": ledger.trial(name)["config"], "epochs": ledger.epochs(name)} for name in ids
+        {"config": ledger.get_trial(name)["config"],
+         "epochs": ledger.list_epochs(name)} for name in ids
     ]
 print(json.dumps(told, default=str), file=open("told.json", "w"))
 """

@@ -16,7 +16,7 @@ from ablate.plan.plan import Plan
 from tests.ablate import driven, specs
 from tests.trainables.core import exported
 from trainables import load
-from trainables.core.identity import config_hash, identity_dump
+from trainables.core.identity import compute_config_hash, dump_identity
 from trainables.errors import ConfigError
 from trainables.trial import TrialConfig
 
@@ -40,7 +40,7 @@ def test_a_spec_that_packs_is_refused(where: str) -> None:
     with pytest.raises(ConfigError) as refused:
         specs.plan(spec, settings=settings)
     text = str(refused.value)
-    assert where in text and "training.packed: found a key that was removed in 0.2.0" in text
+    assert where in text and "training.packed: it was removed in 0.2.0" in text
     assert "Leave it out" in text
 
 
@@ -51,9 +51,9 @@ def test_none_is_what_every_trial_has() -> None:
 
 def test_the_identity_of_a_packed_trial_is_what_it_was() -> None:
     config = TrialConfig.model_validate(PACKED)
-    assert identity_dump(config)["training"]["packed"] == 8
+    assert dump_identity(config)["training"]["packed"] == 8
     known = "9aaa46f4355f80e13517221a312240bf67ecf4c81ed4a1cc1fb2fcaa4a26a3ca"  # by 0.1.0
-    assert config_hash(config, "data") == known
+    assert compute_config_hash(config, "data") == known
 
 
 @pytest.fixture

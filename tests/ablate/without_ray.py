@@ -45,7 +45,7 @@ def work() -> None:
     while (job := ask("next"))["payload"] is not None:
         envelope = Payload.parse(job["payload"])
         attempt = Attempt(envelope.job, envelope.runner, clean=envelope.clean)
-        events = attempt.events(60.0)
+        events = attempt.receive_events(60.0)
         attempt.close()
         tell("record", trial_id=job["trial_id"], events=json.dumps(events), node="id")
     tell("done")

@@ -44,9 +44,9 @@ def main(names: list[str], file: Path | None = None) -> int:
 def write_results(path: Path, results: dict[str, list[Result]]) -> None:
     """Write all numbers so far as JSON, with when and where they were measured."""
     from trainables.machine.files import write_json
-    from trainables.machine.kernels import processor
+    from trainables.machine.kernels import detect_processor
 
-    model = [line for line in processor().splitlines() if line.startswith("model name")]
+    model = [line for line in detect_processor().splitlines() if line.startswith("model name")]
     numbers = {
         name: [
             asdict(each) | {"ratio": each.ratio if each.base else None, "met": each.met}

@@ -73,21 +73,23 @@ def from_store(root: str, cache: str, side: int, store: str) -> dict[str, float]
     from trainables.data.reader import Reader
     from trainables.data.splits import load_splits
     from trainables.machine.memory import keep_freed_memory
-    from trainables.streams import generator
+    from trainables.streams import create_generator
 
     torch.set_num_threads(THREADS)
     keep_freed_memory()
     crops = {"stored_side": "original", "augment": {"interpolation": "bilinear"}}
     data = config(root, side, store=store, **crops)
     splits, cpu = load_splits(data, Path(cache)), torch.device("cpu")
-    rows = torch.randint(len(splits.train.images), (STEPS + 2, BATCH), generator=generator(0, "b"))
-    reader, draws = Reader(splits.train.images.to(cpu), cpu), generator(0, "augment")
-    reader.expect(rows.unbind())
+    rows = torch.randint(
+        len(splits.train.images), (STEPS + 2, BATCH), generator=create_generator(0, "b")
+    )
+    reader, draws = Reader(splits.train.images.to(cpu), cpu), create_generator(0, "augment")
+    reader.prefetch(rows.unbind())
     began, busy = 0.0, cpu_seconds()
     for step, batch in enumerate(rows.unbind()):
         if step == 2:  # threads and buffers are there
             began = time.perf_counter()
-        images, index = reader.take(batch)
+        images, index = reader.load_rows(batch)
         train_images(
             images,
             index,

@@ -46,9 +46,9 @@ def drawn(items: int, per_class: int | None, spread: float = 1.3) -> tuple[Tenso
 
 
 def ours(x: Tensor, y: Tensor) -> float:
-    from trainables.evaluation.metrics import evaluate
+    from trainables.evaluation.metrics import evaluate_embeddings
 
-    return evaluate(x, y, score="cosine", metrics=RANKS)["map_at_r"]
+    return evaluate_embeddings(x, y, score="cosine", metrics=RANKS)["map_at_r"]
 
 
 def faiss_search(x: Tensor, y: Tensor) -> float:

@@ -26,7 +26,7 @@ from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
-from trainables.machine.cache_folder import default_cache
+from trainables.machine.cache_folder import locate_default_cache
 from trainables.trial import TrialConfig
 
 ROUNDS, NEAREST = 5, 31
@@ -68,10 +68,10 @@ class Bare:
     def __init__(self, cache: Path) -> None:
         config = TrialConfig.model_validate(recipe("plain"))
         trainer = Trainer(config, 0, Runtime("cpu", 1, cache))
-        self.epochs, self.batches = config.training.epochs, trainer.batches(0)
+        self.epochs, self.batches = config.training.epochs, trainer.plan_batches(0)
         splits = trainer.splits
         assert splits.val is not None
-        blocks = trainer.inputs.blocks
+        blocks = trainer.inputs.iterate_blocks
         self.train, self.val = (torch.cat(list(blocks(s))) for s in (splits.train, splits.val))
         self.labels, self.classes = splits.train.labels, len(splits.train.classes)
         self.val_labels = splits.val.labels
@@ -101,7 +101,7 @@ class Bare:
 
 def measure_all(rounds: int = ROUNDS) -> list[Result]:
     torch.set_num_threads(1)
-    cache = default_cache()
+    cache = locate_default_cache()
     sides: dict[str, Callable[[], object]] = {m: partial(run_trial, m, cache) for m in METHODS}
     sides["bare loop"] = Bare(cache)
     seconds: dict[str, list[float]] = {name: [] for name in sides}

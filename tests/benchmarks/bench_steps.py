@@ -26,10 +26,10 @@ from pydantic import ValidationError
 from tests.benchmarks.bench_evaluation import RANKS, drawn
 from tests.benchmarks.made_photographs import photographs
 from tests.benchmarks.results import Result
+from trainables.core.epoch_metrics import EpochMetrics
 from trainables.core.runtime import Runtime
-from trainables.core.trace import Trace
 from trainables.core.trainer import Trainer
-from trainables.evaluation.metrics import evaluate
+from trainables.evaluation.metrics import evaluate_embeddings
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
 from trainables.trial import TrialConfig
@@ -89,13 +89,13 @@ class Stepping:
         self.trainer = Trainer(config, 0, Runtime(str(device), threads, cache))
         self.trainer.epoch = config.training.epochs // 2
         self.trainer.steps = self.trainer.total_steps // 2
-        self.batches = self.trainer.batches(self.trainer.epoch)
-        self.trainer.inputs.expect(self.batches)
+        self.batches = self.trainer.plan_batches(self.trainer.epoch)
+        self.trainer.inputs.prefetch(self.batches)
         self.trainer.network.enter("main", self.trainer.parameters)
         self.taken = 0
 
     def __call__(self) -> None:
-        self.trainer.trace = Trace(1, self.trainer.steps)
+        self.trainer.trace = EpochMetrics(1, self.trainer.steps)
         self.trainer.step(self.batches[self.taken % len(self.batches)], "main")
         self.taken += 1
 
@@ -178,7 +178,7 @@ def measure_evaluation(sizes: Sizes, device: torch.device) -> list[Result]:
             torch.mm(part, x.T)
 
     def ranked() -> None:
-        evaluate(x, y, score="cosine", metrics=RANKS)
+        evaluate_embeddings(x, y, score="cosine", metrics=RANKS)
 
     name = f"all ranking metrics of {sizes.items} × 512"
     return [

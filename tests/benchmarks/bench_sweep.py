@@ -65,7 +65,7 @@ def run_ours(given: dict[str, Any], options: Any, trials: int) -> list[dict[str,
     if outcome.trained != trials or outcome.missing:
         raise RuntimeError(f"expected {trials} trained trials, got {outcome}")
     with Ledger(settings.ledger) as ledger:
-        return ledger.rows("SELECT started, ended FROM trials")
+        return ledger.query("SELECT started, ended FROM trials")
 
 
 # ------------------------------------------------------------------------- sides: when trials end
@@ -99,10 +99,10 @@ def bare_loop() -> Any:
     import torch
 
     from tests.benchmarks.bench_head import Bare
-    from trainables.machine.cache_folder import default_cache
+    from trainables.machine.cache_folder import locate_default_cache
 
     torch.set_num_threads(1)
-    return Bare(default_cache())
+    return Bare(locate_default_cache())
 
 
 def run_tune(trials: int, folder: Path, build: Callable[[], Callable[[float], float]]) -> Any:

@@ -62,17 +62,17 @@ def facts(out: Path) -> dict[str, Any]:
                 row["steps"],
                 [
                     {k: v for k, v in epoch["metrics"].items() if not k.startswith("time/")}
-                    for epoch in ledger.epochs(row["trial_id"])
+                    for epoch in ledger.list_epochs(row["trial_id"])
                 ],
-                ledger.evaluations(row["trial_id"]),
+                ledger.get_evaluations(row["trial_id"]),
             )
-            for row in ledger.rows("SELECT trial_id, status, steps FROM trials")
+            for row in ledger.query("SELECT trial_id, status, steps FROM trials")
         }
 
 
 def ended(out: Path) -> list[dict[str, Any]]:
     with Ledger(out / "ledger.sqlite") as ledger:
-        return ledger.rows("SELECT trial_id, checkpoint FROM trials")
+        return ledger.query("SELECT trial_id, checkpoint FROM trials")
 
 
 def wait_for_done(out: Path, count: int, driver: subprocess.Popen[str]) -> None:
@@ -81,7 +81,7 @@ def wait_for_done(out: Path, count: int, driver: subprocess.Popen[str]) -> None:
         done = 0
         if (out / "ledger.sqlite").exists():
             with Ledger(out / "ledger.sqlite") as ledger:
-                (row,) = ledger.rows("SELECT count(*) AS n FROM trials WHERE status='done'")
+                (row,) = ledger.query("SELECT count(*) AS n FROM trials WHERE status='done'")
                 done = row["n"]
         if done >= count:
             return

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.storage.copies import Copies
+from ablate.storage.ledger_backup import LedgerBackup
 from ablate.storage.store import Storage
 
 
 def main(uri: str, ledger: Path, seconds: float) -> None:
-    owner = replace(Owner.me(), host="another-host")
-    copies = Copies(Storage(uri), ledger, owner, print, others=list, seconds=seconds)
-    copies.join()
+    owner = replace(Owner.from_this_process(), host="another-host")
+    copies = LedgerBackup(Storage(uri), ledger, owner, print, others=list, seconds=seconds)
+    copies.restore_if_newer()
     with Ledger(ledger) as made:
         made.put_sweep("a", "a", {}, {})
         with copies:

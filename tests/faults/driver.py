@@ -18,10 +18,10 @@ from typing import Any
 import psutil
 
 from ablate import api
-from ablate.cli.run import ending
+from ablate.cli.run import describe_ending
 from ablate.engine.driver import run_plan
 from ablate.ledger.schema import LedgerError
-from ablate.storage import copies
+from ablate.storage import ledger_backup
 from tests.faults.sweeps import Sweep
 
 ERROR = "driver-error.txt"  # in OUT: what ended the process, if it was an exception
@@ -71,14 +71,14 @@ def main(out: str, more: dict[str, Any]) -> int:
     given = copy.deepcopy(SPEC)
     given |= more.pop("spec", {})
     given["studies"] = {**given["studies"], **more.pop("studies", {})}
-    copies.COPY_SECONDS = more.pop("copy_seconds", copies.COPY_SECONDS)
+    ledger_backup.COPY_SECONDS = more.pop("copy_seconds", ledger_backup.COPY_SECONDS)
     plan, settings = api.prepare(given, options(out, **more))
     try:
         outcome = run_plan(plan, settings)
     except LedgerError as error:  # as `ablate.cli.main.main` has it
         print(error, flush=True)
         return 1
-    print(ending(outcome, settings.out), flush=True)
+    print(describe_ending(outcome, settings.out), flush=True)
     return outcome.code
 
 

@@ -131,8 +131,8 @@ class Run:
         if not self.ledger.exists():
             return 0
         with Ledger(self.ledger) as ledger:
-            (epochs,) = ledger.rows("SELECT count(*) AS n FROM epochs")
-            (told,) = ledger.rows("SELECT sum(length(metrics_json)) AS n FROM evaluations")
+            (epochs,) = ledger.query("SELECT count(*) AS n FROM epochs")
+            (told,) = ledger.query("SELECT sum(length(metrics_json)) AS n FROM evaluations")
         return int(epochs["n"]) + int(told["n"] or 0)
 
     def tables(self) -> dict[str, list[dict[str, str]]]:
@@ -152,10 +152,10 @@ class Run:
                 row["trial_id"]: (
                     row["status"],
                     row["steps"],
-                    [epoch["epoch"] for epoch in ledger.epochs(row["trial_id"])],
-                    ledger.evaluations(row["trial_id"]),
+                    [epoch["epoch"] for epoch in ledger.list_epochs(row["trial_id"])],
+                    ledger.get_evaluations(row["trial_id"]),
                 )
-                for row in ledger.rows("SELECT trial_id, status, steps FROM trials")
+                for row in ledger.query("SELECT trial_id, status, steps FROM trials")
             }
 
     def trained(self) -> dict[str, list[int]]:

@@ -191,16 +191,16 @@ def nodes() -> Iterator[Nodes]:
 
 def main(given: dict[str, Any]) -> int:
     from ablate import api
-    from ablate.cli.run import ending
+    from ablate.cli.run import describe_ending
     from ablate.engine.driver import run_plan
-    from ablate.storage import copies
+    from ablate.storage import ledger_backup
 
-    copies.COPY_SECONDS = 1.0
+    ledger_backup.COPY_SECONDS = 1.0
     spec = given.pop("spec")
     chosen = api.Options(track=False, report=False, checkpoint_seconds=0.0, device="cpu", **given)
     plan, settings = api.prepare(spec, chosen)
     outcome = run_plan(plan, settings)
-    print(ending(outcome, settings.out), flush=True)
+    print(describe_ending(outcome, settings.out), flush=True)
     return outcome.code
 
 

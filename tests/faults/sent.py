@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.ledger.ledger import Ledger
-from ablate.tracking.payload import ledger_tag
+from ablate.tracking.payload import build_ledger_tag
 from tests.faults.team_server import ACCOUNT, Team
 from tests.faults.told import Point, told
 
@@ -97,22 +97,22 @@ class Sent:
     def expected(self) -> tuple[Counter[Point], set[str]]:
         """Points and trials of the ledger."""
         with Ledger(self.ledger_path) as ledger:
-            trials = ledger.rows("SELECT trial_id, status FROM trials")
+            trials = ledger.query("SELECT trial_id, status FROM trials")
             assert [row["status"] for row in trials] == ["done"] * self.trials
             return told(ledger), {row["trial_id"] for row in trials}
 
     def tag(self) -> str:
         """Under which this ledger's runs are found."""
         with Ledger(self.ledger_path) as ledger:
-            (row,) = ledger.rows("SELECT * FROM sweeps")
-        return ledger_tag(row)
+            (row,) = ledger.query("SELECT * FROM sweeps")
+        return build_ledger_tag(row)
 
     def begun(self) -> bool:
         """Whether its ledger says which sweep it is: the file stands a moment before."""
         if not self.ledger_path.exists():
             return False
         with Ledger(self.ledger_path) as ledger:
-            return bool(ledger.rows("SELECT 1 FROM sweeps"))
+            return bool(ledger.query("SELECT 1 FROM sweeps"))
 
     def points(self) -> Counter[Point]:
         """Every row of the database's table of metrics that is of this ledger."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.ledger.ledger import Ledger
-from ablate.ledger.results import result_rows
+from ablate.ledger.results import build_result_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 IN_TERMINAL = "import os, sys; os.login_tty(1); os.execv(sys.argv[1], sys.argv[1:])"
@@ -82,16 +82,16 @@ class Sweep:
 
     def rows(self) -> list[dict[str, Any]]:
         with Ledger(self.out / "ledger.sqlite") as ledger:
-            sweep = ledger.rows("SELECT sweep_id FROM sweeps")[0]["sweep_id"]
-            return result_rows(ledger, sweep)
+            sweep = ledger.query("SELECT sweep_id FROM sweeps")[0]["sweep_id"]
+            return build_result_rows(ledger, sweep)
 
     def trials(self) -> dict[str, dict[str, Any]]:
         with Ledger(self.out / "ledger.sqlite") as ledger:
-            return {row["trial_id"]: row for row in ledger.rows("SELECT * FROM trials")}
+            return {row["trial_id"]: row for row in ledger.query("SELECT * FROM trials")}
 
     def epochs(self) -> dict[str, list[int]]:
         with Ledger(self.out / "ledger.sqlite") as ledger:
-            return {t: [e["epoch"] for e in ledger.epochs(t)] for t in self.trials()}
+            return {t: [e["epoch"] for e in ledger.list_epochs(t)] for t in self.trials()}
 
 
 def assert_whole(sweep: Sweep, table: list[dict[str, Any]]) -> None:

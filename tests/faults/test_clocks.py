@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ablate.ledger.owner import Owner
-from ablate.storage import copies as copies_of_ledgers
-from ablate.storage.copies import LEDGER, Copies
+from ablate.storage import ledger_backup as copies_of_ledgers
+from ablate.storage.ledger_backup import LEDGER, LedgerBackup
 from ablate.storage.store import Storage
 from tests.needs import needed
 from tests.s3 import CREDENTIALS, server
@@ -49,13 +49,15 @@ def test_a_clock_an_hour_off_neither_takes_from_the_living_nor_waits_for_the_dea
             time.sleep(1.5 * GONE_AFTER)  # signs of life keep coming
             ours = tmp_path / "ours" / LEDGER
             said = list[str]()
-            copies = Copies(Storage(there.uri), ours, Owner.me(), said.append, others=list)
+            copies = LedgerBackup(
+                Storage(there.uri), ours, Owner.from_this_process(), said.append, others=list
+            )
             with pytest.raises(ConfigError, match="on another-host drives"):
-                copies.join()
+                copies.restore_if_newer()
             assert not ours.exists()
         finally:
             end_session(other.pid)
             other.communicate()
         time.sleep(GONE_AFTER + 2)  # S3 tells whole seconds
-        copies.join()
+        copies.restore_if_newer()
         assert ours.exists() and said[0].startswith("storage: the ledger came from")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ablate.engine.presence import drivers
+from ablate.engine.driver_status import list_drivers
 from tests.faults.conftest import sweep, whole
 from tests.faults.driver import SPEC
 from tests.faults.sweeps import Sweep, assert_whole
@@ -55,7 +55,7 @@ def test_a_node_that_goes_costs_no_trial(
     node = cluster.add_node(num_cpus=1, env_vars={"SYN_EPOCHS": str(there)})
     process = sweep.start({"address": cluster.address})
     wait_for_a_trial_under_way(there, process)
-    (driver,) = drivers(sweep.out)
+    (driver,) = list_drivers(sweep.out)
     assert [node.slots for node in driver.nodes] == [2, 2] and driver.slots == 4
     assert len({node.name for node in driver.nodes}) == 2
     cluster.remove_node(node, allow_graceful=False)

@@ -18,10 +18,10 @@ from tests.ablate.synthetic import fault_of
 from tests.faults.driver import ERROR, SPEC, descendants, runs
 from tests.faults.sweeps import Sweep, assert_whole
 from tests.steps import steps
-from trainables.machine.processes import cores
+from trainables.machine.processes import count_cores
 
 # Trials of half a core each.
-AT_ONCE = 2 * cores()
+AT_ONCE = 2 * count_cores()
 
 
 @pytest.mark.slow
@@ -44,7 +44,7 @@ def test_all_workers_come_up_where_trials_are_shorter_than_their_start(sweep: Sw
     """Tune would give a free worker to the trial whose own worker is starting, and end that."""
     rates = [1e-3 + 1e-5 * number for number in range(40)]
     grid = {"g": {"design": "grid", "seeds": 1, "grid": {"optimizer.lr": rates}}}
-    given = {"resources": {"cpus": cores() / 2, "gpus": 0}, "studies": {}}
+    given = {"resources": {"cpus": count_cores() / 2, "gpus": 0}, "studies": {}}
     code, text = sweep.finish({"spec": given, "studies": grid}, SYN_SLEEP="0.1")
     assert code == 0, text
     workers = collections.Counter(at_work(sweep, trial) for trial in sweep.trials())
@@ -56,7 +56,7 @@ def test_free_workers_that_die_cost_no_trial(sweep: Sweep) -> None:
     """Killed while a round's last trial runs; the trials of the next one find them dead."""
     slots = 4
     tune = {**SPEC["studies"]["tune"], "trials": 12, "round": slots, "startup": slots}
-    given = {"resources": {"cpus": cores() / slots, "gpus": 0}}
+    given = {"resources": {"cpus": count_cores() / slots, "gpus": 0}}
     driver = sweep.start(
         {"spec": given, "studies": {"tune": tune}}, SYN_JITTER="1.5", SYN_SLEEP="0.1"
     )

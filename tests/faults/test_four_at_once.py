@@ -55,9 +55,9 @@ def test_four_sweeps_at_once_on_fresh_files(tmp_path: Path) -> None:
     )
     assert set(trained.values()) == {1}, "a trial was trained twice"
     with Ledger(tmp_path / "out" / "ledger.sqlite") as ledger:
-        sweeps = {row["name"]: row["sweep_id"] for row in ledger.rows("SELECT * FROM sweeps")}
-        cells = {name: ledger.cells(sweep_id) for name, sweep_id in sweeps.items()}
-        trials = ledger.rows("SELECT trial_id, status, owner FROM trials")
+        sweeps = {row["name"]: row["sweep_id"] for row in ledger.query("SELECT * FROM sweeps")}
+        cells = {name: ledger.list_cells(sweep_id) for name, sweep_id in sweeps.items()}
+        trials = ledger.query("SELECT trial_id, status, owner FROM trials")
     assert len(sweeps) == SWEEPS
     size = SPEC["studies"]["tune"]["trials"] + 2 * 4 + 2 * 2 + 2 * 4
     assert {len(found) for found in cells.values()} == {size}

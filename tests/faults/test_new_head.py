@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from ablate.storage.copies import LEDGER
+from ablate.storage.ledger_backup import LEDGER
 from ablate.storage.store import Storage
 from tests.faults.conftest import sweep, whole
 from tests.faults.sweeps import Sweep, assert_whole
@@ -33,7 +33,7 @@ def wait_for_copy(uri: str, folder: Path, done: int, driver: subprocess.Popen[st
         assert driver.poll() is None, "it was done before it could be killed"
         assert time.monotonic() < end, f"storage knows of {known} trials' ends"
         time.sleep(0.05)
-        if Storage(uri).get(LEDGER, copy):
+        if Storage(uri).download(LEDGER, copy):
             # A copy that is replaced while it is read is no database.
             with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(copy)) as ledger:
                 (known,) = ledger.execute(

@@ -15,7 +15,7 @@ import pytest
 from tests.faults.conftest import sweep, whole
 from tests.faults.driver import descendants, runs
 from tests.faults.sweeps import Sweep, assert_whole
-from trainables.machine.processes import session
+from trainables.machine.processes import list_session_processes
 
 __all__ = ["sweep", "whole"]  # fixtures
 
@@ -87,7 +87,7 @@ def test_ray_dies_and_is_started_again_and_dies_once_more(
     assert "Ray is gone (its raylet ended) and is started again; trials go on from" in text
     assert "Ray is gone (its gcs_server ended; its log is in" in text and "Go on with:\n" in text
     assert_said_in_our_words(text)
-    assert [session(leader) for leader in gone] == [[], []] and gone[0] != gone[1]
+    assert [list_session_processes(leader) for leader in gone] == [[], []] and gone[0] != gone[1]
     states = {(row["status"], row["owner"]) for row in sweep.trials().values()}
     assert states <= {("done", None), ("interrupted", None)} and len(states) == 2
     assert "RUNNING" not in runs(sweep)
@@ -96,7 +96,7 @@ def test_ray_dies_and_is_started_again_and_dies_once_more(
     text, _ = driver.communicate(timeout=300)
     assert driver.returncode == 0, text
     assert_said_in_our_words(text)
-    assert session(gone[0]) == []
+    assert list_session_processes(gone[0]) == []
     assert_whole(sweep, whole)
     assert set(runs(sweep)) == {"FINISHED"}
 

@@ -102,7 +102,7 @@ def under_way(sweep: Sent) -> tuple[str, str]:
     end = time.monotonic() + 120
     while time.monotonic() < end:
         with Ledger(sweep.ledger_path) as ledger:
-            for row in ledger.rows(query):
+            for row in ledger.query(query):
                 return row["run_id"], row["trial_id"]
         time.sleep(0.05)
     raise AssertionError(f"no trial was written while it ran: {sweep.text}")

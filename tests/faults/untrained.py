@@ -15,14 +15,14 @@ from unittest import mock
 
 from ablate.api import Options
 from ablate.cli.main import main
-from ablate.cli.options import options_of
+from ablate.cli.options import build_options
 from ablate.engine.ray import supervisor
 from tests.scale.drive import SLOTS
 
 
 def untrained(args: argparse.Namespace) -> Options:
     return replace(
-        options_of(args),
+        build_options(args),
         runner="tests.ablate.synthetic:run_job",
         fingerprint="tests.ablate.synthetic:fingerprint",
     )
@@ -30,7 +30,7 @@ def untrained(args: argparse.Namespace) -> Options:
 
 if __name__ == "__main__":
     with ExitStack() as patched:
-        patched.enter_context(mock.patch("ablate.cli.run.options_of", untrained))
+        patched.enter_context(mock.patch("ablate.cli.run.build_options", untrained))
         if "SLOTS" in os.environ:
             patched.enter_context(mock.patch.object(supervisor, "COMMAND", SLOTS))
         code = main(sys.argv[1:])

@@ -11,7 +11,7 @@ from ablate.testing import methods, trials
 from tests.gpu.on import SameDraws
 from tests.trainables.components import loss_options
 from trainables import streams
-from trainables.core.trace import Trace
+from trainables.core.epoch_metrics import EpochMetrics
 from trainables.methods.base import Batch, Method, Progress
 
 IMAGES = 12
@@ -19,9 +19,9 @@ IMAGES = 12
 
 def built(method: str | dict[str, Any], loss: str) -> Method | None:
     """On the CPU; None, where one of the two refuses the other."""
-    if methods.refusal(method, loss_options(loss)) is not None:
+    if methods.find_refusal(method, loss_options(loss)) is not None:
         return None
-    return methods.built(method, loss_options(loss))
+    return methods.build_seeded_method(method, loss_options(loss))
 
 
 def stepped(
@@ -34,15 +34,15 @@ def stepped(
     """
     made = made.to(device, dtype)
     made.zero_grad()
-    x = methods.features(IMAGES).to(device, dtype).requires_grad_()
-    labels = trials.labels_for(loss_options(loss), IMAGES, methods.C, major=True).to(device)
+    x = methods.draw_features(IMAGES).to(device, dtype).requires_grad_()
+    labels = trials.build_labels(loss_options(loss), IMAGES, methods.C, major=True).to(device)
     progress = Progress(step=3, fraction=fraction)
-    draws = {name: streams.generator(0, name) for name in ("prepare", "method", "loss")}
+    draws = {name: streams.create_generator(0, name) for name in ("prepare", "method", "loss")}
     with SameDraws():
         batch = made.prepare(Batch(x, labels), draws["prepare"])
         state = made(batch.inputs, batch.labels, progress, draws["method"])
         terms = made.terms(state, batch.labels, progress, draws["loss"])
-    total = Trace(1, 0).add(terms)
+    total = EpochMetrics(1, 0).add(terms)
     total.backward()  # type: ignore[no-untyped-call]
     found = {f"term {name}": term.value.detach() for name, term in terms.items()}
     gradients = {name: parameter.grad for name, parameter in made.named_parameters()}

@@ -14,7 +14,7 @@ from trainables.evaluation.metrics import (
     METRICS,
     RANKING,
     STRUCTURE,
-    evaluate,
+    evaluate_embeddings,
 )
 
 # Rows of unit length are not exact, so that ties of cosines fall as they round.
@@ -25,27 +25,29 @@ CLOSE = 1e-4  # of float32: sums over rows; clusters that are far apart are told
 @pytest.mark.parametrize(("case", "score"), PAIRS)
 def test_ranking(case: str, score: str, device: torch.device) -> None:
     """Products are exact in float32, so that ties are ties anywhere."""
-    rows, labels = CASES[case](streams.generator(0, case))
+    rows, labels = CASES[case](streams.create_generator(0, case))
     given = {"score": score, "metrics": tuple(RANKING)}
     try:
-        expected = evaluate(rows, labels, **given)  # type: ignore[arg-type]
+        expected = evaluate_embeddings(rows, labels, **given)  # type: ignore[arg-type]
     except ConfigError as refused:
         with pytest.raises(ConfigError, match=refused.found):
-            evaluate(rows.to(device), labels, **given)  # type: ignore[arg-type]
+            evaluate_embeddings(rows.to(device), labels, **given)  # type: ignore[arg-type]
         return
-    assert evaluate(rows.to(device), labels, **given) == pytest.approx(expected, abs=1e-12)  # type: ignore[arg-type]
+    assert evaluate_embeddings(rows.to(device), labels, **given) == pytest.approx(
+        expected, abs=1e-12
+    )  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("gallery", [False, True])
 def test_a_larger_set(gallery: bool, device: torch.device) -> None:
     """Beyond the size at which the CPU counts in place of sorting."""
-    generator = streams.generator(0, "large")
+    generator = streams.create_generator(0, "large")
     labels = torch.randint(40, (3000,), generator=generator)
     centres = torch.randn(40, 16, generator=generator)
     rows = centres[labels] + 0.9 * torch.randn(3000, 16, generator=generator)
     queries, given = (600, {}) if gallery else (3000, {})
     expected, found = (
-        evaluate(
+        evaluate_embeddings(
             rows[:queries].to(where),
             labels[:queries],
             score="cosine",
@@ -59,13 +61,15 @@ def test_a_larger_set(gallery: bool, device: torch.device) -> None:
 
 
 def test_structure_clusters_and_accuracies(device: torch.device) -> None:
-    generator = streams.generator(0, "structure")
+    generator = streams.create_generator(0, "structure")
     labels = torch.arange(60) % 6
     rows = torch.eye(6)[labels] + 0.05 * torch.randn(60, 6, generator=generator)
     logits = torch.randn(60, 6, generator=generator)
     names = (*STRUCTURE, *CLUSTERING, *ACCURACY)
     expected, found = (
-        evaluate(rows.to(w), labels.to(w), score="dot", metrics=names, logits=logits.to(w))
+        evaluate_embeddings(
+            rows.to(w), labels.to(w), score="dot", metrics=names, logits=logits.to(w)
+        )
         for w in ("cpu", device)
     )
     assert found == pytest.approx(expected, rel=CLOSE, abs=CLOSE)

@@ -20,7 +20,7 @@ DIM, ITEMS = 6, 9
 
 def flow_of(kind: str, condition: int) -> Flow:
     config = FlowConfig(kind=kind, depth=4, width=16, gain=0.5)
-    with streams.seeded(0, "flow"):
+    with streams.seed_global_generator(0, "flow"):
         flow = Flow(config, dim=DIM, condition_dim=condition)
         if flow.scale is not None:
             torch.nn.init.normal_(flow.scale)
@@ -33,7 +33,7 @@ def flowed(
     flow = copy.deepcopy(flow).to(device, dtype)
 
     def drawn(name: str, width: int) -> Tensor:
-        made = torch.randn(ITEMS, width, generator=streams.generator(0, name))
+        made = torch.randn(ITEMS, width, generator=streams.create_generator(0, name))
         return made.to(device, dtype).requires_grad_()
 
     x, given = drawn("x", DIM), drawn("c", condition) if condition else None

@@ -17,7 +17,7 @@ from tests.trainables.core_trials import config
 from trainables.backbones.backbone import Backbone
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
-from trainables.jobs.pilot import pilot
+from trainables.jobs.pilot import run_pilot
 
 MIB = 2**20
 ROOM = 256 * MIB  # of libraries' workspaces, and of what the allocator rounds up to
@@ -60,7 +60,7 @@ def trial_of(root: Path, **training: Any) -> Any:
 def test_a_pilot_tells_what_a_trial_takes(
     drawn: Path, shared_cache: Path, device: torch.device
 ) -> None:
-    told = pilot(trial_of(drawn), 0, Runtime(str(device), 1, shared_cache), steps=2)
+    told = run_pilot(trial_of(drawn), 0, Runtime(str(device), 1, shared_cache), steps=2)
     weights = 4 * 500_000  # of the small network, at the least
     assert told.peak_bytes > weights
     if device.type == "cpu":
@@ -90,10 +90,10 @@ def test_a_trial_fits_in_the_share_that_its_pilot_told(
 ) -> None:
     """As trials of a fraction of a GPU share it: logically, for nothing else holds them apart."""
     runtime = Runtime(str(device), 1, shared_cache)
-    told = pilot(trial_of(drawn), 0, runtime, steps=2)
+    told = run_pilot(trial_of(drawn), 0, runtime, steps=2)
     with limited(device, told.peak_bytes + ROOM):
         trainer = Trainer(trial_of(drawn), 0, runtime)
-        (report,) = trainer.epochs()
+        (report,) = trainer.train_epochs()
         assert trainer.finish(("test",)).evaluations["test"]
     assert report.steps > 0
 
@@ -105,4 +105,4 @@ def test_a_trial_beyond_its_share_ends_in_a_word(
     if device.type == "cpu":
         pytest.skip("torch sets no limit to memory of a CPU")
     with limited(device, 4 * MIB), pytest.raises(torch.cuda.OutOfMemoryError):
-        list(Trainer(trial_of(drawn), 0, runtime).epochs())
+        list(Trainer(trial_of(drawn), 0, runtime).train_epochs())

@@ -19,7 +19,7 @@ from tests.trainables.core import exchanged_norms
 from tests.trainables.core.sharing import shared
 from tests.trainables.core_trials import config
 from trainables.backbones.backbone import Backbone
-from trainables.backbones.memory import synchronise
+from trainables.backbones.memory import synchronize_batch_norms
 from trainables.core.assembly import check_shared
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
@@ -56,7 +56,7 @@ def steps_of(group: Group, device: str, freeze_bn: bool) -> list[Any]:
         if not freeze_bn and group.size > 1:
             if torch.device(device).type == "cpu":
                 exchanged_norms.stand_in()
-            synchronise(backbone, group.tensors)
+            synchronize_batch_norms(backbone, group.tensors)
         with on.SameDraws():
             step = divided.stepped(backbone, *case, group=group, device=device, **GIVEN)
         found.append((step, {name: b.cpu() for name, b in backbone.named_buffers()}))
@@ -93,7 +93,7 @@ def trained(
 ) -> dict[str, Any]:
     runtime = Runtime(devices[group.rank], 1, cache)
     trainer = Trainer(trial_of(root, freeze_bn), 0, runtime, group=group)
-    losses = [report.metrics["train/loss"] for report in trainer.epochs()]
+    losses = [report.metrics["train/loss"] for report in trainer.train_epochs()]
     return {"losses": losses, "told": trainer.finish(("test",)).evaluations["test"]}
 
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from tests.trainables.core_trials import config, job, merged
-from trainables.core.export import load
+from trainables.core.export import load_model
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.core.trial_folder import EXPORT
-from trainables.data.features import cached_features
+from trainables.data.features import load_cached_features
 from trainables.jobs.job import run_job
 from trainables.methods.base import METHODS
 
@@ -32,7 +32,7 @@ def trainer_on(device: torch.device, root: Path, cache: Path, **changes: Any) ->
 def test_it_is_the_trial_of_the_cpu(drawn: Path, shared_cache: Path, device: torch.device) -> None:
     """Losses, and what is told of the test classes, with crops that are the same."""
     here, there = (trainer_on(where, drawn, shared_cache) for where in (CPU, device))
-    (one, *_), (other, *_) = list(here.epochs()), list(there.epochs())
+    (one, *_), (other, *_) = list(here.train_epochs()), list(there.train_epochs())
     assert there.device.type == device.type
     assert other.metrics["train/loss"] == pytest.approx(one.metrics["train/loss"], rel=CLOSE)
     told, again = (each.finish(("test",)).evaluations["test"] for each in (here, there))
@@ -44,7 +44,7 @@ def test_each_method_trains(
     method: str, drawn: Path, shared_cache: Path, device: torch.device
 ) -> None:
     trainer = trainer_on(device, drawn, shared_cache, method={"name": method})
-    first, last = list(trainer.epochs())
+    first, last = list(trainer.train_epochs())
     final = trainer.finish(("test",)).evaluations["test"]
     assert last.metrics["train/loss"] < first.metrics["train/loss"]
     assert all(math.isfinite(value) for value in {**last.metrics, **final}.values())
@@ -57,7 +57,7 @@ def test_classification_trains(
     asked = {"task": "classification", "loss": {"name": "normsoftmax"}}
     method = {"name": "idml", "mixing": mixing}
     trainer = trainer_on(device, drawn, shared_cache, method=method, **asked)
-    first, last = list(trainer.epochs())
+    first, last = list(trainer.train_epochs())
     assert last.metrics["train/loss"] < first.metrics["train/loss"]
     assert 0 <= trainer.finish(("test",)).evaluations["test"]["top_1_accuracy"] <= 1
 
@@ -65,7 +65,7 @@ def test_classification_trains(
 def test_cached_features_are_close(drawn: Path, tmp_path: Path, device: torch.device) -> None:
     trial = config(drawn)
     here, there = (
-        torch.from_numpy(cached_features(trial, tmp_path / str(where), where)[:])
+        torch.from_numpy(load_cached_features(trial, tmp_path / str(where), where)[:])
         for where in (CPU, device)
     )
     torch.testing.assert_close(there, here, rtol=CLOSE, atol=CLOSE * float(here.abs().max()))
@@ -83,5 +83,5 @@ def test_a_trial_goes_on_elsewhere_and_its_model_answers_there(
     assert (epoch["epoch"], final["provenance"]["resumed_from_epoch"]) == (2, 1)
     assert final["provenance"]["device"].startswith(device.type)
     images = torch.randint(256, (5, 24, 24, 3), dtype=torch.uint8)
-    one, other = (load(folder / EXPORT, str(where)).embed(images) for where in (CPU, device))
+    one, other = (load_model(folder / EXPORT, str(where)).embed(images) for where in (CPU, device))
     torch.testing.assert_close(other, one, rtol=CLOSE, atol=CLOSE)

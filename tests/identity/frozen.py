@@ -24,13 +24,13 @@ from pathlib import Path
 
 from ablate.designs.parts import Point
 from ablate.designs.search import Search
-from ablate.plan.checks import checked_plan
+from ablate.plan.checks import build_checked_plan
 from ablate.plan.plan import Overrides, Plan
 from ablate.samplers import branches
 from ablate.spec.read import read_spec
 from trainables.core import identity
 from trainables.data.dataset import fingerprint
-from trainables.machine.cache_folder import default_cache
+from trainables.machine.cache_folder import locate_default_cache
 from trainables.trial import TrialConfig
 
 FOLDER = Path(__file__).parent
@@ -55,23 +55,23 @@ def revisions() -> dict[str, int]:
 
 def identities(spec: Path, cache: Path) -> list[str]:
     """The lines of one spec."""
-    plan = checked_plan(read_spec(spec), Overrides(), fingerprint, cache)
+    plan = build_checked_plan(read_spec(spec), Overrides(), fingerprint, cache)
     lines = [f"sweep\t{plan.sweep_id}"]
     for name in plan.order:
         study = plan.spec.studies[name]
         if isinstance(study, Search):
-            lines.append(f"{name}\tkey\t{plan.study_key(name, ())}")
+            lines.append(f"{name}\tkey\t{plan.compute_study_key(name, ())}")
         lines += cells(plan, name)
     return lines
 
 
 def cells(plan: Plan, name: str) -> Iterator[str]:
     """A line for each point and fold of a study."""
-    taken = plan.example(name)
+    taken = plan.find_example(name)
     for idx, point in enumerate(points(plan, name)):
-        made = plan.cells(name, point, idx, taken)
+        made = plan.build_cells(name, point, idx, taken)
         assert all(cell.error is None for cell in made), [cell.error for cell in made]
-        for fold in plan.folds(name):
+        for fold in plan.list_folds(name):
             own = [cell for cell in made if cell.fold == fold]
             halves = {cell.trial_id.removesuffix(f"-s{cell.seed}") for cell in own}
             seeds = ",".join(str(cell.seed) for cell in own)
@@ -82,9 +82,9 @@ def points(plan: Plan, name: str) -> list[Point]:
     study = plan.spec.studies[name]
     if not isinstance(study, Search):
         return list(study.listed)
-    ends = {path: axis.ends() for path, axis in study.space.items()}
-    lower = branches.pruned(study.space, {path: values[0] for path, values in ends.items()})
-    upper = branches.pruned(study.space, {path: values[-1] for path, values in ends.items()})
+    ends = {path: axis.list_ends() for path, axis in study.space.items()}
+    lower = branches.drop_inactive(study.space, {path: values[0] for path, values in ends.items()})
+    upper = branches.drop_inactive(study.space, {path: values[-1] for path, values in ends.items()})
     return [Point("lower", lower, lower, "space"), Point("upper", upper, upper, "space")]
 
 
@@ -93,7 +93,7 @@ def freeze(name: str) -> str:
     if name in known():
         raise SystemExit(f"{name} is frozen; its identities stay as they are")
     with frozen_revisions() as met:
-        lines = [f"{name}\t{line}" for line in identities(SPECS / name, default_cache())]
+        lines = [f"{name}\t{line}" for line in identities(SPECS / name, locate_default_cache())]
     new = [f"revision\t{each}\t{met[each]}" for each in sorted(met.keys() - revisions().keys())]
     return "".join(f"{line}\n" for line in new + lines)
 
@@ -105,18 +105,18 @@ def frozen_revisions() -> Iterator[dict[str, int]]:
     Yields:
         The REVISIONs that were used in the meantime; those of new components are today's.
     """
-    today, stored, met = identity.component_revisions, revisions(), dict[str, int]()
+    today, stored, met = identity.collect_component_revisions, revisions(), dict[str, int]()
 
     def then(config: TrialConfig) -> dict[str, int]:
         found = {name: stored.get(name, now) for name, now in today(config).items()}
         met.update(found)
         return found
 
-    identity.component_revisions = then
+    identity.collect_component_revisions = then
     try:
         yield met
     finally:
-        identity.component_revisions = today
+        identity.collect_component_revisions = today
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.identity import frozen
-from trainables.core.identity import component_revisions
+from trainables.core.identity import collect_component_revisions
 from trainables.data.dataset import DATASETS
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
@@ -36,7 +36,7 @@ def test_identities(name: str, tmp_path: Path) -> None:
 
 def test_a_revision_only_rises() -> None:
     kinds = {"loss": LOSSES, "method": METHODS, "data": DATASETS}
-    shared = component_revisions(TrialConfig())
+    shared = collect_component_revisions(TrialConfig())
     for name, then in frozen.revisions().items():
         kind, _, component = name.partition(".")
         now = kinds[kind][component].REVISION if component else shared[name]

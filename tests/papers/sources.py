@@ -22,15 +22,15 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from ablate.plan.checks import checked_plan
+from ablate.plan.checks import build_checked_plan
 from ablate.plan.plan import Overrides, Plan
-from ablate.spec.fair import ENDING as ENDING_FAIR
+from ablate.spec.equal_budget import ENDING as ENDING_FAIR
 from ablate.spec.read import read_spec
-from ablate.spec.yaml_loader import load
-from ablate.values.paths import leaves
+from ablate.spec.yaml_loader import load_yaml
+from ablate.values.paths import flatten_paths
 from reports.recipe import SourceBlock
 from tests.ablate.synthetic import fingerprint
-from trainables.methods.roles import trained_roles
+from trainables.methods.roles import list_trained_roles
 from trainables.trial import TrialConfig
 
 FOLDER = Path(__file__).parents[2] / "search_spaces" / "papers"
@@ -78,7 +78,9 @@ class Row:
 
 def plan(spec: Path, **settings: Any) -> Plan:
     """A plan without any data."""
-    return checked_plan(read_spec(spec), Overrides(settings=settings), fingerprint, Path("unused"))
+    return build_checked_plan(
+        read_spec(spec), Overrides(settings=settings), fingerprint, Path("unused")
+    )
 
 
 def rows(made: Plan) -> list[Row]:
@@ -88,12 +90,12 @@ def rows(made: Plan) -> list[Row]:
         for name in made.order
         if ENDING_FAIR not in name
         for point in made.spec.studies[name].listed
-        for config in [made.resolved(name, point)]
+        for config in [made.resolve_config(name, point)]
     ]
 
 
 def read(path: Path) -> Sources:
-    return Sources.model_validate(load(path).data)
+    return Sources.model_validate(load_yaml(path).data)
 
 
 def faults(sources: Sources, found: list[Row]) -> Iterator[str]:
@@ -143,13 +145,13 @@ def _matching(patterns: tuple[str, ...], names: set[str]) -> set[str]:
 
 
 def _values(config: TrialConfig) -> dict[str, Any]:
-    return leaves(config.model_dump(mode="json"))
+    return flatten_paths(config.model_dump(mode="json"))
 
 
 def _used(config: TrialConfig) -> Iterator[str]:
     """Fields that are to be named."""
     idle = {f"optimizer.multipliers.{role}" for role in ("proxies", "margins", "auxiliary")}
-    idle -= {f"optimizer.multipliers.{role}" for role in trained_roles(config)}
+    idle -= {f"optimizer.multipliers.{role}" for role in list_trained_roles(config)}
     idle.add("optimizer.betas" if config.optimizer.name == "sgd" else "optimizer.momentum")
     if config.schedule.name != "step":
         idle.add("schedule.step_epochs")

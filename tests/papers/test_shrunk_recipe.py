@@ -51,10 +51,10 @@ def plan() -> Plan:
 )
 def test_it_learns(study: str, row: str, plan: Plan, tmp_path: Path) -> None:
     (point,) = (each for each in plan.spec.studies[study].listed if each.cell == row)
-    printed = plan.resolved(study, point).model_dump(mode="json")
+    printed = plan.resolve_config(study, point).model_dump(mode="json")
     assert (printed["optimizer"]["lr"], printed["data"]["augment"]["pad"]) == (0.25, 4)
     smaller = {} if row == "Baseline" else {"method": {"uncertainty_dim": 64}}
     trial = TrialConfig.model_validate(merged(merged(printed, SHRUNK), smaller))
     trainer = Trainer(trial, 0, Runtime("cpu", 1, tmp_path))
-    reached = [each.metrics["best/test/top_1_accuracy"] for each in trainer.epochs()]
+    reached = [each.metrics["best/test/top_1_accuracy"] for each in trainer.train_epochs()]
     assert reached[-1] > FLOOR

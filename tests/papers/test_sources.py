@@ -10,8 +10,8 @@ import pytest
 from ablate.designs.compare import OTHER
 from ablate.designs.promote import Promote
 from ablate.plan import warnings as advice
-from ablate.spec.fair import ENDING as FAIR
-from reports.published.papers import table
+from ablate.spec.equal_budget import ENDING as FAIR
+from reports.published.papers import load_published_table
 from reports.recipe import SourceBlock
 from tests.papers import sources
 from tests.papers.sources import ENDING, FOLDER, Row, Sources
@@ -40,8 +40,10 @@ def test_one_option_makes_it_fair(spec: Path) -> None:
     assert made.spec.objective.startswith("val/")
     assert {row.values["data.split.protocol"] for row in sources.rows(made)} == {"held_out"}
     for name in made.order:
-        assert {each.metric.partition("/")[0] for each in made.objectives(name)} == {"val"}
-        assert "test" in made.evaluate(name) or "_fair_" in name, "its table still shows them"
+        assert {each.metric.partition("/")[0] for each in made.list_objectives(name)} == {"val"}
+        assert "test" in made.list_evaluation_splits(name) or "_fair_" in name, (
+            "its table still shows them"
+        )
 
 
 @each_paper
@@ -58,7 +60,7 @@ def test_printed_numbers_stand_beside_rows_that_there_are(spec: Path) -> None:
     assert shown
     for each in shown:
         assert each.published is not None
-        printed = table(each.published.table)
+        printed = load_published_table(each.published.table)
         listed = made.spec.studies[each.study].listed
         points = [point for point in listed if not point.cell.endswith(OTHER)]
         assert each.published.rows.keys() <= {point.cell for point in points}
@@ -67,9 +69,9 @@ def test_printed_numbers_stand_beside_rows_that_there_are(spec: Path) -> None:
         for point in points:
             name = each.published.rows.get(point.cell)
             if isinstance(name, str):
-                printed.row(name)
+                printed.get_row(name)
             elif name is None:
-                assert printed.row_at(point.coords) is not None, point.cell
+                assert printed.find_row_at(point.coords) is not None, point.cell
 
 
 @each_paper
@@ -78,22 +80,25 @@ def test_its_fair_tables_are_fair(spec: Path) -> None:
     twins = [name for name in made.order if name.endswith(FAIR)]
     assert twins
     for name in twins:
-        tuned = made.tuning()[name]
+        tuned = made.count_tuning_trials()[name]
         assert len(set(tuned.values())) == 1
         assert min(tuned.values()) > 16, "a search and its finalists"
         for study in made.order:
             if study.startswith(name):
-                assert made.objectives(study)[0].metric.startswith("val/")
+                assert made.list_objectives(study)[0].metric.startswith("val/")
         best = [row for row in made.spec.studies if row.startswith(f"{name}_best_")]
-        trained = {row: made.resolved(row, None) for row in best}
+        trained = {row: made.resolve_config(row, None) for row in best}
         plain = {c.loss.name for c in trained.values() if c.method.name == "plain"}
         for row, config in trained.items():
             ranked = made.spec.studies[row]
             assert isinstance(ranked, Promote)
-            assert not {*made.seeds(row)} & {*made.seeds(ranked.of), *made.seeds(name)}
+            assert not {*made.list_seeds(row)} & {
+                *made.list_seeds(ranked.of),
+                *made.list_seeds(name),
+            }
             floor = config.method.name != "plain" and config.loss.name in plain
-            assert (ranked.baseline() is not None) == floor, row
-    assert advice.warnings(made) == []
+            assert (ranked.find_baseline() is not None) == floor, row
+    assert advice.list_plan_warnings(made) == []
 
 
 def test_each_table_of_idmls_classification_has_a_twin() -> None:
@@ -103,7 +108,7 @@ def test_each_table_of_idmls_classification_has_a_twin() -> None:
     assert len([name for name in tables if name.endswith(FAIR)]) == 5
     for name in tables:
         if f"{FAIR}_best_" in name:
-            config, study = made.resolved(name, None), made.spec.studies[name]
+            config, study = made.resolve_config(name, None), made.spec.studies[name]
             assert isinstance(study, Promote)
             rate = made.spec.studies[study.of].model_dump()["space"]["optimizer.lr"]
             assert (config.optimizer.name, rate["low"]) == (

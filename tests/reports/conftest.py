@@ -155,11 +155,13 @@ class Sweep:
     def finish(self, trial_ids: list[str], *, epochs: int = 4, final: bool = True) -> None:
         """Make trials run to their end (or, without `final`, to their last epoch) in the ledger."""
         with Ledger(self.ledger_path) as ledger:
-            by_trial = {cell["trial_id"]: cell for cell in ledger.cells(self.sweep_id)}
+            by_trial = {cell["trial_id"]: cell for cell in ledger.list_cells(self.sweep_id)}
             for trial_id in trial_ids:
                 cell = by_trial[trial_id]
                 made = config(cell)
-                ledger.claim(trial_id, trial_id[:16] * 4, cell["seed"], made, Owner.me())
+                ledger.claim(
+                    trial_id, trial_id[:16] * 4, cell["seed"], made, Owner.from_this_process()
+                )
                 level = quality(made)
                 noise = np.random.default_rng([int(trial_id[:8], 16), cell["seed"]])
                 events = []

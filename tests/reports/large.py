@@ -147,7 +147,9 @@ def finish(ledger: Ledger, folder: Path, cell: Cell) -> None:
     level = synthetic.score(cell.config, cell.seed)
     epochs = cell.config["training"]["epochs"]
     seconds = 20 + cell.seed % 7
-    ledger.claim(cell.trial_id, cell.trial_id[:16] * 4, cell.seed, cell.config, Owner.me())
+    ledger.claim(
+        cell.trial_id, cell.trial_id[:16] * 4, cell.seed, cell.config, Owner.from_this_process()
+    )
     ledger.record_epochs(
         cell.trial_id,
         [

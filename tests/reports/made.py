@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from reports.figures.drawn import FigureKind
+from reports.figures.figure import FigureKind
 from reports.frame import TRIAL_KEYS, Frame, Parent
-from reports.kinds import load
+from reports.kinds import load_kind
 
 METRIC = "val/map_at_r"
 
@@ -82,6 +82,6 @@ def frame(
 
 def drawer(kind: str) -> FigureKind:
     """Return what draws a kind of figure."""
-    found = load("figures", kind)
+    found = load_kind("figures", kind)
     assert isinstance(found, FigureKind)
     return found

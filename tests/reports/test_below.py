@@ -11,30 +11,30 @@ from typing import Any
 import pytest
 
 from reports import store
-from reports.frame import load
+from reports.frame import load_frame
 from reports.pages import csv_table
-from reports.pages.best import best_yaml
-from reports.pages.facts import facts
+from reports.pages.best import format_best_config
+from reports.pages.facts import collect_facts
 from reports.store import open_client
 from reports.tables.build import build_all
 
 
-def both(uri: str, monkeypatch: Any) -> tuple[list[store.Child], list[store.Child]]:
+def both(uri: str, monkeypatch: Any) -> tuple[list[store.ChildRun], list[store.ChildRun]]:
     """By the file, and by MLflow."""
     client = open_client(uri)
     (experiment,) = [e for e in client.search_experiments() if e.name != "Default"]
     (parent,) = client.search_runs([experiment.experiment_id], "tags.`ablate.kind` = 'sweep'")
     where = (client, uri, experiment.experiment_id, parent.info.run_id)
-    read = store.runs_below(*where)
+    read = store.find_child_runs(*where)
     monkeypatch.setattr(store, "read_tables", lambda *_: None)
-    return read, store.runs_below(*where)
+    return read, store.find_child_runs(*where)
 
 
 def test_the_file_and_mlflow_tell_the_same(finished: Any, tmp_path: Path, monkeypatch: Any) -> None:
     file = tmp_path / "mlflow.db"
     shutil.copy(finished.folder / "mlflow.db", file)
     uri = f"sqlite:///{file}"
-    client, trials = open_client(uri), load(uri, finished.sweep_id).trials
+    client, trials = open_client(uri), load_frame(uri, finished.sweep_id).trials
     deleted, odd = trials["run_id"][0], trials["run_id"][1]
     client.delete_run(deleted)
     client.log_metric(odd, "final/strange", math.nan)
@@ -76,10 +76,14 @@ def test_a_store_of_before_gives_the_same_report(finished: Any, tmp_path: Path) 
             assert connection.execute(statement).rowcount > 20
         connection.close()
         uri = f"sqlite:///{file}"
-        frame = load(uri, finished.sweep_id)
+        frame = load_frame(uri, finished.sweep_id)
         assert all("optimizer.betas" in params for params in frame.trials["params"])
         tables = build_all(frame, frame.recipe)
         texts = [csv_table.to_csv(table) for table in tables]
-        texts += [best_yaml(frame, "tune"), facts(frame), list(frame.trials["params"])]
+        texts += [
+            format_best_config(frame, "tune"),
+            collect_facts(frame),
+            list(frame.trials["params"]),
+        ]
         reports[layout] = texts
     assert len(reports["now"]) > 5 and reports["before"] == reports["now"]

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from reports.compile import compile_report
-from reports.frame import load
+from reports.frame import load_frame
 
 
 def test_each_link_is_a_file_and_mlflow_s_page_has_none(sweep: Any, tmp_path: Path) -> None:
     sweep.finish(sweep.plan(seeds=1)[:4])
     sweep.track()
-    trials = load(sweep.uri, sweep.sweep_id).trials["trial_id"].tolist()
+    trials = load_frame(sweep.uri, sweep.sweep_id).trials["trial_id"].tolist()
     for name in ("trial.log", "config.json", "best.safetensors"):
         for trial in trials[:2]:
             path = tmp_path / "trials" / trial / name

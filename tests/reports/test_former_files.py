@@ -10,7 +10,7 @@ from typing import Any
 
 from reports.compile import compile_report
 from reports.pages import figures
-from reports.pages.folder import MANIFEST, settle
+from reports.pages.folder import MANIFEST, remove_stale_files
 
 
 def test_files_of_a_larger_report_go_and_those_of_others_stay(
@@ -25,7 +25,11 @@ def test_files_of_a_larger_report_go_and_those_of_others_stay(
     edited = next(name for name in made.paths if name.startswith("curves") and "html" in name)
     (folder / edited).write_text("notes of mine")
     (folder / "heatmap_of_mine.png").write_bytes(b"mine")
-    monkeypatch.setattr(type(made.frame.recipe), "begun", _smaller(type(made.frame.recipe).begun))
+    monkeypatch.setattr(
+        type(made.frame.recipe),
+        "restrict_to_studies",
+        _smaller(type(made.frame.recipe).restrict_to_studies),
+    )
     again = compile_report(finished.uri, finished.sweep_id, tmp_path, log_to_parent=False)
     left = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
     assert left == {*again.paths, edited, "heatmap_of_mine.png"}
@@ -49,5 +53,5 @@ def test_a_name_that_leads_elsewhere_is_not_followed(tmp_path: Path) -> None:
     other.write_text("x")
     digest = hashlib.sha256(b"x").hexdigest()
     (folder / MANIFEST).write_text(json.dumps({"../other.txt": digest}))
-    settle(folder, [])
+    remove_stale_files(folder, [])
     assert other.is_file()

@@ -40,15 +40,15 @@ SCRIPT = """
 import json, sys
 from pathlib import Path
 import torch
-from ablate.spec.json_schema import json_schema
-from reports.kinds import load
+from ablate.spec.json_schema import build_json_schema
+from reports.kinds import load_kind
 from reports.recipe import Figure, Table
-from reports.tables.build import build
+from reports.tables.build import build_table
 from reports.pages import csv_table, latex, markup
 from tests.ablate import specs
 from tests.reports import made
 from trainables.errors import ConfigError
-from trainables.evaluation.metrics import ALL, EVALUATOR, evaluate
+from trainables.evaluation.metrics import ALL, EVALUATOR, evaluate_embeddings
 
 spec, faults = json.loads(sys.argv[1])
 specs.plan(spec)
@@ -59,18 +59,19 @@ for name, report in faults.items():
     except ConfigError as error:
         refused[name] = str(error)
 frame = made.frame("grid", [{"x": 1}, {"x": 2}], lambda at, seed: at["x"] + seed / 10)
-table = build(frame, Table(kind="seed_range", study="s"))
-figure = load("figures", "dots")(frame, Figure(kind="dots", studies=("s",), title="Dots"))
+table = build_table(frame, Table(kind="seed_range", study="s"))
+figure = load_kind("figures", "dots")(frame, Figure(kind="dots", studies=("s",), title="Dots"))
 rows = torch.tensor([[1.0, 0], [0.6, 0.8], [-1, 0], [-1, 0]])
 metrics = ["farthest", "recall_at_1"]
 print(json.dumps({
-    "csv": csv_table.to_csv(table), "texts": [markup.plain(table), latex.latex(table)],
-    "figure": {kind: path.stat().st_size for kind, path in figure.save(Path(".")).items()},
+    "csv": csv_table.to_csv(table),
+    "texts": [markup.format_plain_table(table), latex.format_latex(table)],
+    "figure": {kind: path.stat().st_size for kind, path in figure.save_files(Path(".")).items()},
     "evaluator": EVALUATOR, "all": ALL, "refused": refused,
-    "values": evaluate(
+    "values": evaluate_embeddings(
         rows, torch.tensor([5, 5, 7, 7]), score="cosine", metrics=metrics,
     ),
-    "kinds": json_schema()["$defs"]["Table"]["properties"]["kind"]["enum"],
+    "kinds": build_json_schema()["$defs"]["Table"]["properties"]["kind"]["enum"],
 }))
 """
 

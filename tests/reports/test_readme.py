@@ -11,12 +11,12 @@ import yaml
 
 from reports.errors import ReportError
 from reports.pages import markup
-from reports.pages.markup import footnotes
-from reports.readme import filled, section
+from reports.pages.markup import collect_footnotes
+from reports.readme import extract_section, fill_block
 from reports.recipe import Table
-from reports.sweeps.overview import Overview, lines, markdown, read_page
-from reports.sweeps.overview import filled as overview_block
-from reports.tables.build import build
+from reports.sweeps.overview import Overview, collect_lines, format_overview, read_page
+from reports.sweeps.overview import fill_block as overview_block
+from reports.tables.build import build_table
 from tests.reports.made import frame
 
 ROOT = Path(__file__).parents[2]
@@ -67,26 +67,26 @@ after
 
 
 def test_tables_replace_what_stood_there_and_again() -> None:
-    once = filled(README, REPORT)
+    once = fill_block(README, REPORT)
     assert "| 1 | 2 |" in once and "- note" in once
     assert "stale" not in once and "| 9 | 9 |" not in once and "| c |" not in once
     assert once.startswith("before\n") and once.endswith("<!-- end report -->\nafter\n")
-    assert filled(once, REPORT) == once
+    assert fill_block(once, REPORT) == once
     # a note of several tables is told once
-    both = filled(README.replace("One -->", "One -->\n<!-- table: Two -->"), REPORT)
+    both = fill_block(README.replace("One -->", "One -->\n<!-- table: Two -->"), REPORT)
     assert both.count("- note") == 1 and both.index("- note") < both.index("| c |")
     assert "| c |\n\n- of its own\n<!-- end" in both
     # a page may have the first columns alone
     more = "| 1 | 2 |\n\nFurther metrics and statistics:\n\n| d |\n"
     report = REPORT.replace("| 1 | 2 |\n", more)
     short = README.replace("<!-- table", "<!-- first columns alone -->\n<!-- table")
-    once = filled(short, report)
+    once = fill_block(short, report)
     assert "| 1 | 2 |" in once and "| d |" not in once and "- note" not in once
-    assert "| d |" in filled(README, report) and filled(once, report) == once
+    assert "| d |" in fill_block(README, report) and fill_block(once, report) == once
     with pytest.raises(ReportError, match="One, Two"):
-        filled(README.replace("table: One", "table: Three"), REPORT)
+        fill_block(README.replace("table: One", "table: Three"), REPORT)
     with pytest.raises(ReportError, match="report demo"):
-        filled("nothing", REPORT)
+        fill_block("nothing", REPORT)
 
 
 # --- what stands there --------------------------------------------------------------------------
@@ -129,9 +129,9 @@ def test_the_readme_shows_what_the_pages_of_the_sweeps_do() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     recipe = (ROOT / "reports" / "sweeps" / "first_page.yaml").read_text(encoding="utf-8")
     overview = Overview.model_validate(yaml.safe_load(recipe))
-    found = lines(overview, cache(lambda name: read_page(SPACES / f"{name}.md")))
+    found = collect_lines(overview, cache(lambda name: read_page(SPACES / f"{name}.md")))
     assert len(found) > 15
-    assert overview_block(text, markdown(found, overview.picture)) == text
+    assert overview_block(text, format_overview(found, overview.picture)) == text
 
 
 NUMBERED_REPORT = REPORT.replace("- note\n\n", "- own\n\nNotes 1–2, 4.\n\n", 1).replace(
@@ -140,10 +140,10 @@ NUMBERED_REPORT = REPORT.replace("- note\n\n", "- own\n\nNotes 1–2, 4.\n\n", 1
 
 
 def test_notes_told_by_number_are_written_out_where_they_are_copied_to() -> None:
-    once = filled(README, NUMBERED_REPORT)
+    once = fill_block(README, NUMBERED_REPORT)
     assert "| 1 | 2 |\n\n- own\n- first\n- second\n- † fourth\n<!-- end" in once
     assert "third" not in once and "Notes 1" not in once
-    alone = filled(README, NUMBERED_REPORT.replace("- own\n\nNotes 1–2, 4.", "Note 3."))
+    alone = fill_block(README, NUMBERED_REPORT.replace("- own\n\nNotes 1–2, 4.", "Note 3."))
     assert "| 1 | 2 |\n\n- third\n<!-- end" in alone
 
 
@@ -151,10 +151,15 @@ def test_a_report_s_own_numbers_are_read_back(tmp_path: Path) -> None:
     """What `pages` writes is what is read here."""
     levels = [{"variant": name} for name in ("plain", "ddml")]
     made = frame("compare", levels, lambda at, seed: 0.5 + seed / 10)
-    tables = [build(made, Table(kind="compare", study="s", title=name)) for name in "ab"]
-    shared = footnotes(tables)
+    tables = [build_table(made, Table(kind="compare", study="s", title=name)) for name in "ab"]
+    shared = collect_footnotes(tables)
     assert len(shared) > 2
-    text = "\n".join([*(markup.markdown(t, shared) for t in tables), markup.markdown_notes(shared)])
-    copied = section(text, "b")
+    text = "\n".join(
+        [
+            *(markup.format_markdown_table(t, shared) for t in tables),
+            markup.format_markdown_notes(shared),
+        ]
+    )
+    copied = extract_section(text, "b")
     assert all(f"- {note}" in copied for note in shared)
     assert "Note" not in copied.replace("Notes", "Note").split("- ")[0]

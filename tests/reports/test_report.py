@@ -19,13 +19,13 @@ from ablate.ledger.ledger import Ledger
 from reports.compile import Report, compile_report
 from reports.errors import ReportError
 from reports.figures import curves, heatmap
-from reports.frame import load
+from reports.frame import load_frame
 from reports.pages import html, markdown
-from reports.pages.best import nested
-from reports.pages.verdict import Judged, description
+from reports.pages.best import unflatten_params
+from reports.pages.verdict import VerdictSection, format_run_description
 from reports.recipe import Curves, Heatmap, Recipe, Table
-from reports.tables.build import build, build_all
-from reports.tables.verdict import verdicts
+from reports.tables.build import build_all, build_table
+from reports.tables.verdict import judge_tables
 from tests.reports.conftest import REPORT
 
 
@@ -40,24 +40,24 @@ def facts(sweep: Any, study: str, cell: str, split: str, metric: str) -> dict[in
     with Ledger(sweep.ledger_path) as ledger:
         return {
             row["seed"]: values[split][metric]
-            for row in ledger.cells(sweep.sweep_id)
+            for row in ledger.list_cells(sweep.sweep_id)
             if (row["study"], row["cell"]) == (study, cell)
-            and (values := ledger.evaluations(row["trial_id"]))
+            and (values := ledger.get_evaluations(row["trial_id"]))
         }
 
 
 def test_frame_has_every_cell_of_the_ledger(finished: Any, report: Report) -> None:
     cells = report.frame.cells.set_index(["study", "cell", "seed"])
     with Ledger(finished.ledger_path) as ledger:
-        planned = ledger.cells(finished.sweep_id)
+        planned = ledger.list_cells(finished.sweep_id)
         assert len(cells) == len(planned)
         for row in planned:
             own = cells.loc[(row["study"], row["cell"], row["seed"])]
-            trial = ledger.trial(row["trial_id"])
+            trial = ledger.get_trial(row["trial_id"])
             assert own["status"] == (trial["status"] if trial else "missing")
             assert own["coords"] == row["coords"]
             if own["status"] == "done":
-                values = ledger.evaluations(row["trial_id"])
+                values = ledger.get_evaluations(row["trial_id"])
                 assert own["test/recall_at_1"] == values["test"]["recall_at_1"]
             else:
                 assert np.isnan(own["test/recall_at_1"]) and own["reason"]
@@ -66,7 +66,7 @@ def test_frame_has_every_cell_of_the_ledger(finished: Any, report: Report) -> No
 
 def test_component_table_is_the_paper_s_and_right(finished: Any, report: Report) -> None:
     recipe = report.frame.recipe.tables[0]
-    table = build(report.frame, recipe)
+    table = build_table(report.frame, recipe)
     assert table.headers == ("agnostic", "specific", "split")
     labels = ["".join(row.labels) for row in table.rows]
     assert labels == ["–––", "✓––", "–✓–", "––✓", "✓✓–", "✓–✓", "–✓✓", "✓✓✓"]
@@ -108,7 +108,9 @@ def test_page_is_well_formed_and_asks_for_nothing(report: Report, finished: Any)
 
 
 def test_heatmap_means_and_hatching(finished: Any, report: Report) -> None:
-    drawn = heatmap.heatmap(report.frame, Heatmap(study="grid", x="method.gamma", y="method.alpha"))
+    drawn = heatmap.draw_heatmap(
+        report.frame, Heatmap(study="grid", x="method.gamma", y="method.alpha")
+    )
     axes = drawn.figure.axes[0]
     image = np.asarray(axes.images[0].get_array())
     assert image.shape == (3, 3)
@@ -121,7 +123,7 @@ def test_heatmap_means_and_hatching(finished: Any, report: Report) -> None:
     assert "n = 1–2 seeds" in drawn.caption
     by_cell = {text.get_position(): text.get_text() for text in axes.texts}
     assert by_cell[0, 0].count("±") == 1 and "±" not in by_cell[2, 2]
-    empty = heatmap.heatmap(
+    empty = heatmap.draw_heatmap(
         report.frame, Heatmap(study="tune", x="optimizer.lr", y="method.alpha")
     ).figure.axes[0]  # a diagonal: most pairs never ran, one failed
     hatched = [patch for patch in empty.patches if patch.get_hatch()]
@@ -130,11 +132,13 @@ def test_heatmap_means_and_hatching(finished: Any, report: Report) -> None:
 
 
 def test_curves_are_means_over_seeds(finished: Any, report: Report) -> None:
-    drawn = curves.curves(report.frame, Curves(studies=("tuned",)))
+    drawn = curves.draw_learning_curves(report.frame, Curves(studies=("tuned",)))
     line = drawn.figure.axes[0].lines[0]
     with Ledger(finished.ledger_path) as ledger:
-        mine = [r for r in ledger.cells(finished.sweep_id) if r["cell"] == "NormSoftmax"]
-        told = [[e["metrics"]["val/map_at_r"] for e in ledger.epochs(r["trial_id"])] for r in mine]
+        mine = [r for r in ledger.list_cells(finished.sweep_id) if r["cell"] == "NormSoftmax"]
+        told = [
+            [e["metrics"]["val/map_at_r"] for e in ledger.list_epochs(r["trial_id"])] for r in mine
+        ]
     assert list(line.get_xdata()) == [1, 2, 3, 4]
     assert list(line.get_ydata()) == pytest.approx(list(100 * np.mean(told, axis=0)))
 
@@ -142,13 +146,13 @@ def test_curves_are_means_over_seeds(finished: Any, report: Report) -> None:
 def test_best_configuration_is_the_best_trial_s(finished: Any, report: Report) -> None:
     text = report.paths["best_tune.yaml"].read_text()
     spec = yaml.safe_load(text)
-    cells = report.frame.study("tune")
+    cells = report.frame.select_study("tune")
     best = cells.loc[cells["val/map_at_r"].idxmax()]
     with Ledger(finished.ledger_path) as ledger:
-        trial = ledger.trial(best["trial_id"])
+        trial = ledger.get_trial(best["trial_id"])
     assert trial is not None and spec["trial"] == trial["config"]
     assert f"# weights, in the folder of runs: trials/{best['trial_id']}/best.safetensors" in text
-    assert nested({"a.b": "1e-05", "a.c": "x", "d": "[1, 2]", "e": "null"}) == {
+    assert unflatten_params({"a.b": "1e-05", "a.c": "x", "d": "[1, 2]", "e": "null"}) == {
         "a": {"b": 1e-5, "c": "x"},
         "d": [1, 2],
         "e": None,
@@ -189,7 +193,7 @@ def test_the_parent_is_described_by_the_verdict(sweep: Any, tmp_path: Path) -> N
         return str(client.get_run(made.frame.parents[0].run_id).data.tags["mlflow.note.content"])
 
     first = described()
-    run = load(sweep.uri, sweep.sweep_id).parents[0]
+    run = load_frame(sweep.uri, sweep.sweep_id).parents[0]
     address = f"#/experiments/{run.experiment_id}/runs/{run.run_id}/artifacts/report/report.html"
     assert first.startswith("## Verdict\n\n**") and f"({address}?workflowType=" in first
     assert "no result" in first
@@ -202,30 +206,30 @@ def test_the_parent_is_described_by_the_verdict(sweep: Any, tmp_path: Path) -> N
 
 
 def test_a_description_fits_a_tag(report: Report) -> None:
-    found = verdicts(build_all(report.frame, report.frame.recipe))[0]
+    found = judge_tables(build_all(report.frame, report.frame.recipe))[0]
     long = [replace(found, label=f"row {i} {'α' * 200}") for i in range(39)]
-    text = description(Judged("39 comparisons.", long, None), "#/x")
+    text = format_run_description(VerdictSection("39 comparisons.", long, None), "#/x")
     assert len(text) <= 5000 and text.endswith("\n\nMore in the report.\n")
     short = [replace(found, label="row", tuned="")] * 90
-    many = description(Judged("90 comparisons.", short, None), "#/x")
+    many = format_run_description(VerdictSection("90 comparisons.", short, None), "#/x")
     assert "And 50 more in the report." in many and many.count("\n- ") == 40
 
 
 def test_runs_are_linked_where_a_server_is_known(report: Report) -> None:
     """Else the page says the address below MLflow's, and is no dead link."""
-    frame, judged = report.frame, Judged("", [], None)
+    frame, judged = report.frame, VerdictSection("", [], None)
 
     def page(uri: str) -> str:
-        return html.page(frame, uri, tables=[], judged=judged, figures=[], best={})
+        return html.render_page(frame, uri, tables=[], judged=judged, figures=[], best={})
 
     run = frame.trials["run_id"][0]
     address = f"#/experiments/{frame.parents[0].experiment_id}/runs/{run}?workflowType="
     assert f'<a href="https://x.org/ml/{address}' in page("https://me:word@x.org/ml?a=b")
     local = page("sqlite:///mlflow.db")
     assert f'<code title="{address}' in local and f'href="{address}' not in local
-    made = markdown.report(frame, [], judged, [], {}, runs=["https://x.org/#/r"])
+    made = markdown.format_report(frame, [], judged, [], {}, runs=["https://x.org/#/r"])
     assert "- MLflow: <https://x.org/#/r>" in made
-    assert "- MLflow" not in markdown.report(frame, [], judged, [], {})
+    assert "- MLflow" not in markdown.format_report(frame, [], judged, [], {})
 
 
 @pytest.mark.parametrize("finished_trials", [0, 12])
@@ -272,11 +276,11 @@ def test_two_machines_on_one_server_make_one_table(
     other.finish(trials[15:])
     sweep.track()
     other.track(sweep.uri)
-    frame = load(sweep.uri, sweep.sweep_id)
+    frame = load_frame(sweep.uri, sweep.sweep_id)
     assert len(frame.parents) == 2
     assert set(frame.cells["status"]) == {"done"}
     assert len(frame.trials) == len(trials)
-    one = load(sweep.uri, frame.parents[0].run_id)
+    one = load_frame(sweep.uri, frame.parents[0].run_id)
     assert len(one.parents) == 1 and "missing" in set(one.cells["status"])
 
 
@@ -293,7 +297,7 @@ def test_a_wrong_recipe_is_answered_in_one_line(report: Report) -> None:
     ):
         recipe = Table.model_validate({"kind": "compare", "study": "tuned", **wrong})
         with pytest.raises(ReportError, match=re.escape(words)) as error:
-            build(report.frame, recipe)
+            build_table(report.frame, recipe)
         assert "\n" not in str(error.value)
 
 
@@ -301,7 +305,7 @@ def test_an_unknown_sweep_or_store_is_answered_in_one_line(finished: Any, tmp_pa
     absent = f"sqlite:///{tmp_path}/no.db"
     for uri, sweep_id in [(finished.uri, "nothing"), (finished.uri, "f" * 32), (absent, "x")]:
         with pytest.raises(ReportError):
-            load(uri, sweep_id)
+            load_frame(uri, sweep_id)
     assert not (tmp_path / "no.db").exists()
 
 
@@ -323,7 +327,7 @@ def test_recipe_reads_yaml_s_on_and_off_as_levels() -> None:
     text = "tables: [{kind: components, study: t, baseline: {agnostic: off, split: on}}]"
     recipe = Recipe.model_validate(yaml.safe_load(text))
     assert recipe.tables[0].baseline == {"agnostic": "off", "split": "on"}
-    assert recipe.studies() == {"t": "report.tables.0.study"}
+    assert recipe.map_studies_to_paths() == {"t": "report.tables.0.study"}
 
 
 def test_hostile_names_the_protocol_and_studies_that_stand_twice(
@@ -336,7 +340,7 @@ def test_hostile_names_the_protocol_and_studies_that_stand_twice(
     trials = sweep.plan(seeds=1, report={"tables": [table, table], "heatmaps": maps})
     sweep.fail(trials[0], "</td><script>alert(1)</script>")
     sweep.finish(trials[1:])
-    with Ledger(sweep.ledger_path) as ledger, ledger.write() as db:
+    with Ledger(sweep.ledger_path) as ledger, ledger.begin_transaction() as db:
         config = json.loads(db.execute("SELECT config_json FROM trials").fetchone()[0])
         config["data"]["split"]["protocol"] = "paper"
         db.execute("UPDATE trials SET config_json=?", [json.dumps(config)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reports.uri import clean, has_secret, link, redacted, scrubbed
+from reports.uri import find_server_address, has_secret, redact_all_uris, redact_text, redact_uri
 
 
 @pytest.mark.parametrize(
@@ -28,8 +28,8 @@ from reports.uri import clean, has_secret, link, redacted, scrubbed
     ],
 )
 def test_secrets_are_hidden(uri: str, shown: str) -> None:
-    assert redacted(uri) == shown and has_secret(uri)
-    assert redacted(shown) == shown
+    assert redact_uri(uri) == shown and has_secret(uri)
+    assert redact_uri(shown) == shown
 
 
 @pytest.mark.parametrize(
@@ -45,22 +45,24 @@ def test_secrets_are_hidden(uri: str, shown: str) -> None:
     ],
 )
 def test_what_is_no_secret_stays(uri: str) -> None:
-    assert redacted(uri) == uri and not has_secret(uri)
+    assert redact_uri(uri) == uri and not has_secret(uri)
 
 
 def test_other_peoples_messages() -> None:
     uri = "postgresql://me:w%40rd-5@host/db"
     said = f"cannot connect to {uri} as me with w@rd-5 (quoted: w%40rd-5)"
-    assert scrubbed(said, uri) == (
+    assert redact_text(said, uri) == (
         "cannot connect to postgresql://me:***@host/db as me with *** (quoted: ***)"
     )
     short = "http://me:a@host"
-    assert scrubbed("a bad answer of http://me:a@host/api", short) == (
+    assert redact_text("a bad answer of http://me:a@host/api", short) == (
         "a bad answer of http://me:***@host/api"
     ), "a short password is a part of words"
-    assert clean("unknown: --uri=http://me:word@h x") == "unknown: --uri=http://me:***@h x"
+    assert (
+        redact_all_uris("unknown: --uri=http://me:word@h x") == "unknown: --uri=http://me:***@h x"
+    )
 
 
 def test_pages_are_linked_without_a_name() -> None:
-    assert link("https://me:word@host:5/x?token=y") == "https://host:5/x/"
-    assert link("sqlite:///x.db") == ""
+    assert find_server_address("https://me:word@host:5/x?token=y") == "https://host:5/x/"
+    assert find_server_address("sqlite:///x.db") == ""

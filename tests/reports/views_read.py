@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from reports.figures.models import asked
-from reports.frame import load
+from reports.figures.models import list_requested_views
+from reports.frame import load_frame
 from reports.store import open_client
 from trainables.core.trial_folder import VIEWS
 from trainables.jobs.request import View
@@ -121,9 +121,9 @@ def large_gallery() -> dict[str, Any]:
 
 def leave(uri: str, sweep_id: str, trials: Path, kinds: Mapping[str, Any] = READ) -> None:
     """As if all that a sweep's figures show had been read: into the trials' folders and MLflow."""
-    frame, client = load(uri, sweep_id), open_client(uri)
-    for each in asked(frame, frame.recipe):
-        path = View(each.name, each.kind, each.options).path(trials / each.trial_id)
+    frame, client = load_frame(uri, sweep_id), open_client(uri)
+    for each in list_requested_views(frame, frame.recipe):
+        path = View(each.name, each.kind, each.options).locate_file(trials / each.trial_id)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(kinds[each.kind]), encoding="utf-8")
         client.log_artifact(each.run_id, str(path), VIEWS)

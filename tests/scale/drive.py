@@ -77,7 +77,7 @@ class Meter:
 @contextmanager
 def metered(meter: Meter, command: tuple[str, ...]) -> Iterator[None]:
     """The driver with its messages timed, and `command` for the process that has Ray."""
-    serve = supervisor.Supervisor._serve
+    serve = supervisor.Supervisor._answer_message
 
     def timed(self: Any, message: Any, process: Any) -> None:
         meter.process = process.pid
@@ -92,7 +92,7 @@ def metered(meter: Meter, command: tuple[str, ...]) -> Iterator[None]:
             meter.final()
 
     with (
-        mock.patch.object(supervisor.Supervisor, "_serve", timed),
+        mock.patch.object(supervisor.Supervisor, "_answer_message", timed),
         mock.patch.object(supervisor, "COMMAND", command),
     ):
         yield
@@ -145,7 +145,7 @@ def drive(
         outcome = run_plan(plan, settings)
     listening.close()
     with Ledger(settings.ledger) as ledger:
-        (row,) = ledger.rows("SELECT count(*) AS n FROM trials WHERE status = 'done'")
+        (row,) = ledger.query("SELECT count(*) AS n FROM trials WHERE status = 'done'")
     if outcome.trained != trials or row["n"] != trials or outcome.missing:
         raise RuntimeError(f"expected {trials} trials done once, got {outcome}, {row['n']}")
     return meter

@@ -22,7 +22,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from ablate.engine.ray.pipe import Driver
+from ablate.engine.ray.pipe import DriverClient
 from ablate.engine.ray.process import ALIVE_SECONDS
 from tests.ablate.synthetic import EVALUATOR, report, score
 from trainables.jobs.request import Job, Payload
@@ -33,7 +33,7 @@ SPREAD = 0.7  # of the logarithm of lengths: the longest of a thousand lasts ten
 class Slots:
     """Trials under way, by when their next message is due."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: DriverClient) -> None:
         self.driver = driver
         self.count = int(os.environ["SLOTS"])
         self.epochs = int(os.environ.get("SLOTS_EPOCHS", "1"))
@@ -51,9 +51,9 @@ class Slots:
         """Until the driver has nothing more, or says stop."""
         over = False
         while not self.driver.stop:
-            self.driver.ask("tick")
+            self.driver.request("tick")
             while not over and len(self.jobs) < self.count:
-                answer = self.driver.ask("next")
+                answer = self.driver.request("next")
                 if answer["payload"] is None:
                     over = bool(answer["over"])
                     break
@@ -82,7 +82,7 @@ class Slots:
         job = self.jobs[trial_id]
         if self.attempts[trial_id] == 1 and self.draw.random() < self.deaths / self.epochs:
             del self.jobs[trial_id]
-            self.driver.tell("ended", trial_id=trial_id, reason="its process is gone: made to be")
+            self.driver.send("ended", trial_id=trial_id, reason="its process is gone: made to be")
             return
         best = score(job.config, job.seed)
         if epoch < self.epochs:
@@ -93,7 +93,7 @@ class Slots:
         self.tell(trial_id, [report(epoch, self.epochs, best), self.final(job, best)])
 
     def tell(self, trial_id: str, events: list[dict[str, Any]]) -> None:
-        self.driver.tell("record", trial_id=trial_id, events=json.dumps(events), node="made")
+        self.driver.send("record", trial_id=trial_id, events=json.dumps(events), node="made")
 
     def final(self, job: Job, best: float) -> dict[str, Any]:
         folder = job.runtime.trial_dir
@@ -116,26 +116,26 @@ class Slots:
         }
 
 
-def beat(driver: Driver, nodes: list[Any]) -> None:
+def beat(driver: DriverClient, nodes: list[Any]) -> None:
     """Signs of life, as of a Ray that answers."""
     while True:
-        driver.tell("alive", machines=nodes)
+        driver.send("alive", machines=nodes)
         time.sleep(ALIVE_SECONDS)
 
 
 def main() -> int:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     sys.stdin.readline()  # what is asked for: an address, resources
-    driver = Driver(sys.stdin, out)
-    driver.listen()
+    driver = DriverClient(sys.stdin, out)
+    driver.receive()
     slots = Slots(driver)
     nodes = [["made", "made", slots.count]]
-    driver.tell("begun", parallel=slots.count, machines=nodes, watch=[], token=True)
+    driver.send("begun", parallel=slots.count, machines=nodes, watch=[], token=True)
     threading.Thread(target=beat, args=(driver, nodes), daemon=True).start()
     slots.run()
     if "SLOTS_FILE" in os.environ:
         Path(os.environ["SLOTS_FILE"]).write_text(str(slots.now), encoding="utf-8")
-    driver.tell("done")
+    driver.send("done")
     return 0
 
 

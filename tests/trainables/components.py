@@ -19,9 +19,9 @@ def loss_options(name: str) -> dict[str, Any]:
 
 def labels_for(loss: str, size: int, classes: int, *, major: bool = False) -> Tensor:
     """[size, 1]: classes in turn, or two of each together where the loss (or `major`) wants it."""
-    return trials.labels_for(loss, size, classes, major=major)
+    return trials.build_labels(loss, size, classes, major=major)
 
 
 def trial(method: dict[str, Any], loss: str, **changes: Any) -> TrialConfig | str:
     """The trial's configuration, or the reason for which it is refused."""
-    return trials.trial(method, loss_options(loss), **changes)
+    return trials.build_trial(method, loss_options(loss), **changes)

@@ -37,7 +37,7 @@ def train(
 ) -> FinalReport:
     """Run a trial to its end; `report` is called after each epoch."""
     trainer = Trainer(config, seed, runtime)
-    for epoch in trainer.epochs():
+    for epoch in trainer.train_epochs():
         report(epoch)
     return trainer.finish(evaluate)
 

@@ -29,8 +29,8 @@ from trainables.core import components, source_digests
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.core.trial_folder import EXPORT
-from trainables.data.dataset import DATASETS, data_config, load_dataset
-from trainables.evaluation.metrics import ALL, evaluate
+from trainables.data.dataset import DATASETS, load_dataset, resolve_data_config
+from trainables.evaluation.metrics import ALL, evaluate_embeddings
 from trainables.jobs.ensemble import Member, evaluate_ensemble
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
@@ -53,7 +53,7 @@ def trial(folder: Path, **changes: Any) -> Proof:
     config = core_trials.config(images(folder), **given)
     trainer = Trainer(config, 0, Runtime("cpu", 1, folder / "cache"))
     start = [parameter.detach().clone() for parameter in trainer.parameters]
-    reports = list(trainer.epochs())
+    reports = list(trainer.train_epochs())
     moved = sum(
         float((now.detach() - before).double().square().sum())
         for now, before in zip(trainer.parameters, start, strict=True)
@@ -111,7 +111,7 @@ def evaluation(folder: Path) -> Proof:
     labels = torch.arange(60) % 6
     logits = wave @ wave[:6].T
     found: Proof = {
-        score: evaluate(wave, labels, score=score, metrics=ALL, logits=logits)
+        score: evaluate_embeddings(wave, labels, score=score, metrics=ALL, logits=logits)
         for score in ("cosine", "dot", "euclidean")
     }
     members = []
@@ -120,7 +120,7 @@ def evaluation(folder: Path) -> Proof:
         config = core_trials.config(images(folder), data=split, training={**SIZES, "epochs": 1})
         own = folder / f"fold{fold}"
         trainer = Trainer(config, 0, Runtime("cpu", 1, folder / "cache", own))
-        list(trainer.epochs())
+        list(trainer.train_epochs())
         trainer.finish(("val",))
         members.append(Member(config, 0, own / EXPORT))
     runtime = Runtime("cpu", 1, folder / "cache")
@@ -135,7 +135,7 @@ def dataset(name: str, folder: Path) -> Proof:
     elif name in trees.TREES:
         usual, made = next(iter(trees.TREES[name].items()))
         given |= {"root": str(made(folder / "trees" / usual)), "allow_partial": True}
-    found = load_dataset(data_config(given), folder / "cache")
+    found = load_dataset(resolve_data_config(given), folder / "cache")
     digest = hashlib.sha256(found.images.flat.numpy().tobytes())
     for table in (found.labels, found.images.heights, found.images.widths):
         digest.update(table.numpy().tobytes())
@@ -175,7 +175,7 @@ def main(names: list[str]) -> int:
             if not names or name in names
         }
     hashes = {
-        name: [components.get_revision(name), source_digests.component_digest(name)[0]]
+        name: [components.get_revision(name), source_digests.compute_component_digest(name)[0]]
         for name in every_component()
     }
     print(json.dumps({"proofs": made, "components": hashes}, sort_keys=True))

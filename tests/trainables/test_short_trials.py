@@ -43,7 +43,7 @@ def trained(method: str, images: Path, cache: Path) -> dict[str, float]:
     trainer = Trainer(trial, 0, Runtime("cpu", 1, cache))
     found = {
         f"{report.epoch} {name}": value
-        for report in trainer.epochs()
+        for report in trainer.train_epochs()
         for name, value in report.metrics.items()
         if name.endswith("/value") or name == "train/loss"
     }

@@ -41,7 +41,7 @@ def test_pairs_that_need_options_train() -> None:
     needy = [(pair, options) for pair in PAIRS if (options := cell(*pair).options)]
     assert needy
     for (method, loss), options in needy:
-        methods.steps({"name": method, **options}, loss_options(loss))
+        methods.check_step({"name": method, **options}, loss_options(loss))
 
 
 def block() -> str:

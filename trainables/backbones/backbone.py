@@ -15,27 +15,27 @@ from torch import Tensor, nn
 
 from trainables.backbones.frozen_norms import fold_frozen_norms
 from trainables.backbones.own_models import BACKBONES
-from trainables.backbones.pixels import Pixels, Triple, pixels
+from trainables.backbones.pixels import Pixels, Triple, resolve_pixel_statistics
 from trainables.backbones.timm_models import (
     build_on_meta,
+    build_size_argument,
     check_name,
     download_model,
-    first_line,
+    extract_first_line,
     import_timm,
-    size_argument,
 )
 from trainables.backbones.weights import (
     PACKAGED_MEAN_STD,
     ROUTES,
     check_route,
     download_torchvision,
-    fill,
     has_file,
+    load_tensors_into,
     load_weights,
 )
 from trainables.errors import ConfigError
-from trainables.machine.devices import full
-from trainables.streams import seeded
+from trainables.machine.devices import to_full_precision
+from trainables.streams import seed_global_generator
 
 if TYPE_CHECKING:
     from trainables.config.network import BackboneConfig
@@ -75,9 +75,9 @@ class Backbone(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """[B, 3, S, S] normalised → [B, F] float32, also under autocast."""
-        return self.pooled(self.maps(images))
+        return self.pool(self.compute_maps(images))
 
-    def maps(self, images: Tensor) -> Tensor:
+    def compute_maps(self, images: Tensor) -> Tensor:
         """→ [B, C, H, W], or the tokens of a transformer."""
         if self.bgr:
             images = images.flip(1)
@@ -85,10 +85,10 @@ class Backbone(nn.Module):
             images = images.contiguous(memory_format=torch.channels_last)
         return self.model.forward_features(images)  # type: ignore[operator,no-any-return]
 
-    def pooled(self, maps: Tensor) -> Tensor:
+    def pool(self, maps: Tensor) -> Tensor:
         if self.pooling == "timm":
-            return full(self.model.forward_head(maps, pre_logits=True))  # type: ignore[operator]
-        maps = full(maps)
+            return to_full_precision(self.model.forward_head(maps, pre_logits=True))  # type: ignore[operator]
+        maps = to_full_precision(maps)
         mean = maps.mean((2, 3))
         return mean + maps.amax((2, 3)) if self.pooling == "avg_max" else mean
 
@@ -113,11 +113,11 @@ def build_backbone(
     With weights "none" initial values come from torch's global generator: use `streams.seeded`.
     """
     model, stated = load_model(config, image_size)
-    expected = pixels(config, stated)
-    mean, std = expected.of_rgb()
+    expected = resolve_pixel_statistics(config, stated)
+    mean, std = expected.to_rgb_statistics()
     picture = torch.linspace(-1, 1, 3 * image_size**2).view(1, 3, image_size, image_size)
     with _size_faults(config, image_size):
-        features, pooling = _probe(model, config, picture)
+        features, pooling = _probe_features(model, config, picture)
     for prefix in config.hold:
         held = [
             parameter
@@ -130,7 +130,7 @@ def build_backbone(
             raise ConfigError("backbone.hold", fault)
         for parameter in held:
             parameter.requires_grad_(False)
-    if folds(config):
+    if folds_norms(config):
         LOG.info("%d frozen BatchNorms folded", fold_frozen_norms(model, picture))
     if channels_last:
         model = model.to(memory_format=torch.channels_last)
@@ -160,14 +160,14 @@ def load_model(config: BackboneConfig, image_size: int) -> tuple[nn.Module, Pixe
         model: nn.Module = own.build()
         if config.weights == "torchvision":
             tensors = download_torchvision(config.name)
-            fill(model, tensors, own.CLASSIFIER, "torchvision's file", config.name)
+            load_tensors_into(model, tensors, own.CLASSIFIER, "torchvision's file", config.name)
         elif config.weights != "none":
             load_weights(model, config, own.CLASSIFIER, own.convert)
         return model, own.PIXELS
     timm = import_timm()
     check_name(timm, config.name)
     check_route(config)
-    sized = size_argument(timm, config.name, image_size)
+    sized = build_size_argument(timm, config.name, image_size)
     with _size_faults(config, image_size):
         model = timm.create_model(config.name, pretrained=False, num_classes=0, **sized)
     data: dict[str, Any] = timm.data.resolve_model_data_config(model)
@@ -190,20 +190,20 @@ def check_fits(config: BackboneConfig, image_size: int) -> None:
     check_route(config)
     if config.weights in ROUTES or not has_file(config):
         return
-    with seeded(0, "backbone.check"):  # the caller's random numbers stay as they are
+    with seed_global_generator(0, "backbone.check"):  # the caller's random numbers stay as they are
         load_model(config, image_size)
 
 
-def folds(config: BackboneConfig) -> bool:
+def folds_norms(config: BackboneConfig) -> bool:
     """Whether norms are folded: where their statistics are fixed while their weights train."""
     return config.mode == "finetune" and config.freeze_bn
 
 
-def frozen_backbone(
+def build_frozen_backbone(
     config: BackboneConfig, image_size: int, *, channels_last: bool = True
 ) -> Backbone:
     """The backbone of cached features, in evaluation mode, the same for every trial seed."""
-    with seeded(0, "backbone.frozen"):
+    with seed_global_generator(0, "backbone.frozen"):
         backbone = build_backbone(config, image_size, channels_last=channels_last)
     return backbone.requires_grad_(False).eval()
 
@@ -218,12 +218,15 @@ def _size_faults(config: BackboneConfig, image_size: int) -> Iterator[None]:
     except (AssertionError, RuntimeError, ValueError, TypeError, IndexError) as error:
         raise ConfigError(
             "backbone.name",
-            f"{config.name} cannot take {image_size} × {image_size} images ({first_line(error)})",
+            f"{config.name} cannot take {image_size} × {image_size} images "
+            f"({extract_first_line(error)})",
             remedy="Change data.image_size",
         ) from error
 
 
-def _probe(model: nn.Module, config: BackboneConfig, picture: Tensor) -> tuple[int, Pooling]:
+def _probe_features(
+    model: nn.Module, config: BackboneConfig, picture: Tensor
+) -> tuple[int, Pooling]:
     """F, and whether the model's own head is a plain average of its last map."""
     was = model.training
     model.eval()

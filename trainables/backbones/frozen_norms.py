@@ -45,7 +45,7 @@ class FoldedConv2d(nn.Conv2d):
         weight = self.weight * scale[:, None, None, None]
         padding: Pair = self.padding  # type: ignore[assignment]
         if self.same:
-            high, wide = (self._missing(x.shape[2 + axis], axis) for axis in (0, 1))
+            high, wide = (self._count_missing(x.shape[2 + axis], axis) for axis in (0, 1))
             if high % 2 == 0 and wide % 2 == 0:
                 padding = (high // 2, wide // 2)
             else:
@@ -63,7 +63,7 @@ class FoldedConv2d(nn.Conv2d):
             return out
         return F.conv2d(x, weight, bias, self.stride, padding, self.dilation, self.groups)
 
-    def _missing(self, side: int, axis: int) -> int:
+    def _count_missing(self, side: int, axis: int) -> int:
         stride, reach = self.stride[axis], (self.kernel_size[axis] - 1) * self.dilation[axis]
         return max((-(-side // stride) - 1) * stride + reach + 1 - side, 0)
 
@@ -129,7 +129,7 @@ class SmallDepthwise(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             of_weight = torch.zeros_like(weight)
             rows, columns = (
-                [_meeting(tap, ctx, x, grad, axis) for tap in range(weight.shape[2 + axis])]
+                [_find_overlap(tap, ctx, x, grad, axis) for tap in range(weight.shape[2 + axis])]
                 for axis in (0, 1)
             )
             for i, (out_y, in_y) in enumerate(rows):
@@ -141,7 +141,7 @@ class SmallDepthwise(torch.autograd.Function):
         return of_x, of_weight, of_bias, None, None
 
 
-def _meeting(tap: int, ctx: Any, x: Tensor, grad: Tensor, axis: int) -> tuple[slice, slice]:
+def _find_overlap(tap: int, ctx: Any, x: Tensor, grad: Tensor, axis: int) -> tuple[slice, slice]:
     """Places of the output, and of the input, at which this tap lies on the map."""
     stride, offset = ctx.stride[axis], tap - ctx.pad[axis]
     first = max(0, -(offset // stride))
@@ -176,7 +176,7 @@ def fold_frozen_norms(model: nn.Module, image: Tensor) -> int:
             handle.remove()
         model.train(was)
     names = {module: name for name, module in model.named_modules()}
-    pairs = reads.pairs()
+    pairs = reads.find_pairs()
     for conv, norm in pairs:
         remainder = FoldedNorm(norm).train(norm.training)
         model.set_submodule(names[norm], remainder)
@@ -214,7 +214,7 @@ class _Reads(TorchFunctionMode):
         elif isinstance(module, nn.BatchNorm2d):
             self.inputs.append((module, id(inputs[0])))
 
-    def pairs(self) -> list[tuple[nn.Conv2d, nn.BatchNorm2d]]:
+    def find_pairs(self) -> list[tuple[nn.Conv2d, nn.BatchNorm2d]]:
         return [
             (conv, norm)
             for norm, tensor in self.inputs

@@ -59,7 +59,7 @@ def check_parts(
     """
     fault = f"it cannot divide batches of backbone {name}, "
     model = build_on_meta(name, image_size).train()
-    norms = batch_norms(model)
+    norms = find_batch_norms(model)
     if freeze_bn:  # statistics of InstanceNorm are never frozen
         norms = [norm for norm in norms if not isinstance(norm, _BatchNorm)]
     remaining = [norm for norm in norms if not (exchanged and _can_exchange(norm))]
@@ -84,12 +84,12 @@ def checkpoint_blocks(model: nn.Module) -> None:
     model.set_grad_checkpointing(True)  # type: ignore[operator]
 
 
-def batch_norms(model: nn.Module) -> list[nn.Module]:
+def find_batch_norms(model: nn.Module) -> list[nn.Module]:
     """Norms that compute their statistics of the batch, as they stand: training or not."""
     return [each for each in model.modules() if isinstance(each, _NormBase) and each.training]
 
 
-def synchronise(model: nn.Module, processes: Any) -> None:
+def synchronize_batch_norms(model: nn.Module, processes: Any) -> None:
     """Let BatchNorm that trains compute its statistics of the batches of all processes, in place.
 
     timm makes torch's SyncBatchNorm of its norms with an activation, too, with the same tensors
@@ -111,9 +111,9 @@ def _can_exchange(norm: nn.Module) -> bool:
 
 
 @contextmanager
-def statistics_held(model: nn.Module) -> Iterator[None]:
+def hold_running_statistics(model: nn.Module) -> Iterator[None]:
     """Within, what is computed anew leaves running statistics as the first time left them."""
-    originals = [(norm, dict(norm._buffers)) for norm in batch_norms(model)]
+    originals = [(norm, dict(norm._buffers)) for norm in find_batch_norms(model)]
     for norm, buffers in originals:  # whoever computes anew writes on copies
         copies = {n: None if buffer is None else buffer.clone() for n, buffer in buffers.items()}
         norm._buffers.update(copies)

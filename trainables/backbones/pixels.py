@@ -26,7 +26,7 @@ class Pixels:
     channels: Literal["rgb", "bgr"] = "rgb"
     maximum: Literal[1, 255] = 1
 
-    def of_rgb(self) -> tuple[Triple, Triple]:
+    def to_rgb_statistics(self) -> tuple[Triple, Triple]:
         """Mean and deviation of pixels in [0, 1], in the order red, green, blue."""
         step = -1 if self.channels == "bgr" else 1
         mean, std = (
@@ -39,7 +39,7 @@ class Pixels:
 IMAGENET = Pixels(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
 
 
-def pixels(config: BackboneConfig, stated: Pixels) -> Pixels:
+def resolve_pixel_statistics(config: BackboneConfig, stated: Pixels) -> Pixels:
     """What the configuration says, else what the model states."""
     maximum = config.pixel_max or stated.maximum
     # The model's own numbers, where they are not replaced, mean the same in another range.

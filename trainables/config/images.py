@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from trainables.config.registry import ComponentConfig, not_identity
+from trainables.config.registry import ComponentConfig, exclude_from_identity
 from trainables.errors import ConfigError
 
 Interpolation = Literal["bilinear", "bicubic"]
@@ -45,12 +45,12 @@ class SplitConfig(ComponentConfig):
 
     @field_validator("blocks", "by", mode="before")
     @classmethod
-    def first_is_none(cls, value: Any) -> Any:
+    def normalize_blocks(cls, value: Any) -> Any:
         """So that the default, written out or not, is one trial."""
         return None if value in ("contiguous", "classes") else value
 
     @model_validator(mode="after")
-    def whole_folds(self) -> SplitConfig:
+    def check_folds(self) -> SplitConfig:
         if self.by == "images" and (self.folds is not None or self.order == "sorted"):
             key = "order" if self.folds is None else "folds"
             text = f"{getattr(self, key)} divides classes, and images are dealt: leave it out"
@@ -91,7 +91,7 @@ class AugmentConfig(ComponentConfig):
     pad: int | None = Field(None, ge=1, le=512)
 
     @model_validator(mode="after")
-    def one_kind_of_crop(self) -> AugmentConfig:
+    def check_crop_options(self) -> AugmentConfig:
         low, high = self.crop_scale
         if not 0 < low <= high <= 1:
             raise ValueError(f"crop_scale with 0 < low <= high <= 1, not {low:g} and {high:g}")
@@ -135,17 +135,17 @@ class DataConfig(ComponentConfig):
     """
 
     name: str = "typefaces"
-    root: str | None = not_identity(None)
-    allow_partial: bool | None = not_identity(None)
+    root: str | None = exclude_from_identity(None)
+    allow_partial: bool | None = exclude_from_identity(None)
     image_size: int = Field(64, ge=16, le=1024)
     split: SplitConfig = SplitConfig()
     augment: AugmentConfig = AugmentConfig()
     eval_resize: int | None = Field(None, ge=16, le=4096)
     stored_side: Annotated[int, Field(ge=16, le=4096)] | Literal["original"] | None = None
-    store: Literal["auto", "pixels", "encoded"] = not_identity("auto")
+    store: Literal["auto", "pixels", "encoded"] = exclude_from_identity("auto")
 
     @model_validator(mode="after")
-    def kept_large_enough(self) -> DataConfig:
+    def check_stored_side(self) -> DataConfig:
         trained = self.augment.resize or 0
         for name, side in (("eval_resize", self.eval_resize), ("augment.resize", trained)):
             if side and side < self.image_size:

@@ -40,7 +40,7 @@ class BackboneConfig(ComponentConfig):
     pixel_max: Literal[1, 255] | None = None
 
     @model_validator(mode="after")
-    def spread(self) -> BackboneConfig:
+    def check_options(self) -> BackboneConfig:
         if self.std is not None and min(self.std) <= 0:
             raise ValueError(f"std above 0, not {min(self.std):g}")
         return self

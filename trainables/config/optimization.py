@@ -74,17 +74,17 @@ class OptimizerConfig(ComponentConfig):
 
     @field_validator("nesterov", "dampening")
     @classmethod
-    def off_is_none(cls, value: bool | float | None) -> bool | float | None:
+    def normalize_off(cls, value: bool | float | None) -> bool | float | None:
         """So that the default, written out or not, is one trial."""
         return value or None
 
     @field_validator("weight_decays")
     @classmethod
-    def none_given_is_none(cls, value: WeightDecays | None) -> WeightDecays | None:
+    def normalize_empty(cls, value: WeightDecays | None) -> WeightDecays | None:
         return value if value is not None and value.given else None
 
     @model_validator(mode="after")
-    def options_of_sgd(self) -> OptimizerConfig:
+    def check_sgd_options(self) -> OptimizerConfig:
         for name in ("nesterov", "dampening"):
             if getattr(self, name) is None:
                 continue
@@ -98,7 +98,7 @@ class OptimizerConfig(ComponentConfig):
             raise ConfigError("nesterov", "it excludes dampening: leave one of them out")
         return self
 
-    def weight_decay_of(self, role: Role) -> float:
+    def get_weight_decay(self, role: Role) -> float:
         """The weight decay of the parameters of a role."""
         given = {} if self.weight_decays is None else self.weight_decays.given
         return given.get(role, self.weight_decay)
@@ -129,20 +129,20 @@ class ScheduleConfig(ComponentConfig):
 
     @field_validator("counted_from")
     @classmethod
-    def warmup_end_is_none(cls, value: str | None) -> str | None:
+    def normalize_counted_from(cls, value: str | None) -> str | None:
         """So that the default, written out or not, is one trial."""
         return None if value == "warmup_end" else value
 
     @field_validator("warmup_hold")
     @classmethod
-    def backbone_is_none(cls, value: tuple[Role, ...] | None) -> tuple[Role, ...] | None:
+    def normalize_warmup_holds(cls, value: tuple[Role, ...] | None) -> tuple[Role, ...] | None:
         """Likewise, and in one order."""
         if value is None or set(value) == set(HELD):
             return None
         return tuple(role for role in ROLES if role in value)
 
     @model_validator(mode="after")
-    def options_are_used(self) -> ScheduleConfig:
+    def check_options_are_used(self) -> ScheduleConfig:
         milestones = list(self.milestones or ())
         if (self.name == "multi_step") != bool(milestones):
             text = f"schedule.name: {self.name} and the milestones {milestones} do not fit: "

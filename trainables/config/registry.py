@@ -43,7 +43,7 @@ class ComponentConfig(Strict):
     )
 
 
-def not_identity(default: Any, **constraints: Any) -> Any:
+def exclude_from_identity(default: Any, **constraints: Any) -> Any:
     """A field that cannot change a trial's numbers."""
     return Field(default, json_schema_extra={"identity": False}, **constraints)
 
@@ -77,7 +77,7 @@ class Registry(Generic[T]):
     def register(self, name: str) -> Callable[[T], T]:
         def add(component: T) -> T:
             other = self._components.get(name)
-            if other is not None and _origin(other) != _origin(component):
+            if other is not None and _find_origin(other) != _find_origin(component):
                 raise ValueError(
                     f"{self.name}: {name!r} is registered twice, by {other.__module__} and "
                     f"{component.__module__}; rename one of them"
@@ -87,7 +87,7 @@ class Registry(Generic[T]):
             for hook in removed:
                 if hasattr(component, hook):
                     found = f"the hook `{hook}` in {self.name}.{name}, which was removed in 0.2.0"
-                    raise ConfigError(".".join(_origin(component)), found, removed[hook])
+                    raise ConfigError(".".join(_find_origin(component)), found, removed[hook])
             self._components[name] = component
             return component
 
@@ -101,7 +101,7 @@ class Registry(Generic[T]):
             package = import_module(name)
             for module in sorted(m.name for m in iter_modules(getattr(package, "__path__", []))):
                 import_module(f"{name}.{module}")
-        entries = installed().select(group=f"ablate.{self.name}")
+        entries = load_entry_points().select(group=f"ablate.{self.name}")
         for entry in sorted(entries, key=lambda each: str(each.name)):
             target = entry.load()
             registers = isinstance(target, ModuleType) and any(
@@ -133,19 +133,19 @@ class Registry(Generic[T]):
         return name in self._components
 
 
-def _origin(component: Any) -> tuple[str, str]:
+def _find_origin(component: Any) -> tuple[str, str]:
     """Return where a component was written, by which one that is loaded twice is known."""
     return component.__module__, getattr(component, "__qualname__", "")
 
 
 @cache
-def installed() -> Any:
+def load_entry_points() -> Any:
     """Entry points of all packages; reading them takes some 20 ms. (Python 3.11 has them in a class
     of another name than later ones, with the same `select`.)"""
     return entry_points()
 
 
-def one_of(registry: Registry[Any], tag: str) -> Any:
+def build_choice_annotation(registry: Registry[Any], tag: str) -> Any:
     """Annotation: the field holds any class of this registry, each a model told by `tag`.
 
     A union that pydantic spells out: unlike with `FromRegistry`, the classes are models themselves.
@@ -186,9 +186,9 @@ class FromRegistry:
         union = core_schema.tagged_union_schema(choices=choices, discriminator=self.discriminator)
         if self.default is None:
             return union
-        return core_schema.no_info_before_validator_function(self._named, union)
+        return core_schema.no_info_before_validator_function(self._normalize_named, union)
 
-    def _named(self, given: Any) -> Any:
+    def _normalize_named(self, given: Any) -> Any:
         return {"name": self.default, **given} if isinstance(given, Mapping) else given
 
     def __get_pydantic_json_schema__(

@@ -15,7 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from trainables.config.images import DataConfig
 from trainables.config.network import BackboneConfig, EmbeddingConfig
 from trainables.config.optimization import OptimizerConfig, ScheduleConfig
-from trainables.config.registry import ComponentConfig, NamedConfig, not_identity
+from trainables.config.registry import ComponentConfig, NamedConfig, exclude_from_identity
 
 SelectedBy = Literal["map_at_r", "r_precision", "recall_at_1", "top_1_accuracy", "top_5_accuracy"]
 
@@ -47,12 +47,12 @@ class TrainingConfig(ComponentConfig):
     channels_last: bool = True
     clip_value: float | None = Field(10.0, gt=0)
     clip_norm: float | None = Field(None, gt=0)
-    checkpointing: bool | None = not_identity(None)
-    micro_batch: int | None = not_identity(None, ge=1)
+    checkpointing: bool | None = exclude_from_identity(None)
+    micro_batch: int | None = exclude_from_identity(None, ge=1)
     packed: int | None = Field(None, ge=2, le=256)
 
     @model_validator(mode="after")
-    def whole_classes(self) -> TrainingConfig:
+    def check_whole_classes(self) -> TrainingConfig:
         if self.batch_size % self.per_class:
             raise ValueError(
                 f"a batch_size that is a multiple of per_class, not {self.batch_size} "
@@ -79,7 +79,7 @@ class SelectionConfig(ComponentConfig):
 
     @field_validator("keep", "train_curve")
     @classmethod
-    def usual_is_none(cls, value: str | bool | None) -> str | bool | None:
+    def normalize_default(cls, value: str | bool | None) -> str | bool | None:
         """So that the default, written out or not, is one trial."""
         return None if value in ("best", False) else value
 
@@ -97,7 +97,7 @@ class EvaluationConfig(ComponentConfig):
 
     @field_validator("restarts")
     @classmethod
-    def one_is_none(cls, value: int | None) -> int | None:
+    def normalize_restarts(cls, value: int | None) -> int | None:
         """So that the default, written out or not, is one trial."""
         return None if value == 1 else value
 
@@ -125,6 +125,6 @@ class Trial(ComponentConfig):
 
     @field_validator("task", mode="before")
     @classmethod
-    def retrieval_is_none(cls, value: Any) -> Any:
+    def normalize_task(cls, value: Any) -> Any:
         """So that the default, written out or not, is one trial."""
         return None if value == "retrieval" else value

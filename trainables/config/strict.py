@@ -15,7 +15,7 @@ class Strict(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def no_truth_for_a_number(cls, data: Any) -> Any:
+    def refuse_booleans_for_numbers(cls, data: Any) -> Any:
         """`epochs: true` would be 1, which is nobody's intention."""
         for key, value in data.items() if isinstance(data, dict) else ():
             values = value if isinstance(value, list | tuple) else [value]
@@ -28,13 +28,16 @@ class Strict(BaseModel):
 @cache
 def _numeric_fields(model: type[BaseModel]) -> frozenset[str]:
     """Return the fields that hold numbers, and nothing that a truth value could be meant as."""
-    leaves = {info.alias or name: set(_leaves(info)) for name, info in model.model_fields.items()}
+    leaves = {
+        info.alias or name: set(_iterate_leaf_types(info))
+        for name, info in model.model_fields.items()
+    }
     return frozenset(
         name for name, kinds in leaves.items() if kinds & {int, float} and not kinds & {bool, Any}
     )
 
 
-def _leaves(info: Any) -> list[Any]:
+def _iterate_leaf_types(info: Any) -> list[Any]:
     annotation = getattr(info, "annotation", info)
     inner = get_args(annotation)
-    return [leaf for arg in inner for leaf in _leaves(arg)] if inner else [annotation]
+    return [leaf for arg in inner for leaf in _iterate_leaf_types(arg)] if inner else [annotation]

@@ -10,9 +10,9 @@ from torch import nn
 
 from trainables import streams
 from trainables.backbones.backbone import Backbone
-from trainables.backbones.memory import check_parts, synchronise
-from trainables.backbones.passes import Passes
-from trainables.backbones.second_token import TwoTokens
+from trainables.backbones.extra_token import ExtraTokenViT
+from trainables.backbones.grad_cache import GradCacheRunner
+from trainables.backbones.memory import check_parts, synchronize_batch_norms
 from trainables.core.inputs import Features, Inputs, Pictures
 from trainables.core.network import Network, build_method, build_trial_backbone
 from trainables.core.optimizer import build_optimizer
@@ -20,7 +20,7 @@ from trainables.data.splits import Splits
 from trainables.errors import ConfigError
 from trainables.machine.devices import check_bf16
 from trainables.machine.group import ALONE, Group
-from trainables.methods.principal import kept_start
+from trainables.methods.principal import load_principal_start
 from trainables.trial import TrialConfig
 
 PROCESSES = "resources.processes"
@@ -38,13 +38,13 @@ class Parts:
 
     inputs: Inputs
     network: Network
-    passes: Passes
+    passes: GradCacheRunner
     parameters: list[nn.Parameter]
     optimizer: torch.optim.Optimizer
     generators: dict[str, torch.Generator]
 
 
-def assemble(
+def assemble_parts(
     config: TrialConfig,
     seed: int,
     splits: Splits,
@@ -62,8 +62,8 @@ def assemble(
         if config.training.precision == "bf16":
             check_bf16(device)
         backbone = build_trial_backbone(config, seed)
-        if exchanges_statistics(config, group.size, device):
-            synchronise(backbone, group.tensors)
+        if uses_sync_batch_norm(config, group.size, device):
+            synchronize_batch_norms(backbone, group.tensors)
         inputs = Pictures(config, splits, backbone, device)
     classes = len(splits.train.classes)
     method = build_method(config, features=inputs.width, classes=classes, seed=seed)
@@ -72,7 +72,7 @@ def assemble(
     return Parts(
         inputs=inputs,
         network=network,
-        passes=Passes(
+        passes=GradCacheRunner(
             network.features,
             backbone,
             method,
@@ -94,13 +94,13 @@ def seed_step(
 ) -> None:
     """Let each stream begin anew at a step."""
     for name, generator in generators.items():
-        generator.manual_seed(streams.derive(seed, name, step))
+        generator.manual_seed(streams.derive_seed(seed, name, step))
     if backbone is not None:
         # Dropout and stochastic depth of a backbone draw from torch's global generator.
-        torch.manual_seed(streams.derive(seed, "backbone", step))
+        torch.manual_seed(streams.derive_seed(seed, "backbone", step))
 
 
-def exchanges_statistics(config: TrialConfig, processes: int, device: torch.device) -> bool:
+def uses_sync_batch_norm(config: TrialConfig, processes: int, device: torch.device) -> bool:
     """Whether the norms of a backbone that trains are SyncBatchNorm."""
     trains = config.backbone.mode == "finetune" and not config.backbone.freeze_bn
     return trains and processes > 1 and device.type == "cuda"
@@ -139,8 +139,8 @@ def start_from_data(
     a second token, whose features are its seed's alone.
     """
     network.eval()
-    features = torch.cat([network.features(block) for block in inputs.blocks(splits.train)])
-    drawn = config.backbone.weights == "none" or isinstance(network.backbone, TwoTokens)
+    features = torch.cat([network.features(block) for block in inputs.iterate_blocks(splits.train)])
+    drawn = config.backbone.weights == "none" or isinstance(network.backbone, ExtraTokenViT)
     if network.backbone is None or not drawn:
-        network.method.principal = kept_start(cache)
+        network.method.principal = load_principal_start(cache)
     network.method.fit(features)

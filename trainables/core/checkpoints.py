@@ -25,7 +25,7 @@ FORMAT = 1
 STATE = re.compile(r"steps-\d{10}-best-\d{6}\.pt")
 
 
-class Damaged(Exception):
+class DamagedCheckpoint(Exception):
     """A file that is truncated, altered or gone."""
 
 
@@ -36,24 +36,26 @@ class Checkpoints:
         self.folder = folder
         self.identity = {"format": FORMAT, "config_hash": config_hash, "seed": seed}
 
-    def save(self, steps: int, state: dict[str, Any], best: dict[str, Any] | None) -> None:
+    def save_state(self, steps: int, state: dict[str, Any], best: dict[str, Any] | None) -> None:
         """Write the state after `steps` optimiser steps, then drop what is no longer kept.
 
         Args:
             best: {"epoch": int, "value": float, "weights": state dict}, or None before any.
         """
         best_epoch = 0 if best is None else int(best["epoch"])
-        if best is not None and not self._best(best_epoch).exists():
-            self._write(self._best(best_epoch), best)
+        if best is not None and not self._locate_best(best_epoch).exists():
+            self._write_atomically(self._locate_best(best_epoch), best)
         content = {**self.identity, "best": best_epoch, "state": state}
-        self._write(self.folder / f"steps-{steps:010d}-best-{best_epoch:06d}.pt", content)
-        self._prune()
+        self._write_atomically(
+            self.folder / f"steps-{steps:010d}-best-{best_epoch:06d}.pt", content
+        )
+        self._prune_old()
 
-    def latest(self) -> tuple[dict[str, Any], dict[str, Any] | None] | None:
+    def load_latest(self) -> tuple[dict[str, Any], dict[str, Any] | None] | None:
         """(state, best) of the newest whole checkpoint, or None if there is none."""
-        for path in reversed(self._states()):
+        for path in reversed(self._list_states()):
             try:
-                content = _read(path)
+                content = _read_verified(path)
                 stored = {key: content.get(key) for key in self.identity}
                 if stored != self.identity:
                     raise ConfigError(
@@ -61,50 +63,52 @@ class Checkpoints:
                         f"a checkpoint of {stored}, not of {self.identity}: take another output "
                         "folder, or remove this one",
                     )
-                best = _read(self._best(content["best"])) if content["best"] else None
-            except Damaged as damage:
+                best = (
+                    _read_verified(self._locate_best(content["best"])) if content["best"] else None
+                )
+            except DamagedCheckpoint as damage:
                 LOG.warning("%s; falling back to the checkpoint before", damage)
                 continue
             return content["state"], best
         return None
 
-    def _states(self) -> list[Path]:
+    def _list_states(self) -> list[Path]:
         return sorted(path for path in self.folder.glob("steps-*.pt") if STATE.fullmatch(path.name))
 
-    def _best(self, epoch: int) -> Path:
+    def _locate_best(self, epoch: int) -> Path:
         return self.folder / f"best-{epoch:06d}.pt"
 
-    def _write(self, path: Path, content: dict[str, Any]) -> None:
+    def _write_atomically(self, path: Path, content: dict[str, Any]) -> None:
         buffer = io.BytesIO()
         torch.save(content, buffer)
         payload = buffer.getvalue()
         write_atomically(path, hashlib.sha256(payload).digest() + payload)
 
-    def _prune(self) -> None:
-        states = self._states()
+    def _prune_old(self) -> None:
+        states = self._list_states()
         named = {f"best-{path.stem.rpartition('-')[2]}.pt" for path in states[-KEPT:]}
         unnamed = [path for path in self.folder.glob("best-*.pt") if path.name not in named]
         for path in (*states[:-KEPT], *unnamed):
             path.unlink(missing_ok=True)
 
 
-def own(state: Any) -> Any:
+def clone_to_own_storage(state: Any) -> Any:
     """The same state, each tensor with a storage of its own: `torch.save` writes whole storages."""
     if isinstance(state, torch.Tensor):
         return state if state.untyped_storage().nbytes() == state.nbytes else state.clone()
     if isinstance(state, dict):
-        return {name: own(value) for name, value in state.items()}
-    return [own(each) for each in state] if isinstance(state, list) else state
+        return {name: clone_to_own_storage(value) for name, value in state.items()}
+    return [clone_to_own_storage(each) for each in state] if isinstance(state, list) else state
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_verified(path: Path) -> dict[str, Any]:
     """Return what `_write` wrote, or raise Damaged."""
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:
-        raise Damaged(f"{path} is gone") from error
+        raise DamagedCheckpoint(f"{path} is gone") from error
     digest, payload = data[:32], data[32:]
     if hashlib.sha256(payload).digest() != digest:
-        raise Damaged(f"{path} is truncated or altered ({len(data)} bytes)")
+        raise DamagedCheckpoint(f"{path} is truncated or altered ({len(data)} bytes)")
     content: dict[str, Any] = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
     return content

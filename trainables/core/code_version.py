@@ -36,7 +36,7 @@ class Code:
     same: Mapping[str, tuple[str, ...]]
 
 
-class OtherSource(OSError):
+class SourceMismatch(OSError):
     """This worker has other code than the driver: the machine's fault, not the trial's."""
 
 
@@ -46,7 +46,7 @@ def list_differing_components(source: Code) -> list[str]:
         name
         for name, value in source.hashes.items()
         if not components.is_known(name)
-        or source_digests.component_digest(name)[0] != value
+        or source_digests.compute_component_digest(name)[0] != value
         or components.get_revision(name) != source.revisions[name]
     ]
 
@@ -54,7 +54,7 @@ def list_differing_components(source: Code) -> list[str]:
 def require_driver_code(source: Code) -> None:
     """Raise OtherSource where a component's source or REVISION here is not the driver's."""
     if differing := list_differing_components(source):
-        raise OtherSource(
+        raise SourceMismatch(
             f"{socket.gethostname()}: the source of {', '.join(differing)} is not the driver's. "
             "Put the same code on every machine; if it was edited while the sweep ran, start again"
         )

@@ -29,12 +29,12 @@ ENTRY_MODULES: dict[str, tuple[str, ...]] = {
     EVALUATOR: (
         "trainables.evaluation.metrics",
         "trainables.jobs.ensemble",
-        "trainables.core.looks",
+        "trainables.core.evaluator",
     ),
 }
 
 
-def component_registries() -> dict[str, Any]:
+def get_component_registries() -> dict[str, Any]:
     """Return the registries by the kind with which a component's name begins."""
     from trainables.data.dataset import DATASETS
     from trainables.losses.base import LOSSES
@@ -46,7 +46,7 @@ def component_registries() -> dict[str, Any]:
 def is_known(component: str) -> bool:
     """Return whether the code that is here has this component."""
     kind, _, name = component.partition(".")
-    return component in ENTRY_MODULES or name in component_registries().get(kind, ())
+    return component in ENTRY_MODULES or name in get_component_registries().get(kind, ())
 
 
 def list_components(config: Mapping[str, Any]) -> list[str]:
@@ -71,7 +71,7 @@ def list_components(config: Mapping[str, Any]) -> list[str]:
 def get_revision(component: str) -> str:
     """Return what is raised by hand when a component gives other numbers."""
     kind, _, name = component.partition(".")
-    if registry := component_registries().get(kind):
+    if registry := get_component_registries().get(kind):
         return str(registry[name].REVISION)
     if component in OWN_REVISION:
         return str(import_module(ENTRY_MODULES[component][0]).REVISION)
@@ -81,7 +81,7 @@ def get_revision(component: str) -> str:
     return metrics.EVALUATOR if component == EVALUATOR else str(identity.CORE_REVISION)
 
 
-def revision_name(component: str) -> str:
+def build_revision_name(component: str) -> str:
     """Return the name that a component's REVISION has in the source."""
     own = component.partition(".")[0] in ("loss", "method", "data", *OWN_REVISION)
     return "EVALUATOR" if component == EVALUATOR else "REVISION" if own else "CORE_REVISION"

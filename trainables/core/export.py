@@ -33,12 +33,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from trainables.backbones.backbone import Backbone, count_parameters, frozen_backbone
+from trainables.backbones.backbone import Backbone, build_frozen_backbone, count_parameters
 from trainables.core.network import Network, build_method, build_trial_backbone
 from trainables.core.pictures import list_pictures
 from trainables.data.augment import eval_images
-from trainables.data.decode import check_size, of_short_side, rgb
-from trainables.data.files.first_pass import Picture, ahead, picture_pixels
+from trainables.data.decode import check_size, convert_to_rgb, resize_to_short_side
+from trainables.data.files.first_pass import Picture, decode_picture, map_ahead
 from trainables.data.images import Images
 from trainables.data.splits import Subset
 from trainables.errors import ConfigError
@@ -81,13 +81,13 @@ def write_export(path: Path, network: Network, config: TrialConfig, train: Subse
         name: tensor.detach().to("cpu").contiguous()
         for name, tensor in network.state_dict().items()
     }
-    text = _canonical(about | {"sha256": _digest(about, tensors)})
+    text = _to_canonical_json(about | {"sha256": _compute_digest(about, tensors)})
     write_atomically(path, save(tensors, metadata={KEY: text}))
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
     """All tensors of an export, on the CPU."""
-    return _read(path)[1]
+    return _read_export(path)[1]
 
 
 class Model:
@@ -123,7 +123,7 @@ class Model:
             return self._read_images(self.network.embed, images, batch_size)
         # Decode a folder's pictures as the trial's own were, and embed them batch by batch.
         pictures = (Picture(Path(images) / path) for path in list_pictures(Path(images)))
-        pixels = ahead(lambda picture: picture_pixels(picture, self._short_side), pictures)
+        pixels = map_ahead(lambda picture: decode_picture(picture, self._short_side), pictures)
         parts = []
         while batch := [Image.fromarray(each) for each in islice(pixels, batch_size)]:
             parts.append(self._read_images(self.network.embed, batch, batch_size))
@@ -148,7 +148,7 @@ class Model:
     ) -> Tensor:
         data = self.config.data
         resize = data.evaluated if data.resampled else None
-        pictures = as_images(images, self._frame, self._short_side, resize)
+        pictures = convert_to_images(images, self._frame, self._short_side, resize)
         parts = []
         for rows in torch.split(torch.arange(len(pictures)), batch_size):
             inputs = eval_images(
@@ -176,10 +176,10 @@ class Model:
         return self.network.score(query.to(self._device), reference.to(self._device)).cpu()
 
 
-def load(path: str | Path, device: str = "auto") -> Model:
+def load_model(path: str | Path, device: str = "auto") -> Model:
     """Read an export, or raise ConfigError: no such file, not an export of this program, one that
     was altered, or one of a component that is not here."""
-    about, weights = _read(Path(path))
+    about, weights = _read_export(Path(path))
     config = load_recorded_config(about.config, str(path))
 
     def require(condition: bool, fault: str) -> None:
@@ -194,7 +194,7 @@ def load(path: str | Path, device: str = "auto") -> Model:
     )
     is_frozen = config.backbone.mode == "frozen"
     if is_frozen:
-        backbone = frozen_backbone(config.backbone, config.data.image_size)
+        backbone = build_frozen_backbone(config.backbone, config.data.image_size)
     else:
         numbers = sum(tensor.numel() for tensor in weights.values())
         needed = count_parameters(config.backbone, config.data.image_size)
@@ -224,7 +224,7 @@ def load(path: str | Path, device: str = "auto") -> Model:
     return Model(network, backbone, config, classes=about.classes, frame=about.frame, device=where)
 
 
-def as_images(
+def convert_to_images(
     images: Any, frame: float, short_side: int | None, resize: int | None = None
 ) -> Images:
     """uint8 [N, H, W] or [N, H, W, 3], or PIL images, as `Images`.
@@ -242,7 +242,7 @@ def as_images(
     if len(images) == 0:
         raise ConfigError("images", "give at least one image")
     if isinstance(images, list | tuple) and all(isinstance(i, Image.Image) for i in images):
-        arrays = [_decode(image, number, short_side) for number, image in enumerate(images)]
+        arrays = [_decode_images(image, number, short_side) for number, image in enumerate(images)]
         sizes = torch.tensor([array.size for array in arrays])
         return Images(
             flat=torch.cat([torch.from_numpy(array).reshape(-1) for array in arrays]),
@@ -265,20 +265,20 @@ def as_images(
     is_coloured = pixels.dim() == 4 and pixels.shape[-1] == 3
     if pixels.dtype != torch.uint8 or not (pixels.dim() == 3 or is_coloured):
         raise ConfigError("images", fault)
-    return replace(Images.same_size(pixels.cpu(), frame), resize=resize)
+    return replace(Images.from_equal_sizes(pixels.cpu(), frame), resize=resize)
 
 
-def _decode(image: Image.Image, number: int, short_side: int | None) -> np.ndarray[Any, Any]:
+def _decode_images(image: Image.Image, number: int, short_side: int | None) -> np.ndarray[Any, Any]:
     """Return 8-bit RGB, upright, of an opened image; EPS would be decoded by Ghostscript."""
     where = f"images[{number}]"
     if image.format == "EPS":
         raise ConfigError(where, "an EPS drawing has no pixels: convert it first")
     check_size(image.size, where)
-    upright = rgb(ImageOps.exif_transpose(image))
-    return np.array(upright if short_side is None else of_short_side(upright, short_side))
+    upright = convert_to_rgb(ImageOps.exif_transpose(image))
+    return np.array(upright if short_side is None else resize_to_short_side(upright, short_side))
 
 
-def _read(path: Path) -> tuple[_About, dict[str, Tensor]]:
+def _read_export(path: Path) -> tuple[_About, dict[str, Tensor]]:
     """Return what an export says of itself, and its tensors, whose digest fits."""
     fault = "its bytes were not written so"
     try:
@@ -297,7 +297,7 @@ def _read(path: Path) -> tuple[_About, dict[str, Tensor]]:
         raise ConfigError(str(path), f"no export of format {FORMAT!r}, but of {shown}")
     digest = about.pop("sha256", None)
     try:
-        if not (digest or about["format"] == FORMAT) or digest == _digest(about, weights):
+        if not (digest or about["format"] == FORMAT) or digest == _compute_digest(about, weights):
             return _About.model_validate(about), weights
     except ValidationError as error:
         first = error.errors()[0]
@@ -305,13 +305,13 @@ def _read(path: Path) -> tuple[_About, dict[str, Tensor]]:
     raise ConfigError(str(path), fault, remedy=DAMAGED)
 
 
-def _canonical(about: dict[str, Any]) -> str:
+def _to_canonical_json(about: dict[str, Any]) -> str:
     return json.dumps(about, sort_keys=True, separators=(",", ":"))
 
 
-def _digest(about: dict[str, Any], tensors: dict[str, Tensor]) -> str:
+def _compute_digest(about: dict[str, Any], tensors: dict[str, Tensor]) -> str:
     """SHA-256 of what is said about the tensors, and of their names, types, shapes and bytes."""
-    digest = hashlib.sha256(_canonical(about).encode())
+    digest = hashlib.sha256(_to_canonical_json(about).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"\x1e{name}\x1f{tensor.dtype} {tuple(tensor.shape)}\x1f".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)

@@ -29,7 +29,7 @@ CORE_REVISION = 1
 PACKS_REVISION = 1
 
 
-def identity_dump(config: BaseModel) -> dict[str, Any]:
+def dump_identity(config: BaseModel) -> dict[str, Any]:
     """JSON-able dump of `config` at any depth, without fields marked `identity=False` or None.
 
     None always means that a thing is absent, so that an option that comes later and is off by
@@ -41,14 +41,14 @@ def identity_dump(config: BaseModel) -> dict[str, Any]:
         value, extra = getattr(config, name), field.json_schema_extra
         is_section = isinstance(value, BaseModel)
         if is_section:
-            dump[name] = identity_dump(value)
+            dump[name] = dump_identity(value)
         is_marked = isinstance(extra, dict) and extra.get("identity") is False
         if is_marked or value is None or (is_section and not dump[name]):
             del dump[name]
     return dump
 
 
-def component_revisions(config: TrialConfig) -> dict[str, int]:
+def collect_component_revisions(config: TrialConfig) -> dict[str, int]:
     """REVISION of each component this trial uses, by name, as `{"loss.proxy_anchor": 1, …}`."""
     revisions = {
         f"loss.{config.loss.name}": LOSSES[config.loss.name].REVISION,
@@ -58,7 +58,7 @@ def component_revisions(config: TrialConfig) -> dict[str, int]:
         "features": features.REVISION,
         "core": CORE_REVISION,
     }
-    if backbone.folds(config.backbone):
+    if backbone.folds_norms(config.backbone):
         revisions["folding"] = frozen_norms.REVISION
     if config.data.antialiased:
         revisions["resizing"] = resizing.REVISION
@@ -67,21 +67,25 @@ def component_revisions(config: TrialConfig) -> dict[str, int]:
     return revisions
 
 
-def config_hash(config: TrialConfig, fingerprint: str) -> str:
+def compute_config_hash(config: TrialConfig, fingerprint: str) -> str:
     """SHA-256, in hex, of what decides a trial's numbers apart from the seed.
 
     Args:
         fingerprint: that of the data set, from `trainables.data.dataset.fingerprint`.
     """
-    dump = identity_dump(config)
+    dump = dump_identity(config)
     if config.backbone.weights not in weights.ROUTES:
         # Where the file lies is no part of the trial; its hash, which stands beside, is.
         dump["backbone"]["weights"] = "file"
-    content = {"config": dump, "data": fingerprint, "revisions": component_revisions(config)}
+    content = {
+        "config": dump,
+        "data": fingerprint,
+        "revisions": collect_component_revisions(config),
+    }
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-def trial_id(config_hash: str, seed: int) -> str:
+def build_trial_id(config_hash: str, seed: int) -> str:
     """`0123456789abcdef-s0`: sixteen hex digits of the hash, and the seed."""
     return f"{config_hash[:16]}-s{seed}"

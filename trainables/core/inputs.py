@@ -14,7 +14,7 @@ from torch import Tensor
 
 from trainables.backbones.backbone import Backbone
 from trainables.data.augment import eval_images, train_images
-from trainables.data.features import cached_features
+from trainables.data.features import load_cached_features
 from trainables.data.reader import Reader
 from trainables.data.splits import Splits, Subset
 from trainables.machine.group import ALONE, Group
@@ -29,13 +29,13 @@ class Inputs(Protocol):
 
     width: int
 
-    def expect(self, batches: Tensor) -> None:
+    def prefetch(self, batches: Tensor) -> None:
         """These positions are asked for next, [steps, B] in order; only time depends on it."""
 
-    def train(self, positions: Tensor, generator: torch.Generator) -> Tensor:
+    def load_training_inputs(self, positions: Tensor, generator: torch.Generator) -> Tensor:
         """Inputs of the training images at `positions` ([B], on the CPU), on the device."""
 
-    def blocks(self, subset: Subset, group: Group = ALONE) -> Iterator[Tensor]:
+    def iterate_blocks(self, subset: Subset, group: Group = ALONE) -> Iterator[Tensor]:
         """Inputs of a split, in order, without augmentation: all of them, or of several processes
         this one's blocks. The blocks are the same, and so are the bits of what comes of them."""
 
@@ -47,29 +47,29 @@ class Features:
     def __init__(
         self, config: TrialConfig, splits: Splits, cache: Path, device: torch.device
     ) -> None:
-        self.all = cached_features(config, cache, device)
+        self.all = load_cached_features(config, cache, device)
         self.device = device
         self.width = int(self.all.shape[1])
         read_often = [splits.train, *([] if splits.val is None else [splits.val])]
-        self.resident = [(subset.index, self._rows(subset.index)) for subset in read_often]
+        self.resident = [(subset.index, self._gather_rows(subset.index)) for subset in read_often]
 
-    def expect(self, batches: Tensor) -> None:
+    def prefetch(self, batches: Tensor) -> None:
         """Nothing: they are there."""
 
-    def train(self, positions: Tensor, generator: torch.Generator) -> Tensor:
+    def load_training_inputs(self, positions: Tensor, generator: torch.Generator) -> Tensor:
         _, rows = self.resident[0]
         # Whole rows: twice as quick on a CPU as by square brackets.
         return rows.index_select(0, positions.to(self.device, non_blocking=True))
 
-    def blocks(self, subset: Subset, group: Group = ALONE) -> Iterator[Tensor]:
+    def iterate_blocks(self, subset: Subset, group: Group = ALONE) -> Iterator[Tensor]:
         for index, rows in self.resident:
             if index is subset.index:
                 yield from group.local_shard(torch.split(rows, FEATURE_BLOCK))
                 return
         for part in group.local_shard(torch.split(subset.index, FEATURE_BLOCK)):
-            yield self._rows(part)
+            yield self._gather_rows(part)
 
-    def _rows(self, rows: Tensor) -> Tensor:
+    def _gather_rows(self, rows: Tensor) -> Tensor:
         return torch.from_numpy(self.all[rows.numpy()]).to(self.device)
 
 
@@ -89,15 +89,15 @@ class Pictures:
         self.reader = Reader(splits.train.images.to(device), device)
         self.rows = splits.train.index
 
-    def expect(self, batches: Tensor) -> None:
-        self.reader.expect(self.rows[batches].unbind())
+    def prefetch(self, batches: Tensor) -> None:
+        self.reader.prefetch(self.rows[batches].unbind())
 
-    def train(self, positions: Tensor, generator: torch.Generator) -> Tensor:
-        images, rows = self.reader.take(self.rows[positions])
+    def load_training_inputs(self, positions: Tensor, generator: torch.Generator) -> Tensor:
+        images, rows = self.reader.load_rows(self.rows[positions])
         return train_images(images, rows, config=self.augment, generator=generator, **self.settings)
 
-    def blocks(self, subset: Subset, group: Group = ALONE) -> Iterator[Tensor]:
+    def iterate_blocks(self, subset: Subset, group: Group = ALONE) -> Iterator[Tensor]:
         blocks = group.local_shard(torch.split(subset.index, IMAGE_BLOCK))
-        self.reader.expect(blocks)
+        self.reader.prefetch(blocks)
         for block in blocks:
-            yield eval_images(*self.reader.take(block), **self.settings)
+            yield eval_images(*self.reader.load_rows(block), **self.settings)

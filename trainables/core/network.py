@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from trainables import streams
 from trainables.backbones.backbone import Backbone, build_backbone
+from trainables.backbones.extra_token import ExtraTokenViT
 from trainables.backbones.memory import checkpoint_blocks
-from trainables.backbones.second_token import TwoTokens
 from trainables.evaluation.scores import Kind, PlainScore, Score
 from trainables.losses.base import LOSSES, ParamGroup
-from trainables.machine.devices import full
-from trainables.methods.base import METHODS, Method, class_logits, compare_embeddings
+from trainables.machine.devices import to_full_precision
+from trainables.methods.base import METHODS, Method, compare_embeddings, compute_class_logits
 from trainables.trial import TrialConfig
 
 # A geometry's kind → the plain score that orders alike.
@@ -55,25 +55,25 @@ class Network(nn.Module):
     def features(self, inputs: Tensor) -> Tensor:
         return inputs if self.backbone is None else self._pool(self.backbone, inputs)
 
-    def answering(self, inputs: Tensor) -> Tensor:
+    def compute_answer_features(self, inputs: Tensor) -> Tensor:
         """Features of retrieval and classification: `features`, or [N, F] of a transformer without
         its second token where the method drops it there."""
-        if isinstance(self.backbone, TwoTokens) and self.method.traits.second_token != "kept":
+        if isinstance(self.backbone, ExtraTokenViT) and self.method.traits.second_token != "kept":
             return self._pool(self.backbone.without, inputs)
         return self.features(inputs)
 
     def _pool(self, backbone: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
         with torch.autocast(inputs.device.type, torch.bfloat16, enabled=self.bf16):
             pooled = backbone(inputs)
-        return full(pooled)
+        return to_full_precision(pooled)
 
     def embed(self, inputs: Tensor) -> Tensor:
         """[N, E] float32: what retrieval compares; call in evaluation mode."""
-        return self.method.embed(self.answering(inputs))
+        return self.method.embed(self.compute_answer_features(inputs))
 
     def logits(self, inputs: Tensor) -> Tensor:
         """[N, C] float32, of the training classes; call in evaluation mode."""
-        return class_logits(self.method, self.answering(inputs))
+        return compute_class_logits(self.method, self.compute_answer_features(inputs))
 
     def score(self, query: Tensor, reference: Tensor) -> Tensor:
         """[B, E] × [R, E] → [B, R] of what `embed` gives, larger is closer."""
@@ -102,9 +102,9 @@ def build_method(config: TrialConfig, *, features: int, classes: int, seed: int)
     """Loss and method on the CPU, each drawn from its own stream."""
     loss_class = LOSSES[config.loss.name]
     method_class = METHODS[config.method.name]
-    with streams.seeded(seed, "init", "loss"):
+    with streams.seed_global_generator(seed, "init", "loss"):
         loss = loss_class(config.loss, classes=classes, dim=config.embedding.dim)
-    with streams.seeded(seed, "init", "method"):
+    with streams.seed_global_generator(seed, "init", "method"):
         return method_class(
             config.method,
             features=features,
@@ -117,7 +117,7 @@ def build_method(config: TrialConfig, *, features: int, classes: int, seed: int)
 def build_trial_backbone(config: TrialConfig, seed: int) -> Backbone:
     """The configured backbone on the CPU; without weights, drawn from its own stream. So is its
     second token, if the method asks for one: the rest starts alike with it and without."""
-    with streams.seeded(seed, "init", "backbone"):
+    with streams.seed_global_generator(seed, "init", "backbone"):
         backbone = build_backbone(
             config.backbone, config.data.image_size, channels_last=config.training.channels_last
         )
@@ -125,5 +125,5 @@ def build_trial_backbone(config: TrialConfig, seed: int) -> Backbone:
         checkpoint_blocks(backbone.model)
     if METHODS[config.method.name].describe_traits(config.method).second_token is None:
         return backbone
-    with streams.seeded(seed, "init", "second_token"):
-        return TwoTokens(backbone)
+    with streams.seed_global_generator(seed, "init", "second_token"):
+        return ExtraTokenViT(backbone)

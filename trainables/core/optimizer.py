@@ -37,7 +37,7 @@ def build_optimizer(
     torch_groups: list[dict[str, Any]] = []
     for role, params in by_role.items():
         base = config.lr * float(getattr(config.multipliers, role))
-        decay = config.weight_decay_of(role)
+        decay = config.get_weight_decay(role)
         torch_groups.append(
             {"params": params, "role": role, "base_lr": base, "lr": base, "weight_decay": decay}
         )
@@ -55,7 +55,9 @@ def build_optimizer(
     return kind(torch_groups, lr=config.lr, betas=config.betas, fused=fused)
 
 
-def clip(parameters: list[nn.Parameter], *, value: float | None, norm: float | None) -> None:
+def clip_gradients(
+    parameters: list[nn.Parameter], *, value: float | None, norm: float | None
+) -> None:
     """Bound the gradients' entries, then the norm of all together."""
     if value is not None:
         nn.utils.clip_grad_value_(parameters, value)
@@ -90,7 +92,7 @@ class RateSchedule:
     epochs: int
     steps_per_epoch: int
 
-    def factor(self, step: int) -> float:
+    def compute_factor(self, step: int) -> float:
         warmup = self.config.warmup_epochs * self.steps_per_epoch
         n = self.epochs * self.steps_per_epoch - warmup
         i = max(0, step - warmup)
@@ -98,24 +100,26 @@ class RateSchedule:
             case "constant":
                 return 1.0
             case "step":
-                return float(self.config.gamma ** (self._epoch(step) // self.config.step_epochs))
+                return float(
+                    self.config.gamma ** (self._count_epochs(step) // self.config.step_epochs)
+                )
             case "multi_step":
-                passed = [m for m in self.config.milestones or () if m <= self._epoch(step)]
+                passed = [m for m in self.config.milestones or () if m <= self._count_epochs(step)]
                 return float(self.config.gamma ** len(passed))
             case "cosine":
                 return (1 + math.cos(math.pi * i / n)) / 2
             case "linear":
                 return 1 - i / n
             case "one_cycle":
-                return _one_cycle(i, n)
+                return _one_cycle_factor(i, n)
 
-    def _epoch(self, step: int) -> int:
+    def _count_epochs(self, step: int) -> int:
         """Whole epochs before a step, counted from where the schedule says; 0 before that."""
         before = 0 if self.config.counted_from == "start" else self.config.warmup_epochs
         return max(0, step // self.steps_per_epoch - before)
 
 
-def _one_cycle(i: int, n: int) -> float:
+def _one_cycle_factor(i: int, n: int) -> float:
     top = ONE_CYCLE_RISE * n - 1
     if i <= top:
         start, end, share = ONE_CYCLE_START, 1.0, i / top

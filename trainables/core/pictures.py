@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trainables.data.sets.folder import SUFFIXES, images_below
+from trainables.data.sets.folder import SUFFIXES, iterate_images
 from trainables.errors import ConfigError
 
 
@@ -16,7 +16,7 @@ def list_pictures(root: Path, place: str = "images") -> list[Path]:
     """
     try:
         linked = [entry for entry in root.iterdir() if entry.is_symlink() and entry.is_dir()]
-        files = {file for each in (root, *linked) for file in images_below(each)}
+        files = {file for each in (root, *linked) for file in iterate_images(each)}
     except OSError as error:
         raise ConfigError(place, f"{root}: {error.strerror}") from error
     if not files:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainables.machine.cache_folder import default_cache
+from trainables.machine.cache_folder import locate_default_cache
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Runtime:
 
     device: str = "auto"
     threads: int | None = None
-    cache_dir: Path = field(default_factory=default_cache)
+    cache_dir: Path = field(default_factory=locate_default_cache)
     trial_dir: Path | None = None
     checkpoint_seconds: float = 10.0
     run: str | None = None

@@ -28,7 +28,7 @@ from typing import Any
 
 from trainables.core.components import (
     ENTRY_MODULES,
-    component_registries,
+    get_component_registries,
     get_revision,
     list_components,
 )
@@ -61,19 +61,19 @@ def find_module_file(name: str) -> Path | None:
 
 
 @cache
-def _parse(name: str) -> tuple[str, tuple[str, ...]] | None:
+def _parse_module(name: str) -> tuple[str, tuple[str, ...]] | None:
     """Return a module's digest and the modules of its package that it imports; None: no source."""
     path = find_module_file(name)
     if path is None:
         return None
     tree = ast.parse(path.read_bytes())
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    imported = dict.fromkeys(_imported_modules(tree, package, path.parent))
-    text = json.dumps(_normal_form(tree), separators=(",", ":"))
+    imported = dict.fromkeys(_iterate_imported_modules(tree, package, path.parent))
+    text = json.dumps(_normalize_tree(tree), separators=(",", ":"))
     return sha256(f"{name} {text}".encode()).hexdigest(), tuple(imported)
 
 
-def _imported_modules(tree: ast.Module, package: str, folder: Path) -> Iterator[str]:
+def _iterate_imported_modules(tree: ast.Module, package: str, folder: Path) -> Iterator[str]:
     """Yield the modules of the same top-level package that a module imports at run time; of one
     without a package those that lie in its folder, unless everybody's packages are there."""
     top = package.partition(".")[0]
@@ -102,7 +102,7 @@ def _imported_modules(tree: ast.Module, package: str, folder: Path) -> Iterator[
                 yield name
 
 
-def _normal_form(node: Any) -> Any:
+def _normalize_tree(node: Any) -> Any:
     """Return a tree as nested lists that are equal in all versions of Python.
 
     Empty fields are left out, because versions differ in which they have; so are docstrings,
@@ -111,26 +111,26 @@ def _normal_form(node: Any) -> Any:
     """
     if isinstance(node, list):
         return [
-            _normal_form(each)
+            _normalize_tree(each)
             for each in node
             if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
         ]
     if not isinstance(node, ast.AST):
         return f"{type(node).__name__} {node!r}"
     if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-        return ["Raise", _normal_form(node.exc.func)]
+        return ["Raise", _normalize_tree(node.exc.func)]
     if isinstance(node, ast.Assert):
-        return ["Assert", _normal_form(node.test)]
+        return ["Assert", _normalize_tree(node.test)]
     if isinstance(node, ast.JoinedStr):
         parts: list[Any] = ["JoinedStr"]
         for is_text, values in groupby(node.values, lambda each: isinstance(each, ast.Constant)):
             if is_text:
                 parts.append("".join(str(getattr(each, "value", "")) for each in values))
             else:
-                parts += [_normal_form(each) for each in values]
+                parts += [_normalize_tree(each) for each in values]
         return parts
     fields = [
-        [name, _normal_form(value)]
+        [name, _normalize_tree(value)]
         for name, value in ast.iter_fields(node)
         if value not in (None, [])
         and not (isinstance(value, ast.JoinedStr) and not value.values)
@@ -149,7 +149,7 @@ def digest_modules(names: Iterable[str]) -> str:
             raise NoSource(f"{name} is in no Python file")
     while pending:
         name = pending.pop()
-        if name not in digests and (parsed := _parse(name)) is not None:
+        if name not in digests and (parsed := _parse_module(name)) is not None:
             digests[name], imported = parsed
             pending += imported
     return sha256(" ".join(digests[name] for name in sorted(digests)).encode()).hexdigest()[:16]
@@ -169,20 +169,20 @@ def digest_class(cls: type) -> str:
 
 
 @cache
-def component_digest(component: str) -> tuple[str | None, str]:
+def compute_component_digest(component: str) -> tuple[str | None, str]:
     """Return (digest, ""), or (None, why there is no source to digest)."""
     kind, _, name = component.partition(".")
     try:
         if component in ENTRY_MODULES:
             return digest_modules(ENTRY_MODULES[component]), ""
-        return digest_class(component_registries()[kind][name]), ""
+        return digest_class(get_component_registries()[kind][name]), ""
     except NoSource as reason:
         return None, str(reason)
 
 
-def trial_digests(config: Mapping[str, Any]) -> dict[str, str | None]:
+def compute_trial_digests(config: Mapping[str, Any]) -> dict[str, str | None]:
     """Return component → digest of its source, None where it has none that can be read."""
-    return {name: component_digest(name)[0] for name in list_components(config)}
+    return {name: compute_component_digest(name)[0] for name in list_components(config)}
 
 
 @cache
@@ -193,13 +193,13 @@ def _read_equal_digests(component: str) -> tuple[str, frozenset[str]]:
     return str(entry["revision"]), frozenset(entry["hashes"])
 
 
-def equal_digests(component: str, accepted: Iterable[tuple[str, str]] = ()) -> set[str]:
+def list_equal_digests(component: str, accepted: Iterable[tuple[str, str]] = ()) -> set[str]:
     """Return the digests that are the code of a component as it is now; none if it has no source.
 
     Args:
         accepted: pairs of digests at its REVISION that a user declared equal (`--same-code`).
     """
-    current, _ = component_digest(component)
+    current, _ = compute_component_digest(component)
     if current is None:
         return set()
     revision, listed = _read_equal_digests(component)

@@ -20,23 +20,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainables.core.assembly import assemble, check_shared, seed_step, start_from_data
-from trainables.core.checkpoints import Checkpoints, own
+from trainables.core.assembly import assemble_parts, check_shared, seed_step, start_from_data
+from trainables.core.checkpoints import Checkpoints, clone_to_own_storage
+from trainables.core.epoch_metrics import EpochMetrics, find_overwhelming_terms
+from trainables.core.evaluator import Evaluator, list_epoch_splits
 from trainables.core.export import write_export
-from trainables.core.identity import config_hash
-from trainables.core.looks import Looks, looked_at
-from trainables.core.optimizer import RateSchedule, clip, set_rates
+from trainables.core.identity import compute_config_hash
+from trainables.core.optimizer import RateSchedule, clip_gradients, set_rates
 from trainables.core.runtime import EpochReport, FinalReport, Runtime
-from trainables.core.trace import Trace, overwhelming_terms
 from trainables.core.trial_folder import EXPORT, TrialFolder
-from trainables.data.sampler import epoch_batches
+from trainables.data.sampler import draw_epoch_batches
 from trainables.data.splits import load_splits
 from trainables.errors import ConfigError
 from trainables.evaluation.metrics import EVALUATOR
-from trainables.machine.devices import describe, resolve_device
+from trainables.machine.devices import describe_device, resolve_device
 from trainables.machine.group import ALONE, Group
 from trainables.machine.memory import keep_freed_memory
-from trainables.machine.processes import still_working
+from trainables.machine.processes import feed_watchdog
 from trainables.methods.base import Batch, Progress
 from trainables.trial import TrialConfig
 
@@ -72,17 +72,19 @@ class Trainer:
         if self.device.type == "cpu":
             keep_freed_memory()
         check_shared(config, group.size, on_gpus=self.device.type == "cuda")
-        with group.main_first():
+        with group.main_process_first():
             self.splits = load_splits(config.data, runtime.cache_dir)
-        self.splits.require(looked_at(config, self.splits))
-        self.hash = config_hash(config, self.splits.fingerprint)
-        parts = assemble(config, seed, self.splits, runtime.cache_dir, self.device, group=group)
+        self.splits.require_splits(list_epoch_splits(config, self.splits))
+        self.hash = compute_config_hash(config, self.splits.fingerprint)
+        parts = assemble_parts(
+            config, seed, self.splits, runtime.cache_dir, self.device, group=group
+        )
         self.inputs, self.network, self.passes = parts.inputs, parts.network, parts.passes
         self.parameters, self.generators = parts.parameters, parts.generators
         self.optimizer = parts.optimizer
-        self.looks = Looks(config, self.splits, parts, self.device, group)
+        self.looks = Evaluator(config, self.splits, parts, self.device, group)
         self.labels = self.splits.train.labels.to(self.device)
-        per_epoch = len(self.batches(0))
+        per_epoch = len(self.plan_batches(0))
         self.schedule = RateSchedule(config.schedule, config.training.epochs, per_epoch)
         self.total_steps = config.training.epochs * per_epoch
 
@@ -91,7 +93,7 @@ class Trainer:
         self.seconds = 0.0
         self.history: list[EpochReport] = []
         self.best: dict[str, Any] | None = None
-        self.trace: Trace | None = None
+        self.trace: EpochMetrics | None = None
         self.resumed_from: int | None = None
         self.clock = self._saved = time.monotonic()
         self.folder = None if runtime.trial_dir is None else TrialFolder(runtime.trial_dir)
@@ -99,11 +101,11 @@ class Trainer:
         if self.folder is not None:
             self.checkpoints = Checkpoints(self.folder.checkpoints, self.hash, seed)
         stored = self.checkpoints if resume else None
-        saved = group.broadcast_object(lambda: None if stored is None else stored.latest())
+        saved = group.broadcast_object(lambda: None if stored is None else stored.load_latest())
         if saved is not None:
-            self._restore(*saved)
+            self._restore_checkpoint(*saved)
 
-    def epochs(self) -> Iterator[EpochReport]:
+    def train_epochs(self) -> Iterator[EpochReport]:
         """Train the epochs that are left, one report each.
 
         An epoch is saved after its report was taken, so that no report is lost: one that was
@@ -116,37 +118,37 @@ class Trainer:
                 "trial",
             )
         self.clock = time.monotonic()
-        self.begin()
+        self.start_from_data()
         while self.epoch < self.config.training.epochs:
-            yield self._one_epoch()
+            yield self._train_epoch()
             self.clock = time.monotonic()  # what the reader did with it is not training time
             if self._is_due(epoch_end=True):
-                self.save()
+                self.save_checkpoint()
 
-    def begin(self) -> None:
+    def start_from_data(self) -> None:
         """Let the method start from data, before the first step."""
         if self.steps == 0 and self.config.embedding.init == "pca":
             cache = self.runtime.cache_dir
             start_from_data(self.config, self.network, self.inputs, self.splits, cache)
             self.group.broadcast_(self.parameters)
 
-    def _one_epoch(self) -> EpochReport:
+    def _train_epoch(self) -> EpochReport:
         """Train the epoch under way, from its first step or from where a checkpoint left it."""
         begun = self.seconds
-        batches = self.batches(self.epoch)
+        batches = self.plan_batches(self.epoch)
         phase = "warmup" if self.epoch < self.config.schedule.warmup_epochs else "main"
         self.network.enter(phase, self.parameters)
-        trace = self.trace = self.trace or Trace(self.epoch + 1, self.steps)
-        self.inputs.expect(batches[trace.length :])
+        trace = self.trace = self.trace or EpochMetrics(self.epoch + 1, self.steps)
+        self.inputs.prefetch(batches[trace.length :])
         while trace.length < len(batches):
             self.step(batches[trace.length], phase)
             if trace.length % CHECK_EVERY == 0:
                 trace.check()
                 if self._is_due(epoch_end=False):
-                    self.save()
+                    self.save_checkpoint()
         trace.check()
-        metrics = trace.means()
-        for term, ratio in overwhelming_terms(metrics).items():
+        metrics = trace.compute_means()
+        for term, ratio in find_overwhelming_terms(metrics).items():
             LOG.warning(
                 "In epoch %d the gradient of the term %r was up to %.1e times that of the metric "
                 "term. Adam remembers such a step for hundreds of others, and the network may have "
@@ -159,15 +161,15 @@ class Trainer:
         self.trace = None
         metrics |= {f"lr/{each['role']}": float(each["lr"]) for each in self.optimizer.param_groups}
         self.epoch += 1
-        if self.looks.due(self.epoch):
-            scores = self.looks.after_epoch()
-            self._select(scores[self.splits.selection][self.config.selection.metric])
+        if self.looks.is_due(self.epoch):
+            scores = self.looks.evaluate_epoch()
+            self._select_epoch(scores[self.splits.selection][self.config.selection.metric])
             metrics |= {
                 f"{split}/{name}": x for split, of in scores.items() for name, x in of.items()
             }
         if self.best is not None:
             metrics[self.looks.best] = self.best["value"]
-        self._tick()
+        self._signal_progress()
         metrics["time/epoch_s"] = self.seconds - begun
         self.history.append(EpochReport(self.epoch, self.steps, self.seconds, metrics))
         return self.history[-1]
@@ -176,36 +178,36 @@ class Trainer:
         """One optimiser step on the training images at `positions`; its terms go to `trace`."""
         assert self.trace is not None
         seed_step(self.generators, self.seed, self.steps, self.network.backbone)
-        set_rates(self.optimizer, self.schedule.factor(self.steps))
+        set_rates(self.optimizer, self.schedule.compute_factor(self.steps))
         progress = Progress(phase, self.epoch, self.steps, self.steps / self.total_steps)
         method, generators = self.network.method, self.generators
 
-        inputs = self.inputs.train(positions, generators["augment"])
+        inputs = self.inputs.load_training_inputs(positions, generators["augment"])
         labels = self.labels.index_select(0, positions.to(self.device))
         batch = Batch(inputs, labels[:, None])
         batch = method.prepare(batch, generators["prepare"])
-        features = self.passes.features(batch.inputs)
+        features = self.passes.compute_features(batch.inputs)
         state = method(features, batch.labels, progress, generators["method"])
         terms = method.terms(state, batch.labels, progress, generators["loss"])
         for parameter in self.parameters:  # `zero_grad` goes through torch's compiler first
             parameter.grad = None
         self.passes.backward(self.trace.add(terms))
-        self.trace.observe(method.observed())
+        self.trace.add_observed(method.observed())
 
         training = self.config.training
-        clip(self.parameters, value=training.clip_value, norm=training.clip_norm)
+        clip_gradients(self.parameters, value=training.clip_value, norm=training.clip_norm)
         self.optimizer.step()
         self.steps += 1
         self.steps_here += 1
-        still_working()
+        feed_watchdog()
 
-    def batches(self, epoch: int) -> Tensor:
+    def plan_batches(self, epoch: int) -> Tensor:
         """Positions of an epoch's training images, [steps, B]."""
         training, needs = self.config.training, self.network.method.loss.batch
         labels, size = self.splits.train.labels, training.batch_size
-        return epoch_batches(labels, size, training.per_class, self.seed, epoch, needs.layout)
+        return draw_epoch_batches(labels, size, training.per_class, self.seed, epoch, needs.layout)
 
-    def _select(self, value: float) -> None:
+    def _select_epoch(self, value: float) -> None:
         """Keep the network's weights if the epoch is the best by what selects."""
         is_last = self.config.selection.keep == "last"
         if self.best is None or is_last or value > self.best["value"]:
@@ -232,13 +234,13 @@ class Trainer:
             evaluations=evaluations,
             evaluator=EVALUATOR,
             export=None if self.folder is None else EXPORT,
-            provenance=self.provenance(),
+            provenance=self.describe_provenance(),
             history=self.history,
         )
 
-    def provenance(self) -> dict[str, Any]:
+    def describe_provenance(self) -> dict[str, Any]:
         return {
-            "device": describe(self.device),
+            "device": describe_device(self.device),
             "threads": torch.get_num_threads(),
             "kernels": torch.backends.cpu.get_cpu_capability(),
             "torch": torch.__version__,
@@ -246,15 +248,15 @@ class Trainer:
             "data_fingerprint": self.splits.fingerprint,
             "resumed_from_epoch": self.resumed_from,
             "steps_this_process": self.steps_here,
-            **self.passes.provenance(),
+            **self.passes.describe_rounding(),
         }
 
-    def pause(self) -> None:
+    def save_for_pause(self) -> None:
         """Save the epochs done so far, due or not, for a later process to go on from."""
         self.clock = time.monotonic()
-        self.save()
+        self.save_checkpoint()
 
-    def _tick(self) -> None:
+    def _signal_progress(self) -> None:
         now = time.monotonic()
         self.seconds += now - self.clock
         self.clock = now
@@ -264,29 +266,29 @@ class Trainer:
         interval = self.runtime.checkpoint_seconds
         return time.monotonic() - self._saved >= interval and (epoch_end or interval > 0)
 
-    def save(self) -> None:
+    def save_checkpoint(self) -> None:
         """A checkpoint of where the trial stands, if it has a folder."""
         if self.checkpoints is None:
             return
-        self._tick()
+        self._signal_progress()
         state = {
             "epoch": self.epoch,
             "steps": self.steps,
             "seconds": self.seconds,
-            "trace": None if self.trace is None else self.trace.state(),
+            "trace": None if self.trace is None else self.trace.get_state(),
             "history": [dataclasses.asdict(report) for report in self.history],
-            "network": own(self.network.state_dict()),
-            "optimizer": own(self.optimizer.state_dict()),
+            "network": clone_to_own_storage(self.network.state_dict()),
+            "optimizer": clone_to_own_storage(self.optimizer.state_dict()),
         }
-        self.checkpoints.save(self.steps, state, self.best)
+        self.checkpoints.save_state(self.steps, state, self.best)
         self._saved = time.monotonic()
 
-    def _restore(self, state: dict[str, Any], best: dict[str, Any] | None) -> None:
+    def _restore_checkpoint(self, state: dict[str, Any], best: dict[str, Any] | None) -> None:
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.epoch, self.steps, self.seconds = state["epoch"], state["steps"], state["seconds"]
         self.history = [EpochReport(**report) for report in state["history"]]
         if state["trace"] is not None:
-            self.trace = Trace.from_state(state["trace"], self.device)
+            self.trace = EpochMetrics.from_state(state["trace"], self.device)
         self.best, self.resumed_from = best, self.epoch
         LOG.info("resumed after epoch %d, step %d", self.epoch, self.steps)

@@ -40,7 +40,7 @@ def check_trial_id(trial_id: object) -> str:
     )
 
 
-def trial_folder(trials: Path, trial_id: object) -> Path:
+def locate_trial_folder(trials: Path, trial_id: object) -> Path:
     """Return the folder of a trial below `trials`; it need not be there yet, and is no link."""
     folder = trials / check_trial_id(trial_id)
     if folder.is_symlink():
@@ -66,9 +66,9 @@ class TrialFolder:
         self.lock = path / LOCK
 
     @staticmethod
-    def of(trials: Path, trial_id: object) -> TrialFolder:
-        """Return a trial's folder below `trials`. Raises ConfigError as `trial_folder`."""
-        return TrialFolder(trial_folder(trials, trial_id))
+    def locate(trials: Path, trial_id: object) -> TrialFolder:
+        """Return a trial's folder below `trials`. Raises ConfigError as `locate_trial_folder`."""
+        return TrialFolder(locate_trial_folder(trials, trial_id))
 
-    def view(self, name: str) -> Path:
+    def locate_view(self, name: str) -> Path:
         return self.path / VIEWS / f"{name}.json"

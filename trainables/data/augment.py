@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.data.images import Images
-from trainables.data.resizing import Crops, resample, resized_sizes, sample
+from trainables.data.resizing import Crops, compute_resized_sizes, resample_boxes, sample_bilinear
 
 if TYPE_CHECKING:
     from trainables.config.images import AugmentConfig, Interpolation
@@ -56,21 +56,25 @@ def train_images(
     place, flip, grey = draws_once[:, :2], draws_once[:, 2], draws_once[:, 3]
     mirrored = flip < config.flip
     if config.resize is not None:
-        boxes = fixed_boxes(*resized_sizes(heights, widths, config.resize), size, place)
+        boxes = draw_fixed_boxes(
+            *compute_resized_sizes(heights, widths, config.resize), size, place
+        )
         crops = Crops(images, index, boxes, size, mirrored, device)
-        pixels = resample(crops, config.interpolation or "bilinear", config.resize)
+        pixels = resample_boxes(crops, config.interpolation or "bilinear", config.resize)
     elif config.crop_scale == (1.0, 1.0) or config.pad is not None:
         pixels = _cut_centre(images, index, size, mirrored, device, config.interpolation)
         if config.pad is not None:
-            pixels = _shifted(pixels, config.pad, place, mirrored)
+            pixels = _shift_and_mirror(pixels, config.pad, place, mirrored)
     else:
-        boxes = random_boxes(heights, widths, config, draws, place)
-        pixels = cut(Crops(images, index, boxes, size, mirrored, device), config.interpolation)
+        boxes = draw_random_boxes(heights, widths, config, draws, place)
+        pixels = cut_boxes(
+            Crops(images, index, boxes, size, mirrored, device), config.interpolation
+        )
     if images.channels == 3 and config.grey > 0:
         luma = torch.einsum("bchw,c->bhw", pixels.float(), torch.tensor(LUMA, device=pixels.device))
         greyed = (grey < config.grey).to(pixels.device)
         pixels = torch.where(greyed[:, None, None, None], luma[:, None], pixels)
-    return normalised(pixels, mean, std)
+    return normalize_pixels(pixels, mean, std)
 
 
 def eval_images(
@@ -90,7 +94,7 @@ def eval_images(
     """
     unflipped = torch.zeros(len(index), dtype=torch.bool)
     pixels = _cut_centre(images, index, size, unflipped, device)
-    return normalised(pixels, mean, std)
+    return normalize_pixels(pixels, mean, std)
 
 
 def _cut_centre(  # noqa: PLR0917
@@ -104,15 +108,15 @@ def _cut_centre(  # noqa: PLR0917
     """Cut out the evaluation crop, of pixels in 0 … 255."""
     heights, widths = images.heights[index], images.widths[index]
     if images.resize is None:
-        boxes = centre_boxes(heights, widths, images.frame)
-        return cut(Crops(images, index, boxes, size, flip, device), interpolation)
-    sizes = resized_sizes(heights, widths, images.resize)
-    boxes = centre_boxes(*sizes, size / images.resize)
+        boxes = compute_center_boxes(heights, widths, images.frame)
+        return cut_boxes(Crops(images, index, boxes, size, flip, device), interpolation)
+    sizes = compute_resized_sizes(heights, widths, images.resize)
+    boxes = compute_center_boxes(*sizes, size / images.resize)
     crops = Crops(images, index, boxes, size, flip, device)
-    return resample(crops, interpolation or "bilinear", images.resize)
+    return resample_boxes(crops, interpolation or "bilinear", images.resize)
 
 
-def centre_boxes(heights: Tensor, widths: Tensor, frame: float) -> Tensor:
+def compute_center_boxes(heights: Tensor, widths: Tensor, frame: float) -> Tensor:
     """[B, 4] int64 (top, left, height, width): the centred square of frame · short side."""
     side = torch.round(torch.minimum(heights, widths) * frame).long().clamp(min=1)
     top = torch.round((heights - side) / 2).long()
@@ -120,7 +124,7 @@ def centre_boxes(heights: Tensor, widths: Tensor, frame: float) -> Tensor:
     return torch.stack([top, left, side, side], 1)
 
 
-def fixed_boxes(heights: Tensor, widths: Tensor, side: int, place: Tensor) -> Tensor:
+def draw_fixed_boxes(heights: Tensor, widths: Tensor, side: int, place: Tensor) -> Tensor:
     """RandomCrop's boxes: [B, 4] int64 (top, left, side, side), all places in the image alike.
 
     Args:
@@ -132,13 +136,13 @@ def fixed_boxes(heights: Tensor, widths: Tensor, side: int, place: Tensor) -> Te
     return torch.stack([top, left, square, square], 1)
 
 
-def _shifted(pixels: Tensor, pad: int, place: Tensor, mirrored: Tensor) -> Tensor:
+def _shift_and_mirror(pixels: Tensor, pad: int, place: Tensor, mirrored: Tensor) -> Tensor:
     """RandomCrop(S, padding=pad) of pixels[B, C, S, S]: black all around them, then a square of
     side S. Mirrored ones are so already; they move the other way, as if they had been cut before.
     """
     side = pixels.shape[-1]
     whole = torch.full_like(mirrored, side + 2 * pad, dtype=torch.int64)
-    top, left = fixed_boxes(whole, whole, side, place)[:, :2].unbind(1)
+    top, left = draw_fixed_boxes(whole, whole, side, place)[:, :2].unbind(1)
     left = torch.where(mirrored, 2 * pad - left, left)
     line = torch.arange(side)
     rows, columns = ((at[:, None] + line).to(pixels.device) for at in (top, left))
@@ -147,7 +151,7 @@ def _shifted(pixels: Tensor, pad: int, place: Tensor, mirrored: Tensor) -> Tenso
     return padded[of, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
 
 
-def random_boxes(
+def draw_random_boxes(
     heights: Tensor, widths: Tensor, config: AugmentConfig, draws: Tensor, place: Tensor
 ) -> Tensor:
     """RandomResizedCrop's boxes: [B, 4] int64 (top, left, height, width).
@@ -182,13 +186,13 @@ def random_boxes(
     return torch.where(fits.any(1, keepdim=True), drawn, centred)
 
 
-def cut(crops: Crops, interpolation: Interpolation | None = None) -> Tensor:
+def cut_boxes(crops: Crops, interpolation: Interpolation | None = None) -> Tensor:
     """Cut boxes out, resized to S × S: [B, C, S, S] in 0 … 255, in channels-last memory; uint8 with
     an interpolation, antialiased, else float32, bilinear and not (`resizing.py`)."""
-    return sample(crops) if interpolation is None else resample(crops, interpolation)
+    return sample_bilinear(crops) if interpolation is None else resample_boxes(crops, interpolation)
 
 
-def normalised(
+def normalize_pixels(
     pixels: Tensor, mean: tuple[float, float, float], std: tuple[float, float, float]
 ) -> Tensor:
     """(x/255 − mean)/std, float32, of pixels of any type; one channel becomes three."""

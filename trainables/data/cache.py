@@ -28,7 +28,7 @@ import numpy as np
 from filelock import FileLock
 
 from trainables.errors import ConfigError
-from trainables.machine.digests import damage, seal, sealed, unsealed
+from trainables.machine.digests import find_damage, read_sealed_json, seal_folder, seal_json
 from trainables.machine.files import write_atomically
 
 LOG = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ Build = Callable[[Path], None]  # makes the files in the folder that it is given
 State = dict[str, list[int]]  # file → size, times of its content and of its entry, inode
 
 
-def published(folder: Path, build: Build, *, goes_on: bool = False) -> Path:
+def get_or_build(folder: Path, build: Build, *, goes_on: bool = False) -> Path:
     """Return `folder`, after calling `build(temporary folder)` if it is not there whole.
 
     Args:
@@ -53,54 +53,54 @@ def published(folder: Path, build: Build, *, goes_on: bool = False) -> Path:
     """
     if _is_checked(folder):
         return folder
-    with explained(folder.parent):
+    with explain_write_errors(folder.parent):
         folder.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder.with_name(f"{folder.name}.lock"))
         try:
             lock.acquire()
         except OSError as error:
             # A cache that is only read has nobody who could change or make the folder.
-            if error.errno not in READ_ONLY or damage(folder) is not None:
+            if error.errno not in READ_ONLY or find_damage(folder) is not None:
                 raise
             return folder
         try:
             if not _is_checked(folder):  # another process may have made it meanwhile
-                state, fault = _read_state(folder), damage(folder)
+                state, fault = _read_state(folder), find_damage(folder)
                 if fault is not None:
                     if folder.exists():
                         LOG.warning("%s: %s; it is made again", folder, fault)
-                    _build(folder, build, goes_on=goes_on)
+                    _build_folder(folder, build, goes_on=goes_on)
                     state = _read_state(folder)
-                write_atomically(_name_note(folder), sealed({"files": state}))
+                write_atomically(_name_note(folder), seal_json({"files": state}))
         finally:
             lock.release()
     return folder
 
 
-def begun(folder: Path) -> Path:
+def locate_unfinished(folder: Path) -> Path:
     """Return where a folder that goes on is built."""
     return folder.with_name(f"{folder.name}.begun")
 
 
-def _build(folder: Path, build: Build, *, goes_on: bool) -> None:
+def _build_folder(folder: Path, build: Build, *, goes_on: bool) -> None:
     # The lock is ours, so whatever else carries this name was left by a process that died.
     for rest in (folder, *folder.parent.glob(f"{folder.name}.tmp-*")):
         if rest.exists():
             shutil.rmtree(rest)
     if goes_on:
-        fresh = begun(folder)
+        fresh = locate_unfinished(folder)
         fresh.mkdir(mode=0o700, exist_ok=True)
     else:
         fresh = Path(tempfile.mkdtemp(prefix=f"{folder.name}.tmp-", dir=folder.parent))
     try:
         build(fresh)
         (fresh / JOURNAL).unlink(missing_ok=True)
-        seal(fresh)
+        seal_folder(fresh)
         fresh.chmod(0o755)
         for path in (*fresh.iterdir(), fresh):
-            _sync(path)
+            _sync_to_disk(path)
         fresh.replace(folder)
-        _sync(folder.parent)
+        _sync_to_disk(folder.parent)
     except BaseException as error:
         # Whoever was interrupted, and not refused, may go on.
         if not goes_on or isinstance(error, Exception):
@@ -109,7 +109,7 @@ def _build(folder: Path, build: Build, *, goes_on: bool) -> None:
 
 
 @contextmanager
-def explained(where: Path) -> Iterator[None]:
+def explain_write_errors(where: Path) -> Iterator[None]:
     """Say what to do when the cache cannot be written; still an OSError, so it is retried."""
     try:
         yield
@@ -124,7 +124,7 @@ def explained(where: Path) -> Iterator[None]:
 
 
 @contextmanager
-def required(cache: Path) -> Iterator[None]:
+def require_cache(cache: Path) -> Iterator[None]:
     """Report a cache that cannot be used as bad input, where nothing can go on without it.
 
     Raises:
@@ -152,7 +152,7 @@ def required(cache: Path) -> Iterator[None]:
 def _is_checked(folder: Path) -> bool:
     """Return whether the files are in the state in which somebody has found them whole."""
     try:
-        return unsealed(_name_note(folder)) == {"files": _read_state(folder)}
+        return read_sealed_json(_name_note(folder)) == {"files": _read_state(folder)}
     except OSError:
         return False
 
@@ -170,7 +170,7 @@ def _read_state(folder: Path) -> State:
     }
 
 
-def _sync(path: Path) -> None:
+def _sync_to_disk(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

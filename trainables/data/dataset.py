@@ -24,7 +24,7 @@ from torch import Tensor
 
 from trainables.config.images import DataConfig
 from trainables.config.registry import Registry
-from trainables.data.files.about import About, Count
+from trainables.data.files.data_set_markers import About, Count
 from trainables.data.images import Images
 
 DATASETS: Registry[type[DataSource]] = Registry(
@@ -128,7 +128,7 @@ class DataSource(ABC):
         """
 
 
-def data_config(given: Mapping[str, Any]) -> DataConfig:
+def resolve_data_config(given: Mapping[str, Any]) -> DataConfig:
     """Return the configuration of the data set that `given` names, with its own options.
 
     Raises:
@@ -147,7 +147,7 @@ def fingerprint(config: DataConfig, cache: Path) -> str:
     return DATASETS[config.name].fingerprint(config, cache)
 
 
-def class_count(config: DataConfig, cache: Path) -> int | None:
+def count_classes(config: DataConfig, cache: Path) -> int | None:
     """Count the classes that `data.split` is to deal; None: not known yet. Errors as above."""
     return DATASETS[config.name].class_count(config, cache)
 

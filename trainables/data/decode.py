@@ -27,7 +27,7 @@ MOST_SIDE = 2**15
 MOST_RATIO = 32  # long side / short side
 
 
-def decoded(
+def decode_image(
     path: Path,
     short: int | None,
     *,
@@ -49,14 +49,14 @@ def decoded(
         with Image.open(path if content is None else BytesIO(content), formats=FORMATS) as opened:
             check_size(opened.size, str(path))
             ImageOps.exif_transpose(opened, in_place=True)
-            image = rgb(opened)
+            image = convert_to_rgb(opened)
             image = image if box is None else _crop(image, box, str(path))
     except (MemoryError, ConfigError):
         raise  # of the machine, and our own
     except Image.DecompressionBombError:
         # Beyond twice Pillow's own limit, it does not tell the size.
         most = 2 * (Image.MAX_IMAGE_PIXELS or MOST_PIXELS)
-        raise _too_large(str(path), f"an image of more than {most:,} pixels") from None
+        raise _build_size_error(str(path), f"an image of more than {most:,} pixels") from None
     except Exception as error:
         # Pillow's plugins raise whatever their parsers meet: OSError, SyntaxError, struct.error…
         unknown = isinstance(error, Image.UnidentifiedImageError)  # type: ignore[attr-defined]
@@ -64,16 +64,16 @@ def decoded(
         expected = f"a whole image file: {', '.join(FORMATS)}"
         found = f"an image that cannot be read ({reason})"
         raise ConfigError(str(path), found, expected, "Replace or remove the file") from error
-    return np.asarray(image if short is None else of_short_side(image, short))
+    return np.asarray(image if short is None else resize_to_short_side(image, short))
 
 
-def of_short_side(image: Image.Image, short: int) -> Image.Image:
+def resize_to_short_side(image: Image.Image, short: int) -> Image.Image:
     """Return the image with a short side of `short`; the long one is rounded down."""
-    size = short_size(image.size, short)
+    size = compute_short_size(image.size, short)
     return image if size == image.size else image.resize(size, Image.Resampling.BILINEAR)
 
 
-def short_size(size: tuple[int, int], short: int) -> tuple[int, int]:
+def compute_short_size(size: tuple[int, int], short: int) -> tuple[int, int]:
     """Return width and height of an image with a short side of `short`."""
     width, height = size
     scale = short / min(width, height)
@@ -88,7 +88,7 @@ def check_size(size: tuple[int, int], where: str) -> None:
     """
     short, long = sorted(size)
     if short * long > MOST_PIXELS or long > MOST_SIDE or long > MOST_RATIO * short:
-        raise _too_large(where, f"an image of {size[0]:,} × {size[1]:,} pixels")
+        raise _build_size_error(where, f"an image of {size[0]:,} × {size[1]:,} pixels")
 
 
 def _crop(image: Image.Image, box: tuple[float, float, float, float], where: str) -> Image.Image:
@@ -104,13 +104,13 @@ def _crop(image: Image.Image, box: tuple[float, float, float, float], where: str
     return part
 
 
-def _too_large(where: str, found: str) -> ConfigError:
+def _build_size_error(where: str, found: str) -> ConfigError:
     expected = f"at most {MOST_PIXELS:,} pixels, {MOST_SIDE:,} on a side, and a long side of at "
     expected += f"most {MOST_RATIO} short ones"
     return ConfigError(where, found, expected, "Shrink, crop or remove it")
 
 
-def rgb(image: Image.Image) -> Image.Image:
+def convert_to_rgb(image: Image.Image) -> Image.Image:
     """Return 8-bit RGB, by the rules above; the image itself where it is that already."""
     if image.mode.startswith("I;16") or image.mode == "I":
         upper = np.clip(np.asarray(image) >> 8, 0, 255)

@@ -15,13 +15,13 @@ import numpy as np
 import torch
 
 from trainables.backbones import backbone as backbones
-from trainables.backbones.weights import weights_identity
+from trainables.backbones.weights import compute_weights_identity
 from trainables.data import resizing
 from trainables.data.augment import eval_images
-from trainables.data.cache import published
+from trainables.data.cache import get_or_build
 from trainables.data.dataset import DATASETS, fingerprint, load_dataset
 from trainables.data.reader import Reader
-from trainables.machine.processes import cores
+from trainables.machine.processes import count_cores
 from trainables.machine.progress import Progress
 
 if TYPE_CHECKING:
@@ -32,16 +32,18 @@ REVISION = 1  # raise by hand when evaluation crops or normalisation change numb
 BATCH = 64
 
 
-def cached_features(config: Trial, cache: Path, device: torch.device | str = "cpu") -> np.memmap:
+def load_cached_features(
+    config: Trial, cache: Path, device: torch.device | str = "cpu"
+) -> np.memmap:
     """Pooled features of every image of the data set, in its order: [N, F] float32.
 
     Images are taken as in evaluation (`eval_images`), the backbone as `frozen_backbone` builds
     it, in float32. Whoever comes first computes, on all CPU threads it may use; others wait.
     """
     device = torch.device(device)
-    folder = published(
-        Path(cache) / "features" / features_key(config, cache, device),
-        lambda fresh: _compute(config, cache, device, fresh),
+    folder = get_or_build(
+        Path(cache) / "features" / build_features_key(config, cache, device),
+        lambda fresh: _compute_features(config, cache, device, fresh),
     )
     features: np.memmap = np.load(folder / "features.npy", mmap_mode="c", allow_pickle=False)
     return features
@@ -49,10 +51,10 @@ def cached_features(config: Trial, cache: Path, device: torch.device | str = "cp
 
 def has_features(config: Trial, cache: Path, device: torch.device | str = "cpu") -> bool:
     """Whether they are in the cache, so that neither backbone nor weights are needed."""
-    return (Path(cache) / "features" / features_key(config, cache, device)).is_dir()
+    return (Path(cache) / "features" / build_features_key(config, cache, device)).is_dir()
 
 
-def features_key(config: Trial, cache: Path, device: torch.device | str = "cpu") -> str:
+def build_features_key(config: Trial, cache: Path, device: torch.device | str = "cpu") -> str:
     """Name of the features in the cache: everything that changes them.
 
     The kind of device is part of it, so that a CPU trial's numbers cannot depend on whether a
@@ -63,7 +65,7 @@ def features_key(config: Trial, cache: Path, device: torch.device | str = "cpu")
         "image_size": config.data.image_size,
         "model": config.backbone.name,
         "pool": config.backbone.pool,
-        "weights": weights_identity(config.backbone),
+        "weights": compute_weights_identity(config.backbone),
         "device": torch.device(device).type,
         "revisions": [REVISION, backbones.REVISION, DATASETS[config.data.name].REVISION],
     }
@@ -77,29 +79,29 @@ def features_key(config: Trial, cache: Path, device: torch.device | str = "cpu")
     return f"{config.data.name}-{hashlib.sha256(text.encode()).hexdigest()[:24]}"
 
 
-def _compute(config: Trial, cache: Path, device: torch.device, folder: Path) -> None:
+def _compute_features(config: Trial, cache: Path, device: torch.device, folder: Path) -> None:
     size = config.data.image_size
     images = load_dataset(config.data, cache).images.to(device)
-    backbone = backbones.frozen_backbone(config.backbone, size).to(device)
+    backbone = backbones.build_frozen_backbone(config.backbone, size).to(device)
     total, name = len(images), config.backbone.name
     LOG.info("computing %s features of %d images at %d px, once", name, total, size)
     header = {"descr": "<f4", "fortran_order": False, "shape": (total, backbone.features)}
     progress, threads = Progress(f"features of {name}", total), torch.get_num_threads()
     # All CPUs this process may run on: the other trials wait for these features anyway.
-    torch.set_num_threads(max(threads, cores()))
+    torch.set_num_threads(max(threads, count_cores()))
     try:
         with torch.no_grad(), (folder / "features.npy").open("wb") as out:
             np.lib.format.write_array_header_1_0(out, header)
             reader, blocks = Reader(images, device), torch.split(torch.arange(total), BATCH)
-            reader.expect(blocks)
+            reader.prefetch(blocks)
             for rows in blocks:
-                there, at = reader.take(rows)
+                there, at = reader.load_rows(rows)
                 batch = eval_images(
                     there, at, size=size, mean=backbone.mean, std=backbone.std, device=device
                 )
                 # Written, not mapped: a full disk is then an error here, not a SIGBUS later.
                 out.write(backbone(batch).cpu().numpy().astype("<f4").tobytes())
-                progress.at(int(rows[-1]) + 1)
+                progress.update(int(rows[-1]) + 1)
     finally:
         torch.set_num_threads(threads)
     (folder / "about.json").write_text(

@@ -51,48 +51,48 @@ class Images:
     def to(self, device: torch.device | str, share: float = 0.3) -> Images:
         """Make resident on `device` if all pixels take at most `share` of its free memory."""
         device = torch.device(device)
-        if device.type != "cuda" or self.resident(device):
+        if device.type != "cuda" or self.is_resident(device):
             return self
         if self.flat.numel() > share * torch.cuda.mem_get_info(device)[0]:
             return self
         return replace(self, flat=self.flat.to(device))
 
-    def resident(self, device: torch.device) -> bool:
+    def is_resident(self, device: torch.device) -> bool:
         """Return whether pixels are used where they lie."""
         return self.flat.device.type == device.type
 
-    def batch(self, index: Tensor, device: torch.device | str) -> tuple[Tensor, Tensor]:
+    def load_batch(self, index: Tensor, device: torch.device | str) -> tuple[Tensor, Tensor]:
         """Return pixels that contain the images `index`, on `device`, and where each starts: [B].
 
         Resident pixels are used where they are; otherwise the batch alone is moved.
         """
         device = torch.device(device)
-        if self.resident(device):
+        if self.is_resident(device):
             return self.flat, self.offsets[index]
-        starts, total = self.room(index)
+        starts, total = self.compute_layout(index)
         packed = torch.empty(total, dtype=torch.uint8)
-        self.pack(index.tolist(), starts.tolist(), packed)
+        self.pack_rows(index.tolist(), starts.tolist(), packed)
         return packed.to(device, non_blocking=True), starts
 
-    def room(self, index: Tensor) -> tuple[Tensor, int]:
+    def compute_layout(self, index: Tensor) -> tuple[Tensor, int]:
         """Return where each of the images `index` starts if they are packed, and all bytes."""
         sizes = self.heights[index] * self.widths[index] * self.channels
         return torch.cumsum(sizes, 0) - sizes, int(sizes.sum())
 
-    def pack(self, rows: list[int], starts: list[int], packed: Tensor) -> None:
+    def pack_rows(self, rows: list[int], starts: list[int], packed: Tensor) -> None:
         """Write the pixels of some images where they start in `packed`, [bytes] on the CPU."""
         for row, start in zip(rows, starts, strict=True):
             pixels = self[row].reshape(-1).numpy()
             # By numpy: torch would divide each copy among its threads.
             packed.numpy()[start : start + len(pixels)] = pixels
 
-    def packed(self, index: Tensor, flat: Tensor, starts: Tensor) -> Images:
+    def select_packed(self, index: Tensor, flat: Tensor, starts: Tensor) -> Images:
         """Return the images `index` alone, in pixels that were packed, by `pack` or elsewhere."""
         sizes = self.heights[index], self.widths[index]
         return Images(flat, starts, *sizes, self.channels, self.frame, self.resize)
 
     @staticmethod
-    def same_size(pixels: Tensor, frame: float = 1.0) -> Images:
+    def from_equal_sizes(pixels: Tensor, frame: float = 1.0) -> Images:
         """From [N, H, W] or [N, H, W, C] uint8."""
         n, h, w = pixels.shape[:3]
         channels = pixels.shape[3] if pixels.dim() == 4 else 1
@@ -106,7 +106,7 @@ class Images:
         )
 
 
-def mapped(path: Path) -> Tensor:
+def map_array(path: Path) -> Tensor:
     """Return the array of an .npy file, or another file's bytes, as a tensor over shared pages.
 
     Mapped copy-on-write: torch knows no read-only tensors, and this way a stray write could

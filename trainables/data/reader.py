@@ -52,30 +52,30 @@ class Reader:
         cuda = self.device.type == "cuda"
         self._stream = torch.cuda.Stream(self.device) if cuda else None  # type: ignore[no-untyped-call]
 
-    def expect(self, batches: Iterable[Tensor]) -> None:
+    def prefetch(self, batches: Iterable[Tensor]) -> None:
         """Read these rows, [B] each, ahead in this order, and nothing that was expected before."""
-        self._forget()
-        if not self.images.resident(self.device):
+        self._drop_expected()
+        if not self.images.is_resident(self.device):
             self.coming.extend(batches)
-            self._fill()
+            self._fill_queue()
 
-    def take(self, rows: Tensor) -> tuple[Images, Tensor]:
+    def load_rows(self, rows: Tensor) -> tuple[Images, Tensor]:
         """Return images on the device among which are those of `rows` ([B]), and where: [B].
 
         Raises:
             ConfigError: a file that cannot be decoded.
         """
-        if self.images.resident(self.device):
+        if self.images.is_resident(self.device):
             return self.images, rows
         if self.begun and torch.equal(self.begun[0].rows, rows):
             batch = self.begun.popleft()
         else:
-            self._forget()
-            batch = self._begin(rows)
-        self._fill()
+            self._drop_expected()
+            batch = self._begin_read(rows)
+        self._fill_queue()
         for task in batch.tasks:
             task.result()
-        self._move(batch)
+        self._move_to_device(batch)
         flat = batch.packed
         if batch.moved is not None:
             flat = batch.moved
@@ -84,35 +84,35 @@ class Reader:
             flat.record_stream(current)
         for following in self.begun:
             if all(task.done() for task in following.tasks):
-                self._move(following)
-        return self.images.packed(rows, flat, batch.starts), torch.arange(len(rows))
+                self._move_to_device(following)
+        return self.images.select_packed(rows, flat, batch.starts), torch.arange(len(rows))
 
-    def _forget(self) -> None:
+    def _drop_expected(self) -> None:
         for batch in self.begun:
             for task in batch.tasks:
                 task.cancel()
         self.begun.clear()
         self.coming.clear()
 
-    def _fill(self) -> None:
+    def _fill_queue(self) -> None:
         while self.coming and len(self.begun) < DEPTH:
-            self.begun.append(self._begin(self.coming.popleft()))
+            self.begun.append(self._begin_read(self.coming.popleft()))
 
-    def _begin(self, rows: Tensor) -> Batch:
+    def _begin_read(self, rows: Tensor) -> Batch:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(torch.get_num_threads(), "reader")
-        starts, total = self.images.room(rows)
+        starts, total = self.images.compute_layout(rows)
         with torch.inference_mode(False):  # evaluation asks in it, and the threads are not in it
             packed = torch.empty(total, dtype=torch.uint8, pin_memory=self._stream is not None)
         together = self.images.at_once
         parts = (torch.split(each, together) for each in (rows, starts))
         tasks = [
-            self._pool.submit(self.images.pack, numbers.tolist(), places.tolist(), packed)
+            self._pool.submit(self.images.pack_rows, numbers.tolist(), places.tolist(), packed)
             for numbers, places in zip(*parts, strict=True)
         ]
         return Batch(rows, starts, packed, tasks)
 
-    def _move(self, batch: Batch) -> None:
+    def _move_to_device(self, batch: Batch) -> None:
         """Begin to copy it to the device; the pinned memory is kept until it has arrived."""
         if self._stream is None or batch.moved is not None:
             return

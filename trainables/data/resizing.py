@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from trainables.data.images import Images
-from trainables.machine.threads import side_by_side
+from trainables.machine.threads import map_in_threads
 
 if TYPE_CHECKING:
     from trainables.config.images import Interpolation
@@ -54,13 +54,13 @@ class Crops:
     device: torch.device | str = "cpu"
 
 
-def resample(crops: Crops, interpolation: Interpolation, short: int | None = None) -> Tensor:
+def resample_boxes(crops: Crops, interpolation: Interpolation, short: int | None = None) -> Tensor:
     """Resize boxes to S × S, antialiased: [B, C, S, S] uint8, in channels-last memory. On the CPU
     several images at once; a GPU takes one after the other, and waits for none.
 
     Args:
         short: side to which images are resized first; boxes (top, left, S, S) are then in images of
-            the sizes that `resized_sizes` gives, and are taken as they lie.
+            the sizes that `compute_resized_sizes` gives, and are taken as they lie.
     """
     images, index, size = crops.images, crops.index, crops.size
     shape = len(index), size, size, images.channels
@@ -72,23 +72,23 @@ def resample(crops: Crops, interpolation: Interpolation, short: int | None = Non
         if short is not None:
             lengths = whole.shape[:2]
             tall, wide = (short * length // min(lengths) for length in lengths)
-            whole = _resize(whole, tall, wide, interpolation)
+            whole = _resize_image(whole, tall, wide, interpolation)
         part = whole[top : top + height, left : left + width]
-        part = _resize(part, size, size, interpolation)
+        part = _resize_image(part, size, size, interpolation)
         row.copy_(part.flip(1) if mirrored else part)
 
-    flat, starts = images.batch(index, crops.device)
+    flat, starts = images.load_batch(index, crops.device)
     places = torch.stack([starts, images.heights[index], images.widths[index]], 1).tolist()
     tasks = zip(batch.unbind(), places, crops.boxes.tolist(), crops.flip.tolist(), strict=True)
     if batch.device.type == "cpu":
-        side_by_side(write, tasks, together=ANTIALIASED_TOGETHER)
+        map_in_threads(write, tasks, together=ANTIALIASED_TOGETHER)
     else:
         for task in tasks:
             write(task)
     return batch.permute(0, 3, 1, 2)
 
 
-def resized_sizes(heights: Tensor, widths: Tensor, short: int) -> tuple[Tensor, Tensor]:
+def compute_resized_sizes(heights: Tensor, widths: Tensor, short: int) -> tuple[Tensor, Tensor]:
     """Return heights and widths, [B] int64 each, with a short side of `short`; the long one is
     rounded down, as torchvision does it."""
     least = torch.minimum(heights, widths)
@@ -101,7 +101,7 @@ def _view_image(flat: Tensor, place: list[int], channels: int) -> Tensor:
     return flat[start : start + height * width * channels].view(height, width, channels)
 
 
-def _resize(pixels: Tensor, height: int, width: int, interpolation: Interpolation) -> Tensor:
+def _resize_image(pixels: Tensor, height: int, width: int, interpolation: Interpolation) -> Tensor:
     """Bring [H, W, C] uint8 to [height, width, C] uint8; as it is where it has that size."""
     if pixels.shape[:2] == (height, width):
         return pixels
@@ -121,7 +121,7 @@ def _resize(pixels: Tensor, height: int, width: int, interpolation: Interpolatio
     return resized[0].permute(1, 2, 0)
 
 
-def sample(crops: Crops) -> Tensor:
+def sample_bilinear(crops: Crops) -> Tensor:
     """Resize boxes to S × S, bilinear without antialiasing: [B, C, S, S] float32 in 0 … 255, in
     channels-last memory."""
     on_cpu = torch.device(crops.device).type == "cpu"
@@ -131,10 +131,12 @@ def sample(crops: Crops) -> Tensor:
 def sample_one_by_one(crops: Crops) -> Tensor:
     """Do `sample` on the CPU, in as many threads as torch has."""
     images, index, boxes, size = crops.images, crops.index, crops.boxes, crops.size
-    flat, starts = images.batch(index, "cpu")
+    flat, starts = images.load_batch(index, "cpu")
     begin = torch.zeros(len(index), dtype=torch.int64)
-    low_y, high_y, share_y = _axis(begin, boxes[:, 2], size)
-    low_x, high_x, share_x = _mirror(_axis(begin, boxes[:, 3], size), crops.flip)
+    low_y, high_y, share_y = _compute_axis_weights(begin, boxes[:, 2], size)
+    low_x, high_x, share_x = _mirror_lines(
+        _compute_axis_weights(begin, boxes[:, 3], size), crops.flip
+    )
     # Channels are columns of their own: with inner loops of three steps it takes twice as long.
     channels = images.channels
     low_x, high_x = (
@@ -155,14 +157,14 @@ def sample_one_by_one(crops: Crops) -> Tensor:
 
     axes = zip(out, low_y, high_y, share_y, low_x, high_x, share_x, strict=True)
     tasks = zip(places, boxes.tolist(), axes, strict=True)
-    side_by_side(sample_image, tasks, together=BILINEAR_TOGETHER)
+    map_in_threads(sample_image, tasks, together=BILINEAR_TOGETHER)
     return out.view(len(index), size, size, channels).permute(0, 3, 1, 2)
 
 
 def sample_at_once(crops: Crops) -> Tensor:
     """Do `sample` of the whole batch."""
     images, index, boxes, size = crops.images, crops.index, crops.boxes, crops.size
-    flat, starts = images.batch(index, crops.device)
+    flat, starts = images.load_batch(index, crops.device)
     pixels = flat.view(-1, images.channels)
     moved = torch.cat(
         [
@@ -174,8 +176,10 @@ def sample_at_once(crops: Crops) -> Tensor:
         1,
     ).to(crops.device)
     top, left, height, width, start, stride, mirrored = moved.unbind(1)
-    low_y, high_y, share_y = _axis(top, height, size)
-    low_x, high_x, share_x = _mirror(_axis(left, width, size), mirrored.bool())
+    low_y, high_y, share_y = _compute_axis_weights(top, height, size)
+    low_x, high_x, share_x = _mirror_lines(
+        _compute_axis_weights(left, width, size), mirrored.bool()
+    )
     low_y, high_y = (start[:, None] + line * stride[:, None] for line in (low_y, high_y))
 
     def row(y: Tensor) -> Tensor:
@@ -186,7 +190,9 @@ def sample_at_once(crops: Crops) -> Tensor:
     return row(low_y).lerp_(row(high_y), share_y[:, :, None, None]).permute(0, 3, 1, 2)
 
 
-def _axis(begin: Tensor, length: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
+def _compute_axis_weights(
+    begin: Tensor, length: Tensor, size: int
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return lower and upper neighbour and the upper's share along one axis: [B, S] each."""
     steps = torch.arange(size, device=begin.device, dtype=torch.float32) + 0.5
     at = steps[None] * (length[:, None] / size) - 0.5
@@ -197,5 +203,5 @@ def _axis(begin: Tensor, length: Tensor, size: int) -> tuple[Tensor, Tensor, Ten
     return begin[:, None] + low.long(), begin[:, None] + high.long(), share
 
 
-def _mirror(lines: tuple[Tensor, ...], flip: Tensor) -> tuple[Tensor, ...]:
+def _mirror_lines(lines: tuple[Tensor, ...], flip: Tensor) -> tuple[Tensor, ...]:
     return tuple(torch.where(flip[:, None], line.flip(1), line) for line in lines)

@@ -14,7 +14,7 @@ from trainables import streams
 from trainables.errors import ConfigError
 
 
-def steps_per_epoch(images: int, batch_size: int) -> int:
+def count_steps_per_epoch(images: int, batch_size: int) -> int:
     """⌈images / batch_size⌉, at least 1."""
     return max(1, -(-images // batch_size))
 
@@ -46,7 +46,7 @@ def check_batch(batch_size: int, per_class: int, classes: int) -> None:
     )
 
 
-def epoch_batches(  # noqa: PLR0917
+def draw_epoch_batches(  # noqa: PLR0917
     labels: Tensor,
     batch_size: int,
     per_class: int,
@@ -74,14 +74,14 @@ def epoch_batches(  # noqa: PLR0917
         raise ConfigError("data", "no training images", "at least one", "Look at data.split")
     sizes = torch.bincount(labels)
     check_batch(batch_size, per_class, len(sizes))
-    generator = streams.generator(seed, "sampler", epoch)
-    steps = steps_per_epoch(len(labels), batch_size)
+    generator = streams.create_generator(seed, "sampler", epoch)
+    steps = count_steps_per_epoch(len(labels), batch_size)
     if per_class == 1:
         order = torch.randperm(len(labels), generator=generator)
         return order[torch.arange(steps * batch_size) % len(labels)].view(steps, batch_size)
 
     wanted = batch_size // per_class
-    classes = _turns(len(sizes), steps, wanted, generator)
+    classes = _draw_class_turns(len(sizes), steps, wanted, generator)
     visit = torch.arange(steps * wanted) // len(sizes)
     order = torch.randperm(len(labels), generator=generator)
     by_class = order[torch.argsort(labels[order], stable=True)]  # each class in random order
@@ -95,7 +95,7 @@ def epoch_batches(  # noqa: PLR0917
     return batches
 
 
-def _turns(classes: int, steps: int, wanted: int, generator: torch.Generator) -> Tensor:
+def _draw_class_turns(classes: int, steps: int, wanted: int, generator: torch.Generator) -> Tensor:
     """[steps · wanted] classes: permutation after permutation, no class twice in a batch."""
     turns: list[Tensor] = []
     filled = 0

@@ -89,7 +89,7 @@ class Splits:
             )
         return part
 
-    def require(self, names: Iterable[str]) -> None:
+    def require_splits(self, names: Iterable[str]) -> None:
         """Raise now what evaluating these splits would raise after hours of training.
 
         Raises:
@@ -127,14 +127,14 @@ def load_splits(config: DataConfig, cache: Path) -> Splits:
         ConfigError: unreadable data, or too few classes for the splits.
     """
     dataset = load_dataset(config, cache)
-    return split(dataset, config.split, dataset.fingerprint or fingerprint(config, cache))
+    return split_dataset(dataset, config.split, dataset.fingerprint or fingerprint(config, cache))
 
 
-def split(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Splits:
+def split_dataset(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Splits:
     """Deal the classes or images of `dataset`; its official test classes win over `config.test`,
     and its validation images over `config.validation`."""
     by_images = config.by == "images"
-    train, val, test = (_deal_images if by_images else _deal_classes)(dataset, config)
+    train, val, test = (_split_images if by_images else _split_classes)(dataset, config)
     if config.imbalance is not None:
         stays = thin_classes(train.labels, config.imbalance, config.seed)
         train = replace(train, index=train.index[stays], labels=train.labels[stays], queries=None)
@@ -144,7 +144,7 @@ def split(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Splits:
 # ----------------------------------------------------------------------------- by classes
 
 
-def _deal_classes(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset | None, Subset]:
+def _split_classes(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset | None, Subset]:
     every_row = torch.arange(len(dataset.labels))
     official = dataset.official or Official(every_row, every_row)
     training, val_rows = official.train, official.val
@@ -153,24 +153,24 @@ def _deal_classes(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset
     if dataset.official is None:
         train, tested = _split_test_classes(sorted(dataset.classes), config)
     else:
-        tested = _class_names(dataset, official.test)
-        both = set(_class_names(dataset, official.train)) & set(tested)
+        tested = _list_class_names(dataset, official.test)
+        both = set(_list_class_names(dataset, official.train)) & set(tested)
         if both and not official.shared:
             raise ValueError(f"official splits share classes: {sorted(both)[:3]}")
-        train = _order(_class_names(dataset, training), config)
+        train = _order_names(_list_class_names(dataset, training), config)
     if val_rows is not None:
-        held = _class_names(dataset, val_rows)
+        held = _list_class_names(dataset, val_rows)
     else:
         train, held = _split_validation_classes(train, config)
         val_rows = training
     return (
-        _subset(dataset, train, training),
-        _subset(dataset, held, val_rows) if held else None,
-        _subset(dataset, tested, official.test),
+        _build_subset(dataset, train, training),
+        _build_subset(dataset, held, val_rows) if held else None,
+        _build_subset(dataset, tested, official.test),
     )
 
 
-def class_counts(classes: int, config: SplitConfig) -> tuple[int, int, int]:
+def count_split_classes(classes: int, config: SplitConfig) -> tuple[int, int, int]:
     """Return how many of so many classes train, validate (0: none) and are tested, where the
     division is not the data set's own; nothing is loaded.
 
@@ -184,23 +184,23 @@ def class_counts(classes: int, config: SplitConfig) -> tuple[int, int, int]:
     return len(train), len(val), len(test)
 
 
-def _class_names(dataset: Dataset, rows: Tensor) -> list[str]:
+def _list_class_names(dataset: Dataset, rows: Tensor) -> list[str]:
     """Return the classes of these rows, sorted."""
     return sorted(dataset.classes[label] for label in torch.unique(dataset.labels[rows]).tolist())
 
 
-def _permute(names: list[str], seed: int, stream: str) -> list[str]:
-    order = torch.randperm(len(names), generator=streams.generator(seed, stream))
+def _permute_names(names: list[str], seed: int, stream: str) -> list[str]:
+    order = torch.randperm(len(names), generator=streams.create_generator(seed, stream))
     return [names[place] for place in order.tolist()]
 
 
-def _order(names: list[str], config: SplitConfig) -> list[str]:
-    return names if config.order == "sorted" else _permute(names, config.seed, "data.split")
+def _order_names(names: list[str], config: SplitConfig) -> list[str]:
+    return names if config.order == "sorted" else _permute_names(names, config.seed, "data.split")
 
 
 def _split_test_classes(names: list[str], config: SplitConfig) -> tuple[list[str], list[str]]:
     # Two are kept, so that one can still be held out of them.
-    return _cut_names(_order(names, config), config.test, "data.split.test", keep=2)
+    return _cut_names(_order_names(names, config), config.test, "data.split.test", keep=2)
 
 
 def _split_validation_classes(names: list[str], config: SplitConfig) -> tuple[list[str], list[str]]:
@@ -215,7 +215,7 @@ def _split_validation_classes(names: list[str], config: SplitConfig) -> tuple[li
         raise ConfigError("data.split.folds", found)
     names = sorted(names)
     if config.blocks == "seeded":
-        names = _permute(names, config.seed, "data.folds")
+        names = _permute_names(names, config.seed, "data.folds")
     start, end = fold * len(names) // folds, (fold + 1) * len(names) // folds
     return names[:start] + names[end:], names[start:end]
 
@@ -232,7 +232,7 @@ def _cut_names(names: list[str], share: float, path: str, keep: int) -> tuple[li
     return names[:-last], names[-last:]
 
 
-def _subset(dataset: Dataset, names: list[str], rows: Tensor) -> Subset:
+def _build_subset(dataset: Dataset, names: list[str], rows: Tensor) -> Subset:
     """Return the images of these classes among these rows, queries before the gallery."""
     classes = tuple(sorted(names))
     number = {name: place for place, name in enumerate(classes)}
@@ -251,7 +251,7 @@ def _subset(dataset: Dataset, names: list[str], rows: Tensor) -> Subset:
 # ------------------------------------------------------------------------------ by images
 
 
-def _deal_images(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset | None, Subset]:
+def _split_images(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset | None, Subset]:
     """Deal the images of `dataset`: its own test images win over `config.test`, and its validation
     images over `config.validation`.
 
@@ -268,18 +268,18 @@ def _deal_images(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset 
             "classification take one whose test shows other images of the training classes, or "
             "one without a division",
         )
-    generator = streams.generator(config.seed, "data.images")
+    generator = streams.create_generator(config.seed, "data.images")
     order = torch.randperm(len(dataset.labels), generator=generator)
     paper = config.protocol == "paper"
     val: Tensor | None = None
     if official is None:
-        train, test = _cut_rows(dataset, order, config.test, keep=1 if paper else 2)
+        train, test = _split_class_rows(dataset, order, config.test, keep=1 if paper else 2)
     else:
         train, test, val = order[torch.isin(order, official.train)], official.test, official.val
     if paper:
         train, val = train if val is None else torch.cat([train, val]), None
     elif val is None:
-        train, val = _cut_rows(dataset, train, config.validation)
+        train, val = _split_class_rows(dataset, train, config.validation)
     labels = dataset.labels[test if val is None else torch.cat([test, val])]
     untrained = labels[~torch.isin(labels, dataset.labels[train])]
     if len(untrained):
@@ -287,15 +287,17 @@ def _deal_images(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset 
         raise ConfigError(
             "data", f"no image of class {name} trains: add some, or leave that class out"
         )
-    names = _class_names(dataset, train)
+    names = _list_class_names(dataset, train)
     return (
-        _subset(dataset, names, train),
-        None if val is None else _subset(dataset, names, val),
-        _subset(dataset, names, test),
+        _build_subset(dataset, names, train),
+        None if val is None else _build_subset(dataset, names, val),
+        _build_subset(dataset, names, test),
     )
 
 
-def _cut_rows(dataset: Dataset, rows: Tensor, share: float, keep: int = 1) -> tuple[Tensor, Tensor]:
+def _split_class_rows(
+    dataset: Dataset, rows: Tensor, share: float, keep: int = 1
+) -> tuple[Tensor, Tensor]:
     """Return the first and the last of each class's rows, in their order: of n the last
     round(share · n), at least 1, and at most what leaves `keep`."""
     rows = rows[torch.argsort(dataset.labels[rows], stable=True)]
@@ -321,7 +323,7 @@ def thin_classes(labels: Tensor, ratio: float, seed: int) -> Tensor:
     all of its n, the last one a share of 1 / ratio. Exponential decay: Cui et al., "Class-balanced
     loss based on effective number of samples", CVPR 2019.
     """
-    generator = streams.generator(seed, "data.imbalance")
+    generator = streams.create_generator(seed, "data.imbalance")
     sizes = torch.bincount(labels).tolist()
     order = torch.randperm(len(sizes), generator=generator).tolist()
     stays = torch.zeros(len(labels), dtype=torch.bool)

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from trainables.evaluation.metric import metric
-from trainables.machine.kernels import by_onednn, product
+from trainables.machine.kernels import onednn_product, uses_onednn
 
 ITERATIONS = 20
 DISTANCE_BYTES = 16 * 2**20  # a block of distances: best near the size of a CPU's cache
@@ -39,7 +39,7 @@ class Contingency:
     classes: Tensor
 
 
-def contingency(clusters: Tensor, classes: Tensor) -> Contingency:
+def build_contingency(clusters: Tensor, classes: Tensor) -> Contingency:
     """Of two labellings [N], by any integers."""
     a, b = (torch.unique(x, return_inverse=True)[1] for x in (clusters.cpu(), classes.cpu()))
     cells = torch.unique(a * (int(b.max()) + 1) + b, return_counts=True)[1]
@@ -72,13 +72,13 @@ def ami(table: Contingency) -> float:
     # Both one group, or both all singletons: nothing to adjust, they agree.
     if groups in ((1, 1), (int(table.cells.sum()),) * 2):
         return 1.0
-    chance = expected_information(table)
+    chance = expected_mutual_information(table)
     above = (of_a + of_b) / 2 - chance
     above = math.copysign(max(abs(above), np.finfo(float).eps), above)
     return (of_a + of_b - entropy(table.cells) - chance) / above
 
 
-def expected_information(table: Contingency) -> float:
+def expected_mutual_information(table: Contingency) -> float:
     """E[I] in nats under the hypergeometric model.
 
     E = Σ_ij Σ_n n/N · log(N n/(a_i b_j)) · P(n; N, a_i, b_j). A term depends on the two sizes only,
@@ -107,12 +107,12 @@ def expected_information(table: Contingency) -> float:
 def f1(table: Contingency) -> float:
     """Pairwise F1 = 2·TP/(2·TP + FP + FN) over unordered pairs of items: positive = of one
     cluster, true = of one class. Exact integers. 1 if no pair is together in either."""
-    together = pairs(table.cells)
-    said = pairs(table.clusters) + pairs(table.classes)
+    together = count_pairs(table.cells)
+    said = count_pairs(table.clusters) + count_pairs(table.classes)
     return 2 * together / said if said else 1.0
 
 
-def pairs(sizes: Tensor) -> int:
+def count_pairs(sizes: Tensor) -> int:
     return int((sizes * (sizes - 1) // 2).sum())
 
 
@@ -129,21 +129,21 @@ def kmeans(
     best, least = None, math.inf
     for _ in range(restarts):
         start = torch.randperm(len(rows), generator=generator)[:k].to(rows.device)
-        clusters = lloyd(rows, rows[start], iterations)
-        spread = objective(rows, clusters, k) if restarts > 1 else 0.0
+        clusters = run_lloyd(rows, rows[start], iterations)
+        spread = compute_objective(rows, clusters, k) if restarts > 1 else 0.0
         if spread < least:
             best, least = clusters, spread
     assert best is not None  # restarts ≥ 1, and the spread of finite rows is finite
     return best
 
 
-def lloyd(rows: Tensor, centres: Tensor, iterations: int) -> Tensor:
+def run_lloyd(rows: Tensor, centres: Tensor, iterations: int) -> Tensor:
     """Clusters [N] from a start: centres [k, E]."""
     k = len(centres)
     everything = torch.arange(k, device=rows.device)
-    clusters, distances = nearest(rows, centres, everything)
+    clusters, distances = find_nearest(rows, centres, everything)
     for _ in range(iterations):
-        updated = means(rows, clusters, k)
+        updated = compute_cluster_means(rows, clusters, k)
         empty = torch.nonzero(torch.bincount(clusters, minlength=k) == 0)[:, 0]
         if len(empty):
             updated[empty] = rows[distances.argsort(descending=True, stable=True)[: len(empty)]]
@@ -154,9 +154,9 @@ def lloyd(rows: Tensor, centres: Tensor, iterations: int) -> Tensor:
         # Some items see all centres, the others only those that moved.
         full, part = (torch.nonzero(each)[:, 0] for each in (moved, ~moved))
         clusters = clusters.clone()
-        clusters[full], distances[full] = nearest(rows[full], centres, everything)
+        clusters[full], distances[full] = find_nearest(rows[full], centres, everything)
         if len(part):
-            other, far = nearest(rows[part], centres, torch.nonzero(changed)[:, 0])
+            other, far = find_nearest(rows[part], centres, torch.nonzero(changed)[:, 0])
             old, was = clusters[part], distances[part]
             better = (far < was) | ((far == was) & (other < old))
             clusters[part] = torch.where(better, other, old)
@@ -164,7 +164,7 @@ def lloyd(rows: Tensor, centres: Tensor, iterations: int) -> Tensor:
     return clusters
 
 
-def nearest(rows: Tensor, centres: Tensor, among: Tensor) -> tuple[Tensor, Tensor]:
+def find_nearest(rows: Tensor, centres: Tensor, among: Tensor) -> tuple[Tensor, Tensor]:
     """Index [N] of the nearest of centres[among], and ‖centre‖² − 2⟨row, centre⟩ + ‖row‖² [N]."""
     chosen = centres[among]
     limit = DISTANCE_BYTES if rows.device.type == "cpu" else DISTANCE_BYTES_GPU
@@ -172,18 +172,18 @@ def nearest(rows: Tensor, centres: Tensor, among: Tensor) -> tuple[Tensor, Tenso
     squares = (chosen**2).sum(1)
     values, indices = rows.new_empty(len(rows)), among.new_empty(len(rows))
     out = torch.empty(block, len(among), device=rows.device)
-    twice = chosen * -2 if by_onednn(rows, chosen) else None
+    twice = chosen * -2 if uses_onednn(rows, chosen) else None
     for first in range(0, len(rows), block):
         piece, at = rows[first : first + block], slice(first, first + block)
         if twice is None:
             far = torch.addmm(squares, piece, chosen.T, alpha=-2, out=out[: len(piece)])
         else:
-            far = product(piece, twice, squares)
+            far = onednn_product(piece, twice, squares)
         values[at], indices[at] = far.min(1)
     return among[indices], values + (rows**2).sum(1)
 
 
-def means(rows: Tensor, clusters: Tensor, k: int) -> Tensor:
+def compute_cluster_means(rows: Tensor, clusters: Tensor, k: int) -> Tensor:
     """Mean of each cluster [k, E]; zeros where it is empty. Summed in the order of the items on
     every device: a GPU's scattered additions come in any order."""
     order = clusters.argsort(stable=True)
@@ -192,9 +192,9 @@ def means(rows: Tensor, clusters: Tensor, k: int) -> Tensor:
     return sums / sizes.clamp(min=1)[:, None]
 
 
-def objective(rows: Tensor, clusters: Tensor, k: int) -> float:
+def compute_objective(rows: Tensor, clusters: Tensor, k: int) -> float:
     """Σ ‖row − mean of its cluster‖², in float64, block by block."""
-    centres, total = means(rows, clusters, k), 0.0
+    centres, total = compute_cluster_means(rows, clusters, k), 0.0
     for at in torch.split(torch.arange(len(rows), device=rows.device), OBJECTIVE_ROWS):
         total += float((rows[at] - centres[clusters[at]]).double().square().sum())
     return total

@@ -36,7 +36,7 @@ from numba import njit
 from torch import Tensor
 
 from trainables.errors import TrialFailure
-from trainables.evaluation.ranking_metrics import FAR, Places
+from trainables.evaluation.ranking_metrics import FAR, PositiveRanks
 from trainables.evaluation.scores import PlainScore, Score
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
@@ -51,7 +51,7 @@ NEVER = np.float32(np.inf)
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _key(score, bits, index):  # type: ignore[no-untyped-def]
+def _build_sort_key(score, bits, index):  # type: ignore[no-untyped-def]
     """Larger = before. `bits`: of `score`; −0.0 counts as 0.0."""
     whole = np.int64(0) if score == 0 else np.int64(bits)
     if whole < 0:
@@ -60,7 +60,7 @@ def _key(score, bits, index):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _count(key, keys, counts, first, active):  # type: ignore[no-untyped-def]
+def _count_key(key, keys, counts, first, active):  # type: ignore[no-untyped-def]
     """Add one to the first of keys[first : first + active], descending, that `key` exceeds."""
     low, high = 0, active
     while low < high:
@@ -74,7 +74,7 @@ def _count(key, keys, counts, first, active):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _drop(query, scores, counts, start, active, floor, limit):  # type: ignore[no-untyped-def]
+def _drop_far_positives(query, scores, counts, start, active, floor, limit):  # type: ignore[no-untyped-def]
     """Forget the positives of `query` whose place is known to be beyond its limit."""
     first, before = start[query], 0
     for i in range(active[query]):
@@ -95,7 +95,7 @@ def find_positives(tile, bits, item, own, group, keys, scores, start, active, fl
         n = start[q]
         for c in range(group[q, 0], group[q, 1]):
             if c != own[q]:
-                keys[n], scores[n] = _key(tile[q, c], bits[q, c], item[c]), tile[q, c]
+                keys[n], scores[n] = _build_sort_key(tile[q, c], bits[q, c], item[c]), tile[q, c]
                 n += 1
         size = n - start[q]
         order = np.argsort(-keys[start[q] : n])
@@ -129,15 +129,21 @@ def count_rows(tile, bits, item, own, keys, scores, counts, start, active, floor
                 score = tile[q, c]
                 if score >= least:
                     if c != own[q]:
-                        _count(_key(score, bits[q, c], item[c]), keys, counts, first, active[q])
+                        _count_key(
+                            _build_sort_key(score, bits[q, c], item[c]),
+                            keys,
+                            counts,
+                            first,
+                            active[q],
+                        )
                         seen += 1
                 elif score != score:
                     strange += 1
             if seen >= 512:
-                _drop(q, scores, counts, start, active, floor, limit)
+                _drop_far_positives(q, scores, counts, start, active, floor, limit)
                 seen = 0
         if seen:
-            _drop(q, scores, counts, start, active, floor, limit)
+            _drop_far_positives(q, scores, counts, start, active, floor, limit)
         bad += strange
     return bad
 
@@ -160,21 +166,21 @@ def count_columns(tile, bits, item, keys, scores, counts, start, active, floor, 
                     continue
                 for c in range(at, end):
                     if tile[r, c] >= floor[c]:
-                        key = _key(tile[r, c], bits[r, c], item[r])
-                        _count(key, keys, counts, start[c], active[c])
+                        key = _build_sort_key(tile[r, c], bits[r, c], item[r])
+                        _count_key(key, keys, counts, start[c], active[c])
                         touched[c] = True
             if r % 256 == 255:
                 for c in range(left, right):
                     if touched[c]:
-                        _drop(c, scores, counts, start, active, floor, limit)
+                        _drop_far_positives(c, scores, counts, start, active, floor, limit)
                         touched[c] = False
         for c in range(left, right):
             if touched[c]:
-                _drop(c, scores, counts, start, active, floor, limit)
+                _drop_far_positives(c, scores, counts, start, active, floor, limit)
 
 
 @njit(cache=True, nogil=True)
-def mirror(tile):  # type: ignore[no-untyped-def]
+def mirror_upper_triangle(tile):  # type: ignore[no-untyped-def]
     """Copy the upper triangle to the lower: a pair has one score, computed once."""
     for i in range(tile.shape[0]):
         for j in range(i):
@@ -182,7 +188,7 @@ def mirror(tile):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def fill_places(counts, start, active, limit, places, far):  # type: ignore[no-untyped-def]
+def fill_ranks(counts, start, active, limit, places, far):  # type: ignore[no-untyped-def]
     """places[B, P] of the nearest positives, 1-based and ascending; `far` from the first one
     beyond the query's limit on."""
     for q in range(places.shape[0]):
@@ -221,28 +227,28 @@ class Counters:
         """Read the positives of the queries `of`, rows of a tile, from it."""
         queries = (self.start[of], self.active[of], self.floor[of])
         positives = (own, group, self.keys, self.scores)
-        self._share(len(tile), find_positives, tile, item, *positives, *queries)
+        self._share_work(len(tile), find_positives, tile, item, *positives, *queries)
 
     def count_rows(self, of: slice, tile: Numbers, item: Numbers, own: Numbers) -> int:
         """Count a tile for the queries `of`, its rows; returns how many scores are no numbers."""
-        return sum(self._share(len(tile), count_rows, tile, item, own, *self._counted(of)))
+        return sum(self._share_work(len(tile), count_rows, tile, item, own, *self._counted(of)))
 
     def count_columns(self, of: slice, tile: Numbers, item: Numbers) -> None:
         """Count a tile for the queries `of`, its columns."""
-        self._share(tile.shape[1], count_columns, tile, item, *self._counted(of))
+        self._share_work(tile.shape[1], count_columns, tile, item, *self._counted(of))
 
-    def places(self, of: slice) -> Places:
+    def collect_ranks(self, of: slice) -> PositiveRanks:
         """Return the places of the positives of the queries `of`."""
         positives = self.positives[of]
         places = np.empty((len(positives), int(positives.max())), np.int64)
-        fill_places(self.counts, self.start[of], self.active[of], self.limit[of], places, FAR)
-        return Places(torch.from_numpy(places), positives)
+        fill_ranks(self.counts, self.start[of], self.active[of], self.limit[of], places, FAR)
+        return PositiveRanks(torch.from_numpy(places), positives)
 
     def _counted(self, of: slice) -> tuple[Numbers, ...]:
         queries = (self.start[of], self.active[of], self.floor[of], self.limit[of])
         return self.keys, self.scores, self.counts, *queries
 
-    def _share(
+    def _share_work(
         self, n: int, work: Callable[..., Any], tile: Numbers, *arrays: Numbers
     ) -> list[Any]:
         """Call `work` for parts (from, to) of range(n) that begin at multiples of 32."""
@@ -264,7 +270,7 @@ def count_whole_rows(
     limit: Callable[[Tensor], Tensor],
     self_index: Tensor | None = None,
     block: int | None = None,
-) -> Iterator[Places]:
+) -> Iterator[PositiveRanks]:
     """Find places by whole rows of scores; arguments and errors as of `ranking.sort_nearest`.
 
     Args:
@@ -295,12 +301,12 @@ def count_whole_rows(
             bad = counters.count_rows(whole, tile, item, own.numpy())
             if bad or np.isnan(counters.scores).any():
                 raise TrialFailure("evaluation: a similarity score is not a number")
-            yield counters.places(whole)
+            yield counters.collect_ranks(whole)
 
 
 def count_half(
     embeddings: Tensor, labels: Tensor, score: PlainScore, limit: Callable[[Tensor], Tensor]
-) -> Iterator[Places]:
+) -> Iterator[PositiveRanks]:
     """Find the places of the positives of every item among all others, in blocks of queries.
 
     Args:
@@ -311,17 +317,17 @@ def count_half(
     order = labels.argsort(stable=True)
     # prepare() may return the rows themselves; indexing copies.
     rows = score.prepare(embeddings[order])
-    squares = score.squares(rows)
+    squares = score.compute_squares(rows)
     members = torch.bincount(labels)
     sizes, ends = members[labels[order]], members.cumsum(0)[labels[order]]
     count, item = len(rows), order.numpy()
     own, span = np.arange(count), torch.stack([ends - sizes, ends], 1).numpy()
-    groups = cut_groups(ends)
+    groups = split_class_groups(ends)
     buffer = torch.empty(max(GROUP * WIDTH, *((b - a) ** 2 for a, b in groups)))
 
     def score_tile(a: slice, b: slice) -> Numbers:
         out = buffer[: (a.stop - a.start) * (b.stop - b.start)].view(a.stop - a.start, -1)
-        tile: Numbers = score.tile(rows[a], rows[b], squares[a], squares[b], out).numpy()
+        tile: Numbers = score.score_tile(rows[a], rows[b], squares[a], squares[b], out).numpy()
         return tile
 
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
@@ -329,7 +335,7 @@ def count_half(
         for first, last in groups:
             a = slice(first, last)
             tile = score_tile(a, a)
-            mirror(tile)
+            mirror_upper_triangle(tile)
             counters.find_positives(a, tile, item[a], own[a] - first, span[a] - first)
             counters.count_rows(a, tile, item[a], own[a] - first)
         nobody = np.full(GROUP, -1)
@@ -341,10 +347,10 @@ def count_half(
                 counters.count_rows(a, tile, item[b], nobody)
                 counters.count_columns(b, tile, item[a])
     for first, last in groups:
-        yield counters.places(slice(first, last))
+        yield counters.collect_ranks(slice(first, last))
 
 
-def cut_groups(ends: Tensor) -> list[tuple[int, int]]:
+def split_class_groups(ends: Tensor) -> list[tuple[int, int]]:
     """Cut sorted items into groups of whole classes, of at most `GROUP`, as (first, last + 1)."""
     pieces, first = [], 0
     borders = torch.unique(ends).tolist()

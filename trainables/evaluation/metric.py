@@ -62,7 +62,7 @@ class Metric:
         return sha256(source.encode("utf-8")).hexdigest()[:8]
 
 
-def adapt_entry(name: str, entry: Any) -> Metric:
+def adapt_entry_point(name: str, entry: Any) -> Metric:
     """Return the metric that an entry point of another package stands for."""
     metric = entry if isinstance(entry, Metric) else Metric(name, entry)
     place = f"entry point {name} of ablate.metrics"
@@ -83,7 +83,7 @@ METRIC_REGISTRY: Registry[Metric] = Registry(
     "trainables.evaluation.clustering",
     "trainables.evaluation.structure",
     "trainables.evaluation.accuracy",
-    adapt=adapt_entry,
+    adapt=adapt_entry_point,
 )
 
 

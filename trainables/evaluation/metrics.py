@@ -16,10 +16,10 @@ from torch import Tensor
 
 from trainables.data.splits import Subset
 from trainables.errors import ConfigError, TrialFailure
-from trainables.evaluation.clustering import contingency, kmeans
+from trainables.evaluation.clustering import build_contingency, kmeans
 from trainables.evaluation.metric import METRIC_REGISTRY
 from trainables.evaluation.ranking import find_places
-from trainables.evaluation.ranking_metrics import Places, RankingMetric, RecallAt
+from trainables.evaluation.ranking_metrics import PositiveRanks, RankingMetric, RecallAt
 from trainables.evaluation.scores import Score, resolve_score
 
 MOST_RECALL = 1000
@@ -57,7 +57,7 @@ METRICS: tuple[str, ...] = (
 
 
 @torch.no_grad()
-def evaluate(
+def evaluate_embeddings(
     embeddings: Tensor,
     labels: Tensor,
     *,
@@ -86,7 +86,9 @@ def evaluate(
         ConfigError: an unknown metric, or a split on which one is not defined.
         TrialFailure: embeddings or scores that are not finite numbers.
     """
-    ranking = {name: metric for name in metrics if (metric := ranking_metric(name)) is not None}
+    ranking = {
+        name: metric for name in metrics if (metric := find_ranking_metric(name)) is not None
+    }
     for name in metrics:
         if name not in ranking and name not in ALL:
             raise ConfigError("metrics", repr(name), f"one of {', '.join(ALL)}")
@@ -115,27 +117,29 @@ def evaluate(
         values |= {name: float(STRUCTURE[name](rows, codes)) for name in by_kind["rows"]}
     if by_kind["clusters"]:
         clusters = kmeans(rows, int(codes.max()) + 1, seed=seed, restarts=restarts or 1)
-        table = contingency(clusters, codes)
+        table = build_contingency(clusters, codes)
         values |= {name: CLUSTERING[name](table) for name in by_kind["clusters"]}
     return {name: values[name] for name in metrics}
 
 
-def of_split(
+def evaluate_split(
     embeddings: Tensor, subset: Subset, *, score: Score | str, **options: Any
 ) -> dict[str, float]:
     """Evaluate a whole split by the embeddings [N, E] of its images, in order: each image among all
     others, or its queries in its gallery; options and errors as of `evaluate`."""
     cut, labels = subset.queries, subset.labels
     gallery = None if cut is None else (embeddings[cut:], labels[cut:])
-    return evaluate(embeddings[:cut], labels[:cut], score=score, gallery=gallery, **options)
+    return evaluate_embeddings(
+        embeddings[:cut], labels[:cut], score=score, gallery=gallery, **options
+    )
 
 
-def of_embeddings(name: str) -> bool:
+def needs_embeddings_alone(name: str) -> bool:
     """Whether `evaluate` knows the metric and needs nothing for it but embeddings and labels."""
-    return name not in ACCURACY and (name in ALL or ranking_metric(name) is not None)
+    return name not in ACCURACY and (name in ALL or find_ranking_metric(name) is not None)
 
 
-def ranking_metric(name: str) -> RankingMetric | None:
+def find_ranking_metric(name: str) -> RankingMetric | None:
     """Of that name, or None."""
     recall = re.fullmatch(r"recall_at_([1-9]\d*)", name)
     if recall and int(recall[1]) <= MOST_RECALL:
@@ -158,7 +162,9 @@ def _check(embeddings: Tensor, labels: Tensor) -> None:
         )
 
 
-def _average(metrics: Mapping[str, RankingMetric], blocks: Iterator[Places]) -> dict[str, float]:
+def _average(
+    metrics: Mapping[str, RankingMetric], blocks: Iterator[PositiveRanks]
+) -> dict[str, float]:
     """Average each metric over the queries that count."""
     total, count = dict.fromkeys(metrics, 0.0), dict.fromkeys(metrics, 0)
     for places in blocks:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from trainables.errors import TrialFailure
-from trainables.evaluation.ranking_metrics import FAR, Places, RankingMetric
+from trainables.evaluation.ranking_metrics import FAR, PositiveRanks, RankingMetric
 from trainables.evaluation.scores import PlainScore, Score
 
 SMALL = 2048  # items up to which loading the compiled code costs more than it saves
@@ -36,7 +36,7 @@ def find_places(
     metrics: Sequence[RankingMetric],
     *,
     block: int | None = None,
-) -> Iterator[Places]:
+) -> Iterator[PositiveRanks]:
     """Find the places of the positives of every query, as far as `metrics` look.
 
     Args:
@@ -84,7 +84,7 @@ def sort_nearest(
     depth: int,
     self_index: Tensor | None = None,
     block: int | None = None,
-) -> Iterator[Places]:
+) -> Iterator[PositiveRanks]:
     """Find every query's positives among its K nearest references, in blocks of queries.
 
     Args:
@@ -104,7 +104,7 @@ def sort_nearest(
     for first in range(0, len(queries), block):
         rows = slice(first, first + block)
         labels = query_labels[rows]
-        keys = order_keys(score(queries[rows], references), later)
+        keys = build_order_keys(score(queries[rows], references), later)
         positives = members[labels]
         if self_index is not None:
             itself = self_index[rows, None]
@@ -118,10 +118,10 @@ def sort_nearest(
         query, place = torch.nonzero(relevant, as_tuple=True)
         places = torch.full((len(relevant), most), FAR, device=relevant.device)
         places[query, order[query, place]] = place + 1
-        yield Places(places, positives)
+        yield PositiveRanks(places, positives)
 
 
-def order_keys(scores: Tensor, later: Tensor) -> Tensor:
+def build_order_keys(scores: Tensor, later: Tensor) -> Tensor:
     """Return int64 keys of scores [B, R], ordered by (score ascending, index descending).
 
     Args:

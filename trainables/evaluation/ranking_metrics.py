@@ -19,7 +19,7 @@ FAR = 2**62
 
 
 @dataclass(frozen=True)
-class Places:
+class PositiveRanks:
     """Where the positives of a block of queries stand among all items.
 
     places: [B, P] int64, 1-based, ascending: the item at place k is the k-th nearest, and this
@@ -40,7 +40,7 @@ class RankingMetric:
         """How many nearest items it looks at [B], of queries with R = `positives` [B]."""
         return positives
 
-    def __call__(self, found: Places) -> tuple[Tensor, Tensor]:
+    def __call__(self, found: PositiveRanks) -> tuple[Tensor, Tensor]:
         """Values [B] float64 and which of the queries count, [B] bool."""
         raise NotImplementedError
 
@@ -55,7 +55,7 @@ class RecallAt(RankingMetric):
     def depth(self, positives: Tensor) -> Tensor:
         return torch.full_like(positives, self.k)
 
-    def __call__(self, found: Places) -> tuple[Tensor, Tensor]:
+    def __call__(self, found: PositiveRanks) -> tuple[Tensor, Tensor]:
         # The first is enough; without any column it is FAR.
         hit = (found.places[:, :1] <= self.k).any(1)
         return hit.double(), torch.ones_like(hit)
@@ -65,7 +65,7 @@ class RPrecision(RankingMetric):
     """R-Precision: share of relevant items among the R nearest (Musgrave et al., arXiv
     2003.08505)."""
 
-    def __call__(self, found: Places) -> tuple[Tensor, Tensor]:
+    def __call__(self, found: PositiveRanks) -> tuple[Tensor, Tensor]:
         within = (found.places <= found.positives[:, None]).sum(1)
         return within / found.positives.clamp(min=1).double(), found.positives > 0
 
@@ -74,8 +74,8 @@ class MapAtR(RankingMetric):
     """MAP@R = 1/R · Σ_{i ≤ R} P(i)·rel(i), P(i) the precision among the i nearest (Musgrave et
     al.)."""
 
-    def __call__(self, found: Places) -> tuple[Tensor, Tensor]:
-        total = precision_sum(found.places, found.positives[:, None])
+    def __call__(self, found: PositiveRanks) -> tuple[Tensor, Tensor]:
+        total = sum_precisions(found.places, found.positives[:, None])
         return total / found.positives.clamp(min=1).double(), found.positives > 0
 
 
@@ -94,12 +94,12 @@ class MapAt(RankingMetric):
     def depth(self, positives: Tensor) -> Tensor:
         return torch.full_like(positives, self.k)
 
-    def __call__(self, found: Places) -> tuple[Tensor, Tensor]:
+    def __call__(self, found: PositiveRanks) -> tuple[Tensor, Tensor]:
         of = found.positives + 1 if self.with_query else found.positives.clamp(1, self.k)
-        return precision_sum(found.places, self.k) / of.double(), found.positives > 0
+        return sum_precisions(found.places, self.k) / of.double(), found.positives > 0
 
 
-def precision_sum(places: Tensor, last: Tensor | int) -> Tensor:
+def sum_precisions(places: Tensor, last: Tensor | int) -> Tensor:
     """Σ P(place) over the places ≤ `last` [B, 1], [B] float64."""
     order = torch.arange(1, places.shape[1] + 1, device=places.device)
     return torch.where(places <= last, order / places.double(), 0.0).sum(1)

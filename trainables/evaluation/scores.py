@@ -15,16 +15,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.errors import ConfigError, TrialFailure
-from trainables.machine.kernels import by_onednn, product
+from trainables.machine.kernels import onednn_product, uses_onednn
 
 Score = Callable[[Tensor, Tensor], Tensor]
 Kind = Literal["dot", "euclidean"]
 
 
-def dots(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
+def compute_dot_products(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
     """⟨a, b⟩ [A, B] of rows by the quicker library; into `out` if given."""
-    if by_onednn(a, b):
-        made = product(a, b)
+    if uses_onednn(a, b):
+        made = onednn_product(a, b)
         return made if out is None else out.copy_(made)
     return torch.mm(a, b.T, out=out)
 
@@ -45,18 +45,18 @@ class PlainScore:
         rows = rows.float()
         return F.normalize(rows, dim=1) if self.normalize else rows
 
-    def squares(self, prepared: Tensor) -> Tensor:
+    def compute_squares(self, prepared: Tensor) -> Tensor:
         """‖·‖² [N]. None is too large for float32, so by Cauchy–Schwarz all scores are numbers."""
         squares: Tensor = torch.linalg.vecdot(prepared, prepared)
         if not torch.isfinite(4 * squares).all():
             raise TrialFailure("evaluation: a similarity score is not a number (float32 overflows)")
         return squares
 
-    def tile(
+    def score_tile(
         self, a: Tensor, b: Tensor, of_a: Tensor, of_b: Tensor, out: Tensor | None = None
     ) -> Tensor:
         """Scores [A, B] of prepared rows, `of_a` and `of_b` their squares; into `out` if given."""
-        made = dots(a, b, out)
+        made = compute_dot_products(a, b, out)
         if self.kind == "euclidean":
             made.mul_(2).sub_(of_a[:, None]).sub_(of_b[None]).clamp_(max=0)
         return made
@@ -64,8 +64,8 @@ class PlainScore:
     def __call__(self, query: Tensor, reference: Tensor) -> Tensor:
         q, r = self.prepare(query), self.prepare(reference)
         if self.kind == "dot":
-            return dots(q, r)
-        return self.tile(q, r, torch.linalg.vecdot(q, q), torch.linalg.vecdot(r, r))
+            return compute_dot_products(q, r)
+        return self.score_tile(q, r, torch.linalg.vecdot(q, q), torch.linalg.vecdot(r, r))
 
 
 PLAIN: Mapping[str, PlainScore] = {

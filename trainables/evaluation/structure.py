@@ -38,7 +38,9 @@ def density(rows: Tensor, labels: Tensor) -> float:
     a class of one image has none. π_inter: mean distance over all pairs of different class centres,
     means of unit rows that are not brought to unit length themselves.
     """
-    return intra_distance(rows, labels) / inter_distance(centres(rows, labels))
+    return mean_intra_distance(rows, labels) / mean_inter_distance(
+        compute_class_means(rows, labels)
+    )
 
 
 @metric("density_code")
@@ -56,7 +58,7 @@ def density_code(rows: Tensor, labels: Tensor) -> float:
     the code's words say; by a slip of indexing it takes the largest of the first two classes. And a
     π_inter below 1e-8 is an error, where the code divides by 1e-8.
     """
-    sizes, sums = _sizes_of_pairs(labels), class_sums(rows, labels)
+    sizes, sums = _sizes_of_pairs(labels), sum_classes(rows, labels)
     several = sizes > 1
     n = sizes[several].double()
     intra = 1 - (sums[several].square().sum(1) - n) / (n * (n - 1))
@@ -66,7 +68,7 @@ def density_code(rows: Tensor, labels: Tensor) -> float:
     alike = float(middle.sum(0).square().sum() - middle.square().sum())
     between = 1 - alike / (count * (count - 1)) if count > 1 else 0.0
     if between < LEAST_INTER:
-        raise not_apart(count)
+        raise build_equal_centers_error(count)
     return max(within, 0.0) / between
 
 
@@ -77,7 +79,7 @@ def concentration(rows: Tensor, labels: Tensor) -> float:
     Classes with one image have κ = 0 by definition and are left out of the variance, which is the
     population's (divided by the number of classes)."""
     several, of_class, kappa = _spreads(rows, labels)
-    return float((kappa[several] / inter_distance(of_class)).var(correction=0))
+    return float((kappa[several] / mean_inter_distance(of_class)).var(correction=0))
 
 
 @metric("spectrum", direction="minimize")
@@ -90,11 +92,11 @@ def spectrum(rows: Tensor, _: Tensor | None = None) -> float:
     take part, as in "rho_spectrum@1" of the public code of Roth et al., which also has forms
     without the largest value (@2) and without the nine largest (@10); NIR does not say which.
     """
-    share = singular_shares(rows)
+    share = compute_singular_shares(rows)
     return float(-(share * len(share)).log().mean())
 
 
-def singular_shares(rows: Tensor) -> Tensor:
+def compute_singular_shares(rows: Tensor) -> Tensor:
     """S of `spectrum`, [m] float64, descending."""
     triangle = rows.new_empty((0, rows.shape[1]), dtype=torch.float64)
     # R of the QR of all rows, block by block: the singular values of R are those of the matrix.
@@ -119,7 +121,7 @@ def uniformity(rows: Tensor, _: Tensor | None = None) -> float:
         a = rows[first : first + BLOCK]
         for left in range(first, count, 4 * BLOCK):
             b = rows[left : left + 4 * BLOCK]
-            near = squared(a, b).mul_(-2).exp_()
+            near = squared_distances(a, b).mul_(-2).exp_()
             # Pairs above the diagonal: column − row > 0 by index among all items.
             if left < first + len(a):
                 near = near.triu(first - left + 1)
@@ -138,13 +140,13 @@ def gaussian_p(rows: Tensor, labels: Tensor) -> float:
     the hypothesis but larger: drawn Gaussians give 0.71 to 0.77 (4 to 400 items of a class, 16 to
     512 dimensions), the paper prints 0.75 to 0.84. A class of equal items has σ = 0 and p 0.
     """
-    return float(_p_values(rows, labels).mean())
+    return float(_compute_class_p_values(rows, labels).mean())
 
 
 @metric("gaussian_p_deviation", unit="%")
 def gaussian_p_deviation(rows: Tensor, labels: Tensor) -> float:
     """The "±" beside `gaussian_p`: standard deviation over classes (population) of a class's p."""
-    return float(_p_values(rows, labels).std(correction=0))
+    return float(_compute_class_p_values(rows, labels).std(correction=0))
 
 
 @metric("relative_deviation", unit="%", direction="minimize")
@@ -161,16 +163,16 @@ def relative_deviation(rows: Tensor, labels: Tensor) -> float:
 def _spreads(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Which classes have two images or more [C], centres [C, E], and the mean distance of a class's
     items to its centre [C] float64."""
-    sizes, of_class = _sizes_of_pairs(labels), centres(rows, labels)
+    sizes, of_class = _sizes_of_pairs(labels), compute_class_means(rows, labels)
     away = torch.linalg.vector_norm(rows - of_class[labels], dim=1).double()
     order = labels.argsort(stable=True)
     return sizes > 1, of_class, torch.segment_reduce(away[order], "mean", lengths=sizes)
 
 
-def _p_values(rows: Tensor, labels: Tensor) -> Tensor:
+def _compute_class_p_values(rows: Tensor, labels: Tensor) -> Tensor:
     """Of every class with two images or more, float64."""
-    own = _by_size(rows, labels, lambda size: BLOCK_NUMBERS // (size * rows.shape[1]))
-    return torch.cat([_class_p(each) for each in own])
+    own = _group_classes_by_size(rows, labels, lambda size: BLOCK_NUMBERS // (size * rows.shape[1]))
+    return torch.cat([_compute_class_p(each) for each in own])
 
 
 def _sizes_of_pairs(labels: Tensor) -> Tensor:
@@ -181,7 +183,9 @@ def _sizes_of_pairs(labels: Tensor) -> Tensor:
     return sizes
 
 
-def _by_size(rows: Tensor, labels: Tensor, most: Callable[[int], int]) -> Iterator[Tensor]:
+def _group_classes_by_size(
+    rows: Tensor, labels: Tensor, most: Callable[[int], int]
+) -> Iterator[Tensor]:
     """Yield classes of one size n > 1 together [c, n, E], at most `most(n)` of them: few batched
     calls instead of one a class."""
     sizes, order = _sizes_of_pairs(labels), labels.argsort(stable=True)
@@ -191,7 +195,7 @@ def _by_size(rows: Tensor, labels: Tensor, most: Callable[[int], int]) -> Iterat
             yield rows[order[part[:, None] + torch.arange(size, device=rows.device)]]
 
 
-def _class_p(own: Tensor) -> Tensor:
+def _compute_class_p(own: Tensor) -> Tensor:
     """[c, n, E] → [c]."""
     size = own.shape[1]
     away = own - own.mean(1, keepdim=True)
@@ -202,24 +206,24 @@ def _class_p(own: Tensor) -> Tensor:
     step = torch.arange(size, device=own.device, dtype=own.dtype)[None, :, None] / size
     distance = torch.maximum(below - step, step + 1 / size - below).amax(1).double()
     root = size**0.5
-    p = kolmogorov((root + 0.12 + 0.11 / root) * distance)
+    p = kolmogorov_survival((root + 0.12 + 0.11 / root) * distance)
     return torch.where(flat[:, :, 0], 0.0, p).mean(1)
 
 
-def kolmogorov(x: Tensor) -> Tensor:
+def kolmogorov_survival(x: Tensor) -> Tensor:
     """Q(x) = 2 Σ_{j ≥ 1} (−1)^{j−1} exp(−2j²x²), in [0, 1]; 1 below 0.2, where 1 − Q < 1e-12."""
     terms = ((-1) ** (j - 1) * torch.exp(-2 * (j * x) ** 2) for j in range(1, 31))
     total: Tensor = sum(terms, torch.zeros_like(x))
     return torch.where(x < 0.2, 1.0, (2 * total).clamp(0, 1))
 
 
-def centres(rows: Tensor, labels: Tensor) -> Tensor:
+def compute_class_means(rows: Tensor, labels: Tensor) -> Tensor:
     """Means of the classes [C, E]; labels are 0 … C − 1, all present. Deterministic on GPUs too."""
     order = labels.argsort(stable=True)
     return torch.segment_reduce(rows[order], "mean", lengths=torch.bincount(labels), axis=0)
 
 
-def class_sums(rows: Tensor, labels: Tensor) -> Tensor:
+def sum_classes(rows: Tensor, labels: Tensor) -> Tensor:
     """Sums of the classes [C, E], float64, of rows brought to unit length in float64 again: float32
     keeps lengths to some 1e-7, as large as small cosine distances. Deterministic on GPUs too."""
     order = labels.argsort(stable=True)
@@ -231,35 +235,37 @@ def class_sums(rows: Tensor, labels: Tensor) -> Tensor:
     return sums
 
 
-def intra_distance(rows: Tensor, labels: Tensor) -> float:
+def mean_intra_distance(rows: Tensor, labels: Tensor) -> float:
     """Mean distance over all pairs of different items of one class."""
     sizes, total = _sizes_of_pairs(labels), []
     count = int((sizes * (sizes - 1) // 2).sum())
     width = rows.shape[1]
-    for own in _by_size(rows, labels, lambda size: 4 * BLOCK * BLOCK // (size * max(size, width))):
+    for own in _group_classes_by_size(
+        rows, labels, lambda size: 4 * BLOCK * BLOCK // (size * max(size, width))
+    ):
         for at in range(0, own.shape[1], BLOCK):
-            far = squared(own[:, at : at + BLOCK], own).clamp_(min=0).sqrt_()
+            far = squared_distances(own[:, at : at + BLOCK], own).clamp_(min=0).sqrt_()
             total.append(far.triu(at + 1).sum(dtype=torch.float64))
     return float(torch.stack(total).sum()) / count
 
 
-def inter_distance(of_class: Tensor) -> float:
+def mean_inter_distance(of_class: Tensor) -> float:
     """Mean distance over all pairs of different centres [C, E], of which two must be apart."""
     count, total = len(of_class), 0.0
     for first in range(0, count, BLOCK):
         far = torch.cdist(of_class[first : first + BLOCK].double(), of_class[first:].double())
         total += float(far.triu(1).sum())
     if total == 0:
-        raise not_apart(count)
+        raise build_equal_centers_error(count)
     return total / (count * (count - 1) / 2)
 
 
-def squared(a: Tensor, b: Tensor) -> Tensor:
+def squared_distances(a: Tensor, b: Tensor) -> Tensor:
     """‖a − b‖² [..., A, B] of unit rows as ‖a‖² + ‖b‖² − 2⟨a, b⟩: rounding of some 1e-7."""
     norms = a.square().sum(-1)[..., :, None] + b.square().sum(-1)[..., None, :]
     return norms.sub_((a @ b.mT).mul_(2))
 
 
-def not_apart(classes: int) -> ConfigError:
+def build_equal_centers_error(classes: int) -> ConfigError:
     what = f"{classes} class" + ("es of one centre" if classes > 1 else "")
     return ConfigError("metrics", f"{what}: distances between classes need two that are apart")

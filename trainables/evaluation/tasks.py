@@ -20,9 +20,9 @@ from trainables.evaluation.metrics import (
     ACCURACY,
     METRICS,
     PER_EPOCH,
-    evaluate,
-    of_embeddings,
-    of_split,
+    evaluate_embeddings,
+    evaluate_split,
+    needs_embeddings_alone,
 )
 from trainables.evaluation.scores import Score
 
@@ -55,11 +55,11 @@ class Task:
     metrics: ClassVar[tuple[str, ...]]
     selected: ClassVar[tuple[str, ...]]
 
-    def reads(self, metric: str) -> bool:
+    def can_read(self, metric: str) -> bool:
         """Whether `read` knows a metric."""
         raise NotImplementedError
 
-    def answer(self, network: Answering, inputs: Tensor) -> Tensor:
+    def compute_answers(self, network: Answering, inputs: Tensor) -> Tensor:
         """[N, ...] → [N, A], what is read of each image: its embedding, or its logits."""
         raise NotImplementedError
 
@@ -94,16 +94,16 @@ class Retrieval(Task):
     per_epoch, metrics = PER_EPOCH, METRICS
     selected = ("map_at_r", "r_precision", "recall_at_1")
 
-    def reads(self, metric: str) -> bool:
-        return of_embeddings(metric)
+    def can_read(self, metric: str) -> bool:
+        return needs_embeddings_alone(metric)
 
-    def answer(self, network: Answering, inputs: Tensor) -> Tensor:
+    def compute_answers(self, network: Answering, inputs: Tensor) -> Tensor:
         return network.embed(inputs)
 
     def read(
         self, network: Answering, answers: Tensor, subset: Subset, **options: Any
     ) -> dict[str, float]:
-        return of_split(answers, subset, score=network.retrieval_score(), **options)
+        return evaluate_split(answers, subset, score=network.retrieval_score(), **options)
 
 
 class Classification(Task):
@@ -117,17 +117,17 @@ class Classification(Task):
         "selection": {"metric": "top_1_accuracy"},
     }
 
-    def reads(self, metric: str) -> bool:
+    def can_read(self, metric: str) -> bool:
         return metric in ACCURACY
 
-    def answer(self, network: Answering, inputs: Tensor) -> Tensor:
+    def compute_answers(self, network: Answering, inputs: Tensor) -> Tensor:
         return network.logits(inputs)
 
     def read(
         self, network: Answering, answers: Tensor, subset: Subset, **options: Any
     ) -> dict[str, float]:
         labels = subset.labels.to(answers.device)
-        return evaluate(answers, labels, score="dot", logits=answers, **options)
+        return evaluate_embeddings(answers, labels, score="dot", logits=answers, **options)
 
     def check(self, trial: Trial, *, loss: bool, method: bool) -> None:
         super().check(trial, loss=loss, method=method)
@@ -148,5 +148,5 @@ class Classification(Task):
 TASKS: Mapping[str, Task] = {task.name: task for task in (Retrieval(), Classification())}
 
 
-def task_of(trial: Trial) -> Task:
+def get_task(trial: Trial) -> Task:
     return TASKS[trial.task or "retrieval"]

@@ -53,7 +53,7 @@ class FlowConfig(ComponentConfig):
     def couplings(self) -> int:
         return 2 * self.depth if self.kind == "glow" else self.depth
 
-    def conditioned(self, coupling: int) -> bool:
+    def is_conditioned(self, coupling: int) -> bool:
         """Whether this coupling, counted from 0, sees the condition."""
         block = coupling // 2 if self.kind == "glow" else coupling
         place = {"start": 0, "mid": self.depth // 2, "end": self.depth - 1}

@@ -77,7 +77,7 @@ class Coupling(nn.Module):
 
 
 @dataclass(frozen=True)
-class Flowed:
+class FlowOutput:
     """What a flow makes of x[..., D].
 
     z: [..., D].
@@ -127,7 +127,7 @@ class Flow(nn.Module):
                 config,
                 active=sizes[k % 2],
                 passive=sizes[1 - k % 2],
-                condition=condition_dim if config.conditioned(k) else 0,
+                condition=condition_dim if config.is_conditioned(k) else 0,
             )
             for k in range(config.couplings)
         )
@@ -141,16 +141,16 @@ class Flow(nn.Module):
         self.register_buffer("places", stacked.argsort(-1))
         self.scale = nn.Parameter(torch.zeros(dim)) if config.scales else None
 
-    def forward(self, x: Tensor, condition: Tensor | None = None) -> Flowed:
+    def forward(self, x: Tensor, condition: Tensor | None = None) -> FlowOutput:
         """x[..., D], condition[..., K] (leading dimensions that broadcast to x's) → `Flowed`."""
         with torch.autocast(x.device.type, enabled=False):
-            x, condition = self._checked(x, condition)
+            x, condition = self._check_input(x, condition)
             scales: list[Tensor] = []
             log_diagonal = torch.zeros_like(x)
             for p in range(len(self.orders)):
-                halves = self._enter(x, p)
+                halves = self._enter_pair(x, p)
                 both = [torch.zeros_like(half) for half in halves]
-                for passive, coupling in enumerate(self._pair(p)):
+                for passive, coupling in enumerate(self._build_pair(p)):
                     active = 1 - passive
                     halves[active], both[active] = coupling(
                         halves[active], halves[passive], condition
@@ -163,17 +163,17 @@ class Flow(nn.Module):
                 log_scale = soft_clamp(self.scale, self.config.clamp)
                 x, log_diagonal = x * log_scale.exp(), log_diagonal + log_scale
                 scales.append(log_scale)
-            return Flowed(x, log_diagonal.sum(-1), log_diagonal, tuple(scales))
+            return FlowOutput(x, log_diagonal.sum(-1), log_diagonal, tuple(scales))
 
     def inverse(self, z: Tensor, condition: Tensor | None = None) -> Tensor:
         """z[..., D] → x[..., D], with the condition of the way there."""
         with torch.autocast(z.device.type, enabled=False):
-            z, condition = self._checked(z, condition)
+            z, condition = self._check_input(z, condition)
             if self.scale is not None:
                 z = z * (-soft_clamp(self.scale, self.config.clamp)).exp()
             for p in reversed(range(len(self.orders))):
-                halves = self._split(z.index_select(-1, self.orders[p]))
-                for passive, coupling in reversed(list(enumerate(self._pair(p)))):
+                halves = self._split_halves(z.index_select(-1, self.orders[p]))
+                for passive, coupling in reversed(list(enumerate(self._build_pair(p)))):
                     active = 1 - passive
                     halves[active] = coupling.inverse(halves[active], halves[passive], condition)
                 z = self._to_input(torch.cat(halves, dim=-1), p)
@@ -182,22 +182,22 @@ class Flow(nn.Module):
     def walk(self, x: Tensor) -> Iterator[tuple[Coupling, Tensor, Tensor]]:
         """Yield each coupling with what it gets on the way of x: x_a[..., A] and x_p[..., P]."""
         for p in range(len(self.orders)):
-            halves = self._enter(x, p)
-            for passive, coupling in enumerate(self._pair(p)):
+            halves = self._enter_pair(x, p)
+            for passive, coupling in enumerate(self._build_pair(p)):
                 active = 1 - passive
                 yield coupling, halves[active], halves[passive]
                 halves[active], _ = coupling(halves[active], halves[passive], None)
             x = torch.cat(halves, dim=-1)
 
-    def _pair(self, pair: int) -> list[Coupling]:
+    def _build_pair(self, pair: int) -> list[Coupling]:
         """Return a pair's couplings: the first transforms the second half, the second the first."""
         return cast("list[Coupling]", list(self.couplings)[2 * pair : 2 * pair + 2])
 
-    def _enter(self, x: Tensor, pair: int) -> list[Tensor]:
+    def _enter_pair(self, x: Tensor, pair: int) -> list[Tensor]:
         """Halves of x in this pair's order, from that of the pair before: one gather, not two."""
         if pair > 0 and self.config.permutation:
             x = x.index_select(-1, self.places[pair - 1][self.orders[pair]])
-        return self._split(x)
+        return self._split_halves(x)
 
     def _to_input(self, x: Tensor, pair: int) -> Tensor:
         """From a pair's order to that of the flow's input."""
@@ -205,10 +205,10 @@ class Flow(nn.Module):
             return x
         return x.index_select(-1, self.places[pair])
 
-    def _split(self, x: Tensor) -> list[Tensor]:
+    def _split_halves(self, x: Tensor) -> list[Tensor]:
         return [x[..., : self._half], x[..., self._half :]]
 
-    def _checked(self, x: Tensor, condition: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def _check_input(self, x: Tensor, condition: Tensor | None) -> tuple[Tensor, Tensor | None]:
         if x.shape[-1] != self.dim:
             raise ValueError(f"x with {self.dim} dimensions at its end, not {tuple(x.shape)}")
         if (0 if condition is None else condition.shape[-1]) != self.condition_dim:

@@ -15,7 +15,7 @@ from torch.func import jacrev, vmap
 from trainables.flows.flow import Flow, soft_clamp
 
 
-def layer_jacobians(flow: Flow, x: Tensor) -> list[Tensor]:
+def compute_layer_jacobians(flow: Flow, x: Tensor) -> list[Tensor]:
     """Return [N, D, D] of each coupling, at the image of x[N, D] under the couplings before it.
 
     Rows and columns are in the coupling's own order, passive dimensions first, so that each is
@@ -43,7 +43,7 @@ def layer_jacobians(flow: Flow, x: Tensor) -> list[Tensor]:
     return layers
 
 
-def flow_jacobian(flow: Flow, x: Tensor) -> Tensor:
+def compute_flow_jacobian(flow: Flow, x: Tensor) -> Tensor:
     """Return ∂z/∂x of the whole flow, [N, D, D], for x[N, D]."""
     rows: Tensor = vmap(jacrev(lambda one: flow(one).z))(x)
     return rows

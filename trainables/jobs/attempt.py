@@ -19,9 +19,9 @@ from filelock import FileLock, Timeout
 
 from trainables.core.trial_folder import LOCK, TrialFolder
 from trainables.errors import ConfigError, TrialFailure
-from trainables.jobs.hidden import HidingFormatter, failure
+from trainables.jobs.redaction import HidingFormatter, build_failure_event
 from trainables.jobs.request import Job
-from trainables.machine.processes import Watch, still_working
+from trainables.machine.processes import Watch, feed_watchdog
 
 Event = dict[str, Any]
 Runner = Callable[[Job], Iterator[Event]]
@@ -101,7 +101,7 @@ class Attempt:
         self._logger.setLevel(min(self._logger.level or logging.INFO, logging.INFO))
         self._events: Iterator[Event] | None = None
 
-    def events(self, patience: float) -> list[Event]:
+    def receive_events(self, patience: float) -> list[Event]:
         """Return the next events: those of at most `patience` seconds, at least one.
 
         The last one of a job is "final", "paused" or "failed" (reason, traceback). OSError
@@ -118,7 +118,7 @@ class Attempt:
                 self._events = iter(self._runner(self.job))
             for event in self._events:
                 reports.append(event)
-                still_working()
+                feed_watchdog()
                 if event["event"] == "final" and self.clean:
                     shutil.rmtree(self._files.checkpoints, ignore_errors=True)
                 if event["event"] != "epoch" or time.monotonic() >= end:
@@ -128,7 +128,7 @@ class Attempt:
             self._logger.info("%s interrupted by the machine: %s", self.job.trial_id, error)
             raise
         except Exception as error:
-            last = failure(error)
+            last = build_failure_event(error)
             self._logger.info("%s", last["traceback"].rstrip())
             self._logger.info("%s failed: %s", self.job.trial_id, last["reason"])
             return [*reports, last]

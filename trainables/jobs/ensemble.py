@@ -21,12 +21,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.core.assembly import assemble
+from trainables.core.assembly import assemble_parts
 from trainables.core.export import read_weights
 from trainables.core.runtime import Runtime
 from trainables.data.splits import load_splits
 from trainables.errors import TrialFailure
-from trainables.evaluation.metrics import METRICS, of_split
+from trainables.evaluation.metrics import METRICS, evaluate_split
 from trainables.evaluation.scores import PlainScore, Score
 from trainables.machine.devices import resolve_device
 from trainables.methods.base import Method, compare_embeddings
@@ -59,7 +59,7 @@ def evaluate_ensemble(
     if len(members) < 2:
         raise TrialFailure(f"ensemble: {len(members)} member(s), not the two it takes at least")
     for member in members:
-        if _but_for_fold(member.config) != _but_for_fold(members[0].config):
+        if _strip_fold(member.config) != _strip_fold(members[0].config):
             raise TrialFailure(
                 f"ensemble: {member.export} is of another configuration than {members[0].export}; "
                 "members differ in data.split.fold alone"
@@ -71,36 +71,38 @@ def evaluate_ensemble(
     if runtime.threads is not None:
         torch.set_num_threads(runtime.threads)
     splits = load_splits(members[0].config.data, runtime.cache_dir)
-    splits.require(("test",))
-    found = [_embedded(member, runtime) for member in members]
+    splits.require_splits(("test",))
+    found = [_embed_test_images(member, runtime) for member in members]
     z = torch.cat([part for part, _ in found], dim=1)
     wanted = tuple(dict.fromkeys((*METRICS, *metrics)))
     restarts = members[0].config.evaluation.restarts
-    return of_split(z, splits.test, score=_joint(found), metrics=wanted, restarts=restarts)
+    return evaluate_split(
+        z, splits.test, score=_evaluate_joint(found), metrics=wanted, restarts=restarts
+    )
 
 
-def _but_for_fold(config: TrialConfig) -> TrialConfig:
+def _strip_fold(config: TrialConfig) -> TrialConfig:
     split = config.data.split.model_copy(update={"fold": None})
     return config.model_copy(update={"data": config.data.model_copy(update={"split": split})})
 
 
 @torch.inference_mode()
-def _embedded(member: Member, runtime: Runtime) -> tuple[Tensor, PlainScore | Method]:
+def _embed_test_images(member: Member, runtime: Runtime) -> tuple[Tensor, PlainScore | Method]:
     """Embeddings [N, E] of the test images, and how the member compares them."""
     device = resolve_device(runtime.device)
     splits = load_splits(member.config.data, runtime.cache_dir)
-    parts = assemble(member.config, member.seed, splits, runtime.cache_dir, device)
+    parts = assemble_parts(member.config, member.seed, splits, runtime.cache_dir, device)
     network = parts.network
     network.load_state_dict(read_weights(member.export))
     network.eval()
-    z = torch.cat([network.embed(block) for block in parts.inputs.blocks(splits.test)])
+    z = torch.cat([network.embed(block) for block in parts.inputs.iterate_blocks(splits.test)])
     score = network.retrieval_score()
     if not isinstance(score, PlainScore):
         return z, network.method
     return F.normalize(z, dim=1) if score.normalize else z, score
 
 
-def _joint(found: Sequence[tuple[Tensor, PlainScore | Method]]) -> Score:
+def _evaluate_joint(found: Sequence[tuple[Tensor, PlainScore | Method]]) -> Score:
     """Of the members' embeddings side by side."""
     first = found[0][1]
     if isinstance(first, PlainScore):

@@ -19,17 +19,17 @@ import torch
 from trainables.backbones.memory import check_parts
 from trainables.core.code_version import prepare_folder, require_driver_code
 from trainables.core.export import read_weights
-from trainables.core.identity import config_hash
+from trainables.core.identity import compute_config_hash
 from trainables.core.trainer import Trainer
 from trainables.core.trial_folder import TrialFolder
 from trainables.data.dataset import fingerprint
 from trainables.errors import ConfigError, TrialFailure
 from trainables.evaluation.metrics import EVALUATOR
-from trainables.evaluation.tasks import task_of
+from trainables.evaluation.tasks import get_task
+from trainables.jobs.distributed import train_together
 from trainables.jobs.ensemble import Member, evaluate_ensemble
 from trainables.jobs.request import Job
-from trainables.jobs.several import train_together
-from trainables.machine.files import inside, write_json
+from trainables.machine.files import join_inside, write_json
 from trainables.trial import TrialConfig
 
 LOG = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ def run_job(job: Job) -> Iterator[Event]:
     config, folder = TrialConfig.model_validate(job.config), job.runtime.trial_dir
     LOG.info("trial %s: %s", job.trial_id, config.model_dump_json())
     data_fingerprint = fingerprint(config.data, job.runtime.cache_dir)
-    identity = {"config_hash": config_hash(config, data_fingerprint), "seed": job.seed}
+    identity = {"config_hash": compute_config_hash(config, data_fingerprint), "seed": job.seed}
     final = _load_result(job, identity)
     if final is None:
         if job.mode != "train":
@@ -76,19 +76,19 @@ def run_job(job: Job) -> Iterator[Event]:
             metrics = evaluate_ensemble(members, job.runtime, job.metrics)
             fresh = {"ensemble": known.get("ensemble", {}) | metrics}
         else:
-            fresh = _evaluate(job, config, final, known)
+            fresh = _evaluate_missing(job, config, final, known)
         if fresh:
             final |= {"evaluations": known | fresh, "evaluator": EVALUATOR}
     if folder is not None:
-        write_json(TrialFolder(folder).result, _seal({**final, **identity}))
+        write_json(TrialFolder(folder).result, _seal_result({**final, **identity}))
     LOG.info("selected epoch %s: %s", final["best_epoch"], json.dumps(final["evaluations"]))
     yield final
 
 
-def _evaluate(job: Job, config: TrialConfig, final: Event, known: Event) -> Event:
+def _evaluate_missing(job: Job, config: TrialConfig, final: Event, known: Event) -> Event:
     """Return the metrics by split that the job asks for and a finished trial lacks."""
     folder = job.runtime.trial_dir
-    wanted = dict.fromkeys((*task_of(config).metrics, *job.metrics))
+    wanted = dict.fromkeys((*get_task(config).metrics, *job.metrics))
     missing = {
         split: tuple(name for name in wanted if name not in known.get(split, ()))
         for split in job.evaluate
@@ -96,7 +96,7 @@ def _evaluate(job: Job, config: TrialConfig, final: Event, known: Event) -> Even
     if folder is None or not any(missing.values()):
         return {}
     trainer = Trainer(config, job.seed, job.runtime, resume=False)
-    trainer.network.load_state_dict(read_weights(inside(folder, final["export"])))
+    trainer.network.load_state_dict(read_weights(join_inside(folder, final["export"])))
     return {
         split: known.get(split, {}) | trainer.looks.evaluate(split, names)
         for split, names in missing.items()
@@ -110,7 +110,7 @@ def _train_in_parts(job: Job, config: TrialConfig) -> Generator[Event, None, Eve
     exhausted = 0
     while True:
         try:
-            final = yield from _train(job, config)
+            final = yield from _train_trial(job, config)
             if final is not None and exhausted:
                 final["provenance"]["out_of_memory"] = exhausted
             return final
@@ -157,13 +157,13 @@ def _halve_batch(config: TrialConfig, message: str) -> TrialConfig:
     return config.model_copy(update={"training": training.model_copy(update={"micro_batch": half})})
 
 
-def _train(job: Job, config: TrialConfig) -> Generator[Event, None, Event | None]:
+def _train_trial(job: Job, config: TrialConfig) -> Generator[Event, None, Event | None]:
     with train_together(job) as (group, runtime):
         trainer = Trainer(config, job.seed, runtime, group=group)
-        trainer.splits.require(job.evaluate)
+        trainer.splits.require_splits(job.evaluate)
         last = config.training.epochs
         until = job.until or last
-        for report in trainer.epochs() if trainer.epoch < until else ():
+        for report in trainer.train_epochs() if trainer.epoch < until else ():
             shown = " · ".join(
                 f"{name} {value:.4g}"
                 for name, value in report.metrics.items()
@@ -175,7 +175,7 @@ def _train(job: Job, config: TrialConfig) -> Generator[Event, None, Event | None
                 break
         history = [{"event": "epoch", **asdict(report)} for report in trainer.history]
         if trainer.epoch < last:
-            trainer.pause()
+            trainer.save_for_pause()
             LOG.info("paused after epoch %d", trainer.epoch)
             yield {"event": "paused", "epoch": trainer.epoch, "history": history}
             return None
@@ -200,7 +200,7 @@ def _load_result(job: Job, identity: Event) -> Event | None:
     try:
         final: Event = json.loads(path.read_text())
         digest = final.pop(DIGEST, None)  # files of before have none
-        if digest is not None and digest != _seal(final)[DIGEST]:
+        if digest is not None and digest != _seal_result(final)[DIGEST]:
             raise ValueError("its digest is of other content")
     except ValueError:
         LOG.warning("%s is damaged; the trial goes on from its checkpoints", path)
@@ -209,11 +209,11 @@ def _load_result(job: Job, identity: Event) -> Event | None:
     if recorded != identity:
         remedy = "Take another output folder, or remove this one"
         raise ConfigError(str(path), f"the result of {recorded}", f"that of {identity}", remedy)
-    if not inside(folder, final["export"]).exists():
+    if not join_inside(folder, final["export"]).exists():
         return None
     return final if is_own_evaluation else {**final, "evaluations": {}}
 
 
-def _seal(final: Event) -> Event:
+def _seal_result(final: Event) -> Event:
     text = json.dumps(final, sort_keys=True)
     return {**final, DIGEST: hashlib.sha256(text.encode()).hexdigest()}

@@ -20,10 +20,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trainables.core.trial_folder import CHECKPOINTS, RESULT, trial_folder
+from trainables.core.trial_folder import CHECKPOINTS, RESULT, locate_trial_folder
 from trainables.jobs.request import Job, Payload
-from trainables.machine.cache_folder import default_cache
-from trainables.machine.files import inside
+from trainables.machine.cache_folder import locate_default_cache
+from trainables.machine.files import join_inside
 from trainables.machine.processes import host_name
 
 NODES, READ = "nodes", "read"  # folders below the cache; of other trials' weights below the run's
@@ -40,7 +40,7 @@ def describe_node() -> str:
     return f"node {host_name().partition('+')[0]}"
 
 
-def localise(payload: Payload) -> Job:
+def localize_job(payload: Payload) -> Job:
     """Return the job with the folders of this node, where it shares none with the driver.
 
     Raises:
@@ -56,13 +56,17 @@ def localise(payload: Payload) -> Job:
                 "none"
             )
         return job
-    cache = default_cache().resolve()
+    cache = locate_default_cache().resolve()
     trials = cache / NODES / (job.runtime.run or "run")
-    runtime = replace(job.runtime, cache_dir=cache, trial_dir=trial_folder(trials, job.trial_id))
+    runtime = replace(
+        job.runtime, cache_dir=cache, trial_dir=locate_trial_folder(trials, job.trial_id)
+    )
     members = tuple(
         replace(
             each,
-            export=inside(trial_folder(trials / READ, each.export.parent.name), each.export.name),
+            export=join_inside(
+                locate_trial_folder(trials / READ, each.export.parent.name), each.export.name
+            ),
         )
         for each in job.members
     )
@@ -90,7 +94,7 @@ def check_data(job: Job, fingerprint: str) -> None:
     from trainables.errors import ConfigError
 
     section: Any = job.config["data"]
-    data = dataset.data_config(section)
+    data = dataset.resolve_data_config(section)
     if (data.images, fingerprint) in _checked:
         return
     try:
@@ -132,7 +136,7 @@ def fetch_files(
 # ------------------------------------------------------------------------- contents of a checkpoint
 
 
-def files_to_store(folder: Path) -> Iterator[tuple[str, Path]]:
+def iterate_checkpoint_files(folder: Path) -> Iterator[tuple[str, Path]]:
     """Yield the names and paths of a trial's files that make a checkpoint: the newest state of the
     core with its best weights, or whatever else a runner keeps there; log, result and export."""
 
@@ -150,10 +154,10 @@ def files_to_store(folder: Path) -> Iterator[tuple[str, Path]]:
             yield path.name, path
 
 
-def state_of(folder: Path) -> dict[str, tuple[int, int]]:
+def read_folder_state(folder: Path) -> dict[str, tuple[int, int]]:
     """Return what changes whenever the trial has a newer state: sizes and times of its files."""
     state = {}
-    for name, path in files_to_store(folder):
+    for name, path in iterate_checkpoint_files(folder):
         with contextlib.suppress(FileNotFoundError):
             if name.startswith(f"{CHECKPOINTS}/") or name == RESULT:
                 stat = path.stat()
@@ -172,9 +176,9 @@ def copy_checkpoint(folder: Path, target: Path) -> None:
         shutil.rmtree(target, ignore_errors=True)
         sizes = {}
         try:
-            for name, path in files_to_store(folder):
+            for name, path in iterate_checkpoint_files(folder):
                 (target / name).parent.mkdir(parents=True, exist_ok=True)
-                _link(path, target / name)
+                _link_or_copy(path, target / name)
                 sizes[name] = (target / name).stat().st_size
         except FileNotFoundError:
             continue
@@ -183,7 +187,7 @@ def copy_checkpoint(folder: Path, target: Path) -> None:
         return
 
 
-def _link(source: Path, target: Path) -> None:
+def _link_or_copy(source: Path, target: Path) -> None:
     """Link files that are never written again; copy the others."""
     if source.suffix in (".pt", ".safetensors"):
         with contextlib.suppress(OSError):

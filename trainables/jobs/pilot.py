@@ -19,9 +19,9 @@ from dataclasses import asdict, dataclass, replace
 
 import torch
 
-from trainables.core.looks import looked_at
+from trainables.core.epoch_metrics import EpochMetrics
+from trainables.core.evaluator import list_epoch_splits
 from trainables.core.runtime import Runtime
-from trainables.core.trace import Trace
 from trainables.core.trainer import Trainer
 from trainables.errors import ConfigError, TrialFailure
 from trainables.jobs.request import Job
@@ -52,7 +52,7 @@ class Pilot:
     device_bytes: int | None
 
 
-def pilot(config: TrialConfig, seed: int, runtime: Runtime, steps: int = STEPS) -> Pilot:
+def run_pilot(config: TrialConfig, seed: int, runtime: Runtime, steps: int = STEPS) -> Pilot:
     """Time `steps` steps of the main phase, with everything that trains, and one evaluation.
 
     Raises:
@@ -72,9 +72,9 @@ def pilot(config: TrialConfig, seed: int, runtime: Runtime, steps: int = STEPS) 
     device = trainer.device if trainer.device.type == "cuda" else None
     if device is not None:
         torch.cuda.reset_peak_memory_stats(device)
-    batches = trainer.batches(0)
+    batches = trainer.plan_batches(0)
     trainer.network.enter("main", trainer.parameters)
-    trainer.trace = Trace(1, 0)
+    trainer.trace = EpochMetrics(1, 0)
     for number in range(steps + 1):
         begun = time.perf_counter()
         trainer.step(batches[number % len(batches)], "main")
@@ -83,7 +83,7 @@ def pilot(config: TrialConfig, seed: int, runtime: Runtime, steps: int = STEPS) 
     trainer.trace.check()
     for _ in range(2):
         begun = time.perf_counter()
-        for split in looked_at(trainer.config, trainer.splits):
+        for split in list_epoch_splits(trainer.config, trainer.splits):
             trainer.looks.evaluate(split, trainer.looks.task.per_epoch)
         wait()
         evaluations.append(time.perf_counter() - begun)
@@ -107,7 +107,7 @@ def pilot(config: TrialConfig, seed: int, runtime: Runtime, steps: int = STEPS) 
 def main() -> int:
     try:
         job = Job.from_dict(json.loads(sys.stdin.read()))
-        timing = pilot(TrialConfig.model_validate(job.config), job.seed, job.runtime)
+        timing = run_pilot(TrialConfig.model_validate(job.config), job.seed, job.runtime)
     except (ConfigError, TrialFailure) as error:
         print(json.dumps({"error": " ".join(str(error).split())}))
         return 0

@@ -34,12 +34,12 @@ from trainables.jobs.node_folder import (
     describe_node,
     fetch_files,
     find_newest,
-    localise,
+    localize_job,
+    read_folder_state,
     remove_stale_folders,
-    state_of,
 )
 from trainables.jobs.request import Leader, Payload
-from trainables.machine.processes import host_name, runs
+from trainables.machine.processes import host_name, is_running
 
 PAYLOAD = "payload"
 DRIVER_SECONDS = 1.0
@@ -61,7 +61,7 @@ def watch_driver(driver: Leader) -> None:
     _watched.append(driver)
 
     def watch() -> None:
-        while runs(driver.pid, driver.start):
+        while is_running(driver.pid, driver.start):
             time.sleep(DRIVER_SECONDS)
         os._exit(1)
 
@@ -71,7 +71,7 @@ def watch_driver(driver: Leader) -> None:
 Call = tuple[Callable[[], list[Event]], Future[list[Event]]]
 
 
-def work(calls: queue.SimpleQueue[Call]) -> NoReturn:
+def run_calls(calls: queue.SimpleQueue[Call]) -> NoReturn:
     """Do what is put into a queue, one call after the other."""
     while True:
         function, future = calls.get()
@@ -89,16 +89,16 @@ class JobTrainable(tune.Trainable):
     _future: Future[list[Event]] | None = None
 
     def setup(self, config: dict[str, Any]) -> None:
-        self._take(config)
+        self._take_payload(config)
         limit_threads(self._job.runtime.threads)
         watch_driver(self._payload.driver)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self.cleanup()
-        self._take(new_config)
+        self._take_payload(new_config)
         return True
 
-    def _take(self, config: dict[str, Any]) -> None:
+    def _take_payload(self, config: dict[str, Any]) -> None:
         """Take the payload out of the configuration, which Tune sends back with each result."""
         self._payload = Payload.parse(config.pop(PAYLOAD))
         self._job = self._payload.job
@@ -107,23 +107,23 @@ class JobTrainable(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         if self._attempt is None:
-            self._attempt = self._begin()
+            self._attempt = self._enter_folder()
         if self._payload.storage is None:
-            events = self._attempt.events(self._payload.gather)
-            return self._report(events, done=events[-1]["event"] != "epoch")
+            events = self._attempt.receive_events(self._payload.gather)
+            return self._build_result(events, done=events[-1]["event"] != "epoch")
         if self._last:
-            return self._report(self._last, done=True)
-        events = self._next_events(self._attempt)
+            return self._build_result(self._last, done=True)
+        events = self._receive_events(self._attempt)
         if events and events[-1]["event"] != "epoch":
             self._last, events = events, []
-        state = state_of(self._attempt.folder)
+        state = read_folder_state(self._attempt.folder)
         changed, self._stored = state != self._stored, state
-        return self._report(events) | {"should_checkpoint": changed or bool(self._last)}
+        return self._build_result(events) | {"should_checkpoint": changed or bool(self._last)}
 
-    def _begin(self) -> Attempt:
+    def _enter_folder(self) -> Attempt:
         """Enter the trial's folder, with all that the job needs in it."""
         payload = self._payload
-        self._job = job = localise(payload)
+        self._job = job = localize_job(payload)
         assert job.runtime.trial_dir is not None
         if payload.storage is not None and payload.storage.own_folder:
             remove_stale_folders(job.runtime.trial_dir.parent)
@@ -132,14 +132,14 @@ class JobTrainable(tune.Trainable):
         attempt = Attempt(job, payload.runner, clean=payload.clean)
         try:
             if payload.storage is not None:
-                self._fetch(payload.storage.uri)
-                self._stored = state_of(job.runtime.trial_dir)
+                self._fetch_checkpoint(payload.storage.uri)
+                self._stored = read_folder_state(job.runtime.trial_dir)
         except BaseException:
             attempt.close()
             raise
         return attempt
 
-    def _fetch(self, uri: str) -> None:
+    def _fetch_checkpoint(self, uri: str) -> None:
         import pyarrow.fs
 
         files, root = pyarrow.fs.FileSystem.from_uri(uri)
@@ -150,22 +150,24 @@ class JobTrainable(tune.Trainable):
         newest = partial(find_newest, files, root)
         wait_for_storage(lambda: fetch_files(self._payload, self._job, newest, download))
 
-    def _next_events(self, attempt: Attempt) -> list[Event]:
+    def _receive_events(self, attempt: Attempt) -> list[Event]:
         """Return what the trial tells next, or nothing if that takes too long."""
         seconds = min(self._payload.gather, STEP_SECONDS)
         if self._calls is None:  # one thread for all jobs, which ends with the process
             self._calls = queue.SimpleQueue()
-            threading.Thread(target=work, args=(self._calls,), daemon=True, name="trial").start()
+            threading.Thread(
+                target=run_calls, args=(self._calls,), daemon=True, name="trial"
+            ).start()
         if self._future is None:
             self._future = Future()
-            self._calls.put((lambda: attempt.events(seconds), self._future))
+            self._calls.put((lambda: attempt.receive_events(seconds), self._future))
         wait([self._future], STEP_SECONDS)
         if not self._future.done():
             return []
         future, self._future = self._future, None
         return future.result()
 
-    def _report(self, events: list[Event], *, done: bool = False) -> dict[str, Any]:
+    def _build_result(self, events: list[Event], *, done: bool = False) -> dict[str, Any]:
         if done:
             self.cleanup()
         node = str(ray.get_runtime_context().get_node_id())

@@ -23,7 +23,7 @@ from trainables.errors import ConfigError
 Mode = Literal["train", "evaluate", "ensemble"]
 
 
-class Crosses:
+class JsonSerializable:
     """Base of dataclasses whose fields are plain, paths, or dataclasses likewise."""
 
     __slots__ = ()
@@ -31,7 +31,7 @@ class Crosses:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-able values: of a path its text, of a tuple a list."""
-        values: dict[str, Any] = _adapter(type(self)).dump_python(self, mode="json")
+        values: dict[str, Any] = _build_adapter(type(self)).dump_python(self, mode="json")
         return values
 
     @classmethod
@@ -42,7 +42,7 @@ class Crosses:
             ConfigError: a field that is missing or unknown, or a value of another type.
         """
         try:
-            instance: Self = _adapter(cls).validate_python(values)
+            instance: Self = _build_adapter(cls).validate_python(values)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             path = ".".join(map(str, (cls.__name__.lower(), *first["loc"])))
@@ -55,14 +55,14 @@ class Crosses:
 _adapters: dict[type, TypeAdapter[Any]] = {}
 
 
-def _adapter(cls: type) -> TypeAdapter[Any]:
+def _build_adapter(cls: type) -> TypeAdapter[Any]:
     if cls not in _adapters:
         _adapters[cls] = TypeAdapter(cls)
     return _adapters[cls]
 
 
 @dataclass(frozen=True, slots=True)
-class Fold(Crosses):
+class Fold(JsonSerializable):
     """One trained member of an ensemble: its trial's configuration and seed, and its weights."""
 
     config: Mapping[str, Any]
@@ -71,7 +71,7 @@ class Fold(Crosses):
 
 
 @dataclass(frozen=True, slots=True)
-class Job(Crosses):
+class Job(JsonSerializable):
     """One trial's next piece of work.
 
     trial_id: for logs; the trial's folder is `runtime.trial_dir`.
@@ -102,7 +102,7 @@ class Job(Crosses):
 
 
 @dataclass(frozen=True, slots=True)
-class Leader(Crosses):
+class Leader(JsonSerializable):
     """The process without which workers end. start: seconds since the epoch."""
 
     host: str
@@ -111,7 +111,7 @@ class Leader(Crosses):
 
 
 @dataclass(frozen=True, slots=True)
-class Storage(Crosses):
+class Storage(JsonSerializable):
     """Where checkpoints of trials go, so that another node can go on from them.
 
     uri: of the storage, as pyarrow takes it.
@@ -126,7 +126,7 @@ class Storage(Crosses):
 
 
 @dataclass(frozen=True, slots=True)
-class Payload(Crosses):
+class Payload(JsonSerializable):
     """A job and how it is run.
 
     runner: `module:function`, a generator of events.
@@ -158,20 +158,20 @@ class Payload(Crosses):
 
 
 @dataclass(frozen=True, slots=True)
-class View(Crosses):
+class View(JsonSerializable):
     """What a figure reads of a model. name: of its file. kind: of `views.embedded.VIEWS`."""
 
     name: str
     kind: str
     options: Mapping[str, Any]
 
-    def path(self, trial: Path) -> Path:
+    def locate_file(self, trial: Path) -> Path:
         """Return its file in a trial's folder."""
-        return TrialFolder(trial).view(self.name)
+        return TrialFolder(trial).locate_view(self.name)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted(Crosses):
+class Wanted(JsonSerializable):
     """The views of one finished trial's model."""
 
     folder: Path
@@ -179,7 +179,7 @@ class Wanted(Crosses):
 
 
 @dataclass(frozen=True, slots=True)
-class Request(Crosses):
+class Request(JsonSerializable):
     """device, threads, cache: as a trial's `Runtime` has them."""
 
     trials: tuple[Wanted, ...]

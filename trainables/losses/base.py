@@ -186,7 +186,7 @@ class Loss(nn.Module):
         """Scalar loss; leading dimensions of `score[..., B, R]` are averaged over."""
         raise NotImplementedError
 
-    def of_embeddings(
+    def compute_from_embeddings(
         self, query: Tensor, labels: Tensor, *, generator: Generator | None = None
     ) -> Tensor:
         """Scalar loss of `query[..., B, D]` and labels [B, S], if the loss takes embeddings."""
@@ -227,9 +227,9 @@ class Loss(nn.Module):
         return [ParamGroup("proxies", params)] if params else []
 
 
-def configured_geometry(config: NamedConfig, dim: int) -> Geometry:
+def resolve_geometry(config: NamedConfig, dim: int) -> Geometry:
     """The geometry of the loss that `config` says, which may depend on its options; for checks
     before anything runs. Builds the loss, for two classes."""
-    with streams.seeded(0, "geometry"):
+    with streams.seed_global_generator(0, "geometry"):
         loss = LOSSES[config.name](config, classes=2, dim=dim)
     return loss.geometry

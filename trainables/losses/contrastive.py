@@ -57,11 +57,11 @@ class Contrastive(Loss):
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         distance = -score
-        attract = self._mean(distance - self.pos_margin, pairs.pos)
-        repel = self._mean(self.margin - distance, pairs.neg)
+        attract = self._average_excess(distance - self.pos_margin, pairs.pos)
+        repel = self._average_excess(self.margin - distance, pairs.neg)
         return (attract + repel).mean()
 
-    def _mean(self, excess: Tensor, weights: Tensor) -> Tensor:
+    def _average_excess(self, excess: Tensor, weights: Tensor) -> Tensor:
         value = F.relu(excess)
         if self.form == "squared":
             value = 0.5 * value.square()

@@ -20,7 +20,7 @@ FEW = 1 / 64  # of all pairs
 def score(query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
     """[..., B, D] × [..., R, D] → [..., B, R] by `geometry.kind`, see `Geometry`."""
     if geometry.normalize or geometry.kind == "cosine":
-        query, reference = unit(query), unit(reference)
+        query, reference = normalize_to_unit(query), normalize_to_unit(reference)
     if geometry.kind in ("cosine", "dot"):
         return query @ reference.mT
     if geometry.kind == "l2sq":
@@ -30,14 +30,14 @@ def score(query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
     return -hyperbolic_distance(query, reference, geometry.curvature, geometry.clip)
 
 
-def embedding(z: Tensor, geometry: Geometry) -> Tensor:
+def to_stored_embedding(z: Tensor, geometry: Geometry) -> Tensor:
     """[N, D] → [N, D]: what is stored of z, with which `score` is what it is with z."""
     if geometry.normalize:
-        return unit(z)
-    return z if geometry.clip is None else clipped(z, geometry.clip)
+        return normalize_to_unit(z)
+    return z if geometry.clip is None else clip_length(z, geometry.clip)
 
 
-def unit(x: Tensor) -> Tensor:
+def normalize_to_unit(x: Tensor) -> Tensor:
     """x / max(‖x‖, 1e-12) over the last dimension: `F.normalize`, its kernels called directly."""
     length: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     return x / length.clamp_min(1e-12)
@@ -49,10 +49,10 @@ def squared_distance(query: Tensor, reference: Tensor) -> Tensor:
     Accepted cost: rounding of about 1e-7 (‖q‖² + ‖r‖²) in float32, so duplicates come out near
     zero and not at zero.
     """
-    return _square_of_difference(query, reference).clamp_min(0)
+    return _sum_squared_differences(query, reference).clamp_min(0)
 
 
-def _square_of_difference(query: Tensor, reference: Tensor) -> Tensor:
+def _sum_squared_differences(query: Tensor, reference: Tensor) -> Tensor:
     norms = query.square().sum(-1)[..., :, None] + reference.square().sum(-1)[..., None, :]
     return norms - 2 * (query @ reference.mT)
 
@@ -67,7 +67,7 @@ def safe_sqrt(squared: Tensor, floor: float = 1e-12) -> Tensor:
     return torch.where(positive, root, torch.zeros_like(squared))
 
 
-def clipped(v: Tensor, limit: float) -> Tensor:
+def clip_length(v: Tensor, limit: float) -> Tensor:
     """v, shortened to length `limit` where it is longer."""
     length = safe_sqrt(v.square().sum(-1, keepdim=True))
     longer = length > limit
@@ -95,13 +95,13 @@ def hyperbolic_distance(
     Shapes: [..., B, D] × [..., R, D] → [..., B, R], of the type of `query`.
     """
     root = math.sqrt(curvature)
-    x, stretch_x = _into_ball(query.double(), root, clip)
-    y, stretch_y = _into_ball(reference.double(), root, clip)
-    distance = 2 / root * torch.asinh(separation(x, y) * stretch_x * stretch_y.mT)
+    x, stretch_x = _map_into_ball(query.double(), root, clip)
+    y, stretch_y = _map_into_ball(reference.double(), root, clip)
+    distance = 2 / root * torch.asinh(euclidean_separation(x, y) * stretch_x * stretch_y.mT)
     return distance.to(query.dtype)
 
 
-def separation(x: Tensor, y: Tensor) -> Tensor:
+def euclidean_separation(x: Tensor, y: Tensor) -> Tensor:
     """‖x − y‖ of float64 rows [..., B, D] × [..., R, D] → [..., B, R], to 1e-9 of itself.
 
     Entries are subtracted: ‖x‖² + ‖y‖² − 2⟨x, y⟩ would, in float32, put 4e-4 of a point's norm
@@ -110,31 +110,31 @@ def separation(x: Tensor, y: Tensor) -> Tensor:
     are many, the product is taken, and the few pairs that come out near are subtracted after all.
     """
     if torch.is_grad_enabled() or x.dim() > 2 or y.dim() > 2:
-        exact = subtracted(x.detach(), y.detach()).square()
-        product = _square_of_difference(x, y)
+        exact = subtract_and_norm(x.detach(), y.detach()).square()
+        product = _sum_squared_differences(x, y)
         return safe_sqrt(exact + (product - product.detach()), floor=0.0)
     squared = squared_distance(x, y)
-    near = (squared <= NEAR * (_most(x) + _most(y))).nonzero()
+    near = (squared <= NEAR * (_largest_norm(x) + _largest_norm(y))).nonzero()
     if len(near) > FEW * squared.numel():
-        return subtracted(x, y)
+        return subtract_and_norm(x, y)
     apart = squared.sqrt()
     for rows, columns in (part.unbind(1) for part in torch.split(near, 2**16)):
         apart[rows, columns] = torch.linalg.vector_norm(x[rows] - y[columns], dim=-1)
     return apart
 
 
-def subtracted(x: Tensor, y: Tensor) -> Tensor:
+def subtract_and_norm(x: Tensor, y: Tensor) -> Tensor:
     """‖x − y‖, entry by entry."""
     return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")
 
 
-def _most(x: Tensor) -> Tensor:
+def _largest_norm(x: Tensor) -> Tensor:
     return x.square().sum(-1).amax()
 
 
-def _into_ball(v: Tensor, root: float, clip: float | None) -> tuple[Tensor, Tensor]:
+def _map_into_ball(v: Tensor, root: float, clip: float | None) -> tuple[Tensor, Tensor]:
     """√c exp₀(v) [..., N, D], in the unit ball, and cosh(√c‖v‖) [..., N, 1]."""
-    v = clipped(root * (v if clip is None else clipped(v, clip)), EDGE)
+    v = clip_length(root * (v if clip is None else clip_length(v, clip)), EDGE)
     length = safe_sqrt(v.square().sum(-1, keepdim=True), floor=0.0)
     apart = length > 0
     ratio = torch.where(apart, length.tanh() / torch.where(apart, length, 1), 1)

@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
-from trainables.losses.views import PAIRS_UP, check_one_label, same_class, views
+from trainables.losses.views import PAIRS_UP, check_one_label, compare_classes, number_views
 
 if TYPE_CHECKING:
     from trainables.config.sections import Trial
@@ -55,10 +55,10 @@ class PairwiseEntropy(Loss):
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         logits = score / self.temperature
-        same = same_class(pairs.labels)
-        view = views(same).expand(logits.shape)
+        same = compare_classes(pairs.labels)
+        view = number_views(same).expand(logits.shape)
         # [i, v]: log Σ_k e^{logit_ik} over the images k ≠ i of view v
-        of_view = grouped_logsumexp(
+        of_view = logsumexp_by_group(
             logits, view, ~torch.eye(len(same), dtype=torch.bool, device=same.device)
         )
         own = of_view.gather(-1, view.diagonal(dim1=-2, dim2=-1)[..., None])
@@ -67,11 +67,11 @@ class PairwiseEntropy(Loss):
         wanted = pairs.pos > 0
         loss = torch.where(wanted, pairs.pos * loss, torch.zeros_like(loss))
         # Each class has one first image.
-        count = pairs.pos.sum() if self.over == "pairs" else (views(same) == 0).sum()
+        count = pairs.pos.sum() if self.over == "pairs" else (number_views(same) == 0).sum()
         return (loss.sum((-2, -1)) / torch.where(count > 0, count, 1)).mean()
 
 
-def grouped_logsumexp(x: Tensor, group: Tensor, included: Tensor) -> Tensor:
+def logsumexp_by_group(x: Tensor, group: Tensor, included: Tensor) -> Tensor:
     """[..., B, R] → [..., B, R]: at [i, g], log Σ e^x over the included columns of group g.
 
     group: [..., B, R] int64 below R. Groups without an included column give NOTHING.

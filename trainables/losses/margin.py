@@ -68,8 +68,8 @@ class Margin(Loss):
         )
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
-        distance, beta = -score, self._beta(pairs.labels)
-        chosen = distance.gather(-1, self.negatives(distance.detach(), pairs, generator))
+        distance, beta = -score, self._look_up_beta(pairs.labels)
+        chosen = distance.gather(-1, self.draw_negatives(distance.detach(), pairs, generator))
         within = self.margin + distance - beta
         beyond = self.margin + beta - chosen
         drawn = pairs.pos * (pairs.neg.sum(-1, keepdim=True) > 0)
@@ -78,7 +78,7 @@ class Margin(Loss):
         count = active.sum((-2, -1))
         return (total.sum((-2, -1)) / torch.where(count > 0, count, 1)).mean()
 
-    def negatives(self, distance: Tensor, pairs: Pairs, generator: Generator | None) -> Tensor:
+    def draw_negatives(self, distance: Tensor, pairs: Pairs, generator: Generator | None) -> Tensor:
         """[..., B, R]: the negative drawn for every (a, p)."""
         if self.sampling == "uniform":
             return draw_negatives(torch.zeros_like(distance), pairs.neg, generator)
@@ -91,7 +91,7 @@ class Margin(Loss):
     def param_groups(self) -> list[ParamGroup]:
         return [ParamGroup("margins", [self.beta])]
 
-    def _beta(self, labels: Tensor) -> Tensor:
+    def _look_up_beta(self, labels: Tensor) -> Tensor:
         """[B, S] → [B, 1] or [1]."""
         if len(self.beta) == 1 and self.classes != 1:
             return self.beta

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
-from trainables.losses.proxy_anchor import gathered
+from trainables.losses.proxy_anchor import log_one_plus_column_sum
 
 
 @LOSSES.register("multi_similarity")
@@ -62,17 +62,17 @@ class MultiSimilarity(Loss):
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         pos, neg, near, far = pairs.pos, pairs.neg, score, score
         if self.mining != "none":
-            hard_pos, hard_neg = self._hard(score.detach(), pairs)
+            hard_pos, hard_neg = self._find_hard_pairs(score.detach(), pairs)
             if self.mining == "idml_printed":
                 near = torch.where(hard_pos, score, torch.zeros_like(score))
                 far = torch.where(hard_neg, score, torch.zeros_like(score))
             else:
                 pos, neg = pos * hard_pos, neg * hard_neg
-        attract = of_each(-self.alpha * (near - self.threshold), pos) / self.alpha
-        repel = of_each(self.beta * (far - self.threshold), neg) / self.beta
+        attract = log_one_plus_sum(-self.alpha * (near - self.threshold), pos) / self.alpha
+        repel = log_one_plus_sum(self.beta * (far - self.threshold), neg) / self.beta
         return (attract + repel).mean()
 
-    def _hard(self, score: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
+    def _find_hard_pairs(self, score: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """Which pairs are kept if positive, and which if negative: [..., B, R] each."""
         shift = -self.epsilon if self.mining == "idml_printed" else self.epsilon
         nearest = torch.where(pairs.neg > 0, score, -torch.inf).amax(-1, keepdim=True)
@@ -80,6 +80,6 @@ class MultiSimilarity(Loss):
         return score < nearest + shift, score > farthest - self.epsilon
 
 
-def of_each(exponent: Tensor, weights: Tensor) -> Tensor:
+def log_one_plus_sum(exponent: Tensor, weights: Tensor) -> Tensor:
     """log(1 + Σ_R w e^x) of [..., B, R] → [..., B]."""
-    return gathered(exponent.mT, weights.mT)
+    return log_one_plus_column_sum(exponent.mT, weights.mT)

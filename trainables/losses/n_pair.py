@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
-from trainables.losses.views import PAIRS_UP, check_one_label, same_class, views
+from trainables.losses.views import PAIRS_UP, check_one_label, compare_classes, number_views
 
 if TYPE_CHECKING:
     from trainables.config.sections import Trial
@@ -65,8 +65,8 @@ class NPair(Loss):
         return self.geometry if self.compare_by == "dot" else Geometry("cosine")
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
-        same = same_class(pairs.labels)
-        view = views(same)
+        same = compare_classes(pairs.labels)
+        view = number_views(same)
         half = same.sum(-1) // 2
         # Column j is the positive of pair number view_j − half_j of its class.
         number = view - half

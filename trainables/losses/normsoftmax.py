@@ -13,7 +13,7 @@ from trainables.losses.base import LOSSES, Geometry, Pairs
 from trainables.losses.proxies import ClassLoss, Init
 
 
-def off_is_none(value: float | None) -> float | None:
+def normalize_smoothing(value: float | None) -> float | None:
     """Label smoothing of 0, written out or not, is one trial."""
     return value or None
 
@@ -49,7 +49,7 @@ class NormSoftmax(ClassLoss):
         init: Init = "uniform"
         label_smoothing: float | None = Field(None, ge=0, lt=1)
 
-        smoothing_off = field_validator("label_smoothing")(off_is_none)
+        smoothing_off = field_validator("label_smoothing")(normalize_smoothing)
 
     def __init__(self, config: Config, *, classes: int, dim: int) -> None:
         super().__init__(config, classes=classes, dim=dim)

@@ -96,13 +96,13 @@ class Pml(Loss):
             )
         assert isinstance(trial.loss, PmlOptions)
         dim, labels = trial.embedding.dim, torch.arange(8) // 2
-        with streams.seeded(0, "pml"):
-            module, miner = assembled(trial.loss, classes=4, dim=dim)
+        with streams.seed_global_generator(0, "pml"):
+            module, miner = build_parts(trial.loss, classes=4, dim=dim)
             try:
                 x = torch.randn(8, dim, requires_grad=True)
                 value = module(x, labels, None if miner is None else miner(x, labels))
             except Exception as error:
-                raise _refused(trial.loss, error) from error
+                raise _build_refusal(trial.loss, error) from error
         if not (isinstance(value, Tensor) and value.shape == ()):
             raise ValueError(
                 f"a loss whose value is one number, not {getattr(trial.loss, 'class')}: leave its "
@@ -111,29 +111,29 @@ class Pml(Loss):
 
     def __init__(self, config: PmlOptions, *, classes: int, dim: int) -> None:
         super().__init__(config, classes=classes, dim=dim)
-        self.module, self.miner = assembled(config, classes=classes, dim=dim)
-        self.geometry = geometry_of(self.module.distance)
+        self.module, self.miner = build_parts(config, classes=classes, dim=dim)
+        self.geometry = find_geometry(self.module.distance)
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         raise TypeError("loss pml takes embeddings, not scores; call of_embeddings")
 
-    def of_embeddings(
+    def compute_from_embeddings(
         self, query: Tensor, labels: Tensor, *, generator: Generator | None = None
     ) -> Tensor:
         if generator is None:
-            return self._of(query, labels)
+            return self._compute_loss(query, labels)
         # A device's state is forked with its own index; the CPU's always is.
         devices = [query.device] if query.device.type == "cuda" else []
         seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
         with torch.random.fork_rng(devices=devices):
             torch.manual_seed(seed)
-            return self._of(query, labels)
+            return self._compute_loss(query, labels)
 
     def param_groups(self) -> list[ParamGroup]:
         params = list(self.parameters())
         return [ParamGroup("proxies", params)] if params else []
 
-    def _of(self, query: Tensor, labels: Tensor) -> Tensor:
+    def _compute_loss(self, query: Tensor, labels: Tensor) -> Tensor:
         own = labels[:, 0]
         values = []
         for x in query.flatten(0, -3) if query.dim() > 2 else query[None]:
@@ -142,7 +142,9 @@ class Pml(Loss):
         return torch.stack(values).mean()
 
 
-def assembled(config: PmlOptions, *, classes: int, dim: int) -> tuple[nn.Module, nn.Module | None]:
+def build_parts(
+    config: PmlOptions, *, classes: int, dim: int
+) -> tuple[nn.Module, nn.Module | None]:
     """Build loss and miner, which share a configured distance.
 
     Raises:
@@ -150,12 +152,12 @@ def assembled(config: PmlOptions, *, classes: int, dim: int) -> tuple[nn.Module,
     """
     shared: dict[str, Any] = {}
     if config.distance is not None:
-        shared["distance"] = _build("distances", config.distance)
-    loss = _build("losses", config, num_classes=classes, embedding_size=dim, **shared)
-    return loss, None if config.miner is None else _build("miners", config.miner, **shared)
+        shared["distance"] = _build_part("distances", config.distance)
+    loss = _build_part("losses", config, num_classes=classes, embedding_size=dim, **shared)
+    return loss, None if config.miner is None else _build_part("miners", config.miner, **shared)
 
 
-def geometry_of(distance: Any) -> Geometry:
+def find_geometry(distance: Any) -> Geometry:
     """The geometry of retrieval that a distance of the library stands for."""
     normalize = bool(distance.normalize_embeddings)
     name = type(distance).__name__
@@ -166,7 +168,7 @@ def geometry_of(distance: Any) -> Geometry:
     return Geometry("cosine")
 
 
-def _build(kind: str, part: Any, **arguments: Any) -> nn.Module:
+def _build_part(kind: str, part: Any, **arguments: Any) -> nn.Module:
     """Build a class of the library. Sizes among `arguments` are given where it wants them."""
     name = getattr(part, "class")
     try:
@@ -194,11 +196,11 @@ def _build(kind: str, part: Any, **arguments: Any) -> nn.Module:
     try:
         built: nn.Module = known[name](**part.options, **given)
     except Exception as error:
-        raise _refused(part, error) from error
+        raise _build_refusal(part, error) from error
     return built
 
 
-def _refused(part: Any, error: Exception) -> ValueError:
+def _build_refusal(part: Any, error: Exception) -> ValueError:
     name, line = getattr(part, "class"), (str(error).splitlines() or [type(error).__name__])[0]
     options = ", ".join(f"{k}={v}" for k, v in part.options.items())
     return ValueError(

@@ -13,7 +13,7 @@ from trainables.losses.base import Loss, References
 Init = Literal["kaiming", "uniform", "kaiming_uniform", "randn", "randn8", "normal"]
 
 
-def start(rows: int, dim: int, init: Init) -> nn.Parameter:
+def draw_initial_proxies(rows: int, dim: int, init: Init) -> nn.Parameter:
     """[rows, dim] initial values, drawn from torch's global generator; R = rows, D = dim.
 
     kaiming          N(0, 2/R): Proxy-Anchor's code (fan-out).
@@ -50,7 +50,7 @@ class ClassLoss(Loss):
 
     def __init__(self, config: Any, *, classes: int, dim: int) -> None:
         super().__init__(config, classes=classes, dim=dim)
-        self.register_parameter(self.VECTORS, start(classes, dim, config.init))
+        self.register_parameter(self.VECTORS, draw_initial_proxies(classes, dim, config.init))
         self.register_buffer("labels", torch.arange(classes), persistent=False)
 
     def references(self) -> References:

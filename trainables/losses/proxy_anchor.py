@@ -55,13 +55,13 @@ class ProxyAnchor(ClassLoss):
         return self.alpha
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
-        attract = gathered(-self.alpha * (score - self.margin), pairs.pos)
-        repel = gathered(self.alpha * (score + self.margin), pairs.neg)
+        attract = log_one_plus_column_sum(-self.alpha * (score - self.margin), pairs.pos)
+        repel = log_one_plus_column_sum(self.alpha * (score + self.margin), pairs.neg)
         present = (pairs.pos.sum(-2) > 0).sum(-1).clamp_min(1)
         return (attract.sum(-1) / present + repel.mean(-1)).mean()
 
 
-def gathered(exponent: Tensor, weights: Tensor) -> Tensor:
+def log_one_plus_column_sum(exponent: Tensor, weights: Tensor) -> Tensor:
     """log(1 + Σ_B w e^x) of exponent[..., B, R] and weights[..., B, R] → [..., R]."""
     total = log_sum(exponent, weights)
     # F.softplus returns x itself above 20, short of log(1 + e^x) by about e^−x: nothing in

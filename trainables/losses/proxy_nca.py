@@ -60,10 +60,10 @@ class ProxyNCA(ClassLoss):
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         exponent = self.scale * score
         weights = pairs.neg if self.denominator == "negatives" else torch.ones_like(pairs.neg)
-        return nca(exponent, pairs.pos, weights)
+        return nca_loss(exponent, pairs.pos, weights)
 
 
-def nca(exponent: Tensor, attract: Tensor, repel: Tensor) -> Tensor:
+def nca_loss(exponent: Tensor, attract: Tensor, repel: Tensor) -> Tensor:
     """−log(Σ_R a e^x / Σ_R r e^x) of exponent[..., B, R] and weights, meaned over B and `...`."""
     near, far = log_sum(exponent.mT, attract.mT), log_sum(exponent.mT, repel.mT)
     nothing = torch.zeros_like(near)

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, Geometry, Pairs
 from trainables.losses.proxies import ClassLoss, Init
-from trainables.losses.proxy_anchor import gathered
+from trainables.losses.proxy_anchor import log_one_plus_column_sum
 
 
 @LOSSES.register("proxy_nca_nir")
@@ -59,8 +59,8 @@ class ProxyNCANIR(ClassLoss):
         return self.alpha
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
-        attract = gathered((-self.alpha * (score - self.margin)).mT, pairs.pos.mT)
-        repel = gathered((self.alpha * (score + self.margin)).mT, pairs.neg.mT)
+        attract = log_one_plus_column_sum((-self.alpha * (score - self.margin)).mT, pairs.pos.mT)
+        repel = log_one_plus_column_sum((self.alpha * (score + self.margin)).mT, pairs.neg.mT)
         drawn = (pairs.pos > 0).any(-1).sum(-1).clamp_min(1)
         pushed = (pairs.neg > 0).any(-1).sum(-1).clamp_min(1)
         return (attract.sum(-1) / drawn + repel.sum(-1) / pushed).mean()

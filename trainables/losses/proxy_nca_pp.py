@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, Geometry, Pairs
 from trainables.losses.proxies import ClassLoss, Init
-from trainables.losses.proxy_nca import nca
+from trainables.losses.proxy_nca import nca_loss
 
 
 @LOSSES.register("proxy_nca_pp")
@@ -52,4 +52,4 @@ class ProxyNCAPP(ClassLoss):
         return 2 / self.temperature
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
-        return nca(score / self.temperature, pairs.pos, torch.ones_like(pairs.pos))
+        return nca_loss(score / self.temperature, pairs.pos, torch.ones_like(pairs.pos))

@@ -13,7 +13,7 @@ from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
 from trainables.losses.geometry import safe_sqrt
 from trainables.losses.normsoftmax import soft_cross_entropy
-from trainables.losses.proxies import Init, start
+from trainables.losses.proxies import Init, draw_initial_proxies
 
 
 @LOSSES.register("soft_triple")
@@ -61,7 +61,7 @@ class SoftTriple(Loss):
         self.gamma: float | Tensor = config.gamma
         self.margin: float | Tensor = config.margin
         self.tau: float | Tensor = config.tau
-        self.centres = start(classes * self.per_class, dim, config.init)
+        self.centres = draw_initial_proxies(classes * self.per_class, dim, config.init)
         labels = torch.arange(classes).repeat_interleave(self.per_class)
         above = torch.ones(self.per_class, self.per_class).triu(1)
         self.register_buffer("labels", labels, persistent=False)

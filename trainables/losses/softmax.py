@@ -10,7 +10,7 @@ from torch import Generator, Tensor, nn
 
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, Geometry, Pairs
-from trainables.losses.normsoftmax import off_is_none, soft_cross_entropy
+from trainables.losses.normsoftmax import normalize_smoothing, soft_cross_entropy
 from trainables.losses.proxies import ClassLoss, Init
 
 
@@ -42,7 +42,7 @@ class Softmax(ClassLoss):
         init: Init = "uniform"
         label_smoothing: float | None = Field(None, ge=0, lt=1)
 
-        smoothing_off = field_validator("label_smoothing")(off_is_none)
+        smoothing_off = field_validator("label_smoothing")(normalize_smoothing)
 
     def __init__(self, config: Config, *, classes: int, dim: int) -> None:
         super().__init__(config, classes=classes, dim=dim)

@@ -46,7 +46,7 @@ class TripletConfig(NamedConfig):
     far: float = Field(1.4, gt=0, le=2)
 
     @model_validator(mode="after")
-    def on_the_sphere(self) -> TripletConfig:
+    def check_sampling(self) -> TripletConfig:
         if self.mining == "distance_weighted" and not self.normalize:
             raise ValueError(
                 "normalize: true with mining distance_weighted, not false: its weights are those "
@@ -76,18 +76,18 @@ class Triplet(Loss):
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         distance = -score
         if self.mining in ("all", "semihard_all"):
-            total, active, mined = self._every(distance, pairs)
+            total, active, mined = self._sum_over_all(distance, pairs)
         else:
-            total, active, mined = self._one_each(distance, pairs, generator)
+            total, active, mined = self._sum_over_drawn(distance, pairs, generator)
         count = (active if self.average == "active" else mined).sum((-2, -1))
         return (total.sum((-2, -1)) / torch.where(count > 0, count, 1)).mean()
 
-    def _one_each(
+    def _sum_over_drawn(
         self, distance: Tensor, pairs: Pairs, generator: Generator | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Sum of losses, number above 0 and number, [..., B, R] of every (a, p), of one n each."""
         if self.mining == "semihard":
-            ordered, _ = sorted_negatives(distance, pairs.neg)
+            ordered, _ = sort_negatives(distance, pairs.neg)
             place = torch.searchsorted(ordered.detach(), distance.detach(), right=True)
             chosen = ordered.gather(-1, place.clamp_max(ordered.shape[-1] - 1))
             there = (place < ordered.shape[-1]) & chosen.isfinite()
@@ -103,12 +103,12 @@ class Triplet(Loss):
         excess = self.margin + distance - chosen
         return mined * F.relu(excess), mined * (excess > 0), mined
 
-    def _every(self, distance: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor, Tensor]:
+    def _sum_over_all(self, distance: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor, Tensor]:
         """As `_one_each`, over every n, or every n beyond p."""
-        ordered, weights = sorted_negatives(distance, pairs.neg)
+        ordered, weights = sort_negatives(distance, pairs.neg)
         limit = distance + self.margin
         finite = torch.where(ordered.isfinite(), ordered, torch.zeros_like(ordered))
-        number, length = cumulated(weights), cumulated(weights * finite)
+        number, length = accumulate_sums(weights), accumulate_sums(weights * finite)
         edges = ordered.detach()
         end = torch.searchsorted(edges, limit.detach())
         if self.mining == "semihard_all":
@@ -121,13 +121,13 @@ class Triplet(Loss):
         return limit * active - pairs.pos * beyond, active, mined
 
 
-def sorted_negatives(distance: Tensor, neg: Tensor) -> tuple[Tensor, Tensor]:
+def sort_negatives(distance: Tensor, neg: Tensor) -> tuple[Tensor, Tensor]:
     """Distances of each query's negatives, ascending, then ∞; and their weights. [..., B, R]."""
     ordered, order = torch.where(neg > 0, distance, torch.inf).sort(-1)
     return ordered, neg.expand_as(distance).gather(-1, order)
 
 
-def cumulated(x: Tensor) -> Tensor:
+def accumulate_sums(x: Tensor) -> Tensor:
     """[..., R] → [..., R + 1]: sums of the first 0, 1, … R."""
     return F.pad(x.cumsum(-1), (1, 0))
 

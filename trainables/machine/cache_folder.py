@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from trainables.machine.texts import user_path
+from trainables.machine.texts import expand_user_path
 
 
-def default_cache() -> Path:
+def locate_default_cache() -> Path:
     """Return $ABLATE_CACHE, or $XDG_CACHE_HOME/ablate, or ~/.cache/ablate."""
     if named := os.environ.get("ABLATE_CACHE"):
-        return user_path(named, "ABLATE_CACHE")
+        return expand_user_path(named, "ABLATE_CACHE")
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return user_path(home, "XDG_CACHE_HOME") / "ablate"
+    return expand_user_path(home, "XDG_CACHE_HOME") / "ablate"

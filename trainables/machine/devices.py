@@ -39,7 +39,7 @@ def resolve_device(name: str) -> torch.device:
     return device
 
 
-def side_by_side(name: str) -> list[str]:
+def list_devices(name: str) -> list[str]:
     """The devices that processes take in turn: of "cuda" all that there are, else the one named.
 
     Raises:
@@ -51,14 +51,14 @@ def side_by_side(name: str) -> list[str]:
     return [str(device)]
 
 
-def describe(device: torch.device) -> str:
+def describe_device(device: torch.device) -> str:
     """`cpu`, or `cuda (NVIDIA H200)`."""
     if device.type == "cuda":
         return f"cuda ({torch.cuda.get_device_name(device)})"
     return device.type
 
 
-def full(x: Tensor) -> Tensor:
+def to_full_precision(x: Tensor) -> Tensor:
     """float32 of float16 and bfloat16, which autocast leaves; float64, and float32, as they are."""
     return x if x.dtype == torch.float64 else x.float()
 

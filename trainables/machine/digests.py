@@ -8,18 +8,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from trainables.machine.processes import cores
+from trainables.machine.processes import count_cores
 
 MANIFEST = "digests.json"  # {"files": {name: SHA-256}}, beside the files
 
 
-def sealed(content: dict[str, Any]) -> bytes:
+def seal_json(content: dict[str, Any]) -> bytes:
     """Return JSON behind a line with its SHA-256."""
     text = json.dumps(content, sort_keys=True).encode()
     return hashlib.sha256(text).hexdigest().encode() + b"\n" + text
 
 
-def unsealed(path: Path) -> dict[str, Any] | None:
+def read_sealed_json(path: Path) -> dict[str, Any] | None:
     """Return what a file of `sealed` bytes holds; None where a byte of it is another.
 
     Raises:
@@ -32,15 +32,15 @@ def unsealed(path: Path) -> dict[str, Any] | None:
     return content
 
 
-def seal(folder: Path) -> None:
+def seal_folder(folder: Path) -> None:
     """Write the digests of all files in `folder` beside them."""
-    (folder / MANIFEST).write_bytes(sealed({"files": _digest_files(folder)}))
+    (folder / MANIFEST).write_bytes(seal_json({"files": _digest_files(folder)}))
 
 
-def damage(folder: Path) -> str | None:
+def find_damage(folder: Path) -> str | None:
     """Return what is wrong with a sealed folder, after reading all of it; None: nothing."""
     try:
-        manifest, digests = unsealed(folder / MANIFEST), _digest_files(folder)
+        manifest, digests = read_sealed_json(folder / MANIFEST), _digest_files(folder)
     except OSError as error:
         return f"{Path(str(error.filename or folder)).name} cannot be read ({error.strerror})"
     if manifest is None:
@@ -58,6 +58,6 @@ def _digest_files(folder: Path) -> dict[str, str]:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
-    with ThreadPoolExecutor(cores()) as pool:
+    with ThreadPoolExecutor(count_cores()) as pool:
         digests = pool.map(digest_file, paths)
         return {path.name: digest for path, digest in zip(paths, digests, strict=True)}

@@ -41,7 +41,7 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     write_atomically(path, text.encode())
 
 
-def inside(folder: Path, name: object) -> Path:
+def join_inside(folder: Path, name: object) -> Path:
     """Return `folder / name`, of a name that somebody else wrote down: it leads nowhere else.
 
     Raises:
@@ -94,7 +94,7 @@ def open_regular(
         raise OSError(errno.EINVAL, f"{kind}, no regular file", str(path))
     if most_bytes is not None and status.st_size > most_bytes:
         os.close(descriptor)
-        raise _too_large(path, most_bytes)
+        raise _build_size_error(path, most_bytes)
     return os.fdopen(descriptor, "rb")
 
 
@@ -103,9 +103,9 @@ def read_regular(path: str | Path, *, most_bytes: int, follow_links: bool = True
     with open_regular(path, most_bytes=most_bytes, follow_links=follow_links) as file:
         content = file.read(most_bytes + 1)
     if len(content) > most_bytes:  # one that grew, or that has no size of its own
-        raise _too_large(path, most_bytes)
+        raise _build_size_error(path, most_bytes)
     return content
 
 
-def _too_large(path: str | Path, most_bytes: int) -> OSError:
+def _build_size_error(path: str | Path, most_bytes: int) -> OSError:
     return OSError(errno.EFBIG, f"larger than {most_bytes:,} bytes", str(path))

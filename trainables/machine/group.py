@@ -88,14 +88,16 @@ class Group:
 
     def all_reduce_(self, tensors: Sequence[Tensor]) -> None:
         """Let each become the sum of all processes', in place."""
-        self._exchange(tensors, dist.all_reduce)
+        self._apply_collective(tensors, dist.all_reduce)
 
     def broadcast_(self, tensors: Sequence[Tensor]) -> None:
         """Let each become the main process's, in place."""
-        self._exchange(tensors, lambda flat, group: dist.broadcast(flat, group=group, group_src=0))
+        self._apply_collective(
+            tensors, lambda flat, group: dist.broadcast(flat, group=group, group_src=0)
+        )
 
     @torch.no_grad()
-    def _exchange(self, tensors: Sequence[Tensor], collective: Callable[..., Any]) -> None:
+    def _apply_collective(self, tensors: Sequence[Tensor], collective: Callable[..., Any]) -> None:
         """Pass tensors through a collective, many at once."""
         if self.size == 1:
             return
@@ -123,7 +125,7 @@ class Group:
         return cast("T", objects[0])
 
     @contextmanager
-    def main_first(self) -> Iterator[None]:
+    def main_process_first(self) -> Iterator[None]:
         """Run a block in the main process before all others: it fills caches."""
         if not self.is_main:
             dist.barrier(self.control)
@@ -135,18 +137,18 @@ class Group:
 ALONE = Group()
 
 
-def meeting_place() -> Path:
+def create_rendezvous_file() -> Path:
     """A new file by which processes of one machine find each other."""
     return Path(tempfile.mkdtemp(prefix="ablate-group-")) / "store"
 
 
 @contextmanager
-def joined(place: Path, rank: int, size: int, device: torch.device) -> Iterator[Group]:
+def join_group(place: Path, rank: int, size: int, device: torch.device) -> Iterator[Group]:
     """Make this process one of a group in a block. They listen on this machine's loopback alone,
     unless GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME name another interface.
 
     Args:
-        place: `meeting_place` of the group's first process. device: this process's own.
+        place: `create_rendezvous_file` of the group's first process. device: this process's own.
     """
     if device.type == "cuda":
         torch.cuda.set_device(device)

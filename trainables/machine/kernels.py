@@ -34,7 +34,7 @@ ONEDNN_IS_QUICKER = (("AuthenticAMD", "26"),)
 SMALLEST = 1 << 14  # numbers of the second matrix; below, asking costs what the product saves
 
 
-def kernels() -> dict[str, object]:
+def describe_kernels() -> dict[str, object]:
     """Return a key under which a result is only found where it would come out to the bit again.
 
     It tells apart more than it need to: another build of torch may round as this one does.
@@ -47,12 +47,12 @@ def kernels() -> dict[str, object]:
             for name, value in sorted(os.environ.items())
             if name.startswith(TELLING) and not name.endswith("_NUM_THREADS")
         },
-        "processor": processor(),
+        "processor": detect_processor(),
     }
 
 
 @cache
-def processor() -> str:
+def detect_processor() -> str:
     """Return what the system tells of this machine's processor."""
     words = [platform.machine(), platform.processor()]
     cpuinfo = Path("/proc/cpuinfo")
@@ -63,9 +63,9 @@ def processor() -> str:
 
 
 @cache
-def onednn_is_quicker() -> bool:
+def is_onednn_quicker() -> bool:
     """Whether this processor is one of those that were measured, and torch has both libraries."""
-    fields = dict(re.findall(r"^(.+?)\s*: (.*)$", processor(), re.M))
+    fields = dict(re.findall(r"^(.+?)\s*: (.*)$", detect_processor(), re.M))
     return (
         (fields.get("vendor_id"), fields.get("cpu family")) in ONEDNN_IS_QUICKER
         and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
@@ -76,15 +76,15 @@ def onednn_is_quicker() -> bool:
     )
 
 
-def by_onednn(a: Tensor, b: Tensor) -> bool:
+def uses_onednn(a: Tensor, b: Tensor) -> bool:
     """Whether `product` of these rows is both possible and the quicker: [A, E] and [B, E], of which
     no gradient is asked. The same for all `a` of one `b`."""
     taken = a.dtype == b.dtype == torch.float32 and b.device.type == "cpu"
     graph = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
-    return taken and not graph and b.numel() >= SMALLEST and onednn_is_quicker()
+    return taken and not graph and b.numel() >= SMALLEST and is_onednn_quicker()
 
 
-def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x Wᵀ + b by oneDNN, float32 on a CPU, without a gradient.
 
     Args:
@@ -111,7 +111,7 @@ class Linear(nn.Linear):
             and self.weight.numel() >= SMALLEST
             and x.dtype == self.weight.dtype == torch.float32
             and x.device.type == "cpu"
-            and onednn_is_quicker()
+            and is_onednn_quicker()
             # A compiler or `torch.func`, by which many configurations are one product of MKL's.
             and not torch.compiler.is_compiling()
             and not torch._C._are_functorch_transforms_active()
@@ -130,7 +130,7 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return product(x, weight, bias)
+        return onednn_product(x, weight, bias)
 
     @staticmethod
     def backward(

@@ -16,7 +16,7 @@ import psutil
 _START_TOLERANCE = 2.0  # psutil derives start times from the boot time, which clocks move
 
 
-def cores() -> int:
+def count_cores() -> int:
     """Count the cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -31,7 +31,7 @@ def host_name() -> str:
     return socket.gethostname().replace("/", "_") + namespace
 
 
-def runs(pid: int, start: float) -> bool:
+def is_running(pid: int, start: float) -> bool:
     """Return whether the process with this id on this host is the one that began at `start`
     (seconds since the epoch) and has not ended.
 
@@ -46,7 +46,7 @@ def runs(pid: int, start: float) -> bool:
         return False
 
 
-def session(leader: int) -> list[int]:
+def list_session_processes(leader: int) -> list[int]:
     """Return the processes of the session that `leader` leads or led, on this host, except those
     that have ended and wait for their parent to ask how."""
     members = []
@@ -61,7 +61,7 @@ def end_session(leader: int, seconds: float = 10.0) -> None:
     """Kill all processes of a session, wherever their parents are; returns when they are gone, or
     after `seconds`. The calling process, if it is one of them, goes last."""
     end = time.monotonic() + seconds
-    while left := [pid for pid in session(leader) if pid != os.getpid()]:
+    while left := [pid for pid in list_session_processes(leader) if pid != os.getpid()]:
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -85,9 +85,9 @@ class Watch:
         self._stream = log.open("a", encoding="utf-8")
         self._due = 0.0
         Watch.armed = self
-        self.heard()
+        self.record_heartbeat()
 
-    def heard(self) -> None:
+    def record_heartbeat(self) -> None:
         """Work goes on: the time begins anew."""
         now = time.monotonic()
         if now >= self._due:
@@ -100,7 +100,7 @@ class Watch:
         self._stream.close()
 
 
-def still_working() -> None:
+def feed_watchdog() -> None:
     """For the `Watch` of this process, if it has one."""
     if Watch.armed is not None:
-        Watch.armed.heard()
+        Watch.armed.record_heartbeat()

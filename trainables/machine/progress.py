@@ -27,7 +27,7 @@ class Progress:
         if done:
             LOG.info("%s: going on after %s of %s images", doing, f"{done:,}", f"{total:,}")
 
-    def at(self, done: int) -> None:
+    def update(self, done: int) -> None:
         """Say so, if it is time to."""
         now = time.monotonic()
         if now < self.due:

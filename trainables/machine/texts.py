@@ -24,7 +24,7 @@ _HIDDEN = re.compile(
 )
 
 
-def unfit(text: str) -> str | None:
+def find_unfit_character(text: str) -> str | None:
     """Return what `text` holds that no name may, in words; None if it is fit."""
     match = _UNFIT.search(text)
     if match is None:
@@ -33,7 +33,7 @@ def unfit(text: str) -> str | None:
     if 0xDC80 <= code <= 0xDCFF:
         return f"a byte that is not UTF-8 (\\x{code - 0xDC00:02x})"
     kind = "half a character" if code >= 0xD800 else "a control character"
-    return f"{'a NUL character' if code == 0 else kind} ({printable(match[0])})"
+    return f"{'a NUL character' if code == 0 else kind} ({escape_control_characters(match[0])})"
 
 
 def check_text(text: str, where: str, *, show: bool = True) -> str:
@@ -42,9 +42,9 @@ def check_text(text: str, where: str, *, show: bool = True) -> str:
     Raises:
         ConfigError: it holds a control character or something that is no character.
     """
-    what = unfit(text)
+    what = find_unfit_character(text)
     if what is not None:
-        inside = f" in '{printable(text[:60])}'" if show else ""
+        inside = f" in '{escape_control_characters(text[:60])}'" if show else ""
         expected = "text of whole characters that can be seen"
         raise ConfigError(where, f"{what}{inside}", expected, "Remove it")
     return text
@@ -71,7 +71,7 @@ def check_values(value: Any, where: str) -> None:
     if isinstance(value, str):
         check_text(value, where)
     elif isinstance(value, int) and abs(value) > LARGEST:
-        raise too_long(where)
+        raise build_length_error(where)
     elif isinstance(value, Mapping | list | tuple):
         pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
         for key, inner in pairs:
@@ -79,12 +79,12 @@ def check_values(value: Any, where: str) -> None:
             check_values(inner, f"{where}.{key}" if where else str(key))
 
 
-def too_long(where: str) -> ConfigError:
+def build_length_error(where: str) -> ConfigError:
     expected = f"one from {-LARGEST} to {LARGEST}"
     return ConfigError(where, "an integer that is too long", expected, "Write fewer digits")
 
 
-def user_path(text: str | Path, where: str) -> Path:
+def expand_user_path(text: str | Path, where: str) -> Path:
     """Return a path as a person gives it, `~` for the home folder and `~name` for somebody's.
 
     Raises:
@@ -104,7 +104,7 @@ def user_path(text: str | Path, where: str) -> Path:
         ) from None
 
 
-def printable(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """Write out what would steer a terminal (`\\x1b`); line breaks and tabs stay."""
 
     def write_out(match: re.Match[str]) -> str:

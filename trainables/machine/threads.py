@@ -20,7 +20,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-def side_by_side(work: Callable[[S], T], items: Iterable[S], *, together: int = 1) -> list[T]:
+def map_in_threads(work: Callable[[S], T], items: Iterable[S], *, together: int = 1) -> list[T]:
     """`work` on each, in as many threads as torch has, none of which divides its own further; with
     gradients or without, and in inference mode or not, as the caller is: torch keeps both for each
     thread, and tensors made in that mode cannot be written outside it.
@@ -39,11 +39,11 @@ def side_by_side(work: Callable[[S], T], items: Iterable[S], *, together: int = 
 
     rest = iter(items)
     lots = iter(lambda: list(islice(rest, together)), [])
-    return list(chain.from_iterable(_pool(threads).map(likewise, lots)))
+    return list(chain.from_iterable(_get_pool(threads).map(likewise, lots)))
 
 
 @cache
-def _pool(threads: int) -> ThreadPoolExecutor:
+def _get_pool(threads: int) -> ThreadPoolExecutor:
     """torch keeps a number of threads for each thread that computes, and one for those to come."""
     ready = threading.Barrier(threads)
 

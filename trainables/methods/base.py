@@ -14,8 +14,8 @@ The training step, in the order in which the core runs it:
     observed = method.observed()                           logged, part of nothing
 
 An evaluation embeds images by `embed` and compares them by `compare_embeddings`; a classification
-answers by `class_logits`. The head, the method and the loss compute in float32 also where the
-backbone runs in autocast.
+answers by `compute_class_logits`. The head, the method and the loss compute in float32 also where
+the backbone runs in autocast.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from trainables.config.registry import ComponentConfig, NamedConfig, Registry
 from trainables.losses import geometry as geometries
 from trainables.losses.base import Geometry, Loss, ParamGroup, Traits, make_pairs
-from trainables.methods.principal import Principal, principal_start
+from trainables.methods.principal import Principal, find_principal_start
 
 if TYPE_CHECKING:
     from trainables.config.network import EmbeddingConfig
@@ -145,7 +145,7 @@ class Method(nn.Module):
         super().__init__()
         self.loss, self.classes = parts["loss"], parts["classes"]
         self.traits = self.describe_traits(config)
-        self.principal: Principal = principal_start
+        self.principal: Principal = find_principal_start
 
     @classmethod
     def check(cls, trial: Trial) -> None:
@@ -211,7 +211,7 @@ class Method(nn.Module):
         """
         loss = self.loss if loss is None else loss
         if loss.takes == "embeddings":
-            return loss.of_embeddings(query, labels, generator=generator)
+            return loss.compute_from_embeddings(query, labels, generator=generator)
         references = loss.references()
         if references is None:
             itself = torch.arange(query.shape[-2], device=query.device)
@@ -264,7 +264,7 @@ class Method(nn.Module):
         """Return what there is to know of a split's images beside where they lie, by name.
 
         A value [B] per image of a block; read of a sample of each split that is evaluated at the
-        end and told as mean and interval (`trainables/core/looks.py`).
+        end and told as mean and interval (`trainables/core/evaluator.py`).
 
         Args:
             inputs: [B, ...] as `prepare` gets them, a random sample's.
@@ -282,7 +282,7 @@ def compare_embeddings(
     return method.score(query, reference, geometry)
 
 
-def class_logits(method: Method, features: Tensor) -> Tensor:
+def compute_class_logits(method: Method, features: Tensor) -> Tensor:
     """[N, F] → [N, C]: what classification answers by, the largest of training classes; in
     evaluation mode, of a loss that `classifies`.
 

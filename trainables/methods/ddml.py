@@ -120,7 +120,7 @@ class DDML(Plain):
         assert isinstance(config, cls.Config)
         if config.logit_scale != "tied":
             return
-        with streams.seeded(0, "scale"):
+        with streams.seed_global_generator(0, "scale"):
             loss = LOSSES[trial.loss.name](trial.loss, classes=2, dim=trial.embedding.dim)
         if loss.references() is not None and loss.logit_scale is None:
             raise ValueError(
@@ -132,10 +132,10 @@ class DDML(Plain):
         super().__init__(config, **parts)
         self.options = config
         features, dim = parts["features"], parts["embedding"].dim
-        with streams.part("ddml.std"):
+        with streams.use_substream("ddml.std"):
             self.raw_std = Linear(features, dim)
             start_kaiming(self.raw_std)
-        with streams.part("ddml.specific"):
+        with streams.use_substream("ddml.specific"):
             self.specific = Linear(dim, 2 * dim)
             start_kaiming(self.specific)
         if config.std_start == "exact":
@@ -143,7 +143,7 @@ class DDML(Plain):
             nn.init.zeros_(self.specific.weight[dim:])
         self.decoder: NormSoftmax | None = None
         if self.loss.references() is None:
-            with streams.part("ddml.decoder"):
+            with streams.use_substream("ddml.decoder"):
                 self.decoder = NormSoftmax(NormSoftmax.Config(), classes=self.classes, dim=dim)
         self._seen: dict[str, Tensor] = {}
 
@@ -152,15 +152,15 @@ class DDML(Plain):
     ) -> DDMLState:
         mean: Tensor = self.head(features)
         std = F.softplus(self.raw_std(features) - STD_SHIFT)
-        sample = mean + std * _noise_like(mean, generator)
-        self._seen = observed(mean.detach(), std.detach(), sample.detach())
+        sample = mean + std * _draw_noise_like(mean, generator)
+        self._seen = summarize_spread(mean.detach(), std.detach(), sample.detach())
         of_specific = mean if self.options.specific_input == "mean" else sample
         if self.options.specific_input == "unit":
-            of_specific = geometries.unit(of_specific)
+            of_specific = geometries.normalize_to_unit(of_specific)
         specific_mean, raw = self.specific(of_specific).chunk(2, dim=-1)
         shifted = raw - STD_SHIFT
         specific_std = F.softplus(shifted)
-        noise = _noise_like(specific_mean, generator)
+        noise = _draw_noise_like(specific_mean, generator)
         return DDMLState(
             query=mean if self.options.metric_input == "mean" else sample,
             sample=sample,
@@ -176,15 +176,15 @@ class DDML(Plain):
     ) -> dict[str, Term]:
         assert isinstance(state, DDMLState)
         found = super().terms(state, labels, progress, generator)
-        references = self._decoder_references()
-        agnostic = self._agnostic(self._logits(state.sample, references))
+        references = self._get_decoder_references()
+        agnostic = self._compute_agnostic(self._compute_logits(state.sample, references))
         specific = soft_cross_entropy(
-            self._logits(state.specific_sample, references),
+            self._compute_logits(state.specific_sample, references),
             make_pairs(labels, torch.arange(self.classes, device=labels.device)).pos,
         )
         found["agnostic"] = Term(agnostic, self.options.alpha)
         found["specific"] = Term(specific, self.options.beta)
-        found["split"] = Term(self._split(state), self.options.gamma)
+        found["split"] = Term(self._compute_split(state), self.options.gamma)
         return found
 
     def observed(self) -> dict[str, Tensor]:
@@ -199,38 +199,40 @@ class DDML(Plain):
         ]
         return groups if self.decoder is None else [*groups, *self.decoder.param_groups()]
 
-    def _owner(self) -> Loss:
+    def _find_proxy_owner(self) -> Loss:
         """Whose proxies the decoder has."""
         return self.loss if self.decoder is None else self.decoder
 
-    def _decoder_references(self) -> References:
-        references = self._owner().references()
+    def _get_decoder_references(self) -> References:
+        references = self._find_proxy_owner().references()
         assert references is not None
         return references
 
-    def _scale(self) -> float | Tensor:
+    def _get_decoder_scale(self) -> float | Tensor:
         if not isinstance(self.options.logit_scale, str):
             return self.options.logit_scale
-        scale = self._owner().logit_scale
+        scale = self._find_proxy_owner().logit_scale
         assert scale is not None, "refused by `check`"
         return scale
 
-    def _logits(self, z: Tensor, references: References) -> Tensor:
+    def _compute_logits(self, z: Tensor, references: References) -> Tensor:
         """[..., B, D] → [..., B, P]."""
-        cosine = geometries.unit(z) @ geometries.unit(references.vectors).mT
-        logits: Tensor = self._scale() * cosine
+        cosine = (
+            geometries.normalize_to_unit(z) @ geometries.normalize_to_unit(references.vectors).mT
+        )
+        logits: Tensor = self._get_decoder_scale() * cosine
         if references.per_class > 1:
             shape = (*logits.shape[:-1], self.classes, references.per_class)
             logits = logits.reshape(shape).logsumexp(-1)
         return logits
 
-    def _agnostic(self, logits: Tensor) -> Tensor:
+    def _compute_agnostic(self, logits: Tensor) -> Tensor:
         log_q = F.log_softmax(logits, dim=-1)
         if self.options.agnostic == "uniform_ce":
             return -log_q.mean()
         return (math.log(self.classes) - log_q.logsumexp(-1)).mean()
 
-    def _split(self, state: DDMLState) -> Tensor:
+    def _compute_split(self, state: DDMLState) -> Tensor:
         log_std = state.specific_log_std
         if self.options.split == "closed":
             second = state.specific_mean.square() + state.specific_std.square()
@@ -239,7 +241,7 @@ class DDML(Plain):
         return (0.5 * squares - log_std).sum(-1).mean()
 
 
-def observed(mean: Tensor, std: Tensor, sample: Tensor) -> dict[str, Tensor]:
+def summarize_spread(mean: Tensor, std: Tensor, sample: Tensor) -> dict[str, Tensor]:
     """Means over a batch of mean, std, sample [..., B, D].
 
     std: σ. std_to_mean: ‖σ‖/‖μ‖, the length of the noise over that of the embedding, for
@@ -259,5 +261,5 @@ def log_softplus(x: Tensor, softplus: Tensor) -> Tensor:
     return torch.where(far, x, torch.where(far, torch.ones_like(x), softplus).log())
 
 
-def _noise_like(x: Tensor, generator: Generator) -> Tensor:
+def _draw_noise_like(x: Tensor, generator: Generator) -> Tensor:
     return torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)

@@ -22,7 +22,7 @@ from trainables.flows.flow import Flow
 from trainables.losses.base import Geometry, Loss, ParamGroup, make_pairs
 from trainables.losses.geometry import squared_distance
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term, read_as_none
-from trainables.methods.lipschitz import diagonal_r, singular_r
+from trainables.methods.lipschitz import compute_diagonal_r, compute_singular_r
 from trainables.methods.plain import Plain
 
 if TYPE_CHECKING:
@@ -130,12 +130,12 @@ class DetReg(Plain):
         super().__init__(config, **parts)
         self.options = config
         dim = parts["embedding"].dim
-        with streams.part("detreg.flow1"):
+        with streams.use_substream("detreg.flow1"):
             self.flow1 = Flow(config.flow, dim=dim)
         self.flow2: Flow | None = None
         self.second_loss: Loss | None = None
         if config.dueling:
-            with streams.part("detreg.flow2"):
+            with streams.use_substream("detreg.flow2"):
                 self.flow2 = Flow(config.flow, dim=dim)
             if config.second_metric and config.proxies == "own":
                 self.second_loss = copy.deepcopy(self.loss)
@@ -155,18 +155,18 @@ class DetReg(Plain):
     def forward(
         self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
     ) -> DetRegState:
-        z = self._flow_input(features)
-        augmented, valid = self._augmented(z, labels)
+        z = self._prepare_flow_input(features)
+        augmented, valid = self._augment_points(z, labels)
         points = z if augmented is None else torch.cat([z, augmented])
         self._watched = {} if valid is None else {"with_neighbour": valid.mean()}
-        query, r1 = self._branch(self.flow1, points, valid, "r1")
+        query, r1 = self._run_branch(self.flow1, points, valid, "r1")
         if self.flow2 is None:
             return DetRegState(query=query, second=None, r1=r1, r2=None)
-        second, r2 = self._branch(self.flow2, points, valid, "r2")
+        second, r2 = self._run_branch(self.flow2, points, valid, "r2")
         return DetRegState(query=query, second=second, r1=r1, r2=r2)
 
     def embed(self, features: Tensor, geometry: Geometry | None = None) -> Tensor:
-        query = self._normalized(self.flow1(self._flow_input(features)).z)
+        query = self._normalize_after_flow(self.flow1(self._prepare_flow_input(features)).z)
         normalized = (geometry or self.loss.geometry).normalize
         return F.normalize(query, dim=-1) if normalized else query
 
@@ -201,7 +201,7 @@ class DetReg(Plain):
         ]
         return groups if self.second_loss is None else [*groups, *self.second_loss.param_groups()]
 
-    def _flow_input(self, features: Tensor) -> Tensor:
+    def _prepare_flow_input(self, features: Tensor) -> Tensor:
         z: Tensor = self.head(features)
         if self.options.input != "raw":
             z = F.normalize(z, dim=-1)
@@ -209,22 +209,22 @@ class DetReg(Plain):
             z = z * self.head.out_features**0.5
         return ACTIVATIONS[self.options.activation](z)
 
-    def _normalized(self, z: Tensor) -> Tensor:
+    def _normalize_after_flow(self, z: Tensor) -> Tensor:
         """L2 after the flow, left to the geometry where that normalises: twice is not once, in
         the last bit."""
         geometry = self.loss.geometry
         done = geometry.normalize or geometry.kind == "cosine"
         return F.normalize(z, dim=-1) if self.options.normalize and not done else z
 
-    def _branch(
+    def _run_branch(
         self, flow: Flow, points: Tensor, valid: Tensor | None, name: str
     ) -> tuple[Tensor, Tensor]:
         """The query [B, D] of a branch and its R, the mean over items and augmented points."""
         found, across = flow(points), self.options.across
         if self.options.spectrum == "diagonal":
-            r = diagonal_r(found, across)
+            r = compute_diagonal_r(found, across)
         else:
-            r = singular_r(flow, points, across)
+            r = compute_singular_r(flow, points, across)
         batch = len(points) if valid is None else len(valid)
         watched = {
             f"{name}_items": r[:batch].mean(),
@@ -237,9 +237,9 @@ class DetReg(Plain):
             mean = (r[:batch].sum() + extra) / (batch + valid.sum())
             watched[f"{name}_augmented"] = extra / valid.sum()
         self._watched |= {key: value.detach() for key, value in watched.items()}
-        return self._normalized(found.z[:batch]), mean
+        return self._normalize_after_flow(found.z[:batch]), mean
 
-    def _augmented(self, z: Tensor, labels: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    def _augment_points(self, z: Tensor, labels: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """The augmented point of each item, [B, D], and 1 or 0 for whether it has one, [B].
 
         An item without a k-th neighbour stands in its own place, to be left out by its 0: shapes

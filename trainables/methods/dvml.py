@@ -149,13 +149,13 @@ class DVML(Plain):
         super().__init__(config, **parts)
         self.options = config
         features, dim = parts["features"], parts["embedding"].dim
-        with streams.part("dvml.mean"):
+        with streams.use_substream("dvml.mean"):
             self.mean = Linear(features, dim)
             start_lecun(self.mean)
-        with streams.part("dvml.log_variance"):
+        with streams.use_substream("dvml.log_variance"):
             self.log_variance = Linear(features, dim)
             start_lecun(self.log_variance)
-        with streams.part("dvml.decoder"):
+        with streams.use_substream("dvml.decoder"):
             inner, outer = Linear(dim, config.hidden), Linear(config.hidden, features)
             start_lecun(inner)
             start_lecun(outer)
@@ -168,17 +168,17 @@ class DVML(Plain):
         invariant: Tensor = self.head(features)
         of_spread = features if self.options.spread == "attached" else features.detach()
         mean: Tensor = self.mean(of_spread)
-        log_variance = bend(self.log_variance(of_spread))
+        log_variance = bend_log_variance(self.log_variance(of_spread))
         std = (0.5 * log_variance).exp()
         shape = (self.options.samples, *mean.shape)
         noise = torch.randn(shape, generator=generator, device=mean.device, dtype=mean.dtype)
         variance = mean + std * noise
         generated = invariant + variance
-        of_decoder = generated.detach() if self._first(progress) else generated
+        of_decoder = generated.detach() if self._is_first_phase(progress) else generated
         self._seen = {
             "std": std.detach().mean(),
-            "invariant_norm": _norm(invariant),
-            "variance_norm": _norm(variance),
+            "invariant_norm": _mean_norm(invariant),
+            "variance_norm": _mean_norm(variance),
         }
         return DVMLState(
             query=invariant,
@@ -195,11 +195,13 @@ class DVML(Plain):
         assert isinstance(state, DVMLState)
         # L_m(z_I) first: its draws are then those of the plain loss.
         found = super().terms(state, labels, progress, generator)
-        weights = self._weights(progress)
+        weights = self._get_phase_weights(progress)
         found["metric"] = Term(found["metric"].value, weights[3])
-        found["kl"] = Term(self._kl(state), weights[0])
-        found["reconstruction"] = Term(self._reconstruction(state), weights[1])
-        found["generated"] = Term(self._generated(state.generated, labels, generator), weights[2])
+        found["kl"] = Term(self._compute_kl(state), weights[0])
+        found["reconstruction"] = Term(self._compute_reconstruction(state), weights[1])
+        found["generated"] = Term(
+            self._compute_generated(state.generated, labels, generator), weights[2]
+        )
         return found
 
     def observed(self) -> dict[str, Tensor]:
@@ -214,26 +216,26 @@ class DVML(Plain):
             ParamGroup("auxiliary", list(self.decoder.parameters())),
         ]
 
-    def _first(self, progress: Progress) -> bool:
+    def _is_first_phase(self, progress: Progress) -> bool:
         return progress.fraction < self.options.phase1
 
-    def _weights(self, progress: Progress) -> list[float]:
+    def _get_phase_weights(self, progress: Progress) -> list[float]:
         """Return λ1 … λ4 of the phase."""
-        phase = 1 if self._first(progress) else 2
+        phase = 1 if self._is_first_phase(progress) else 2
         return [getattr(self.options, f"lambda{term}_phase{phase}") for term in (1, 2, 3, 4)]
 
-    def _kl(self, state: DVMLState) -> Tensor:
+    def _compute_kl(self, state: DVMLState) -> Tensor:
         log_variance = state.log_variance
         inner = 1 + log_variance - state.mean.square() - log_variance.exp()
         each = inner.mean(-1) if self.options.kl_over == "mean" else inner.sum(-1)
         printed = 0.5 * each.mean()
         return printed if self.options.kl == "printed" else -printed
 
-    def _reconstruction(self, state: DVMLState) -> Tensor:
+    def _compute_reconstruction(self, state: DVMLState) -> Tensor:
         squared = (state.target - state.reconstructed).square().sum(-1)
         return (squared if self.options.reconstruction == "squared" else safe_sqrt(squared)).mean()
 
-    def _generated(self, generated: Tensor, labels: Tensor, generator: Generator) -> Tensor:
+    def _compute_generated(self, generated: Tensor, labels: Tensor, generator: Generator) -> Tensor:
         """L_m of ẑ[T, B, D]."""
         if self.options.generated == "batches":
             return self.metric(generated, labels, generator)
@@ -251,11 +253,11 @@ class DVML(Plain):
         return value
 
 
-def bend(x: Tensor) -> Tensor:
+def bend_log_variance(x: Tensor) -> Tensor:
     """x up to LOG_VARIANCE_BEND = c, c + ln(1 + x − c) above: smooth, and exp of it is linear."""
     above = (x - LOG_VARIANCE_BEND).clamp_min(0)
     return torch.where(x <= LOG_VARIANCE_BEND, x, LOG_VARIANCE_BEND + torch.log1p(above))
 
 
-def _norm(x: Tensor) -> Tensor:
+def _mean_norm(x: Tensor) -> Tensor:
     return x.detach().square().sum(-1).sqrt().mean()

@@ -9,13 +9,13 @@ from torch import Tensor, nn
 
 from trainables.errors import ConfigError
 from trainables.machine.kernels import Linear
-from trainables.methods.principal import Principal, principal_start
+from trainables.methods.principal import Principal, find_principal_start
 
 if TYPE_CHECKING:
     from trainables.config.network import EmbeddingConfig
 
 
-def linear_head(features: int, embedding: EmbeddingConfig) -> nn.Linear:
+def build_linear_head(features: int, embedding: EmbeddingConfig) -> nn.Linear:
     """A new head, its bias zero and its weight by `embedding.init`.
 
     kaiming: normal with fan-out, as in Proxy-Anchor's code. orthogonal: orthonormal rows (or
@@ -56,7 +56,7 @@ def start_lecun(linear: nn.Linear) -> None:
 
 
 @torch.no_grad()
-def fit_pca(head: nn.Linear, features: Tensor, find: Principal = principal_start) -> None:
+def fit_pca(head: nn.Linear, features: Tensor, find: Principal = find_principal_start) -> None:
     """Set `head` to the D leading principal directions of features[N, F], centred by the bias.
 
     Args:

@@ -16,23 +16,23 @@ from pydantic import Field, field_validator
 from torch import Generator, Tensor, nn
 
 from trainables import streams
-from trainables.backbones.second_token import check_tokens
+from trainables.backbones.extra_token import check_tokens
 from trainables.config.registry import ComponentConfig
 from trainables.losses import geometry as geometries
-from trainables.losses.base import LOSSES, Geometry, Loss, ParamGroup, Traits, configured_geometry
+from trainables.losses.base import LOSSES, Geometry, Loss, ParamGroup, Traits, resolve_geometry
 from trainables.losses.softmax import Softmax
 from trainables.machine.kernels import Linear
 from trainables.methods.base import METHODS, MethodParts, Progress, State
 from trainables.methods.head import start_kaiming
 from trainables.methods.introspective import (
     CLOSEST,
-    confidence,
-    introspective,
+    confidence_exponent,
+    introspective_score,
     is_cosine,
     pair_uncertainty_squared,
     semantic_distance,
 )
-from trainables.methods.mixing import UNUSED, Mixing, MixingConfig, beta_share, cutmix, mixup
+from trainables.methods.mixing import UNUSED, Mixing, MixingConfig, cut_mix, draw_beta_share, mix_up
 
 if TYPE_CHECKING:
     from trainables.config.sections import Trial
@@ -135,7 +135,7 @@ class IDML(Mixing):
 
         @field_validator("bias_in_score")
         @classmethod
-        def off_is_none(cls, value: bool | None) -> bool | None:
+        def normalize_off(cls, value: bool | None) -> bool | None:
             """Read false as None, so that the default, written out or not, is one trial."""
             return value or None
 
@@ -146,7 +146,7 @@ class IDML(Mixing):
         self.width = width = parts["features"]
         self.options = config
         self.dim = parts["embedding"].dim
-        with streams.part("idml.uncertainty"):
+        with streams.use_substream("idml.uncertainty"):
             self.uncertainty = Linear(width, config.uncertainty_dim)
             start_kaiming(self.uncertainty)
         with torch.no_grad():
@@ -163,7 +163,7 @@ class IDML(Mixing):
         super().check(trial)
         config, name = trial.method, trial.loss.name
         assert isinstance(config, IDML.Config)
-        loss, geometry = LOSSES[name], configured_geometry(trial.loss, trial.embedding.dim)
+        loss, geometry = LOSSES[name], resolve_geometry(trial.loss, trial.embedding.dim)
         products = loss.classifies and not geometry.normalize
         has_bias = isinstance(trial.loss, Softmax.Config) and trial.loss.bias
         token, relu = config.uncertainty_token, config.uncertainty == "relu"
@@ -247,15 +247,15 @@ class IDML(Mixing):
     def forward(
         self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
     ) -> State:
-        s, u = self.head(features[:, : self.width]), self._uncertain(features)
-        self._watch(u.detach(), labels)
-        return State(s if self.options.metric == "plain" else self._joined(s, u))
+        s, u = self.head(features[:, : self.width]), self._compute_uncertainty(features)
+        self._record_uncertainty(u.detach(), labels)
+        return State(s if self.options.metric == "plain" else self._join_halves(s, u))
 
     def embed(self, features: Tensor, geometry: Geometry | None = None) -> Tensor:
         s = super().embed(features[:, : self.width], geometry)
         if self.options.test_metric == "semantic":
             return s
-        return self._joined(s, self._uncertain(features))
+        return self._join_halves(s, self._compute_uncertainty(features))
 
     def as_query(self, vectors: Tensor) -> Tensor:
         if self.options.metric == "plain":
@@ -266,15 +266,15 @@ class IDML(Mixing):
         return torch.cat([vectors, nothing], -1)
 
     def embedding_of(self, query: Tensor) -> Tensor:
-        return self._parts(query)[0]
+        return self._split_parts(query)[0]
 
     def score(self, query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
         form = self.options.metric
         if form == "plain":
             return geometries.score(query, reference, geometry)
-        (s_q, u_q), (s_r, u_r) = self._parts(query), self._parts(reference)
+        (s_q, u_q), (s_r, u_r) = self._split_parts(query), self._split_parts(reference)
         plain = geometries.score(s_q, s_r, geometry)
-        bias = self._bias_in_score()
+        bias = self._get_score_bias()
         if bias is not None:
             plain, s_r = plain + bias, s_r + bias[:, None]
         beta_squared = pair_uncertainty_squared(u_q, u_r)
@@ -288,7 +288,9 @@ class IDML(Mixing):
             )
         if geometry.kind == "l2sq" and self.options.squared == "plain":
             plain, geometry = -semantic_distance(plain, geometry), replace(geometry, kind="l2")
-        found = introspective(plain, confidence(relative, self.options.tau), geometry, form)
+        found = introspective_score(
+            plain, confidence_exponent(relative, self.options.tau), geometry, form
+        )
         # The loss adds the bias to every score, this one included, which has it inside.
         return found if bias is None else found - bias
 
@@ -303,13 +305,13 @@ class IDML(Mixing):
         """‖u‖ of images, of mixtures with the next one of the block, and by how much a mixture's is
         above the mean of its two images' (Fig. 6 and 8). λ ~ Beta(b, b) per step as in training; by
         CutMix where that is trained on, else by Mixup, of what the network takes in."""
-        share = beta_share(self.mix.mixing_beta, inputs, generator)
+        share = draw_beta_share(self.mix.mixing_beta, inputs, generator)
         partner = inputs.roll(-1, 0)
         if self.mix.mixing == "cutmix":
-            mixed, _ = cutmix(inputs, partner, share, generator)
+            mixed, _ = cut_mix(inputs, partner, share, generator)
         else:
-            mixed = mixup(inputs, partner, share)
-        one, both = (self._uncertain(features(x)).norm(dim=-1) for x in (inputs, mixed))
+            mixed = mix_up(inputs, partner, share)
+        one, both = (self._compute_uncertainty(features(x)).norm(dim=-1) for x in (inputs, mixed))
         gap = both - (one + one.roll(-1, 0)) / 2
         return dict(zip(self.MEASURES, (one, both, gap), strict=True))
 
@@ -322,28 +324,28 @@ class IDML(Mixing):
             groups.append(ParamGroup("proxies", [self.proxy_uncertainty]))
         return groups
 
-    def _bias_in_score(self) -> Tensor | None:
+    def _get_score_bias(self) -> Tensor | None:
         """Return the class biases [C] that the score contains, or None if the loss adds them."""
         if not self.options.bias_in_score:
             return None
         assert isinstance(self.loss, Softmax)
         return self.loss.bias
 
-    def _uncertain(self, features: Tensor) -> Tensor:
+    def _compute_uncertainty(self, features: Tensor) -> Tensor:
         u: Tensor = self.uncertainty(features[:, -self.width :])
         return F.relu(u) if self.options.uncertainty == "relu" else u
 
-    def _joined(self, s: Tensor, u: Tensor) -> Tensor:
+    def _join_halves(self, s: Tensor, u: Tensor) -> Tensor:
         if self.options.uncertainty == "unit":
             u = F.normalize(u, dim=-1)
             if self.loss.geometry.normalize:
                 s = F.normalize(s, dim=-1)
         return torch.cat([s, u], -1)
 
-    def _parts(self, y: Tensor) -> tuple[Tensor, Tensor]:
+    def _split_parts(self, y: Tensor) -> tuple[Tensor, Tensor]:
         return y[..., : self.dim], y[..., self.dim :]
 
-    def _watch(self, u: Tensor, labels: Tensor) -> None:
+    def _record_uncertainty(self, u: Tensor, labels: Tensor) -> None:
         norms = u.norm(dim=-1)
         if self.mix.mixing == "none" or labels.shape[1] == 1:
             self._watched = {"uncertainty_original": norms.mean()}

@@ -59,12 +59,12 @@ def pair_uncertainty_squared(query: Tensor, reference: Tensor) -> Tensor:
     return squared_distance(query, -reference)
 
 
-def confidence(relative: Tensor, tau: float | Tensor) -> Tensor:
+def confidence_exponent(relative: Tensor, tau: float | Tensor) -> Tensor:
     """−r/τ, the exponent that all forms share."""
     return -relative / tau
 
 
-def introspective(
+def introspective_score(
     score: Tensor, exponent: Tensor, geometry: Geometry, form: Literal["ism_sim", "ism_dis"]
 ) -> Tensor:
     """The introspective score [..., B, R], larger is closer.

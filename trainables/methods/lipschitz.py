@@ -21,13 +21,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.flows.flow import Flow, Flowed
-from trainables.flows.jacobian import flow_jacobian, layer_jacobians
+from trainables.flows.flow import Flow, FlowOutput
+from trainables.flows.jacobian import compute_flow_jacobian, compute_layer_jacobians
 
 Across = Literal["sum", "mean", "product"]
 
 
-def diagonal_r(found: Flowed, across: Across) -> Tensor:
+def compute_diagonal_r(found: FlowOutput, across: Across) -> Tensor:
     """R from the layers' diagonals, [N]; free beside the flow's forward pass.
 
     A flow without layers gives 0, and log 2 with "product".
@@ -42,7 +42,7 @@ def diagonal_r(found: Flowed, across: Across) -> Tensor:
     return total / max(len(found.log_scales), 1) if across == "mean" else total
 
 
-def singular_r(flow: Flow, x: Tensor, across: Across) -> Tensor:
+def compute_singular_r(flow: Flow, x: Tensor, across: Across) -> Tensor:
     """R from exact singular values at x[N, D], [N], with gradients to flow and x.
 
     Cost: N · L decompositions of D × D ("product": N), and a backward pass for every row of every
@@ -51,10 +51,10 @@ def singular_r(flow: Flow, x: Tensor, across: Across) -> Tensor:
     ("product": 1.1 s at 64). At D = 512 one item and layer takes 0.1 s: minutes a step.
     """
     if across == "product":
-        singular = torch.linalg.svdvals(flow_jacobian(flow, x))
+        singular = torch.linalg.svdvals(compute_flow_jacobian(flow, x))
         return torch.log1p(singular).mean(-1)
     total = x.new_zeros(x.shape[:-1])
-    jacobians = layer_jacobians(flow, x)
+    jacobians = compute_layer_jacobians(flow, x)
     for jacobian in jacobians:
         total = total + torch.log1p(torch.linalg.svdvals(jacobian)).mean(-1)
     return total / max(len(jacobians), 1) if across == "mean" else total

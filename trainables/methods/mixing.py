@@ -125,7 +125,7 @@ class Mixing(Plain):
         if self.mix.mixing == "none":
             return batch
         x, labels = batch.inputs, batch.labels
-        share = beta_share(self.mix.mixing_beta, x, generator)
+        share = draw_beta_share(self.mix.mixing_beta, x, generator)
         order = torch.randperm(len(x), generator=generator, device=x.device)
         mixes = torch.ones((), dtype=torch.bool, device=x.device)
         if self.mix.mixing_probability < 1:
@@ -133,9 +133,9 @@ class Mixing(Plain):
             mixes = draw < self.mix.mixing_probability
             share = torch.where(mixes, share, torch.ones_like(share))
         if self.mix.mixing == "cutmix":
-            mixed, share = cutmix(x, x[order], share, generator)
+            mixed, share = cut_mix(x, x[order], share, generator)
         else:
-            mixed = mixup(x, x[order], share)
+            mixed = mix_up(x, x[order], share)
         nothing = torch.full_like(labels, UNUSED)
         both = torch.cat([labels, torch.where(mixes, labels[order], nothing)], 1)
         if self.mix.objective != "joint" or self.mix.mixed_labels == "weighted":
@@ -152,13 +152,13 @@ class Mixing(Plain):
         if self.share is None:
             return super().metric(query, labels, generator, loss)
         if self.mix.objective == "joint" or self.mix.originals == "replaced":
-            return self._weighted(query, labels, generator, loss)
+            return self._weigh_labels(query, labels, generator, loss)
         x, m = query.chunk(2, dim=-2)
         of_x, of_m = labels.chunk(2, dim=0)
         originals = super().metric(x, of_x.chunk(2, dim=1)[0], generator, loss)
-        return originals + self._weighted(m, of_m, generator, loss)
+        return originals + self._weigh_labels(m, of_m, generator, loss)
 
-    def _weighted(
+    def _weigh_labels(
         self, query: Tensor, labels: Tensor, generator: Generator, loss: Loss | None
     ) -> Tensor:
         """λ L(l_i) + (1 − λ) L(l_j); an item of one class alone has it in both."""
@@ -170,18 +170,18 @@ class Mixing(Plain):
         return self.share * one + (1 - self.share) * other
 
 
-def beta_share(b: float, like: Tensor, generator: Generator) -> Tensor:
+def draw_beta_share(b: float, like: Tensor, generator: Generator) -> Tensor:
     """λ ~ Beta(b, b), 0-d, with `like`'s type and device."""
     pair = torch.full((2,), b, dtype=like.dtype, device=like.device)
     return torch._sample_dirichlet(pair, generator)[0]
 
 
-def mixup(x: Tensor, partner: Tensor, share: Tensor) -> Tensor:
+def mix_up(x: Tensor, partner: Tensor, share: Tensor) -> Tensor:
     """λ x + (1 − λ) x' (Zhang et al., "mixup: Beyond empirical risk minimization", ICLR 2018)."""
     return share * x + (1 - share) * partner
 
 
-def cutmix(
+def cut_mix(
     x: Tensor, partner: Tensor, share: Tensor, generator: Generator
 ) -> tuple[Tensor, Tensor]:
     """A box of the partner in x[B, C, H, W], and the share of x that is left (Yun et al., "CutMix",

@@ -19,11 +19,16 @@ from trainables import streams
 from trainables.config.registry import NamedConfig
 from trainables.errors import ConfigError
 from trainables.flows.config import FlowConfig
-from trainables.flows.flow import Flow, Flowed
+from trainables.flows.flow import Flow, FlowOutput
 from trainables.losses.base import LOSSES, Loss, ParamGroup, References, make_pairs
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
+from trainables.methods.gradient_norms import (
+    BranchNames,
+    Gradients,
+    limit_branch,
+    record_gradient_norm,
+)
 from trainables.methods.plain import Plain
-from trainables.methods.watched import BranchNames, Gradients, limit_branch, watched
 
 if TYPE_CHECKING:
     from trainables.config.sections import Trial
@@ -137,7 +142,7 @@ class NIR(Plain):
         gradient_limit: float | None = Field(None, gt=0)
 
         @model_validator(mode="after")
-        def scaled(self) -> NIR.Config:
+        def check_scale(self) -> NIR.Config:
             if self.scale == "none" and self.temperature != 1:
                 raise ValueError(
                     f"a temperature of 1 with scale none, not {self.temperature:g}: scale t uses it"
@@ -164,7 +169,7 @@ class NIR(Plain):
             )
         self.options = config
         dim = parts["embedding"].dim
-        with streams.part("nir.flow"):
+        with streams.use_substream("nir.flow"):
             self.flow = Flow(config.flow, dim=dim, condition_dim=dim)
         self._watched: dict[str, Tensor] = {}
         self._returned = Gradients()
@@ -174,11 +179,11 @@ class NIR(Plain):
     ) -> NIRState:
         z: Tensor = self.head(features)
         self._watched, self._returned = {}, Gradients()
-        flow: Callable[[Tensor, Tensor], Flowed] = self.flow
-        references = self._references()
+        flow: Callable[[Tensor, Tensor], FlowOutput] = self.flow
+        references = self._get_references()
         if self.options.gradient_limit is None:
-            query = watched(z, "metric_gradient", self._returned)
-            own = watched(z, "nir_gradient", self._returned)
+            query = record_gradient_norm(z, "metric_gradient", self._returned)
+            own = record_gradient_norm(z, "nir_gradient", self._returned)
         else:
             names, weights = zip(*self.flow.named_parameters(), strict=True)
             query, own, vectors, *limited = limit_branch(
@@ -191,14 +196,14 @@ class NIR(Plain):
             references = replace(references, vectors=vectors)
             flow = partial(_call_flow, self.flow, dict(zip(names, limited, strict=True)))
         psi, classes = F.normalize(own, dim=-1), labels[:, 0]
-        condition = self._condition(psi, classes, references)
+        condition = self._choose_condition(psi, classes, references)
         flowed = flow(psi, condition)
         other_residual = other_log_det = None
         if self.options.negative_pairs != "none":
             further = torch.randint(
                 1, self.classes, classes.shape, generator=generator, device=classes.device
             )
-            others = self._condition(psi, (classes + further) % self.classes, references)
+            others = self._choose_condition(psi, (classes + further) % self.classes, references)
             other = flow(psi, others)
             other_residual, other_log_det = other.z, other.log_det
         return NIRState(
@@ -207,7 +212,7 @@ class NIR(Plain):
             log_det=flowed.log_det,
             other_residual=other_residual,
             other_log_det=other_log_det,
-            synthetic=self._synthetic(condition, generator),
+            synthetic=self._generate_synthetic(condition, generator),
         )
 
     def terms(
@@ -215,12 +220,12 @@ class NIR(Plain):
     ) -> dict[str, Term]:
         assert isinstance(state, NIRState)
         found = {
-            name: Term(value, _times(weight, self.options.omega))
+            name: Term(value, _multiply_weights(weight, self.options.omega))
             for name, (value, weight) in super().terms(state, labels, progress, generator).items()
         }
-        found["nir"] = Term(self._regulariser(state), self.options.weight)
+        found["nir"] = Term(self._compute_regularizer(state), self.options.weight)
         if state.synthetic is not None:
-            value = self._of_synthetic(state.synthetic, labels, generator)
+            value = self._compute_synthetic_loss(state.synthetic, labels, generator)
             found["synthetic"] = Term(value, self.options.omega * self.options.synthetic_weight)
         return found
 
@@ -236,12 +241,12 @@ class NIR(Plain):
             ParamGroup("auxiliary", list(self.flow.parameters())),
         ]
 
-    def _references(self) -> References:
+    def _get_references(self) -> References:
         references = self.loss.references()
         assert references is not None
         return references
 
-    def _condition(self, psi: Tensor, classes: Tensor, references: References) -> Tensor:
+    def _choose_condition(self, psi: Tensor, classes: Tensor, references: References) -> Tensor:
         """Return the unit reference of each class that its sample is conditioned on, [B, D]."""
         unit = F.normalize(references.vectors, dim=-1)
         if references.per_class == 1:
@@ -255,7 +260,7 @@ class NIR(Plain):
                 chosen = F.normalize(own.mean(1), dim=-1)
         return chosen if self.options.proxy_backprop else chosen.detach()
 
-    def _synthetic(self, condition: Tensor, generator: Generator) -> Tensor | None:
+    def _generate_synthetic(self, condition: Tensor, generator: Generator) -> Tensor | None:
         kind = self.options.synthetic
         if kind == "none":
             return None
@@ -270,58 +275,62 @@ class NIR(Plain):
         made = self.flow.inverse(noise, condition.detach() if kind == "match" else condition)
         return made
 
-    def _of_synthetic(self, synthetic: Tensor, labels: Tensor, generator: Generator) -> Tensor:
+    def _compute_synthetic_loss(
+        self, synthetic: Tensor, labels: Tensor, generator: Generator
+    ) -> Tensor:
         """The metric loss of synthetic samples; for "match" its references are fixed."""
         if self.options.synthetic != "match":
             return self.metric(synthetic, labels, generator)
-        references = self._references()
+        references = self._get_references()
         fixed = self.as_query(references.vectors.detach())
         score = self.score(synthetic, fixed, self.loss.geometry)
         pairs = make_pairs(labels, references.labels)
         value: Tensor = self.loss(score, pairs, generator=generator)
         return value
 
-    def _regulariser(self, state: NIRState) -> Tensor:
-        nll = self._nll(state.residual, state.log_det)
+    def _compute_regularizer(self, state: NIRState) -> Tensor:
+        nll = self._negative_log_likelihood(state.residual, state.log_det)
         self._watched["nll"] = nll.detach().mean()
         self._watched["log_det"] = state.log_det.detach().mean()
         if state.other_residual is None or state.other_log_det is None:
-            return self._grown(nll)
-        other = self._nll(state.other_residual, state.other_log_det)
+            return self._apply_growth(nll)
+        other = self._negative_log_likelihood(state.other_residual, state.other_log_det)
         if self.options.negative_pairs == "difference":
-            return self._grown(nll - other)
-        return self._grown(nll) + self._grown(-other)
+            return self._apply_growth(nll - other)
+        return self._apply_growth(nll) + self._apply_growth(-other)
 
-    def _nll(self, residual: Tensor, log_det: Tensor) -> Tensor:
+    def _negative_log_likelihood(self, residual: Tensor, log_det: Tensor) -> Tensor:
         """Each sample's negative log-likelihood [B], without constants: they are left out in
         Eq. 10 too."""
         squares = residual.square().sum(-1)
         return (squares if self.options.reading == "paper" else 0.5 * squares) - log_det
 
-    def _grown(self, nll: Tensor) -> Tensor:
+    def _apply_growth(self, nll: Tensor) -> Tensor:
         """f of the scaled nll[B]: of the mean (paper), or the mean of each (code)."""
         scaled = nll.mean() if self.options.reading == "paper" else nll
         if self.options.scale != "none":
             scaled = self.options.temperature * scaled
         if self.options.scale == "d":
             scaled = scaled / self.flow.dim
-        grown = exp_with_tangent(scaled) if self.options.f == "exp" else F.softplus(scaled)
+        grown = exponential_with_tangent(scaled) if self.options.f == "exp" else F.softplus(scaled)
         return grown.mean()
 
 
-def _call_flow(flow: Flow, weights: dict[str, Tensor], psi: Tensor, condition: Tensor) -> Flowed:
+def _call_flow(
+    flow: Flow, weights: dict[str, Tensor], psi: Tensor, condition: Tensor
+) -> FlowOutput:
     """Run the flow with `weights` in place of its parameters."""
-    found: Flowed = torch.func.functional_call(flow, weights, (psi, condition))
+    found: FlowOutput = torch.func.functional_call(flow, weights, (psi, condition))
     return found
 
 
-def _times(weight: float | Tensor, factor: float | Tensor) -> float | Tensor:
+def _multiply_weights(weight: float | Tensor, factor: float | Tensor) -> float | Tensor:
     """Their product; the number 0 if either is, so that its term stays out of the sum."""
     numbers = [each for each in (weight, factor) if not isinstance(each, Tensor)]
     return 0.0 if 0 in numbers else weight * factor
 
 
-def exp_with_tangent(x: Tensor) -> Tensor:
+def exponential_with_tangent(x: Tensor) -> Tensor:
     """Return e^x up to x = 30, from there on the tangent e^30 (1 + x − 30)."""
     low = x.clamp(max=LIMIT)
     return low.exp() * (1 + (x - low))

@@ -71,7 +71,7 @@ class PEL(Mixing):
     def __init__(self, config: Config, **parts: Unpack[MethodParts]) -> None:
         super().__init__(config, **parts)
         self.options = config
-        with streams.part("pel.std"):
+        with streams.use_substream("pel.std"):
             self.raw_std = Linear(parts["features"], parts["embedding"].dim)
             start_kaiming(self.raw_std)
 

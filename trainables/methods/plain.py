@@ -11,7 +11,7 @@ from trainables.config.registry import ComponentConfig, NamedConfig
 from trainables.losses import geometry as geometries
 from trainables.losses.base import Geometry, ParamGroup
 from trainables.methods.base import METHODS, Method, MethodParts, Progress, State
-from trainables.methods.head import fit_pca, linear_head
+from trainables.methods.head import build_linear_head, fit_pca
 
 
 @METHODS.register("plain")
@@ -30,8 +30,8 @@ class Plain(Method):
 
     def __init__(self, config: ComponentConfig, **parts: Unpack[MethodParts]) -> None:
         super().__init__(config, **parts)
-        with streams.part("head"):
-            self.head = linear_head(parts["features"], parts["embedding"])
+        with streams.use_substream("head"):
+            self.head = build_linear_head(parts["features"], parts["embedding"])
 
     def fit(self, features: Tensor) -> None:
         fit_pca(self.head, features, self.principal)
@@ -43,7 +43,7 @@ class Plain(Method):
 
     def embed(self, features: Tensor, geometry: Geometry | None = None) -> Tensor:
         z: Tensor = self.head(features)
-        return geometries.embedding(z, geometry or self.loss.retrieval)
+        return geometries.to_stored_embedding(z, geometry or self.loss.retrieval)
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
         return [ParamGroup("head", list(self.head.parameters())), *self.loss.param_groups()]

@@ -15,18 +15,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainables.data.cache import UNWRITABLE, published, write_array
-from trainables.machine.kernels import kernels
+from trainables.data.cache import UNWRITABLE, get_or_build, write_array
+from trainables.machine.kernels import describe_kernels
 
 LOG = logging.getLogger(__name__)
-REVISION = 1  # raise by hand when `principal_start` gives other numbers
+REVISION = 1  # raise by hand when `find_principal_start` gives other numbers
 
 Start = tuple[Tensor, Tensor]
 Principal = Callable[[Tensor, int], Start]
 
 
 @torch.no_grad()
-def principal_start(features: Tensor, dim: int) -> Start:
+def find_principal_start(features: Tensor, dim: int) -> Start:
     """The D leading principal directions of features[N, F] as rows [D, F], and the bias [D] that
     centres what they give; float64, on the CPU.
 
@@ -44,8 +44,8 @@ def principal_start(features: Tensor, dim: int) -> Start:
     return directions, -(directions @ mean)
 
 
-def kept_start(cache: Path) -> Principal:
-    """`principal_start` that looks into the cache first, and leaves there what it had to find.
+def load_principal_start(cache: Path) -> Principal:
+    """`find_principal_start` that looks into the cache first, and leaves there what it had to find.
 
     In `<cache>/starts/<key>` as two arrays, whole or absent, made by whoever comes first
     (`published`). The key is a digest of the features themselves, which say what they are and in
@@ -55,16 +55,18 @@ def kept_start(cache: Path) -> Principal:
 
     def find(features: Tensor, dim: int) -> Start:
         def build(fresh: Path) -> None:
-            for name, part in zip(("weight", "bias"), principal_start(features, dim), strict=True):
+            for name, part in zip(
+                ("weight", "bias"), find_principal_start(features, dim), strict=True
+            ):
                 write_array(fresh / f"{name}.npy", part.numpy())
 
         try:
-            folder = published(cache / "starts" / start_key(features, dim), build)
+            folder = get_or_build(cache / "starts" / start_key(features, dim), build)
         except OSError as error:
             if error.errno not in UNWRITABLE:
                 raise
             LOG.warning("the principal directions are not kept: %s", error)
-            return principal_start(features, dim)
+            return find_principal_start(features, dim)
         weight, bias = (
             torch.from_numpy(np.load(folder / f"{name}.npy", allow_pickle=False))
             for name in ("weight", "bias")
@@ -75,9 +77,9 @@ def kept_start(cache: Path) -> Principal:
 
 
 def start_key(features: Tensor, dim: int) -> str:
-    """Of everything that `principal_start` depends on."""
+    """Of everything that `find_principal_start` depends on."""
     rows = features.detach().cpu().contiguous()
-    about = [REVISION, dim, str(rows.dtype), list(rows.shape), kernels()]
+    about = [REVISION, dim, str(rows.dtype), list(rows.shape), describe_kernels()]
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     digest.update(rows.numpy().data.cast("B"))
     return digest.hexdigest()[:32]

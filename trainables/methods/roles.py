@@ -14,10 +14,10 @@ from trainables.methods.base import METHODS
 CLASSES, WIDTH = 2, 16  # of what is built to be asked: roles depend on neither
 
 
-def trained_roles(trial: Trial) -> tuple[Role, ...]:
+def list_trained_roles(trial: Trial) -> tuple[Role, ...]:
     """Roles of which this trial trains a parameter, once its warm-up is over."""
     texts = (part.model_dump_json() for part in (trial.method, trial.loss))
-    found = _roles(trial.method.name, trial.loss.name, *texts)
+    found = _find_roles(trial.method.name, trial.loss.name, *texts)
     return tuple(
         role
         for role in ROLES
@@ -26,9 +26,9 @@ def trained_roles(trial: Trial) -> tuple[Role, ...]:
 
 
 @lru_cache(maxsize=1024)  # a plan asks it of each of its cells
-def _roles(method: str, loss: str, method_options: str, loss_options: str) -> frozenset[Role]:
+def _find_roles(method: str, loss: str, method_options: str, loss_options: str) -> frozenset[Role]:
     """By the options' texts: some components have options that cannot be hashed."""
-    with streams.seeded(0, "roles"):
+    with streams.seed_global_generator(0, "roles"):
         base = LOSSES[loss](
             LOSSES[loss].Config.model_validate_json(loss_options), classes=CLASSES, dim=WIDTH
         )

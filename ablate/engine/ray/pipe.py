@@ -40,7 +40,7 @@ from typing import Any, TextIO
 from trainables.machine.processes import end_session
 
 
-class Driver:
+class DriverClient:
     """This process's ends of the pipes. Any thread may tell; only one asks.
 
     stop: whether the driver wants all to end. slots: trials that fit on the machines at once.
@@ -52,21 +52,21 @@ class Driver:
         self._writing = threading.Lock()
         self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
 
-    def listen(self) -> None:
-        threading.Thread(target=self._listen, name="driver", daemon=True).start()
+    def receive(self) -> None:
+        threading.Thread(target=self._receive_forever, name="driver", daemon=True).start()
 
-    def _listen(self) -> None:
+    def _receive_forever(self) -> None:
         for line in self._given:
             self._answers.put(json.loads(line))
         end_session(os.getsid(0))
 
-    def tell(self, do: str, **more: Any) -> None:
+    def send(self, do: str, **more: Any) -> None:
         with self._writing:
             self._out.write(json.dumps({"do": do, **more}) + "\n")
             self._out.flush()
 
-    def ask(self, do: str, **more: Any) -> dict[str, Any]:
-        self.tell(do, **more)
+    def request(self, do: str, **more: Any) -> dict[str, Any]:
+        self.send(do, **more)
         answer = self._answers.get()
         self.stop = answer["stop"]
         return answer

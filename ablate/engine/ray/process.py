@@ -21,10 +21,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ablate.engine.ray.pipe import Driver
+from ablate.engine.ray.pipe import DriverClient
 from ablate.engine.ray.resources import Request
-from ablate.engine.ray.session import machines, node_lives, ray_session, started_here
-from ablate.ledger.schema import is_full, tells_of_it
+from ablate.engine.ray.session import (
+    is_node_alive,
+    list_machines,
+    list_started_processes,
+    open_ray_session,
+)
+from ablate.ledger.schema import is_disk_full_message, is_full
 from trainables.errors import ConfigError
 from trainables.jobs.attempt import limit_threads
 
@@ -32,18 +37,18 @@ ALIVE_SECONDS = 5.0
 
 
 @contextmanager
-def pulse(driver: Driver, request: Request) -> Iterator[None]:
+def send_heartbeats(driver: DriverClient, request: Request) -> Iterator[None]:
     """Tell now and then, by a thread, that Ray answers: the main one may wait in Ray for ever."""
     ended = threading.Event()
 
     def beat() -> None:
-        while node_lives():
-            known = machines(request)
+        while is_node_alive():
+            known = list_machines(request)
             driver.slots = sum(slots for _, _, slots in known)
-            driver.tell("alive", machines=known)
+            driver.send("alive", machines=known)
             if ended.wait(ALIVE_SECONDS):
                 return
-        driver.tell("gone")
+        driver.send("gone")
 
     thread = threading.Thread(target=beat, name="pulse", daemon=True)
     thread.start()
@@ -55,17 +60,17 @@ def pulse(driver: Driver, request: Request) -> Iterator[None]:
 
 
 @contextmanager
-def reported(driver: Driver) -> Iterator[None]:
+def report_errors(driver: DriverClient) -> Iterator[None]:
     """Tell the driver of an error, which then ends the block and no more."""
     try:
         yield
     except ConfigError as error:
         parts = [error.path, error.found, error.expected, error.remedy]
-        driver.tell("refused", error=parts)
+        driver.send("refused", error=parts)
     except Exception as error:
         traceback.print_exc()
         text = f"{type(error).__name__}: {error}"
-        driver.tell("failed", error=text, full=is_full(error) or tells_of_it(text))
+        driver.send("failed", error=text, full=is_full(error) or is_disk_full_message(text))
 
 
 def main() -> int:
@@ -76,26 +81,26 @@ def main() -> int:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what libraries print must not be taken for messages
     asked = json.loads(sys.stdin.readline())
-    driver = Driver(sys.stdin, out)
-    driver.listen()
+    driver = DriverClient(sys.stdin, out)
+    driver.receive()
     if asked["script"]:  # Ray's workers look for modules in the folder of the user's script
         sys.argv[0] = asked["script"]
         sys.path.append(str(Path(asked["script"]).parent))
-    with reported(driver):
-        request = Request.shared(asked)
+    with report_errors(driver):
+        request = Request.from_shares(asked)
         limit_threads(request.threads)  # of libraries that workers load before they have a trial
-        session = ray_session(asked["address"], request, asked["temp"])
+        session = open_ray_session(asked["address"], request, asked["temp"])
         # What goes wrong is told before Ray is shut down: its processes are watched until then.
-        with session as parallel, reported(driver), pulse(driver, request):
+        with session as parallel, report_errors(driver), send_heartbeats(driver, request):
             driver.slots = int(parallel)
             token = os.environ.get("RAY_AUTH_MODE", "").lower() == "token"  # Ray sets it
-            nodes, watch = machines(request), started_here()
-            driver.tell("begun", parallel=parallel, machines=nodes, watch=watch, token=token)
+            nodes, watch = list_machines(request), list_started_processes()
+            driver.send("begun", parallel=parallel, machines=nodes, watch=watch, token=token)
             if asked["folder"]:
-                from ablate.engine.ray.tune import tune
+                from ablate.engine.ray.tune import start_tune
 
-                tune(driver, request, Path(asked["folder"]), asked["name"], asked["storage"])
-            driver.tell("done")
+                start_tune(driver, request, Path(asked["folder"]), asked["name"], asked["storage"])
+            driver.send("done")
     return 0
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from trainables.errors import ConfigError
-from trainables.machine.processes import cores
+from trainables.machine.processes import count_cores
 
 if TYPE_CHECKING:
     from ablate.spec.model import Resources
@@ -37,7 +37,7 @@ class Request:
         return {"cpus": self.cpus, "gpus": self.gpus, "accelerator": self.accelerator}
 
     @classmethod
-    def shared(cls, shares: Mapping[str, Any]) -> Self:
+    def from_shares(cls, shares: Mapping[str, Any]) -> Self:
         """Return a request from its `shares`."""
         return cls(shares["cpus"], shares["gpus"], "", accelerator=shares["accelerator"])
 
@@ -49,13 +49,13 @@ class Request:
         return {"cpu": self.cpus, "gpu": self.gpus, **marks}
 
 
-def local_gpus() -> int:
+def count_local_gpus() -> int:
     import torch
 
     return torch.cuda.device_count()
 
 
-def request(resources: Resources, device: str, *, cluster: bool) -> Request:
+def resolve_request(resources: Resources, device: str, *, cluster: bool) -> Request:
     """Resolve the spec's resources and `--device` into one request.
 
     Args:
@@ -77,7 +77,7 @@ def request(resources: Resources, device: str, *, cluster: bool) -> Request:
     elif cluster:
         gpus = gpus or float(wants_gpu)
     else:
-        available, needed = local_gpus(), gpus or float(wants_gpu)
+        available, needed = count_local_gpus(), gpus or float(wants_gpu)
         if needed > available:
             path = "--device" if device.startswith("cuda") else "resources.gpus"
             fault = f"{needed:g} GPU(s) are asked for, and torch can use {available} here; "
@@ -89,8 +89,11 @@ def request(resources: Resources, device: str, *, cluster: bool) -> Request:
         where = "without a GPU" if gpus == 0 else "on this machine alone"
         fault = f"{kind} cannot be chosen for trials {where}; leave it out, or give --address and "
         raise ConfigError("resources.accelerator", f"{fault}--device cuda")
-    if not cluster and resources.cpus > cores():
-        fault = f"{resources.cpus:g} are more than the {cores()} cores of this machine; lower it, "
+    if not cluster and resources.cpus > count_cores():
+        fault = (
+            f"{resources.cpus:g} are more than the {count_cores()} cores of this machine; "
+            f"lower it, "
+        )
         raise ConfigError("resources.cpus", f"{fault}or use --address with a larger cluster")
     resolved = "cpu" if gpus == 0 else ("cuda" if device == "auto" else device)
     return Request(resources.cpus, gpus, resolved, count_processes(resources, gpus), kind)
@@ -112,7 +115,7 @@ def count_processes(resources: Resources, gpus: float) -> int:
     return asked
 
 
-def elsewhere(resources: Resources, device: str) -> Request:
+def request_without_local_check(resources: Resources, device: str) -> Request:
     """Return what a trial takes on machines that this one does not see; nothing is looked for."""
     on_cpu = device == "cpu" or (device == "auto" and resources.gpus == 0)
     several = count_processes(resources, 0.0 if on_cpu else resources.gpus or 0.0)
@@ -124,10 +127,10 @@ def elsewhere(resources: Resources, device: str) -> Request:
     return Request(resources.cpus, 0.0, "cpu" if on_cpu else device)
 
 
-def at_once(asked: Request) -> int:
+def count_fitting_here(asked: Request) -> int:
     """Return how many trials fit on this machine at once, at least one."""
-    gpus = local_gpus() if asked.gpus else 0
-    return max(1, fits(asked, {"CPU": cores(), "GPU": gpus}))
+    gpus = count_local_gpus() if asked.gpus else 0
+    return max(1, count_fitting(asked, {"CPU": count_cores(), "GPU": gpus}))
 
 
 def check_nodes(asked: Request, nodes: Iterable[Mapping[str, float]]) -> float:
@@ -137,7 +140,7 @@ def check_nodes(asked: Request, nodes: Iterable[Mapping[str, float]]) -> float:
         ConfigError: not one fits on any node: Ray would wait for ever, silently.
     """
     nodes = list(nodes)
-    if count := sum(fits(asked, node) for node in nodes):
+    if count := sum(count_fitting(asked, node) for node in nodes):
         return float(count)
     remedy = "ask for less, add a node, or wait for one that is starting, and start again"
     kinds = {name.removeprefix(KIND) for node in nodes for name in node if name.startswith(KIND)}
@@ -153,7 +156,7 @@ def check_nodes(asked: Request, nodes: Iterable[Mapping[str, float]]) -> float:
     raise ConfigError("resources", fault)
 
 
-def fits(asked: Request, node: Mapping[str, float]) -> int:
+def count_fitting(asked: Request, node: Mapping[str, float]) -> int:
     """Return how many trials fit on a node at once."""
     if asked.accelerator and f"{KIND}{asked.accelerator}" not in node:
         return 0

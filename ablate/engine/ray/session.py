@@ -27,9 +27,9 @@ from typing import Any
 import psutil
 from filelock import FileLock, Timeout
 
-from ablate.engine.ray.resources import Request, check_nodes, fits
+from ablate.engine.ray.resources import Request, check_nodes, count_fitting
 from trainables.errors import ConfigError
-from trainables.machine.processes import cores
+from trainables.machine.processes import count_cores
 
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -65,7 +65,7 @@ def is_local(address: str | None) -> bool:
 
 
 @contextmanager
-def ray_session(address: str | None, asked: Request, folder: str) -> Iterator[float]:
+def open_ray_session(address: str | None, asked: Request, folder: str) -> Iterator[float]:
     """Start or join Ray, and yield how many trials fit at once.
 
     For a process that has not yet imported Ray, which reads some of its settings when it is loaded.
@@ -93,7 +93,7 @@ def ray_session(address: str | None, asked: Request, folder: str) -> Iterator[fl
     if is_local(address):
         ray.init(
             address="local",
-            num_cpus=cores(),
+            num_cpus=count_cores(),
             include_dashboard=False,
             log_to_driver=False,
             logging_level=logging.ERROR,
@@ -104,19 +104,19 @@ def ray_session(address: str | None, asked: Request, folder: str) -> Iterator[fl
         try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except Exception as error:  # Ray has errors of many kinds, some of them its own
-            raise refused(address, str(error)) from error
+            raise build_connection_error(address, str(error)) from error
     if threading.current_thread() is threading.main_thread():
         # Ray took SIGTERM for itself, with an abort: the caller's handler stops the sweep cleanly.
         signal.signal(signal.SIGTERM, handler or signal.SIG_DFL)
     try:
         logging.getLogger("ray").setLevel(logging.CRITICAL)
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
-        yield check_nodes(asked, [node["Resources"] for node in nodes()])
+        yield check_nodes(asked, [node["Resources"] for node in list_live_nodes()])
     finally:
         ray.shutdown()
 
 
-def refused(address: str | None, message: str) -> ConfigError:
+def build_connection_error(address: str | None, message: str) -> ConfigError:
     """Return Ray's message in one line; of versions it names the cluster's and ours."""
     fault = (
         f"is no Ray cluster that we can join ({' '.join(message.split())[:300]}); start it with "
@@ -129,31 +129,31 @@ def refused(address: str | None, message: str) -> ConfigError:
     return ConfigError("--address", f"{address} {fault}")
 
 
-def nodes() -> list[dict[str, Any]]:
+def list_live_nodes() -> list[dict[str, Any]]:
     """Return those of the cluster that live."""
     import ray
 
     return [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
 
 
-def machines(asked: Request) -> list[tuple[str, str, int]]:
+def list_machines(asked: Request) -> list[tuple[str, str, int]]:
     """Return, of each node that lives, its id, its name and how many trials fit on it."""
     return [
-        (node["NodeID"], node["NodeManagerHostname"], fits(asked, node["Resources"]))
-        for node in nodes()
+        (node["NodeID"], node["NodeManagerHostname"], count_fitting(asked, node["Resources"]))
+        for node in list_live_nodes()
     ]
 
 
-def node_lives() -> bool:
+def is_node_alive() -> bool:
     """Return whether Ray says that the node of this process is alive; if its head is gone, it may
     not answer at all."""
     import ray
 
     here = ray.get_runtime_context().get_node_id()
-    return any(node["NodeID"] == here for node in nodes())
+    return any(node["NodeID"] == here for node in list_live_nodes())
 
 
-def started_here() -> list[tuple[int, float, str]]:
+def list_started_processes() -> list[tuple[int, float, str]]:
     """Return (id, start time, name) of the processes of Ray that this one has started and without
     which it waits for ever."""
     return [
@@ -167,7 +167,7 @@ def started_here() -> list[tuple[int, float, str]]:
 
 
 @contextmanager
-def private_folder() -> Iterator[Path]:
+def choose_temporary_folder() -> Iterator[Path]:
     """Yield a folder for Ray's files, in `$RAY_TMPDIR` or `/tmp`; only this user may enter it.
 
     After an error it stays until the next run, for a look at Ray's logs.

@@ -25,19 +25,19 @@ from typing import Any
 
 import psutil
 
-from ablate.engine.progress import Board
+from ablate.engine.progress import ProgressDisplay
 from ablate.engine.ray.resources import Request
-from ablate.engine.ray.session import OPEN, is_local, private_folder
-from ablate.ledger.schema import full, tells_of_it
+from ablate.engine.ray.session import OPEN, choose_temporary_folder, is_local
+from ablate.ledger.schema import build_disk_full_error, is_disk_full_message
 from ablate.storage.checkpoints import TrialCheckpoints
-from ablate.sweep.dispatch import Dispatch
-from ablate.tracking.store import public_environment
-from trainables.core.trial_folder import trial_folder
-from trainables.data.dataset import data_config
+from ablate.sweep.dispatch import JobScheduler
+from ablate.tracking.store import build_public_environment
+from trainables.core.trial_folder import locate_trial_folder
+from trainables.data.dataset import resolve_data_config
 from trainables.errors import ConfigError
 from trainables.jobs.attempt import RETRIES
 from trainables.jobs.request import Job, Leader, Payload, Storage
-from trainables.machine.processes import end_session, host_name, runs
+from trainables.machine.processes import end_session, host_name, is_running
 
 RESTARTS = 1
 TICK_SECONDS = 0.5
@@ -94,7 +94,7 @@ class RayProcess:
         except BrokenPipeError:
             raise RayLostError("its process ended") from None
 
-    def messages(self) -> Iterator[Message | None]:
+    def iterate_messages(self) -> Iterator[Message | None]:
         """Yield what it says; None now and then while it says nothing.
 
         Raises:
@@ -110,12 +110,12 @@ class RayProcess:
                 if has_data:
                     data = os.read(pipe, 1 << 20)
                     if not data:
-                        self._look()
+                        self._check_process()
                         raise RayLostError("its process ended")
                     *lines, rest = (rest + data).split(b"\n")
                     for line in lines:
                         message: Message = json.loads(line)
-                        self._hear(message)
+                        self._handle_message(message)
                         yield message
                 now = time.monotonic()
                 # Time in which this process did not run either (frozen, paused) is no silence.
@@ -123,13 +123,13 @@ class RayProcess:
                 last = now
                 if now - looked >= TICK_SECONDS and not selector.select(0):
                     looked = now  # with nothing unread: its last word may be that it ends
-                    self._look()
+                    self._check_process()
                     if self._quiet > (SILENT_SECONDS if self.begun else START_SECONDS):
                         raise RayLostError("it does not answer")
                 if not has_data:
                     yield None
 
-    def _hear(self, message: Message) -> None:
+    def _handle_message(self, message: Message) -> None:
         if message["do"] == "begun":
             self.begun = True
             self._watched = [(pid, start, name) for pid, start, name in message["watch"]]
@@ -140,16 +140,16 @@ class RayProcess:
         elif message["do"] in ("done", "refused", "failed"):
             self._watched = []
 
-    def _look(self) -> None:
+    def _check_process(self) -> None:
         own = self.pid, self.started, "process"  # what it started may hold its pipe open
         for pid, start, name in [*self._watched, own]:
-            if not runs(pid, start):
+            if not is_running(pid, start):
                 raise RayLostError(f"its {name} ended")
 
     def close(self, seconds: float) -> None:
         """Wait for its end that long; then kill what is left of it and of all that it started."""
         end = time.monotonic() + seconds
-        while time.monotonic() < end and runs(self.pid, self.started):
+        while time.monotonic() < end and is_running(self.pid, self.started):
             time.sleep(0.02)
         with self._process:  # closes its pipes, and waits
             end_session(self.pid)  # before its id can become another's
@@ -167,16 +167,16 @@ class Supervisor:
     environment: that of Ray's processes.
     """
 
-    dispatch: Dispatch
+    dispatch: JobScheduler
     address: str | None
     request: Request
     folder: Path
     log: Path
-    begun: Callable[[float], Board]
+    begun: Callable[[float], ProgressDisplay]
     checkpoints: TrialCheckpoints | None = None
     fingerprints: Mapping[str, str] | None = None
-    environment: Mapping[str, str] = field(default_factory=public_environment)
-    board: Board | None = None
+    environment: Mapping[str, str] = field(default_factory=build_public_environment)
+    board: ProgressDisplay | None = None
     lives: int = 0
     machine_ends: Counter[str] = field(default_factory=Counter)  # of trials that are under way
 
@@ -189,13 +189,15 @@ class Supervisor:
         """
         while True:
             try:
-                with private_folder() if is_local(self.address) else nullcontext("") as temp:
-                    self._live(str(temp))
+                with (
+                    choose_temporary_folder() if is_local(self.address) else nullcontext("") as temp
+                ):
+                    self._run_ray_once(str(temp))
                 return ""
             except RayLostError as error:
                 why = str(error)
             for trial_id in reversed(list(self.dispatch.running)):
-                self.dispatch.again(trial_id, f"the machine: Ray is gone ({why})")
+                self.dispatch.requeue(trial_id, f"the machine: Ray is gone ({why})")
             if self.dispatch.exhausted:  # by a signal or the budget
                 return ""
             if not is_local(self.address) or self.lives > RESTARTS:
@@ -204,9 +206,9 @@ class Supervisor:
             if self.board is None:
                 log.warning("%s", text)
             else:
-                self.board.say(text)
+                self.board.print_line(text)
 
-    def _live(self, temp: str) -> None:
+    def _run_ray_once(self, temp: str) -> None:
         """Start Ray and answer it until the sweep or Ray ends."""
         self.lives += 1
         process = RayProcess(self.log, self.environment)
@@ -225,9 +227,9 @@ class Supervisor:
                     "temp": temp,
                 }
             )
-            for message in process.messages():
+            for message in process.iterate_messages():
                 if self.board is not None:
-                    self.board.tick()
+                    self.board.refresh()
                 if self.dispatch.stopping:
                     stop_by = min(stop_by, time.monotonic() + STOP_SECONDS)
                     if not process.begun or time.monotonic() > stop_by:
@@ -236,50 +238,52 @@ class Supervisor:
                     patience = END_SECONDS
                     return
                 if message is not None:
-                    self._serve(message, process)
+                    self._answer_message(message, process)
         finally:
             process.close(patience)
 
-    def _serve(self, message: Message, process: RayProcess) -> None:
+    def _answer_message(self, message: Message, process: RayProcess) -> None:
         do = message["do"]
         if do == "tick":
             process.send({"stop": self.dispatch.stopping})
         elif do == "next":
-            answer = self._next(process)
+            answer = self._answer_next(process)
             process.send({**answer, "stop": self.dispatch.stopping})
         elif do == "record":
-            self._record(message["trial_id"], json.loads(message["events"]), message["node"])
+            self._record_events(message["trial_id"], json.loads(message["events"]), message["node"])
         elif do == "stored":
             assert self.checkpoints is not None
-            self.checkpoints.record(message["trial_id"], message["checkpoint"])
+            self.checkpoints.record_checkpoint(message["trial_id"], message["checkpoint"])
         elif do == "ended":
-            self._retry(message["trial_id"], f"the machine: {message['reason']}")
+            self._retry_or_give_up(message["trial_id"], f"the machine: {message['reason']}")
         elif do == "begun" and self.board is None:
             self.board = self.begun(message["parallel"])
-            self.board.machines.hear(message["machines"])
+            self.board.machines.update(message["machines"])
             if not message["token"]:
-                self.board.say(OPEN)
+                self.board.print_line(OPEN)
         elif do == "refused":
             raise ConfigError(*message["error"])
         elif do == "failed":
             if message["full"]:
-                raise full(self.folder)
+                raise build_disk_full_error(self.folder)
             raise RayLostError(message["error"].splitlines()[0][:300])
         elif do == "alive" and self.board is not None:
-            self.board.machines.hear(message["machines"])
+            self.board.machines.update(message["machines"])
 
-    def _next(self, process: RayProcess) -> Message:
+    def _answer_next(self, process: RayProcess) -> Message:
         """Return the answer to "next"."""
         dispatch = self.dispatch
-        job = dispatch.next_job()
+        job = dispatch.claim_next_job()
         if job is None:
             idle = not dispatch.running
             return {"trial_id": None, "payload": None, "over": dispatch.exhausted, "idle": idle}
         fingerprint = None
         if self.fingerprints is not None:
             section: Any = job.config["data"]
-            fingerprint = self.fingerprints[data_config(section).images]
-        trial_folder(dispatch.settings.trials, job.trial_id).mkdir(parents=True, exist_ok=True)
+            fingerprint = self.fingerprints[resolve_data_config(section).images]
+        locate_trial_folder(dispatch.settings.trials, job.trial_id).mkdir(
+            parents=True, exist_ok=True
+        )
         # a worker gathers events: on a laptop for a second, among a thousand trials for ten, so
         # that Ray Tune has time left to begin and end trials
         gather = min(GATHER_SECONDS, max(1.0, len(dispatch.running) / RESULTS_A_SECOND))
@@ -290,42 +294,44 @@ class Supervisor:
             Leader(host_name(), process.pid, process.started),
             gather,
             fingerprint,
-            self._storage(job),
+            self._find_storage(job),
         )
         return {"trial_id": job.trial_id, "payload": payload.to_text()}
 
-    def _storage(self, job: Job) -> Storage | None:
+    def _find_storage(self, job: Job) -> Storage | None:
         """Return where a job's trials have their checkpoints."""
         if self.checkpoints is None:
             return None
         if self.checkpoints.remote:
             try:  # what an earlier run without storage has left here
-                self.checkpoints.offer(job.trial_id)
+                self.checkpoints.upload_trial(job.trial_id)
             except OSError as error:
                 log.warning("%s", error)
         trials = {job.trial_id, *(each.export.parent.name for each in job.members)}
         places = {trial: self.checkpoints.find_places(trial) for trial in sorted(trials)}
         return Storage(self.checkpoints.storage.address, self.checkpoints.remote, places)
 
-    def _record(self, trial_id: str, events: list[Message], node: str) -> None:
+    def _record_events(self, trial_id: str, events: list[Message], node: str) -> None:
         if self.board is not None:
             self.board.machines.places[trial_id] = node
         if not events:
             return
-        self.dispatch.record(trial_id, events)
+        self.dispatch.record_events(trial_id, events)
         if trial_id not in self.dispatch.running:
             del self.machine_ends[trial_id]
             if self.checkpoints is not None:
-                self.checkpoints.finish(trial_id)
+                self.checkpoints.finish_trial(trial_id)
 
-    def _retry(self, trial_id: str, reason: str) -> None:
+    def _retry_or_give_up(self, trial_id: str, reason: str) -> None:
         """Hand out a job again that the machine ended, or give it up."""
         self.machine_ends[trial_id] += 1
         attempts = self.machine_ends[trial_id]
         if attempts <= RETRIES:
-            self.dispatch.again(trial_id, reason)
-        elif tells_of_it(reason):
-            raise full(trial_folder(self.dispatch.settings.trials, trial_id))
+            self.dispatch.requeue(trial_id, reason)
+        elif is_disk_full_message(reason):
+            raise build_disk_full_error(
+                locate_trial_folder(self.dispatch.settings.trials, trial_id)
+            )
         else:
             del self.machine_ends[trial_id]
-            self.dispatch.lose(trial_id, f"{reason} (given up after {attempts} attempts)")
+            self.dispatch.mark_lost(trial_id, f"{reason} (given up after {attempts} attempts)")

@@ -20,11 +20,11 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
-from ablate.engine.ray.pipe import Driver
+from ablate.engine.ray.pipe import DriverClient
 from ablate.engine.ray.resources import Request
 from trainables.core.trial_folder import TRIALS
-from trainables.jobs.hidden import hidden
 from trainables.jobs.ray_trainable import PAYLOAD, JobTrainable
+from trainables.jobs.redaction import redact_secrets
 
 OURS = "trial"  # in a trial's configuration: our id of it
 CHECKPOINTS = 2  # of an attempt that stay
@@ -38,7 +38,9 @@ CLOUD_KEYS = (
 )
 
 
-def tune(driver: Driver, request: Request, folder: Path, name: str, storage: str | None) -> None:
+def start_tune(
+    driver: DriverClient, request: Request, folder: Path, name: str, storage: str | None
+) -> None:
     """Run what the driver hands out until it has nothing more, or says stop.
 
     Where all that is left is in the hands of other drivers, the run of Tune ends, and with it the
@@ -49,10 +51,10 @@ def tune(driver: Driver, request: Request, folder: Path, name: str, storage: str
         storage: a path or URI, in which Tune keeps checkpoints of trials below `trials/`, and its
             own files; None: there are none to be kept.
     """
-    hide_cloud_keys()
+    do_not_propagate_aws_credentials()
     job: dict[str, Any] | None = None
     for number in itertools.count():
-        feeder = Feeder(driver, job)
+        feeder = JobSearcher(driver, job)
         ray.tune.Tuner(
             ray.tune.with_resources(JobTrainable, request.bundle),
             tune_config=ray.tune.TuneConfig(
@@ -66,27 +68,27 @@ def tune(driver: Driver, request: Request, folder: Path, name: str, storage: str
             run_config=ray.tune.RunConfig(
                 name=f"{name}-{number}" if storage is None else TRIALS,
                 storage_path=str(folder) if storage is None else storage,
-                stop=StopWhenAsked(driver),
+                stop=StopOnRequest(driver),
                 checkpoint_config=ray.tune.CheckpointConfig(
                     num_to_keep=CHECKPOINTS,
                     checkpoint_at_end=False,  # steps ask
                 ),
                 failure_config=ray.tune.FailureConfig(max_failures=0),  # the driver retries
-                callbacks=[Recorder(feeder)],
+                callbacks=[ResultCallback(feeder)],
                 verbose=0,
             ),
         ).fit()
         job = None
         while feeder.waits and job is None and not driver.stop:
             time.sleep(WAIT_SECONDS)
-            answer = driver.ask("next")
+            answer = driver.request("next")
             job = None if answer["payload"] is None else answer
             feeder.waits = not answer.get("over", False)
         if job is None:
             return
 
 
-def hide_cloud_keys() -> None:
+def do_not_propagate_aws_credentials() -> None:
     """Keep the keys of AWS from Tune, which copies them from `os.environ` to the command lines of
     workers, for every user of the machine to read.
 
@@ -106,7 +108,7 @@ class DriverOnly:
         return {}
 
 
-class Feeder(DriverOnly, Searcher):
+class JobSearcher(DriverOnly, Searcher):
     """Feeds jobs of all studies into one `fit()` as they become ready. Its state is the
     ledger's, so that Tune's snapshots of it hold nothing.
 
@@ -114,7 +116,7 @@ class Feeder(DriverOnly, Searcher):
     that is left is in other drivers' hands.
     """
 
-    def __init__(self, driver: Driver, job: dict[str, Any] | None = None) -> None:
+    def __init__(self, driver: DriverClient, job: dict[str, Any] | None = None) -> None:
         super().__init__()
         self.driver, self.waits = driver, False
         self._job = job
@@ -123,14 +125,14 @@ class Feeder(DriverOnly, Searcher):
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
         if len(self.trials) >= self.driver.slots + AHEAD:
             return None
-        answer, self._job = self._job or self.driver.ask("next"), None
+        answer, self._job = self._job or self.driver.request("next"), None
         if answer["payload"] is None:
             self.waits = answer["idle"] and not answer["over"]
             return cast(Any, Searcher.FINISHED) if answer["over"] or self.waits else None
         self.trials[trial_id] = answer["trial_id"]
         return {PAYLOAD: answer["payload"], OURS: answer["trial_id"]}
 
-    def forget(self, trial: Trial) -> str | None:
+    def drop_trial(self, trial: Trial) -> str | None:
         """Return our id of a trial that is over, and drop what Tune would keep of its job."""
         trial.config.clear()
         trial.evaluated_params.clear()
@@ -151,14 +153,14 @@ class Feeder(DriverOnly, Searcher):
         """Do nothing: the ledger is the state."""
 
 
-class Recorder(DriverOnly, Callback):
+class ResultCallback(DriverOnly, Callback):
     """Passes results on to the driver as they arrive."""
 
-    def __init__(self, feeder: Feeder) -> None:
+    def __init__(self, feeder: JobSearcher) -> None:
         self.feeder, self.driver = feeder, feeder.driver
 
     def on_step_begin(self, iteration: int, trials: list[Any], **_: Any) -> None:
-        self.driver.ask("tick")
+        self.driver.request("tick")
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any
@@ -167,7 +169,7 @@ class Recorder(DriverOnly, Callback):
         # Tune keeps every trial's last result to its end: not that bulk.
         events = result.pop("events", None)
         if ours is not None and events is not None:
-            self.driver.tell("record", trial_id=ours, events=events, node=result["node"])
+            self.driver.send("record", trial_id=ours, events=events, node=result["node"])
 
     def on_checkpoint(
         self, iteration: int, trials: list[Any], trial: Any, checkpoint: Any, **_: Any
@@ -175,17 +177,17 @@ class Recorder(DriverOnly, Callback):
         ours = self.feeder.trials.get(trial.trial_id)
         if ours is not None:
             place = "/".join(PurePosixPath(checkpoint.path).parts[-3:])  # below the storage's root
-            self.driver.tell("stored", trial_id=ours, checkpoint=place)
+            self.driver.send("stored", trial_id=ours, checkpoint=place)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
-        self.feeder.forget(trial)
+        self.feeder.drop_trial(trial)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
         """The machine ended it. The driver counts retries: Tune counts a worker that died while it
         was free twice, and gives up the trial that is given to it."""
-        ours = self.feeder.forget(trial)
+        ours = self.feeder.drop_trial(trial)
         if ours is not None:
-            self.driver.tell("ended", trial_id=ours, reason=cause(trial.get_pickled_error()))
+            self.driver.send("ended", trial_id=ours, reason=find_cause(trial.get_pickled_error()))
 
 
 class StartAll(DriverOnly, FIFOScheduler):
@@ -197,7 +199,7 @@ class StartAll(DriverOnly, FIFOScheduler):
     there are slots beside those of running trials and that of the free worker.
     """
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: DriverClient) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.driver = driver
         self._order: dict[str, int] = {}
@@ -213,10 +215,10 @@ class StartAll(DriverOnly, FIFOScheduler):
         return next(iter(waiting[max(0, starting) :]), None)
 
 
-class StopWhenAsked(DriverOnly, Stopper):
+class StopOnRequest(DriverOnly, Stopper):
     """Ends the whole run after a signal; a budget ends it by handing out nothing more."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: DriverClient) -> None:
         self.driver = driver
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
@@ -226,11 +228,11 @@ class StopWhenAsked(DriverOnly, Stopper):
         return self.driver.stop
 
 
-def cause(error: BaseException | None) -> str:
+def find_cause(error: BaseException | None) -> str:
     """Say in one line why the machine ended a trial, the cause first."""
     # Of an error of the trial's own this is the last line of its traceback; Ray's words about a
     # process that is gone end with what it knows.
-    last = hidden((str(error).strip().splitlines() or [""])[-1].strip())[:300]
+    last = redact_secrets((str(error).strip().splitlines() or [""])[-1].strip())[:300]
     if isinstance(error, RayActorError):
         return f"its process is gone: {last}"
     return last if error is not None and last else "its process ended"

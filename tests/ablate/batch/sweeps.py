@@ -10,7 +10,7 @@ from ablate.batch import export_cells, import_batch
 from ablate.engine.ray.resources import Request
 from ablate.engine.settings import Settings
 from ablate.ledger.ledger import Ledger
-from ablate.plan.checks import checked_plan
+from ablate.plan.checks import build_checked_plan
 from ablate.plan.plan import Overrides, Plan
 from ablate.spec.read import read_spec
 from tests.trainables import core_trials
@@ -54,7 +54,9 @@ def real_spec(images: Path, **studies: Any) -> dict[str, Any]:
 
 
 def real_plan(images: Path, cache: Path, **studies: Any) -> Plan:
-    return checked_plan(read_spec(real_spec(images, **studies)), Overrides(), fingerprint, cache)
+    return build_checked_plan(
+        read_spec(real_spec(images, **studies)), Overrides(), fingerprint, cache
+    )
 
 
 def real_settings(out: Path, cache: Path, **more: Any) -> Settings:
@@ -104,7 +106,7 @@ def facts(out: Path) -> dict[str, Any]:
     and the bytes of the weights."""
     with Ledger(out / "ledger.sqlite") as ledger:
         trials = {}
-        for row in ledger.rows("SELECT * FROM trials ORDER BY trial_id"):
+        for row in ledger.query("SELECT * FROM trials ORDER BY trial_id"):
             keys = ("config_hash", "seed", "config", "status", "reason", "owner", "epochs")
             keys += ("steps", "best_epoch", "export", "source")
             known = {key: row[key] for key in keys}
@@ -116,11 +118,11 @@ def facts(out: Path) -> dict[str, Any]:
             }
             known["curve"] = [
                 (e["epoch"], e["steps"], timeless(e["metrics"]))
-                for e in ledger.epochs(row["trial_id"])
+                for e in ledger.list_epochs(row["trial_id"])
             ]
             known["evaluations"] = [
                 {name: value for name, value in e.items() if name != "recorded"}
-                for e in ledger.rows(
+                for e in ledger.query(
                     "SELECT * FROM evaluations WHERE trial_id=? ORDER BY split", [row["trial_id"]]
                 )
             ]
@@ -128,7 +130,7 @@ def facts(out: Path) -> dict[str, Any]:
             known["weights"] = digest(weights) if weights.is_file() else None
             trials[row["trial_id"]] = known
         tables = {
-            name: ledger.rows(f"SELECT * FROM {name} ORDER BY 1, 2, 3")
+            name: ledger.query(f"SELECT * FROM {name} ORDER BY 1, 2, 3")
             for name in ("cells", "proposals")
         }
-        return {"trials": trials, "sources": ledger.rows("SELECT * FROM sources"), **tables}
+        return {"trials": trials, "sources": ledger.query("SELECT * FROM sources"), **tables}

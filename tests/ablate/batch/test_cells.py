@@ -11,7 +11,7 @@ import pytest
 
 from ablate.batch import export_cells
 from ablate.cli.main import main
-from ablate.engine.ray.resources import elsewhere
+from ablate.engine.ray.resources import request_without_local_check
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.spec.model import Resources
@@ -51,24 +51,24 @@ def test_a_file_has_what_could_start_now(tmp_path: Path) -> None:
     assert again == written, "nothing has happened between"
     assert (tmp_path / "again.jsonl").read_bytes() == file.read_bytes()
     with Ledger(settings.ledger) as ledger:
-        assert len(ledger.cells(plan.sweep_id)) == 11
-        (key,) = {row["study_key"] for row in ledger.rows("SELECT study_key FROM proposals")}
-        assert sorted(ledger.proposals(key)) == [0, 1, 2]
-        assert ledger.rows("SELECT * FROM trials") == [], "nothing is claimed"
+        assert len(ledger.list_cells(plan.sweep_id)) == 11
+        (key,) = {row["study_key"] for row in ledger.query("SELECT study_key FROM proposals")}
+        assert sorted(ledger.list_proposals(key)) == [0, 1, 2]
+        assert ledger.query("SELECT * FROM trials") == [], "nothing is claimed"
 
 
 def test_what_is_done_or_under_way_is_not_in_it(tmp_path: Path) -> None:
     plan, settings, file = sweep(grid=GRID), synthetic_settings(tmp_path), tmp_path / "cells.jsonl"
     made = dispatch(plan, tmp_path)
-    job = made.next_job()
+    job = made.claim_next_job()
     assert job is not None
-    made.record(job.trial_id, [{"event": "failed", "reason": "TrialFailure: x"}])
-    assert made.next_job() is not None
+    made.record_events(job.trial_id, [{"event": "failed", "reason": "TrialFailure: x"}])
+    assert made.claim_next_job() is not None
     counts = {"trials": 2, "known": 1, "busy": 1}
     assert counts.items() <= export_cells(plan, settings, file).items()
     retried = export_cells(plan, replace(settings, retry_failed=True), file)
     assert (retried["trials"], retried["known"], retried["busy"]) == (3, 0, 1)
-    made.interrupt("stopped")
+    made.interrupt_all("stopped")
     assert export_cells(plan, settings, file)["trials"] == 3
     drain(dispatch(plan, tmp_path))
     before = file.read_bytes()
@@ -106,8 +106,8 @@ def test_what_lacks_an_evaluation_is_in_it_once_more(tmp_path: Path) -> None:
     assert (written["trials"], written["again"]) == (4, 4)
     assert rounds(more, settings, tmp_path / "work", here) == [4]
     with Ledger(settings.ledger) as ledger:
-        for row in ledger.rows("SELECT trial_id FROM trials"):
-            found = ledger.evaluations(row["trial_id"])
+        for row in ledger.query("SELECT trial_id FROM trials"):
+            found = ledger.get_evaluations(row["trial_id"])
             assert found.keys() == {"val", "test"} and "density" in found["val"]
 
 
@@ -120,10 +120,10 @@ def test_folds_are_read_together_by_a_run(tmp_path: Path) -> None:
 
 
 def test_the_machine_that_writes_needs_no_gpu() -> None:
-    assert elsewhere(Resources(cpus=64), "auto").device == "auto"
-    assert elsewhere(Resources(gpus=1), "cuda").device == "cuda"
-    assert elsewhere(Resources(gpus=0), "auto").device == "cpu"
-    assert elsewhere(Resources(), "cpu").device == "cpu"
+    assert request_without_local_check(Resources(cpus=64), "auto").device == "auto"
+    assert request_without_local_check(Resources(gpus=1), "cuda").device == "cuda"
+    assert request_without_local_check(Resources(gpus=0), "auto").device == "cpu"
+    assert request_without_local_check(Resources(), "cpu").device == "cpu"
 
 
 def test_a_live_owner_is_asked(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_live_owner_is_asked(tmp_path: Path) -> None:
     plan, settings = sweep(grid=GRID), synthetic_settings(tmp_path)
     made = dispatch(plan, tmp_path)
     made.owner = Owner(made.owner.host, 2**22 + 1, 1.0)
-    assert made.next_job() is not None
+    assert made.claim_next_job() is not None
     assert export_cells(plan, settings, tmp_path / "cells.jsonl")["trials"] == 4
 
 

@@ -10,7 +10,7 @@ import pytest
 from ablate import api
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.sources import Sources
-from ablate.sweep.dispatch import Dispatch
+from ablate.sweep.dispatch import JobScheduler
 from ablate.sweep.progression import Progression
 from tests.ablate import specs
 from tests.ablate.batch.sweeps import (
@@ -38,13 +38,13 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-def run_here(plan: Any, settings: Any) -> Dispatch:
+def run_here(plan: Any, settings: Any) -> JobScheduler:
     """The sweep by the engine's own logic, without Ray around it."""
     ledger = Ledger(settings.ledger)
-    ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolved_spec(), {})
+    ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolve_spec(), {})
     owner = dispatch(specs.plan(), settings.out / "unused").owner
     progression = Progression(plan, settings.facts(ledger), record=True)
-    made = Dispatch(progression, ledger, owner, plan.sweep_id, settings.jobs(plan))
+    made = JobScheduler(progression, ledger, owner, plan.sweep_id, settings.jobs(plan))
     drain(made)
     return made
 
@@ -155,6 +155,6 @@ def test_sources_are_kept_as_a_run_keeps_them(
     plan, settings = real_plan(images, cache, **one), real_settings(tmp_path / "out", cache)
     assert rounds(plan, settings, tmp_path / "work", by_command) == [1]
     with Ledger(settings.ledger) as ledger:
-        (row,) = ledger.rows("SELECT * FROM trials")
-        assert row["source"] == Sources(ledger).key(row["config"])
-        assert ledger.evaluators(row["trial_id"]) == [Sources(ledger).evaluator]
+        (row,) = ledger.query("SELECT * FROM trials")
+        assert row["source"] == Sources(ledger).get_or_create_key(row["config"])
+        assert ledger.list_evaluator_sources(row["trial_id"]) == [Sources(ledger).evaluator]

@@ -51,7 +51,9 @@ def refused(work: Path) -> str:
     with pytest.raises(ConfigError) as caught:
         took(work, out)
     with Ledger(out / "ledger.sqlite") as ledger:
-        assert not ledger.rows("SELECT * FROM trials") and not ledger.rows("SELECT * FROM sources")
+        assert not ledger.query("SELECT * FROM trials") and not ledger.query(
+            "SELECT * FROM sources"
+        )
     assert not (out / "trials").exists()
     assert "\n" not in str(caught.value)
     return str(caught.value)
@@ -246,9 +248,9 @@ def test_mutations_are_refused_or_recorded_whole(pristine: Path, data: st.DataOb
         assert "\n" not in str(error)
         assert not (top / "out" / "trials").exists()
         with Ledger(top / "out" / "ledger.sqlite") as ledger:
-            assert not ledger.rows("SELECT * FROM trials")
+            assert not ledger.query("SELECT * FROM trials")
     else:
         assert done["done"] + done["failed"] + done["unfinished"] == 2
         with Ledger(top / "out" / "ledger.sqlite") as ledger:
-            for row in ledger.rows("SELECT metrics_json FROM evaluations"):
+            for row in ledger.query("SELECT metrics_json FROM evaluations"):
                 assert "NaN" not in json.dumps(row) and "Infinity" not in json.dumps(row)

@@ -15,7 +15,7 @@ import pytest
 from ablate import batch
 from ablate.batch import export_cells
 from ablate.cli.main import main
-from ablate.engine.preview import examine
+from ablate.engine.work_estimate import account_for_plan
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.schema import LedgerError
 from tests.ablate import specs
@@ -68,7 +68,7 @@ def out(work: Path) -> Path:
 
 def trials(out: Path) -> int:
     with Ledger(out / "ledger.sqlite") as ledger:
-        return len(ledger.rows("SELECT * FROM trials"))
+        return len(ledger.query("SELECT * FROM trials"))
 
 
 def test_it_is_imported_once(work: Path, out: Path) -> None:
@@ -91,37 +91,37 @@ def test_part_of_a_batch(work: Path, out: Path) -> None:
 
 def test_what_a_driver_has_stays_its(work: Path, out: Path) -> None:
     made = dispatch(plan(), out)
-    job = made.next_job()
+    job = made.claim_next_job()
     assert job is not None
     # This process is the driver; another one would find the claim of a process that lives.
-    with Ledger(out / "ledger.sqlite") as ledger, ledger.write() as db:
+    with Ledger(out / "ledger.sqlite") as ledger, ledger.begin_transaction() as db:
         other = f"{made.owner.host}/1/{psutil.Process(1).create_time():.2f}"
         db.execute("UPDATE trials SET owner=?", [other])
     assert took(work, out) == {"busy": 1, "done": 3}
     with Ledger(out / "ledger.sqlite") as ledger:
-        assert (ledger.trial(job.trial_id) or {})["status"] == "running"
+        assert (ledger.get_trial(job.trial_id) or {})["status"] == "running"
 
 
 def test_what_a_run_had_begun_is_replaced_as_a_whole(work: Path, out: Path) -> None:
     made = dispatch(plan(), out)
-    job = made.next_job()
+    job = made.claim_next_job()
     assert job is not None
     metrics = {"val/map_at_r": 0.0}
     event = {"event": "epoch", "epoch": 1, "steps": 1, "seconds": 0.0, "metrics": metrics}
-    made.record(job.trial_id, [event])
+    made.record_events(job.trial_id, [event])
     (out / "trials" / job.trial_id / "checkpoints").mkdir(parents=True)
-    made.interrupt("stopped")
+    made.interrupt_all("stopped")
     assert took(work, out) == {"done": 4}
     with Ledger(out / "ledger.sqlite") as ledger:
-        curve = ledger.epochs(job.trial_id)
+        curve = ledger.list_epochs(job.trial_id)
         assert len(curve) == 3 and curve[0]["metrics"] != metrics
     assert not (out / "trials" / job.trial_id / "checkpoints").exists()
 
 
 def test_a_failure_of_before_gives_way_to_a_result(work: Path, out: Path) -> None:
     made = dispatch(plan(), out)
-    while (job := made.next_job()) is not None:
-        made.record(job.trial_id, [{"event": "failed", "reason": "TrialFailure: x"}])
+    while (job := made.claim_next_job()) is not None:
+        made.record_events(job.trial_id, [{"event": "failed", "reason": "TrialFailure: x"}])
     assert took(work, out) == {"done": 4}
     drained = dispatch(plan(), out)
     assert drained.exhausted
@@ -143,7 +143,7 @@ def test_broken_off_nothing_is_recorded(
         took(work, out)
     monkeypatch.undo()
     with Ledger(out / "ledger.sqlite") as ledger:
-        assert ledger.rows("SELECT * FROM trials") == [], "one transaction"
+        assert ledger.query("SELECT * FROM trials") == [], "one transaction"
     assert not list(out.glob(".import-*"))
     assert took(work, out) == {"done": 4}
     whole = work.parent / "whole"
@@ -226,9 +226,9 @@ def sourced(pristine_sourced: Path, tmp_path: Path) -> Path:
 
 
 def edit(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
-    real = source_digests.component_digest
+    real = source_digests.compute_component_digest
     monkeypatch.setattr(
-        source_digests, "component_digest", lambda n: (value, "") if n == name else real(n)
+        source_digests, "compute_component_digest", lambda n: (value, "") if n == name else real(n)
     )
 
 
@@ -239,20 +239,20 @@ def test_results_of_other_code(sourced: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "--same-code" in refused(sourced, out, found, same_code=False)
     edit(monkeypatch, EVALUATOR, "b")
     refused(sourced, out, "evaluator: source differs", same_code=False)
-    before = source_digests.component_digest("core")[0]
+    before = source_digests.compute_component_digest("core")[0]
     assert took(sourced, out, same_code=True)["done"] == 4
     with Ledger(out / "ledger.sqlite") as ledger:
-        rows = ledger.rows("SELECT source FROM trials")
-        recorded = [ledger.source(row["source"]) or {} for row in rows]
+        rows = ledger.query("SELECT source FROM trials")
+        recorded = [ledger.get_source(row["source"]) or {} for row in rows]
     methods = {each["method.ddml"] for each in recorded}
     assert "a" not in methods and len(methods) == 1, "what ran, not what is here"
     assert {each["core"] for each in recorded} == {before}
     # It was said once: a run of the sweep takes them, and so does another import.
     settings = synthetic_settings(out, sources=True)
-    assert examine(plan(), settings).refused is None
+    assert account_for_plan(plan(), settings).refused is None
     assert took(sourced, out, same_code=False) == {"known": 4}
     edit(monkeypatch, "core", "c")
-    assert examine(plan(), settings).refused is not None
+    assert account_for_plan(plan(), settings).refused is not None
 
 
 def test_a_raised_revision(sourced: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,7 +271,7 @@ def test_further_evaluations_of_other_weights_are_not_mixed_in(work: Path, out: 
     write_sheet(path, "result", head, lines)
     assert took(work, out) == {"further": 3, "otherwise": 1}
     with Ledger(out / "ledger.sqlite") as ledger:
-        assert ledger.evaluations(first(work).name).keys() == {"val"}
+        assert ledger.get_evaluations(first(work).name).keys() == {"val"}
 
 
 def test_another_torch_is_told(work: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -283,7 +283,7 @@ def test_another_torch_is_told(work: Path, out: Path, capsys: pytest.CaptureFixt
     text = capsys.readouterr().out
     assert "4 trials imported" in text and "1 trained with torch 1.0" in text
     with Ledger(out / "ledger.sqlite") as ledger:
-        trial = ledger.trial(first(work).name) or {}
+        trial = ledger.get_trial(first(work).name) or {}
     assert trial["provenance"]["torch"] == "1.0"
 
 

@@ -54,7 +54,7 @@ def test_a_sweep_from_its_file_to_its_report(tmp_path: Path) -> None:
     done = ablate_run(tmp_path, "told.yaml", "--out", "runs")
     assert done.returncode == 0, done.stdout + done.stderr
     with Ledger(tmp_path / "runs" / "ledger.sqlite") as ledger:
-        trials = ledger.rows("SELECT status FROM trials")
+        trials = ledger.query("SELECT status FROM trials")
     assert {row["status"] for row in trials} == {"done"} and len(trials) == 6 - 1  # one is shared
     configs = (tmp_path / "runs" / "trials").glob("*/config.json")
     assert {json.loads(path.read_text())["config"]["task"] for path in configs} == {

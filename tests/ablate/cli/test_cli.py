@@ -12,19 +12,25 @@ import torch
 import ablate
 from ablate.cli import doctor
 from ablate.cli.main import COMMANDS, REMOVED, build_parser, main
-from ablate.cli.options import seconds, seed_option, settings
+from ablate.cli.options import parse_duration, parse_seeds, parse_settings
 from ablate.cli.report import print_report
 from ablate.engine import driver
 from ablate.engine.foreground import run_cell
-from ablate.engine.progress import Board, rows
+from ablate.engine.progress import ProgressDisplay, build_study_rows
 from ablate.engine.ray import resources
-from ablate.engine.ray.resources import Request, check_nodes, elsewhere, fits, request
+from ablate.engine.ray.resources import (
+    Request,
+    check_nodes,
+    count_fitting,
+    request_without_local_check,
+    resolve_request,
+)
 from ablate.engine.settings import Settings
 from ablate.spec.model import Resources
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain
 from trainables.errors import ConfigError
-from trainables.machine.processes import cores
+from trainables.machine.processes import count_cores
 
 ROOT = Path(__file__).resolve().parents[3]
 REQUEST = Request(1, 0, "cpu")
@@ -38,12 +44,20 @@ TRACELESS = {
 
 
 def test_option_values() -> None:
-    assert seconds("2h") == 7200 and seconds("1h30m") == 5400 and seconds("45") == 45
-    assert seed_option("5") == 5 and seed_option("0,3") == (0, 3) and seed_option("7,") == (7,)
-    assert settings(["a.b=1e-4", "c=[1, x]", "d=on"]) == {"a.b": 1e-4, "c": [1, "x"], "d": "on"}
+    assert (
+        parse_duration("2h") == 7200
+        and parse_duration("1h30m") == 5400
+        and parse_duration("45") == 45
+    )
+    assert parse_seeds("5") == 5 and parse_seeds("0,3") == (0, 3) and parse_seeds("7,") == (7,)
+    assert parse_settings(["a.b=1e-4", "c=[1, x]", "d=on"]) == {
+        "a.b": 1e-4,
+        "c": [1, "x"],
+        "d": "on",
+    }
     for bad in ("", "2d", "h", "-1"):
         with pytest.raises(ConfigError):
-            seconds(bad)
+            parse_duration(bad)
 
 
 def test_api_gives_a_frame(tmp_path: Path) -> None:
@@ -83,7 +97,7 @@ def test_what_mlflow_lacks_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def broken(*args: object, **more: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(driver, "_outcome", broken)
+    monkeypatch.setattr(driver, "_build_outcome", broken)
     with pytest.raises(KeyboardInterrupt):
         driver.run_plan(specs.plan(), settings_)
     assert replica.status == "KILLED"
@@ -103,13 +117,15 @@ def test_cell_runs_in_the_foreground_with_its_traceback(
 
 
 def test_resources_are_checked_before_anything_waits() -> None:
-    assert request(Resources(cpus=1, gpus=0), "auto", cluster=False) == REQUEST
-    assert request(Resources(cpus=2.5, gpus=0), "cpu", cluster=True).threads == 2
-    assert request(Resources(cpus=1, gpus=4), "cuda", cluster=True).processes == 4
-    assert request(Resources(cpus=1, gpus=0.5), "cuda", cluster=True).processes == 1
-    assert request(Resources(cpus=2, gpus=0, processes=2), "cpu", cluster=True).processes == 2
+    assert resolve_request(Resources(cpus=1, gpus=0), "auto", cluster=False) == REQUEST
+    assert resolve_request(Resources(cpus=2.5, gpus=0), "cpu", cluster=True).threads == 2
+    assert resolve_request(Resources(cpus=1, gpus=4), "cuda", cluster=True).processes == 4
+    assert resolve_request(Resources(cpus=1, gpus=0.5), "cuda", cluster=True).processes == 1
+    assert (
+        resolve_request(Resources(cpus=2, gpus=0, processes=2), "cpu", cluster=True).processes == 2
+    )
     refusals = {
-        r"resources\.cpus": (Resources(cpus=cores() + 1, gpus=0), "cpu", False),
+        r"resources\.cpus": (Resources(cpus=count_cores() + 1, gpus=0), "cpu", False),
         "cpu with": (Resources(gpus=1), "cpu", False),
         "GPU": (Resources(gpus=1000), "auto", False),
         "2 do not go with cpus: 1": (Resources(cpus=1, gpus=0, processes=2), "cpu", True),
@@ -117,9 +133,9 @@ def test_resources_are_checked_before_anything_waits() -> None:
     }
     for match, (asked, device, cluster) in refusals.items():
         with pytest.raises(ConfigError, match=match):
-            request(asked, device, cluster=cluster)
+            resolve_request(asked, device, cluster=cluster)
     with pytest.raises(ConfigError, match="4 processes a trial"):
-        elsewhere(Resources(cpus=1, gpus=4), "cuda")
+        request_without_local_check(Resources(cpus=1, gpus=4), "cuda")
     nodes = [{"CPU": 4.0}, {"CPU": 8.0, "GPU": 1.0}]
     assert check_nodes(Request(2, 0, "cpu"), nodes) == 6
     assert check_nodes(Request(1, 0.5, "cuda"), nodes) == 2
@@ -129,20 +145,20 @@ def test_resources_are_checked_before_anything_waits() -> None:
 
 def test_a_kind_of_gpu_is_looked_for_on_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = Resources(cpus=1, gpus=0.5, accelerator="H100")
-    asked = request(wanted, "cuda", cluster=True)
+    asked = resolve_request(wanted, "cuda", cluster=True)
     assert asked.bundle == {"cpu": 1, "gpu": 0.5, "accelerator_type:H100": 0.001}
-    assert Request.shared(asked.shares).bundle == asked.bundle
+    assert Request.from_shares(asked.shares).bundle == asked.bundle
     old = {"CPU": 8.0, "GPU": 4.0, "accelerator_type:A100": 1.0}
     with pytest.raises(ConfigError, match="no node has the GPU H100; there are A100"):
         check_nodes(asked, [old, {"CPU": 4.0}])
     assert check_nodes(asked, [old, {"CPU": 8.0, "GPU": 1.0, "accelerator_type:H100": 1.0}]) == 2
-    monkeypatch.setattr(resources, "local_gpus", lambda: 1)
+    monkeypatch.setattr(resources, "count_local_gpus", lambda: 1)
     with pytest.raises(ConfigError, match="on this machine alone"):
-        request(wanted, "cuda", cluster=False)
+        resolve_request(wanted, "cuda", cluster=False)
     with pytest.raises(ConfigError, match="trials without a GPU"):
-        request(wanted.model_copy(update={"gpus": 0}), "auto", cluster=True)
+        resolve_request(wanted.model_copy(update={"gpus": 0}), "auto", cluster=True)
     with pytest.raises(ConfigError, match="machine that it is started on"):
-        elsewhere(wanted, "cuda")
+        request_without_local_check(wanted, "cuda")
 
 
 @pytest.mark.parametrize(
@@ -159,7 +175,7 @@ def test_a_kind_of_gpu_is_looked_for_on_the_cluster(monkeypatch: pytest.MonkeyPa
 def test_shares_of_a_core_fit_as_often_as_they_are_contained(
     cpus: float, gpus: float, node: dict[str, float], expected: int
 ) -> None:
-    assert fits(Request(cpus, gpus, ""), node) == expected
+    assert count_fitting(Request(cpus, gpus, ""), node) == expected
 
 
 def test_backbones_of_the_papers_are_listed(
@@ -214,15 +230,15 @@ def test_the_board_tells_nodes_slots_and_the_first_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, stream = dispatch(specs.plan(), tmp_path), Terminal()
-    board = Board(made, 4, tmp_path / "log", stream)
-    board.machines.hear([("a", "host", 3), ("b", "host", 1), ("head", "host", 0)])
-    claimed = [made.next_job() for _ in range(3)]
+    board = ProgressDisplay(made, 4, tmp_path / "log", stream)
+    board.machines.update([("a", "host", 3), ("b", "host", 1), ("head", "host", 0)])
+    claimed = [made.claim_next_job() for _ in range(3)]
     assert all(claimed)
-    assert board.head() == "3 of 4 slots at work on 2 nodes, left not known yet"
-    board.failure("t1", "metric: the loss is not finite at step 3")
-    board.failure("t2", "another reason")
-    shown = board.table()
-    assert str(shown.title) == board.head()
+    assert board.format_headline() == "3 of 4 slots at work on 2 nodes, left not known yet"
+    board.report_failure("t1", "metric: the loss is not finite at step 3")
+    board.report_failure("t2", "another reason")
+    shown = board.format_table()
+    assert str(shown.title) == board.format_headline()
     assert (
         str(shown.caption) == "first failure: metric: the loss is not finite at step 3 (trial t1)"
     )
@@ -233,11 +249,11 @@ def test_the_board_tells_nodes_slots_and_the_first_failure(
 def test_what_is_left_counts_the_start_of_trials(tmp_path: Path) -> None:
     """Slots that wait for workers pass the time, too: 2 trials ended and 2 at work in 30 s."""
     made = dispatch(specs.plan(), tmp_path)
-    assert {row.eta for row in rows(made, 2, 30.0)} == {None}, "none has ended"
-    claimed = [made.next_job() for _ in range(2)]
+    assert {row.eta for row in build_study_rows(made, 2, 30.0)} == {None}, "none has ended"
+    claimed = [made.claim_next_job() for _ in range(2)]
     assert all(claimed)
     made.walls |= {"tune": [1.0], "grid": [3.0]}
-    told = {row.study: row for row in rows(made, 2, 30.0)}
+    told = {row.study: row for row in build_study_rows(made, 2, 30.0)}
     pace = 30 / (2 + 2 / 2)  # seconds a trial
     assert told["tune"].eta == pytest.approx((6 - 2 / 2) * pace * 1 / 2), "two are half done"
     assert told["grid"].eta == pytest.approx(8 * pace * 3 / 2)

@@ -12,7 +12,7 @@ from PIL import Image
 
 from ablate.cli.main import main
 from ablate.ledger.ledger import Ledger
-from ablate.plan.checks import checked_plan
+from ablate.plan.checks import build_checked_plan
 from ablate.plan.plan import Overrides, Plan
 from ablate.spec.read import read_spec
 from tests.trainables.data import trees
@@ -77,8 +77,8 @@ def test_from_a_folder_to_an_evaluated_trial(
     command = ["run", path, "--cell", "rates/optimizer.lr=0.001", "--allow-partial"]
     assert main(command) == 0, capsys.readouterr().err
     with Ledger(tmp_path / "runs" / "ledger.sqlite") as ledger:
-        (row,) = ledger.rows("SELECT trial_id, status FROM trials WHERE status = 'done'")
-        found = ledger.evaluations(row["trial_id"])
+        (row,) = ledger.query("SELECT trial_id, status FROM trials WHERE status = 'done'")
+        found = ledger.get_evaluations(row["trial_id"])
     assert set(found) == {"val", "test"} and 0 <= found["test"]["recall_at_1"] <= 1
 
 
@@ -168,12 +168,16 @@ def test_faults_of_the_command(arguments: list[str], found: str, capsys: Said) -
 
 
 def planned(given: dict[str, Any], folder: Path, **overrides: Any) -> Plan:
-    return checked_plan(read_spec(given), Overrides(**overrides), fingerprint, folder / "cache")
+    return build_checked_plan(
+        read_spec(given), Overrides(**overrides), fingerprint, folder / "cache"
+    )
 
 
 def ids(plan: Plan) -> list[str]:
     study = plan.spec.studies["rates"]
-    return [c.trial_id for i, p in enumerate(study.listed) for c in plan.cells("rates", p, i, ())]
+    return [
+        c.trial_id for i, p in enumerate(study.listed) for c in plan.build_cells("rates", p, i, ())
+    ]
 
 
 def test_where_it_lies_and_how_much_is_allowed_are_no_identity(
@@ -200,7 +204,7 @@ def test_a_root_goes_with_its_data_set(tmp_path: Path) -> None:
 
     def data(given: dict[str, Any], **overrides: Any) -> Any:
         plan = planned(spec(given), tmp_path, allow_partial=True, **overrides)
-        return plan.resolved("rates", None).data
+        return plan.resolve_config("rates", None).data
 
     rooted = data({"name": "cub200", "boxes": True}, data_root=str(cub))
     assert (rooted.name, rooted.root, rooted.boxes) == ("cub200", str(cub), True)

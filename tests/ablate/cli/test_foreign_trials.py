@@ -11,14 +11,14 @@ import pytest
 
 from ablate.cli.main import main
 from ablate.ledger.ledger import Ledger
-from ablate.storage.checkpoints import TrialCheckpoints, weights_here
+from ablate.storage.checkpoints import TrialCheckpoints, fetch_weights
 from ablate.storage.store import Storage
 from ablate.sweep.queue import JobSettings
 from tests.ablate import specs
 from tests.ablate.batch.sweeps import synthetic_settings
 from tests.ablate.driven import dispatch, drain
 from trainables.core.runtime import Runtime
-from trainables.core.trial_folder import trial_folder
+from trainables.core.trial_folder import locate_trial_folder
 from trainables.errors import ConfigError
 from trainables.jobs.batch import __main__ as batch
 from trainables.jobs.batch.files import read_cells, write_cells
@@ -56,13 +56,13 @@ def out(finished: Path, tmp_path: Path) -> Path:
 
 def first(out: Path) -> str:
     with Ledger(out / "ledger.sqlite") as ledger:
-        return str(ledger.rows("SELECT trial_id FROM trials ORDER BY 1")[0]["trial_id"])
+        return str(ledger.query("SELECT trial_id FROM trials ORDER BY 1")[0]["trial_id"])
 
 
 def rename(out: Path, trial_id: str) -> str:
     """Give a trial of the ledger another id; whoever edits a ledger can."""
     before = first(out)
-    with Ledger(out / "ledger.sqlite") as ledger, ledger.write() as db:
+    with Ledger(out / "ledger.sqlite") as ledger, ledger.begin_transaction() as db:
         for table in ("trials", "cells", "evaluations", "epochs"):
             db.execute(f"UPDATE {table} SET trial_id=? WHERE trial_id=?", [trial_id, before])
     return trial_id
@@ -132,13 +132,13 @@ def test_storage_and_jobs_refuse_it(out: Path, victim: Path, leads: Leads, tmp_p
     with Ledger(out / "ledger.sqlite") as ledger:
         checkpoints = TrialCheckpoints(storage, ledger, trials, remote=False, tell=print)
         uses: list[Callable[[], object]] = [
-            lambda: checkpoints.fetch(trial),
-            lambda: checkpoints.offer(trial),
-            lambda: weights_here(trials, trial),
-            lambda: settings.runtime_of(trial),
+            lambda: checkpoints.fetch_trial(trial),
+            lambda: checkpoints.upload_trial(trial),
+            lambda: fetch_weights(trials, trial),
+            lambda: settings.build_runtime(trial),
         ]
         if leads is not linked:  # a storage has no links of this folder
-            uses.append(lambda: checkpoints.forget(trial))
+            uses.append(lambda: checkpoints.remove_trial(trial))
         for use in uses:
             with pytest.raises(ConfigError):
                 use()
@@ -148,8 +148,8 @@ def test_storage_and_jobs_refuse_it(out: Path, victim: Path, leads: Leads, tmp_p
 @pytest.mark.parametrize("name", ["../../victim", "/victim", "..", "", "a/b", "a\0b", "a\nb", 3])
 def test_no_folder_of_a_name_that_is_none(tmp_path: Path, name: object) -> None:
     with pytest.raises(ConfigError, match="trial id"):
-        trial_folder(tmp_path, name)
-    assert trial_folder(tmp_path, "0123456789abcdef-s0").parent == tmp_path
+        locate_trial_folder(tmp_path, name)
+    assert locate_trial_folder(tmp_path, "0123456789abcdef-s0").parent == tmp_path
 
 
 def test_a_file_of_cells_trains_in_its_own_folder(tmp_path: Path, victim: Path) -> None:

@@ -68,7 +68,7 @@ def test_the_readmes_experiment_runs(birds: Path, tmp_path: Path) -> None:
     done = ablate_run(tmp_path, "my.yaml", *options)
     assert done.returncode == 0, done.stdout + done.stderr
     with Ledger(tmp_path / "runs" / "ledger.sqlite") as ledger:
-        rows = ledger.rows("SELECT status FROM trials")
+        rows = ledger.query("SELECT status FROM trials")
     assert len(rows) == (5 if few else 2) and {row["status"] for row in rows} == {"done"}
     if few:
         the_readmes_python_runs(tmp_path, birds)

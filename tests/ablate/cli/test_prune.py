@@ -11,7 +11,7 @@ from filelock import FileLock
 from ablate.cli.main import main
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.sweep.dispatch import Dispatch
+from ablate.sweep.dispatch import JobScheduler
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, finish, table
 
@@ -20,7 +20,7 @@ WEIGHTS, STATE = 100_000, 400_000  # bytes
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Dispatch:
+def made(tmp_path: Path) -> JobScheduler:
     """All is done; each trial has weights and a checkpoint."""
     done = dispatch(specs.plan(), tmp_path)
     drain(done)
@@ -44,7 +44,7 @@ def left(out: Path, name: str) -> set[str]:
     return {path.parent.name for path in (out / "trials").glob(f"*/{name}")}
 
 
-def best(made: Dispatch) -> set[str]:
+def best(made: JobScheduler) -> set[str]:
     """Of each study, by its mean over seeds."""
     rows: dict[str, dict[str, list[tuple[float, str]]]] = {}
     for row in table(made):
@@ -58,7 +58,7 @@ def best(made: Dispatch) -> set[str]:
 
 
 def test_the_best_stay_and_nothing_goes_without_yes(
-    tmp_path: Path, made: Dispatch, capsys: Captured
+    tmp_path: Path, made: JobScheduler, capsys: Captured
 ) -> None:
     known = table(made)
     trials = {row["trial_id"] for row in known}
@@ -78,7 +78,7 @@ def test_the_best_stay_and_nothing_goes_without_yes(
     assert left(tmp_path, "best.safetensors") == best(made)
     assert left(tmp_path, "checkpoints") == set() and left(tmp_path, "trial.log") == trials
     assert table(made) == known
-    assert all(row["owner"] is None for row in made.ledger.rows("SELECT owner FROM trials"))
+    assert all(row["owner"] is None for row in made.ledger.query("SELECT owner FROM trials"))
     # more or less is kept
     assert prune(tmp_path, "--yes", "--keep", "weights") == 0
     assert "nothing to remove" in capsys.readouterr().out
@@ -89,7 +89,7 @@ def test_the_best_stay_and_nothing_goes_without_yes(
 
 def test_what_runs_or_goes_on_is_not_touched(tmp_path: Path, capsys: Captured) -> None:
     made = dispatch(specs.plan(), tmp_path)
-    done, running, stopped = (made.next_job() for _ in range(3))
+    done, running, stopped = (made.claim_next_job() for _ in range(3))
     assert done is not None and running is not None and stopped is not None
     finish(made, done.trial_id)
     for job in (done, running, stopped):

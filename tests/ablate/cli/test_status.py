@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 from ablate.cli.main import main
-from ablate.cli.run import ending
+from ablate.cli.run import describe_ending
 from ablate.engine.driver import run_plan
-from ablate.engine.presence import POLL_SECONDS, Presence, drivers
-from ablate.engine.progress import Machines, at_work, rows
+from ablate.engine.driver_status import POLL_SECONDS, DriverStatusFile, list_drivers
+from ablate.engine.progress import NodeList, build_study_rows, find_running
 from ablate.engine.ray import supervisor
 from ablate.engine.ray.resources import Request
 from ablate.engine.settings import Settings
 from ablate.ledger.owner import Owner
-from ablate.sweep.dispatch import Dispatch
+from ablate.sweep.dispatch import JobScheduler
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, finish, table
 
@@ -34,8 +34,8 @@ def command(out: Path, *words: str) -> int:
     return main([*words, "--out", str(out)])
 
 
-def presence(made: Dispatch, out: Path, asked: threading.Event) -> Presence:
-    return Presence(out, made.owner, made.sweep_id, "small", asked.set)
+def presence(made: JobScheduler, out: Path, asked: threading.Event) -> DriverStatusFile:
+    return DriverStatusFile(out, made.owner, made.sweep_id, "small", asked.set)
 
 
 def test_a_sweep_under_way_is_told_from_files(
@@ -43,15 +43,17 @@ def test_a_sweep_under_way_is_told_from_files(
 ) -> None:
     made, asked = dispatch(specs.plan(), tmp_path), threading.Event()
     monkeypatch.setenv("SYN_FAIL", "1e-9")
-    first = made.next_job()
+    first = made.claim_next_job()
     assert first is not None
     finish(made, first.trial_id)
-    second, third = made.next_job(), made.next_job()
+    second, third = made.claim_next_job(), made.claim_next_job()
     assert second is not None and third is not None
     here = presence(made, tmp_path, asked)
-    machines = Machines(places={second.trial_id: "id1", "over": "id2", "elsewhere": "gone"})
-    machines.hear([["id1", "one", 1], ["id2", "two", 1], ["id3", "head", 0]])
-    here.tell(rows(made, 2), at_work(made, 2), 2, machines.nodes(at_work(made, 2)))
+    machines = NodeList(places={second.trial_id: "id1", "over": "id2", "elsewhere": "gone"})
+    machines.update([["id1", "one", 1], ["id2", "two", 1], ["id3", "head", 0]])
+    here.publish(
+        build_study_rows(made, 2), find_running(made, 2), 2, machines.nodes(find_running(made, 2))
+    )
     with here:
         assert command(tmp_path, "status") == 0
         text = capsys.readouterr().out
@@ -79,8 +81,8 @@ def test_a_sweep_under_way_is_told_from_files(
             {"name": "two", "slots": 1, "trials": []},
         ]
         assert [trial["node"] for trial in driver["trials"]] == ["one", None]
-    assert drivers(tmp_path) == [] and not asked.is_set()
-    made.interrupt("stopped by the test")
+    assert list_drivers(tmp_path) == [] and not asked.is_set()
+    made.interrupt_all("stopped by the test")
     assert command(tmp_path, "status", "small") == 0
     text = capsys.readouterr().out
     assert f"sweep small ({made.sweep_id}): not running" in text
@@ -174,9 +176,9 @@ def test_a_run_that_is_asked_to_stop_ends_as_by_ctrl_c_and_goes_on(
     code = f"""
 import sys, time
 from ablate.cli.main import main
-from ablate.engine.presence import drivers
+from ablate.engine.driver_status import list_drivers
 from pathlib import Path
-while not any(each.trials for each in drivers(Path({str(tmp_path)!r}))):
+while not any(each.trials for each in list_drivers(Path({str(tmp_path)!r}))):
     time.sleep(0.05)
 sys.exit(main(["stop", "small", "--out", {str(tmp_path)!r}]))
 """
@@ -184,7 +186,7 @@ sys.exit(main(["stop", "small", "--out", {str(tmp_path)!r}]))
     outcome = run_plan(specs.plan(), settings)
     assert asking.wait(60) == 0
     assert outcome.interrupted == signal.SIGINT and outcome.code == 130 and outcome.missing
-    assert "Stopped by Ctrl-C or `ablate stop`" in ending(outcome, tmp_path)
+    assert "Stopped by Ctrl-C or `ablate stop`" in describe_ending(outcome, tmp_path)
     assert not list((tmp_path / "drivers").iterdir())
     monkeypatch.setenv("SYN_SLEEP", "0")
     (tmp_path / "pids").unlink()

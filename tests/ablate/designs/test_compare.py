@@ -9,7 +9,7 @@ from ablate.ledger.facts import Facts
 from ablate.ledger.ledger import Ledger
 from ablate.plan import warnings as advice
 from ablate.sweep.progression import Progression
-from ablate.sweep.uses import uses
+from ablate.sweep.required_inputs import iterate_required_inputs
 from tests.ablate.designs.plans import CROSS, DDML, plan
 
 
@@ -20,7 +20,7 @@ def test_crossed_factors_are_all_combinations() -> None:
     assert study.listed[1].cell == "method=plain,loss=ns,data=emoji"
     assert study.listed[1].coords == {"method": "plain", "loss": "ns", "data": "emoji"}
     for point in study.listed:
-        found = made.resolved("rows", point)
+        found = made.resolve_config("rows", point)
         assert found.method.name == point.coords["method"]
         assert found.data.name == point.coords["data"]
         loss = {"ns": "normsoftmax", "pa": "proxy_anchor"}[point.coords["loss"]]
@@ -45,7 +45,7 @@ def test_a_comparison_leaves_out_the_combinations_that_rules_exclude() -> None:
         ("plain", "pa", "emoji"),
         ("ddml", "ns", "typefaces"),
     ]
-    assert made.size("rows") == 4 * len(made.seeds("rows"))
+    assert made.count_cells("rows") == 4 * len(made.list_seeds("rows"))
     assert study.listed[0].cell == "method=plain,loss=ns,data=typefaces"
     assert plan(rows=CROSS | {"exclude": []}).sweep_id == plan(rows=CROSS).sweep_id
     assert made.sweep_id != plan(rows=CROSS).sweep_id
@@ -75,7 +75,7 @@ def test_a_combination_that_is_left_out_needs_no_study_of_its_own() -> None:
         },
     }
     made = plan(rows=rows, tune_normsoftmax=search("normsoftmax", 6))
-    assert made.tuning() == {
+    assert made.count_tuning_trials() == {
         "rows": {"variant=plain,loss=normsoftmax": 12, "variant=wide,loss=normsoftmax": 12}
     }
 
@@ -106,11 +106,11 @@ def test_every_combination_has_a_tuned_centre_of_its_own(tmp_path: Path) -> None
         tune_normsoftmax=search("normsoftmax", 6),
         tune_proxy_anchor=search("proxy_anchor", 6),
     )
-    assert equal.order[-1] == "rows" and advice.warnings(equal) == []
-    assert equal.tuning() == {"rows": {"normsoftmax": 12, "proxy_anchor": 12}}
-    assert equal.resolved_spec()["tuning"] == equal.tuning(), "a report can state it"
+    assert equal.order[-1] == "rows" and advice.list_plan_warnings(equal) == []
+    assert equal.count_tuning_trials() == {"rows": {"normsoftmax": 12, "proxy_anchor": 12}}
+    assert equal.resolve_spec()["tuning"] == equal.count_tuning_trials(), "a report can state it"
     arms = [p.arm for p in equal.spec.studies["rows"].listed]
-    needs = [[a.best_of for a in equal.spec.studies["rows"].needs(arm)] for arm in arms]
+    needs = [[a.best_of for a in equal.spec.studies["rows"].list_needed_bases(arm)] for arm in arms]
     assert needs == [["tune_normsoftmax"], ["tune_proxy_anchor"]]
 
 
@@ -131,7 +131,7 @@ def test_what_a_cell_sets_itself_is_not_left_to_results(tmp_path: Path) -> None:
     )
     with Ledger(tmp_path / "l.sqlite") as ledger:
         progression = Progression(made, Facts(ledger, None, retry_failed=False), record=False)
-        known = {use.study: use.data for use in uses(made, progression)}
+        known = {use.study: use.data for use in iterate_required_inputs(made, progression)}
     assert known["taken"] is None
     assert known["own"] is not None and known["own"].image_size == 96
     assert known["up"] is not None and known["up"].image_size == 128

@@ -58,7 +58,7 @@ def test_factors_of_many_levels_and_rules_that_exclude() -> None:
     last = study.listed[4]
     assert last.cell == "loss=proxy_anchor(alpha=16),optimizer.betas=[0.8, 0.99],head=large"
     assert last.values["embedding"] == {"dim": 512}
-    resolved = plan(f=study.model_dump()).resolved("f", last)
+    resolved = plan(f=study.model_dump()).resolve_config("f", last)
     assert (resolved.loss.name, resolved.loss.alpha) == ("proxy_anchor", 16)
     assert resolved.embedding.dim == 512 and resolved.optimizer.betas == (0.8, 0.99)
 
@@ -73,7 +73,7 @@ def test_one_factor_lists_the_centre_once() -> None:
     study = {"design": "one_factor", "factors": {"method.alpha": [0.1, 1, 10], "method.beta": [2]}}
     made = plan(around_centre=study)
     cells = [
-        made.cells("around_centre", p, i, ())[0]
+        made.build_cells("around_centre", p, i, ())[0]
         for i, p in enumerate(made.spec.studies["around_centre"].listed)
     ]
     assert [c.cell for c in cells] == [
@@ -100,7 +100,7 @@ def test_leave_one_out_and_add_one_share_the_cells_of_all_combinations(tmp_path:
     )
     with Ledger(tmp_path / "l.sqlite") as ledger:
         progression = Progression(made, Facts(ledger, None, retry_failed=False), record=False)
-        progression.advance()
+        progression.list_new_cells()
     ids = {n: {c.cell: c.trial_id for c in s.cells} for n, s in progression.studies.items()}
     assert list(ids["without"]) == ["all", "without agnostic", "without specific", "without split"]
     assert list(ids["only"]) == ["none", "only agnostic", "only specific", "only split"]
@@ -132,7 +132,7 @@ def test_a_plan_of_ten_thousand_cells_is_quick(tmp_path: Path) -> None:
     made = plan(big={"design": "grid", "grid": levels})
     with Ledger(tmp_path / "l.sqlite") as ledger:
         progression = Progression(made, Facts(ledger, None, retry_failed=False), record=False)
-        cells = progression.advance()
+        cells = progression.list_new_cells()
     seconds = time.perf_counter() - began
     print(f"10,000 cells planned in {seconds:.1f} s")
     assert len({cell.trial_id for cell in cells}) == 10_000

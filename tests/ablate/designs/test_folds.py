@@ -11,8 +11,8 @@ import pytest
 
 from ablate.engine.foreground import find_cell
 from ablate.ledger.ledger import Ledger
-from reports.tables.cells import by_seed, fold_notes, gaps
-from reports.tables.labels import metric_label
+from reports.tables.cells import explain_folds, group_by_seed, list_missing_seeds
+from reports.tables.labels import format_metric_label
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain, table
 from trainables.errors import ConfigError
@@ -48,7 +48,7 @@ def test_every_cell_trains_on_every_fold(tmp_path: Path) -> None:
     assert len(rows) == 6 * FOLDS and [row["fold"] for row in rows[:FOLDS]] == [0, 1, 2, 3]
     assert len({row["trial_id"] for row in rows}) == 6 * FOLDS
     for row in rows:
-        split = made.ledger.trial(row["trial_id"])["config"]["data"]["split"]  # type: ignore[index]
+        split = made.ledger.get_trial(row["trial_id"])["config"]["data"]["split"]  # type: ignore[index]
         assert (split["folds"], split["fold"]) == (FOLDS, row["fold"])
     crossed = [row for row in table(made) if row["study"] == "rows"]
     assert len(crossed) == 2 * FOLDS * 2, "variants × folds × seeds"
@@ -61,12 +61,12 @@ def test_the_best_and_what_a_search_is_told_are_means_over_folds(tmp_path: Path)
     drain(made)
     rows = [row for row in table(made) if row["study"] == "tune"]
     means = [np.mean([r["val/map_at_r"] for r in rows if r["idx"] == i]) for i in range(6)]
-    told = made.progression.proposers["tune"].earlier({})
+    told = made.progression.proposers["tune"].list_history({})
     assert [t.value[0] for t in told] == pytest.approx(means)  # type: ignore[index]
-    best = made.progression.ranking.best("tune")
+    best = made.progression.ranking.find_best("tune")
     assert best is not None and best.cell.idx == int(np.argmax(means))
     centre = next(row for row in table(made) if row["cell"] == "agnostic=on,specific=on")
-    config = made.ledger.trial(centre["trial_id"])["config"]  # type: ignore[index]
+    config = made.ledger.get_trial(centre["trial_id"])["config"]  # type: ignore[index]
     assert config["data"]["split"]["folds"] is None, "folds are the study's, not the centre's"
     assert config["optimizer"]["lr"] == best.values["optimizer.lr"]
 
@@ -74,8 +74,10 @@ def test_the_best_and_what_a_search_is_told_are_means_over_folds(tmp_path: Path)
 def test_folds_change_nothing_for_studies_without() -> None:
     assert specs.plan().sweep_id == "0756fe74b404"
     assert specs.plan(folded()).sweep_id != "0756fe74b404"
-    assert specs.plan(folded()).size("tune") == 6 * FOLDS
-    assert specs.plan().study_key("tune", ()) != specs.plan(folded()).study_key("tune", ())
+    assert specs.plan(folded()).count_cells("tune") == 6 * FOLDS
+    assert specs.plan().compute_study_key("tune", ()) != specs.plan(folded()).compute_study_key(
+        "tune", ()
+    )
 
 
 def test_folds_and_seeds_top_up(tmp_path: Path) -> None:
@@ -99,7 +101,7 @@ def test_cells_are_found_by_seed_and_fold(tmp_path: Path) -> None:
 def test_a_ledger_without_folds_is_brought_up_to_date(tmp_path: Path) -> None:
     made = dispatch(specs.plan(), tmp_path)
     drain(made)
-    before = made.ledger.cells(made.sweep_id)
+    before = made.ledger.list_cells(made.sweep_id)
     db = made.ledger._connection
     db.executescript(
         "CREATE TABLE old(sweep_id TEXT NOT NULL, study TEXT NOT NULL, cell TEXT NOT NULL, "
@@ -111,10 +113,10 @@ def test_a_ledger_without_folds_is_brought_up_to_date(tmp_path: Path) -> None:
     )
     made.ledger.close()
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        assert ledger.cells(made.sweep_id) == before
+        assert ledger.list_cells(made.sweep_id) == before
         assert {row["fold"] for row in before} == {None}
         ledger.put_cells(made.sweep_id, [before[0] | {"fold": 2}])
-        assert len(ledger.cells(made.sweep_id)) == len(before) + 1
+        assert len(ledger.list_cells(made.sweep_id)) == len(before) + 1
 
 
 def test_a_table_s_value_is_the_mean_over_folds_of_a_seed() -> None:
@@ -128,11 +130,11 @@ def test_a_table_s_value_is_the_mean_over_folds_of_a_seed() -> None:
             "cell": ["a"] * 4,
         }
     )
-    assert by_seed(cells, "m") == {0: pytest.approx(0.3)}, "a seed that lacks a fold has none"
-    assert by_seed(cells.assign(fold=None), "m") == {0: 0.4, 1: 0.5}
-    assert gaps(cells) == ("a, seed 1, fold 1: failed (nan)",)
-    assert "2 class folds" in fold_notes(cells, ["m"])[0]
-    assert fold_notes(cells.assign(fold=None), ["m"]) == []
+    assert group_by_seed(cells, "m") == {0: pytest.approx(0.3)}, "a seed that lacks a fold has none"
+    assert group_by_seed(cells.assign(fold=None), "m") == {0: 0.4, 1: 0.5}
+    assert list_missing_seeds(cells) == ("a, seed 1, fold 1: failed (nan)",)
+    assert "2 class folds" in explain_folds(cells, ["m"])[0]
+    assert explain_folds(cells.assign(fold=None), ["m"]) == []
 
 
 def test_a_table_s_value_of_an_ensemble_stands_at_the_first_fold() -> None:
@@ -144,10 +146,10 @@ def test_a_table_s_value_of_an_ensemble_stands_at_the_first_fold() -> None:
             "ensemble/m": [0.4, np.nan, 0.6, np.nan, np.nan, np.nan],
         }
     )
-    assert by_seed(cells, "ensemble/m") == {0: 0.4, 1: 0.6}, "a seed may have none"
-    assert by_seed(cells.assign(fold=None), "ensemble/m") == {}
-    (separated,) = fold_notes(cells, ["test/m"])
-    (concatenated,) = fold_notes(cells, ["ensemble/m"])
+    assert group_by_seed(cells, "ensemble/m") == {0: 0.4, 1: 0.6}, "a seed may have none"
+    assert group_by_seed(cells.assign(fold=None), "ensemble/m") == {}
+    (separated,) = explain_folds(cells, ["test/m"])
+    (concatenated,) = explain_folds(cells, ["ensemble/m"])
     assert "separated" in separated and "concatenated" in concatenated
-    assert fold_notes(cells, ["test/m", "ensemble/m"]) == [separated, concatenated]
-    assert metric_label("ensemble/map_at_r") == "MAP@R, test, ensemble of folds (%)"
+    assert explain_folds(cells, ["test/m", "ensemble/m"]) == [separated, concatenated]
+    assert format_metric_label("ensemble/map_at_r") == "MAP@R, test, ensemble of folds (%)"

@@ -26,7 +26,7 @@ def test_plackett_burman_12_is_the_papers_table() -> None:
 
 @pytest.mark.parametrize("factors", range(1, fractions.MAX_SCREENED + 1))
 def test_plackett_burman_is_balanced_and_orthogonal(factors: int) -> None:
-    runs = 2 * np.array(fractions.plackett_burman(factors)) - 1
+    runs = 2 * np.array(fractions.build_plackett_burman(factors)) - 1
     n = len(runs)
     assert n % 4 == 0 and factors < n <= factors + 4, "the fewest runs"
     assert (runs.T @ runs == n * np.eye(factors, dtype=int)).all()

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from ablate.cli.run import ending
-from ablate.engine.driver import _outcome
+from ablate.cli.run import describe_ending
+from ablate.engine.driver import _build_outcome
 from ablate.engine.foreground import find_cell
-from ablate.engine.preview import preview
 from ablate.engine.ray.resources import Request
 from ablate.engine.settings import Settings
+from ablate.engine.work_estimate import preview_plan
 from ablate.plan import warnings as advice
 from ablate.plan.plan import Plan
-from ablate.sweep.dispatch import Dispatch
-from ablate.values.canonical import without_unused
+from ablate.sweep.dispatch import JobScheduler
+from ablate.values.canonical import drop_unused
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain, run, stopped_often, table
 
@@ -37,11 +37,11 @@ def promote(of: str = "low", **more: Any) -> dict[str, Any]:
     return {"design": "promote", "of": of, **more}
 
 
-def cells_of(made: Dispatch, study: str) -> list[Any]:
+def cells_of(made: JobScheduler, study: str) -> list[Any]:
     return made.progression.studies[study].cells
 
 
-def rates_of(made: Dispatch, study: str) -> list[float]:
+def rates_of(made: JobScheduler, study: str) -> list[float]:
     return [cell.config["optimizer"]["lr"] for cell in cells_of(made, study)]
 
 
@@ -77,7 +77,7 @@ def test_ties_go_to_the_lower_index_and_share_counts_cells(tmp_path: Path) -> No
 @pytest.mark.parametrize(("share", "count"), [(0.07, 7), (0.071, 8), (1e-9, 1), (1, 100)])
 def test_a_share_is_the_decimal_that_was_written(share: float, count: int) -> None:
     made = plan({"low": grid([i * 1e-4 for i in range(1, 101)]), "high": promote(share=share)})
-    assert made.size("high") == count
+    assert made.count_cells("high") == count
 
 
 def test_by_and_minimized_objectives_decide_the_order(tmp_path: Path) -> None:
@@ -144,7 +144,9 @@ def test_take_says_what_is_kept(tmp_path: Path) -> None:
     made = run(plan({"low": low, "high": promote(best=1, take=["method.alpha"])}), tmp_path)
     config = cells_of(made, "high")[0].config
     assert config["method"]["alpha"] == 0.6
-    assert config["optimizer"]["lr"] == made.progression.plan.resolved("high", None).optimizer.lr
+    assert (
+        config["optimizer"]["lr"] == made.progression.plan.resolve_config("high", None).optimizer.lr
+    )
 
 
 # -------------------------------------------------------------------------- chains
@@ -162,11 +164,11 @@ def test_a_chain_is_successive_halving_with_a_stated_budget(tmp_path: Path, seed
     }
     made_plan = plan(studies)
     made = run(made_plan, tmp_path, at_once=3, choose=random.Random(seed).choice)
-    best = made.progression.ranking.best("high")
+    best = made.progression.ranking.find_best("high")
     assert best is not None and best.values == {"embedding.dim": max(dims)}
     assert cells_of(made, "last")[0].config["embedding"]["dim"] == max(dims)
     ids = {cell.trial_id for name in ("low", "mid", "high") for cell in cells_of(made, name)}
-    epochs = {t: len(list(made.ledger.epochs(t))) for t in ids}
+    epochs = {t: len(list(made.ledger.list_epochs(t))) for t in ids}
     assert sum(epochs.values()) == 27 * 1 + 9 * 3 + 3 * 9, "a third of 27 × 9, in all"
     assert cells_of(made, "high")[0].coords == {
         "rank": 1,
@@ -188,14 +190,14 @@ def test_images_of_32_then_64_plan() -> None:
             ),
         }
     )
-    assert [made.size(name) for name in made.order] == [27, 9, 3]
-    sizes = [made.resolved(name, None).data.image_size for name in made.order]
-    assert sizes == [32, 64, 64] and made.resolved("network", None).training.epochs == 4
-    assert advice.notes(made, "large") == [
+    assert [made.count_cells(name) for name in made.order] == [27, 9, 3]
+    sizes = [made.resolve_config(name, None).data.image_size for name in made.order]
+    assert sizes == [32, 64, 64] and made.resolve_config("network", None).training.epochs == 4
+    assert advice.list_study_notes(made, "large") == [
         "the best 9 of the 27 cells of small",
         "changed for them: data.image_size 32 → 64",
     ]
-    (warned,) = advice.warnings(made)
+    (warned,) = advice.list_plan_warnings(made)
     assert 'backbone.mode ("frozen" there, default here)' in warned and "network" in warned
 
 
@@ -238,11 +240,11 @@ def test_fewer_succeeded_than_are_wanted(tmp_path: Path, monkeypatch: pytest.Mon
     assert states["high"].blocked == "only 3 cells of low have a result, of 4 to be promoted"
     assert rates_of(made, "next") == [1e-3, 3e-4] and states["next"].complete
     assert states["fifth"].blocked == "low has no cell of rank 5: 3 have a result"
-    outcome = _outcome(made_plan, made, None, "")
+    outcome = _build_outcome(made_plan, made, None, "")
     assert outcome.missing == {"high": 1, "fifth": 1} and not outcome.finished
-    assert "high: only 3 cells of low" in ending(outcome, tmp_path)
+    assert "high: only 3 cells of low" in describe_ending(outcome, tmp_path)
     assert drain(dispatch(made_plan, tmp_path)) == []
-    told = preview(made_plan, Settings(tmp_path, tmp_path, Request(1, 0, "cpu")))
+    told = preview_plan(made_plan, Settings(tmp_path, tmp_path, Request(1, 0, "cpu")))
     assert "0 trials to run now and 0 later" in told
 
 
@@ -272,7 +274,9 @@ def test_what_a_scheduler_or_a_race_ended_early_has_no_rank(tmp_path: Path) -> N
     raced = grid([1e-3, 1.2e-3, 3e-2, 1e-1], seeds=6, race={"after": 3})
     studies = {"low": low, "high": promote(best=2), "raced": raced, "up": promote("raced", best=2)}
     made_plan = plan(studies)
-    assert any("whose scheduler ends some of them early" in w for w in advice.warnings(made_plan))
+    assert any(
+        "whose scheduler ends some of them early" in w for w in advice.list_plan_warnings(made_plan)
+    )
     made = run(made_plan, tmp_path)
     for study in ("high", "up"):
         assert rates_of(made, study) == [1e-3]
@@ -285,7 +289,7 @@ def test_what_a_scheduler_or_a_race_ended_early_has_no_rank(tmp_path: Path) -> N
 def test_a_plan_counts_and_estimates(tmp_path: Path) -> None:
     made = plan({"low": grid(), "high": promote(best=2, trial={"training.epochs": 30})}, seeds=2)
     settings = Settings(tmp_path, tmp_path, Request(1, 0, "cpu"))
-    told = preview(made, settings)
+    told = preview_plan(made, settings)
     assert "high: promote, 2 cells × 2 seeds, 0 known already, 4 follow from results" in told
     assert "the best 2 of the 5 cells of low" in told
     assert "changed for them: training.epochs 1 → 30" in told
@@ -308,7 +312,7 @@ def test_promoted_cells_that_nothing_tells_apart_are_warned_of(
     given: dict[str, Any], alike: bool
 ) -> None:
     made = plan({"low": grid(), "high": promote(best=2, **given)})
-    assert alike == any("they are one trial" in text for text in advice.warnings(made))
+    assert alike == any("they are one trial" in text for text in advice.list_plan_warnings(made))
 
 
 def test_promoted_cells_without_the_folds_of_their_source_are_warned_of() -> None:
@@ -318,14 +322,14 @@ def test_promoted_cells_without_the_folds_of_their_source_are_warned_of() -> Non
         (3, ""),
     ):
         studies = {"low": {**grid(), "folds": 3}, "high": promote(best=2, folds=folds)}
-        lines = [line for line in advice.warnings(plan(studies)) if "folds" in line]
+        lines = [line for line in advice.list_plan_warnings(plan(studies)) if "folds" in line]
         assert [text in line for line in lines] == ([True] if text else [])
 
 
 def test_an_unused_rank_leaves_a_sweep_what_it_was() -> None:
     given = specs.spec()
     before = specs.plan(given)
-    assert "rank" not in without_unused(before.spec.studies["parts"].model_dump())["around"]
+    assert "rank" not in drop_unused(before.spec.studies["parts"].model_dump())["around"]
     given["studies"]["parts"]["around"]["rank"] = 1
     assert specs.plan(given).sweep_id == before.sweep_id
     given["studies"]["parts"]["around"]["rank"] = 2

@@ -13,9 +13,9 @@ import yaml
 from ablate.cli.main import main
 from tests.trainables import core_trials
 from trainables.backbones.timm_models import import_timm
-from trainables.backbones.weights import absent
+from trainables.backbones.weights import describe_missing_weights
 from trainables.config.network import BackboneConfig
-from trainables.data.features import cached_features
+from trainables.data.features import load_cached_features
 from trainables.trial import TrialConfig
 
 GRID = {"design": "grid", "grid": {"optimizer.lr": [1e-3, 1e-4]}}
@@ -77,7 +77,7 @@ def test_a_file_that_no_trial_reads_is_not_missed(spec: dict[str, Any], tmp_path
     torch.save(model.state_dict(), file)
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     spec["trial"]["backbone"] |= {"weights": str(file), "weights_sha256": digest}
-    cached_features(TrialConfig.model_validate(spec["trial"]), tmp_path / "cache")
+    load_cached_features(TrialConfig.model_validate(spec["trial"]), tmp_path / "cache")
     file.unlink()
     spec["studies"] = {"rates": {**GRID, "grid": {"optimizer.lr": [1e-3]}}}
     assert ablate(spec, tmp_path, "--plan") == 0
@@ -109,12 +109,12 @@ def test_a_model_that_timm_does_not_know(
 
 def test_what_is_in_timms_cache_is_here(offline: Path) -> None:
     config = BackboneConfig(name=MODEL, weights="timm")
-    assert absent(config) == f"timm's file of {MODEL}"
+    assert describe_missing_weights(config) == f"timm's file of {MODEL}"
     folder = offline / "models--timm--mobilenetv3_small_050.lamb_in1k" / "snapshots" / "0"
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}")
-    assert absent(config) is not None
+    assert describe_missing_weights(config) is not None
     (folder / "model.safetensors").write_bytes(b"")
-    assert absent(config) is None
-    assert absent(BackboneConfig()) is None
-    assert absent(BackboneConfig(weights="none")) is None
+    assert describe_missing_weights(config) is None
+    assert describe_missing_weights(BackboneConfig()) is None
+    assert describe_missing_weights(BackboneConfig(weights="none")) is None

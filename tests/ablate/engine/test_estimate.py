@@ -9,8 +9,14 @@ from typing import Any
 import pytest
 
 from ablate.cli.main import main
-from ablate.engine.estimates import Estimate, Rate, describe_memory, kind, known_rates
-from ablate.engine.preview import Workload
+from ablate.engine.estimates import (
+    Estimate,
+    Rate,
+    build_cost_key,
+    describe_memory,
+    load_measured_rates,
+)
+from ablate.engine.work_estimate import Workload
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain
 from trainables.trial import TrialConfig
@@ -23,9 +29,12 @@ def config(**parts: Any) -> dict[str, Any]:
 
 
 def test_kinds_differ_in_sizes_and_not_in_weights() -> None:
-    base = kind(config(method={"name": "ddml"}))
-    assert kind(config(method={"name": "ddml", "alpha": 0.3}, optimizer={"lr": 1e-2})) == base
-    assert kind(config(method={"name": "ddml"}, training={"epochs": 3})) == base
+    base = build_cost_key(config(method={"name": "ddml"}))
+    assert (
+        build_cost_key(config(method={"name": "ddml", "alpha": 0.3}, optimizer={"lr": 1e-2}))
+        == base
+    )
+    assert build_cost_key(config(method={"name": "ddml"}, training={"epochs": 3})) == base
     for other in (
         {"method": {"name": "plain"}},
         {"training": {"batch_size": 64}},
@@ -33,7 +42,7 @@ def test_kinds_differ_in_sizes_and_not_in_weights() -> None:
         {"data": {"image_size": 32}},
         {"backbone": {"mode": "frozen"}},
     ):
-        assert kind(config(**{"method": {"name": "ddml"}} | other)) != base
+        assert build_cost_key(config(**{"method": {"name": "ddml"}} | other)) != base
 
 
 def test_a_plan_adds_up_trials_by_kind(tmp_path: Path) -> None:
@@ -43,7 +52,7 @@ def test_a_plan_adds_up_trials_by_kind(tmp_path: Path) -> None:
     made = dispatch(specs.plan({"name": "x", "trial": trial, "studies": {"g": grid}}), tmp_path)
     plan, progression = made.progression.plan, made.progression
     cell = progression.studies["g"].cells[0]
-    rates = {kind(cell.config): Rate(epoch=360.0)}
+    rates = {build_cost_key(cell.config): Rate(epoch=360.0)}
     with_gpus = Workload(plan, progression, rates, 0.5)
     assert with_gpus.add_study("g").endswith("about 6:00:00, about 3 GPU-hours")
     times = ["time: about 3:00:00", "in all: about 3 GPU-hours"]
@@ -52,18 +61,18 @@ def test_a_plan_adds_up_trials_by_kind(tmp_path: Path) -> None:
     without = Workload(plan, progression, rates, 0)
     assert "GPU" not in without.add_study("g") + without.describe_time(2, piloted=True)[-1]
     estimate = Estimate()
-    estimate.add(cell.config, {kind(cell.config): Rate(2.0, setup=3.0)}, 5)
+    estimate.add(cell.config, {build_cost_key(cell.config): Rate(2.0, setup=3.0)}, 5)
     estimate.add(config(embedding={"dim": 7}), rates)
     assert estimate == Estimate(trials=5, seconds=5 * (10 * 2 + 3), longest=23, unknown=1)
 
 
 def test_rates_are_those_of_finished_trials(tmp_path: Path) -> None:
     made = dispatch(specs.plan(), tmp_path)
-    assert known_rates(made.ledger) == {}
+    assert load_measured_rates(made.ledger) == {}
     drain(made)
-    with made.ledger.write() as db:
+    with made.ledger.begin_transaction() as db:
         db.execute("UPDATE trials SET seconds = 7 * epochs")
-    rates = known_rates(made.ledger)
+    rates = load_measured_rates(made.ledger)
     assert rates and set(rates.values()) == {Rate(7.0)}
 
 

@@ -102,5 +102,5 @@ def test_a_sweep(environment: dict[str, str], tmp_path: Path) -> None:
     done = run(environment, tmp_path, "-m", "ablate.run", "spec.yaml", "--no-report")
     assert done.returncode == 0, done.stdout + done.stderr
     with Ledger(tmp_path / "runs" / "ledger.sqlite") as ledger:
-        rows = ledger.rows("SELECT trial_id, status FROM trials")
+        rows = ledger.query("SELECT trial_id, status FROM trials")
     assert len(rows) == 3 and {row["status"] for row in rows} == {"done"}

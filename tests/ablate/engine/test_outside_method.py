@@ -117,12 +117,12 @@ def ablate_run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 def trials(folder: Path) -> list[dict[str, Any]]:
     with Ledger(folder / "runs" / "ledger.sqlite") as ledger:
-        names = [row["trial_id"] for row in ledger.rows("SELECT trial_id FROM trials")]
+        names = [row["trial_id"] for row in ledger.query("SELECT trial_id FROM trials")]
         return [
             {
-                **(ledger.trial(name) or {}),
-                "epochs": ledger.epochs(name),
-                "evaluations": ledger.evaluations(name),
+                **(ledger.get_trial(name) or {}),
+                "epochs": ledger.list_epochs(name),
+                "evaluations": ledger.get_evaluations(name),
             }
             for name in names
         ]

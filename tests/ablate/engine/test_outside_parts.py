@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from trainables.config.registry import Registry, one_of
+from trainables.config.registry import Registry, build_choice_annotation
 
 ROOT = Path(__file__).resolve().parents[3]
 FILES = Path(__file__).parents[1] / "outside"
@@ -47,8 +47,8 @@ SPEC: dict[str, Any] = {
 SCRIPT = """
 import json, sys
 from pathlib import Path
-from ablate.plan.warnings import notes
-from ablate.spec.json_schema import json_schema
+from ablate.plan.warnings import list_study_notes
+from ablate.spec.json_schema import build_json_schema
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, table
 from trainables.errors import ConfigError
@@ -62,9 +62,10 @@ for fault in faults:
         specs.plan(fault)
     except ConfigError as error:
         refused.append(str(error))
-defs = json_schema()["$defs"]
+defs = build_json_schema()["$defs"]
 print(json.dumps({
-    "rows": table(made), "notes": notes(made.progression.plan, "wide"), "refused": refused,
+    "rows": table(made),
+    "notes": list_study_notes(made.progression.plan, "wide"), "refused": refused,
     "schema": [name in defs for name in ("Doubling", "OneGoesOn")],
     "samplers": defs["Search"]["properties"]["sampler"]["enum"],
 }))
@@ -155,4 +156,4 @@ def test_a_class_is_told_by_the_name_that_it_is_registered_by() -> None:
     with pytest.raises(
         ValueError, match=r"parts: 'round' needs the field `shape: Literal\['round'\]"
     ):
-        one_of(parts, "shape")
+        build_choice_annotation(parts, "shape")

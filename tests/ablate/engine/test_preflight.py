@@ -19,7 +19,7 @@ from ablate.engine.ray.resources import Request
 from ablate.engine.settings import Settings
 from ablate.ledger.facts import Facts
 from ablate.ledger.ledger import Ledger
-from ablate.plan.checks import checked_plan
+from ablate.plan.checks import build_checked_plan
 from ablate.plan.plan import Overrides
 from ablate.spec.read import read_spec
 from ablate.sweep.progression import Progression
@@ -27,7 +27,7 @@ from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain
 from tests.trainables import core_trials
 from trainables.data.dataset import fingerprint
-from trainables.data.splits import split
+from trainables.data.splits import split_dataset
 from trainables.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -53,10 +53,10 @@ def spec(images: Path, **studies: dict[str, Any]) -> dict[str, Any]:
 
 def check(images: Path, folder: Path, **studies: dict[str, Any]) -> None:
     given = read_spec(spec(images, **studies))
-    plan = checked_plan(given, Overrides(), fingerprint, folder / "cache")
+    plan = build_checked_plan(given, Overrides(), fingerprint, folder / "cache")
     with Ledger(folder / "ledger.sqlite") as ledger:
         progression = Progression(plan, Facts(ledger, None, retry_failed=False), record=False)
-        progression.advance()
+        progression.list_new_cells()
         check_data(plan, progression, folder / "cache")
 
 
@@ -88,7 +88,7 @@ def test_a_damaged_image_ends_a_run_before_its_first_trial(images: Path, tmp_pat
     assert "Replace or remove the file" in done.stderr
     assert not (out / "mlflow.db").exists() and not (out / "trials").exists()
     with Ledger(out / "ledger.sqlite") as ledger:
-        assert ledger.rows("SELECT * FROM trials") == []
+        assert ledger.query("SELECT * FROM trials") == []
 
 
 FOLDS = {"data.split": {"folds": 40, "fold": 3}}
@@ -200,9 +200,9 @@ def test_each_division_of_each_data_set_is_looked_at_once(
 
     def divided(dataset: Any, config: Any, _: str) -> Any:
         seen.append((len(dataset.images), config.fold))
-        return split(dataset, config, "")
+        return split_dataset(dataset, config, "")
 
-    monkeypatch.setattr(ablate.engine.preflight, "split", divided)
+    monkeypatch.setattr(ablate.engine.preflight, "split_dataset", divided)
     flips = {"design": "grid", "grid": {"data.augment.flip": [0.0, 0.5], "optimizer.lr": [1, 2]}}
     check(images, tmp_path, rates={**GRID, "folds": 3}, flips=flips, again=GRID)
     assert seen == [(84, 0), (84, 1), (84, 2), (84, None)]

@@ -14,8 +14,8 @@ from ablate import api
 from ablate.designs.search import Search
 from ablate.engine.driver import run_plan
 from ablate.ledger.ledger import Ledger
-from ablate.ledger.results import result_rows
-from ablate.samplers.earlier import Earlier
+from ablate.ledger.results import build_result_rows
+from ablate.samplers.history import ObservedTrial
 from ablate.samplers.sampling import propose
 from ablate.samplers.space import Axis
 from tests.ablate import specs, synthetic
@@ -29,7 +29,7 @@ def swept(given: dict[str, Any], folder: Path) -> tuple[Any, list[dict[str, Any]
     outcome = run_plan(plan, settings)
     assert outcome.finished and not outcome.lost
     with Ledger(settings.ledger) as ledger:
-        return plan, result_rows(ledger, plan.sweep_id)
+        return plan, build_result_rows(ledger, plan.sweep_id)
 
 
 @pytest.mark.slow
@@ -77,7 +77,10 @@ def _optunas(seed: int) -> float:
         seed=seed, n_startup_trials=8, multivariate=True, constant_liar=True
     )
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    space = {path: Axis.model_validate(node).distribution() for path, node in specs.SPACE.items()}
+    space = {
+        path: Axis.model_validate(node).to_optuna_distribution()
+        for path, node in specs.SPACE.items()
+    }
     for _ in range(BUDGET // 4):
         for trial in [study.ask(space) for _ in range(4)]:
             config = {
@@ -103,15 +106,15 @@ def test_the_asynchronous_mode_through_the_engine(
     assert {row["study"] for row in rows} == {"tune", "parts", "grid", "rows"}
     study = plan.spec.studies["tune"]
     assert isinstance(study, Search)
-    key = plan.study_key("tune", [])
+    key = plan.compute_study_key("tune", [])
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        found = ledger.proposals(key)
+        found = ledger.list_proposals(key)
     assert any(row["beside"] for row in found.values())
-    told: list[Earlier] = []
+    told: list[ObservedTrial] = []
     for idx, row in found.items():
         moment = [
-            Earlier(t.params, t.value, i in row["beside"], beside=t.beside)
+            ObservedTrial(t.params, t.value, i in row["beside"], beside=t.beside)
             for i, t in enumerate(told)
         ]
         assert propose(study, key, moment) == row["params"]
-        told.append(Earlier(row["params"], tuned[idx]["val/map_at_r"], beside=row["beside"]))
+        told.append(ObservedTrial(row["params"], tuned[idx]["val/map_at_r"], beside=row["beside"]))

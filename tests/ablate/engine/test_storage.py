@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from ablate.engine import driver
-from ablate.engine.presence import Presence
+from ablate.engine.driver_status import DriverStatusFile
 from ablate.engine.ray.resources import Request
 from ablate.engine.settings import Settings
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.storage.copies import WORD
+from ablate.storage.ledger_backup import WORD
 from trainables.errors import ConfigError
 
 OTHER = Owner("another-host", 7, 1.0)
@@ -24,7 +24,7 @@ OTHER = Owner("another-host", 7, 1.0)
 def test_a_driver_alive_in_the_folder_keeps_its_ledger(tmp_path: Path) -> None:
     out, there = tmp_path / "runs", tmp_path / "there"
     settings = Settings(out=out, cache=tmp_path, request=Request(1, 0, "cpu"), storage=str(there))
-    copies = driver._copies(settings, Owner.me())
+    copies = driver._open_ledger_backup(settings, Owner.from_this_process())
     assert copies is not None
     with Ledger(settings.ledger), copies:
         pass
@@ -32,10 +32,10 @@ def test_a_driver_alive_in_the_folder_keeps_its_ledger(tmp_path: Path) -> None:
     word |= {"place": "elsewhere", "copy": word["copy"] + 1}
     (there / WORD).write_text(json.dumps(word))
     os.utime(there / WORD, (time.time() - 1000,) * 2)
-    with Presence(out, OTHER, "0123", "name", lambda: None):
+    with DriverStatusFile(out, OTHER, "0123", "name", lambda: None):
         with pytest.raises(ConfigError, match="process 7 on another-host is at work on that one"):
-            driver._copies(settings, Owner.me())
+            driver._open_ledger_backup(settings, Owner.from_this_process())
         assert not [*out.glob("*aside*")]
-    with Presence(out, Owner.me(), "0123", "name", lambda: None):
-        driver._copies(settings, Owner.me())
+    with DriverStatusFile(out, Owner.from_this_process(), "0123", "name", lambda: None):
+        driver._open_ledger_backup(settings, Owner.from_this_process())
     assert len([*out.glob("*aside*")]) == 1

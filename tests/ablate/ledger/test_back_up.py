@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ablate.ledger import sqlite_files
-from ablate.ledger.sqlite_files import alone, back_up, write_ahead
+from ablate.ledger.sqlite_files import copy_database, has_exclusive_access, write_ahead
 
 PAGES = 3000
 
@@ -48,7 +48,7 @@ def test_a_writer_does_not_make_a_copy_begin_anew(
             return connect(*args, factory=Watched, **more)
 
         monkeypatch.setattr(sqlite_files.sqlite3, "connect", watched)
-        back_up(database, tmp_path / "copy")
+        copy_database(database, tmp_path / "copy")
         monkeypatch.undo()
     assert left == [0]
     with contextlib.closing(sqlite3.connect(tmp_path / "copy")) as copy:
@@ -59,8 +59,8 @@ def test_a_writer_does_not_make_a_copy_begin_anew(
 def test_who_has_it_open_is_found_out_by_its_lock(database: Path) -> None:
     with contextlib.closing(sqlite3.connect(database)) as other:
         other.execute("SELECT count(*) FROM t").fetchone()
-        assert not alone(database, timeout=0.1)
-    assert alone(database, timeout=0.1)
+        assert not has_exclusive_access(database, timeout=0.1)
+    assert has_exclusive_access(database, timeout=0.1)
     assert [path.name for path in database.parent.iterdir()] == [database.name]
     with contextlib.closing(sqlite3.connect(database)) as after:
         assert after.execute("PRAGMA journal_mode").fetchone() == ("wal",)
@@ -69,4 +69,4 @@ def test_who_has_it_open_is_found_out_by_its_lock(database: Path) -> None:
 def test_a_damaged_file_keeps_nobody_waiting(tmp_path: Path) -> None:
     path = tmp_path / "none"
     path.write_bytes(b"no database at all" * 100)
-    assert alone(path) and path.read_bytes() == b"no database at all" * 100
+    assert has_exclusive_access(path) and path.read_bytes() == b"no database at all" * 100

@@ -17,8 +17,8 @@ from ablate.ledger.owner import Owner
 from ablate.ledger.queries import find_damage
 from ablate.ledger.schema import LedgerError
 from ablate.ledger.sources import Sources
-from ablate.ledger.sqlite_files import damage as damaged
-from ablate.ledger.sqlite_files import head
+from ablate.ledger.sqlite_files import find_damage as damaged
+from ablate.ledger.sqlite_files import read_header
 from tests.ablate.synthetic import FINAL
 from tests.unprivileged import open_folder, unprivileged
 from trainables.errors import ConfigError
@@ -33,7 +33,7 @@ from ablate.ledger.owner import Owner
 print("ready", flush=True)
 sys.stdin.readline()
 with Ledger(sys.argv[1]) as ledger:
-    print(ledger.claim("t", "h", 0, {"a": 1}, Owner.me()), flush=True)
+    print(ledger.claim("t", "h", 0, {"a": 1}, Owner.from_this_process()), flush=True)
     sys.stdin.readline()  # alive while the others ask
 """
 
@@ -61,26 +61,26 @@ def test_four_processes_at_once_on_a_fresh_file(tmp_path: Path) -> None:
 
 
 def test_a_trial_from_claim_to_fact(ledger: Ledger) -> None:
-    me = Owner.me()
+    me = Owner.from_this_process()
     assert ledger.claim("t", "h", 3, {"lr": 0.1}, me) == "mine"
     ledger.record_epochs(
         "t",
         [{"epoch": e, "steps": 10 * e, "seconds": 0.5, "metrics": {"m": e}} for e in (1, 2)],
     )
     ledger.record_final("t", FINAL)
-    trial = ledger.trial("t")
+    trial = ledger.get_trial("t")
     assert trial is not None and trial["status"] == "done" and trial["owner"] is None
     assert trial["config"] == {"lr": 0.1} and trial["provenance"] == {"device": "cpu"}
-    assert [e["epoch"] for e in ledger.epochs("t", after=1)] == [2]
-    assert ledger.evaluations("t") == {"val": {"map_at_r": 0.5}}
-    assert ledger.evaluations("t", "another") == {}
+    assert [e["epoch"] for e in ledger.list_epochs("t", after=1)] == [2]
+    assert ledger.get_evaluations("t") == {"val": {"map_at_r": 0.5}}
+    assert ledger.get_evaluations("t", "another") == {}
     assert ledger.claim("t", "h", 3, {}, me) == "done"
     ledger.release("t", "interrupted", "too late")
-    assert ledger.trial("t")["status"] == "done"  # type: ignore[index]
+    assert ledger.get_trial("t")["status"] == "done"  # type: ignore[index]
 
 
 def test_failures_stay_unless_retried(ledger: Ledger) -> None:
-    me = Owner.me()
+    me = Owner.from_this_process()
     ledger.claim("t", "h", 0, {}, me)
     ledger.release("t", "failed", "the loss is not finite")
     assert ledger.claim("t", "h", 0, {}, me) == "failed"
@@ -89,45 +89,45 @@ def test_failures_stay_unless_retried(ledger: Ledger) -> None:
 
 def test_claims_of_the_dead_are_taken_over(ledger: Ledger) -> None:
     ledger.claim("t", "h", 0, {}, DEAD)
-    assert ledger.claim("t", "h", 0, {}, Owner.me()) == "mine"
+    assert ledger.claim("t", "h", 0, {}, Owner.from_this_process()) == "mine"
     ledger.claim("u", "h", 0, {}, DEAD)
     assert ledger.release_dead() == ["u"]
-    assert ledger.trial("u")["status"] == "interrupted"  # type: ignore[index]
+    assert ledger.get_trial("u")["status"] == "interrupted"  # type: ignore[index]
 
 
 def test_a_process_with_a_reused_id_is_not_the_owner() -> None:
-    me = Owner.me()
-    assert me.alive(0.0) and Owner.parse(str(me)) == me
-    assert not Owner(me.host, me.pid, me.start - 100).alive(time.time())
+    me = Owner.from_this_process()
+    assert me.is_alive(0.0) and Owner.parse(str(me)) == me
+    assert not Owner(me.host, me.pid, me.start - 100).is_alive(time.time())
 
 
 def test_another_hosts_claim_dies_with_its_heartbeat(ledger: Ledger) -> None:
     far = Owner("elsewhere", 1, 1.0)
     ledger.claim("t", "h", 0, {}, far)
-    assert ledger.claim("t", "h", 0, {}, Owner.me()) == "busy"
+    assert ledger.claim("t", "h", 0, {}, Owner.from_this_process()) == "busy"
     assert ledger.release_dead() == []
-    with ledger.write() as db:
+    with ledger.begin_transaction() as db:
         db.execute("UPDATE trials SET heartbeat=heartbeat-1000")
-    assert ledger.claim("t", "h", 0, {}, Owner.me()) == "mine"
+    assert ledger.claim("t", "h", 0, {}, Owner.from_this_process()) == "mine"
 
 
 def test_the_first_proposal_stands(ledger: Ledger) -> None:
     ledger.put_proposal("k", 0, {"lr": 0.1}, "h1")
     ledger.put_proposal("k", 0, {"lr": 0.2}, "h2")
-    assert ledger.proposals("k")[0]["params"] == {"lr": 0.1}
+    assert ledger.list_proposals("k")[0]["params"] == {"lr": 0.1}
 
 
 def before_folds_came_first(path: Path, owner: Owner | None = None) -> list[dict[str, Any]]:
     """A ledger of version 4, as SQLite keeps one: its key's last column stands last."""
     with Ledger(path) as ledger:
-        ledger.claim("t-s0", "h", 0, {}, Owner.me())
+        ledger.claim("t-s0", "h", 0, {}, Owner.from_this_process())
         ledger.record_final("t-s0", FINAL)
         if owner is not None:
             ledger.claim("u-s0", "h", 0, {}, owner)
         cell = {"study": "a", "seed": 0, "trial_id": "t-s0", "coords": {"x": 1}}
         ledger.put_cells("s", [cell | {"cell": f"c{i}", "idx": i} for i in range(3)])
         ledger.put_cells("s", [cell | {"cell": "c0", "idx": 0, "fold": 1}])
-        found = ledger.cells("s")
+        found = ledger.list_cells("s")
     raw = sqlite3.connect(path, isolation_level=None)
     raw.executescript(
         "BEGIN; DROP INDEX cells_by_trial; ALTER TABLE cells RENAME TO new;"
@@ -150,20 +150,23 @@ def test_a_ledger_of_before_is_migrated_by_whoever_comes_first(tmp_path: Path) -
 
     def opened(_: int) -> list[dict[str, Any]]:
         with Ledger(path) as ledger:
-            return ledger.cells("s")
+            return ledger.list_cells("s")
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(opened, range(8))) == [before] * 8
     with Ledger(path) as ledger:
         assert find_damage(ledger) == []
-        assert ledger.evaluations("t-s0") == FINAL["evaluations"]
-        assert ledger.recorded("t-s0") == {}, "nobody knows when"
+        assert ledger.get_evaluations("t-s0") == FINAL["evaluations"]
+        assert ledger.get_recorded_times("t-s0") == {}, "nobody knows when"
         ledger.put_checkpoint("t-s0", "trials/t-s0.1/checkpoint_000000")
-        trial = ledger.trial("t-s0")
+        trial = ledger.get_trial("t-s0")
         assert trial is not None and trial["checkpoint"] == "trials/t-s0.1/checkpoint_000000"
         ledger.put_cells("s", [before[0] | {"idx": 7}])
-        assert len(ledger.cells("s")) == len(before)
-        with pytest.raises(sqlite3.IntegrityError), ledger.write() as db:  # an older ablate's order
+        assert len(ledger.list_cells("s")) == len(before)
+        with (
+            pytest.raises(sqlite3.IntegrityError),
+            ledger.begin_transaction() as db,
+        ):  # an older ablate's order
             db.execute("INSERT INTO cells VALUES ('s', 'a', 'new', 0, 't-s0', '{}', 1, -1)")
 
 
@@ -185,25 +188,25 @@ def test_a_ledger_of_before_is_migrated_by_whoever_comes_first(tmp_path: Path) -
 def test_a_ledger_of_before_gets_what_it_lacks(
     ledger: Ledger, version: int, changes: list[str]
 ) -> None:
-    ledger.claim("t", "h", 0, {}, Owner.me())
+    ledger.claim("t", "h", 0, {}, Owner.from_this_process())
     ledger.record_final("t", FINAL)
     ledger.put_proposal("k", 0, {"lr": 0.1}, "h")
-    with ledger.write() as db:
+    with ledger.begin_transaction() as db:
         for sql in (*changes, f"PRAGMA user_version={version}"):
             db.execute(sql)
     with Ledger(ledger.path) as later:
-        trial = later.trial("t")
+        trial = later.get_trial("t")
         assert trial is not None and trial["status"] == "done" and trial["source"] is None
-        assert later.evaluators("t") == [None]
-        assert Sources(later).differing(trial["source"], [None]) == ()
-        assert later.proposals("k")[0]["beside"] == ()
+        assert later.list_evaluator_sources("t") == [None]
+        assert Sources(later).find_differing(trial["source"], [None]) == ()
+        assert later.list_proposals("k")[0]["beside"] == ()
         later.put_stop("s", "study", "cell", 3)
-        assert later.stops("s", "study") == {"cell": 3}
+        assert later.get_stops("s", "study") == {"cell": 3}
 
 
 def test_a_migration_waits_for_the_end_of_an_older_run(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
-    before = before_folds_came_first(path, Owner.me())
+    before = before_folds_came_first(path, Owner.from_this_process())
     with pytest.raises(LedgerError, match="older ablate at work"):
         Ledger(path)
     raw = sqlite3.connect(path)
@@ -212,7 +215,7 @@ def test_a_migration_waits_for_the_end_of_an_older_run(tmp_path: Path) -> None:
         raw.execute("UPDATE trials SET owner=?", [str(DEAD)])
     raw.close()
     with Ledger(path) as ledger:
-        assert ledger.cells("s") == before
+        assert ledger.list_cells("s") == before
 
 
 @pytest.mark.parametrize("version", [(3, 40, 1), (3, 41, 0)])
@@ -220,20 +223,20 @@ def test_nulls_that_sqlite_makes_up_condemn_no_ledger(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, version: tuple[int, ...]
 ) -> None:
     told = ["NULL value in cells.trial_id", "row 3 missing from index cells_by_trial"]
-    monkeypatch.setattr(ledger, "rows", lambda _: [{"quick_check": text} for text in told])
+    monkeypatch.setattr(ledger, "query", lambda _: [{"quick_check": text} for text in told])
     monkeypatch.setattr(sqlite3, "sqlite_version_info", version)
     assert find_damage(ledger) == told[version < (3, 41) :]
 
 
 def test_a_trial_s_end_does_not_move(ledger: Ledger) -> None:
     """MLflow's points carry it: moved, they would be logged once more."""
-    me = Owner.me()
+    me = Owner.from_this_process()
     ledger.claim("t", "h", 0, {}, me)
     ledger.record_epochs("t", [{"epoch": 1, "steps": 1, "seconds": 0.5, "metrics": {"m": 1.0}}])
     again = {"epoch": 1, "steps": 1, "seconds": 9.5, "metrics": {"m": 1.0}}
     ledger.record_final("t", FINAL, [again])
-    assert [row["seconds"] for row in ledger.epochs("t")] == [0.5]
-    before, recorded = ledger.trial("t"), ledger.recorded("t")
+    assert [row["seconds"] for row in ledger.list_epochs("t")] == [0.5]
+    before, recorded = ledger.get_trial("t"), ledger.get_recorded_times("t")
     assert before is not None and recorded == {"val": before["ended"]}
     ledger.claim_evaluation("t", me)
     ledger.release("t", "interrupted", "stopped")
@@ -242,11 +245,11 @@ def test_a_trial_s_end_does_not_move(ledger: Ledger) -> None:
     assert ledger.claim_evaluation("t", me) == "mine"
     more = {"val": {"map_at_r": 0.5000001, "nmi": 0.9}, "test": {"nmi": 0.8}}
     ledger.record_final("t", {**FINAL, "evaluations": more}, trained=False)
-    after = ledger.trial("t")
+    after = ledger.get_trial("t")
     assert after is not None
     assert {**after, "heartbeat": 0} == {**before, "heartbeat": 0}
-    assert ledger.evaluations("t")["val"] == {"map_at_r": 0.5, "nmi": 0.9}
-    times = ledger.recorded("t")
+    assert ledger.get_evaluations("t")["val"] == {"map_at_r": 0.5, "nmi": 0.9}
+    times = ledger.get_recorded_times("t")
     assert times["val"] == recorded["val"] < times["test"]
 
 
@@ -255,27 +258,27 @@ def test_looking_at_an_open_ledger_keeps_its_locks(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     code = (
         "import sys; from ablate.ledger.ledger import Ledger; "
-        "print(Ledger(sys.argv[1]).trial('t') is None)"
+        "print(Ledger(sys.argv[1]).get_trial('t') is None)"
     )
     with Ledger(path) as ledger:
-        for look in (head, damaged, lambda path: Ledger(path).close()):
+        for look in (read_header, damaged, lambda path: Ledger(path).close()):
             look(path)
         for known in ("True", "False"):
             command = [sys.executable, "-c", code, str(path)]
             assert subprocess.check_output(command, cwd=ROOT, text=True).strip() == known
-            ledger.claim("t", "h", 0, {}, Owner.me())
+            ledger.claim("t", "h", 0, {}, Owner.from_this_process())
 
 
 def test_a_damaged_page_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     with Ledger(path) as ledger:
         for i in range(50):
-            ledger.claim(f"t{i}", "h", 0, {"x": "y" * 500}, Owner.me())
+            ledger.claim(f"t{i}", "h", 0, {"x": "y" * 500}, Owner.from_this_process())
     with path.open("r+b") as stream:
         stream.seek(4096)
         stream.write(b"\xff" * (path.stat().st_size - 4096))
     with pytest.raises(ConfigError, match="no intact SQLite database"), Ledger(path) as ledger:
-        ledger.rows("SELECT * FROM trials")
+        ledger.query("SELECT * FROM trials")
 
 
 def test_a_lock_is_told_not_waited_for_for_ever(tmp_path: Path) -> None:
@@ -284,20 +287,20 @@ def test_a_lock_is_told_not_waited_for_for_ever(tmp_path: Path) -> None:
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     with Ledger(path, timeout=0.2) as ledger, pytest.raises(LedgerError, match="locked"):
-        ledger.claim("t", "h", 0, {}, Owner.me())
+        ledger.claim("t", "h", 0, {}, Owner.from_this_process())
     holder.execute("ROLLBACK")
 
 
 def test_a_full_disk_keeps_what_was_committed(ledger: Ledger) -> None:
-    ledger.claim("kept", "h", 0, {}, Owner.me())
-    pages = ledger.rows("PRAGMA page_count")[0]["page_count"]
-    ledger.rows(f"PRAGMA max_page_count={pages}")
+    ledger.claim("kept", "h", 0, {}, Owner.from_this_process())
+    pages = ledger.query("PRAGMA page_count")[0]["page_count"]
+    ledger.query(f"PRAGMA max_page_count={pages}")
     with pytest.raises(LedgerError, match="Free some space"):
         for i in range(200):
-            ledger.claim(f"t{i}", "h", 0, {"x": "y" * 2000}, Owner.me())
-    ledger.rows("PRAGMA max_page_count=100000")
-    assert ledger.trial("kept") is not None
-    assert ledger.claim("after", "h", 0, {}, Owner.me()) == "mine"
+            ledger.claim(f"t{i}", "h", 0, {"x": "y" * 2000}, Owner.from_this_process())
+    ledger.query("PRAGMA max_page_count=100000")
+    assert ledger.get_trial("kept") is not None
+    assert ledger.claim("after", "h", 0, {}, Owner.from_this_process()) == "mine"
 
 
 def test_a_folder_that_cannot_be_written() -> None:

@@ -11,24 +11,24 @@ from typing import Any
 
 import pytest
 
-from ablate.engine.preview import examine
 from ablate.engine.ray.resources import Request
 from ablate.engine.settings import Settings
+from ablate.engine.work_estimate import account_for_plan
 from ablate.ledger.facts import Facts
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.sources import Sources
-from ablate.sweep.dispatch import Dispatch
+from ablate.sweep.dispatch import JobScheduler
 from ablate.sweep.progression import Progression
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain
 from tests.ablate.synthetic import FINAL
 from tests.trainables import core_trials
 from trainables.core import source_digests
-from trainables.core.code_version import Code, OtherSource
+from trainables.core.code_version import Code, SourceMismatch
 from trainables.core.components import EVALUATOR
-from trainables.core.looks import Looks
+from trainables.core.evaluator import Evaluator
 from trainables.core.runtime import Runtime
-from trainables.core.source_digests import trial_digests
+from trainables.core.source_digests import compute_trial_digests
 from trainables.core.trial_folder import SOURCE
 from trainables.errors import ConfigError
 from trainables.jobs.job import run_job
@@ -42,16 +42,16 @@ Edit = Callable[[str, str | None], None]
 @pytest.fixture
 def edit(monkeypatch: pytest.MonkeyPatch) -> Edit:
     """Gives a component another hash, as an edit of its source would; None: it has none."""
-    real, changed = source_digests.component_digest, dict[str, str | None]()
+    real, changed = source_digests.compute_component_digest, dict[str, str | None]()
 
     def hashed(component: str) -> tuple[str | None, str]:
         return (changed[component], "by test") if component in changed else real(component)
 
-    monkeypatch.setattr(source_digests, "component_digest", hashed)
+    monkeypatch.setattr(source_digests, "compute_component_digest", hashed)
     return changed.__setitem__
 
 
-def made(folder: Path, spec: dict[str, Any] | None = None, **more: Any) -> Dispatch:
+def made(folder: Path, spec: dict[str, Any] | None = None, **more: Any) -> JobScheduler:
     """A sweep, by default of two cells at two seeds, with sources."""
     found = dispatch(specs.plan(spec or specs.spec(studies=GRID)), folder, **more)
     old = found.progression.facts
@@ -63,13 +63,15 @@ def made(folder: Path, spec: dict[str, Any] | None = None, **more: Any) -> Dispa
         sources=Sources(found.ledger),
     )
     progression = Progression(found.progression.plan, facts, record=True)
-    return Dispatch(progression, found.ledger, found.owner, found.sweep_id, found.settings, **more)
+    return JobScheduler(
+        progression, found.ledger, found.owner, found.sweep_id, found.settings, **more
+    )
 
 
 def ran(folder: Path, *, same_code: bool = False, **more: Any) -> list[str]:
     """Which jobs ran."""
     found = made(folder, **more)
-    found.agree(same_code=same_code)
+    found.reconcile_code_versions(same_code=same_code)
     return drain(found)
 
 
@@ -82,11 +84,13 @@ def test_the_same_code_is_not_asked_twice(tmp_path: Path) -> None:
     assert len(ran(tmp_path)) == 4
     assert ran(tmp_path) == []
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        row = ledger.rows("SELECT * FROM trials")[0]
-        (kept,) = ledger.rows("SELECT * FROM sources")
-        assert kept["components"] == trial_digests(row["config"])
+        row = ledger.query("SELECT * FROM trials")[0]
+        (kept,) = ledger.query("SELECT * FROM sources")
+        assert kept["components"] == compute_trial_digests(row["config"])
         assert {"method.ddml", "loss.proxy_anchor", "core", "optimizer"} <= set(kept["components"])
-        assert ledger.evaluators(row["trial_id"]) == [source_digests.component_digest(EVALUATOR)[0]]
+        assert ledger.list_evaluator_sources(row["trial_id"]) == [
+            source_digests.compute_component_digest(EVALUATOR)[0]
+        ]
 
 
 def test_other_code_is_refused_until_somebody_says_that_it_is_the_same(
@@ -134,7 +138,7 @@ def test_what_is_older_than_sources_is_taken_and_shown(tmp_path: Path, edit: Edi
     edit("method.ddml", "a")
     assert ran(tmp_path) == []
     settings = Settings(tmp_path, tmp_path, Request(1, 0, "cpu"), sources=True)
-    told = examine(specs.plan(specs.spec(studies=GRID)), settings)
+    told = account_for_plan(specs.plan(specs.spec(studies=GRID)), settings)
     assert told.refused is None
     assert "source: unknown of 4 known trials" in told.text
 
@@ -144,41 +148,41 @@ def test_the_plan_says_what_a_run_would(tmp_path: Path, edit: Edit) -> None:
     edit("optimizer", "a")
     settings = Settings(tmp_path, tmp_path, Request(1, 0, "cpu"), sources=True)
     plan = specs.plan(specs.spec(studies=GRID))
-    told = examine(plan, settings)
+    told = account_for_plan(plan, settings)
     assert "source: optimizer: source differs at CORE_REVISION 1; 4 trials" in told.text
     assert told.refused is not None and "4 known trials" in str(told.refused)
-    said = examine(plan, Settings(**{**vars(settings), "same_code": True}))
+    said = account_for_plan(plan, Settings(**{**vars(settings), "same_code": True}))
     assert "taken as the same code: optimizer" in said.text and said.refused is None
-    assert examine(plan, settings).refused is not None  # a plan writes nothing down
+    assert account_for_plan(plan, settings).refused is not None  # a plan writes nothing down
 
 
 def test_what_is_unfinished_counts_once_it_has_begun(tmp_path: Path, edit: Edit) -> None:
     first = made(tmp_path)
-    trial_id = first.next_job().trial_id
-    first.interrupt("stopped")
+    trial_id = first.claim_next_job().trial_id
+    first.interrupt_all("stopped")
     edit("method.ddml", "a")
-    assert made(tmp_path).agree(same_code=False) == []
+    assert made(tmp_path).reconcile_code_versions(same_code=False) == []
     change(tmp_path, f"INSERT INTO epochs VALUES ('{trial_id}', 1, 1, 1.0, '{{}}')")
     with pytest.raises(ConfigError, match=r"method.ddml: .*1 trial; 1 of them unfinished"):
-        made(tmp_path).agree(same_code=False)
+        made(tmp_path).reconcile_code_versions(same_code=False)
 
 
 def test_other_code_that_comes_to_light_in_mid_run_is_not_taken(tmp_path: Path, edit: Edit) -> None:
     """Another driver, with other code, ends a trial that this one waited for."""
     mine = made(tmp_path)
-    mine.agree(same_code=False)
+    mine.reconcile_code_versions(same_code=False)
     edit("method.ddml", "a")
     theirs = made(tmp_path)
     (trial_id, *_) = mine._cells
-    job = theirs.job_of(trial_id)
+    job = theirs.claim_job_of(trial_id)
     assert job is not None
-    theirs.record(trial_id, [{"event": "final", **FINAL, "history": []}])
+    theirs.record_events(trial_id, [{"event": "final", **FINAL, "history": []}])
     edit("method.ddml", "b")
     mine.progression.facts.sources = Sources(mine.ledger)
-    mine.reread(trial_id)
+    mine.refresh_trial(trial_id)
     drain(mine)
     assert set(mine.lost) == {trial_id} and "other code" in mine.lost[trial_id]
-    assert sum(map(mine.progression.settled, mine.progression.studies["grid"].cells)) == 3
+    assert sum(map(mine.progression.is_settled, mine.progression.studies["grid"].cells)) == 3
 
 
 # ----------------------------------------------------------------------- workers
@@ -198,20 +202,20 @@ def folder(tmp_path: Path) -> Path:
 
 def source_of(folder: Path, **same: list[str]) -> Code:
     with Ledger(folder / "ledger.sqlite") as ledger:
-        found = Sources(ledger).of_job(job_of(folder, None).config)
+        found = Sources(ledger).collect_job_sources(job_of(folder, None).config)
     return replace(found, same={**found.same, **same})
 
 
 def test_a_worker_of_other_code_refuses_the_job(folder: Path, edit: Edit) -> None:
     source = source_of(folder)
     edit("method.plain", "a")
-    with pytest.raises(OtherSource, match=r"the source of method\.plain"):
+    with pytest.raises(SourceMismatch, match=r"the source of method\.plain"):
         next(run_job(job_of(folder, source)))
     edit("method.plain", source.hashes["method.plain"])
     source.revisions["method.plain"] = "2"  # raised in a file that the driver has not read
-    with pytest.raises(OtherSource, match=r"method\.plain"):
+    with pytest.raises(SourceMismatch, match=r"method\.plain"):
         next(run_job(job_of(folder, source)))
-    assert issubclass(OtherSource, OSError)  # the machine's fault: no failure of the trial
+    assert issubclass(SourceMismatch, OSError)  # the machine's fault: no failure of the trial
 
 
 @pytest.mark.slow
@@ -237,11 +241,11 @@ def test_what_other_code_left_in_a_folder_is_not_gone_on_from(
     assert [event["event"] for event in again] == ["final"]
     edit(EVALUATOR, "d")
     splits: list[str] = []
-    evaluate = Looks.evaluate
+    evaluate = Evaluator.evaluate
 
-    def watched(self: Looks, split: str, names: Any) -> Any:
+    def watched(self: Evaluator, split: str, names: Any) -> Any:
         splits.append(split)
         return evaluate(self, split, names)
 
-    monkeypatch.setattr(Looks, "evaluate", watched)
+    monkeypatch.setattr(Evaluator, "evaluate", watched)
     assert epochs() == [] and splits == ["val"]  # evaluated anew, not trained

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from ablate.designs.base import DESIGNS, StudyBase
-from ablate.designs.parts import Point, cell_name
+from ablate.designs.parts import Point, build_cell_name
 
 
 @DESIGNS.register("doubling")
@@ -21,7 +21,7 @@ class Doubling(StudyBase):
 
     def points(self) -> list[Point]:
         cells = [{self.path: self.first * 2**i} for i in range(self.count)]
-        return [Point(cell_name(values), values, values, "path") for values in cells]
+        return [Point(build_cell_name(values), values, values, "path") for values in cells]
 
     def notes(self) -> list[str]:
         return [f"up to {self.first * 2 ** (self.count - 1):g}"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ablate.samplers import branches
-from ablate.samplers.earlier import Earlier
+from ablate.samplers.history import ObservedTrial
 from ablate.samplers.sampling import SAMPLERS, Sampler, Sampling
 from trainables.errors import ConfigError
 
@@ -23,10 +23,12 @@ class Halton(Sampler):
                 "space", f"{len(study.space)} axes", f"at most {len(PRIMES)} with halton"
             )
 
-    def propose(self, earlier: Sequence[Earlier]) -> dict[str, Any]:
+    def propose(self, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
         axes = zip(self.study.space.items(), PRIMES, strict=False)
-        drawn = {path: axis.at(inverse(len(earlier) + 1, base)) for (path, axis), base in axes}
-        return branches.pruned(self.study.space, drawn)
+        drawn = {
+            path: axis.value_at(inverse(len(earlier) + 1, base)) for (path, axis), base in axes
+        }
+        return branches.drop_inactive(self.study.space, drawn)
 
 
 def inverse(number: int, base: int) -> float:

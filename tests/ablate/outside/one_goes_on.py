@@ -10,9 +10,9 @@ from ablate.schedulers.base import (
     STOP,
     WAIT,
     Decision,
-    Entry,
+    LearningCurve,
     SchedulerBase,
-    ranked,
+    rank_places,
 )
 
 
@@ -20,7 +20,7 @@ from ablate.schedulers.base import (
 class OneGoesOn(SchedulerBase):
     name: Literal["one_goes_on"] = "one_goes_on"
 
-    def decide(self, entries: Sequence[Entry], *, closed: bool) -> list[Decision]:
+    def decide(self, entries: Sequence[LearningCurve], *, closed: bool) -> list[Decision]:
         alive = [i for i, entry in enumerate(entries) if not entry.failed]
         short = [i for i in alive if entries[i].reached < self.grace]
         if short:
@@ -28,7 +28,7 @@ class OneGoesOn(SchedulerBase):
                 self.grace if i in short else WAIT if i in alive else STOP
                 for i in range(len(entries))
             ]
-        best = ranked(entries, alive, self.grace)[:1]
+        best = rank_places(entries, alive, self.grace)[:1]
         return [
             entry.epochs if i in best and entry.reached < entry.epochs else STOP
             for i, entry in enumerate(entries)

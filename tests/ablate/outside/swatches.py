@@ -43,7 +43,7 @@ class Swatches(DataSource):
         pixels = ((base + noise).clamp(0, 255) // 2 ** cls._shade(config)).to(torch.uint8)
         labels = torch.arange(CLASSES).repeat_interleave(EACH)
         names = tuple(f"colour {n:02d}" for n in range(CLASSES))
-        return Dataset(Images.same_size(pixels.flatten(0, 1)), labels, names)
+        return Dataset(Images.from_equal_sizes(pixels.flatten(0, 1)), labels, names)
 
     @staticmethod
     def _shade(config: DataConfig) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ablate.plan import warnings as advice
-from ablate.plan.fairness import regime
+from ablate.plan.fairness import build_regime_key
 from ablate.plan.plan import Plan
 from tests.ablate import specs
 
@@ -57,7 +57,7 @@ def plan(**studies: Any) -> Plan:
 
 def warned(*, floor: bool = False, **studies: Any) -> list[str]:
     """The lines of a plan; of those on missing neutral cells only with `floor`."""
-    lines = advice.warnings(plan(**studies))
+    lines = advice.list_plan_warnings(plan(**studies))
     return [line for line in lines if ("`neutral: " in line) <= floor]
 
 
@@ -67,7 +67,7 @@ def warned(*, floor: bool = False, **studies: Any) -> list[str]:
 def test_a_fair_comparison_is_not_warned_of() -> None:
     studies = {"a": tune("plain", 6), "b": tune("ddml", 6), "rows": rows(best("a"), best("b"))}
     assert warned(**studies) == []
-    assert plan(**studies).tuning() == {"rows": {"plain": 12, "ddml": 12}}
+    assert plan(**studies).count_tuning_trials() == {"rows": {"plain": 12, "ddml": 12}}
 
 
 def test_fewer_trials_are_named_with_what_is_expected_and_the_remedy() -> None:
@@ -111,15 +111,15 @@ def test_what_promote_and_around_inherit_counts() -> None:
         "b_more": tune("ddml", 2, space=WEIGHT, around={"best_of": "b_final"}),
     }
     made = plan(**studies, rows=rows(best("a_final"), best("b_more")))
-    assert made.lineages() == {
+    assert made.trace_lineages() == {
         "rows": {
             "plain": {"a_final": 3 * 2, "a": 4 * 2},
             "ddml": {"b_more": 2 * 2, "b_final": 3 * 2, "b": 4 * 2},
         }
     }
-    assert made.tuning() == {"rows": {"plain": 14, "ddml": 18}}
-    assert made.resolved_spec()["lineages"] == made.lineages(), "a report can state it"
-    line = advice.warnings(made)[0]
+    assert made.count_tuning_trials() == {"rows": {"plain": 14, "ddml": 18}}
+    assert made.resolve_spec()["lineages"] == made.trace_lineages(), "a report can state it"
+    line = advice.list_plan_warnings(made)[0]
     assert "14 trials for plain; 18 trials for ddml; expected 18 for each: raise `trials` of a" in (
         line
     )
@@ -168,9 +168,12 @@ def test_a_split_or_an_optimizer_is_no_regime() -> None:
 
 
 def test_where_images_lie_and_how_they_are_kept_is_no_regime() -> None:
-    plain = regime({"data": {"name": "cub200"}})
-    assert regime({"data": {"name": "cub200", "store": "encoded", "root": "elsewhere"}}) == plain
-    assert regime({"data": {"name": "cub200", "image_size": 32}}) != plain
+    plain = build_regime_key({"data": {"name": "cub200"}})
+    assert (
+        build_regime_key({"data": {"name": "cub200", "store": "encoded", "root": "elsewhere"}})
+        == plain
+    )
+    assert build_regime_key({"data": {"name": "cub200", "image_size": 32}}) != plain
 
 
 def test_a_promotion_chooses_anew_in_its_own_regime() -> None:
@@ -288,5 +291,5 @@ def test_settings_as_published_are_no_matter_of_the_rule() -> None:
 def test_stating_the_tuning_leaves_the_sweep_id() -> None:
     before, after = (plan(rows=rows([], [], **m)) for m in ({}, {"tuning": "as_published"}))
     assert before.sweep_id == after.sweep_id
-    dump = after.resolved_spec()["studies"]["rows"]
+    dump = after.resolve_spec()["studies"]["rows"]
     assert dump["tuning"] == "as_published", "a report can state it"

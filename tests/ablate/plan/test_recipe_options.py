@@ -32,7 +32,7 @@ def configs(made: Plan) -> list[TrialConfig]:
     cells = [
         cell
         for idx, point in enumerate(made.spec.studies["one"].listed)
-        for cell in made.cells("one", point, idx, ())
+        for cell in made.build_cells("one", point, idx, ())
     ]
     assert all(cell.error is None for cell in cells), [cell.error for cell in cells]
     assert len({cell.trial_id for cell in cells}) == len(cells)
@@ -92,9 +92,9 @@ def test_they_are_searched() -> None:
         "schedule.milestones": [5, 10],
         "schedule.warmup_epochs": 2,
     }
-    config = made.resolved("one", Point("x", values, values, "space"))
-    assert config.optimizer.weight_decay_of("proxies") == 1e-3
-    assert config.optimizer.weight_decay_of("head") == config.optimizer.weight_decay
+    config = made.resolve_config("one", Point("x", values, values, "space"))
+    assert config.optimizer.get_weight_decay("proxies") == 1e-3
+    assert config.optimizer.get_weight_decay("head") == config.optimizer.weight_decay
     assert (config.data.augment.resize, config.schedule.milestones) == (70, (5, 10))
     assert config.schedule.held == ("backbone", "head")
 
@@ -102,24 +102,24 @@ def test_they_are_searched() -> None:
 def test_a_plan_warns_of_augmentation_that_cached_features_do_not_see() -> None:
     crops = {"data": {"augment": {"crop_scale": [0.08, 1], "flip": 0}}}
     axis = {"optimizer.lr": [1e-4, 1e-3]}
-    assert advice.warnings(grid(axis, **FINETUNE, **crops)) == []
-    assert advice.warnings(grid(axis, backbone={"mode": "frozen"})) == []
-    (warned,) = advice.warnings(grid(axis, backbone={"mode": "frozen"}, **crops))
+    assert advice.list_plan_warnings(grid(axis, **FINETUNE, **crops)) == []
+    assert advice.list_plan_warnings(grid(axis, backbone={"mode": "frozen"})) == []
+    (warned,) = advice.list_plan_warnings(grid(axis, backbone={"mode": "frozen"}, **crops))
     assert warned.startswith("one: data.augment.crop_scale, data.augment.flip with backbone.mode: ")
     defaults = {"data": {"augment": AugmentConfig().model_dump(mode="json")}}
-    assert advice.warnings(grid(axis, backbone={"mode": "frozen"}, **defaults)) == []
+    assert advice.list_plan_warnings(grid(axis, backbone={"mode": "frozen"}, **defaults)) == []
     varied = grid({"data.augment.flip": [0, 0.5]}, backbone={"mode": "frozen"})
-    assert len(advice.warnings(varied)) == 1
+    assert len(advice.list_plan_warnings(varied)) == 1
 
 
 def test_a_plan_warns_of_bf16_that_cached_features_do_not_have() -> None:
     axis, bf16 = {"optimizer.lr": [1e-3, 1e-4]}, {"training": {"precision": "bf16"}}
-    assert advice.warnings(grid(axis, **FINETUNE, **bf16)) == []
-    assert advice.warnings(grid(axis, backbone={"mode": "frozen"})) == []
+    assert advice.list_plan_warnings(grid(axis, **FINETUNE, **bf16)) == []
+    assert advice.list_plan_warnings(grid(axis, backbone={"mode": "frozen"})) == []
     varied = {"training.precision": ["fp32", "bf16"]}
     for made in (
         grid(axis, backbone={"mode": "frozen"}, **bf16),
         grid(varied, backbone={"mode": "frozen"}),
     ):
-        (warned,) = advice.warnings(made)
+        (warned,) = advice.list_plan_warnings(made)
         assert warned.startswith("one: training.precision with backbone.mode: frozen, whose feat")

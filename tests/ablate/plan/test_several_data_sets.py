@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ablate.plan.checks import checked_plan
+from ablate.plan.checks import build_checked_plan
 from ablate.plan.plan import Overrides, Plan
 from ablate.spec.read import read_spec
 from tests.ablate.specs import plan
@@ -45,7 +45,9 @@ def with_birds_alone(*studies: str) -> Plan:
             raise ConfigError("data.root", "nothing", "the folder of Cars196")
         return "birds"
 
-    return checked_plan(read_spec(spec()), Overrides(studies=studies), fingerprint, Path("unused"))
+    return build_checked_plan(
+        read_spec(spec()), Overrides(studies=studies), fingerprint, Path("unused")
+    )
 
 
 def test_a_study_runs_without_the_data_of_the_others() -> None:
@@ -63,8 +65,8 @@ def test_a_study_that_runs_needs_its_data(studies: tuple[str, ...]) -> None:
 def test_held_out_selects_on_validation() -> None:
     made = plan(spec(), settings={PAPER: "held_out"})
     assert made.spec.objective == "val/recall_at_1"
-    assert made.evaluate("cub") == ("val", "test")
-    assert made.resolved("cub", made.spec.studies["cub"].listed[0]).data.split.protocol == (
+    assert made.list_evaluation_splits("cub") == ("val", "test")
+    assert made.resolve_config("cub", made.spec.studies["cub"].listed[0]).data.split.protocol == (
         "held_out"
     )
     assert made.sweep_id != plan(spec()).sweep_id

@@ -26,8 +26,8 @@ def plan(*rules: dict[str, Any]) -> Plan:
 def test_what_no_trial_could_be_is_told_with_the_reason() -> None:
     made = plan({"method": "nir", "loss": "contrastive"})
     cell = "method=nir,loss=contrastive"
-    assert f"refused: {cell}: expected {WHY}" in advice.notes(made, "rows")
-    assert made.resolved_spec()["refused"] == {
+    assert f"refused: {cell}: expected {WHY}" in advice.list_study_notes(made, "rows")
+    assert made.resolve_spec()["refused"] == {
         "rows": [{"cell": cell, "coords": {"method": "nir", "loss": "contrastive"}, "reason": WHY}]
     }
 
@@ -35,7 +35,7 @@ def test_what_no_trial_could_be_is_told_with_the_reason() -> None:
 def test_what_is_left_out_by_choice_is_not_refused() -> None:
     nir = {"method": "nir", "loss": "contrastive"}
     for rules in ([nir, {"method": "plain", "loss": "contrastive"}], [{"method": "nir"}]):
-        (refused,) = plan(*rules).resolved_spec()["refused"]["rows"]
+        (refused,) = plan(*rules).resolve_spec()["refused"]["rows"]
         assert refused["cell"] == "method=nir,loss=contrastive"
 
 

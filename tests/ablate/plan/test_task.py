@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ablate.plan.neutral import is_neutral, options, takes_neutral
+from ablate.plan.neutral import get_neutral_options, inherits_neutral, is_neutral
 from tests.ablate import specs
 
 GRID = {"design": "grid", "grid": {"optimizer.lr": [1e-3, 1e-4]}}
@@ -30,13 +30,13 @@ def test_several_gpus_a_trial_leave_the_plan_as_it_is(backbone: dict[str, Any]) 
 
 
 def test_an_option_that_is_off_may_be_absent_from_a_neutral_configuration() -> None:
-    every = {"name": "idml", **options("idml")}
+    every = {"name": "idml", **get_neutral_options("idml")}
     before = {key: value for key, value in every.items() if value is not None}
     assert before.keys() < every.keys()
     for method in (every, before):
         assert is_neutral({"method": method})
         taken = {f"method.{key}": value for key, value in method.items() if key != "name"}
-        assert takes_neutral({"method": {"name": "idml"}}, [taken])
+        assert inherits_neutral({"method": {"name": "idml"}}, [taken])
         for other in ({"tau": 5.0}, {"uncertainty_token": "kept"}):
             assert not is_neutral({"method": method | other})
     assert not is_neutral({"method": {"name": "idml", "mixing": "none"}}), "what is not None"
@@ -45,7 +45,7 @@ def test_an_option_that_is_off_may_be_absent_from_a_neutral_configuration() -> N
 def test_a_classification_can_be_planned() -> None:
     plan = specs.plan(given())
     (point, _) = plan.spec.studies["rates"].listed
-    config = plan.resolved("rates", point)
+    config = plan.resolve_config("rates", point)
     assert config.data.split.by == "images" and config.training.per_class == 1
 
 

@@ -12,9 +12,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ablate.spec.json_schema import json_schema
+from ablate.spec.json_schema import build_json_schema
 from ablate.spec.model import Spec
-from reports.kinds import FIGURES, figure_options
+from reports.kinds import FIGURES, find_figure_options
 from tests.ablate.reference.docstrings import meaning, models, prose, summary
 from tests.ablate.reference.markdown import cell, code, link, table
 from trainables.config.registry import Registry
@@ -52,7 +52,7 @@ class _Page:
     """
 
     def __init__(self) -> None:
-        self.schema = json_schema()
+        self.schema = build_json_schema()
         self.defs: dict[str, Node] = self.schema["$defs"]
         self.classes = models()
         self.named = _named(self.schema)
@@ -80,7 +80,7 @@ class _Page:
     def figures(self) -> Iterator[str]:
         """The options of each kind of figure, which the schema leaves to the kind."""
         for kind in FIGURES:
-            options = figure_options(kind)
+            options = find_figure_options(kind)
             yield f"### figure {kind}"
             yield prose(options)
             node = options.model_json_schema()

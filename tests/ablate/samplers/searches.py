@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ablate.designs.search import Search
-from ablate.samplers.earlier import Earlier
+from ablate.samplers.history import ObservedTrial
 from ablate.samplers.sampling import propose
 
 SAMPLERS = ["tpe", "random", "quasi_random", "gp", "cmaes", "nsga2"]
@@ -33,17 +33,21 @@ def study(space: dict[str, Any] = CUBE, **more: Any) -> Search:
 
 def driven(
     made: Search, key: str, budget: int, value: Callable[[dict[str, Any]], Any]
-) -> list[Earlier]:
+) -> list[ObservedTrial]:
     """A search of rounds, driven as the engine does."""
     assert isinstance(made.round, int)
-    told: list[Earlier] = []
+    told: list[ObservedTrial] = []
     while len(told) < budget:
         start = len(told)
         for idx in range(start, min(start + made.round, budget)):
             told.append(
-                Earlier(propose(made, key, told), None, running=True, beside=(*range(start, idx),))
+                ObservedTrial(
+                    propose(made, key, told), None, running=True, beside=(*range(start, idx),)
+                )
             )
-        told[start:] = [Earlier(t.params, value(t.params), beside=t.beside) for t in told[start:]]
+        told[start:] = [
+            ObservedTrial(t.params, value(t.params), beside=t.beside) for t in told[start:]
+        ]
     return told
 
 

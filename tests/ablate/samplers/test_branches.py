@@ -72,7 +72,7 @@ def test_branches_of_branches() -> None:
             "c": {"low": 0, "high": 1, "when": {"b": [2]}},
         }.items()
     }
-    assert branches.order({k: space[k] for k in "cba"}) == ["a", "b", "c"]
-    assert branches.example(space, "c") == {"a": 1, "b": 2}
-    assert branches.pruned(space, {"a": 2, "b": 2, "c": 0.5}) == {"a": 2}
-    assert branches.pruned(space, {"a": 1, "b": 1, "c": 0.5}) == {"a": 1, "b": 1}
+    assert branches.order_axes({k: space[k] for k in "cba"}) == ["a", "b", "c"]
+    assert branches.build_example(space, "c") == {"a": 1, "b": 2}
+    assert branches.drop_inactive(space, {"a": 2, "b": 2, "c": 0.5}) == {"a": 2}
+    assert branches.drop_inactive(space, {"a": 1, "b": 1, "c": 0.5}) == {"a": 1, "b": 1}

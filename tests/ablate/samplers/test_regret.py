@@ -25,7 +25,7 @@ def ours(sampler: str, budget: int, number: int) -> float:
 
 def optunas(sampler: Any, budget: int) -> float:
     """Plain Optuna at the same budget and parallelism: 4 asked, then 4 told."""
-    distributions = {k: Axis.model_validate(v).distribution() for k, v in NUMBERS.items()}
+    distributions = {k: Axis.model_validate(v).to_optuna_distribution() for k, v in NUMBERS.items()}
     theirs = optuna.create_study(direction="maximize", sampler=sampler)
     for start in range(0, budget, 4):
         trials = [theirs.ask(distributions) for _ in range(min(4, budget - start))]

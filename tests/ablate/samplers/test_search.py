@@ -13,7 +13,7 @@ from cmaes import CMA
 from scipy.stats import qmc
 
 from ablate.samplers.cmaes import SIGMA
-from ablate.samplers.earlier import Earlier, draw_seed, generations
+from ablate.samplers.history import ObservedTrial, assign_generations, draw_seed
 from ablate.samplers.optuna_samplers import POPULATION
 from ablate.samplers.sampling import propose
 from ablate.samplers.space import Axis
@@ -34,27 +34,27 @@ from tests.ablate.samplers.searches import CUBE, NUMBERS, bowl, driven, study
 )
 def test_the_unit_interval_maps_onto_an_axis(given: dict[str, Any]) -> None:
     axis = Axis.model_validate(given)
-    values = [axis.at(i / 997) for i in range(997)]
+    values = [axis.value_at(i / 997) for i in range(997)]
     for value in values:
-        assert axis.distribution()._contains(
-            axis.distribution().to_internal_repr(axis.drawn(value))
+        assert axis.to_optuna_distribution()._contains(
+            axis.to_optuna_distribution().to_internal_repr(axis.to_optuna(value))
         )
         assert (
-            axis.at(axis.place(value)) == pytest.approx(value)
+            axis.value_at(axis.locate_value(value)) == pytest.approx(value)
             if not isinstance(value, str | list | dict)
-            else axis.at(axis.place(value)) == value
+            else axis.value_at(axis.locate_value(value)) == value
         )
     if axis.choice is None:
         assert values == sorted(values)
         assert values[0] == pytest.approx(axis.low) and values[-1] <= axis.high + 1e-9
-    if axis.levels() is not None:
-        counts = np.unique([axis.place(value) for value in values], return_counts=True)[1]
-        assert len(counts) == axis.levels() and counts.max() - counts.min() <= 1, "uniform"
+    if axis.count_levels() is not None:
+        counts = np.unique([axis.locate_value(value) for value in values], return_counts=True)[1]
+        assert len(counts) == axis.count_levels() and counts.max() - counts.min() <= 1, "uniform"
 
 
 def test_a_choice_of_true_is_not_that_of_one() -> None:
     axis = Axis.model_validate({"choice": [1, True, 1.5, "1"]})
-    assert [axis.drawn(value) for value in (1, True, 1.5, "1")] == [0, 1, 2, 3]
+    assert [axis.to_optuna(value) for value in (1, True, 1.5, "1")] == [0, 1, 2, 3]
 
 
 # ---------------------------------------------------------------- against the libraries
@@ -63,9 +63,9 @@ def test_a_choice_of_true_is_not_that_of_one() -> None:
 def test_tpe_and_random_are_optunas_own() -> None:
     """What one sees with Optuna alone, seeded alike and told alike."""
     space = {path: Axis.model_validate(node) for path, node in NUMBERS.items()}
-    distributions = {path: axis.distribution() for path, axis in space.items()}
+    distributions = {path: axis.to_optuna_distribution() for path, axis in space.items()}
     for sampler in ("tpe", "random"):
-        told: list[Earlier] = []
+        told: list[ObservedTrial] = []
         for i in range(12):
             drawn = draw_seed("key", i)
             theirs = optuna.create_study(
@@ -82,16 +82,16 @@ def test_tpe_and_random_are_optunas_own() -> None:
                 )
             params = propose(study(NUMBERS, sampler=sampler), "key", told)
             assert params == theirs.ask(fixed_distributions=distributions).params
-            told.append(Earlier(params, bowl(params)))
+            told.append(ObservedTrial(params, bowl(params)))
 
 
 def test_quasi_random_is_scipys_scrambled_sobol_sequence() -> None:
     made = study(NUMBERS, sampler="quasi_random")
-    found = [propose(made, "key", [Earlier({}, None)] * i) for i in range(64)]
+    found = [propose(made, "key", [ObservedTrial({}, None)] * i) for i in range(64)]
     points = qmc.Sobol(3, scramble=True, rng=draw_seed("key", 0)).random(64)
     assert np.allclose([p["x"] for p in found], -3 + 6 * points[:, 0])
     assert np.allclose([math.log10(p["z"]) for p in found], -3 + 6 * points[:, 2])
-    places = np.array([[made.space[k].place(p[k]) for k in NUMBERS] for p in found])
+    places = np.array([[made.space[k].locate_value(p[k]) for k in NUMBERS] for p in found])
     draws = np.random.default_rng(0).random((100, 64, 3))
     assert qmc.discrepancy(places) < min(qmc.discrepancy(draw) for draw in draws)
 
@@ -113,28 +113,30 @@ def test_cmaes_tells_each_generation_to_the_package() -> None:
         for i, t in enumerate(mine):
             theirs.reseed_rng(draw_seed("key", 7 * generation + i))
             asked = theirs.ask()
-            assert [made.space[k].at(float(u)) for k, u in zip(NUMBERS, asked, strict=True)] == (
-                list(t.params.values())
-            )
-        places = [np.array([made.space[k].place(t.params[k]) for k in NUMBERS]) for t in mine]
+            assert [
+                made.space[k].value_at(float(u)) for k, u in zip(NUMBERS, asked, strict=True)
+            ] == (list(t.params.values()))
+        places = [
+            np.array([made.space[k].locate_value(t.params[k]) for k in NUMBERS]) for t in mine
+        ]
         theirs.tell([(p, -float(t.value or 0)) for p, t in zip(places, mine, strict=True)])
 
 
 def test_generations_count_what_was_known_when_a_proposal_was_made() -> None:
-    done = [Earlier({}, 1.0, beside=(*range(i // 4 * 4, i),)) for i in range(12)]
-    always: Callable[[Earlier], bool] = lambda told: True  # noqa: E731
+    done = [ObservedTrial({}, 1.0, beside=(*range(i // 4 * 4, i),)) for i in range(12)]
+    always: Callable[[ObservedTrial], bool] = lambda told: True  # noqa: E731
     # Rounds of 4, generations of 3: the round that fills one is still of it.
-    assert generations(3, done, always) == [0] * 4 + [1] * 4 + [2] * 4 + [3]
+    assert assign_generations(3, done, always) == [0] * 4 + [1] * 4 + [2] * 4 + [3]
     # Generations of 6 end within round 1, whose proposals could not know.
-    assert generations(6, done, always) == [0] * 8 + [1] * 4 + [1]
+    assert assign_generations(6, done, always) == [0] * 8 + [1] * 4 + [1]
     # Failures that do not count leave a generation unfilled.
-    some = [*done[:3], Earlier({}, None, beside=(0, 1, 2)), *done[4:]]
-    assert generations(4, some, lambda told: told.value is not None)[4:8] == [0] * 4
+    some = [*done[:3], ObservedTrial({}, None, beside=(0, 1, 2)), *done[4:]]
+    assert assign_generations(4, some, lambda told: told.value is not None)[4:8] == [0] * 4
     # Asynchronous: number 3 did not know number 1, number 4 did.
-    late = [Earlier({}, 1.0, beside=(1,) if i == 3 else ()) for i in range(5)]
-    assert generations(3, late, always) == [0, 0, 0, 0, 1, 1]
-    running = [*late[:4], Earlier({}, None, running=True)]
-    assert generations(3, running, always) == [0, 0, 0, 0, 1, 1]
+    late = [ObservedTrial({}, 1.0, beside=(1,) if i == 3 else ()) for i in range(5)]
+    assert assign_generations(3, late, always) == [0, 0, 0, 0, 1, 1]
+    running = [*late[:4], ObservedTrial({}, None, running=True)]
+    assert assign_generations(3, running, always) == [0, 0, 0, 0, 1, 1]
 
 
 def test_nsga2_breeds_from_its_parents() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ablate.schedulers.asha import Asha
-from ablate.schedulers.base import STOP, WAIT, Decision, Entry, SchedulerBase, rungs
+from ablate.schedulers.base import STOP, WAIT, Decision, LearningCurve, SchedulerBase, list_rungs
 from ablate.schedulers.halving import Hyperband, SuccessiveHalving
 from ablate.schedulers.median import Median
 
@@ -36,7 +36,7 @@ def play(
     clock, trained = 0.0, 0
     while True:
         entries = [
-            Entry(
+            LearningCurve(
                 tuple(curve(i, e) for e in range(1, reached[i] + 1)),
                 epochs,
                 running=i in busy,
@@ -67,9 +67,9 @@ def planted(cell: int, epoch: int) -> float:
 
 
 def test_rungs() -> None:
-    assert rungs(1, 3, 27) == [1, 3, 9, 27]
-    assert rungs(2, 2, 11) == [2, 4, 8, 11]
-    assert rungs(30, 3, 27) == [27]
+    assert list_rungs(1, 3, 27) == [1, 3, 9, 27]
+    assert list_rungs(2, 2, 11) == [2, 4, 8, 11]
+    assert list_rungs(30, 3, 27) == [27]
 
 
 def test_successive_halving_is_the_papers() -> None:
@@ -107,7 +107,7 @@ def test_asha_finds_the_planted_best_of_64_with_a_third_of_the_budget(seed: int)
 
 def test_asha_promotes_as_in_its_paper() -> None:
     values = [0.1, 0.5, 0.3, 0.4, 0.2, 0.6]
-    entries = [Entry((value,), 9) for value in values]
+    entries = [LearningCurve((value,), 9) for value in values]
     decisions = Asha().decide(entries, closed=False)
     assert decisions == [WAIT, 3, WAIT, WAIT, WAIT, 3]
 
@@ -119,15 +119,15 @@ def test_asha_alone_still_ends_with_one_whole_trial() -> None:
 
 def test_median_stops_below_the_median_and_for_good() -> None:
     levels = [0.1, 0.2, 0.3, 0.4]
-    entries = [Entry((level,) * 4, 4) for level in levels]
-    late = Entry((0.24, 0.24), 4)
+    entries = [LearningCurve((level,) * 4, 4) for level in levels]
+    late = LearningCurve((0.24, 0.24), 4)
     rule = Median(grace=2, every=1, least=3)
     assert rule.decide([*entries, late], closed=True)[-1] == STOP
-    good = Entry((0.26, 0.26), 4)
+    good = LearningCurve((0.26, 0.26), 4)
     assert rule.decide([*entries, good], closed=True)[-1] == 3
     few = Median(grace=2, every=1, least=5)
     assert few.decide([*entries, late], closed=True)[-1] == 3
-    kept = Entry((0.26, 0.26), 4, stopped=True)
+    kept = LearningCurve((0.26, 0.26), 4, stopped=True)
     assert rule.decide([*entries, kept], closed=True)[-1] == STOP
 
 
@@ -161,8 +161,12 @@ def test_every_study_ends_with_a_whole_trial(
 
 
 def test_failed_cells_neither_block_nor_run() -> None:
-    entries = [Entry((), 9, failed=True), Entry((0.2,), 9), Entry((0.1,), 9)]
+    entries = [
+        LearningCurve((), 9, failed=True),
+        LearningCurve((0.2,), 9),
+        LearningCurve((0.1,), 9),
+    ]
     found: list[Decision] = SuccessiveHalving(factor=2).decide(entries, closed=True)
     assert found == [STOP, 2, STOP]
-    assert Asha().decide([Entry((), 9, failed=True)] * 2, closed=True) == [STOP, STOP]
-    assert Hyperband().decide([Entry((), 9, failed=True)], closed=True) == [STOP]
+    assert Asha().decide([LearningCurve((), 9, failed=True)] * 2, closed=True) == [STOP, STOP]
+    assert Hyperband().decide([LearningCurve((), 9, failed=True)], closed=True) == [STOP]

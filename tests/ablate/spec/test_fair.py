@@ -59,7 +59,7 @@ def test_a_comparison_with_objectives_of_its_own_is_judged_by_the_first(
     twins = [name for name in made.order if "_fair" in name]
     assert len(twins) == 7
     for name in twins:
-        assert [(each.metric, each.direction) for each in made.objectives(name)] == [wanted]
+        assert [(each.metric, each.direction) for each in made.list_objectives(name)] == [wanted]
 
 
 def test_every_row_has_a_search_finalists_and_as_many_trials() -> None:
@@ -70,23 +70,25 @@ def test_every_row_has_a_search_finalists_and_as_many_trials() -> None:
         *(f"table1_fair_best_{i}" for i in (1, 2, 3)),
         "table1_fair",
     ]
-    assert set(made.tuning()["table1_fair"].values()) == {6 + (4 + 1) * 2}
-    assert advice.warnings(made) == []
+    assert set(made.count_tuning_trials()["table1_fair"].values()) == {6 + (4 + 1) * 2}
+    assert advice.list_plan_warnings(made) == []
 
 
 def test_rows_keep_what_is_printed_but_for_what_is_searched() -> None:
     made = plan(SPEC)
     rows = {point.cell: point for point in made.spec.studies["table1_fair"].listed}
-    ddml = made.resolved("table1_fair", rows["DDML"], [{"optimizer.lr": 3e-4, "method.alpha": 0.7}])
+    ddml = made.resolve_config(
+        "table1_fair", rows["DDML"], [{"optimizer.lr": 3e-4, "method.alpha": 0.7}]
+    )
     method = ddml.model_dump()["method"]
     assert (method["alpha"], method["beta"]) == (0.7, 0.5)
     assert ddml.optimizer.lr == 3e-4
     assert ddml.data.split.protocol == "held_out"
-    plain = made.resolved("table1_fair", rows["PA"], [{"optimizer.lr": 2e-4}])
+    plain = made.resolve_config("table1_fair", rows["PA"], [{"optimizer.lr": 2e-4}])
     assert (plain.method.name, plain.loss.name) == ("plain", "proxy_anchor")
     printed = made.spec.studies["table1"].listed[1]
-    assert made.resolved("table1", printed).data.split.protocol == "paper"
-    assert made.resolved("table1", printed).model_dump()["method"]["alpha"] == 0.1
+    assert made.resolve_config("table1", printed).data.split.protocol == "paper"
+    assert made.resolve_config("table1", printed).model_dump()["method"]["alpha"] == 0.1
 
 
 def test_one_comparison_can_have_settings_of_its_own() -> None:
@@ -99,9 +101,9 @@ def test_one_comparison_can_have_settings_of_its_own() -> None:
     for study, size in (("table1_fair", 48), ("table2_fair", 24)):
         for row in made.spec.studies[study].listed:
             best = [{"optimizer.lr": 3e-4, "method.alpha": 0.7}][: 1 if row.cell == "DDML" else 0]
-            config = made.resolved(study, row, best or [{"optimizer.lr": 3e-4}])
+            config = made.resolve_config(study, row, best or [{"optimizer.lr": 3e-4}])
             assert config.training.batch_size == size, "it stands over `trial`"
-        tuned = made.layers(f"{study}_tune_2", None, ()).merged
+        tuned = made.build_layers(f"{study}_tune_2", None, ()).merged
         assert tuned["training"]["batch_size"] == size
 
 
@@ -136,13 +138,15 @@ def test_a_comparison_can_have_axes_of_its_own_which_come_last() -> None:
 def test_test_classes_choose_nothing_in_it() -> None:
     made = plan(SPEC)
     for name in set(made.order) - {"table1"}:
-        assert made.evaluate(name) == (("val", "test") if name == "table1_fair" else ("val",))
-        assert [each.metric for each in made.objectives(name)] == ["val/recall_at_1"]
+        assert made.list_evaluation_splits(name) == (
+            ("val", "test") if name == "table1_fair" else ("val",)
+        )
+        assert [each.metric for each in made.list_objectives(name)] == ["val/recall_at_1"]
 
 
 def test_a_method_has_its_baseline_among_its_finalists() -> None:
     studies = plan(SPEC).spec.studies
-    neutral = studies["table1_fair_best_2"].baseline()
+    neutral = studies["table1_fair_best_2"].find_baseline()
     assert neutral is not None
     assert neutral.best_of == "table1_fair_best_1"
     assert studies["table1_fair_best_3"].size == 5, "no method stands on it: one finalist more"

@@ -10,10 +10,10 @@ import pytest
 
 from ablate.ledger.facts import Facts
 from ablate.ledger.ledger import Ledger
-from ablate.plan.checks import checked_plan
+from ablate.plan.checks import build_checked_plan
 from ablate.plan.plan import Overrides
 from ablate.spec.read import read_spec
-from ablate.spec.yaml_loader import load
+from ablate.spec.yaml_loader import load_yaml
 from ablate.sweep.progression import Progression
 from tests.ablate import specs, synthetic
 from tests.ablate.spec import mutants
@@ -83,12 +83,12 @@ MADE["studies"] |= MORE
 def unfold(given: Any, folder: Path) -> str | None:
     """Plan a spec; the message if that is refused."""
     try:
-        plan = checked_plan(read_spec(given), Overrides(), synthetic.fingerprint, folder)
+        plan = build_checked_plan(read_spec(given), Overrides(), synthetic.fingerprint, folder)
     except ConfigError as error:
         return str(error)
     with Ledger(folder / "none.sqlite") as ledger:
-        Progression(plan, Facts(ledger, None, retry_failed=False), record=False).advance()
-    plan.resolved_spec()
+        Progression(plan, Facts(ledger, None, retry_failed=False), record=False).list_new_cells()
+    plan.resolve_spec()
     return None
 
 
@@ -108,7 +108,7 @@ def test_a_mutated_spec_plans_or_says_what_is_wrong(batch: int, tmp_path: Path) 
             given: Any = tmp_path / source.name
             given.write_text(mutants.of_text(source.read_text(encoding="utf-8"), rng))
         else:
-            base = load(source).data if isinstance(source, Path) else source
+            base = load_yaml(source).data if isinstance(source, Path) else source
             given = mutants.of_data({k: v for k, v in base.items() if k != "extends"}, rng)
         try:
             message = unfold(given, tmp_path)

@@ -13,9 +13,9 @@ READ = {"studies__rows__evaluate": ["train"], "studies__rows__metrics": ["densit
 
 def test_it_is_read_last_and_beside_what_the_objective_needs() -> None:
     planned = plan(spec(**READ, report={"tables": [TABLE]}))
-    assert planned.evaluate("rows") == ("val", "train")
+    assert planned.list_evaluation_splits("rows") == ("val", "train")
     both = plan(spec(studies__rows__evaluate=["train", "test", "val"]))
-    assert both.evaluate("rows") == ("val", "test", "train")
+    assert both.list_evaluation_splits("rows") == ("val", "test", "train")
 
 
 def test_it_names_no_other_sweep_and_no_other_trial() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ablate.spec.yaml_loader import load, load_text
+from ablate.spec.yaml_loader import load_text, load_yaml
 from trainables.errors import ConfigError
 
 
@@ -111,5 +111,5 @@ def test_one_line_for_what_is_no_yaml_file(tmp_path: Path, make: object, words: 
     path = tmp_path / "spec.yaml"
     make(path)  # type: ignore[operator]
     with pytest.raises(ConfigError, match=words) as caught:
-        load(path)
+        load_yaml(path)
     assert str(path) in str(caught.value) and "\n" not in str(caught.value)

@@ -10,8 +10,8 @@ import pytest
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.storage import checkpoints as module
-from ablate.storage.checkpoints import TrialCheckpoints, weights_here
-from ablate.storage.copies import NOTE, Note
+from ablate.storage.checkpoints import TrialCheckpoints, fetch_weights
+from ablate.storage.ledger_backup import NOTE, BackupState
 from ablate.storage.store import Storage, StorageError
 from trainables.errors import ConfigError
 from trainables.jobs.node_folder import copy_checkpoint
@@ -27,7 +27,7 @@ def storage(tmp_path: Path) -> Storage:
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
     with Ledger(tmp_path / "out" / "ledger.sqlite") as made:
-        made.claim(TRIAL, "0" * 64, 0, {}, Owner.me())
+        made.claim(TRIAL, "0" * 64, 0, {}, Owner.from_this_process())
         yield made
 
 
@@ -51,7 +51,7 @@ def store(made: TrialCheckpoints, folder: Path, when: int, number: int) -> str:
     place = f"trials/{TRIAL}.{when}/checkpoint_{number:06d}"
     copy_checkpoint(folder, folder.parent / "draft")
     made.storage.put_folder(place, folder.parent / "draft")
-    made.record(TRIAL, place)
+    made.record_checkpoint(TRIAL, place)
     return place
 
 
@@ -65,7 +65,7 @@ def test_the_last_checkpoint_stays_and_its_results_come(
             store(made, folder, 2, number)
         assert made.find_places(TRIAL) == (f"trials/{TRIAL}.2", f"trials/{TRIAL}.1")
         last = store(made, trained(folder), 2, 4)
-        made.finish(TRIAL)
+        made.finish_trial(TRIAL)
     assert made.storage.list_folder("trials") == [f"{TRIAL}.2"]
     assert made.storage.list_folder(f"trials/{TRIAL}.2") == ["checkpoint_000004"]
     here = tmp_path / "out" / "trials" / TRIAL
@@ -74,7 +74,7 @@ def test_the_last_checkpoint_stays_and_its_results_come(
         "final.json",
         "trial.log",
     ]
-    row = ledger.trial(TRIAL)
+    row = ledger.get_trial(TRIAL)
     assert row is not None and row["checkpoint"] == last
 
 
@@ -88,20 +88,20 @@ def test_a_new_driver_finds_what_its_ledger_has_not_heard_of(
         )
         with other:
             assert other.find_places(TRIAL) == (f"trials/{TRIAL}.7",)
-            other.fetch(TRIAL)
+            other.fetch_trial(TRIAL)
     assert (tmp_path / "older/trials" / TRIAL / "best.safetensors").read_text() == "weights"
 
 
 def test_what_is_here_alone_is_offered_once(
     tmp_path: Path, made: TrialCheckpoints, storage: Storage
 ) -> None:
-    made.offer(TRIAL)
+    made.upload_trial(TRIAL)
     assert storage.list_folder("trials") == []
     trained(tmp_path / "out" / "trials" / TRIAL)
-    made.offer(TRIAL)
-    made.offer(TRIAL)
+    made.upload_trial(TRIAL)
+    made.upload_trial(TRIAL)
     assert len(storage.list_folder("trials")) == 1
-    made.forget(TRIAL)
+    made.remove_trial(TRIAL)
     assert storage.list_folder("trials") == [] and made.find_places(TRIAL) == ()
 
 
@@ -110,10 +110,10 @@ def test_weights_are_fetched_where_the_ledger_s_note_says_so(
 ) -> None:
     trials = tmp_path / "out" / "trials"
     store(made, trained(tmp_path / "node" / TRIAL), 1, 0)
-    weights_here(trials, TRIAL)  # nobody says where they are
+    fetch_weights(trials, TRIAL)  # nobody says where they are
     assert not (trials / TRIAL).exists()
-    Note("ledger", {storage.shown: 1}).write(trials.parent / NOTE)
-    weights_here(trials, TRIAL)
+    BackupState("ledger", {storage.shown: 1}).write(trials.parent / NOTE)
+    fetch_weights(trials, TRIAL)
     assert (trials / TRIAL / "best.safetensors").read_text() == "weights"
 
 
@@ -121,17 +121,17 @@ def test_a_storage_that_is_away_for_a_while_loses_nothing(
     tmp_path: Path, made: TrialCheckpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "AGAIN_SECONDS", 0.01)
-    get, faults = Storage.get, [StorageError("away"), StorageError("away")]
+    get, faults = Storage.download, [StorageError("away"), StorageError("away")]
 
     def failing(self: Storage, name: str, path: Path) -> bool:
         if faults:
             raise faults.pop()
         return get(self, name, path)
 
-    monkeypatch.setattr(Storage, "get", failing)
+    monkeypatch.setattr(Storage, "download", failing)
     with made:
         store(made, trained(tmp_path / "node" / TRIAL), 1, 0)
-        made.finish(TRIAL)
+        made.finish_trial(TRIAL)
     assert not faults and (tmp_path / "out/trials" / TRIAL / "final.json").exists()
 
 
@@ -146,10 +146,10 @@ def test_a_storage_that_stays_away_is_told_of(
     def failing(self: Storage, name: str, path: Path) -> bool:
         raise StorageError("it is away")
 
-    monkeypatch.setattr(Storage, "get", failing)
+    monkeypatch.setattr(Storage, "download", failing)
     with made:
         store(made, trained(tmp_path / "node" / TRIAL), 1, 0)
-        made.finish(TRIAL)
+        made.finish_trial(TRIAL)
     assert len(told) == 1 and "it is away" in told[0]
 
 

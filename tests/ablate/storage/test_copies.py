@@ -18,9 +18,9 @@ import pytest
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.schema import LedgerError
-from ablate.ledger.sqlite_files import alone
-from ablate.storage import copies
-from ablate.storage.copies import LEDGER, WORD, Copies
+from ablate.ledger.sqlite_files import has_exclusive_access
+from ablate.storage import ledger_backup
+from ablate.storage.ledger_backup import LEDGER, WORD, LedgerBackup
 from ablate.storage.store import DRAFT_SECONDS, Storage
 from trainables.errors import ConfigError
 
@@ -29,7 +29,7 @@ GONE = Owner("another-host", 7, 1.0)
 
 def sweeps(path: Path) -> list[str]:
     with Ledger(path) as ledger:
-        return [row["name"] for row in ledger.rows("SELECT name FROM sweeps ORDER BY name")]
+        return [row["name"] for row in ledger.query("SELECT name FROM sweeps ORDER BY name")]
 
 
 def learns(path: Path, name: str) -> None:
@@ -42,10 +42,13 @@ class Machine:
 
     def __init__(self, folder: Path, there: Path, owner: Owner | None = None) -> None:
         self.ledger, self.there, self.told = folder / LEDGER, there, list[str]()
-        self.owner, self.others = Owner.me() if owner is None else owner, list[Owner]()
+        self.owner, self.others = (
+            Owner.from_this_process() if owner is None else owner,
+            list[Owner](),
+        )
 
-    def copies(self, seconds: float = 1000.0) -> Copies:
-        return Copies(
+    def copies(self, seconds: float = 1000.0) -> LedgerBackup:
+        return LedgerBackup(
             Storage(str(self.there)),
             self.ledger,
             self.owner,
@@ -57,7 +60,7 @@ class Machine:
     def runs(self, *names: str) -> None:
         """One run that learns something."""
         copies = self.copies()
-        copies.join()
+        copies.restore_if_newer()
         with Ledger(self.ledger), copies:
             for name in names:
                 learns(self.ledger, name)
@@ -117,7 +120,7 @@ def test_nobody_else_drives_from_it_meanwhile(tmp_path: Path, there: Path) -> No
     at = time.time() - 3600
     word(there, ago=5, owner=str(GONE), at=at, place="elsewhere", over=False)
     with pytest.raises(ConfigError, match=r"process 7 on another-host drives \(heard of 5 s ago\)"):
-        two.copies().join()
+        two.copies().restore_if_newer()
     assert not two.ledger.exists()
 
 
@@ -125,7 +128,7 @@ def test_two_drivers_of_one_ledger_copy_it_both(tmp_path: Path, there: Path) -> 
     one, two = Machine(tmp_path / "one", there), Machine(tmp_path / "one", there)
     first, second = one.copies(), two.copies()
     with Ledger(one.ledger), first:
-        second.join()
+        second.restore_if_newer()
         with second:
             learns(one.ledger, "a")
         learns(one.ledger, "b")
@@ -194,7 +197,7 @@ def test_a_copy_that_is_no_ledger_is_not_taken(
     word(there, ago=1000, owner=str(GONE), place="elsewhere")
     spoil(there / LEDGER)
     with pytest.raises(ConfigError, match=f"is no whole ledger .*{why}"):
-        two.copies().join()
+        two.copies().restore_if_newer()
     assert list(two.ledger.parent.iterdir()) == []
 
 
@@ -214,7 +217,7 @@ def test_a_ledger_that_was_never_stored_there_stays_and_so_does_the_stored_one(
     learns(one.ledger, "its own")
     before, stored = kept(tmp_path / "one"), kept(there)
     with pytest.raises(ConfigError, match=r"was never stored there; .*another --storage"):
-        one.copies().join()
+        one.copies().restore_if_newer()
     assert kept(tmp_path / "one") == before and kept(there) == stored
 
 
@@ -224,7 +227,7 @@ def test_nor_does_one_that_is_stored_elsewhere_alone(tmp_path: Path, there: Path
     two.runs("b", "c")
     one.there = two.there
     with pytest.raises(ConfigError, match="was never stored there"):
-        one.copies().join()
+        one.copies().restore_if_newer()
     one.there = tmp_path / "third"
     one.runs()
     one.there = there
@@ -241,13 +244,15 @@ def test_a_ledger_that_somebody_works_on_is_not_replaced(
     one.runs("a")
     word(there, ago=1000, owner=str(GONE), place="elsewhere")
     two.runs("b")
-    monkeypatch.setattr(copies, "alone", partial(alone, timeout=0.1))
+    monkeypatch.setattr(
+        ledger_backup, "has_exclusive_access", partial(has_exclusive_access, timeout=0.1)
+    )
     with contextlib.nullcontext() if told else Ledger(one.ledger):
         one.others = [GONE] if told else []
         who = "process 7 on another-host" if told else "another process"
         word(there, place="elsewhere")
         with pytest.raises(ConfigError, match=f"and {who} is at work on that one"):
-            one.copies().join()
+            one.copies().restore_if_newer()
     assert sweeps(one.ledger) == ["a"] and not [*one.ledger.parent.glob("*aside*")]
     one.others = []
     one.runs()
@@ -259,13 +264,13 @@ def test_after_a_clean_end_another_machine_goes_on_at_once(tmp_path: Path, there
     with Ledger(one.ledger), one.copies():
         word(there, owner=str(GONE), place="elsewhere")
         with pytest.raises(ConfigError, match="end that run, or wait"):
-            two.copies().join()
+            two.copies().restore_if_newer()
         word(there, place=one.copies()._place)
     one.others = [GONE]
     one.runs()
     word(there, owner=str(GONE), place="elsewhere")
     with pytest.raises(ConfigError, match="end that run, or wait"):
-        two.copies().join()  # of two drivers one has ended
+        two.copies().restore_if_newer()  # of two drivers one has ended
     word(there, place=one.copies()._place)
     one.others = []
     one.runs("a")
@@ -283,21 +288,21 @@ def test_no_room_for_a_copy_is_one_line(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched, Ledger(one.ledger):
-        patched.setattr(copies, "back_up", no_room)
+        patched.setattr(ledger_backup, "copy_database", no_room)
         with pytest.raises(LedgerError, match=r"No space left.*make room"), one.copies():
             pass
     one.runs("a")
     word(there, owner=str(GONE), place="elsewhere")
-    monkeypatch.setattr(Storage, "get", no_room)
+    monkeypatch.setattr(Storage, "download", no_room)
     with pytest.raises(LedgerError, match=r"No space left.*make room"):
-        two.copies().join()
+        two.copies().restore_if_newer()
 
 
 def test_a_word_of_somebody_else_is_refused(tmp_path: Path, there: Path) -> None:
     there.mkdir()
     (there / WORD).write_text('{"copy": 1}')
     with pytest.raises(ConfigError, match=r"ledger\.json is none of ours"):
-        Machine(tmp_path / "one", there).copies().join()
+        Machine(tmp_path / "one", there).copies().restore_if_newer()
 
 
 def test_stale_drafts_of_the_ledger_go_and_nobody_else_s(tmp_path: Path) -> None:

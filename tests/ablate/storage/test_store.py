@@ -35,12 +35,12 @@ def names(storage: Storage, folder: str) -> list[str]:
 
 def test_what_is_put_is_what_is_got(storage: Storage, tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "deep" / "target"
-    assert storage.read("a/b") is None and not storage.get("a/b", target)
+    assert storage.read_bytes("a/b") is None and not storage.download("a/b", target)
     for content in (bytes(range(256)) * 20_000, b"", b"shorter"):  # more than one piece; less
         source.write_bytes(content)
-        storage.put("a/b", source)
-        assert storage.get("a/b", target) and target.read_bytes() == content
-        assert storage.read("a/b") == content
+        storage.upload("a/b", source)
+        assert storage.download("a/b", target) and target.read_bytes() == content
+        assert storage.read_bytes("a/b") == content
     assert [path.name for path in target.parent.iterdir()] == ["target"]
     assert names(storage, "a") == ["b"]
 
@@ -73,12 +73,12 @@ def test_a_write_that_is_broken_off_leaves_what_was_there(
 ) -> None:
     source = tmp_path / "source"
     source.write_bytes(b"whole")
-    storage.put("a/name", source)
+    storage.upload("a/name", source)
     with pytest.raises(told):
-        storage.put("a/name", cast(Path, Broken(error)))
-    assert storage.read("a/name") == b"whole"
+        storage.upload("a/name", cast(Path, Broken(error)))
+    assert storage.read_bytes("a/name") == b"whole"
     with pytest.raises(told):
-        storage.put("a/other", cast(Path, Broken(error)))
+        storage.upload("a/other", cast(Path, Broken(error)))
     assert names(storage, "a") == ["name"]
 
 
@@ -86,7 +86,7 @@ def test_a_path_with_home_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("HOME", str(tmp_path))
     source = tmp_path / "source"
     source.write_bytes(b"x")
-    Storage("~/there").put("name", source)
+    Storage("~/there").upload("name", source)
     assert (tmp_path / "there" / "name").read_bytes() == b"x"
 
 
@@ -110,7 +110,7 @@ def test_a_secret_in_the_address_is_not_shown(monkeypatch: pytest.MonkeyPatch) -
     storage = Storage("env:WHERE")
     assert word not in storage.shown
     with pytest.raises(StorageError) as caught:
-        storage.read("name")
+        storage.read_bytes("name")
     assert word not in str(caught.value) and "cannot read name" in str(caught.value)
 
 
@@ -119,14 +119,14 @@ def test_what_is_listed_and_what_is_deleted(storage: Storage, tmp_path: Path) ->
     source.write_bytes(b"four")
     assert storage.list_folder("a") == []
     for name in ("a/b", "a/deep/c", "ab/d"):
-        storage.put(name, source)
+        storage.upload(name, source)
     assert sorted(storage.list_folder("a")) == ["b", "deep"]
     assert sorted(storage.list_folder()) == ["a", "ab"]
-    assert 0 <= storage.age("a/b") < 60 and storage.age("a/none") == 0
+    assert 0 <= storage.get_age("a/b") < 60 and storage.get_age("a/none") == 0
     for name in ("a/deep", "a/deep"):  # the second is gone
         storage.delete_folder(name)
     storage.put_folder("ab/e", tmp_path)
-    assert storage.read("ab/e/source") == b"four"
+    assert storage.read_bytes("ab/e/source") == b"four"
 
 
 class Late:
@@ -145,7 +145,7 @@ class Late:
 def test_a_folder_that_comes_while_it_is_listed_is_no_fault(tmp_path: Path) -> None:
     storage, source = Storage(str(tmp_path / "there")), tmp_path / "source"
     source.write_bytes(b"here")
-    storage.put("a/b", source)
+    storage.upload("a/b", source)
     files = storage.files
     storage.files = Late(files, 2)
     assert storage.list_folder("a") == ["b"]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from ablate.designs.search import Search
-from ablate.samplers.earlier import Earlier
+from ablate.samplers.history import ObservedTrial
 from ablate.samplers.sampling import propose
-from ablate.sweep.dispatch import Dispatch
+from ablate.sweep.dispatch import JobScheduler
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, table
 from trainables.errors import ConfigError
@@ -32,8 +32,8 @@ def asynchronous(sampler: str = "tpe", **more: Any) -> dict[str, Any]:
     return given
 
 
-def proposals(made: Dispatch) -> dict[int, dict[str, Any]]:
-    return made.ledger.proposals(made.progression.proposers["tune"].key)
+def proposals(made: JobScheduler) -> dict[int, dict[str, Any]]:
+    return made.ledger.list_proposals(made.progression.proposers["tune"].key)
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "cmaes", "nsga2"])
@@ -53,7 +53,7 @@ def test_the_budget_is_exact_and_each_proposal_reproducible(sampler: str, tmp_pa
     values = {row["idx"]: row["val/map_at_r"] for row in rows}
     for idx, row in found.items():
         told = [
-            Earlier(
+            ObservedTrial(
                 found[i]["params"], values[i], running=i in row["beside"], beside=found[i]["beside"]
             )
             for i in range(idx)
@@ -68,17 +68,17 @@ def test_nothing_is_lost_or_repeated_over_interruptions(tmp_path: Path) -> None:
     for _ in range(200):
         made = dispatch(specs.plan(asynchronous()), tmp_path)
         for _ in range(rng.randrange(1, 9)):
-            while len(made.running) < 3 and made.next_job() is not None:
+            while len(made.running) < 3 and made.claim_next_job() is not None:
                 pass
             if not made.running:
                 break
             trial_id = rng.choice(sorted(made.running))
             attempt = Attempt(made.running[trial_id], made.settings.runner, clean=True)
-            made.record(trial_id, attempt.events(60.0))
+            made.record_events(trial_id, attempt.receive_events(60.0))
             attempt.close()
             trained.append(trial_id)
         done = made.exhausted
-        made.interrupt("killed")  # what was running is resumable
+        made.interrupt_all("killed")  # what was running is resumable
         if done:
             break
     rows = [row for row in table(made) if row["study"] == "tune"]
@@ -97,11 +97,11 @@ def test_two_drivers_share_one_budget(tmp_path: Path) -> None:
     for number in range(1, TRIALS + 1):
         # Both are this process, so that the second is given the first one's trial again and
         # not told that it is busy.
-        jobs = [made.next_job() for made in drivers]
+        jobs = [made.claim_next_job() for made in drivers]
         assert jobs[0] is not None and jobs[1] is not None
         assert jobs[0].trial_id == jobs[1].trial_id
         assert len(proposals(drivers[0])) == number
-    assert not any(made.progression.searching() for made in drivers)
+    assert not any(made.progression.list_open_searches() for made in drivers)
 
 
 # ---------------------------------------------------------------------- objectives
@@ -135,13 +135,13 @@ def test_the_best_of_several_objectives(
     drain(made)
     rows = [row for row in table(made) if row["study"] == "tune"]
     best = (max if most else min)(rows, key=lambda row: row[metric])
-    found = made.progression.ranking.best("tune", around.get("by"))
+    found = made.progression.ranking.find_best("tune", around.get("by"))
     assert found is not None and found.cell.trial_id == best["trial_id"]
     centre = next(r for r in table(made) if r["cell"] == "agnostic=on,specific=on")
-    config = made.ledger.trial(centre["trial_id"])["config"]  # type: ignore[index]
+    config = made.ledger.get_trial(centre["trial_id"])["config"]  # type: ignore[index]
     assert config["optimizer"]["lr"] == best["coords/optimizer.lr"]
 
 
 def test_by_must_be_read_of_the_study() -> None:
-    with pytest.raises(ConfigError, match=r"parts\.around\.by: found 'test/nmi'"):
+    with pytest.raises(ConfigError, match=r"parts\.around\.by: 'test/nmi' is no metric"):
         specs.plan(two(by="test/nmi"))

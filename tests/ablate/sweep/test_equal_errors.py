@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ablate.engine.driver import _outcome
+from ablate.engine.driver import _build_outcome
 from ablate.engine.settings import Outcome
-from ablate.sweep.dispatch import Dispatch
+from ablate.sweep.dispatch import JobScheduler
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch
 from trainables.errors import ConfigError
@@ -28,23 +28,23 @@ def failed(error: Exception) -> dict[str, Any]:
 NOT_HERE = failed(ConfigError("backbone.weights", "nothing", "a file"))
 
 
-def made(folder: Path, **studies: Any) -> Dispatch:
+def made(folder: Path, **studies: Any) -> JobScheduler:
     folder.mkdir(exist_ok=True)
     return dispatch(specs.plan({"name": "small", "studies": studies}), folder)
 
 
-def run(made: Dispatch, event: Callable[[dict[str, Any]], dict[str, Any]]) -> int:
+def run(made: JobScheduler, event: Callable[[dict[str, Any]], dict[str, Any]]) -> int:
     """Every job ends with its event; returns how many there were."""
     count = 0
-    while (job := made.next_job()) is not None:
+    while (job := made.claim_next_job()) is not None:
         count += 1
-        made.record(job.trial_id, [event(job)])
+        made.record_events(job.trial_id, [event(job)])
     assert made.exhausted
     return count
 
 
-def outcome(made: Dispatch) -> Outcome:
-    return _outcome(made.progression.plan, made, None, "")
+def outcome(made: JobScheduler) -> Outcome:
+    return _build_outcome(made.progression.plan, made, None, "")
 
 
 def test_a_study_stops_after_three_and_the_next_run_goes_on(tmp_path: Path) -> None:
@@ -69,14 +69,14 @@ def test_a_study_stops_after_three_and_the_next_run_goes_on(tmp_path: Path) -> N
 
 def test_what_was_under_way_is_left_for_the_next_run(tmp_path: Path) -> None:
     sweep = made(tmp_path, rates=GRID)
-    jobs = [sweep.next_job() for _ in range(5)]
+    jobs = [sweep.claim_next_job() for _ in range(5)]
     for job in jobs:
         assert job is not None
-        sweep.record(job.trial_id, [NOT_HERE])
+        sweep.record_events(job.trial_id, [NOT_HERE])
     assert sweep.exhausted
     assert outcome(sweep).failed == {"rates": 3} and outcome(sweep).missing == {"rates": 3}
     assert jobs[4] is not None
-    left = sweep.ledger.trial(jobs[4].trial_id)
+    left = sweep.ledger.get_trial(jobs[4].trial_id)
     assert left is not None and left["status"] == "interrupted" and "a file" in left["reason"]
     assert run(made(tmp_path, rates=GRID), lambda job: FINAL) == 3
 

@@ -60,11 +60,11 @@ def test_asynchronous_loses_and_repeats_nothing(tmp_path: Path, name: str) -> No
     made = dispatch(plan, tmp_path)
     while not made.exhausted:
         for _ in range(3):
-            made.next_job()
+            made.claim_next_job()
         for trial_id in list(made.running)[: draw.randint(0, 2)]:
             finish(made, trial_id)
         if draw.random() < 0.3:
-            made.interrupt("stopped by the test")
+            made.interrupt_all("stopped by the test")
             made = dispatch(plan, tmp_path)
     rows = table(made)
     assert len(rows) == 10 and {row["status"] for row in rows} <= {"done", "partial"}
@@ -93,7 +93,7 @@ def test_median_stops_are_facts(tmp_path: Path) -> None:
     statuses = [row["status"] for row in table(made)]
     assert statuses == ["done"] * 4 + ["partial"] * 2
     assert sorted(epochs_trained(made).values()) == [2, 2, 5, 5, 5, 5]
-    assert made.ledger.stops(plan.sweep_id, "grid").keys() == {
+    assert made.ledger.get_stops(plan.sweep_id, "grid").keys() == {
         "optimizer.lr=5.0",
         "optimizer.lr=8.0",
     }
@@ -105,7 +105,7 @@ def test_stopped_cells_are_told_as_pruned_with_their_reports(tmp_path: Path) -> 
     made = dispatch(plan, tmp_path)
     drain(made)
     progression = made.progression
-    told = progression.proposers["tune"].earlier({})[:9]
+    told = progression.proposers["tune"].list_history({})[:9]
     whole = [t for t in told if t.value is not None]
     assert len(whole) == 1
     assert sorted(max(t.reports) for t in told if t.value is None) == [1] * 6 + [3] * 2

@@ -9,7 +9,7 @@ import pytest
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.ledger.results import result_rows
+from ablate.ledger.results import build_result_rows
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, table
 from tests.ablate.real_sweeps import real
@@ -52,7 +52,7 @@ def test_what_another_driver_has_just_evaluated_is_not_evaluated_again(tmp_path:
     more = specs.spec(studies__rows__metrics=["density"])
     first, second = (dispatch(specs.plan(more), tmp_path) for _ in range(2))
     assert drain(first) and not second.exhausted, "both have seen what is lacking"
-    assert second.next_job() is None and second.exhausted and not second.lost
+    assert second.claim_next_job() is None and second.exhausted and not second.lost
 
 
 def test_a_runner_that_does_not_tell_is_asked_once(
@@ -68,14 +68,14 @@ def test_a_runner_that_does_not_tell_is_asked_once(
 
 def test_an_evaluation_adds_to_the_one_before_and_training_replaces_it(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        ledger.claim("t", "h", 0, {}, Owner.me())
+        ledger.claim("t", "h", 0, {}, Owner.from_this_process())
         ledger.record_final("t", FINAL)
         more: dict[str, Any] = {**FINAL, "evaluations": {"val": {"density": 0.25}}}
         ledger.record_final("t", more, trained=False)
-        assert ledger.evaluations("t") == {"val": {"map_at_r": 0.5, "density": 0.25}}
+        assert ledger.get_evaluations("t") == {"val": {"map_at_r": 0.5, "density": 0.25}}
         other = {**more, "evaluator": "retrieval-2"}
         ledger.record_final("t", other, trained=False)
-        assert ledger.evaluations("t", "retrieval-2") == {"val": {"density": 0.25}}
+        assert ledger.get_evaluations("t", "retrieval-2") == {"val": {"density": 0.25}}
         ledger.record_final("t", FINAL)
-        assert ledger.evaluations("t", "retrieval-1") == FINAL["evaluations"]
-        assert result_rows(ledger, "none") == []
+        assert ledger.get_evaluations("t", "retrieval-1") == FINAL["evaluations"]
+        assert build_result_rows(ledger, "none") == []

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from ablate.designs.parts import NEUTRAL_POINT
-from ablate.plan.neutral import is_neutral, options
+from ablate.plan.neutral import get_neutral_options, is_neutral
 from ablate.plan.plan import Plan
 from ablate.samplers import branches
 from ablate.samplers.space import Axis
-from ablate.sweep.dispatch import Dispatch
+from ablate.sweep.dispatch import JobScheduler
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import run, stopped_often, table
 from trainables.errors import ConfigError
@@ -50,7 +50,7 @@ def plan(space: dict[str, Any] = AWAY, rest: dict[str, Any] | None = None, **mor
     return specs.plan({"name": "neutral", "trial": {"training.epochs": 2}, "studies": studies})
 
 
-def cells(made: Dispatch, study: str) -> dict[str, Any]:
+def cells(made: JobScheduler, study: str) -> dict[str, Any]:
     return {cell.cell: cell for cell in made.progression.studies[study].cells if cell.seed == 0}
 
 
@@ -59,7 +59,7 @@ def cells(made: Dispatch, study: str) -> dict[str, Any]:
 
 def test_it_is_the_method_switched_off_at_the_best_rates_of_its_baseline(tmp_path: Path) -> None:
     made = run(plan(), tmp_path)
-    best = made.progression.ranking.best("a")
+    best = made.progression.ranking.find_best("a")
     neutral = cells(made, "b")["neutral"]
     assert best is not None and best.values.keys() == {"optimizer.lr"}
     assert neutral.config["optimizer"]["lr"] == best.values["optimizer.lr"]
@@ -68,7 +68,9 @@ def test_it_is_the_method_switched_off_at_the_best_rates_of_its_baseline(tmp_pat
     assert neutral.coords == {"neutral": "yes", "optimizer.lr": best.values["optimizer.lr"]} | {
         "method.alpha": 0
     }
-    assert len(made.progression.studies["b"].cells) == made.progression.plan.size("b") == 7 * 2
+    assert (
+        len(made.progression.studies["b"].cells) == made.progression.plan.count_cells("b") == 7 * 2
+    )
     assert made.progression.studies["b"].complete
     assert all(row["status"] == "done" for row in table(made))
 
@@ -77,12 +79,12 @@ def test_it_is_the_method_switched_off_at_the_best_rates_of_its_baseline(tmp_pat
 def test_every_method_has_one(method: str) -> None:
     study = search(method, RATE, trial={"method": {"name": method}}, **NEUTRAL)
     made = specs.plan({"name": "any", "studies": {"a": search("plain"), "b": study}})
-    point = made.spec.studies["b"].baseline()
+    point = made.spec.studies["b"].find_baseline()
     assert point is not None
-    (cell, _) = made.cells("b", NEUTRAL_POINT, 6, [{"optimizer.lr": 2e-3}])
-    assert cell.error is None and is_neutral(cell.config) and options(method)
+    (cell, _) = made.build_cells("b", NEUTRAL_POINT, 6, [{"optimizer.lr": 2e-3}])
+    assert cell.error is None and is_neutral(cell.config) and get_neutral_options(method)
     assert cell.config["optimizer"]["lr"] == 2e-3
-    assert not is_neutral(made.resolved("b", None).model_dump(mode="json"))
+    assert not is_neutral(made.resolve_config("b", None).model_dump(mode="json"))
 
 
 def test_the_plain_method_has_none() -> None:
@@ -97,7 +99,7 @@ def test_the_plain_method_has_none() -> None:
 
 def test_where_it_wins_the_best_other_cell_stands_beside_it(tmp_path: Path) -> None:
     made = run(plan(AWAY), tmp_path)
-    ranking = made.progression.ranking.of("b")
+    ranking = made.progression.ranking.rank_study("b")
     assert ranking[0].cell.cell == "neutral"
     told = cells(made, "rows")
     assert list(told) == ["plain", "ddml", "ddml, not neutral"]
@@ -139,13 +141,13 @@ def test_it_is_promoted_as_any_other_and_has_a_neutral_one_of_its_own(tmp_path: 
     assert promoted["rank=1"].coords["source"] == "neutral" and is_neutral(
         promoted["rank=1"].config
     )
-    own, best = promoted["neutral"], made.progression.ranking.best("a2")
+    own, best = promoted["neutral"], made.progression.ranking.find_best("a2")
     assert best is not None and is_neutral(own.config)
     assert own.config["optimizer"]["lr"] == best.cell.config["optimizer"]["lr"]
     assert own.config["training"]["epochs"] == 3
     told = cells(made, "rows")
     assert is_neutral(told["ddml"].config) and not is_neutral(told["ddml, not neutral"].config)
-    assert made.progression.plan.lineages()["rows"] == {
+    assert made.progression.plan.trace_lineages()["rows"] == {
         "plain": {"a2": 2, "a": 12, "b2's neutral cell": 1, "b's neutral cell": 2},
         "ddml": {"b2": 4, "b": 14},
         "ddml, not neutral": {"b2": 4, "b": 14},
@@ -165,16 +167,16 @@ def test_it_is_told_only_where_the_space_holds_it(tmp_path: Path) -> None:
         bare = run(plan(space, {"b": search("ddml", RATE | space)}), tmp_path / f"{name} bare")
         own, other = made.progression.proposers["b"], bare.progression.proposers["b"]
         keys[name] = own.key == other.key
-        ours = [row["params"] for row in made.ledger.proposals(own.key).values()]
-        theirs = [row["params"] for row in bare.ledger.proposals(other.key).values()]
+        ours = [row["params"] for row in made.ledger.list_proposals(own.key).values()]
+        theirs = [row["params"] for row in bare.ledger.list_proposals(other.key).values()]
         assert (ours == theirs) == (name == "away")
-        assert len(own.earlier({})) == len(ours) + (name == "whole")
+        assert len(own.list_history({})) == len(ours) + (name == "whole")
     assert keys == {"away": True, "whole": False}, "known proposals are taken where they can be"
 
 
 def test_what_is_told_is_its_result_and_a_running_one_in_the_first_round(tmp_path: Path) -> None:
     made = run(plan(WHOLE), tmp_path)
-    first, *rest = made.progression.proposers["b"].earlier({})
+    first, *rest = made.progression.proposers["b"].list_history({})
     neutral = cells(made, "b")["neutral"]
     assert first.params == {"optimizer.lr": neutral.config["optimizer"]["lr"], "method.alpha": 0}
     scores = [synthetic.score(neutral.config, seed) for seed in (0, 1)]
@@ -201,9 +203,9 @@ def test_an_asynchronous_search_begins_once_it_is_known(tmp_path: Path) -> None:
     made = run(made_plan, tmp_path, at_once=3, choose=random.Random(2).choice)
     state = made.progression.studies["b"]
     assert state.complete and len(state.cells) == 7 * 2
-    earlier = made.progression.proposers["b"].earlier({})
+    earlier = made.progression.proposers["b"].list_history({})
     assert len(earlier) == 7 and not any(each.running for each in earlier)
-    for row in made.ledger.proposals(made.progression.proposers["b"].key).values():
+    for row in made.ledger.list_proposals(made.progression.proposers["b"].key).values():
         assert all(0 <= idx < row["idx"] for idx in row["beside"] or ())
 
 
@@ -229,7 +231,7 @@ def test_an_asynchronous_search_begins_once_it_is_known(tmp_path: Path) -> None:
     ids=str,
 )
 def test_what_an_axis_holds(axis: dict[str, Any], value: Any, holds: bool) -> None:
-    assert Axis.model_validate(axis).holds(value) == holds
+    assert Axis.model_validate(axis).is_possible(value) == holds
 
 
 def test_a_space_holds_a_configuration_by_its_active_axes() -> None:
@@ -240,9 +242,9 @@ def test_a_space_holds_a_configuration_by_its_active_axes() -> None:
     }
     made = {path: Axis.model_validate(axis) for path, axis in space.items()}
     config = {"loss": "a", "optimizer": {"lr": 0.5}, "method": {"alpha": 0}}
-    assert branches.held(made, config) == {"loss": "a", "optimizer.lr": 0.5}
-    assert branches.held(made, config | {"loss": "b"}) is None
-    assert branches.held(made, {"loss": "a"}) is None
+    assert branches.find_proposal(made, config) == {"loss": "a", "optimizer.lr": 0.5}
+    assert branches.find_proposal(made, config | {"loss": "b"}) is None
+    assert branches.find_proposal(made, {"loss": "a"}) is None
 
 
 # --------------------------------------------------------------------- identity
@@ -252,6 +254,6 @@ def test_without_it_a_sweep_is_what_it_was() -> None:
     given = specs.spec()
     before = specs.plan(given)
     for study in before.spec.studies.values():
-        assert "neutral" not in str(study.identity())
+        assert "neutral" not in str(study.build_identity())
     given["studies"]["tune"]["neutral"] = None
     assert specs.plan(given).sweep_id == before.sweep_id

@@ -15,7 +15,7 @@ from tests.ablate.driven import dispatch, drain
 def ready(queue: JobQueue) -> list[str]:
     """All that can be handed out now, in their order."""
     rest = deepcopy(queue)
-    return list(iter(rest.pop, None))
+    return list(iter(rest.pop_first, None))
 
 
 def studies_of(order: list[str], cells: dict[str, list[Cell]]) -> list[str]:
@@ -71,32 +71,32 @@ def test_the_queue_is_a_stable_sort_by_rank() -> None:
                 queue.put_first([trial])
                 first.insert(0, trial)
             case 3:
-                queue.rise(trial, rank)
+                queue.raise_rank(trial, rank)
                 if trial in rest and rest[trial][0] < rank:
                     rest[trial] = rank, count
             case 4 if known and draw.random() < 0.5:
-                assert queue.take(trial)
+                assert queue.remove(trial)
                 first = [each for each in first if each != trial]
                 rest.pop(trial, None)
             case 4:
                 wanted = expected()
-                assert queue.pop() == (wanted[0] if wanted else None)
+                assert queue.pop_first() == (wanted[0] if wanted else None)
                 if wanted:
                     first = [each for each in first if each != wanted[0]]
                     rest.pop(wanted[0], None)
         assert ready(queue) == expected()
     left = {*rest} - {"3"}
-    queue.keep(left.__contains__)
+    queue.keep_only(left.__contains__)
     assert {*ready(queue)} == left
 
 
 def test_one_that_waits_comes_back_to_its_rank() -> None:
     queue = JobQueue()
     queue.append("low", (0,))
-    queue.wait("high", (1,))
-    assert queue.waits and not queue.take("high") and ready(queue) == ["low"]
+    queue.add_waiting("high", (1,))
+    assert queue.waits and not queue.remove("high") and ready(queue) == ["low"]
     queue._waiting["high"] -= 100
-    queue.look_again()
+    queue.release_waiting()
     assert not queue.waits and ready(queue) == ["high", "low"]
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ablate.plan import warnings as advice
 from ablate.plan.plan import Plan
-from ablate.schedulers.racing import Race, standing
+from ablate.schedulers.racing import Race, evaluate_race
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, table
 from trainables.errors import ConfigError
@@ -24,19 +24,21 @@ def test_all_get_the_first_seeds_and_the_clearly_worse_no_more() -> None:
     good = {0: 0.50, 1: 0.51, 2: 0.49, 3: 0.5, 4: 0.5}
     near = {0: 0.49, 1: 0.52, 2: 0.48, 3: 0.49, 4: 0.51}
     bad = {0: 0.40, 1: 0.41, 2: 0.395}
-    assert standing(Race(), SEEDS, {0: {}, 1: {}}).seeds == 3
+    assert evaluate_race(Race(), SEEDS, {0: {}, 1: {}}).seeds == 3
     first = {k: {s: v[s] for s in (0, 1, 2)} for k, v in enumerate((good, near, bad))}
-    now = standing(Race(), SEEDS, first)
+    now = evaluate_race(Race(), SEEDS, first)
     assert (now.alive, now.seeds, now.dropped) == ((0, 1), 4, {2: 3})
-    end = standing(Race(), SEEDS, {0: good, 1: near, 2: bad})
+    end = evaluate_race(Race(), SEEDS, {0: good, 1: near, 2: bad})
     assert (end.alive, end.seeds, end.dropped) == ((0, 1), 5, {2: 3})
 
 
 def test_few_seeds_drop_nobody_and_failures_get_no_more() -> None:
-    assert standing(Race(), [0, 1], {0: {0: 1.0, 1: 1.0}, 1: {0: 0.0, 1: 0.0}}).dropped == {}
-    failed = standing(Race(), SEEDS, {0: {0: 1.0, 1: 1.1, 2: 1.0}, 1: {0: 1.0, 1: None, 2: 1.0}})
+    assert evaluate_race(Race(), [0, 1], {0: {0: 1.0, 1: 1.0}, 1: {0: 0.0, 1: 0.0}}).dropped == {}
+    failed = evaluate_race(
+        Race(), SEEDS, {0: {0: 1.0, 1: 1.1, 2: 1.0}, 1: {0: 1.0, 1: None, 2: 1.0}}
+    )
     assert failed.dropped == {1: 3}
-    assert standing(Race(), SEEDS, {0: {0: None, 1: None, 2: None}}).alive == ()
+    assert evaluate_race(Race(), SEEDS, {0: {0: None, 1: None, 2: None}}).alive == ()
 
 
 @settings(max_examples=60, deadline=None)
@@ -47,9 +49,11 @@ def test_the_leader_of_the_last_seed_is_never_dropped_and_more_results_change_no
     values: dict[int, dict[int, float | None]] = {
         i: dict(enumerate(row)) for i, row in enumerate(rows)
     }
-    end = standing(Race(), SEEDS, values)
+    end = evaluate_race(Race(), SEEDS, values)
     assert end.alive and end.seeds == 5
-    partial = standing(Race(), SEEDS, {i: {s: v[s] for s in (0, 1, 2)} for i, v in values.items()})
+    partial = evaluate_race(
+        Race(), SEEDS, {i: {s: v[s] for s in (0, 1, 2)} for i, v in values.items()}
+    )
     assert all(end.dropped.get(i) == 3 for i in partial.dropped)
 
 
@@ -82,13 +86,13 @@ def test_a_race_in_a_sweep_is_the_same_whatever_the_timing(tmp_path: Path) -> No
 
 
 def test_a_race_without_seeds_to_save_is_warned_of() -> None:
-    assert not any("races after" in text for text in advice.warnings(raced()))
+    assert not any("races after" in text for text in advice.list_plan_warnings(raced()))
     few = specs.plan(raced().spec.model_dump(exclude_none=True), seeds=3)
-    assert any("races after 3 of 3 seeds" in text for text in advice.warnings(few))
+    assert any("races after 3 of 3 seeds" in text for text in advice.list_plan_warnings(few))
 
 
 def test_no_race_where_it_makes_no_sense() -> None:
-    with pytest.raises(ConfigError, match="scheduler rather than a race"):
+    with pytest.raises(ConfigError, match="scheduler in place of a race"):
         specs.plan(specs.spec(studies__tune__race={"after": 3}))
-    with pytest.raises(ConfigError, match="either a race or a scheduler"):
+    with pytest.raises(ConfigError, match="a race and a scheduler"):
         raced(scheduler={"name": "asha"})

@@ -11,7 +11,7 @@ import pytest
 
 from ablate.ledger.owner import Owner
 from ablate.sweep import queue
-from ablate.sweep.dispatch import Dispatch
+from ablate.sweep.dispatch import JobScheduler
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, finish
 
@@ -23,12 +23,12 @@ OTHER = Owner("another-host", 7, 1.0)
 class There:
     """A storage: what it was asked for, and how often it is away before that."""
 
-    def __init__(self, made: Dispatch, away: int = 0) -> None:
+    def __init__(self, made: JobScheduler, away: int = 0) -> None:
         self.made, self.away, self.asked = made, away, list[str]()
         self.before: dict[str, Any] = {}
 
     def __call__(self, trial_id: str) -> None:
-        self.before[trial_id] = self.made.ledger.trial(trial_id)
+        self.before[trial_id] = self.made.ledger.get_trial(trial_id)
         if self.away:
             self.away -= 1
             raise OSError(errno.EHOSTUNREACH, "the storage is away")
@@ -40,7 +40,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue, "WAIT_SECONDS", 0.0)
 
 
-def forced(folder: Path, away: int) -> tuple[Dispatch, There]:
+def forced(folder: Path, away: int) -> tuple[JobScheduler, There]:
     """A sweep that is done, once more with --force."""
     plan = specs.plan(specs.spec(studies={"grid": GRID}))
     drain(dispatch(plan, folder))
@@ -52,13 +52,13 @@ def forced(folder: Path, away: int) -> tuple[Dispatch, There]:
 
 def test_what_the_storage_keeps_the_ledger_does_not_forget(tmp_path: Path) -> None:
     made, there = forced(tmp_path, away=1)
-    trials = {row["trial_id"]: row for row in made.ledger.rows("SELECT * FROM trials")}
+    trials = {row["trial_id"]: row for row in made.ledger.query("SELECT * FROM trials")}
     order = drain(made)
     (lost,) = made.lost
     assert "the storage is away" in made.lost[lost]
     assert [entry.partition(" ")[0] for entry in order] == there.asked
     assert lost not in there.asked and len(there.asked) == len(trials) - 1, "one is lost, not all"
-    assert dict(made.ledger.trial(lost) or {}) == {
+    assert dict(made.ledger.get_trial(lost) or {}) == {
         **trials[lost],
         "heartbeat": there.before[lost]["heartbeat"],
     }
@@ -69,9 +69,9 @@ def test_what_the_storage_keeps_the_ledger_does_not_forget(tmp_path: Path) -> No
 
 def test_files_of_a_trial_that_another_driver_has_stay(tmp_path: Path) -> None:
     made, there = forced(tmp_path, away=0)
-    (trial, *_) = (row["trial_id"] for row in made.ledger.rows("SELECT trial_id FROM trials"))
+    (trial, *_) = (row["trial_id"] for row in made.ledger.query("SELECT trial_id FROM trials"))
     assert made.ledger.claim_evaluation(trial, OTHER) == "mine"
-    while made.running or made.next_job() is not None:
+    while made.running or made.claim_next_job() is not None:
         for running in list(made.running):
             finish(made, running)
     assert trial not in there.asked and len(there.asked) > 1

@@ -27,14 +27,14 @@ def test_layers_later_wins() -> None:
         datasets={"emoji": {"optimizer": {"lr": 2e-3}, "training.per_class": 2}},
         studies__grid__trial={"optimizer.lr": 3e-3},
     )
-    assert specs.plan(given).resolved("tune", None).optimizer.lr == 1e-3
+    assert specs.plan(given).resolve_config("tune", None).optimizer.lr == 1e-3
     chosen = specs.plan(given, dataset="emoji")
-    assert chosen.resolved("tune", None).optimizer.lr == 2e-3
-    assert chosen.resolved("tune", None).training.per_class == 2
-    assert chosen.resolved("tune", None).data.name == "emoji"
-    assert chosen.resolved("grid", None).optimizer.lr == 3e-3
+    assert chosen.resolve_config("tune", None).optimizer.lr == 2e-3
+    assert chosen.resolve_config("tune", None).training.per_class == 2
+    assert chosen.resolve_config("tune", None).data.name == "emoji"
+    assert chosen.resolve_config("grid", None).optimizer.lr == 3e-3
     top = specs.plan(given, dataset="emoji", settings={"optimizer.lr": 4e-3})
-    assert top.resolved("grid", None).optimizer.lr == 4e-3
+    assert top.resolve_config("grid", None).optimizer.lr == 4e-3
 
 
 def test_what_is_taken_and_then_dropped_is_refused() -> None:
@@ -88,12 +88,12 @@ def test_cells_centre_on_the_best_of_another_study(tmp_path: Path) -> None:
     tuned = [row for row in rows if row["study"] == "tune"]
     best = max(tuned, key=lambda row: row["val/map_at_r"])
     whole = [r for r in rows if r["cell"] == "agnostic=on,specific=on" and r["seed"] == 0]
-    config = made.ledger.trial(whole[0]["trial_id"])["config"]  # type: ignore[index]
+    config = made.ledger.get_trial(whole[0]["trial_id"])["config"]  # type: ignore[index]
     assert config["optimizer"]["lr"] == best["coords/optimizer.lr"]
     assert config["method"]["alpha"] == best["coords/method.alpha"]
     assert whole[0]["trial_id"] == best["trial_id"], "the best cell itself is trained once"
     base = next(r for r in rows if r["cell"] == "base")
-    config = made.ledger.trial(base["trial_id"])["config"]  # type: ignore[index]
+    config = made.ledger.get_trial(base["trial_id"])["config"]  # type: ignore[index]
     assert config["method"] == {"name": "plain"}
     assert config["optimizer"]["lr"] == best["coords/optimizer.lr"]
 
@@ -165,7 +165,7 @@ def test_cells_are_found_by_name_number_and_coordinates(tmp_path: Path) -> None:
 
 def test_a_folder_is_entered_by_one_process_at_a_time(tmp_path: Path) -> None:
     made = dispatch(specs.plan(), tmp_path)
-    job = made.next_job()
+    job = made.claim_next_job()
     assert job is not None
     with_lock = Attempt(job, made.settings.runner, clean=True)
     with pytest.raises(TimeoutError, match="locked by another process"):
@@ -176,11 +176,11 @@ def test_a_folder_is_entered_by_one_process_at_a_time(tmp_path: Path) -> None:
 
 def test_epochs_lost_on_the_way_come_with_the_end(tmp_path: Path) -> None:
     made = dispatch(specs.plan(), tmp_path)
-    job = made.next_job()
+    job = made.claim_next_job()
     assert job is not None
     events = list(synthetic.run_job(prepared(job)))
-    made.record(job.trial_id, [events[-1]])
-    assert [e["epoch"] for e in made.ledger.epochs(job.trial_id)] == [1, 2, 3]
+    made.record_events(job.trial_id, [events[-1]])
+    assert [e["epoch"] for e in made.ledger.list_epochs(job.trial_id)] == [1, 2, 3]
 
 
 def prepared(job: Job) -> Job:

@@ -52,10 +52,10 @@ def assert_complete(sweep: Any, trials: list[str], uri: str | None = None) -> No
     assert set(found) == set(trials)
     with Ledger(sweep.ledger_path) as ledger:
         for trial_id, run in found.items():
-            epochs = ledger.epochs(trial_id)
+            epochs = ledger.list_epochs(trial_id)
             told = [(row["epoch"], row["metrics"]["val/map_at_r"]) for row in epochs]
             assert history(sweep, run, "val/map_at_r", uri) == told
-            for split, metrics in ledger.evaluations(trial_id).items():
+            for split, metrics in ledger.get_evaluations(trial_id).items():
                 for key, value in metrics.items():
                     assert run.data.metrics[f"final/{split}/{key}"] == value
     assert "RUNNING" not in {run.info.status for run in runs(sweep, uri)}

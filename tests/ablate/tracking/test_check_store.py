@@ -64,7 +64,7 @@ def test_what_cannot_be_a_store(
 ) -> None:
     monkeypatch.delenv("MLFLOW_ALLOW_FILE_STORE", raising=False)
     with pytest.raises(ConfigError) as error:
-        Store(tmp_path / "out", given.format(tmp=tmp_path)).check()
+        Store(tmp_path / "out", given.format(tmp=tmp_path)).check_usable()
     assert words in str(error.value) and WORD not in str(error.value), error.value
     assert list(tmp_path.iterdir()) == []
 
@@ -83,7 +83,7 @@ def test_another_program_s_database_is_only_looked_at(tmp_path: Path, wal: bool)
         Store(tmp_path, f"sqlite:///{path}"),
     ):
         with pytest.raises(ConfigError, match="another program's database"):
-            store.check()
+            store.check_usable()
     with pytest.raises(ConfigError, match="another program"):
         Ledger(path)
     with pytest.raises(ReportError, match="no table of MLflow's"):
@@ -93,10 +93,10 @@ def test_another_program_s_database_is_only_looked_at(tmp_path: Path, wal: bool)
 
 
 def test_an_mlflow_store_and_a_fresh_file_are_fine(empty_store: Path, tmp_path: Path) -> None:
-    Store(tmp_path, f"sqlite:///{empty_store}").check()
-    Store(tmp_path / "deep" / "er").check()
+    Store(tmp_path, f"sqlite:///{empty_store}").check_usable()
+    Store(tmp_path / "deep" / "er").check_usable()
     (tmp_path / "mlflow.db").touch()
-    Store(tmp_path).check()
+    Store(tmp_path).check_usable()
     assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db"]
 
 
@@ -110,7 +110,7 @@ def test_an_mlflow_store_and_a_fresh_file_are_fine(empty_store: Path, tmp_path: 
 )
 def test_a_remedy_names_the_store_that_the_run_had(given: str | None, said: str) -> None:
     store = Store(Path("my runs"), given)
-    assert store.command("ledger replay") == f"`ablate ledger replay --out 'my runs'{said}`"
+    assert store.format_command("ledger replay") == f"`ablate ledger replay --out 'my runs'{said}`"
     assert WORD not in repr(store)
 
 

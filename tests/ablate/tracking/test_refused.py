@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ablate.ledger.ledger import Ledger
-from ablate.tracking.sync import IN_A_ROW, Replica, first_line
+from ablate.tracking.sync import IN_A_ROW, MlflowSync, extract_first_line
 from tests.ablate.tracking.store import assert_complete, children, finish_some
 
 FORBIDDEN, BROKEN = "PERMISSION_DENIED", "INTERNAL_ERROR"
@@ -76,7 +76,7 @@ def test_a_store_that_takes_nothing_is_away(sweep: Any, monkeypatch: pytest.Monk
     trials = finish_some(sweep, 2 * IN_A_ROW)
     reject(monkeypatch, FORBIDDEN, None)
     with Ledger(sweep.ledger_path) as ledger:
-        writer = Replica(ledger, sweep.uri, sweep.sweep_id, "ddml")
+        writer = MlflowSync(ledger, sweep.uri, sweep.sweep_id, "ddml")
         for tries in (1, 2):
             with pytest.raises(MlflowException, match="no"):
                 writer.sync(trials)
@@ -85,6 +85,6 @@ def test_a_store_that_takes_nothing_is_away(sweep: Any, monkeypatch: pytest.Monk
 
 def test_the_reason_of_a_request_that_failed() -> None:
     text = "x (Caused by ResponseError('too many 500 error responses'))"
-    assert first_line(RuntimeError(text)) == "ResponseError('too many 500 error responses')"
-    assert first_line(RuntimeError("one line\nof two")) == "one line"
-    assert first_line(RuntimeError()) == "RuntimeError"
+    assert extract_first_line(RuntimeError(text)) == "ResponseError('too many 500 error responses')"
+    assert extract_first_line(RuntimeError("one line\nof two")) == "one line"
+    assert extract_first_line(RuntimeError()) == "RuntimeError"

@@ -30,12 +30,12 @@ from ablate.ledger.owner import Owner
 from ablate.tracking.tracker import MlflowTracker
 with Ledger({str(sweep.ledger_path)!r}) as ledger:
     for trial in {trials[3:]!r}:
-        ledger.claim(trial, "0" * 64, 0, {{"a": 1}}, Owner.me())
+        ledger.claim(trial, "0" * 64, 0, {{"a": 1}}, Owner.from_this_process())
         ledger.record_epochs(
             trial, [{{"epoch": 1, "steps": 1, "seconds": 1.0, "metrics": {{"val/map_at_r": 0.5}}}}])
     tracker = MlflowTracker(ledger.path, {sweep.uri!r}, {sweep.sweep_id!r}, "ddml")
     tracker.start()
-    while len(ledger.mlflow_runs("sqlite:///{sweep.folder}/mlflow.db")) < 6:
+    while len(ledger.list_mlflow_runs("sqlite:///{sweep.folder}/mlflow.db")) < 6:
         time.sleep(0.01)
 os._exit(9)
 """
@@ -66,7 +66,7 @@ def test_a_password_goes_to_mlflow_alone(
     assert "http://me:***@127.0.0.1:9 is away" in caplog.text and word not in caplog.text
     assert "`ablate ledger replay --out x` writes the 2 ended trials" in caplog.messages[-1]
     with Ledger(sweep.ledger_path) as ledger:
-        assert [row["run_id"] for row in ledger.mlflow_runs(store_key(uri))] == ["0" * 32]
+        assert [row["run_id"] for row in ledger.list_mlflow_runs(store_key(uri))] == ["0" * 32]
     for path in filter(Path.is_file, tmp_path.rglob("*")):
         assert word.encode() not in path.read_bytes(), path
 

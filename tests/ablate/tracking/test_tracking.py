@@ -20,9 +20,9 @@ import yaml
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.tracking.payload import Settings, flatten, headlines
-from ablate.tracking.store import Store, experiment_id, open_store, store_key
-from ablate.tracking.sync import Replica, replay, replay_all
+from ablate.tracking.payload import Settings, flatten_config, iterate_best_metrics
+from ablate.tracking.store import Store, get_or_create_experiment, open_store, store_key
+from ablate.tracking.sync import MlflowSync, replay, replay_all
 from reports.compile import compile_report
 from tests.ablate.tracking.store import (
     assert_complete,
@@ -50,9 +50,9 @@ def test_layout_is_the_contract_s(finished: Any) -> None:
     assert document["study_order"] == ["tune", "table4", "tuned", "grid"]
     assert document["report"]["best"] == ["tune"]
     with Ledger(finished.ledger_path) as ledger:
-        cells = ledger.cells(finished.sweep_id)
+        cells = ledger.list_cells(finished.sweep_id)
         for trial_id, run in children(finished).items():
-            tags, trial = run.data.tags, ledger.trial(trial_id)
+            tags, trial = run.data.tags, ledger.get_trial(trial_id)
             filled = [c for c in cells if c["trial_id"] == trial_id]
             expected = {
                 "mlflow.parentRunId": parent.info.run_id,
@@ -67,7 +67,7 @@ def test_layout_is_the_contract_s(finished: Any) -> None:
             names = [c["cell"] for c in json.loads(tags["ablate.cells"])]
             assert names == [c["cell"] for c in filled]
             assert run.data.params["optimizer.betas"] == "[0.9, 0.999]"
-            assert run.data.params == dict(flatten(trial["config"]))
+            assert run.data.params == dict(flatten_config(trial["config"]))
             if trial["status"] == "done":
                 assert tags["ablate.device"] == "cpu" and tags["ablate.threads"] == "1"
                 assert run.info.status == "FINISHED"
@@ -79,7 +79,7 @@ def test_layout_is_the_contract_s(finished: Any) -> None:
                     each.tags[0].value: (each.dataset.name, each.dataset.digest)
                     for each in run.inputs.dataset_inputs
                 }
-                splits = {"train", *ledger.evaluations(trial_id)}
+                splits = {"train", *ledger.get_evaluations(trial_id)}
                 assert inputs == {split: (f"{name} {split}", digest) for split in splits}
             else:
                 assert run.info.status == "FAILED" and tags["ablate.reason"].startswith("term")
@@ -99,7 +99,7 @@ def test_it_opens_as_training_of_models(finished: Any, sweep: Any) -> None:
         ("genai_development", "genai_development"),
     ):
         client.set_experiment_tag(made, "mlflow.experimentKind", before)
-        assert experiment_id(client, sweep.uri, "ddml") == made
+        assert get_or_create_experiment(client, sweep.uri, "ddml") == made
         assert kind(client) == after
 
 
@@ -110,13 +110,13 @@ def test_the_parent_shows_the_best_so_far_of_each_study(sweep: Any) -> None:
     sweep.finish([trials[1]], epochs=2, final=False)
     with Ledger(sweep.ledger_path) as ledger:
         ledger.release(trials[1], "interrupted", "its driver was killed")
-        row = ledger.sweep(sweep.sweep_id)
-        assert [step for *_, step in headlines(ledger, row)] == [0]
+        row = ledger.get_sweep(sweep.sweep_id)
+        assert [step for *_, step in iterate_best_metrics(ledger, row)] == [0]
         sweep.fail(trials[1], "term `split` is not finite")
-        told = [ledger.evaluations(trials[i])["val"]["nmi"] for i in (0, 2)]
+        told = [ledger.get_evaluations(trials[i])["val"]["nmi"] for i in (0, 2)]
         objective = {"metric": "val/nmi", "direction": "minimize"}
         row["spec"]["studies"]["tune"]["objectives"] = [objective]
-        points = [(key, value, step) for key, value, _, step in headlines(ledger, row)]
+        points = [(key, value, step) for key, value, _, step in iterate_best_metrics(ledger, row)]
         best = [told[0], told[0], min(told)]
         assert points == [("best val nmi/tune", best[step], step) for step in range(3)]
     sweep.track()
@@ -157,7 +157,7 @@ def test_later_evaluations_and_cells_reach_the_run(sweep: Any) -> None:
     sweep.track(f"{sweep.uri}?timeout=30")  # the same file, with an option for its driver
     again = children(sweep)[trial]
     assert again.info.end_time == run.info.end_time and points(sweep, again) == before
-    dead = Owner(Owner.me().host, 2**22 + 12345, 1.0)
+    dead = Owner(Owner.from_this_process().host, 2**22 + 12345, 1.0)
     with Ledger(sweep.ledger_path) as ledger:
         assert ledger.claim_evaluation(trial, dead) == "mine"
         assert ledger.release_dead() == [trial]
@@ -186,8 +186,8 @@ def test_an_epoch_that_is_told_late_reaches_the_run(sweep: Any) -> None:
     trial = sweep.plan(seeds=1)[0]
     sweep.finish([trial], epochs=4, final=False)
     with Ledger(sweep.ledger_path) as ledger:
-        known = ledger.epochs(trial)
-        with ledger.write() as db:
+        known = ledger.list_epochs(trial)
+        with ledger.begin_transaction() as db:
             db.execute("DELETE FROM epochs WHERE epoch=2")
         sweep.track()
         steps = [step for step, _ in history(sweep, children(sweep)[trial], "train/loss")]
@@ -220,9 +220,9 @@ def test_a_damaged_store_is_given_up_at_once_with_the_remedy(
 def test_the_last_of_two_drivers_ends_the_parent(sweep: Any) -> None:
     sweep.plan(seeds=1)
     with Ledger(sweep.ledger_path) as ledger:
-        mine = Owner.me()
+        mine = Owner.from_this_process()
         first, second = (
-            Replica(ledger, sweep.uri, sweep.sweep_id, "ddml", driver=driver)
+            MlflowSync(ledger, sweep.uri, sweep.sweep_id, "ddml", driver=driver)
             for driver in (
                 Owner(mine.host, os.getppid(), psutil.Process(os.getppid()).create_time()),
                 mine,
@@ -304,9 +304,9 @@ def test_two_trackers_of_one_sweep_make_one_set_of_runs(sweep: Any) -> None:
 def test_four_processes_may_be_the_first_to_use_a_store(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/fresh/mlflow.db"
     code = f"""
-from ablate.tracking.store import experiment_id, open_store
+from ablate.tracking.store import get_or_create_experiment, open_store
 client = open_store({uri!r})
-run = client.create_run(experiment_id(client, {uri!r}, "shared"))
+run = client.create_run(get_or_create_experiment(client, {uri!r}, "shared"))
 client.log_metric(run.info.run_id, "x", 1.0)
 """
     command, root = [sys.executable, "-c", code], Path(__file__).parents[3]
@@ -348,7 +348,7 @@ def test_only_settings_that_vary_or_differ_from_defaults_are_parameters(sweep: A
     }
     trials = sweep.plan(seeds=1, studies=("tune", "tuned"))
     with Ledger(sweep.ledger_path) as ledger:
-        replica = Replica(ledger, sweep.uri, sweep.sweep_id, defaults=defaults)
+        replica = MlflowSync(ledger, sweep.uri, sweep.sweep_id, defaults=defaults)
         sweep.finish(trials[:1])
         replica.sync()
         params = children(sweep)[trials[0]].data.params
@@ -361,18 +361,18 @@ def test_only_settings_that_vary_or_differ_from_defaults_are_parameters(sweep: A
     ddml = {"method.alpha", "method.beta", "method.gamma"}  # the plain trial has none of them
     with Ledger(sweep.ledger_path) as ledger:
         for trial_id, run in found.items():
-            config = ledger.trial(trial_id)["config"]
+            config = ledger.get_trial(trial_id)["config"]
             expected = always | (ddml if config["method"]["name"] == "ddml" else set())
             assert set(run.data.params) == expected
-            assert run.data.params.items() <= dict(flatten(config)).items()
+            assert run.data.params.items() <= dict(flatten_config(config)).items()
             assert yaml.safe_load((artifacts(sweep, run) / "config.yaml").read_text()) == config
 
 
 def test_defaults_are_those_of_trials() -> None:
-    from ablate.plan.resolve import default_settings
+    from ablate.plan.resolve import list_default_settings
     from trainables.trial import TrialConfig
 
-    settings = Settings(default_settings())
+    settings = Settings(list_default_settings())
     for given, expected in (
         ({}, {}),
         ({"optimizer": {"lr": 1e-3}}, {"optimizer.lr": "0.001"}),
@@ -382,4 +382,4 @@ def test_defaults_are_those_of_trials() -> None:
         ),
     ):
         config = TrialConfig.model_validate(given).model_dump(mode="json")
-        assert settings.parameters(config) == expected
+        assert settings.get_parameters(config) == expected

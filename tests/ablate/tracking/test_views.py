@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from ablate.ledger.ledger import Ledger
-from ablate.storage.copies import NOTE, Note
+from ablate.storage.ledger_backup import NOTE, BackupState
 from ablate.tracking import views
 from tests.ablate.command import ablate_run
 from trainables.jobs.request import View, Wanted
@@ -68,7 +68,7 @@ def test_figures_of_models_are_read_once_and_drawn_from_mlflow(tmp_path: Path) -
     assert "figure gallery of trial" in more.stderr and "is left empty: no folder" in more.stderr
     assert "not read: its weights or its data were not at hand" in page.read_text()
 
-    Note("which", {str(there): 1}).write(tmp_path / "runs" / NOTE)  # as --storage leaves it
+    BackupState("which", {str(there): 1}).write(tmp_path / "runs" / NOTE)  # as --storage leaves it
     with Ledger(tmp_path / "runs" / "ledger.sqlite") as ledger:
         for trial_id, checkpoint in checkpoints.items():
             ledger.put_checkpoint(trial_id, checkpoint)

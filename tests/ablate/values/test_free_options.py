@@ -26,7 +26,7 @@ def test_a_grid_and_a_search_over_options() -> None:
     }
     made = plan(given(grid=grid, tune=search))
     points = made.spec.studies["grid"].points()
-    options = [made.resolved("grid", point).loss.options for point in points]
+    options = [made.resolve_config("grid", point).loss.options for point in points]
     assert options == [{"m": m, "gamma": gamma} for m in (0.1, 0.2) for gamma in (8, 80)]
 
 

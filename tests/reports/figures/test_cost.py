@@ -9,7 +9,7 @@ import optuna
 import pytest
 
 from reports.errors import ReportError
-from reports.figures.cost import cost, front, points_of
+from reports.figures.cost import collect_cost_points, cost, find_pareto_front
 from reports.frame import Frame
 from reports.recipe import Figure
 from tests.reports.made import METRIC, frame
@@ -37,21 +37,21 @@ def test_the_front_is_optunas() -> None:
         for i, (a, b) in enumerate(zip(x.tolist(), y.tolist(), strict=True))
     ]
     study.add_trials(trials)
-    found = front(x.tolist(), y.tolist())
+    found = find_pareto_front(x.tolist(), y.tolist())
     assert set(found) == {trial.user_attrs["i"] for trial in study.best_trials}
     assert list(x[list(found)]) == sorted(x[list(found)])
-    assert front([1.0, float("nan"), 0.5], [1.0, 9.0, float("inf")]) == (0,)
-    assert front([], []) == ()
+    assert find_pareto_front([1.0, float("nan"), 0.5], [1.0, 9.0, float("inf")]) == (0,)
+    assert find_pareto_front([], []) == ()
 
 
 def test_a_cell_s_point_is_its_means_and_with_folds_a_seed_costs_all_of_them() -> None:
     found = made()
-    points = points_of(found, "s", METRIC, "seconds")
+    points = collect_cost_points(found, "s", METRIC, "seconds")
     assert [(p.cell, p.n) for p in points] == [(f"variant={name}", 2) for name in VALUES]
     assert [p.cost for p in points] == pytest.approx([c + 0.5 for c in SECONDS.values()])
     assert [p.value for p in points] == pytest.approx([100 * v + 0.5 for v in VALUES.values()])
     found.cells = found.cells.assign(fold=[0, 1] * len(VALUES), seed=0)
-    folded = [p.cost for p in points_of(found, "s", METRIC, "seconds")]
+    folded = [p.cost for p in collect_cost_points(found, "s", METRIC, "seconds")]
     assert folded == pytest.approx([2 * c + 1 for c in SECONDS.values()])
 
 

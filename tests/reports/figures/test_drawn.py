@@ -9,9 +9,9 @@ import pytest
 from matplotlib.figure import Figure as Canvas
 from matplotlib.text import Text
 
-from reports.figures.drawn import MANY, TEXT, Drawn, Spot, style
-from reports.figures.heatmap import heatmap
-from reports.figures.history import history
+from reports.figures.figure import MANY, TEXT, DrawnFigure, Tooltip, use_report_style
+from reports.figures.heatmap import draw_heatmap
+from reports.figures.history import draw_search_history
 from reports.recipe import Figure, Heatmap, Table
 from tests.reports.made import METRIC, drawer, frame
 
@@ -27,32 +27,32 @@ def test_letters_have_one_size_and_marks_lie_within_their_pictures(tmp_path: Pat
     search = frame("search", POINTS, value, study={"space": SPACE})
     grid = frame("grid", POINTS, value)
     drawings = [
-        history(search, Table(kind="search", study="s")),
-        heatmap(grid, Heatmap(study="s", x="method.alpha", y="method.beta")),
+        draw_search_history(search, Table(kind="search", study="s")),
+        draw_heatmap(grid, Heatmap(study="s", x="method.alpha", y="method.beta")),
     ]
     for found, kind in ((search, "slices"), (search, "parallel"), (grid, "interactions")):
         drawings.append(drawer(kind)(found, Figure(kind=kind, studies=("s",), metric=METRIC)))
     for drawn in drawings:
         letters = [text for text in drawn.figure.findobj(Text) if text.get_text().strip()]
         assert {text.get_fontsize() for text in letters} == {TEXT}, drawn.key
-        drawn.save(tmp_path)
-        places = drawn.places()
+        drawn.save_files(tmp_path)
+        places = drawn.locate_spots()
         assert len(places) == len(drawn.spots) > 0
         assert all(0 < x < 1 and 0 < y < 1 and text for x, y, text in places), drawn.key
 
 
 def test_a_mark_is_where_the_picture_has_it(tmp_path: Path) -> None:
-    with style():
+    with use_report_style():
         figure = Canvas(figsize=(4, 2))
         axes = figure.add_axes((0.25, 0.2, 0.5, 0.6))
         axes.set_xlim(0, 10)
         axes.set_ylim(0, 1)
-    spots = (Spot(axes, 0, 0, "corner"), Spot(axes, 5, 1, "top"))
-    drawn = Drawn("d", "s", "", "", figure, (), spots)
-    drawn.save(tmp_path)
-    assert drawn.places() == [
+    spots = (Tooltip(axes, 0, 0, "corner"), Tooltip(axes, 5, 1, "top"))
+    drawn = DrawnFigure("d", "s", "", "", figure, (), spots)
+    drawn.save_files(tmp_path)
+    assert drawn.locate_spots() == [
         (pytest.approx(0.25), pytest.approx(0.8), "corner"),
         (pytest.approx(0.5), pytest.approx(0.2), "top"),
     ]
-    many = Drawn("d", "s", "", "", figure, (), spots[:1] * (MANY + 1))
-    assert many.places() == []
+    many = DrawnFigure("d", "s", "", "", figure, (), spots[:1] * (MANY + 1))
+    assert many.locate_spots() == []

@@ -12,15 +12,15 @@ from pydantic import ValidationError
 from scipy import stats as scipy_stats
 
 from reports.errors import ReportError
-from reports.figures.critical_difference import blocks_of
-from reports.figures.factor_curves import axis_kind, factor_curves, lines_of
-from reports.figures.heatmap import SPAN, heatmap, shades, size_of
-from reports.figures.interactions import Pair, pairs_of
+from reports.figures.critical_difference import collect_blocks
+from reports.figures.factor_curves import choose_axis_scale, collect_lines, draw_factor_curves
+from reports.figures.heatmap import SPAN, compute_color_scale, compute_heatmap_size, draw_heatmap
+from reports.figures.interactions import Pair, list_factor_pairs
 from reports.frame import Frame
 from reports.recipe import FactorCurves, Figure, Heatmap, Recipe, Table
 from reports.stats.describe import pooled_sd, t_interval
-from reports.tables.build import build
-from reports.tables.cells import cells_of, levels_of
+from reports.tables.build import build_table
+from reports.tables.cells import collect_factor_cells, collect_levels
 from tests.reports.made import METRIC, drawer, frame
 
 NAMES = ("agnostic", "specific", "split")
@@ -43,14 +43,16 @@ def texts(drawn: Any) -> list[str]:
 
 
 def effects(found: Frame) -> dict[str, dict[str, Any]]:
-    table: Any = build(found, Table(kind="effects", study="s", metrics=(METRIC,)))
+    table: Any = build_table(found, Table(kind="effects", study="s", metrics=(METRIC,)))
     rows = [dict(zip(table.columns, row, strict=True)) for row in table.numbers]
     return {row["term"]: row for row in rows}
 
 
 def pairs(found: Frame) -> list[Pair]:
-    cells = found.study("s")
-    return pairs_of(cells_of(found, cells, METRIC), levels_of(found, cells), (), METRIC)
+    cells = found.select_study("s")
+    return list_factor_pairs(
+        collect_factor_cells(found, cells, METRIC), collect_levels(found, cells), (), METRIC
+    )
 
 
 # --- Shapley values and interactions: the numbers of the table of effects
@@ -146,7 +148,7 @@ def ranks(found: Frame, **options: Any) -> Any:
 
 def test_a_block_is_a_data_set_with_a_loss_and_one_that_lacks_a_level_is_left_out() -> None:
     found = frame("compare", CROSS, ranked)
-    levels, blocks = blocks_of(found.study("s"), "method", METRIC)
+    levels, blocks = collect_blocks(found.select_study("s"), "method", METRIC)
     assert levels == ["plain", "ddml", "nir"] and len(blocks) == 4
     means = {"plain": 0.31, "ddml": 0.51, "nir": 0.41}  # over seeds
     assert blocks[("data", "cars"), ("loss", "pa")] == pytest.approx(means)
@@ -180,7 +182,7 @@ def curve(at: dict[str, Any], seed: int) -> float:
 
 
 def lines(found: Frame, x: str, **options: Any) -> Any:
-    return lines_of(found.study("s"), FactorCurves(studies=("s",), x=x, **options))
+    return collect_lines(found.select_study("s"), FactorCurves(studies=("s",), x=x, **options))
 
 
 @pytest.mark.parametrize("interval", ["t", "sd", "bootstrap"])
@@ -222,19 +224,19 @@ def test_each_level_of_the_other_factor_has_a_line() -> None:
 def test_curves_are_drawn_over_any_kind_of_axis() -> None:
     found = frame("grid", GRID, curve, seeds=2)
     recipe = FactorCurves(studies=("s",), x="method.gamma", at={"method.alpha": 0.01})
-    drawn = factor_curves(found, recipe)
+    drawn = draw_factor_curves(found, recipe)
     axes = drawn.figure.axes[0]
     assert len(axes.containers) == 1 and axes.get_legend() is None
     assert axes.get_xscale() == "log" and "α = 0.01" in drawn.caption
     assert "95 % t interval" in drawn.caption and "n = 2 seeds" in drawn.caption
     words = frame("compare", [{"variant": v} for v in ("b", "a")], lambda at, s: 0.5, seeds=1)
-    axes = factor_curves(words, FactorCurves(studies=("s",), x="variant")).figure.axes[0]
+    axes = draw_factor_curves(words, FactorCurves(studies=("s",), x="variant")).figure.axes[0]
     assert [text.get_text() for text in axes.get_xticklabels()] == ["a", "b"]
     assert axes.containers[0].lines[0].get_linestyle() == "None"
-    empty = factor_curves(frame("grid", GRID, lambda at, s: None), recipe)
+    empty = draw_factor_curves(frame("grid", GRID, lambda at, s: None), recipe)
     assert "no finished runs" in empty.caption
     with pytest.raises(ReportError, match=r"no cell of s .* method\.beta"):
-        factor_curves(found, FactorCurves(studies=("s",), x="method.beta"))
+        draw_factor_curves(found, FactorCurves(studies=("s",), x="method.beta"))
     with pytest.raises(ValidationError, match="cannot be held"):
         Recipe.model_validate({"factor_curves": [{"studies": ["a"], "x": "p", "at": {"p": 1}}]})
 
@@ -252,7 +254,7 @@ def test_axis_follows_the_levels() -> None:
         (["on", 1], True, "words"),
         ([], None, "linear"),
     ):
-        assert axis_kind(levels, log) == kind, levels  # type: ignore[arg-type]
+        assert choose_axis_scale(levels, log) == kind, levels  # type: ignore[arg-type]
 
 
 # --- heatmaps: colours of their own, with the scatter of the seeds on the scale
@@ -276,13 +278,13 @@ def test_pooled_sd_is_that_of_all_deviations_from_their_own_means() -> None:
 
 
 def test_noise_spans_a_small_part_of_the_colours_and_a_small_effect_all_of_them() -> None:
-    noise, effect = shades(map_of(0.002), PART), shades(map_of(0.3), PART)
+    noise, effect = compute_color_scale(map_of(0.002), PART), compute_color_scale(map_of(0.3), PART)
     assert noise.sd == pytest.approx(1.0)
     assert noise.high - noise.low == pytest.approx(SPAN * 1.0)
     assert (noise.low + noise.high) / 2 == pytest.approx(50.1)
     assert (effect.low, effect.high) == pytest.approx((50.0, 80.0))
     for gain, ends in ((0.02, (50.0, 52.0)), (0.5, (50.0, 100.0))):
-        drawn = heatmap(map_of(gain, scatter=0.001), PART)
+        drawn = draw_heatmap(map_of(gain, scatter=0.001), PART)
         assert drawn.figure.axes[0].images[0].get_clim() == pytest.approx(ends)
 
 
@@ -290,20 +292,20 @@ def test_heatmaps_of_a_report_have_one_size() -> None:
     wide = [{"method.alpha": a, "method.beta": b} for a in (1, 2) for b in range(9)]
     found = frame("grid", wide, lambda at, seed: 0.5)
     turned = PART.model_copy(update={"x": "method.beta", "y": "method.alpha"})
-    size = size_of(found, [PART, turned])
+    size = compute_heatmap_size(found, [PART, turned])
     for part in (PART, turned):
-        assert tuple(heatmap(found, part, size).figure.get_size_inches()) == size
-        assert all(a <= b for a, b in zip(size_of(found, [part]), size, strict=True))
+        assert tuple(draw_heatmap(found, part, size).figure.get_size_inches()) == size
+        assert all(a <= b for a, b in zip(compute_heatmap_size(found, [part]), size, strict=True))
 
 
 def test_the_scale_has_the_sd_on_it_and_letters_stand_for_their_names() -> None:
-    drawn = heatmap(map_of(0.3), PART)
+    drawn = draw_heatmap(map_of(0.3), PART)
     axes, bar = drawn.figure.axes
     ends = bar.containers[0].lines[2][0].get_segments()[0][:, 1]
     assert ends[1] - ends[0] == pytest.approx(2.0)
     assert "± one sd of runs over seeds, 1.00, pooled over its own 4 cells" in drawn.caption
     assert drawn.title == axes.get_title(loc="left") == "At γ = 1"
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("α", "β")
-    single = heatmap(map_of(0.3, seeds=1), PART)
+    single = draw_heatmap(map_of(0.3, seeds=1), PART)
     assert "no setting was repeated" in single.caption
     assert not single.figure.axes[1].containers

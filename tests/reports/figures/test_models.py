@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from reports.figures.models import NOT_READ, ModelOptions, asked, seen
+from reports.figures.models import NOT_READ, ModelOptions, list_requested_views, select_models
 from reports.frame import OTHER, Frame
-from reports.kinds import FIGURES, figure_options
+from reports.kinds import FIGURES, find_figure_options
 from reports.recipe import Figure, Recipe
 from tests.reports.made import METRIC, drawer, frame
 from tests.reports.views_read import READ
 
 CELLS = ["plain", "one", "two"]
 MEANS = {"plain": 0.4, "one": 0.6, "two": 0.5}
-KINDS = [kind for kind in FIGURES if issubclass(figure_options(kind), ModelOptions)]
+KINDS = [kind for kind in FIGURES if issubclass(find_figure_options(kind), ModelOptions)]
 
 
 def value(coords: dict[str, Any], seed: int) -> float | None:
@@ -31,7 +31,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Frame:
     def view(self: Frame, run_id: str, name: str) -> dict[str, Any] | None:
         return None if run_id.startswith("run2") else READ[name.rpartition("-")[0]]
 
-    monkeypatch.setattr(Frame, "view", view)
+    monkeypatch.setattr(Frame, "load_model_view", view)
     return frame("compare", [{"v": name} for name in CELLS], value, seeds=2, names=CELLS)
 
 
@@ -40,8 +40,8 @@ def recipe(kind: str, **options: Any) -> Figure:
 
 
 def models(found: Frame, figure: Figure) -> list[tuple[str, int]]:
-    options = figure_options(figure.kind).model_validate(figure.options)
-    return [(each.cell, each.seed) for each in seen(found, figure, options)]
+    options = find_figure_options(figure.kind).model_validate(figure.options)
+    return [(each.cell, each.seed) for each in select_models(found, figure, options)]
 
 
 def test_the_best_is_shown_or_those_that_are_asked_for(made: Frame) -> None:
@@ -52,7 +52,7 @@ def test_the_best_is_shown_or_those_that_are_asked_for(made: Frame) -> None:
 
 def test_what_is_asked_for_twice_is_read_once(made: Frame) -> None:
     figures = (recipe("gallery"), recipe("gallery", cells=["one"]), recipe("gallery", nearest=2))
-    every = [*asked(made, Recipe(figures=figures))]
+    every = [*list_requested_views(made, Recipe(figures=figures))]
     assert [each.run_id for each in every] == ["run1-0", "run1-0"]
     assert [each.options["nearest"] for each in every] == [8, 2]
     assert every[0].name != every[1].name and every[0].name.startswith("gallery-")
@@ -61,8 +61,8 @@ def test_what_is_asked_for_twice_is_read_once(made: Frame) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_is_drawn(made: Frame, kind: str, tmp_path: Path) -> None:
     drawn = drawer(kind)(made, recipe(kind, cells=["one"]))
-    paths = drawn.save(tmp_path)
-    assert drawn.spots and all(0 <= x <= 1 and 0 <= y <= 1 for x, y, _ in drawn.places())
+    paths = drawn.save_files(tmp_path)
+    assert drawn.spots and all(0 <= x <= 1 and 0 <= y <= 1 for x, y, _ in drawn.locate_spots())
     assert paths["svg"].stat().st_size > 2000 and drawn.run_ids == ("run1-0",)
     assert "Nothing was read" not in drawn.caption
     lost = drawer(kind)(made, recipe(kind, cells=["two"]))
@@ -104,9 +104,9 @@ def test_titles_of_panels_do_not_overlap(
     cells += ["a name of many words that says what was varied", "Deep_Disentangled_Metric_Learning"]
     coords = [{"v": name} for name in cells]
     found = frame("compare", coords, lambda at, seed: 0.5, seeds=1, names=cells)
-    monkeypatch.setattr(Frame, "view", lambda self, run_id, name: READ[kind])
+    monkeypatch.setattr(Frame, "load_model_view", lambda self, run_id, name: READ[kind])
     figure = drawer(kind)(found, recipe(kind, cells=cells))
-    figure.save(tmp_path)
+    figure.save_files(tmp_path)
     axes = figure.figure.axes
     titles = [each._left_title for each in axes if each._left_title.get_text()]  # type: ignore[attr-defined]
     boxes = [title.get_window_extent() for title in titles]
@@ -121,7 +121,7 @@ def test_a_row_whose_best_is_the_baseline_shows_its_method(monkeypatch: pytest.M
     names = ["plain", "ddml", f"ddml{OTHER}"]
     coords = [{"variant": name} for name in names]
     found = frame("compare", coords, lambda at, seed: 0.5, seeds=1, names=names)
-    monkeypatch.setattr(Frame, "view", lambda self, run_id, name: READ["gallery"])
+    monkeypatch.setattr(Frame, "load_model_view", lambda self, run_id, name: READ["gallery"])
     figure = recipe("gallery", cells=["ddml"])
     assert models(found, figure) == [(names[2], 0)]
     told = "the best configuration with the method on, because the best of ddml is the baseline"
@@ -133,6 +133,6 @@ def test_a_model_that_has_another_name_is_called_so(monkeypatch: pytest.MonkeyPa
     """A row without a configuration of its own: the trial is the baseline's."""
     found = frame("compare", [{"v": "plain"}, {"v": "ddml"}], lambda at, seed: 0.5, seeds=1)
     found.cells["trial_id"] = "one"
-    monkeypatch.setattr(Frame, "view", lambda self, run_id, name: READ["grad_cam"])
+    monkeypatch.setattr(Frame, "load_model_view", lambda self, run_id, name: READ["grad_cam"])
     drawn = drawer("grad_cam")(found, recipe("grad_cam", cells=["v=ddml"]))
     assert "v=ddml, seed 0, the same model as v=plain: Grad-CAM" in drawn.caption

@@ -11,12 +11,12 @@ from matplotlib.collections import LineCollection
 from pydantic import ValidationError
 
 from reports.errors import ReportError
-from reports.figures.history import history
+from reports.figures.history import draw_search_history
 from reports.figures.parallel import LEFT_OUT
 from reports.frame import Frame
 from reports.recipe import Figure, Table
-from reports.stats.importance import importances
-from reports.tables.cells import trials_of
+from reports.stats.importance import compute_importances
+from reports.tables.cells import collect_trials
 from tests.reports.made import METRIC, drawer, frame
 
 SPACE = {
@@ -58,19 +58,19 @@ MEANS = {i + 1: 0.5 + 0.008 * i + 0.005 for i in DONE}  # number → mean over t
 def test_trials_are_numbered_as_proposed_and_the_best_so_far_follows() -> None:
     means = list(MEANS.values())
     for metric, better, number in ((METRIC, np.maximum, 12), ("test/spectrum", np.minimum, 1)):
-        cells = made(metric).study("s")
-        trials = trials_of(cells, metric)
+        cells = made(metric).select_study("s")
+        trials = collect_trials(cells, metric)
         assert {each.number: each.result.mean for each in trials.trials} == pytest.approx(MEANS)
         assert trials.lost == (LOST + 1,), "it keeps its number"
         assert trials.neutral is not None and trials.neutral.mean == pytest.approx(0.6)
-        assert trials.best_so_far(metric) == pytest.approx(better.accumulate(means))
-        best = trials.best(metric)
+        assert trials.compute_best_so_far(metric) == pytest.approx(better.accumulate(means))
+        best = trials.find_best(metric)
         assert best is not None and best.number == number
-        assert trials_of(cells.iloc[::-1], metric) == trials
+        assert collect_trials(cells.iloc[::-1], metric) == trials
 
 
 def test_a_history_has_dots_with_their_spread_and_the_best_so_far() -> None:
-    drawn = history(made(), Table(kind="search", study="s"))
+    drawn = draw_search_history(made(), Table(kind="search", study="s"))
     axes = drawn.figure.axes[0]
     (step,) = [line for line in axes.lines if line.get_label() == "best so far"]
     assert list(step.get_xdata()) == list(MEANS)
@@ -79,7 +79,7 @@ def test_a_history_has_dots_with_their_spread_and_the_best_so_far() -> None:
     for words in ("Crosses: 1 without a result", "± one sd", "Dashed: neutral"):
         assert words in drawn.caption
     single = frame("search", POINTS, value, seeds=1, study={"space": SPACE})
-    one = history(single, Table(kind="search", study="s"))
+    one = draw_search_history(single, Table(kind="search", study="s"))
     assert not one.figure.axes[0].collections and "±" not in one.caption
 
 
@@ -125,7 +125,7 @@ def test_parallel_lines_pass_the_places_of_their_values() -> None:
 
 def test_importance_bars_are_optunas_shares() -> None:
     drawn = drawer("importance")(made(), recipe("importance"))
-    told = importances([POINTS[i] for i in DONE], [MEANS[i + 1] for i in DONE], SPACE)
+    told = compute_importances([POINTS[i] for i in DONE], [MEANS[i + 1] for i in DONE], SPACE)
     assert told is not None
     panel = drawn.figure.axes[0]
     widths = [bar.get_width() for bar in panel.patches]

@@ -6,14 +6,14 @@ import pandas as pd
 
 from reports.frame import Frame
 from reports.recipe import Table
-from reports.tables.cells import by_seed
+from reports.tables.cells import group_by_seed
 from reports.tables.model import Field, Sheet
 
 
 def seed_range(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
     metric, rows = recipe.metrics[0], []
     for cell, mine in cells.groupby("cell", sort=False):
-        scores = by_seed(mine, metric).values()
+        scores = group_by_seed(mine, metric).values()
         rows.append((str(cell), min(scores), max(scores)))
     return Sheet(
         recipe,

@@ -30,10 +30,12 @@ def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
     def open_at(address: str, width: int, scheme: str = "light") -> Any:
         page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
         pages.append(page)
-        page.said = []
-        page.on("console", lambda message: page.said.append(message.text))
-        page.on("pageerror", lambda error: page.said.append(str(error)))
-        page.on("request", lambda request: page.said.append(f"asked for {request.url[:80]}"))
+        page.list_entries = []
+        page.on("console", lambda message: page.list_entries.append(message.text))
+        page.on("pageerror", lambda error: page.list_entries.append(str(error)))
+        page.on(
+            "request", lambda request: page.list_entries.append(f"asked for {request.url[:80]}")
+        )
         page.goto(address)
         return page
 

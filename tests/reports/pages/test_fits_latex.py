@@ -25,8 +25,11 @@ CLASSES = ("10pt", "10pt,twocolumn")
 def written() -> dict[str, str]:
     texts = {}
     for table in wide.tables():
-        texts[table.key] = latex.latex(table)
-        for name, text in (("more", latex.further(table)), ("plain", latex.plain(table))):
+        texts[table.key] = latex.format_latex(table)
+        for name, text in (
+            ("more", latex.format_further_columns(table)),
+            ("plain", latex.format_plain_latex(table)),
+        ):
             assert text is not None
             texts[f"{table.key}_{name}"] = text
     return texts
@@ -131,6 +134,6 @@ def test_each_file_has_its_label_and_notes_and_further_metrics_stand_below() -> 
 @pytest.mark.parametrize("name", ["ddml/table4", "idml/table4"])
 def test_signs_of_papers_are_known(name: str) -> None:
     """What stands in a published table's words is set as LaTeX, not left to its fonts."""
-    table = papers.table(name)
-    words = latex.latex_text(f"{table.paper} {table.source} {' '.join(table.columns)}")
+    table = papers.load_published_table(name)
+    words = latex.escape_latex(f"{table.paper} {table.source} {' '.join(table.columns)}")
     assert words.isascii(), words

@@ -8,7 +8,7 @@ import io
 import pytest
 
 from reports.pages import csv_table, html, latex, markup
-from reports.pages.sources import HEADERS, source_sheet
+from reports.pages.sources import HEADERS, build_source_sheet
 from reports.recipe import Recipe
 from tests.reports.made import frame
 
@@ -30,14 +30,18 @@ def recipe(blocks: object) -> Recipe:
 
 
 def test_settings_of_the_studies_that_ran_with_their_sources() -> None:
-    sheet = source_sheet(FRAME, recipe(BLOCKS))
+    sheet = build_source_sheet(FRAME, recipe(BLOCKS))
     assert sheet is not None and sheet.headers == HEADERS
     assert [tuple(field.text for field in row) for row in sheet.rows] == [
         ("all", "all", "optimizer.lr", "0.0001", "Section 5.2"),
         ("s, t*", "Ours*", "loss.name", "proxy_anchor", "Table 1"),
         ("s, t*", "Ours*", "method.epsilon", "[0.1, 0.4]", "Section 5.4"),
     ]
-    for text in (markup.markdown(sheet), latex.latex(sheet), str(html._table(sheet, ()))):
+    for text in (
+        markup.format_markdown_table(sheet),
+        latex.format_latex(sheet),
+        str(html._build_table_section(sheet, ())),
+    ):
         assert "Section 5.4" in text
     (first, *_) = csv.DictReader(io.StringIO(csv_table.to_csv(sheet)))
     assert first["setting"] == "optimizer.lr" and first["source"] == "Section 5.2"
@@ -45,4 +49,4 @@ def test_settings_of_the_studies_that_ran_with_their_sources() -> None:
 
 @pytest.mark.parametrize("blocks", [[], BLOCKS[2:]])
 def test_no_table_where_nothing_is_said(blocks: object) -> None:
-    assert source_sheet(FRAME, recipe(blocks)) is None
+    assert build_source_sheet(FRAME, recipe(blocks)) is None

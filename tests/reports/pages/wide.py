@@ -6,17 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from reports.figures.drawn import Drawn
-from reports.figures.forest import forest
-from reports.figures.heatmap import heatmap
-from reports.figures.history import history
+from reports.figures.figure import DrawnFigure
+from reports.figures.forest import draw_forest_plot
+from reports.figures.heatmap import draw_heatmap
+from reports.figures.history import draw_search_history
 from reports.frame import Frame
 from reports.pages import figures, html
-from reports.pages.verdict import Judged
+from reports.pages.verdict import VerdictSection
 from reports.recipe import Heatmap, Table
-from reports.tables.build import build
+from reports.tables.build import build_table
 from reports.tables.model import AnyTable
-from reports.tables.verdict import headline, verdicts
+from reports.tables.verdict import judge_tables, summarize_verdicts
 from tests.reports.made import frame
 
 METRICS = ("val/map_at_r", "val/recall_at_1", "val/r_precision", "val/nmi", "val/recall_at_8")
@@ -74,16 +74,18 @@ def tables() -> list[AnyTable]:
         Table(kind="compare", study="s", metrics=METRICS, title=title, published=PUBLISHED)  # type: ignore[arg-type]
         for title in ("Rows with long names", "The same again, 50 % of it *starred*")
     ]
-    made = [build(compared(), table) for table in both]
-    wide = build(searched(), Table(kind="search", study="s", metrics=METRICS, title="Searched"))
+    made = [build_table(compared(), table) for table in both]
+    wide = build_table(
+        searched(), Table(kind="search", study="s", metrics=METRICS, title="Searched")
+    )
     keys = ("table_rows", "table_again", "table_searched")
     return [replace(table, key=key) for table, key in zip([*made, wide], keys, strict=True)]
 
 
-def gridded() -> Drawn:
+def gridded() -> DrawnFigure:
     """A heatmap, which is narrower than other figures."""
     points = [{"method.alpha": a, "method.beta": b} for a in (1, 2) for b in (1, 2, 3)]
-    return heatmap(
+    return draw_heatmap(
         frame("grid", points, _value), Heatmap(study="s", x="method.alpha", y="method.beta")
     )
 
@@ -91,18 +93,21 @@ def gridded() -> Drawn:
 def page(folder: Path) -> Path:
     """A report's page of them, with its forest plot and two figures more."""
     made, whole = tables(), compared()
-    found = verdicts(made)
-    drawn = forest(found)
+    found = judge_tables(made)
+    drawn = draw_forest_plot(found)
     assert drawn is not None
-    plot = (drawn, drawn.save(folder)["svg"])
-    more = [history(searched(), Table(kind="search", study="s", title="A search")), gridded()]
-    drawings = [plot, *((each, each.save(folder)["svg"]) for each in more)]
-    text = html.page(
+    plot = (drawn, drawn.save_files(folder)["svg"])
+    more = [
+        draw_search_history(searched(), Table(kind="search", study="s", title="A search")),
+        gridded(),
+    ]
+    drawings = [plot, *((each, each.save_files(folder)["svg"]) for each in more)]
+    text = html.render_page(
         whole,
         "sqlite:////somewhere/mlflow.db",
         tables=made,
-        judged=Judged(headline(whole, found), found, plot),
-        figures=[figures.shown(drawing, svg) for drawing, svg in drawings],
+        judged=VerdictSection(summarize_verdicts(whole, found), found, plot),
+        figures=[figures.render_in_report(drawing, svg) for drawing, svg in drawings],
         best={"best.yaml": "a: " + "long " * 60},
     )
     path = folder / "report.html"

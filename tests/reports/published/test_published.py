@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from reports.errors import ReportError
-from reports.pages.markup import published_text
-from reports.published.papers import PrintedValue, paper, table
-from reports.tables.model import Measured
+from reports.pages.markup import format_printed
+from reports.published.papers import PrintedValue, load_paper, load_published_table
+from reports.tables.model import MeasuredMetric
 
 ROWS = {  # of each paper's tables
     "detreg": (16, 15, 10),
@@ -21,7 +21,9 @@ ROWS = {  # of each paper's tables
 
 
 def printed(reference: str, row: str, column: str) -> PrintedValue:
-    found = table(reference).value(table(reference).row(row), column)
+    found = load_published_table(reference).get_printed_value(
+        load_published_table(reference).get_row(row), column
+    )
     assert found is not None, (reference, row, column)
     return found
 
@@ -39,10 +41,10 @@ def test_values_are_the_printed_ones() -> None:
 
 @pytest.mark.parametrize("name", ROWS)
 def test_no_row_is_missing_and_all_are_test_selected(name: str) -> None:
-    tables = paper(name).tables
+    tables = load_paper(name).tables
     assert list(tables) == [f"table{i + 1}" for i in range(len(ROWS[name]))]
     assert tuple(len(each.rows) for each in tables.values()) == ROWS[name]
-    assert {table(f"{name}/{each}").protocol for each in tables} == {"test-selected"}
+    assert {load_published_table(f"{name}/{each}").protocol for each in tables} == {"test-selected"}
     for each in tables.values():
         names = [row.name for row in each.rows]
         assert len(set(names)) == len(names)
@@ -54,10 +56,10 @@ def test_no_row_is_missing_and_all_are_test_selected(name: str) -> None:
 
 
 def test_components_are_found_by_coordinates() -> None:
-    found = table("ddml/table4")
-    row = found.row_at({"agnostic": "on", "specific": "off", "split": "on"})
+    found = load_published_table("ddml/table4")
+    row = found.find_row_at({"agnostic": "on", "specific": "off", "split": "on"})
     assert row is not None and row.values == (64.7, 83.4, 78.0)
-    assert found.row_at({"agnostic": "on"}) is None
+    assert found.find_row_at({"agnostic": "on"}) is None
     assert len({str(sorted(row.coords.items())) for row in found.rows}) == 8
 
 
@@ -100,16 +102,26 @@ def test_a_dash_is_no_number() -> None:
         *(("detreg/table2", "Proxy-NCA 64", f"R@{k}") for k in (10, 100, 1000)),
     ]
     for reference, row, column in dashes:
-        assert table(reference).value(table(reference).row(row), column) is None
+        assert (
+            load_published_table(reference).get_printed_value(
+                load_published_table(reference).get_row(row), column
+            )
+            is None
+        )
 
 
 @pytest.mark.parametrize(
     ("call", "word"),
     [
-        (lambda: table("ddml/table9"), "ddml/table4"),
-        (lambda: table("dddml/table1"), "ddml"),
-        (lambda: table("ddml/table4").row("al"), "agnostic"),
-        (lambda: table("ddml/table4").value(table("ddml/table4").rows[0], "CUB"), "CUB/R@1"),
+        (lambda: load_published_table("ddml/table9"), "ddml/table4"),
+        (lambda: load_published_table("dddml/table1"), "ddml"),
+        (lambda: load_published_table("ddml/table4").get_row("al"), "agnostic"),
+        (
+            lambda: load_published_table("ddml/table4").get_printed_value(
+                load_published_table("ddml/table4").rows[0], "CUB"
+            ),
+            "CUB/R@1",
+        ),
     ],
 )
 def test_a_wrong_name_is_answered_with_the_right_ones(call: object, word: str) -> None:
@@ -120,13 +132,13 @@ def test_a_wrong_name_is_answered_with_the_right_ones(call: object, word: str) -
 def test_recalls_rise_and_gains_are_those_of_the_rows_but_for_the_marked_ones() -> None:
     falling = []
     for name in ("table1", "table2", "table3"):
-        found = table(f"detreg/{name}")
+        found = load_published_table(f"detreg/{name}")
         for row in found.rows:
             for start in range(0, len(found.columns), 4):
                 values = [v for v in row.values[start : start + 4] if v is not None]
                 falling += [row.name] if values != sorted(values) else []
     assert falling == ["MS 64"]
-    found = table("idml/table2")
+    found = load_published_table("idml/table2")
     for above, below in zip(found.rows[::2], found.rows[1::2], strict=True):
         for column in found.columns[:5]:
             before, after, gain = (
@@ -139,7 +151,7 @@ def test_recalls_rise_and_gains_are_those_of_the_rows_but_for_the_marked_ones() 
 
 def test_numbers_have_the_unit_and_the_digits_of_the_print() -> None:
     def shown(reference: str, row: str, column: str) -> str:
-        return published_text(Measured(None, printed=printed(reference, row, column)))
+        return format_printed(MeasuredMetric(None, printed=printed(reference, row, column)))
 
     p_value = printed("dvml/table4", "test: Triplet p-value", "SOP")
     assert (p_value.value, p_value.sd) == (83.75, 8.12)

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from reports.stats.factorial import factorial
-from reports.stats.shapley import attribution, shapley
+from reports.stats.factorial import fit_factorial
+from reports.stats.shapley import attribute_over_seeds, shapley
 
 # --- Shapley
 
@@ -72,7 +72,7 @@ def test_attribution_over_seeds() -> None:
     worth = {s: {i: float(rng.normal()) for i in range(4)} for s in subsets("abc")}
     del worth[frozenset("ab")][3]
     worth[frozenset("c")][1] = math.nan
-    found = attribution(worth)
+    found = attribute_over_seeds(worth)
     assert found is not None and found.seeds == (0, 2) and found.dropped == (1, 3)
     each = [orderings({s: v[i] for s, v in worth.items()}) for i in (0, 2)]
     assert found.values == pytest.approx({x: (each[0][x] + each[1][x]) / 2 for x in "abc"})
@@ -82,8 +82,8 @@ def test_attribution_over_seeds() -> None:
     )
     assert found.intervals["a"] == pytest.approx((low, high))
     del worth[frozenset("bc")]
-    assert attribution(worth) is None
-    one = attribution({s: {0: 1.0} for s in subsets("a")})
+    assert attribute_over_seeds(worth) is None
+    one = attribute_over_seeds({s: {0: 1.0} for s in subsets("a")})
     assert one is not None and one.intervals == {"a": None}
 
 
@@ -108,7 +108,7 @@ def table(cells: Cells) -> pd.DataFrame:
 
 def test_two_level_effects_are_contrasts_of_means() -> None:
     cells = made({"A": "01", "B": "01", "C": "01"}, seeds=3)
-    fit = factorial(cells)
+    fit = fit_factorial(cells)
     data = table(cells)
     assert fit is not None and fit.error == "replicates" and fit.error_df == 7 * 2
     found = {e.term: e for e in fit.effects}
@@ -122,7 +122,7 @@ def test_two_level_effects_are_contrasts_of_means() -> None:
 
 def test_replicated_full_factorial_is_statsmodels() -> None:
     cells = made({"A": "01", "B": "01", "D": "01"}, seeds=4, draw=1)
-    fit = factorial(cells)
+    fit = fit_factorial(cells)
     full = smf.ols("y ~ C(A, Sum) * C(B, Sum) * C(D, Sum) + C(seed)", table(cells)).fit()
     assert fit is not None and fit.error_df == full.df_resid
     assert fit.sigma == pytest.approx(math.sqrt(full.mse_resid))
@@ -145,7 +145,7 @@ def test_more_levels_and_missing_cells_are_statsmodels() -> None:
     cells = made({"A": "012", "B": "01"}, seeds=3, draw=2)
     del cells[1][1][2]
     cells[4] = (cells[4][0], {0: math.nan, **{1: 0.3}})
-    fit = factorial(cells)
+    fit = fit_factorial(cells)
     data = table(cells).dropna()
     full = smf.ols("y ~ C(A, Sum) * C(B, Sum) + C(seed)", data).fit()
     anova = sm.stats.anova_lm(full, typ=3)
@@ -165,11 +165,11 @@ def test_more_levels_and_missing_cells_are_statsmodels() -> None:
 
 def test_one_seed_takes_higher_interactions_as_error() -> None:
     cells = made({"A": "01", "B": "01", "D": "01"}, seeds=1, draw=3)
-    fit = factorial(cells)
+    fit = fit_factorial(cells)
     ols = smf.ols("y ~ (C(A, Sum) + C(B, Sum) + C(D, Sum)) ** 2", table(cells)).fit()
     assert fit is not None and (fit.error, fit.error_df) == ("residual", 1)
     assert sorted(e.p or 0 for e in fit.effects) == pytest.approx(sorted(ols.pvalues[1:]))
-    saturated = factorial(cells, order=3)
+    saturated = fit_factorial(cells, order=3)
     assert saturated is not None and saturated.error == "none" and saturated.sigma is None
     assert all(e.se is None and e.p is None for e in saturated.effects)
 
@@ -180,7 +180,7 @@ def test_a_fraction_names_what_is_mixed() -> None:
         for c in made({"A": "01", "B": "01", "C": "01", "D": "01"}, seeds=2, draw=4)
         if sum(map(int, c[0].values())) % 2 == 0
     ]
-    fit = factorial(half)  # resolution IV: D = ABC
+    fit = fit_factorial(half)  # resolution IV: D = ABC
     assert fit is not None and len(fit.effects) == 4 + 3
     assert fit.aliased == {
         ("B", "C"): ((("A", "D")),),
@@ -192,7 +192,7 @@ def test_a_fraction_names_what_is_mixed() -> None:
         for c in made({"A": "01", "B": "01", "C": "01"}, seeds=2)
         if sum(map(int, c[0].values())) % 2
     ]
-    mains = factorial(third)  # resolution III: C = AB
+    mains = fit_factorial(third)  # resolution III: C = AB
     assert mains is not None and [e.term for e in mains.effects] == [("A",), ("B",), ("C",)]
     assert mains.aliased[("A", "B")] == (("C",),)
 
@@ -204,19 +204,19 @@ def test_one_factor_at_a_time_gives_main_effects_alone() -> None:
         ({**centre, "A": "1"}, {0: 3.0, 1: 4.5}),
         ({**centre, "B": "1"}, {0: 0.5, 1: 1.0}),
     ]
-    fit = factorial(cells)
+    fit = fit_factorial(cells)
     assert fit is not None and [e.estimate for e in fit.effects] == pytest.approx([2.25, -0.75])
     assert set(fit.aliased) == {("A", "B")}
 
 
 def test_factorial_at_its_edges() -> None:
-    assert factorial([]) is None
-    assert factorial([({"A": "0"}, {0: 1.0})]) is None
-    assert factorial([({"A": "0"}, {0: 1.0}), ({"A": "1"}, {0: math.nan})]) is None
-    exact = factorial([({"A": x}, {0: float(x), 1: float(x) + 1}) for x in "01"])
+    assert fit_factorial([]) is None
+    assert fit_factorial([({"A": "0"}, {0: 1.0})]) is None
+    assert fit_factorial([({"A": "0"}, {0: 1.0}), ({"A": "1"}, {0: math.nan})]) is None
+    exact = fit_factorial([({"A": x}, {0: float(x), 1: float(x) + 1}) for x in "01"])
     assert exact is not None and exact.effects[0].estimate == pytest.approx(1.0)
     assert exact.effects[0].p is None  # cells and seeds explain all: there is no error
-    turned = factorial([({"A": x}, {0: float(x)}) for x in "01"], levels={"A": ["1", "0"]})
+    turned = fit_factorial([({"A": x}, {0: float(x)}) for x in "01"], levels={"A": ["1", "0"]})
     assert turned is not None and turned.effects[0].estimate == pytest.approx(-1.0)
 
 
@@ -231,7 +231,7 @@ def test_effects_move_with_units_and_not_with_order(
         for c, v in reversed(cells)
     ]
     levels = {"A": "01", "B": "01", "C": "012"}
-    first, second = factorial(cells, levels=levels), factorial(moved, levels=levels)
+    first, second = fit_factorial(cells, levels=levels), fit_factorial(moved, levels=levels)
     assert first is not None and second is not None
     theirs = {frozenset(e.term): e for e in second.effects}
     for effect in first.effects:
@@ -244,5 +244,5 @@ def test_effects_move_with_units_and_not_with_order(
 
 def test_a_large_factorial_takes_no_large_matrix() -> None:
     cells = made(dict.fromkeys("ABCDEFGHIJ", "01"), seeds=3)
-    fit = factorial(cells)
+    fit = fit_factorial(cells)
     assert fit is not None and fit.cells == 1024 and fit.error_df == 1023 * 2

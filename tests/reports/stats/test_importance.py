@@ -12,7 +12,7 @@ import numpy as np
 import optuna
 import pytest
 
-from reports.stats.importance import importances
+from reports.stats.importance import compute_importances
 
 SPACE: dict[str, dict[str, Any]] = {
     "lr": {"low": 1e-4, "high": 1e-1, "log": True},
@@ -39,12 +39,12 @@ def trials(n: int, seed: int = 0) -> tuple[list[dict[str, Any]], list[float]]:
 
 @pytest.mark.parametrize("evaluator", ["ped_anova", "fanova"])
 def test_what_matters_comes_first(evaluator: Any) -> None:
-    found = importances(*trials(120), SPACE, evaluator=evaluator)
+    found = compute_importances(*trials(120), SPACE, evaluator=evaluator)
     assert found is not None and next(iter(found.shares)) == "lr"
     assert sum(found.shares.values()) == pytest.approx(1.0) and found.shares["lr"] > 0.5
     assert list(found.shares.values()) == sorted(found.shares.values(), reverse=True)
     assert found.n == 120 and found.warnings == () and found.conditional == ()
-    assert found == importances(*trials(120), SPACE, evaluator=evaluator)
+    assert found == compute_importances(*trials(120), SPACE, evaluator=evaluator)
     told = (
         "PED-ANOVA of the best 12 of 120 trials"
         if evaluator == "ped_anova"
@@ -72,7 +72,7 @@ def test_shares_are_optuna_s_of_the_study_itself(evaluator: Any) -> None:
         else optuna.importance.FanovaImportanceEvaluator(seed=0)
     )
     told = [(t.params, t.value) for t in study.trials]
-    found = importances(
+    found = compute_importances(
         [p for p, _ in told], [v or 0.0 for _, v in told], space, evaluator=evaluator
     )
     assert found is not None
@@ -82,13 +82,13 @@ def test_shares_are_optuna_s_of_the_study_itself(evaluator: Any) -> None:
 
 
 def test_few_trials_are_a_hint_and_fewer_are_none() -> None:
-    found = importances(*trials(20), SPACE)
+    found = compute_importances(*trials(20), SPACE)
     assert found is not None and found.target == pytest.approx(0.25)
     assert found.evaluator == "PED-ANOVA of the best 5 of 20 trials"
     assert found.warnings[0].startswith("20 trials are few: below 50")
     params, values = trials(12)
-    assert importances(params, [*values[:9], math.nan, math.nan, math.nan], SPACE) is None
-    with_nan = importances([*params, {}], [*values, math.nan], SPACE)
+    assert compute_importances(params, [*values[:9], math.nan, math.nan, math.nan], SPACE) is None
+    with_nan = compute_importances([*params, {}], [*values, math.nan], SPACE)
     assert with_nan is not None and with_nan.n == 12
 
 
@@ -97,23 +97,23 @@ def test_conditional_parameters_are_judged_or_named() -> None:
     for p in params:
         if p["kind"] != "a":
             del p["idle"]
-    ped = importances(params, values, SPACE)
+    ped = compute_importances(params, values, SPACE)
     assert ped is not None and ped.conditional == ("idle",) and ped.dropped == ()
     assert "idle" in ped.shares
-    fanova = importances(params, values, SPACE, evaluator="fanova")
+    fanova = compute_importances(params, values, SPACE, evaluator="fanova")
     assert fanova is not None and fanova.dropped == ("idle",) and "idle" not in fanova.shares
     assert "cannot judge conditional" in fanova.warnings[-1]
 
 
 def test_nothing_to_tell_and_what_is_refused() -> None:
     params, values = trials(15)
-    flat = importances(params, [0.5] * 15, SPACE)
+    flat = compute_importances(params, [0.5] * 15, SPACE)
     assert flat is not None and set(flat.shares.values()) == {0.0}
     assert "same value" in flat.warnings[-1]
     with pytest.raises(ValueError, match="one of lr, depth, kind, idle, not width"):
-        importances([{**p, "width": 1} for p in params], values, SPACE)
+        compute_importances([{**p, "width": 1} for p in params], values, SPACE)
     with pytest.raises(ValueError, match="for kind, not 'z'"):
-        importances([{**p, "kind": "z"} for p in params], values, SPACE)
+        compute_importances([{**p, "kind": "z"} for p in params], values, SPACE)
 
 
 def test_optuna_is_imported_when_asked_for() -> None:

@@ -14,21 +14,21 @@ from scipy import stats as scipy_stats
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
 
-from reports.stats.describe import Summary, bootstrap_interval, half_width, summary, t_interval
+from reports.stats.describe import Summary, bootstrap_interval, half_width, summarize, t_interval
 from reports.stats.paired import (
     MOST_PAIRS,
     Difference,
     Improvement,
+    adjust_by_holm,
     can_reach_verdict,
     cliffs_delta,
     cohens_dz,
-    holm,
-    least_p,
+    count_pairs_needed,
+    least_possible_p,
     paired_difference,
     pairs_for_power,
-    pairs_needed,
     permutation_p,
-    power,
+    power_of_t_test,
     probability_of_improvement,
     wilcoxon_p,
 )
@@ -46,10 +46,10 @@ RANKS = [
 
 
 def test_summary_by_hand() -> None:
-    assert summary([1.0, 2.0, 3.0, 6.0]) == Summary(3.0, pytest.approx(math.sqrt(14 / 3)), 4)
-    assert summary([2.0]) == Summary(2.0, None, 1)
-    assert summary([]) is None
-    assert summary([float("nan"), 5.0]) == Summary(5.0, None, 1)
+    assert summarize([1.0, 2.0, 3.0, 6.0]) == Summary(3.0, pytest.approx(math.sqrt(14 / 3)), 4)
+    assert summarize([2.0]) == Summary(2.0, None, 1)
+    assert summarize([]) is None
+    assert summarize([float("nan"), 5.0]) == Summary(5.0, None, 1)
 
 
 def test_the_interval_of_a_mean_is_student_s() -> None:
@@ -140,25 +140,27 @@ def test_wilcoxon_is_scipy_s() -> None:
 def test_holm_is_statsmodels(p: list[float]) -> None:
     with mock.patch("gc.collect"):  # which multipletests calls: half a second in a large process
         expected = multipletests(p, method="holm")[1]
-    assert holm(list(p)) == pytest.approx(list(expected))
+    assert adjust_by_holm(list(p)) == pytest.approx(list(expected))
 
 
 def test_holm_by_hand() -> None:
     # Sorted 0.01, 0.02, 0.04, 0.30 × 4, 3, 2, 1 = 0.04, 0.06, 0.08, 0.30.
-    assert holm([0.30, 0.01, None, 0.04, 0.02]) == pytest.approx([0.30, 0.04, None, 0.08, 0.06])
-    assert holm([0.9, 0.8]) == [1.0, 1.0]  # monotone and never above one
-    assert holm([]) == []
+    assert adjust_by_holm([0.30, 0.01, None, 0.04, 0.02]) == pytest.approx(
+        [0.30, 0.04, None, 0.08, 0.06]
+    )
+    assert adjust_by_holm([0.9, 0.8]) == [1.0, 1.0]  # monotone and never above one
+    assert adjust_by_holm([]) == []
 
 
 def test_least_p_is_reached_by_differences_of_one_sign() -> None:
     for n in range(2, 9):
         d = [0.01 * (i + 1) for i in range(n)]
-        assert permutation_p(d) == least_p(n)
-        assert wilcoxon_p(d) == pytest.approx(least_p(n))
-    assert least_p(1) is None
+        assert permutation_p(d) == least_possible_p(n)
+        assert wilcoxon_p(d) == pytest.approx(least_possible_p(n))
+    assert least_possible_p(1) is None
     # 2/32 = 0.0625, 2/64 = 0.03125; 7 · 2/256 = 0.0547, 7 · 2/512 = 0.0273
     for comparisons, least in ((1, 6), (7, 9)):
-        assert pairs_needed(comparisons) == least
+        assert count_pairs_needed(comparisons) == least
         assert can_reach_verdict(least, comparisons)
         assert not can_reach_verdict(least - 1, comparisons)
 
@@ -220,11 +222,11 @@ def test_power_and_the_least_number_are_the_oracle_s(size: float, level: float) 
     for n in (2, 5, 30, 200):
         theirs = TTestPower().power(abs(size), n, level, alternative="two-sided")
         if math.isfinite(theirs):
-            assert power(size, n, level) == pytest.approx(theirs, abs=1e-9)
+            assert power_of_t_test(size, n, level) == pytest.approx(theirs, abs=1e-9)
     least = pairs_for_power(size, level)
     assert least is not None
-    assert power(size, least, level) >= 0.8
-    assert least == 2 or power(size, least - 1, level) < 0.8
+    assert power_of_t_test(size, least, level) >= 0.8
+    assert least == 2 or power_of_t_test(size, least - 1, level) < 0.8
 
 
 def test_no_number_is_told_where_none_follows() -> None:

@@ -13,15 +13,15 @@ from reports.errors import ReportError
 from reports.frame import Frame
 from reports.sweeps.compare import (
     BEST,
-    Matched,
     Pair,
-    Place,
     Side,
-    compare,
-    headline,
-    match,
-    plain,
-    sheets,
+    SweepComparison,
+    SweepRef,
+    build_sheets,
+    compare_sweeps,
+    format_comparison,
+    match_sweeps,
+    summarize_comparison,
 )
 from tests.reports.made import METRIC, frame
 
@@ -50,13 +50,13 @@ def made(
     return Frame(None, found.parents, trials)
 
 
-def calls(matched: Matched) -> dict[str, str]:
+def calls(matched: SweepComparison) -> dict[str, str]:
     (study,) = matched.studies
-    return {pair.cell.removeprefix("variant="): pair.call(METRIC) for pair in study.pairs}
+    return {pair.cell.removeprefix("variant="): pair.judge_pair(METRIC) for pair in study.pairs}
 
 
 def test_a_cell_s_difference_is_paired_by_seed() -> None:
-    matched = match(made(), made(0.05, tag="x"))
+    matched = match_sweeps(made(), made(0.05, tag="x"))
     assert calls(matched) == {"plain": "equal", "ddml": "better", "nir": "equal"}
     pair = matched.studies[0].pairs[1]
     gaps = [0.05 + 0.001 * (seed % 3) for seed in range(SEEDS)]
@@ -65,19 +65,19 @@ def test_a_cell_s_difference_is_paired_by_seed() -> None:
     assert pair.difference.mean == pytest.approx(sum(gaps) / SEEDS)
     assert (pair.difference.low, pair.difference.high) == pytest.approx((low, high))
     assert pair.p == pytest.approx(3 * 2 / 2**SEEDS)  # Holm over three, all signs alike
-    assert "The second beside the first: 1 better, 2 equal." in headline(matched)
-    assert calls(match(made(0.05, tag="x"), made()))["ddml"] == "worse"
+    assert "The second beside the first: 1 better, 2 equal." in summarize_comparison(matched)
+    assert calls(match_sweeps(made(0.05, tag="x"), made()))["ddml"] == "worse"
 
 
 def test_settings_that_differ_are_named_with_their_cells() -> None:
-    matched = match(made(), made(tag="x"))
+    matched = match_sweeps(made(), made(tag="x"))
     (setting,) = matched.settings
     assert (setting.path, setting.first, setting.second) == ("optimizer.lr", "0.001", "0.01")
     assert setting.cells == tuple(f"s: variant={row['variant']}" for row in ROWS)
-    assert "s: variant=plain; s: variant=ddml and 1 more" in plain(matched)
+    assert "s: variant=plain; s: variant=ddml and 1 more" in format_comparison(matched)
     first, second = made(seeds=1), made(seeds=1, tag="x")
     second.cells["seed"] += 7
-    assert [each.path for each in match(first, second).settings] == ["optimizer.lr"]
+    assert [each.path for each in match_sweeps(first, second).settings] == ["optimizer.lr"]
 
 
 def test_a_search_is_shown_by_its_best_and_by_what_its_trials_have_in_common() -> None:
@@ -90,7 +90,7 @@ def test_a_search_is_shown_by_its_best_and_by_what_its_trials_have_in_common() -
             params=lambda at: {"training.epochs": epochs, "optimizer.lr": str(at["x"])},
         )
 
-    matched = match(search(0, "1"), search(2, "40"))
+    matched = match_sweeps(search(0, "1"), search(2, "40"))
     (setting,), (pair,) = matched.settings, matched.studies[0].pairs
     assert (setting.path, setting.first, setting.second) == ("training.epochs", "1", "40")
     assert pair.cell == BEST and (pair.first.cell, pair.second.cell) == ("x=3", "x=5")
@@ -99,38 +99,41 @@ def test_a_search_is_shown_by_its_best_and_by_what_its_trials_have_in_common() -
 
 def test_the_same_trials_are_said_to_be_so_unless_their_values_differ() -> None:
     """Two stores of one sweep that disagree are what a reader must see."""
-    matched = match(made(), made())
-    assert matched.settings == () and matched.made == () and sheets(matched) == []
-    assert headline(matched) == "3 cells in both. The second beside the first: 3 same trials."
-    assert "The same trials with the same values: s." in plain(matched)
-    shown = sheets(match(made(), made(0.02)))[0]
+    matched = match_sweeps(made(), made())
+    assert matched.settings == () and matched.made == () and build_sheets(matched) == []
+    assert (
+        summarize_comparison(matched)
+        == "3 cells in both. The second beside the first: 3 same trials."
+    )
+    assert "The same trials with the same values: s." in format_comparison(matched)
+    shown = build_sheets(match_sweeps(made(), made(0.02)))[0]
     assert [row[0].text for row in shown.rows] == ["variant=ddml"]
     assert "Not shown: 2 cells that are the same trials in both." in shown.notes
 
 
 def test_cells_and_seeds_of_one_alone_are_named() -> None:
-    matched = match(made(), made(0.02, rows=ROWS[1:], seeds=1, tag="x"))
+    matched = match_sweeps(made(), made(0.02, rows=ROWS[1:], seeds=1, tag="x"))
     (study,) = matched.studies
     assert study.only == (("variant=plain",), ()) and len(study.pairs) == 2
     assert study.pairs[0].difference is not None and study.pairs[0].difference.n == 1
-    assert study.pairs[0].call(METRIC) == "cannot tell"
-    assert "Only in the first: variant=plain." in plain(matched)
+    assert study.pairs[0].judge_pair(METRIC) == "cannot tell"
+    assert "Only in the first: variant=plain." in format_comparison(matched)
     lone, other = (Side("c", values, frozenset("a")) for values in ({0: 0.5}, {1: 0.9}))
-    assert Pair("c", lone, other, None, None, same=False).call(METRIC) == "cannot tell"
+    assert Pair("c", lone, other, None, None, same=False).judge_pair(METRIC) == "cannot tell"
     none = Side("c", {}, frozenset())
-    assert Pair("c", lone, none, None, None, same=False).call(METRIC) == "no result"
+    assert Pair("c", lone, none, None, None, same=False).judge_pair(METRIC) == "no result"
 
 
 def test_two_stores_of_one_sweep_are_found_by_name_or_id(finished: Any) -> None:
-    by_id = Place(finished.sweep_id, finished.uri)
-    found = compare(by_id, Place("ddml", finished.uri))
-    assert {p.call(s.metric) for s in found.studies for p in s.pairs} <= {
+    by_id = SweepRef(finished.sweep_id, finished.uri)
+    found = compare_sweeps(by_id, SweepRef("ddml", finished.uri))
+    assert {p.judge_pair(s.metric) for s in found.studies for p in s.pairs} <= {
         "same trials",
         "no result",
     }
     for wrong in ("made-up", "it's"):
         with pytest.raises(ReportError, match="sweep"):
-            compare(Place(wrong, finished.uri), by_id)
+            compare_sweeps(SweepRef(wrong, finished.uri), by_id)
 
 
 def test_the_commands(finished: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,21 +8,21 @@ import pytest
 
 from reports.errors import ReportError
 from reports.pages import markup
-from reports.pages.markup import footnotes
-from reports.readme import filled as copied
+from reports.pages.markup import collect_footnotes
+from reports.readme import fill_block as copied
 from reports.sweeps.overview import (
     Comparison,
     Overview,
     Page,
-    filled,
-    leave_out_neutral,
-    lines,
-    markdown,
-    plot,
+    collect_lines,
+    draw_overview_plot,
+    drop_neutral_rows,
+    fill_block,
+    format_overview,
     read_page,
 )
 from reports.tables.build import build_all
-from reports.tables.verdict import verdicts
+from reports.tables.verdict import judge_tables
 from tests.reports.made import METRIC, frame
 
 TITLE = "Each at its best"
@@ -48,16 +48,20 @@ def page(at: dict[str, float], folder: Path, name: str = "one", metric: str = ME
     table = {"kind": "compare", "study": "s", "title": TITLE, "metrics": [metric]}
     made.document["report"] = {"tables": [table]}
     tables = build_all(made, made.recipe)
-    notes = footnotes(tables)
-    text = "\n".join([HEAD.format(name=name), *(markup.markdown(each, notes) for each in tables)])
+    notes = collect_footnotes(tables)
+    text = "\n".join(
+        [HEAD.format(name=name), *(markup.format_markdown_table(each, notes) for each in tables)]
+    )
     block = f"<!-- report {name} -->\n<!-- table: {TITLE} -->\n<!-- end report -->\n"
     path = folder / f"{name}.md"
-    path.write_text(copied(block, f"{text}\n{markup.markdown_notes(notes)}"), encoding="utf-8")
+    path.write_text(
+        copied(block, f"{text}\n{markup.format_markdown_notes(notes)}"), encoding="utf-8"
+    )
     read = read_page(path)
-    told = verdicts(tables)
-    back = read.verdicts(TITLE, metric)
-    assert [each.call for each in leave_out_neutral(back)] == [
-        each.call for each in leave_out_neutral(told)
+    told = judge_tables(tables)
+    back = read.read_verdicts(TITLE, metric)
+    assert [each.call for each in drop_neutral_rows(back)] == [
+        each.call for each in drop_neutral_rows(told)
     ]
     for mine, its in zip(back, told, strict=True):
         assert mine.difference is not None and its.difference is not None
@@ -87,7 +91,7 @@ OVERVIEW = Overview(
 def test_each_row_stands_with_its_difference_and_its_verdict(
     pages: dict[str, Page],
 ) -> None:
-    text = markdown(lines(OVERVIEW, pages.__getitem__), "all.svg")
+    text = format_overview(collect_lines(OVERVIEW, pages.__getitem__), "all.svg")
     rows = [line for line in text.splitlines() if line.startswith(("| ONE", "| TWO"))]
     assert rows == [
         "| ONE | heads | \\_ddml\\_ |  | +2.07 [+2.03, +2.11] | 8 | better (p = 0.008) |",
@@ -99,7 +103,7 @@ def test_each_row_stands_with_its_difference_and_its_verdict(
 
 def test_the_picture_has_all_of_them(pages: dict[str, Page], tmp_path: Path) -> None:
     for name in ("first", "second"):
-        plot(lines(OVERVIEW, pages.__getitem__), tmp_path / f"{name}.svg")
+        draw_overview_plot(collect_lines(OVERVIEW, pages.__getitem__), tmp_path / f"{name}.svg")
     made = (tmp_path / "first.svg").read_bytes()
     assert made.startswith(b"<?xml") and made == (tmp_path / "second.svg").read_bytes()
 
@@ -112,16 +116,16 @@ def test_what_there_is_not_is_told(pages: dict[str, Page], tmp_path: Path) -> No
     ):
         wrong = OVERVIEW.comparisons[0].model_copy(update={field: value})
         with pytest.raises(ReportError, match=told):
-            lines(OVERVIEW.model_copy(update={"comparisons": (wrong,)}), pages.__getitem__)
+            collect_lines(OVERVIEW.model_copy(update={"comparisons": (wrong,)}), pages.__getitem__)
     with pytest.raises(ReportError, match=r"no page .*gone\.md"):
         read_page(tmp_path / "gone.md")
     (tmp_path / "empty.md").write_text("# Not yet\n", encoding="utf-8")
     with pytest.raises(ReportError, match="no filled"):
         read_page(tmp_path / "empty.md")
     before = "# ablate\n<!-- overview -->\nold\n<!-- end overview -->\nrest\n"
-    assert filled(before, "new") == before.replace("old", "new")
+    assert fill_block(before, "new") == before.replace("old", "new")
     with pytest.raises(ReportError, match="no `<!-- overview -->`"):
-        filled("# ablate\n", "new")
+        fill_block("# ablate\n", "new")
 
 
 def test_metrics_that_differ_have_tables_of_their_own(
@@ -131,7 +135,7 @@ def test_metrics_that_differ_have_tables_of_their_own(
     pages["two"] = page({"plain": 0.0, "m": 0.02}, tmp_path, "two", "test/recall_at_1")
     other = two.model_copy(update={"metric": "test/recall_at_1"})
     asked = OVERVIEW.model_copy(update={"comparisons": (one, other, one)})
-    text = markdown(lines(asked, pages.__getitem__), "all.svg").splitlines()
+    text = format_overview(collect_lines(asked, pages.__getitem__), "all.svg").splitlines()
     headers = [line.split(" | ")[4] for line in text if line.startswith("| method")]
     assert headers == ["Δ MAP@R, validation (%) [95 %]", "Δ Recall@1, test (%) [95 %]"]
     rows = [line[2:5] for line in text if line.startswith(("| ONE", "| TWO"))]
@@ -146,7 +150,7 @@ def test_a_row_whose_best_is_neutral_stands_there_once(
     made = page({"plain": 0.0, "m": 0.0, "m, not neutral": -0.03, "other": 0.02}, tmp_path)
     only = OVERVIEW.comparisons[0].model_copy(update={"rows": rows})
     asked = OVERVIEW.model_copy(update={"comparisons": (only,)})
-    text = markdown(lines(asked, lambda _: made), "all.svg")
+    text = format_overview(collect_lines(asked, lambda _: made), "all.svg")
     found = [line.split(" | ")[2:5] for line in text.splitlines() if line.startswith("| ONE")]
     assert found[0][:2] == ["m", "neutral"] and found[0][2].startswith("−3.10 ")
     assert [row[0] for row in found] == (["m"] if rows else ["m", "other"])

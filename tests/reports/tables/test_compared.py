@@ -12,12 +12,12 @@ from pydantic import ValidationError
 from reports.errors import ReportError
 from reports.frame import OTHER, Frame
 from reports.pages import csv_table, markup
-from reports.published.papers import table as printed
+from reports.published.papers import load_published_table as printed
 from reports.recipe import Recipe, Table
-from reports.tables.build import build, build_all
-from reports.tables.labels import declare_metrics, is_share, metric_label, metric_of
+from reports.tables.build import build_all, build_table
+from reports.tables.labels import declare_metrics, find_metric, format_metric_label, is_share
 from reports.tables.model import Sheet, TableData
-from reports.tables.verdict import verdicts
+from reports.tables.verdict import judge_tables
 from tests.reports.made import METRIC, frame
 from trainables.evaluation.metric import METRIC_REGISTRY
 
@@ -26,7 +26,7 @@ DEVIATION = "train/relative_deviation"
 
 
 def compared(found: Frame, **recipe: Any) -> TableData:
-    table = build(found, Table(kind="compare", study="s", **recipe))
+    table = build_table(found, Table(kind="compare", study="s", **recipe))
     assert isinstance(table, TableData)
     return table
 
@@ -91,7 +91,7 @@ def test_a_neutral_cell_is_no_draw_of_a_search(kind: str) -> None:
     names = [f"{i:04d}" for i in range(16)] + ["neutral"]
     study = {"space": {"lr": {"low": 1e-3, "high": 1e-1, "log": True, "choice": None}}}
     made = frame("search", coords, lambda c, s: 0.5 + c["lr"], names=names, study=study)
-    found = build(made, Table(kind=kind, study="s", top=17))
+    found = build_table(made, Table(kind=kind, study="s", top=17))
     if isinstance(found, TableData):
         assert found.headers == ("trial", "lr")
         assert "neutral" in [row.labels[0] for row in found.rows]
@@ -134,7 +134,7 @@ def test_each_data_set_of_a_cross_has_its_own_baseline_and_verdict() -> None:
     gains = {f"ddml {data}": 0.1 for data in LEVEL}
     assert differences(found) == {**{f"plain {data}": None for data in LEVEL}, **gains}
     assert {row.cell for row in found.rows if row.measured[METRIC].better} == {*gains}
-    text = markup.markdown(found)
+    text = markup.format_markdown_table(found)
     assert "Rows are on 2 data sets" in text and "over 2 comparison(s)" in text
     # losses and data sets crossed with methods, `within: [loss]`: as many baselines as of both
     crossed = [
@@ -157,7 +157,9 @@ def test_the_baseline_is_the_method_s_and_none_where_a_data_set_has_no_other() -
     gaps = {"a\n| a birds": None, "b birds": 0.0, "c cars": None}
     assert differences(alone) == gaps and baselines(alone) == ["a\n| a birds"]
     assert "No baseline to compare with: c cars." in alone.notes
-    assert "| a \\| a birds |" in markup.markdown(alone), "one row, though its name has two lines"
+    assert "| a \\| a birds |" in markup.format_markdown_table(alone), (
+        "one row, though its name has two lines"
+    )
 
 
 def test_a_sweep_that_is_not_done_has_its_rows_and_what_it_can_compare() -> None:
@@ -173,7 +175,7 @@ def test_a_sweep_that_is_not_done_has_its_rows_and_what_it_can_compare() -> None
     found = compared(made)
     assert [row.cell for row in found.rows] == names
     assert differences(found)["ddml birds"] == 0.1 and differences(found)["ddml cars"] is None
-    assert "| ddml | cars | missing |" in markup.markdown(found)
+    assert "| ddml | cars | missing |" in markup.format_markdown_table(found)
 
 
 def test_a_refused_combination_is_a_row_without_numbers_and_a_reason() -> None:
@@ -191,7 +193,7 @@ def test_a_refused_combination_is_a_row_without_numbers_and_a_reason() -> None:
     row = found.rows[-1]
     assert row.labels == ("ms", "nir") and row.n == row.planned == 0
     assert "Refused: loss=ms,method=nir: expected a loss with proxies." in found.notes
-    lines = markup.markdown(found).splitlines()
+    lines = markup.format_markdown_table(found).splitlines()
     first, further = (line for line in lines if line.startswith("| ms | nir |"))
     assert first.startswith("| ms | nir | refused |") and first.rstrip("| ").endswith("–")
     assert not any(letter.isdigit() for letter in further)
@@ -220,10 +222,10 @@ def test_printed_rows_that_nobody_trains_stand_below_with_their_numbers_alone() 
         number = row.measured[RECALL].printed
         assert row.printed_only and row.n == row.planned == 0 and not row.run_ids
         assert number is not None and number.row == row.cell
-    text = markup.markdown(found)
+    text = markup.format_markdown_table(found)
     assert "| HDC 384 (published only) | – |  | 53.6 | – |" in text
     assert "Without a result" not in text, "nothing is missing"
-    assert [verdict.cell for verdict in verdicts([found])] == ["DetReg"]
+    assert [verdict.cell for verdict in judge_tables([found])] == ["DetReg"]
     assert csv_table.to_csv(found).count("HDC 384") == 2, "once as a cell and once as its label"
 
 
@@ -233,7 +235,11 @@ def test_patterns_choose_them_and_a_measured_number_says_how_far_it_is() -> None
     with pytest.raises(ReportError, match="Clustering 64"):
         beside_print(others=["MX *"])
     found = beside_print(others=["MS 64"])
-    lines = [line for line in markup.markdown(found).splitlines() if line.startswith("| DetReg |")]
+    lines = [
+        line
+        for line in markup.format_markdown_table(found).splitlines()
+        if line.startswith("| DetReg |")
+    ]
     assert sum("−8.10" in line for line in lines) == 1
     assert any("published ones test-selected" in note for note in found.notes)
 
@@ -255,7 +261,7 @@ def test_each_metric_may_have_a_printed_row_of_its_own() -> None:
     found = of_training(**own)
     numbers = [row.measured[DEVIATION].printed for row in found.rows]
     assert numbers[0] is not None and numbers[0].value == 86.14 and numbers[1] is None
-    text = markup.plain(found)
+    text = markup.format_plain_table(found)
     assert "80.10" in text and "relative deviation ↓, training (%)" in text
     assert "Training: the classes that were trained on" in " ".join(text.split())
     with pytest.raises(ValidationError, match="test/relative_deviation"):
@@ -264,13 +270,13 @@ def test_each_metric_may_have_a_printed_row_of_its_own() -> None:
 
 def test_metrics_are_shown_as_they_are_declared() -> None:
     assert is_share("train/recall_at_1") and not is_share("train/loss")
-    assert metric_label("test/of_another_package") == "of another package, test"
-    assert metric_label("train/nmi") == "NMI, training (%)"
+    assert format_metric_label("test/of_another_package") == "of another package, test"
+    assert format_metric_label("train/nmi") == "NMI, training (%)"
     for name in METRIC_REGISTRY:
-        declared, shown = METRIC_REGISTRY[name], metric_of(f"test/{name}")
+        declared, shown = METRIC_REGISTRY[name], find_metric(f"test/{name}")
         assert (shown.unit, shown.direction) == (declared.unit, declared.direction), name
     declare_metrics({"far_of_others": {"unit": "%", "direction": "minimize"}})
-    assert metric_label("test/far_of_others") == "far of others ↓, test (%)"
+    assert format_metric_label("test/far_of_others") == "far of others ↓, test (%)"
 
 
 @pytest.mark.parametrize(
@@ -295,4 +301,4 @@ def test_where_less_is_better_the_smaller_one_wins(
     assert comparison.improvement.probability == chance
     assert comparison.difference is not None
     assert comparison.difference.mean == pytest.approx(-0.1), "the difference keeps its sign"
-    assert ("↓" in markup.markdown(table)) == (metric == "test/spectrum")
+    assert ("↓" in markup.format_markdown_table(table)) == (metric == "test/spectrum")

@@ -11,13 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reports.figures.factor_curves import factor_curves
+from reports.figures.factor_curves import draw_factor_curves
 from reports.pages import csv_table, markup
 from reports.recipe import FactorCurves, Recipe, Table
 from reports.stats.describe import half_width
 from reports.stats.importance import EVALUATORS
-from reports.stats.paired import cohens_dz, holm, pairs, probability_of_improvement, wilcoxon_p
-from reports.tables.build import build, build_all
+from reports.stats.paired import (
+    adjust_by_holm,
+    cohens_dz,
+    paired_differences,
+    probability_of_improvement,
+    wilcoxon_p,
+)
+from reports.tables.build import build_all, build_table
 from reports.tables.model import Sheet, TableData
 from tests.reports.made import METRIC, frame
 
@@ -46,7 +52,9 @@ def rows_of(table: Any) -> dict[str, list[str]]:
 
 
 def test_effects_of_components_are_the_planted_ones() -> None:
-    table = sheet(build(frame("components", ON_OFF, planted), Table(kind="effects", study="s")))
+    table = sheet(
+        build_table(frame("components", ON_OFF, planted), Table(kind="effects", study="s"))
+    )
     rows = rows_of(table)
     assert list(rows)[:3] == ["A", "B", "C"] and list(rows)[3] == "A × B"
     assert rows["A"][1] == "off → on" and rows["A"][2].startswith("+5.0")  # 4 + half of 2
@@ -68,13 +76,13 @@ def test_effects_of_components_are_the_planted_ones() -> None:
 def test_a_race_is_told(race: Any) -> None:
     made = frame("factorial", ON_OFF, planted, study={"race": race})
     for kind in ("effects", "compare"):
-        notes = build(made, Table(kind=kind, study="s")).notes
+        notes = build_table(made, Table(kind=kind, study="s")).notes
         assert any(note.startswith("Raced:") for note in notes) == bool(race)
 
 
 def test_one_seed_gives_effects_without_intervals() -> None:
     full = frame("components", ON_OFF, planted, seeds=1)
-    table = sheet(build(full, Table(kind="effects", study="s", order=3)))
+    table = sheet(build_table(full, Table(kind="effects", study="s", order=3)))
     assert all("[" not in row[2] and row[3] == "" for row in rows_of(table).values())
     told = " ".join(table.notes)
     assert "no degrees of freedom for error" in told and "One seed gives no interval" in told
@@ -86,7 +94,7 @@ def test_a_lost_cell_takes_its_seed_from_shapley_and_is_named() -> None:
             return None if coords == ON_OFF[3] and seed in seeds else planted(coords, seed)
 
         made = frame("components", ON_OFF, value)
-        return sheet(build(made, Table(kind="effects", study="s")))
+        return sheet(build_table(made, Table(kind="effects", study="s")))
 
     told = " ".join(table_without({1}).notes)
     assert "Left out, without every cell: seed 1." in told and "t over 2 seeds" in told
@@ -98,7 +106,7 @@ def test_a_lost_cell_takes_its_seed_from_shapley_and_is_named() -> None:
 
 def test_a_fraction_names_its_aliases() -> None:
     half = [c for c in ON_OFF if sum(v == "on" for v in c.values()) % 2]
-    table = sheet(build(frame("factorial", half, planted), Table(kind="effects", study="s")))
+    table = sheet(build_table(frame("factorial", half, planted), Table(kind="effects", study="s")))
     assert list(rows_of(table)) == ["A", "B", "C"] and "Shapley" not in table.headers[-1]
     told = " ".join(table.notes)
     assert "Cannot be told apart in this design: A × B with C; A × C with B; B × C with A." in told
@@ -109,7 +117,7 @@ def test_a_grid_of_numbers_has_ranges() -> None:
     found = frame(
         "grid", grid, lambda c, s: 0.1 * math.log10(c["method.gamma"]) + 1e-3 * noise(c, s)
     )
-    rows = rows_of(build(found, Table(kind="effects", study="s")))
+    rows = rows_of(build_table(found, Table(kind="effects", study="s")))
     assert rows["α"][1] == "3 levels" and rows["α"][2].startswith("range 0.")
     assert rows["γ"][1] == "1 → 10" and rows["γ"][2].startswith(("+10.", "+9.9"))
     assert rows["α × γ"][2].startswith("range")
@@ -134,12 +142,12 @@ def one_factor(**options: Any) -> Any:
 def test_one_factor_studies_take_the_centre_s_levels_from_its_runs() -> None:
     found = one_factor()
     recipe = FactorCurves(studies=("s",), x="method.alpha")
-    axes = factor_curves(found, recipe).figure.axes[0]
+    axes = draw_factor_curves(found, recipe).figure.axes[0]
     assert len(axes.containers) == 1
     assert list(axes.containers[0].lines[0].get_xdata()) == [0.1, 1.0, 10]
-    rows = rows_of(build(found, Table(kind="effects", study="s")))
+    rows = rows_of(build_table(found, Table(kind="effects", study="s")))
     assert rows["α"][1] == "3 levels" and rows["head"][1] == "centre → wide"
-    table = build(found, Table(kind="compare", study="s"))
+    table = build_table(found, Table(kind="compare", study="s"))
     assert isinstance(table, TableData) and table.headers == ("cell",)
     assert [row.labels[0] for row in table.rows if row.baseline] == ["centre"]
 
@@ -163,7 +171,7 @@ def compared(
         lineages=lineages,
         study=study,
     )
-    table = build(found, Table(kind="compare", study="s", spread="t95"))
+    table = build_table(found, Table(kind="compare", study="s", spread="t95"))
     assert isinstance(table, TableData)
     return table
 
@@ -180,20 +188,24 @@ def test_compared_rows_have_effect_sizes_and_corrected_p() -> None:
     for place in (1, 2):
         told = table.rows[place].measured[METRIC]
         both = list(rows[place].values()), list(rows[0].values())
-        d = list(pairs(rows[place], rows[0]))
+        d = list(paired_differences(rows[place], rows[0]))
         assert told.compared is not None
         assert told.compared.dz == pytest.approx(cohens_dz(d))
         assert told.compared.wilcoxon == pytest.approx(wilcoxon_p(d))
         assert told.compared.improvement == probability_of_improvement(*both)
         assert told.half == pytest.approx(half_width(both[0]))
         comparisons.append(told.compared)
-    assert [each.p for each in comparisons] == holm([each.permutation for each in comparisons])
+    assert [each.p for each in comparisons] == adjust_by_holm(
+        [each.permutation for each in comparisons]
+    )
     assert not any("Too few seeds" in note for note in table.notes)
-    grid = markup.grid(table)
+    grid = markup.build_grid(table)
     assert {"d_z", "P(better) [95 %]", "p (Holm)"} <= set(grid.headers)
     half = table.rows[1].measured[METRIC].half
     assert half is not None and f"± {100 * half:.2f}" in grid.rows[1][1].text
-    assert "d_z" not in markup.plain(table) and "d_z" in markup.markdown(table)
+    assert "d_z" not in markup.format_plain_table(table) and "d_z" in markup.format_markdown_table(
+        table
+    )
     line = list(csv.DictReader(io.StringIO(csv_table.to_csv(table))))[1]
     chance = comparisons[0].improvement
     assert chance is not None and float(line["p_better"]) == chance.probability
@@ -211,7 +223,7 @@ def test_tuning_budgets_are_stated() -> None:
     def told(*trials: int, **options: Any) -> tuple[list[str], list[str]]:
         table = compared(3, dict(zip(names, trials, strict=True)), **options)
         notes = [note for note in table.notes if note.startswith("Tuning")]
-        return notes, [row[-2].text for row in markup.grid(table).rows]
+        return notes, [row[-2].text for row in markup.build_grid(table).rows]
 
     equal = ["Tuning: 16 trials planned for each row, an equal budget."]
     assert told(16, 16, 16) == (equal, ["16", "16", "16"])
@@ -219,7 +231,7 @@ def test_tuning_budgets_are_stated() -> None:
     ((uneven,), _) = told(8, 16, 16)
     assert "budgets differ" in uneven and "plain 8, ddml 16, idml 16" in uneven
     assert told(0, 0, 0)[0][0].startswith("Tuning: none in this sweep")
-    assert "tuning trials" not in markup.grid(compared(3)).headers
+    assert "tuning trials" not in markup.build_grid(compared(3)).headers
     lineages = {"plain": {"a": 16}, "ddml": {"final": 6, "b": 10}, "idml": {}}
     notes, _ = told(16, 16, 0, lineages=lineages)
     assert notes[1:] == ["Tuning trials, study by study: ddml: 6 of final + 10 of b."]
@@ -251,13 +263,15 @@ def searched(trials: int) -> Any:
 
 @pytest.mark.parametrize("evaluator", ["ped_anova", "fanova"])
 def test_importances_name_evaluator_and_trials(evaluator: Any) -> None:
-    table = sheet(build(searched(60), Table(kind="importance", study="s", evaluator=evaluator)))
+    table = sheet(
+        build_table(searched(60), Table(kind="importance", study="s", evaluator=evaluator))
+    )
     rows = rows_of(table)
     assert list(rows) == ["lr", "idle"] and rows["lr"][1] == "1e-4 … 0.1, log"
     assert float(rows["lr"][2]) > 60
     told = " ".join(table.notes)
     assert EVALUATORS[evaluator] in told and "60 trials" in told and "Caution" not in told
-    few = sheet(build(searched(20), Table(kind="importance", study="s")))
+    few = sheet(build_table(searched(20), Table(kind="importance", study="s")))
     assert "Caution: 20 trials are few" in " ".join(few.notes)
     assert "PED-ANOVA of the best 5 of 20 trials" in " ".join(few.notes)
 

@@ -15,7 +15,7 @@ from reports.figures.promotions import promotions
 from reports.pages import csv_table, html, latex, markup
 from reports.recipe import Figure, Recipe, Table
 from reports.stats.ranks import Correlation, kendall, spearman
-from reports.tables.build import build, build_all
+from reports.tables.build import build_all, build_table
 from reports.tables.model import Sheet
 from tests.reports.made import METRIC
 from tests.reports.made_promoted import HIGH, LOW, made
@@ -27,7 +27,7 @@ NEUTRAL = {"best_of": "baseline"}
 
 
 def sheet(found: Any) -> Sheet:
-    table = build(found, TABLE)
+    table = build_table(found, TABLE)
     assert isinstance(table, Sheet)
     return table
 
@@ -49,15 +49,22 @@ def test_each_cell_stands_beside_what_it_was() -> None:
     assert table.rows[0][3].of == ("heads", "0001") and table.rows[0][4].of == ("network", "rank=1")
     told = " ".join(table.notes)
     assert "The best 3 of 4 cells of heads" in told and "ρ = −1.00 over 3 promoted cells" in told
-    for text in (markup.plain(table), markup.markdown(table), latex.latex(table)):
+    for text in (
+        markup.format_plain_table(table),
+        markup.format_markdown_table(table),
+        latex.format_latex(table),
+    ):
         assert "0003" in text and "Spearman" in text
     lines = list(csv.DictReader(io.StringIO(csv_table.to_csv(table))))
     assert [line["rank"] for line in lines] == ["1", "2", "3"]
     assert float(lines[1]["source_mean"]) == pytest.approx(0.445)
     assert float(lines[1]["mean"]) == pytest.approx(0.62) and lines[1]["n"] == "3"
     assert lines[0]["run_ids"].split() == [f"run-network0-{seed}" for seed in range(3)]
-    hrefs = html._table(table, ())["parts"][0]["rows"][0]["hrefs"]
-    assert hrefs[3:5] == [html.anchor("heads", "0001"), html.anchor("network", "rank=1")]
+    hrefs = html._build_table_section(table, ())["parts"][0]["rows"][0]["hrefs"]
+    assert hrefs[3:5] == [
+        html.build_run_anchor("heads", "0001"),
+        html.build_run_anchor("network", "rank=1"),
+    ]
 
 
 def test_one_seed_has_no_interval_and_what_is_lost_is_named() -> None:
@@ -95,7 +102,7 @@ def test_agreement_is_from_worst_to_best_of_both() -> None:
     """A source ranked by what should be small, and a metric that should be large."""
     frame = made()
     frame.document["studies"]["heads"]["objectives"] = MINIMIZE
-    assert "ρ = 1.00 over 3" in " ".join(build(frame, TABLE).notes)
+    assert "ρ = 1.00 over 3" in " ".join(build_table(frame, TABLE).notes)
     drawn = promotions(frame, FIGURE)
     assert "ρ = 1.00, τ = 1.00" in drawn.figure.axes[0].get_title(loc="left")
     assert drawn.spots[0].text.startswith("0001: rank 3")
@@ -105,7 +112,7 @@ def test_no_table_of_effects_follows_and_other_designs_are_refused() -> None:
     compare = Table(kind="compare", study="network")
     assert len(build_all(made(), Recipe(tables=(TABLE, compare)))) == 2
     with pytest.raises(ReportError, match="a promote study"):
-        build(made(), Table(kind="promoted", study="heads"))
+        build_table(made(), Table(kind="promoted", study="heads"))
     with pytest.raises(ReportError, match="heads is a search study"):
         promotions(made(), FIGURE.model_copy(update={"studies": ("heads",)}))
 

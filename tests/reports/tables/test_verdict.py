@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from reports.figures.forest import forest
+from reports.figures.forest import draw_forest_plot
 from reports.frame import Frame
 from reports.pages import latex, markup
 from reports.pages import verdict as words
 from reports.recipe import Recipe, Table
-from reports.stats.paired import pairs_for_power, pairs_needed
-from reports.tables.build import build, build_all
+from reports.stats.paired import count_pairs_needed, pairs_for_power
+from reports.tables.build import build_all, build_table
 from reports.tables.model import AnyTable, TableData
-from reports.tables.verdict import Verdict, groups, headline, verdicts
+from reports.tables.verdict import Verdict, group_verdicts, judge_tables, summarize_verdicts
 from tests.reports.made import METRIC, frame
 
 # Seed by seed: the scatter of the differences, and that of the seeds, which pairs away.
@@ -38,11 +38,11 @@ def made(
 
 
 def compared(found: Frame, metric: str = METRIC) -> AnyTable:
-    return build(found, Table(kind="compare", study="s", metrics=(metric,)))
+    return build_table(found, Table(kind="compare", study="s", metrics=(metric,)))
 
 
 def judge(found: Frame, metric: str = METRIC) -> Verdict:
-    return verdicts([compared(found, metric)])[0]
+    return judge_tables([compared(found, metric)])[0]
 
 
 def components(gain: float) -> Frame:
@@ -73,10 +73,10 @@ def test_calls_follow_the_corrected_test_and_the_metric(
     assert (verdict.needed is None) == (call != "cannot tell")
     # neither the highest mean, from which nothing tells the others, nor a baseline that won
     table = compared(found, metric)
-    text = markup.markdown(table)
+    text = markup.format_markdown_table(table)
     bold = [line.split(" | ")[0] for line in text.splitlines() if "| **" in line]
     assert bold == (["| ddml"] if call == "better" else [])
-    for written in (text, latex.latex(table)):
+    for written in (text, latex.format_latex(table)):
         assert ("Bold: better than the baseline row" in written) == (call == "better")
 
 
@@ -88,10 +88,10 @@ def test_seeds_that_would_settle_it_follow_from_the_scatter_of_the_differences()
     assert comparison is not None and comparison.dz is not None
     expected = pairs_for_power(comparison.dz)
     assert expected is not None and expected > 8 and judge(found).needed == expected
-    assert f"about {expected} seeds would settle it" in words.evidence(judge(found))
+    assert f"about {expected} seeds would settle it" in words.format_evidence(judge(found))
     narrow = judge(made(0.0015, scatter=0.5)).needed
     assert narrow is not None and narrow < expected
-    for verdict in verdicts([compared(made(0.0015, rows=4))]):
+    for verdict in judge_tables([compared(made(0.0015, rows=4))]):
         assert verdict.needed is not None and verdict.needed > expected, "more comparisons"
 
 
@@ -99,9 +99,9 @@ def test_too_few_seeds_for_any_verdict_is_said_though_the_interval_leaves_out_ze
     verdict, one = judge(made(0.05, seeds=4)), judge(made(0.05, seeds=1))
     assert verdict.difference is not None and (verdict.difference.low or 0) > 0
     assert verdict.call == "cannot tell" and not verdict.possible
-    assert verdict.needed == pairs_needed(1) == 6
-    assert "too few for any verdict; about 6 would settle it" in words.evidence(verdict)
-    assert one.needed is None and "one seed shows no scatter" in words.evidence(one)
+    assert verdict.needed == count_pairs_needed(1) == 6
+    assert "too few for any verdict; about 6 would settle it" in words.format_evidence(verdict)
+    assert one.needed is None and "one seed shows no scatter" in words.format_evidence(one)
 
 
 @pytest.mark.parametrize(
@@ -115,15 +115,15 @@ def test_a_metric_that_tells_no_row_from_another_is_called_so(
     table: Any = compared(found)
     assert not any(row.measured[METRIC].better for row in table.rows)
     (limit,) = (text for text in table.notes if text.startswith(("Saturated", "No difference")))
-    calls = verdicts([table])
+    calls = judge_tables([table])
     assert limit.startswith(note) and [verdict.call for verdict in calls] == [call, call]
-    assert headline(found, calls).endswith(f"0 cannot tell, 2 {call}.")
-    assert words.evidence(calls[0])
+    assert summarize_verdicts(found, calls).endswith(f"0 cannot tell, 2 {call}.")
+    assert words.format_evidence(calls[0])
 
 
 def test_effects_of_exactly_zero_share_no_variation() -> None:
     for gain, shares in ((0.0, ["–"] * 3), (0.1, ["100.0", "0.0", "0.0"])):
-        table: Any = build(components(gain), Table(kind="effects", study="s"))
+        table: Any = build_table(components(gain), Table(kind="effects", study="s"))
         assert [row[4].text for row in table.rows] == shares
         assert any("no effect. Every cell" in note for note in table.notes) == (gain == 0)
 
@@ -131,13 +131,13 @@ def test_effects_of_exactly_zero_share_no_variation() -> None:
 def test_nothing_finished_is_the_verdict_of_an_empty_sweep() -> None:
     found = frame("compare", [{"variant": "plain"}, {"variant": "b"}], lambda at, seed: None)
     tables = build_all(found, Recipe(tables=(Table(kind="compare", study="s"),)))
-    calls = verdicts(tables)
-    assert headline(found, calls).startswith("Nothing has finished: 0 of 6 trials")
-    assert [verdict.call for verdict in calls] == ["no result"] and forest(calls) is None
+    calls = judge_tables(tables)
+    assert summarize_verdicts(found, calls).startswith("Nothing has finished: 0 of 6 trials")
+    assert [verdict.call for verdict in calls] == ["no result"] and draw_forest_plot(calls) is None
     assert "Measured: nothing yet, no trial has finished." in tables[0].notes
     search = frame("search", [{"x": 1}, {"x": 2}], lambda at, seed: at["x"] / 10)
-    assert "no comparison to judge" in headline(
-        search, verdicts([build(search, Table(kind="search", study="s"))])
+    assert "no comparison to judge" in summarize_verdicts(
+        search, judge_tables([build_table(search, Table(kind="search", study="s"))])
     )
 
 
@@ -150,24 +150,24 @@ def test_tuning_is_told() -> None:
         ({}, {}, "tuning not recorded"),
     ):
         verdict = judge(made(0.05, tuning=tuning, study=study))
-        assert verdict.tuned == text and words.evidence(verdict).endswith(f"; {text}")
+        assert verdict.tuned == text and words.format_evidence(verdict).endswith(f"; {text}")
 
 
 def test_variants_at_their_own_best_come_first_and_components_have_words() -> None:
     found = components(0.1)
     parts = [Table(kind=kind, study="s", title=kind) for kind in ("components", "compare")]
-    calls = verdicts([build(found, part) for part in parts])
+    calls = judge_tables([build_table(found, part) for part in parts])
     assert [v.title for v in calls] == ["compare"] * 3 + ["components"] * 3
     assert {v.label for v in calls[3:]} == {"a", "b", "a + b"} and calls[3].baseline == "none"
-    assert "tun" not in words.evidence(calls[3]), "its cells share what they stand around"
-    text = words.plain(headline(found, calls), calls)
+    assert "tun" not in words.format_evidence(calls[3]), "its cells share what they stand around"
+    text = words.format_plain_verdict(summarize_verdicts(found, calls), calls)
     assert text.count("\n") == 1 + 2 + 6
     assert text.index("compare: MAP@R") < text.index("components: MAP@R")
 
 
 def test_the_forest_has_a_line_a_difference_and_a_panel_a_unit() -> None:
     one, other = judge(made(0.05)), judge(made(0.05, metric="test/spectrum"), "test/spectrum")
-    drawn = forest([one, other])
+    drawn = draw_forest_plot([one, other])
     assert drawn is not None and one.difference is not None
     first, second = drawn.figure.axes
     zero, interval, point = first.lines
@@ -186,9 +186,9 @@ def test_the_forest_tells_baselines_of_one_table_apart() -> None:
     names = [f"{at['method']} {at['loss']}" for at in levels]
     found = frame("compare", levels, lambda at, seed: 0.1 * (at["loss"] == "pa"), names=names)
     recipe = Table(kind="compare", study="s", metrics=(METRIC,), within=("loss",), title="All")
-    calls = verdicts([build(found, recipe)])
-    assert [len(group) for group in groups(calls)] == [1, 1]
-    drawn = forest(calls)
+    calls = judge_tables([build_table(found, recipe)])
+    assert [len(group) for group in group_verdicts(calls)] == [1, 1]
+    drawn = draw_forest_plot(calls)
     assert drawn is not None
     titles = [text.get_text() for text in drawn.figure.axes[0].texts]
     titles = [title for title in titles if "against" in title]

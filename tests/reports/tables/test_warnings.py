@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from reports.compile import compile_report
-from reports.frame import load
-from reports.tables.warnings import at_edge, did_not_move, find_warnings
+from reports.frame import load_frame
+from reports.tables.warnings import find_edge, find_warnings, is_stationary
 from tests.reports import made
 from tests.reports.conftest import Sweep
 
@@ -37,7 +37,7 @@ def test_a_curve_that_does_not_move(
 ) -> None:
     if "norm" in metric:
         monkeypatch.setattr("reports.tables.warnings.is_share", lambda name: False)
-    assert did_not_move(values, metric) is still
+    assert is_stationary(values, metric) is still
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_curve_that_does_not_move(
     ],
 )
 def test_a_best_value_at_the_edge(axis: dict[str, Any], best: list[float], end: str | None) -> None:
-    assert at_edge(axis, best) == end
+    assert find_edge(axis, best) == end
 
 
 def searched(rates: list[float], still: int, trials: int = 6) -> list[str]:
@@ -85,7 +85,7 @@ def searched(rates: list[float], still: int, trials: int = 6) -> list[str]:
         ]
         return pd.DataFrame(rows, columns=["run_id", "epoch", "value"])
 
-    frame.curves = curves  # type: ignore[method-assign]
+    frame.load_curves = curves  # type: ignore[method-assign]
     return find_warnings(frame)
 
 
@@ -106,7 +106,7 @@ def test_they_name_the_study_the_trials_and_the_range() -> None:
 def test_a_report_of_still_trials_says_so(
     finished: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert find_warnings(load(finished.uri, finished.sweep_id)) == []
+    assert find_warnings(load_frame(finished.uri, finished.sweep_id)) == []
     monkeypatch.setattr("reports.tables.warnings.STILL", 10.0)
     report = compile_report(finished.uri, finished.sweep_id, tmp_path, log_to_parent=False)
     for text in (report.text, report.html.read_text(), report.paths["report.md"].read_text()):

@@ -15,16 +15,16 @@ import torch
 from safetensors.torch import save_file
 
 from trainables.backbones import timm_models
-from trainables.backbones.backbone import build_backbone, frozen_backbone
+from trainables.backbones.backbone import build_backbone, build_frozen_backbone
 from trainables.backbones.timm_models import import_timm
 from trainables.backbones.weights import (
     PACKAGED_SHA256,
-    packaged_file,
-    weights_identity,
+    compute_weights_identity,
+    locate_packaged_file,
 )
 from trainables.config.network import BackboneConfig
 from trainables.errors import ConfigError
-from trainables.streams import seeded
+from trainables.streams import seed_global_generator
 
 TINY = "test_resnet"  # timm's own model for tests, 0.5 M parameters
 IMAGES = torch.linspace(-1, 1, 2 * 3 * 64 * 64).view(2, 3, 64, 64).sin()
@@ -42,9 +42,9 @@ def said(**changes: Any) -> str:
 
 
 def test_average_and_maximum_are_summed() -> None:
-    with seeded(0, "a"):
+    with seed_global_generator(0, "a"):
         plain = build_backbone(config(pool="avg"), 64).eval()
-    with seeded(0, "a"):
+    with seed_global_generator(0, "a"):
         both = build_backbone(config(pool="avg_max"), 64).eval()
     with torch.no_grad():
         maps = plain.model.forward_features(IMAGES)
@@ -70,7 +70,7 @@ def test_models_with_heads_of_their_own_pool_by_themselves(name: str) -> None:
 def test_packaged_weights_are_those_of_the_package() -> None:
     backbone = build_backbone(BackboneConfig(), 64).eval()
     assert (backbone.features, backbone.mean, backbone.std) == (1280, (0.5,) * 3, (0.5,) * 3)
-    raw = torch.load(packaged_file(), weights_only=True)
+    raw = torch.load(locate_packaged_file(), weights_only=True)
     own = backbone.model.state_dict()
     # Each tensor of the file once, under a name of the same shape; the classifier is left out.
     assert len(own) == len(raw) - 2
@@ -78,7 +78,7 @@ def test_packaged_weights_are_those_of_the_package() -> None:
     assert sorted(float(value.double().sum()) for value in own.values()) == sums
     assert torch.equal(own["blocks.2.1.conv_pwl.weight"], raw["_blocks.4._project_conv.weight"])
     assert torch.equal(own["blocks.0.0.bn2.running_var"], raw["_blocks.0._bn2.running_var"])
-    assert hashlib.sha256(packaged_file().read_bytes()).hexdigest() == PACKAGED_SHA256
+    assert hashlib.sha256(locate_packaged_file().read_bytes()).hexdigest() == PACKAGED_SHA256
 
 
 @pytest.mark.parametrize("freeze", [True, False])
@@ -106,9 +106,9 @@ def test_held_parts_do_not_train() -> None:
 
 def test_frozen_backbones_do_not_depend_on_the_seed() -> None:
     torch.manual_seed(1)
-    first = frozen_backbone(config(), 64)
+    first = build_frozen_backbone(config(), 64)
     torch.manual_seed(2)
-    second = frozen_backbone(config(), 64)
+    second = build_frozen_backbone(config(), 64)
     with torch.no_grad():
         assert torch.equal(first(IMAGES), second(IMAGES))
     assert not first.training and not first.trainable_parameters()
@@ -116,7 +116,7 @@ def test_frozen_backbones_do_not_depend_on_the_seed() -> None:
 
 @pytest.mark.parametrize("kind", ["pth", "nested", "safetensors"])
 def test_weights_from_a_file(tmp_path: Path, kind: str) -> None:
-    with seeded(1, "source"):
+    with seed_global_generator(1, "source"):
         source = timm.create_model(TINY, pretrained=False)  # with its classifier
     path = tmp_path / ("w.safetensors" if kind == "safetensors" else "w.pth")
     tensors = source.state_dict()
@@ -130,7 +130,7 @@ def test_weights_from_a_file(tmp_path: Path, kind: str) -> None:
     given = config(weights=str(path), weights_sha256=digest)
     found = build_backbone(given, 64).model.state_dict()
     assert all(torch.equal(found[name], tensors[name]) for name in found)
-    assert weights_identity(given) == digest
+    assert compute_weights_identity(given) == digest
     # The hash is asked for, told, and checked.
     assert digest in said(weights=str(path))
     assert "is not the file that was meant" in said(weights=str(path), weights_sha256="0" * 64)

@@ -14,17 +14,17 @@ from tests.trainables.core_trials import config, timeless
 from trainables.backbones.backbone import Backbone, build_backbone
 from trainables.backbones.memory import (
     checkpoint_blocks,
-    statistics_held,
+    hold_running_statistics,
 )
 from trainables.config.network import BackboneConfig
-from trainables.core.identity import config_hash
+from trainables.core.identity import compute_config_hash
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
-from trainables.streams import seeded
+from trainables.streams import seed_global_generator
 
 
 def made(name: str, *, freeze_bn: bool = True, side: int = 32) -> Backbone:
-    with seeded(0, "made"):
+    with seed_global_generator(0, "made"):
         return build_backbone(BackboneConfig(name=name, weights="none", freeze_bn=freeze_bn), side)
 
 
@@ -41,7 +41,7 @@ def passed(backbone: Backbone, side: int) -> tuple[int, dict[str, Tensor]]:
     images = torch.randn(2, 3, side, side, generator=generator)
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         features = backbone(images)
-    with statistics_held(backbone):
+    with hold_running_statistics(backbone):
         features.square().sum().backward()
     named = {name: p.grad for name, p in backbone.named_parameters() if p.grad is not None}
     return bytes_kept, {**named, **dict(backbone.named_buffers())}
@@ -92,10 +92,10 @@ def test_a_trial_that_checkpoints_is_the_trial(drawn: Path, shared_cache: Path) 
     for checkpointing in (None, True):
         trial["training"]["checkpointing"] = checkpointing
         trainer = Trainer(config(drawn, **trial), 0, Runtime("cpu", 1, shared_cache))
-        (report,) = trainer.epochs()
-        found.append((timeless(report.metrics), config_hash(trainer.config, "data")))
+        (report,) = trainer.train_epochs()
+        found.append((timeless(report.metrics), compute_config_hash(trainer.config, "data")))
     assert found[0] == found[1]
-    assert trainer.provenance()["checkpointing"] is True
+    assert trainer.describe_provenance()["checkpointing"] is True
 
 
 @pytest.mark.parametrize("backbone", [{"mode": "frozen"}, {"mode": "finetune", "name": "vgg11"}])

@@ -18,7 +18,7 @@ from trainables.config.network import BackboneConfig
 
 def restless(backbone: Backbone) -> Backbone:
     """No statistic or affine weight at its start, where a norm does almost nothing."""
-    draw = streams.generator(0, "stir")
+    draw = streams.create_generator(0, "stir")
     with torch.no_grad():
         for name, value in [*backbone.named_parameters(), *backbone.named_buffers()]:
             if "running_var" in name:
@@ -30,14 +30,16 @@ def restless(backbone: Backbone) -> Backbone:
 
 def built(name: str, monkeypatch: pytest.MonkeyPatch, *, fold: bool) -> Backbone:
     config = BackboneConfig(name=name, weights="none")
-    with monkeypatch.context() as patch, streams.seeded(0, "backbone"):
+    with monkeypatch.context() as patch, streams.seed_global_generator(0, "backbone"):
         if not fold:
             patch.setattr(backbones, "fold_frozen_norms", lambda model, image: 0)
         return restless(build_backbone(config, 32, channels_last=True))
 
 
 def pooled_and_gradients(backbone: Backbone) -> tuple[Tensor, dict[str, Tensor]]:
-    images = torch.rand(2, 3, 32, 32, dtype=torch.float64, generator=streams.generator(0, "x"))
+    images = torch.rand(
+        2, 3, 32, 32, dtype=torch.float64, generator=streams.create_generator(0, "x")
+    )
     pooled = backbone(images)
     pooled.sin().sum().backward()
     return pooled.detach(), {name: p.grad for name, p in backbone.named_parameters()}
@@ -89,7 +91,7 @@ def test_small_depthwise_by_autograd(side: int, k: int, stride: int, pad: int) -
     if side + 2 * pad < k:
         return
     x, w, b = (
-        torch.randn(*shape, dtype=torch.float64, generator=streams.generator(0, str(shape)))
+        torch.randn(*shape, dtype=torch.float64, generator=streams.create_generator(0, str(shape)))
         for shape in [(2, 6, side, side), (6, 1, k, k), (6,)]
     )
     leaves = [t.requires_grad_() for t in (x, w, b)]

@@ -12,11 +12,11 @@ import torchvision
 from torch import Tensor, nn
 
 from trainables.backbones import googlenet
-from trainables.backbones.backbone import build_backbone, frozen_backbone
+from trainables.backbones.backbone import build_backbone, build_frozen_backbone
 from trainables.backbones.own_models import BACKBONES, OwnModel
 from trainables.backbones.pixels import IMAGENET
 from trainables.config.network import BackboneConfig
-from trainables.streams import seeded
+from trainables.streams import seed_global_generator
 
 IMAGES = torch.linspace(-1, 1, 2 * 3 * 64 * 64, dtype=torch.float64).view(2, 3, 64, 64).sin()
 
@@ -27,7 +27,7 @@ def parameters(model: nn.Module) -> int:
 
 def made(name: str) -> nn.Module:
     """With statistics and weights that no layer leaves as they are."""
-    with seeded(0, "model"):
+    with seed_global_generator(0, "model"):
         model = BACKBONES[name].build().double().eval()
         for norm in model.modules():
             if isinstance(norm, nn.BatchNorm2d):
@@ -121,7 +121,7 @@ def test_bn_inception_layer_by_layer() -> None:
 
 
 def test_googlenet_is_torchvisions() -> None:
-    with seeded(0, "whole"):
+    with seed_global_generator(0, "whole"):
         whole = torchvision.models.googlenet(aux_logits=False, init_weights=False).double().eval()
     ours = googlenet.GoogLeNet(whole).eval()
     whole.fc = nn.Identity()
@@ -166,7 +166,7 @@ def test_pyramidnet_layer_by_layer() -> None:
 def test_blue_comes_first_where_the_weights_want_it() -> None:
     def at(**fields: Any) -> Any:
         config = BackboneConfig.model_validate({"name": "test_resnet", "weights": "none", **fields})
-        return frozen_backbone(config, 64)
+        return build_frozen_backbone(config, 64)
 
     mean, std = (0.1, 0.2, 0.3), (0.4, 0.5, 0.6)
     rgb = at(mean=mean, std=std)
@@ -182,7 +182,7 @@ def test_blue_comes_first_where_the_weights_want_it() -> None:
 
 
 def test_torchvisions_weights_come_by_its_own_route(monkeypatch: pytest.MonkeyPatch) -> None:
-    with seeded(0, "weights"):
+    with seed_global_generator(0, "weights"):
         whole = torchvision.models.googlenet(aux_logits=True, init_weights=False).state_dict()
     asked = []
 
@@ -192,7 +192,7 @@ def test_torchvisions_weights_come_by_its_own_route(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(torch.hub, "load_state_dict_from_url", fetched)
     config = BackboneConfig.model_validate({"name": "googlenet", "weights": "torchvision"})
-    backbone = frozen_backbone(config, 64)
+    backbone = build_frozen_backbone(config, 64)
     assert backbone.mean == backbone.std == (0.5, 0.5, 0.5)
     name = "inception5b.branch1.conv.weight"
     assert torch.equal(backbone.model.state_dict()[name], whole[name])

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trainables.backbones.backbone import Backbone
-from trainables.backbones.second_token import TwoTokens, check_tokens
+from trainables.backbones.extra_token import ExtraTokenViT, check_tokens
 from trainables.core.network import build_trial_backbone
 from trainables.errors import ConfigError
 from trainables.trial import TrialConfig
@@ -33,15 +33,15 @@ def trial(name: str, token: str | None, **changes: Any) -> TrialConfig:
     return TrialConfig.model_validate(made)
 
 
-def two_tokens(name: str, seed: int = 0) -> TwoTokens:
+def two_tokens(name: str, seed: int = 0) -> ExtraTokenViT:
     made = build_trial_backbone(trial(name, "discarded"), seed)
-    assert isinstance(made, TwoTokens)
+    assert isinstance(made, ExtraTokenViT)
     return made.eval()
 
 
 def plain(name: str, seed: int = 0) -> Backbone:
     made = build_trial_backbone(trial(name, None), seed).eval()
-    assert not isinstance(made, TwoTokens)
+    assert not isinstance(made, ExtraTokenViT)
     return made
 
 

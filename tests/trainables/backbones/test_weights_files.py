@@ -14,17 +14,17 @@ import torch
 from torch import Tensor
 
 from ablate.cli.main import main
-from trainables.backbones.backbone import check_fits, frozen_backbone
+from trainables.backbones.backbone import build_frozen_backbone, check_fits
 from trainables.backbones.own_models import BACKBONES
-from trainables.backbones.weights import fill
+from trainables.backbones.weights import load_tensors_into
 from trainables.config.network import BackboneConfig
 from trainables.errors import ConfigError
-from trainables.streams import seeded
+from trainables.streams import seed_global_generator
 
 
 def caffes(classifier: str = "last_linear") -> dict[str, Tensor]:
     """Return tensors laid out as in BN-Inception's usual file: norms of [1, C], a classifier."""
-    with seeded(0, "file"):
+    with seed_global_generator(0, "file"):
         own = BACKBONES["bn_inception"].build().state_dict()
         tensors = {
             name: torch.rand_like(value)[None] if "_bn." in name else value
@@ -67,7 +67,7 @@ def test_the_usual_file_loads_as_python_2_wrote_it(tmp_path: Path, classifier: s
     )
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     config = BackboneConfig(name="bn_inception", weights=str(path), weights_sha256=digest)
-    backbone = frozen_backbone(config, 64)
+    backbone = build_frozen_backbone(config, 64)
     for name, value in backbone.model.state_dict().items():
         if not name.endswith("num_batches_tracked"):
             assert torch.equal(value, tensors[name].reshape(value.shape)), name
@@ -98,7 +98,7 @@ def test_a_tensor_of_another_shape_is_named() -> None:
     model = BACKBONES["bn_inception"]
     tensors = model.convert(caffes() | {"conv2_3x3.weight": torch.zeros(192, 64, 5, 5)})
     with pytest.raises(ConfigError, match=r"conv2_3x3.weight \[192, 64, 5, 5\], not \[192, 64, 3"):
-        fill(model.build(), tensors, model.CLASSIFIER, "a file", "bn_inception")
+        load_tensors_into(model.build(), tensors, model.CLASSIFIER, "a file", "bn_inception")
 
 
 def test_the_command_lists_files_and_no_longer_checks_one(

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from trainables.config.optimization import OptimizerConfig, ScheduleConfig
-from trainables.core.identity import config_hash, identity_dump
+from trainables.core.identity import compute_config_hash, dump_identity
 from trainables.trial import TrialConfig
 
 SGD = {"name": "sgd", "nesterov": True}
@@ -99,9 +99,9 @@ def test_a_trial_refuses_what_would_come_to_nothing(sections: Any, words: str) -
     ],
 )
 def test_the_default_written_out_is_the_same_trial(sections: Any) -> None:
-    assert config_hash(trial(**sections), "f") == config_hash(trial(), "f")
+    assert compute_config_hash(trial(**sections), "f") == compute_config_hash(trial(), "f")
     names = {"weight_decays", "nesterov", "dampening", "milestones", "counted_from", "warmup_hold"}
-    dump = identity_dump(trial(**sections))
+    dump = dump_identity(trial(**sections))
     assert not names & (dump["optimizer"].keys() | dump["schedule"].keys())
 
 
@@ -121,7 +121,7 @@ def test_each_option_makes_another_trial_and_survives_a_dump() -> None:
         trial(optimizer={"weight_decays": {"head": 0}}),
         trial(optimizer={"weight_decays": {"proxies": 0}}),
     ]
-    assert len({config_hash(each, "f") for each in trials}) == len(trials)
+    assert len({compute_config_hash(each, "f") for each in trials}) == len(trials)
     for each in trials:
         assert TrialConfig.model_validate(each.model_dump(mode="json")) == each
 

@@ -15,10 +15,10 @@ from ablate.testing import trials
 from tests.trainables.components import loss_options
 from trainables import streams
 from trainables.backbones.backbone import Backbone, build_backbone
-from trainables.backbones.passes import Passes
+from trainables.backbones.grad_cache import GradCacheRunner
 from trainables.config.network import BackboneConfig
+from trainables.core.epoch_metrics import EpochMetrics
 from trainables.core.network import build_method
-from trainables.core.trace import Trace
 from trainables.machine.group import ALONE, Group
 from trainables.methods.base import Batch, Progress
 
@@ -38,7 +38,7 @@ def transformer() -> Backbone:
     """Two blocks of a ViT, of 4 patches and a class token, in float64."""
     from timm.models.vision_transformer import VisionTransformer
 
-    with streams.seeded(0, "vit"):
+    with streams.seed_global_generator(0, "vit"):
         model = VisionTransformer(
             img_size=SIDE, patch_size=8, embed_dim=24, depth=2, num_heads=2, num_classes=0
         )
@@ -48,7 +48,7 @@ def transformer() -> Backbone:
 def convolutions(*, freeze_bn: bool = True) -> Backbone:
     """A MobileNetV3, its norms fixed and folded unless said, in float64."""
     config = BackboneConfig(name="mobilenetv3_small_050", weights="none", freeze_bn=freeze_bn)
-    with streams.seeded(0, "cnn"):
+    with streams.seed_global_generator(0, "cnn"):
         return build_backbone(config, 32).double()
 
 
@@ -68,7 +68,7 @@ def _backbone(model: nn.Module, features: int) -> Backbone:
 @cache
 def pictures(images: int, side: int) -> Tensor:
     """The same tensor each time."""
-    generator = streams.generator(0, "x")
+    generator = streams.create_generator(0, "x")
     return torch.randn(images, 3, side, side, generator=generator, dtype=torch.float64)
 
 
@@ -92,21 +92,23 @@ def stepped(
         most: images at once. fraction: of the training, for methods of several phases.
         through: in place of the backbone's own call.
     """
-    made = trials.trial(method, loss_options(loss), embedding={"dim": 6})
+    made = trials.build_trial(method, loss_options(loss), embedding={"dim": 6})
     assert not isinstance(made, str), made
     head = build_method(made, features=backbone.features, classes=CLASSES, seed=5)
     head = head.to(device, next(backbone.parameters()).dtype)
     backbone.requires_grad_(True).zero_grad()
-    passes = Passes(through or backbone, backbone, head, most=most, checkpointed=False, group=group)
+    passes = GradCacheRunner(
+        through or backbone, backbone, head, most=most, checkpointed=False, group=group
+    )
     progress = Progress(step=3, fraction=fraction)
     shown = pictures(images, side).to(device, next(backbone.parameters()).dtype)
-    labels = trials.labels_for(loss_options(loss), images, CLASSES).to(device)
+    labels = trials.build_labels(loss_options(loss), images, CLASSES).to(device)
     batch = Batch(shown, labels)
-    batch = head.prepare(batch, streams.generator(0, "prepare"))
-    features = passes.features(batch.inputs)
-    state = head(features, batch.labels, progress, streams.generator(0, "method"))
-    terms = head.terms(state, batch.labels, progress, streams.generator(0, "loss"))
-    total = Trace(1, 0).add(terms)
+    batch = head.prepare(batch, streams.create_generator(0, "prepare"))
+    features = passes.compute_features(batch.inputs)
+    state = head(features, batch.labels, progress, streams.create_generator(0, "method"))
+    terms = head.terms(state, batch.labels, progress, streams.create_generator(0, "loss"))
+    total = EpochMetrics(1, 0).add(terms)
     passes.backward(total)
     named = [*head.named_parameters(), *backbone.named_parameters()]
     gradients = {

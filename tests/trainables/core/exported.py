@@ -35,7 +35,7 @@ def write(path: Path, **changes: Any) -> Path:
     none = torch.zeros(0, dtype=torch.int64)
     pixels = torch.zeros((0, 1, 1, 3), dtype=torch.uint8)
     frame = 1.0 if config.data.drawings else config.data.image_size / config.data.evaluated
-    subset = Subset(Images.same_size(pixels, frame), none, none, CLASSES)
+    subset = Subset(Images.from_equal_sizes(pixels, frame), none, none, CLASSES)
     export.write_export(path, network, config, subset)
     return path
 
@@ -56,6 +56,6 @@ def said(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 def sealed(path: Path, about: dict[str, Any], tensors: dict[str, Tensor]) -> Path:
     """Write an export with a digest that fits, whatever it says."""
-    digest = {"sha256": export._digest(about, tensors)}
+    digest = {"sha256": export._compute_digest(about, tensors)}
     path.write_bytes(save(tensors, metadata={export.KEY: json.dumps({**about, **digest})}))
     return path

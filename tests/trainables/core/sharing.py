@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from trainables.machine.group import Group, joined, meeting_place
+from trainables.machine.group import Group, create_rendezvous_file, join_group
 
 Run = Callable[..., Any]
 SECONDS = 120
@@ -26,7 +26,7 @@ def shared(size: int, run: Run, *given: Any, devices: Sequence[str] | None = Non
     Args:
         devices: whose backend they exchange by, one each; None: gloo.
     """
-    place = meeting_place()
+    place = create_rendezvous_file()
     # Imports once, in a process that does nothing else; a group's processes are forks of it.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["trainables.core.trainer", "tests.trainables.core_trials"])
@@ -69,7 +69,7 @@ def _inside(  # noqa: PLR0917
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     torch.set_num_threads(1)
     try:
-        with joined(place, rank, size, torch.device(device)) as group:
+        with join_group(place, rank, size, torch.device(device)) as group:
             value = run(group, *given)
         # By value: shared memory would go with this process.
         buffer = io.BytesIO()

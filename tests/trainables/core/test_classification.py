@@ -13,11 +13,11 @@ from pydantic import ValidationError
 from tests.trainables import core_trials
 from tests.trainables.core.digits_case import SMALL
 from trainables import load
-from trainables.core.identity import config_hash, identity_dump
+from trainables.core.identity import compute_config_hash, dump_identity
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.errors import ConfigError
-from trainables.evaluation.tasks import TASKS, task_of
+from trainables.evaluation.tasks import TASKS, get_task
 from trainables.losses.softmax import Softmax
 from trainables.methods.plain import Plain
 from trainables.trial import TrialConfig
@@ -30,7 +30,7 @@ def config(**changes: Any) -> TrialConfig:
 def test_a_trial_learns_and_reads_accuracies(shared_cache: Path, tmp_path: Path) -> None:
     trial = config(training={"epochs": 4})
     trainer = Trainer(trial, 0, Runtime("cpu", 1, shared_cache, tmp_path))
-    reports = list(trainer.epochs())
+    reports = list(trainer.train_epochs())
     read = {name for name in reports[0].metrics if name.startswith(("val/", "best/"))}
     assert read == {"val/top_1_accuracy", "val/top_5_accuracy", "best/val/top_1_accuracy"}
     final = trainer.finish(("val", "test"))
@@ -38,7 +38,7 @@ def test_a_trial_learns_and_reads_accuracies(shared_cache: Path, tmp_path: Path)
     assert final.evaluations["val"]["top_1_accuracy"] == best > 0.3
     # By hand, of the selected weights and one image after the other.
     splits, network = trainer.splits, trainer.network.eval()
-    (block,) = trainer.inputs.blocks(splits.test)
+    (block,) = trainer.inputs.iterate_blocks(splits.test)
     with torch.no_grad():
         logits = torch.cat([network.logits(row[None]) for row in block])
         z = torch.cat([network.embed(row[None]) for row in block])
@@ -59,7 +59,7 @@ def products(trainer: Trainer, split: str) -> torch.Tensor:
     assert isinstance(method, Plain) and isinstance(method.loss, Softmax)
     assert method.loss.bias is not None
     with torch.no_grad():
-        blocks = trainer.inputs.blocks(trainer.splits[split])
+        blocks = trainer.inputs.iterate_blocks(trainer.splits[split])
         z = torch.cat([method.head(network.features(block)) for block in blocks])
         assert method.loss.bias.abs().max() > 1e-2 and (z.norm(dim=1) - 1).abs().min() > 0.1
         return z @ method.loss.weights.T + method.loss.bias
@@ -74,7 +74,7 @@ def test_a_softmax_with_a_bias_is_selected_tested_and_exported_as_it_trains(
 ) -> None:
     trial = config(loss={"name": "softmax"})
     trainer = Trainer(trial, 0, Runtime("cpu", 1, shared_cache, tmp_path))
-    for report in trainer.epochs():
+    for report in trainer.train_epochs():
         by_hand = accuracy(products(trainer, "val"), trainer, "val")
         assert report.metrics["val/top_1_accuracy"] == pytest.approx(by_hand)
     final = trainer.finish(("test",))
@@ -92,7 +92,7 @@ def test_a_model_that_tells_no_classes_says_so(shared_cache: Path, tmp_path: Pat
         task=None, loss={"name": "triplet_l2"}, training={"batch_size": 12, "per_class": 4}
     )
     trainer = Trainer(retrieval, 0, Runtime("cpu", 1, shared_cache, tmp_path))
-    list(trainer.epochs())
+    list(trainer.train_epochs())
     trainer.finish(("val",))
     model = load(tmp_path / "best.safetensors", device="cpu")
     pixels = torch.zeros(2, 16, 16, dtype=torch.uint8)
@@ -108,16 +108,18 @@ def test_what_a_task_gives_and_what_is_said_wins() -> None:
     said = config(selection={"metric": "top_5_accuracy"}, training={"per_class": 2})
     assert said.selection.metric == "top_5_accuracy" and said.training.per_class == 2
     again = TrialConfig.model_validate(json.loads(made.model_dump_json()))
-    assert again == made and config_hash(again, "f") == config_hash(made, "f")
+    assert again == made and compute_config_hash(again, "f") == compute_config_hash(made, "f")
 
 
 def test_retrieval_written_out_is_the_same_trial() -> None:
     spelt = TrialConfig(task="retrieval")
-    assert spelt == TrialConfig() and task_of(spelt) is TASKS["retrieval"]
-    dump = identity_dump(spelt)
+    assert spelt == TrialConfig() and get_task(spelt) is TASKS["retrieval"]
+    dump = dump_identity(spelt)
     assert "task" not in dump and "by" not in dump["data"]["split"]
     other = {**SMALL, "task": "retrieval"}
-    assert config_hash(TrialConfig.model_validate(other), "f") != config_hash(config(), "f")
+    assert compute_config_hash(TrialConfig.model_validate(other), "f") != compute_config_hash(
+        config(), "f"
+    )
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def test_the_list_is_of_this_source() -> None:
     listed = json.loads(source_digests.DIGESTS_FILE.read_text())
     newest = {name: (entry["revision"], entry["hashes"][-1]) for name, entry in listed.items()}
     expected = {
-        name: (components.get_revision(name), source_digests.component_digest(name)[0])
+        name: (components.get_revision(name), source_digests.compute_component_digest(name)[0])
         for name in ten_steps.every_component()
     }
     assert newest == expected, RENEW
@@ -38,14 +38,14 @@ def test_ten_steps_give_the_stored_numbers(tmp_path: Path) -> None:
 
 
 def test_proven_hashes_are_one_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    current, _ = source_digests.component_digest("optimizer")
+    current, _ = source_digests.compute_component_digest("optimizer")
     path = tmp_path / "digests.json"
     monkeypatch.setattr(source_digests, "DIGESTS_FILE", path)
 
     def one_code(revision: str, *hashes: str | None) -> set[str]:
         path.write_text(json.dumps({"optimizer": {"revision": revision, "hashes": hashes}}))
         source_digests._read_equal_digests.cache_clear()
-        return source_digests.equal_digests("optimizer", [("x", "older")])
+        return source_digests.list_equal_digests("optimizer", [("x", "older")])
 
     try:
         assert one_code("1", "old", "older", current) == {"old", "older", current, "x"}
@@ -53,7 +53,7 @@ def test_proven_hashes_are_one_code(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert one_code("1", "old", "older") == {current}  # the list is not of this source
         path.unlink()  # installed without the file
         source_digests._read_equal_digests.cache_clear()
-        assert source_digests.equal_digests("optimizer") == {current}
+        assert source_digests.list_equal_digests("optimizer") == {current}
     finally:
         source_digests._read_equal_digests.cache_clear()
 

@@ -19,9 +19,9 @@ from tests.trainables.core import exchanged_norms
 from tests.trainables.core.sharing import shared, subgroup
 from tests.trainables.core_trials import config
 from trainables.backbones.backbone import Backbone, build_backbone
-from trainables.backbones.memory import batch_norms, check_parts, synchronise
+from trainables.backbones.memory import check_parts, find_batch_norms, synchronize_batch_norms
 from trainables.config.network import BackboneConfig
-from trainables.core.assembly import check_shared, exchanges_statistics
+from trainables.core.assembly import check_shared, uses_sync_batch_norm
 from trainables.errors import ConfigError
 from trainables.machine.group import Group
 
@@ -39,7 +39,7 @@ def stepped(group: Group) -> list[Any]:
     found = []
     for case in CASES:
         backbone = divided.convolutions(freeze_bn=False)
-        synchronise(backbone, group.tensors)
+        synchronize_batch_norms(backbone, group.tensors)
         step = divided.stepped(backbone, *case, group=group, **GIVEN)
         found.append((step if group.is_main else divided.digest(step), buffers(backbone)))
     return found
@@ -75,13 +75,13 @@ def test_what_is_converted_keeps_its_tensors_names_and_function(name: str) -> No
     backbone(images)  # statistics that are not those of the start
     before, state = backbone.eval()(images), dict(backbone.state_dict())
     parameters = [*backbone.train().parameters()]
-    norms = len(batch_norms(backbone))
-    synchronise(backbone, None)
+    norms = len(find_batch_norms(backbone))
+    synchronize_batch_norms(backbone, None)
     assert [*backbone.state_dict()] == [*state], "names, in their order"
     assert all(
         found is given for found, given in zip(backbone.parameters(), parameters, strict=True)
     )
-    found = batch_norms(backbone)
+    found = find_batch_norms(backbone)
     assert len(found) == norms > 0
     assert all(isinstance(norm, nn.SyncBatchNorm) for norm in found)
     assert torch.equal(backbone.eval()(images), before)
@@ -101,7 +101,7 @@ def test_who_exchanges(
     drawn: Path, changes: Any, processes: int, device: str, exchange: bool
 ) -> None:
     trial = config(drawn, **changes)
-    assert exchanges_statistics(trial, processes, torch.device(device)) == exchange
+    assert uses_sync_batch_norm(trial, processes, torch.device(device)) == exchange
 
 
 def test_it_is_refused_without_gpus_and_in_parts(drawn: Path) -> None:
@@ -112,7 +112,7 @@ def test_it_is_refused_without_gpus_and_in_parts(drawn: Path) -> None:
     with pytest.raises(ConfigError, match=r"BatchNormAct2d.*Set backbone.freeze_bn"):
         check_parts(trial.backbone.name, 32, freeze_bn=False)
     backbone = divided.convolutions(freeze_bn=False)
-    synchronise(backbone, None)
+    synchronize_batch_norms(backbone, None)
     with pytest.raises(ConfigError, match=r"SyncBatchNorm.* in training"):
         divided.stepped(backbone, "plain", "triplet_l2", 4, side=32)
 

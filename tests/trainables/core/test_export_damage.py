@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 from tests.trainables import core_trials
 from tests.trainables.core_trials import comparable, job
-from trainables.core.export import KEY, load, read_weights
+from trainables.core.export import KEY, load_model, read_weights
 from trainables.errors import ConfigError
 from trainables.jobs.job import run_job
 
@@ -53,12 +53,12 @@ def test_every_flipped_byte_is_one_error(trial: Path, tmp_path: Path) -> None:
         assert "\n" not in str(caught.value), at
     altered.write_bytes(data[: start + 10])
     with pytest.raises(ConfigError, match="no safetensors file"):
-        load(altered)
+        load_model(altered)
     flipped = bytearray(data)
     flipped[-1] ^= 0x80
     altered.write_bytes(flipped)
     with pytest.raises(ConfigError, match="is damaged: copy it anew, or train the trial again"):
-        load(altered)
+        load_model(altered)
 
 
 def test_an_export_of_before_loads(trial: Path, tmp_path: Path) -> None:
@@ -70,11 +70,11 @@ def test_an_export_of_before_loads(trial: Path, tmp_path: Path) -> None:
         text = json.dumps(about | {"format": given})
         save_file(weights, tmp_path / "old.safetensors", metadata={KEY: text})
         if loads:
-            found = load(tmp_path / "old.safetensors", device="cpu").network.state_dict()
+            found = load_model(tmp_path / "old.safetensors", device="cpu").network.state_dict()
             assert all(torch.equal(found[name], weights[name]) for name in weights)
         else:
             with pytest.raises(ConfigError, match="bytes were not written so"):
-                load(tmp_path / "old.safetensors")
+                load_model(tmp_path / "old.safetensors")
 
 
 def test_a_result_with_another_digit_is_not_believed(

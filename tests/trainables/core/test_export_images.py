@@ -10,9 +10,9 @@ import pytest
 import torch
 from PIL import EpsImagePlugin, Image
 
-from trainables.core.export import as_images
+from trainables.core.export import convert_to_images
 from trainables.data.augment import eval_images
-from trainables.data.decode import decoded
+from trainables.data.decode import decode_image
 from trainables.errors import ConfigError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (3, 64, 64, 3), dtype=np.uint8)
@@ -22,7 +22,7 @@ def test_of_an_embedded_data_set_pil_images_and_arrays_are_the_same_input() -> N
     pictures = [Image.fromarray(pixels) for pixels in PIXELS]
     made = [
         eval_images(
-            as_images(given, 1.0, None),
+            convert_to_images(given, 1.0, None),
             torch.arange(3),
             size=32,
             mean=(0.5,) * 3,
@@ -44,9 +44,9 @@ def test_pictures_are_brought_to_the_size_that_a_data_folders_have(
     exif = Image.Exif()
     exif[0x0112] = turned
     Image.fromarray(pixels).save(tmp_path / "a.png", exif=exif)
-    wanted = decoded(tmp_path / "a.png", 73)
+    wanted = decode_image(tmp_path / "a.png", 73)
     with Image.open(tmp_path / "a.png") as opened:
-        images = as_images(opened, 64 / 73, 73)
+        images = convert_to_images(opened, 64 / 73, 73)
     shape = int(images.heights[0]), int(images.widths[0]), 3
     assert np.array_equal(images.flat.numpy().reshape(shape), wanted)
 
@@ -63,7 +63,7 @@ def test_pictures_are_brought_to_the_size_that_a_data_folders_have(
 )
 def test_one_line_for_what_is_no_batch(given: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        as_images(given, 1.0, None)
+        convert_to_images(given, 1.0, None)
 
 
 def test_pictures_beyond_the_limits_of_files_are_refused() -> None:
@@ -71,7 +71,7 @@ def test_pictures_beyond_the_limits_of_files_are_refused() -> None:
     with pytest.raises(
         ConfigError, match=r"^images\[1\]: found an image of 13,000 × 13,000 pixels"
     ):
-        as_images([small, bomb], 1.0, None)
+        convert_to_images([small, bomb], 1.0, None)
 
 
 def test_ghostscript_is_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,4 +81,4 @@ def test_ghostscript_is_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         Image.open(tmp_path / "a.eps") as drawing,
         pytest.raises(ConfigError, match=r"^images\[0\]: an EPS drawing"),
     ):
-        as_images(drawing, 1.0, None)
+        convert_to_images(drawing, 1.0, None)

@@ -31,7 +31,7 @@ def valid(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def refused(path: Path) -> str:
     """The sentence with which a file is refused."""
     with pytest.raises(ConfigError) as caught:
-        export.load(path, "cpu")
+        export.load_model(path, "cpu")
     assert caught.value.path.startswith((str(path), "backbone", "data")), caught.value
     return str(caught.value)
 
@@ -108,7 +108,7 @@ def test_weights_that_overflow_give_no_embeddings(valid: Path, tmp_path: Path) -
     """Each is finite, what comes of them is not."""
     about, tensors = exported.said(valid)
     huge = {n: t.fill_(3e38) if t.is_floating_point() else t for n, t in tensors.items()}
-    model = export.load(exported.sealed(tmp_path / "best.safetensors", about, huge), "cpu")
+    model = export.load_model(exported.sealed(tmp_path / "best.safetensors", about, huge), "cpu")
     with pytest.raises(ConfigError, match="NaN or infinite for these images"):
         model.embed(np.full((1, 40, 40, 3), 255, np.uint8))
 

@@ -14,7 +14,7 @@ from tests.trainables.core_trials import config
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.methods.base import METHODS
-from trainables.methods.roles import trained_roles
+from trainables.methods.roles import list_trained_roles
 
 METHOD = {"name": "ddml"}
 ROLES = ("backbone", "head", "proxies", "auxiliary")
@@ -32,7 +32,7 @@ def moved_in_each_epoch(trainer: Trainer) -> list[set[str]]:
     def snapshot() -> list[tuple[str, torch.Tensor]]:
         return [(g.role, p.detach().clone()) for g in groups for p in g.params]
 
-    states = [snapshot(), *(snapshot() for _ in trainer.epochs())]
+    states = [snapshot(), *(snapshot() for _ in trainer.train_epochs())]
     return [
         {role for (role, old), (_, new) in zip(*pair, strict=True) if not torch.equal(old, new)}
         for pair in pairwise(states)
@@ -85,7 +85,7 @@ def test_every_method_trains_with_any_of_its_roles_held(
     except ValidationError:  # it wants images
         given["backbone"] = {"mode": "finetune"}
         trial = config(drawn, **given)
-    roles = trained_roles(trial)
+    roles = list_trained_roles(trial)
     for role in roles:
         held = {"warmup_epochs": 1, "warmup_hold": [role]}
         trainer = Trainer(config(drawn, **{**given, "schedule": held}), 0, runtime)

@@ -42,7 +42,7 @@ from trainables.core.trainer import Trainer
 
 images, cache = map(Path, sys.argv[1:])
 trainer = Trainer(config(images, method={"name": "ddml"}), 0, Runtime("cpu", 1, cache))
-list(trainer.epochs())
+list(trainer.train_epochs())
 final = trainer.finish(("val", "test"))
 assert 0 < final.evaluations["test"]["nmi"] <= 1
 assert final.evaluations["val"]["recall_at_1"] > 0.5, final.evaluations

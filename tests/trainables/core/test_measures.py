@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.trainables.core_trials import config, train
-from trainables.core.looks import bootstrap
+from trainables.core.evaluator import bootstrap_interval
 from trainables.core.runtime import EpochReport, Runtime
 
 NAMES = ("uncertainty_original", "uncertainty_mixed", "uncertainty_gap")
@@ -56,10 +56,10 @@ def test_bootstrap_covers_as_it_says() -> None:
     rng: Any = np.random.default_rng(1)
     inside = 0
     for _ in range(200):
-        low, high = bootstrap(rng.normal(3.0, 2.0, 60))
+        low, high = bootstrap_interval(rng.normal(3.0, 2.0, 60))
         inside += low <= 3 <= high
     assert 180 <= inside <= 198
     values = rng.normal(size=400)
-    low, high = bootstrap(values)
+    low, high = bootstrap_interval(values)
     normal = 1.96 * values.std() / 20
     assert high - low == pytest.approx(2 * normal, rel=0.1)

@@ -13,7 +13,7 @@ from ablate.testing import methods as contract
 from tests.trainables.components import loss_options
 from tests.trainables.core import divided_steps as divided
 from tests.trainables.core_trials import config
-from trainables.core.identity import config_hash
+from trainables.core.identity import compute_config_hash
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.losses.base import LOSSES
@@ -28,7 +28,7 @@ FINETUNE = {"mode": "finetune"}
 def test_parts_are_the_whole_batch_with_every_loss(method: str) -> None:
     backbone, compared = divided.transformer(), 0
     for loss in LOSSES:
-        if contract.refusal(method, loss_options(loss)) is not None:
+        if contract.find_refusal(method, loss_options(loss)) is not None:
             continue
         whole = divided.stepped(backbone, method, loss)
         parts = divided.stepped(backbone, method, loss, 5)
@@ -68,10 +68,10 @@ def test_a_trial_in_parts_is_the_trial(drawn: Path, shared_cache: Path) -> None:
     whole = trainer_of(drawn, shared_cache, **trial)
     trial["training"]["micro_batch"] = 5
     parts = trainer_of(drawn, shared_cache, **trial)
-    assert config_hash(whole.config, "data") == config_hash(parts.config, "data")
-    assert "micro_batch" not in whole.provenance()
-    assert parts.provenance()["micro_batch"] == 5
-    for one, other in zip(whole.epochs(), parts.epochs(), strict=True):
+    assert compute_config_hash(whole.config, "data") == compute_config_hash(parts.config, "data")
+    assert "micro_batch" not in whole.describe_provenance()
+    assert parts.describe_provenance()["micro_batch"] == 5
+    for one, other in zip(whole.train_epochs(), parts.train_epochs(), strict=True):
         assert other.metrics["train/loss"] == pytest.approx(one.metrics["train/loss"], rel=1e-4)
     for name, weight in whole.network.state_dict().items():
         torch.testing.assert_close(parts.network.state_dict()[name], weight, rtol=1e-2, atol=1e-4)

@@ -24,7 +24,7 @@ TOTAL = EPOCHS * STEPS
 
 def factors(name: str, epochs: int = EPOCHS, **options: Any) -> list[float]:
     schedule = RateSchedule(ScheduleConfig(name=name, **options), epochs, STEPS)
-    return [schedule.factor(step) for step in range(epochs * STEPS)]
+    return [schedule.compute_factor(step) for step in range(epochs * STEPS)]
 
 
 def of_torch(build: Any, every: int = 1, total: int = TOTAL) -> list[float]:
@@ -51,7 +51,7 @@ def test_one_cycle_is_torchs() -> None:
 def test_one_cycle_of_few_steps_stays_in_range(epochs: int) -> None:
     for steps in (1, 2, 3):
         schedule = RateSchedule(ScheduleConfig(name="one_cycle"), epochs, steps)
-        found = [schedule.factor(step) for step in range(epochs * steps)]
+        found = [schedule.compute_factor(step) for step in range(epochs * steps)]
         assert all(0 < factor <= 1 for factor in found)
 
 

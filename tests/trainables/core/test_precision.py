@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tests.trainables.core_trials import config
-from trainables.core.identity import config_hash
+from trainables.core.identity import compute_config_hash
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.errors import ConfigError
@@ -39,7 +39,7 @@ def test_the_backbone_alone_computes_in_bfloat16(
             return plain(self, features, *args)
 
         monkeypatch.setattr(type(made), "forward", watched)
-        list(trainer.epochs())
+        list(trainer.train_epochs())
         monkeypatch.undo()
         assert all(
             weight.dtype != torch.bfloat16 for weight in trainer.network.state_dict().values()
@@ -52,7 +52,7 @@ def test_the_backbone_alone_computes_in_bfloat16(
 
 def test_it_changes_numbers_and_so_the_trial(drawn: Path) -> None:
     fp32, bf16 = (config(drawn, training={"precision": name}) for name in ("fp32", "bf16"))
-    assert config_hash(fp32, "data") != config_hash(bf16, "data")
+    assert compute_config_hash(fp32, "data") != compute_config_hash(bf16, "data")
 
 
 def test_gpus_without_its_arithmetic_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,7 +92,7 @@ def test_resumed_in_mid_epoch(
 ) -> None:
     trial = config(drawn, method={"name": "ddml"}, training={"epochs": 3})
     whole = Trainer(trial, 0, Runtime("cpu", 1, shared_cache))
-    expected = [timeless(r.metrics) for r in whole.epochs()]
+    expected = [timeless(r.metrics) for r in whole.train_epochs()]
 
     monkeypatch.setattr(trainer, "CHECK_EVERY", 1)
     runtime = Runtime("cpu", 1, shared_cache, tmp_path, checkpoint_seconds=1e-9)
@@ -106,13 +106,13 @@ def test_resumed_in_mid_epoch(
 
     monkeypatch.setattr(Trainer, "step", stopped)
     with pytest.raises(Stop):
-        list(Trainer(trial, 0, runtime).epochs())
+        list(Trainer(trial, 0, runtime).train_epochs())
     monkeypatch.setattr(Trainer, "step", real)
 
     resumed = Trainer(trial, 0, runtime)
     assert (resumed.epoch, resumed.steps) == (1, cut)
     assert resumed.trace is not None
-    found = [timeless(r.metrics) for r in resumed.epochs()]
+    found = [timeless(r.metrics) for r in resumed.train_epochs()]
     assert found == expected[1:]
     assert [timeless(r.metrics) for r in resumed.history] == expected
     for name, tensor in whole.network.state_dict().items():
@@ -125,7 +125,7 @@ def saved(tmp_path: Path) -> Checkpoints:
     for epoch, best in ((1, 1), (2, 2), (3, 2), (4, 4)):
         weights = {"w": torch.full((1000,), float(best))}
         state = {"epoch": epoch, "network": {"w": torch.full((1000,), float(epoch))}}
-        checkpoints.save(10 * epoch, state, {"epoch": best, "value": 0.5, "weights": weights})
+        checkpoints.save_state(10 * epoch, state, {"epoch": best, "value": 0.5, "weights": weights})
     return checkpoints
 
 
@@ -140,7 +140,7 @@ def test_two_newest_and_their_best_are_kept(saved: Checkpoints) -> None:
         "steps-0000000030-best-000002.pt",
         "steps-0000000040-best-000004.pt",
     ]
-    found = saved.latest()
+    found = saved.load_latest()
     assert found is not None
     state, best = found
     assert state["epoch"] == 4
@@ -162,7 +162,7 @@ def test_damage_falls_back_to_the_one_before(
         data[len(data) // 2] ^= 1
         content = {"cut": bytes(data[:-100]), "flipped": bytes(data), "empty": b""}[how]
         path.write_bytes(content)
-    found = saved.latest()
+    found = saved.load_latest()
     assert found is not None
     assert found[0]["epoch"] == 3
     assert found[1] is not None
@@ -174,7 +174,7 @@ def test_damage_falls_back_to_the_one_before(
 def test_another_trials_checkpoint_is_refused(saved: Checkpoints) -> None:
     for other in (Checkpoints(saved.folder, "abd", 0), Checkpoints(saved.folder, "abc", 1)):
         with pytest.raises(ConfigError, match="a checkpoint of"):
-            other.latest()
+            other.load_latest()
 
 
 def test_a_damaged_checkpoint_of_a_real_trial(
@@ -183,12 +183,12 @@ def test_a_damaged_checkpoint_of_a_real_trial(
     trial = config(drawn)
     runtime = Runtime("cpu", 1, shared_cache, tmp_path, checkpoint_seconds=0)
     whole = Trainer(trial, 0, runtime)
-    list(whole.epochs())
+    list(whole.train_epochs())
     newest = sorted((tmp_path / "checkpoints").glob("steps-*"))[-1]
     newest.write_bytes(newest.read_bytes()[:1000])
     again = Trainer(trial, 0, runtime)
     assert again.epoch == 3
-    assert [r.epoch for r in again.epochs()] == [4]
+    assert [r.epoch for r in again.train_epochs()] == [4]
     for name, tensor in whole.network.state_dict().items():
         assert torch.equal(tensor, again.network.state_dict()[name]), name
     with pytest.raises(ConfigError, match="a checkpoint of"):

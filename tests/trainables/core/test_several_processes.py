@@ -34,7 +34,7 @@ CASES: tuple[tuple[str | dict[str, Any], str], ...] = (
 )
 IMAGES = 14  # which 4 does not divide
 
-PLAIN = (Pictures.train, Pictures.blocks)
+PLAIN = (Pictures.load_training_inputs, Pictures.iterate_blocks)
 BLOCK = 7  # images that evaluation embeds at once; the last block of a split is a smaller one
 TASKS: dict[str, dict[str, Any]] = {
     # IDML draws in what it measures; of a group the first process alone takes that.
@@ -69,7 +69,7 @@ def exchanged(group: Group) -> tuple[Any, ...]:
     first = [torch.full((2,), float(group.rank + 7), requires_grad=True)]
     group.broadcast_(first)
     told = group.broadcast_object(lambda: {"rank": group.rank})
-    with group.main_first():
+    with group.main_process_first():
         pass
     return len(own), group.all_gather(own * 2, 10), mine, first[0].detach(), told
 
@@ -77,8 +77,8 @@ def exchanged(group: Group) -> tuple[Any, ...]:
 def trained(group: Group, root: Path, cache: Path, folder: Path, until: int) -> Any:
     """A trial of 20 steps in float64, broken off before an epoch is saved: what it told and its
     weights; and at its end what it is worth."""
-    Pictures.train = _train_in_float64(PLAIN[0])  # type: ignore[method-assign]
-    Pictures.blocks = _blocks_in_float64(PLAIN[1])  # type: ignore[method-assign]
+    Pictures.load_training_inputs = _train_in_float64(PLAIN[0])  # type: ignore[method-assign]
+    Pictures.iterate_blocks = _blocks_in_float64(PLAIN[1])  # type: ignore[method-assign]
     trial = config(
         root,
         backbone={"mode": "finetune"},
@@ -92,7 +92,7 @@ def trained(group: Group, root: Path, cache: Path, folder: Path, until: int) -> 
     torch.set_default_dtype(torch.float64)
     trainer = Trainer(trial, 0, runtime, group=group)
     torch.set_default_dtype(torch.float32)
-    for report in trainer.epochs():
+    for report in trainer.train_epochs():
         if report.epoch == until:
             break
     weights = {name: weight.clone() for name, weight in trainer.network.state_dict().items()}
@@ -121,7 +121,7 @@ def evaluated(group: Group, root: Path, cache: Path) -> dict[str, Any]:
         looks.network.backbone.register_forward_hook(
             lambda _, images, __, passed=passed: passed.append(len(images[0]))
         )
-        metrics = looks.metrics("test", looks.task.metrics)
+        metrics = looks.compute_metrics("test", looks.task.metrics)
         images = sum(passed)
         whole = looks.evaluate("test", looks.task.metrics)
         found[name] = (metrics, whole), images, len(looks.splits.test)

@@ -15,7 +15,12 @@ import pytest
 
 from trainables.core import source_digests
 from trainables.core.components import ENTRY_MODULES
-from trainables.core.source_digests import NoSource, component_digest, digest_class, digest_modules
+from trainables.core.source_digests import (
+    NoSource,
+    compute_component_digest,
+    digest_class,
+    digest_modules,
+)
 from trainables.data.dataset import DATASETS
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
@@ -73,11 +78,11 @@ def digest_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Diges
             path.write_text(text.replace("PKG", "outside"), encoding="utf-8")
         with monkeypatch.context() as patch:
             patch.syspath_prepend(root if "." in module else root / folder)
-            source_digests._parse.cache_clear()
+            source_digests._parse_module.cache_clear()
             return digest_modules([module])
 
     yield digest
-    source_digests._parse.cache_clear()
+    source_digests._parse_module.cache_clear()
 
 
 def edit(name: str, old: str, new: str) -> Files:
@@ -137,7 +142,7 @@ def test_a_class_without_source_says_so() -> None:
 def test_every_component_has_a_digest_and_parts_differ() -> None:
     named = [("loss", LOSSES), ("method", METHODS), ("data", DATASETS)]
     names = [f"{kind}.{name}" for kind, registry in named for name in registry]
-    digests = {name: component_digest(name) for name in (*ENTRY_MODULES, *names)}
+    digests = {name: compute_component_digest(name) for name in (*ENTRY_MODULES, *names)}
     assert all(digest is not None for digest, _ in digests.values()), digests
     assert len({digests[name] for name in ENTRY_MODULES}) == len(ENTRY_MODULES)
 
@@ -145,7 +150,7 @@ def test_every_component_has_a_digest_and_parts_differ() -> None:
 def test_digests_of_the_core_need_no_torch() -> None:
     code = (
         "import sys; from trainables.core import components, source_digests as s; "
-        "[s.component_digest(name) for name in components.ENTRY_MODULES]; "
+        "[s.compute_component_digest(name) for name in components.ENTRY_MODULES]; "
         "print('torch' in sys.modules)"
     )
     done = subprocess.run(

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from trainables.core.trace import Trace, overwhelming_terms
+from trainables.core.epoch_metrics import EpochMetrics, find_overwhelming_terms
 from trainables.errors import ConfigError, TrialFailure
 from trainables.methods.base import Term
 
@@ -17,14 +17,14 @@ def number(value: float) -> torch.Tensor:
 
 
 def test_sum_and_means() -> None:
-    trace = Trace(1, 0)
+    trace = EpochMetrics(1, 0)
     a, b = number(3.0), number(5.0)
     total = trace.add({"a": Term(a), "b": Term(b, 0.5)})
     total.backward()
     assert (total.item(), a.grad, b.grad) == (5.5, torch.tensor(1.0), torch.tensor(0.5))
     trace.add({"a": Term(number(1.0)), "b": Term(number(1.0), torch.tensor(2.0))})
     trace.check()
-    assert trace.means() == {
+    assert trace.compute_means() == {
         "term/a/value": 2.0,
         "term/a/weight": 1.0,
         "term/b/value": 3.0,
@@ -34,22 +34,22 @@ def test_sum_and_means() -> None:
 
 
 def test_weight_zero_is_seen_and_has_no_gradient() -> None:
-    trace = Trace(1, 0)
+    trace = EpochMetrics(1, 0)
     a, b = number(3.0), number(5.0)
     trace.add({"a": Term(a), "b": Term(b, 0.0)}).backward()
     assert b.grad is None
-    assert trace.means()["term/b/value"] == 5.0
-    assert trace.means()["train/loss"] == 3.0
+    assert trace.compute_means()["term/b/value"] == 5.0
+    assert trace.compute_means()["train/loss"] == 3.0
     with pytest.raises(ConfigError, match="every term has a weight of 0"):
-        Trace(1, 0).add({"b": Term(b, 0.0)})
+        EpochMetrics(1, 0).add({"b": Term(b, 0.0)})
 
 
 def test_the_first_bad_step_is_named_over_saves_and_checks() -> None:
-    trace = Trace(3, 100)
+    trace = EpochMetrics(3, 100)
     for step in range(4):
         trace.add({"a": Term(number(1.0)), "b": Term(number(2.0))})
         trace.check()
-        trace = Trace.from_state(trace.state(), torch.device("cpu"))
+        trace = EpochMetrics.from_state(trace.get_state(), torch.device("cpu"))
         assert trace.length == step + 1
     trace.add({"a": Term(number(1.0)), "b": Term(number(float("inf")))})
     trace.add({"a": Term(number(float("nan"))), "b": Term(number(float("nan")))})
@@ -58,32 +58,34 @@ def test_the_first_bad_step_is_named_over_saves_and_checks() -> None:
 
 
 def test_terms_may_come_and_go() -> None:
-    trace = Trace(1, 0)
+    trace = EpochMetrics(1, 0)
     trace.add({"a": Term(number(1.0))})
     trace.add({"a": Term(number(1.0)), "late": Term(number(7.0), 2.0)})
     trace.check()
-    assert trace.means()["term/late/value"] == 7.0
-    assert trace.means()["train/loss"] == (1 + 15) / 2
+    assert trace.compute_means()["term/late/value"] == 7.0
+    assert trace.compute_means()["train/loss"] == (1 + 15) / 2
 
 
 def test_observed_scalars_are_meaned_and_survive_a_checkpoint() -> None:
-    trace = Trace(1, 0)
+    trace = EpochMetrics(1, 0)
     for value in (1.0, 3.0, math.inf):
         trace.add({"metric": Term(torch.tensor(1.0))})
-        trace.observe({"norm": torch.tensor(value)})
-    again = Trace.from_state(trace.state(), torch.device("cpu"))
-    for found in (trace.means(), again.means()):
+        trace.add_observed({"norm": torch.tensor(value)})
+    again = EpochMetrics.from_state(trace.get_state(), torch.device("cpu"))
+    for found in (trace.compute_means(), again.compute_means()):
         assert found["observed/norm"] == 2
         assert found["observed/norm/nonfinite"] == pytest.approx(1 / 3)
 
 
 def test_the_largest_ratio_of_an_epoch_is_kept_and_overwhelming_ones_are_named() -> None:
-    trace = Trace(1, 0)
+    trace = EpochMetrics(1, 0)
     for ratio in (0.2, 5e3, math.nan):
         trace.add({"metric": Term(torch.tensor(1.0))})
-        trace.observe({"nir_to_metric": torch.tensor(ratio), "other_to_metric": torch.tensor(0.1)})
-    found = trace.means()
+        trace.add_observed(
+            {"nir_to_metric": torch.tensor(ratio), "other_to_metric": torch.tensor(0.1)}
+        )
+    found = trace.compute_means()
     assert found["observed/nir_to_metric/max"] == 5e3
     assert found["observed/nir_to_metric"] == pytest.approx(2500.1)
-    assert overwhelming_terms(found) == {"nir": 5e3}
-    assert overwhelming_terms({**found, "observed/nir_to_metric/max": 900.0}) == {}
+    assert find_overwhelming_terms(found) == {"nir": 5e3}
+    assert find_overwhelming_terms({**found, "observed/nir_to_metric/max": 900.0}) == {}

@@ -136,7 +136,7 @@ def test_neutral_ddml_trains_as_plain_bit_for_bit(
             training={"epochs": 3, "clip_norm": 0.5},
         )
         trainer = Trainer(trial, 0, runtime)
-        metrics.append([r.metrics for r in trainer.epochs()])
+        metrics.append([r.metrics for r in trainer.train_epochs()])
         weights.append(trainer.network.state_dict())
     for plain, neutral in zip(*metrics, strict=True):
         for name, value in timeless(plain).items():
@@ -162,7 +162,7 @@ def test_a_loss_that_is_not_finite_ends_the_trial_naming_term_and_step(
     trainer = Trainer(config(drawn, method={"name": "ddml"}), 0, runtime)
     epoch = bad_step // trainer.schedule.steps_per_epoch + 1
     with pytest.raises(TrialFailure, match=rf"'metric' is nan at step {bad_step} \(epoch {epoch},"):
-        list(trainer.epochs())
+        list(trainer.train_epochs())
 
 
 def test_no_such_device(drawn: Path, shared_cache: Path) -> None:
@@ -180,4 +180,4 @@ def test_a_packed_trial_of_before_does_not_train(drawn: Path, runtime: Runtime) 
     """Its numbers would be those of another trial, under its id."""
     trainer = Trainer(config(drawn, training={"packed": 4}), 0, runtime)
     with pytest.raises(ConfigError, match=r"training\.packed.*went in 0\.2\.0"):
-        next(trainer.epochs())
+        next(trainer.train_epochs())

@@ -18,10 +18,10 @@ from torchvision.transforms.v2 import functional as tv2
 
 from tests.trainables.data.pictures import ragged
 from trainables.config.images import AugmentConfig
-from trainables.data.augment import cut, fixed_boxes, random_boxes, train_images
+from trainables.data.augment import cut_boxes, draw_fixed_boxes, draw_random_boxes, train_images
 from trainables.data.images import Images
-from trainables.data.resizing import Crops, resample
-from trainables.streams import generator
+from trainables.data.resizing import Crops, resample_boxes
+from trainables.streams import create_generator
 
 KINDS = ("bilinear", "bicubic")
 LIKE_OURS = torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")  # torchvision's condition
@@ -47,7 +47,7 @@ PLAIN: dict[str, Any] = {"mean": (0, 0, 0), "std": (1 / 255,) * 3, "device": "cp
 @pytest.mark.parametrize("kind", KINDS)
 def test_crops_equal_torchvisions(kind: Any, size: int, channels: int) -> None:
     images = ragged(channels)
-    found = resample(Crops(images, INDEX, BOXES, size, FLIP), kind)
+    found = resample_boxes(Crops(images, INDEX, BOXES, size, FLIP), kind)
     assert found.dtype == torch.uint8 and found.is_contiguous(memory_format=torch.channels_last)
     found = found.float()
     for row, (image, box) in enumerate(zip(INDEX.tolist(), BOXES.tolist(), strict=True)):
@@ -89,12 +89,12 @@ def test_a_trials_crops_are_random_resized_crops_of_pillow_images(
     """The whole way, with torchvision's own scale."""
     images, index = smooth(), torch.tensor([0, 1, 1, 0, 0, 1])
     config = AugmentConfig(crop_scale=(0.08, 1.0), interpolation=kind, flip=0)
-    g = generator(5, "augment")
+    g = create_generator(5, "augment")
     draws = torch.rand(len(index), 10, 2, generator=g)
     place = torch.rand(len(index), 4, generator=g)[:, :2]
-    boxes = random_boxes(images.heights[index], images.widths[index], config, draws, place)
+    boxes = draw_random_boxes(images.heights[index], images.widths[index], config, draws, place)
     found = train_images(
-        images, index, config=config, size=224, generator=generator(5, "augment"), **PLAIN
+        images, index, config=config, size=224, generator=create_generator(5, "augment"), **PLAIN
     )
     transform = RandomResizedCrop(224, (0.08, 1.0), interpolation=InterpolationMode(kind))
     shares = []
@@ -115,15 +115,15 @@ def test_the_interpolation_changes_no_draw_and_no_other_trial() -> None:
 
     def made(size: int = 24, **options: Any) -> torch.Tensor:
         config = AugmentConfig(grey=0.5, **options)
-        g = generator(0, "augment")
+        g = create_generator(0, "augment")
         return train_images(images, index, config=config, size=size, generator=g, **PLAIN)
 
-    g = generator(0, "augment")
+    g = create_generator(0, "augment")
     draws, once = torch.rand(3, 10, 2, generator=g), torch.rand(3, 4, generator=g)
-    boxes = random_boxes(
+    boxes = draw_random_boxes(
         images.heights[index], images.widths[index], AugmentConfig(), draws, once[:, :2]
     )
-    pixels = cut(Crops(images, index, boxes, 24, once[:, 2] < 0.5))
+    pixels = cut_boxes(Crops(images, index, boxes, 24, once[:, 2] < 0.5))
     grey = tv.rgb_to_grayscale(pixels, 3)
     before = torch.where((once[:, 3] < 0.5)[:, None, None, None], grey, pixels)
     torch.testing.assert_close(made(), before, atol=1e-3, rtol=0)
@@ -137,7 +137,7 @@ def test_the_interpolation_changes_no_draw_and_no_other_trial() -> None:
 def test_fixed_boxes_have_torchvisions_distribution() -> None:
     n, h, w, size = 6000, 20, 26, 14
     place = torch.rand(n, 2, generator=torch.Generator().manual_seed(0))
-    ours = fixed_boxes(torch.full((n,), h), torch.full((n,), w), size, place)
+    ours = draw_fixed_boxes(torch.full((n,), h), torch.full((n,), w), size, place)
     torch.manual_seed(1)
     blank = torch.zeros(1, h, w)
     theirs = torch.tensor([RandomCrop.get_params(blank, (size, size)) for _ in range(n)])
@@ -156,14 +156,14 @@ def test_a_fixed_crop_is_torchvisions_resize_and_crop(resize: int, kind: Any) ->
     images, index = smooth(), torch.tensor([0, 1, 0, 1])
     config = AugmentConfig(resize=resize, flip=0, interpolation=kind)
     found = train_images(
-        images, index, config=config, size=96, generator=generator(2, "a"), **PLAIN
+        images, index, config=config, size=96, generator=create_generator(2, "a"), **PLAIN
     )
-    g = generator(2, "a")
+    g = create_generator(2, "a")
     torch.rand(4, 10, 2, generator=g)
     place = torch.rand(4, 4, generator=g)[:, :2]
     mode = InterpolationMode(kind or "bilinear")
     for row, image in enumerate(index.tolist()):
         small = tv2.resize(images[image].permute(2, 0, 1), [resize], mode, antialias=True).float()
         height, width = torch.tensor([small.shape[1]]), torch.tensor([small.shape[2]])
-        ((top, left, *_),) = fixed_boxes(height, width, 96, place[row : row + 1]).tolist()
+        ((top, left, *_),) = draw_fixed_boxes(height, width, 96, place[row : row + 1]).tolist()
         torch.testing.assert_close(found[row], tv.crop(small, top, left, 96, 96), **NEAR)

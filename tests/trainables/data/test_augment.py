@@ -10,15 +10,15 @@ from torchvision.transforms import functional as tv
 from tests.trainables.data.pictures import HALF, ragged
 from trainables.config.images import AugmentConfig
 from trainables.data.augment import (
-    cut,
+    cut_boxes,
+    draw_random_boxes,
     eval_images,
-    normalised,
-    random_boxes,
+    normalize_pixels,
     train_images,
 )
 from trainables.data.images import Images
 from trainables.data.resizing import Crops, sample_at_once, sample_one_by_one
-from trainables.streams import generator
+from trainables.streams import create_generator
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -36,7 +36,7 @@ def test_crops_equal_torchvision(channels: int, size: int) -> None:
         ]
     )
     flip = torch.tensor([False, True, False, True, True, False])
-    found = cut(Crops(images, index, boxes, size, flip))
+    found = cut_boxes(Crops(images, index, boxes, size, flip))
     for row, (image, box) in enumerate(zip(index.tolist(), boxes.tolist(), strict=True)):
         wanted = tv.resized_crop(
             images[image].permute(2, 0, 1).float(), *box, [size, size], antialias=False
@@ -50,7 +50,9 @@ def test_boxes_have_torchvisions_distribution() -> None:
     n, h, w = 4000, 64, 96
     g = torch.Generator().manual_seed(2)
     draws, place = torch.rand(n, 10, 2, generator=g), torch.rand(n, 2, generator=g)
-    ours = random_boxes(torch.full((n,), h), torch.full((n,), w), config, draws, place).double()
+    ours = draw_random_boxes(
+        torch.full((n,), h), torch.full((n,), w), config, draws, place
+    ).double()
     torch.manual_seed(3)
     blank = torch.zeros(1, h, w)
     theirs = torch.tensor(
@@ -71,7 +73,7 @@ def test_the_fallback_is_torchvisions(h: int, w: int) -> None:
     # An area share of 1 fits no ratio within [3/4, 4/3] in so long an image.
     config = AugmentConfig(crop_scale=(0.999, 1.0))
     draws, place = torch.rand(1, 10, 2), torch.rand(1, 2)
-    (box,) = random_boxes(torch.tensor([h]), torch.tensor([w]), config, draws, place).tolist()
+    (box,) = draw_random_boxes(torch.tensor([h]), torch.tensor([w]), config, draws, place).tolist()
     wanted = RandomResizedCrop.get_params(torch.zeros(1, h, w), [0.999, 1.0], [0.75, 4 / 3])
     assert tuple(box) == tuple(wanted)
 
@@ -89,7 +91,7 @@ def test_draws_depend_on_the_generator_alone(options: dict[str, float]) -> None:
             size=24,
             mean=HALF,
             std=HALF,
-            generator=generator(seed, "augment"),
+            generator=create_generator(seed, "augment"),
             device="cpu",
         )
 
@@ -110,7 +112,7 @@ def test_switched_off_it_is_the_evaluation_crop() -> None:
         size=20,
         mean=HALF,
         std=HALF,
-        generator=generator(0, "x"),
+        generator=create_generator(0, "x"),
         device="cpu",
     )
     wanted = eval_images(images, index, size=20, mean=HALF, std=HALF, device="cpu")
@@ -125,7 +127,7 @@ def test_image_by_image_gives_the_bits_of_the_batch_at_once(channels: int, threa
     index = torch.randint(len(images), (count,))
     heights, widths = images.heights[index], images.widths[index]
     place = torch.rand(count, 2)
-    boxes = random_boxes(heights, widths, AugmentConfig(), torch.rand(count, 10, 2), place)
+    boxes = draw_random_boxes(heights, widths, AugmentConfig(), torch.rand(count, 10, 2), place)
     flip = torch.rand(count) < 0.5
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -141,7 +143,7 @@ def test_image_by_image_gives_the_bits_of_the_batch_at_once(channels: int, threa
 def test_normalised_equals_torchvision() -> None:
     x = torch.rand(2, 3, 4, 4) * 255
     mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-    torch.testing.assert_close(normalised(x, mean, std), tv.normalize(x / 255, mean, std))
+    torch.testing.assert_close(normalize_pixels(x, mean, std), tv.normalize(x / 255, mean, std))
 
 
 def test_rows_and_channels_are_normalised_to_the_same_bits_and_layout() -> None:
@@ -152,7 +154,7 @@ def test_rows_and_channels_are_normalised_to_the_same_bits_and_layout() -> None:
     shift = torch.tensor([-m / s for m, s in zip(mean, std, strict=True)])[:, None, None]
     for pixels in (x, x.byte(), x.contiguous(), x[:, :1], x[:0]):
         before = pixels.clone()
-        made, wanted = normalised(pixels, mean, std), pixels * scale + shift
+        made, wanted = normalize_pixels(pixels, mean, std), pixels * scale + shift
         assert made.dtype == torch.float32
         assert torch.equal(made, wanted) and made.stride() == wanted.stride()
         assert torch.equal(pixels, before), "what was given stays"

@@ -14,7 +14,7 @@ import pytest
 from scipy.io import savemat
 
 from tests.trainables.data import trees
-from trainables.data.dataset import DATASETS, data_config, fingerprint, load_dataset
+from trainables.data.dataset import DATASETS, fingerprint, load_dataset, resolve_data_config
 from trainables.data.sets import cifar
 from trainables.errors import ConfigError
 
@@ -27,7 +27,7 @@ Change = Callable[[list[str]], list[str]]
 def said(name: str, root: Path | None, **options: object) -> str:
     given = {"name": name, "root": None if root is None else str(root), "image_size": 16}
     with pytest.raises(ConfigError) as caught:
-        load_dataset(data_config({**given, **options}), Path(os.environ["ABLATE_CACHE"]))
+        load_dataset(resolve_data_config({**given, **options}), Path(os.environ["ABLATE_CACHE"]))
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -85,14 +85,17 @@ def test_an_image_that_is_listed_and_absent(name: str, usual: str, tmp_path: Pat
     root, path = trees.TREES[name][usual](tmp_path / usual), ABSENT[name, usual]
     given = {"name": name, "root": str(root), "image_size": 16, "allow_partial": True}
     cache = tmp_path / "cache"
-    whole, before = load_dataset(data_config(given), cache), fingerprint(data_config(given), cache)
+    whole, before = (
+        load_dataset(resolve_data_config(given), cache),
+        fingerprint(resolve_data_config(given), cache),
+    )
     (root / "images" / path if name == "cub200" else root / path).unlink()
     message = said(name, root)
     assert message.startswith("data.root: found 1 of ") and path in message
     assert "listed and not there" in message and "--allow-partial" in message
-    partial = load_dataset(data_config(given), cache)
+    partial = load_dataset(resolve_data_config(given), cache)
     assert len(partial.images) < len(whole.images)
-    assert fingerprint(data_config(given), cache) != before
+    assert fingerprint(resolve_data_config(given), cache) != before
 
 
 def edited(path: Path, change: Change) -> None:
@@ -149,7 +152,7 @@ def test_boxes_of_cub(tmp_path: Path) -> None:
     root = trees.cub200(tmp_path / "cub")
     edited(root / BOXES, put(0))
     given = {"name": "cub200", "root": str(root), "allow_partial": True}
-    assert fingerprint(data_config(given), tmp_path)
+    assert fingerprint(resolve_data_config(given), tmp_path)
     boxed = {"allow_partial": True, "boxes": True}
     assert f"{BOXES}: found no line for image 1 (" in said("cub200", root, **boxed)
     edited(root / BOXES, put(0, "1 99 99 5 5", over=0))

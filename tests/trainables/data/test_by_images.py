@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from trainables.config.images import DataConfig, SplitConfig
 from trainables.data.dataset import Dataset, Official, load_dataset
 from trainables.data.images import Images
-from trainables.data.splits import Splits, class_counts, split
+from trainables.data.splits import Splits, count_split_classes, split_dataset
 from trainables.errors import ConfigError
 
 
 def dataset(labels: list[int], official: Official | None = None) -> Dataset:
-    images = Images.same_size(torch.zeros(len(labels), 1, 1, dtype=torch.uint8))
+    images = Images.from_equal_sizes(torch.zeros(len(labels), 1, 1, dtype=torch.uint8))
     classes = tuple(f"class {c:03d}" for c in range(max(labels) + 1))
     return Dataset(images, torch.tensor(labels), classes, official)
 
@@ -46,7 +46,7 @@ CONFIGS = st.builds(
 def test_stratified_covering_disjoint(sizes: list[int], config: SplitConfig, r) -> None:
     labels = [c for c, n in enumerate(sizes) for _ in range(n)]
     r.shuffle(labels)
-    found = split(dataset(labels), config, "f")
+    found = split_dataset(dataset(labels), config, "f")
     assert sorted(row for part in parts(found) for row in rows(found, part)) == [
         *range(len(labels))
     ]
@@ -62,18 +62,18 @@ def test_stratified_covering_disjoint(sizes: list[int], config: SplitConfig, r) 
         if found.val is not None:
             held = int((found.val.labels == c).sum())
             assert held == min(max(1, round(config.validation * (n - tested))), n - tested - 1)
-    assert class_counts(len(sizes), config) == (
+    assert count_split_classes(len(sizes), config) == (
         len(sizes),
         0 if paper else len(sizes),
         len(sizes),
     )
-    found.require(parts(found))
+    found.require_splits(parts(found))
 
 
 def test_the_share_of_validation_leaves_the_test_alone_and_seeds_deal_anew() -> None:
     data = dataset([0, 1, 2] * 20)
     made = [
-        split(data, SplitConfig(by="images", validation=share, seed=seed), "")
+        split_dataset(data, SplitConfig(by="images", validation=share, seed=seed), "")
         for share, seed in ((0.1, 0), (0.5, 0), (0.1, 1))
     ]
     assert rows(made[0], "test") == rows(made[1], "test") != rows(made[2], "test")
@@ -92,7 +92,7 @@ def official(*, val: bool, shared: bool = True) -> Official:
 def test_a_division_of_its_own_wins(val: bool, protocol: str) -> None:
     made = official(val=val)
     config = SplitConfig(by="images", protocol=protocol, validation=0.25)
-    found = split(dataset([0, 0, 0, 0, 1, 1, 1, 1] * 3, made), config, "")
+    found = split_dataset(dataset([0, 0, 0, 0, 1, 1, 1, 1] * 3, made), config, "")
     assert rows(found, "test") == made.test.tolist()
     train = sorted(made.train.tolist())
     if protocol == "paper":
@@ -123,7 +123,7 @@ def test_a_division_of_its_own_wins(val: bool, protocol: str) -> None:
 )
 def test_what_cannot_be_dealt(data: Dataset, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        split(data, SplitConfig(by="images"), "")
+        split_dataset(data, SplitConfig(by="images"), "")
 
 
 def test_characters_are_what_the_glyphs_show(tmp_path: Path) -> None:

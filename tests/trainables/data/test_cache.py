@@ -20,11 +20,11 @@ from tests.trainables.core_trials import comparable, job
 from tests.unprivileged import open_folder, unprivileged
 from trainables.config.images import DataConfig
 from trainables.data import cache
-from trainables.data.cache import published
+from trainables.data.cache import get_or_build
 from trainables.data.dataset import fingerprint
 from trainables.jobs.job import run_job
 from trainables.machine import digests
-from trainables.machine.cache_folder import default_cache
+from trainables.machine.cache_folder import locate_default_cache
 
 WRITE = """
 import sys, time
@@ -42,7 +42,7 @@ def build(fresh):
     print("half", flush=True)
     time.sleep(pause)
     (fresh / "b.bin").write_bytes(b"1" * 1000)
-cache.published(folder, build)
+cache.get_or_build(folder, build)
 print(sorted(f.name for f in folder.iterdir()))
 """
 CONTENT = bytes(range(250))
@@ -94,7 +94,7 @@ def test_killed_in_the_middle_leaves_nothing_that_counts(tmp_path: Path) -> None
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert not folder.exists() and list(tmp_path.glob("set.tmp-*"))
-    assert (published(folder, fill) / "a.bin").read_bytes() == CONTENT
+    assert (get_or_build(folder, fill) / "a.bin").read_bytes() == CONTENT
     assert not list(tmp_path.glob("set.tmp-*"))
 
 
@@ -108,49 +108,49 @@ def test_a_failed_build_leaves_nothing_and_says_what_to_do(
         raise OSError(code, os.strerror(code))
 
     with pytest.raises(OSError, match=r"writing the cache .* set ABLATE_CACHE") as caught:
-        published(tmp_path / "set", full, goes_on=goes_on)
+        get_or_build(tmp_path / "set", full, goes_on=goes_on)
     assert caught.value.errno == code and str(tmp_path) in str(caught.value)
     assert [file.name for file in tmp_path.iterdir()] == ["set.lock"]
 
 
 def test_any_byte_counts(tmp_path: Path) -> None:
-    folder = published(tmp_path / "set", fill)
-    assert published(folder, never) == folder and digests.damage(folder) is None
+    folder = get_or_build(tmp_path / "set", fill)
+    assert get_or_build(folder, never) == folder and digests.find_damage(folder) is None
     for name in ("a.bin", digests.MANIFEST):
         for at in range(0, (folder / name).stat().st_size, 3):
             flip(folder / name, at)
-            assert name in str(digests.damage(folder))
+            assert name in str(digests.find_damage(folder))
             flip(folder / name, at)
     flip(folder / "a.bin", 220)
-    assert (published(folder, fill) / "a.bin").read_bytes() == CONTENT
+    assert (get_or_build(folder, fill) / "a.bin").read_bytes() == CONTENT
 
 
 def test_only_what_was_changed_or_copied_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[Path] = []
-    damage = digests.damage
-    monkeypatch.setattr(cache, "damage", lambda folder: read.append(folder) or damage(folder))
-    published(tmp_path / "a" / "set", fill)
+    damage = digests.find_damage
+    monkeypatch.setattr(cache, "find_damage", lambda folder: read.append(folder) or damage(folder))
+    get_or_build(tmp_path / "a" / "set", fill)
     read.clear()
-    published(tmp_path / "a" / "set", never)
+    get_or_build(tmp_path / "a" / "set", never)
     assert not read
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     for _ in range(2):
-        published(tmp_path / "b" / "set", never)
+        get_or_build(tmp_path / "b" / "set", never)
     assert read == [tmp_path / "b" / "set"]
 
 
 def test_a_cache_that_is_only_read_is_checked_too() -> None:
     with open_folder() as top:
-        folder = published(top / "cache" / "set", fill)
+        folder = get_or_build(top / "cache" / "set", fill)
         for path in (top / "cache", folder):
             path.chmod(0o755)
         with unprivileged():
-            assert published(folder, never) == folder
+            assert get_or_build(folder, never) == folder
         flip(folder / "a.bin", 0)
         with unprivileged(), pytest.raises(PermissionError, match="while writing the cache"):
-            published(folder, fill)
+            get_or_build(folder, fill)
 
 
 def test_a_damaged_list_of_known_files_is_no_other_data_set(drawn: Path, tmp_path: Path) -> None:
@@ -218,8 +218,8 @@ def test_a_damaged_store_is_made_again_and_the_numbers_are_the_same(  # noqa: PL
 def test_default_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "a"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "x"))
-    assert default_cache() == tmp_path / "a"
+    assert locate_default_cache() == tmp_path / "a"
     monkeypatch.delenv("ABLATE_CACHE")
-    assert default_cache() == tmp_path / "x" / "ablate"
+    assert locate_default_cache() == tmp_path / "x" / "ablate"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert default_cache() == Path.home() / ".cache" / "ablate"
+    assert locate_default_cache() == Path.home() / ".cache" / "ablate"

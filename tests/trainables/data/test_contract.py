@@ -24,10 +24,10 @@ def test_a_data_set_of_a_folder(name: str, usual: str, tmp_path: Path) -> None:
 def test_an_embedded_data_set(name: str, tmp_path: Path) -> None:
     """Without training on all of it, which other tests do."""
     given = {"name": name}
-    datasets.its_options_are_off(name)
+    datasets.check_options_are_off(name)
     datasets.fingerprint_is_of_content(given, tmp_path)
-    datasets.loads_alike(given, tmp_path)
-    datasets.divides(given, tmp_path)
+    datasets.check_loads_alike(given, tmp_path)
+    datasets.check_split(given, tmp_path)
 
 
 class Bad(DataSource):
@@ -54,7 +54,7 @@ class Bad(DataSource):
         if cls.fault == "order":
             names.reverse()
         labels = torch.arange(24) % (5 if cls.fault == "empty" else 6)
-        return Dataset(Images.same_size(pixels), labels, tuple(names))
+        return Dataset(Images.from_equal_sizes(pixels), labels, tuple(names))
 
 
 @pytest.mark.parametrize(

@@ -15,18 +15,18 @@ from pydantic import ValidationError
 from torchvision.transforms import CenterCrop, Compose, Resize
 
 import trainables
-from ablate.values.errors import explain
+from ablate.values.errors import explain_validation_error
 from tests.trainables import core_trials
 from trainables.backbones import backbone as backbones
-from trainables.backbones.weights import weights_identity
+from trainables.backbones.weights import compute_weights_identity
 from trainables.config.images import DataConfig
-from trainables.core.identity import config_hash, identity_dump
+from trainables.core.identity import compute_config_hash, dump_identity
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.data import features
 from trainables.data.augment import eval_images
 from trainables.data.dataset import DATASETS, fingerprint, load_dataset
-from trainables.data.features import cached_features, features_key
+from trainables.data.features import build_features_key, load_cached_features
 from trainables.data.splits import load_splits
 from trainables.trial import TrialConfig
 
@@ -100,11 +100,13 @@ def test_an_export_crops_as_its_trial_did(
 ) -> None:
     trial = core_trials.config(drawn, backbone={"mode": mode}, data=data, training={"epochs": 1})
     trainer = Trainer(trial, 0, Runtime("cpu", 1, shared_cache, tmp_path))
-    list(trainer.epochs())
+    list(trainer.train_epochs())
     trainer.finish(())
     test = load_splits(trial.data, shared_cache).test
     with torch.no_grad():
-        expected = torch.cat([trainer.network.embed(b) for b in trainer.inputs.blocks(test)])
+        expected = torch.cat(
+            [trainer.network.embed(b) for b in trainer.inputs.iterate_blocks(test)]
+        )
     model = trainables.load(tmp_path / "best.safetensors", device="cpu")
     kept = [test.images[int(row)].numpy() for row in test.index]
     assert kept[0].shape[0] == trial.data.kept
@@ -125,9 +127,9 @@ def test_cached_features_are_of_the_crop_that_is_asked_for(drawn: Path, shared_c
         core_trials.config(drawn, data=data)
         for data in ({}, {"eval_resize": 32}, {"eval_resize": 32, "stored_side": 48})
     ]
-    keys = {features_key(config, shared_cache) for config in configs}
+    keys = {build_features_key(config, shared_cache) for config in configs}
     assert len(keys) == 3
-    found = [np.array(cached_features(config, shared_cache)) for config in configs]
+    found = [np.array(load_cached_features(config, shared_cache)) for config in configs]
     assert not np.allclose(found[0], found[1]) and not np.array_equal(found[1], found[2])
 
 
@@ -138,12 +140,12 @@ def test_features_of_before_are_found(drawn: Path, shared_cache: Path) -> None:
         "image_size": 32,
         "model": "mobilenetv3_small_050",
         "pool": "avg_max",
-        "weights": weights_identity(config.backbone),
+        "weights": compute_weights_identity(config.backbone),
         "device": "cpu",
         "revisions": [features.REVISION, backbones.REVISION, DATASETS["folder"].REVISION],
     }
     digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-    assert features_key(config, shared_cache) == f"folder-{digest[:24]}"
+    assert build_features_key(config, shared_cache) == f"folder-{digest[:24]}"
 
 
 @pytest.mark.parametrize(
@@ -173,7 +175,7 @@ def test_features_of_before_are_found(drawn: Path, shared_cache: Path) -> None:
 def test_what_cannot_be_is_told_in_one_line(data: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError) as caught:
         TrialConfig.model_validate({"data": data})
-    _, fault = explain(caught.value, TrialConfig, {"data": data})
+    _, fault = explain_validation_error(caught.value, TrialConfig, {"data": data})
     assert words in str(fault)
 
 
@@ -186,7 +188,7 @@ def test_crops_that_cached_features_would_not_see_are_refused(augment: dict[str,
 
 
 def test_options_that_are_off_leave_the_trial_what_it_was() -> None:
-    dump = identity_dump(TrialConfig())["data"]
+    dump = dump_identity(TrialConfig())["data"]
     assert set(dump) == {"name", "image_size", "split", "augment"}
     assert set(dump["augment"]) == {"crop_scale", "crop_ratio", "flip", "grey"}
     made = [
@@ -199,6 +201,6 @@ def test_options_that_are_off_leave_the_trial_what_it_was() -> None:
         {"augment": {"pad": 4}},
     ]
     trials = [TrialConfig.model_validate({"data": {"name": "folder", **each}}) for each in made]
-    assert len({config_hash(trial, "f") for trial in trials}) == len(trials)
+    assert len({compute_config_hash(trial, "f") for trial in trials}) == len(trials)
     for trial in trials:
         assert TrialConfig.model_validate(trial.model_dump(mode="json")) == trial

@@ -10,11 +10,11 @@ import torch
 
 from tests.trainables.data import trees
 from trainables.backbones import backbone as backbones
-from trainables.backbones.backbone import frozen_backbone
+from trainables.backbones.backbone import build_frozen_backbone
 from trainables.data import features
 from trainables.data.augment import eval_images
 from trainables.data.dataset import load_dataset
-from trainables.data.features import cached_features, features_key
+from trainables.data.features import build_features_key, load_cached_features
 from trainables.trial import TrialConfig
 
 
@@ -38,12 +38,12 @@ def test_equal_the_backbones_outputs(
 ) -> None:
     monkeypatch.setattr(features, "BATCH", 5)
     threads = torch.get_num_threads()
-    found = cached_features(config, tmp_path / "cache")
+    found = load_cached_features(config, tmp_path / "cache")
     assert torch.get_num_threads() == threads
     assert isinstance(found, np.memmap)
     assert found.dtype == np.float32
     images = load_dataset(config.data, tmp_path / "cache").images
-    backbone = frozen_backbone(config.backbone, 32)
+    backbone = build_frozen_backbone(config.backbone, 32)
     with torch.no_grad():
         wanted = backbone(
             eval_images(
@@ -61,18 +61,20 @@ def test_equal_the_backbones_outputs(
 def test_computed_once(
     config: TrialConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = np.array(cached_features(config, tmp_path / "cache"))
-    monkeypatch.setattr(backbones, "frozen_backbone", lambda *a, **k: pytest.fail("computed again"))
+    first = np.array(load_cached_features(config, tmp_path / "cache"))
+    monkeypatch.setattr(
+        backbones, "build_frozen_backbone", lambda *a, **k: pytest.fail("computed again")
+    )
     # What trains nothing in a frozen backbone shares the features.
     same = changed(config, "backbone", freeze_bn=False, hold=("conv1",))
-    assert np.array_equal(cached_features(same, tmp_path / "cache"), first)
+    assert np.array_equal(load_cached_features(same, tmp_path / "cache"), first)
 
 
 def test_key_changes_with_everything_that_changes_features(
     config: TrialConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = [
-        features_key(other, tmp_path, device)
+        build_features_key(other, tmp_path, device)
         for other, device in [
             (config, "cpu"),
             (config, "cuda"),
@@ -89,10 +91,10 @@ def test_key_changes_with_everything_that_changes_features(
         ]
     ]
     monkeypatch.setattr(backbones, "REVISION", backbones.REVISION + 1)
-    keys.append(features_key(config, tmp_path))
+    keys.append(build_features_key(config, tmp_path))
     Path(config.data.root or "", "class00", "0.png").unlink()
-    keys.append(features_key(config, tmp_path))
+    keys.append(build_features_key(config, tmp_path))
     assert len(set(keys)) == len(keys)
     moved = changed(config, "backbone", weights="b.pth", weights_sha256="1" * 64)
     again = changed(config, "backbone", weights="a.pth", weights_sha256="1" * 64)
-    assert features_key(moved, tmp_path) == features_key(again, tmp_path)
+    assert build_features_key(moved, tmp_path) == build_features_key(again, tmp_path)

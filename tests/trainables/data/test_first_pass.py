@@ -11,7 +11,7 @@ import pytest
 from tests.trainables.data.first_pass import begin, kept, kill_after
 from tests.trainables.data.trees import photographs
 from trainables.config.images import DataConfig
-from trainables.data.cache import JOURNAL, begun, published
+from trainables.data.cache import JOURNAL, get_or_build, locate_unfinished
 from trainables.data.dataset import load_dataset
 from trainables.data.files import first_pass, store
 from trainables.data.files.first_pass import GrowingFile
@@ -23,7 +23,7 @@ ROWS = [bytes([number]) * (7 * number + 1) for number in range(40)]
 def fill(folder: Path, rows: list[bytes], until: int | None = None) -> None:
     with GrowingFile(folder, "a.bin", 1) as out:
         for number, row in enumerate(rows[len(out.rows) : until], len(out.rows)):
-            out.add(row, number)
+            out.append_row(row, number)
     np.save(folder / "table.npy", np.array(out.rows))
 
 
@@ -35,8 +35,8 @@ def interrupt(folder: Path, after: int) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        published(folder, build, goes_on=True)
-    assert not folder.exists() and begun(folder).is_dir()
+        get_or_build(folder, build, goes_on=True)
+    assert not folder.exists() and locate_unfinished(folder).is_dir()
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -45,9 +45,9 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def whole(tmp_path: Path) -> dict[str, bytes]:
-    found = contents(published(tmp_path / "whole", lambda f: fill(f, ROWS), goes_on=True))
+    found = contents(get_or_build(tmp_path / "whole", lambda f: fill(f, ROWS), goes_on=True))
     assert found["a.bin"] == b"".join(ROWS) and JOURNAL not in found
-    assert digests.damage(tmp_path / "whole") is None
+    assert digests.find_damage(tmp_path / "whole") is None
     return found
 
 
@@ -57,9 +57,9 @@ def test_what_was_done_is_not_done_again(
 ) -> None:
     interrupt(tmp_path / "set", after)
     left = [b"" if number < after else row for number, row in enumerate(ROWS)]
-    published(tmp_path / "set", lambda f: fill(f, left), goes_on=True)
+    get_or_build(tmp_path / "set", lambda f: fill(f, left), goes_on=True)
     assert contents(tmp_path / "set") == whole
-    assert not begun(tmp_path / "set").exists()
+    assert not locate_unfinished(tmp_path / "set").exists()
 
 
 @pytest.mark.parametrize(
@@ -77,11 +77,11 @@ def test_what_was_left_damaged_is_not_believed(
     spoil: Any, believed: int, tmp_path: Path, whole: dict[str, bytes]
 ) -> None:
     interrupt(tmp_path / "set", 30)
-    folder = begun(tmp_path / "set")
+    folder = locate_unfinished(tmp_path / "set")
     spoil(folder / "a.bin", folder / JOURNAL)
     with GrowingFile(folder, "a.bin", 1) as out:
         assert len(out.rows) == believed
-    published(tmp_path / "set", lambda f: fill(f, ROWS), goes_on=True)
+    get_or_build(tmp_path / "set", lambda f: fill(f, ROWS), goes_on=True)
     assert contents(tmp_path / "set") == whole
 
 
@@ -107,22 +107,22 @@ def test_images_that_are_there_are_not_decoded_again(
     root = photographs(tmp_path / "photographs", 60)
     config = DataConfig(name="folder", root=str(root), image_size=64, store=kind)
     read: list[str] = []
-    add, ahead = GrowingFile.add, first_pass.ahead
+    add, ahead = GrowingFile.append_row, first_pass.map_ahead
 
     def some(self: GrowingFile, content: bytes, *numbers: int) -> None:
         if len(self.rows) == 40:
             raise KeyboardInterrupt
         add(self, content, *numbers)
 
-    monkeypatch.setattr(GrowingFile, "add", some)
+    monkeypatch.setattr(GrowingFile, "append_row", some)
     with pytest.raises(KeyboardInterrupt):
         load_dataset(config, tmp_path / "cache")
-    monkeypatch.setattr(GrowingFile, "add", add)
+    monkeypatch.setattr(GrowingFile, "append_row", add)
 
     def watched(work: Any, pictures: Any) -> Any:
         return ahead(work, (read.append(each.path.name) or each for each in pictures))
 
-    monkeypatch.setattr(store, "ahead", watched)
+    monkeypatch.setattr(store, "map_ahead", watched)
     load_dataset(config, tmp_path / "cache")
     assert len(read) == 20
     load_dataset(config, tmp_path / "other")

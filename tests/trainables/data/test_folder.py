@@ -15,7 +15,7 @@ from PIL import EpsImagePlugin, Image, ImageFile
 from tests.trainables.data.trees import noise
 from trainables.config.images import DataConfig
 from trainables.data.dataset import fingerprint, load_dataset
-from trainables.data.decode import decoded
+from trainables.data.decode import decode_image
 from trainables.errors import ConfigError
 
 
@@ -103,7 +103,7 @@ def test_every_mode_becomes_rgb(tmp_path: Path, mode: str) -> None:
         Image.fromarray(np.full((20, 30), 204 * 256, np.uint16)).save(path)
     else:
         Image.new("RGB", (30, 20), (204, 204, 204)).convert(mode).save(path)
-    pixels = decoded(path, 20)
+    pixels = decode_image(path, 20)
     assert pixels.shape == (20, 30, 3) and pixels.dtype == np.uint8
     if mode != "1":
         assert (abs(pixels.astype(int) - 204) <= 2).all()
@@ -111,14 +111,14 @@ def test_every_mode_becomes_rgb(tmp_path: Path, mode: str) -> None:
 
 def test_transparency_is_white(tmp_path: Path) -> None:
     Image.new("RGBA", (8, 8), (10, 20, 30, 0)).save(tmp_path / "a.png")
-    assert (decoded(tmp_path / "a.png", 8) == 255).all()
+    assert (decode_image(tmp_path / "a.png", 8) == 255).all()
 
 
 def test_exif_orientation_is_applied(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     Image.new("RGB", (40, 20)).save(tmp_path / "a.jpg", exif=exif)
-    assert decoded(tmp_path / "a.jpg", 20).shape == (40, 20, 3)
+    assert decode_image(tmp_path / "a.jpg", 20).shape == (40, 20, 3)
 
 
 def test_a_file_name_that_is_no_utf8_is_named(root: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from trainables.core import identity
 from trainables.data.dataset import fingerprint
 from trainables.data.files import hashes
 from trainables.errors import ConfigError
-from trainables.machine.digests import sealed, unsealed
+from trainables.machine.digests import read_sealed_json, seal_json
 from trainables.trial import TrialConfig
 
 
@@ -73,7 +73,7 @@ def test_replaced_pictures_with_their_times_restored(
         assert (path.stat().st_size, path.stat().st_mtime_ns) == (stat.st_size, stat.st_mtime_ns)
     after = print_of(root, tmp_path / "cache")
     assert after != before and after == print_of(root, tmp_path / "empty")
-    assert identity.config_hash(trial, after) != identity.config_hash(trial, before)
+    assert identity.compute_config_hash(trial, after) != identity.compute_config_hash(trial, before)
 
 
 def test_exchanged_folders_are_seen(root: Path, tmp_path: Path) -> None:
@@ -109,9 +109,9 @@ def test_what_was_read_is_written_down_on_the_way(
     monkeypatch.setattr(hashes, "SECONDS", 0.0)
     monkeypatch.setattr(hashes, "AT_ONCE", 5)
     with pytest.raises(ConfigError, match="readable image"):
-        hashes.file_hashes(root, [*names[:40], "absent"], tmp_path / "cache")
+        hashes.hash_files(root, [*names[:40], "absent"], tmp_path / "cache")
     read.clear()
-    digests = hashes.file_hashes(root, names, tmp_path / "cache")
+    digests = hashes.hash_files(root, names, tmp_path / "cache")
     assert len(read) == 24 and len(digests) == 64
 
 
@@ -127,10 +127,10 @@ def test_data_check_trusts_nothing(
     monkeypatch.setenv("ABLATE_CACHE", str(cache))
     right = print_of(root, cache)
     (index,) = (cache / "folder").glob("hashes-*.json")
-    known = unsealed(index) or {}
+    known = read_sealed_json(index) or {}
     first = min(known)
     known[first][0][1] = "0" * 64
-    index.write_bytes(sealed(json.loads(json.dumps(known))))
+    index.write_bytes(seal_json(json.loads(json.dumps(known))))
     assert print_of(root, cache) != right
     read.clear()
     sheet = str(tmp_path / "sheet.png")

@@ -14,16 +14,16 @@ from trainables.data.dataset import (
     GALLERY,
     QUERY,
     Dataset,
-    data_config,
     fingerprint,
     load_dataset,
+    resolve_data_config,
 )
-from trainables.data.splits import split
+from trainables.data.splits import split_dataset
 
 
 def config(name: str, root: Path, **options: object) -> DataConfig:
     given = {"name": name, "root": str(root), "image_size": 16, "allow_partial": True}
-    return data_config({**given, **options})
+    return resolve_data_config({**given, **options})
 
 
 def loaded(name: str, usual: str, folder: Path, **options: object) -> Dataset:
@@ -81,13 +81,13 @@ def test_inshop_has_queries_and_a_gallery(usual: str, tmp_path: Path) -> None:
     assert data.official is not None and data.roles is not None
     assert (data.roles[data.official.train] == 0).all()
     assert (data.roles == QUERY).sum() == 12 and (data.roles == GALLERY).sum() == 13
-    parts = split(data, SplitConfig(protocol="paper"), "")
+    parts = split_dataset(data, SplitConfig(protocol="paper"), "")
     assert parts.train.queries is None and parts.test.queries == 12
     assert (data.roles[parts.test.index[:12]] == QUERY).all()
     assert (data.roles[parts.test.index[12:]] == GALLERY).all()
-    held = split(data, SplitConfig(), "")
+    held = split_dataset(data, SplitConfig(), "")
     assert held.val is not None and held.val.queries is None
-    held.require(("val", "test"))
+    held.require_splits(("val", "test"))
 
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar100"])
@@ -132,7 +132,7 @@ def test_imagenet_s_validation_in_class_folders(tmp_path: Path) -> None:
 def test_a_shared_division_holds_training_images_out(tmp_path: Path) -> None:
     """Validation classes do not train; the test shows other images of all classes."""
     data = loaded("cifar10", "cifar-10-batches-bin", tmp_path)
-    parts = split(data, SplitConfig(), "")
+    parts = split_dataset(data, SplitConfig(), "")
     assert data.official is not None and parts.val is not None
     assert not set(parts.train.classes) & set(parts.val.classes)
     assert set(parts.train.classes) | set(parts.val.classes) == set(parts.test.classes)
@@ -145,7 +145,7 @@ def test_manifests_give_the_same_either_way(tmp_path: Path) -> None:
     beside, inside = (loaded("manifest", usual, tmp_path) for usual in ("csv", "parquet"))
     assert torch.equal(beside.images.flat, inside.images.flat)
     assert beside.classes == inside.classes and torch.equal(beside.labels, inside.labels)
-    assert split(inside, SplitConfig(), "").test.queries == 6
+    assert split_dataset(inside, SplitConfig(), "").test.queries == 6
 
 
 def test_a_manifest_s_own_validation(tmp_path: Path) -> None:
@@ -156,11 +156,11 @@ def test_a_manifest_s_own_validation(tmp_path: Path) -> None:
             row["split"] = "validation"
     root = trees.manifest_csv(tmp_path / "own", rows)
     data = load_dataset(config("manifest", root), tmp_path / "cache")
-    held = split(data, SplitConfig(), "")
+    held = split_dataset(data, SplitConfig(), "")
     assert held.val is not None and held.val.classes == ("thing 2", "thing 4")
-    paper = split(data, SplitConfig(protocol="paper"), "")
+    paper = split_dataset(data, SplitConfig(protocol="paper"), "")
     assert len(paper.train) == 24 and paper.val is None
-    folds = [split(data, SplitConfig(folds=3, fold=fold), "") for fold in range(3)]
+    folds = [split_dataset(data, SplitConfig(folds=3, fold=fold), "") for fold in range(3)]
     assert sorted(name for each in folds for name in each.val.classes) == [
         f"thing {n}" for n in range(6)
     ]

@@ -10,7 +10,7 @@ from PIL import Image
 from tests.trainables.data import trees
 from trainables.config.images import DataConfig, SplitConfig
 from trainables.data.dataset import fingerprint, load_dataset
-from trainables.data.splits import split
+from trainables.data.splits import split_dataset
 from trainables.errors import ConfigError
 
 TREES = {
@@ -105,7 +105,7 @@ def test_cub_s_images_are_its_classes(tmp_path: Path) -> None:
     cub = laid_out(tmp_path / "cub", *TREES["CUB-200-2011"][0]) / "images"
     laid_out(cub.parent, "", "images/003.C/1.jpg images/004.D/1.jpg")
     of_cub = config(cub, order="sorted", test=0.5)
-    found = split(load_dataset(of_cub, tmp_path / "cache"), of_cub.split, "")
+    found = split_dataset(load_dataset(of_cub, tmp_path / "cache"), of_cub.split, "")
     assert found.test.classes == ("003.C", "004.D")
 
 

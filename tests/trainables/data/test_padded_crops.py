@@ -11,7 +11,7 @@ from torch import Tensor
 from torchvision.transforms import RandomCrop
 from torchvision.transforms import functional as tv
 
-from ablate.values.errors import explain
+from ablate.values.errors import explain_validation_error
 from trainables.config.images import AugmentConfig
 from trainables.data.augment import train_images
 from trainables.data.images import Images
@@ -35,7 +35,7 @@ def augmented(images: Images, n: int, seed: int = 0, size: int = 32, **options: 
 def pictures(channels: int = 3, side: int = 32) -> Images:
     g = torch.Generator().manual_seed(5)
     shape = (2, side, side, channels) if channels > 1 else (2, side, side)
-    return Images.same_size(torch.randint(1, 256, shape, generator=g).byte())
+    return Images.from_equal_sizes(torch.randint(1, 256, shape, generator=g).byte())
 
 
 def offsets(found: Tensor, pad: int) -> tuple[int, int]:
@@ -94,4 +94,4 @@ def test_every_offset_is_as_likely() -> None:
 def test_what_does_not_fit_is_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError) as told:
         TrialConfig.model_validate({"data": {"augment": options}})
-    assert words in str(told.value) or words in str(explain(told.value))
+    assert words in str(told.value) or words in str(explain_validation_error(told.value))

@@ -24,7 +24,7 @@ BATCHES = [torch.tensor(rows) for rows in ([4, 0, 1], [2, 2], [3, 4, 0], [1], [0
 class Elsewhere(Images):
     """Images that lie where they cannot be used, as on a CPU beside a GPU."""
 
-    def resident(self, device: torch.device) -> bool:
+    def is_resident(self, device: torch.device) -> bool:
         return False
 
 
@@ -35,7 +35,7 @@ def elsewhere() -> Images:
 
 def check(found: tuple[Images, torch.Tensor], rows: torch.Tensor, images: Images) -> None:
     taken, places = found
-    assert type(taken) is Images and taken.resident(CPU)
+    assert type(taken) is Images and taken.is_resident(CPU)
     assert (taken.frame, taken.resize, taken.channels) == (images.frame, images.resize, 3)
     for place, row in zip(places.tolist(), rows.tolist(), strict=True):
         assert torch.equal(taken[place], images[row])
@@ -44,32 +44,32 @@ def check(found: tuple[Images, torch.Tensor], rows: torch.Tensor, images: Images
 def test_batches_in_the_expected_order() -> None:
     images = elsewhere()
     read = Reader(images, CPU)
-    read.expect(BATCHES)
+    read.prefetch(BATCHES)
     for rows in BATCHES:
         assert len(read.begun) <= reader.DEPTH
-        check(read.take(rows), rows, images)
+        check(read.load_rows(rows), rows, images)
     assert not read.begun and not read.coming
 
 
 def test_any_other_order_and_none_at_all() -> None:
     images = elsewhere()
     read = Reader(images, CPU)
-    check(read.take(BATCHES[2]), BATCHES[2], images)
-    read.expect(BATCHES)
+    check(read.load_rows(BATCHES[2]), BATCHES[2], images)
+    read.prefetch(BATCHES)
     for rows in (BATCHES[0], BATCHES[3], BATCHES[1], BATCHES[1]):
-        check(read.take(rows), rows, images)
-    read.expect(BATCHES[1:])
-    read.expect(BATCHES)
-    check(read.take(BATCHES[0]), BATCHES[0], images)
+        check(read.load_rows(rows), rows, images)
+    read.prefetch(BATCHES[1:])
+    read.prefetch(BATCHES)
+    check(read.load_rows(BATCHES[0]), BATCHES[0], images)
 
 
 def test_the_next_batches_are_read_while_this_one_is_used() -> None:
     """Batches are packed before anybody asks for them, and no more of them than DEPTH."""
     images, packed = elsewhere(), list[list[int]]()
-    enough, pack = threading.Event(), Images.pack
+    enough, pack = threading.Event(), Images.pack_rows
 
     class Watched(Elsewhere):
-        def pack(self, rows, starts, room) -> None:  # type: ignore[no-untyped-def]
+        def pack_rows(self, rows, starts, room) -> None:  # type: ignore[no-untyped-def]
             pack(self, rows, starts, room)
             packed.append(rows)
             if len(packed) >= reader.DEPTH:
@@ -77,7 +77,7 @@ def test_the_next_batches_are_read_while_this_one_is_used() -> None:
 
     watched = Watched(images.flat, images.offsets, images.heights, images.widths, 3, 1.0)
     read = Reader(watched, CPU)
-    read.expect(BATCHES)
+    read.prefetch(BATCHES)
     assert enough.wait(60)
     assert sorted(map(tuple, packed)) == sorted(tuple(rows.tolist()) for rows in BATCHES[:2])
 
@@ -89,9 +89,9 @@ def test_an_image_that_cannot_be_decoded_any_more_is_named(tmp_path: Path) -> No
     start = int(images.offsets[1])
     images.flat[start : start + 300] = 0  # this process's copy alone
     read = Reader(images, CPU)
-    read.expect([torch.tensor([0, 1])])
+    read.prefetch([torch.tensor([0, 1])])
     with pytest.raises(ConfigError, match=r"class 0.00004.jpg: found an image that cannot be read"):
-        read.take(torch.tensor([0, 1]))
+        read.load_rows(torch.tensor([0, 1]))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -100,9 +100,9 @@ def test_on_a_gpu_batches_arrive_through_pinned_memory() -> None:
     images = ragged()
     read = Reader(images, device)
     for _ in range(50):
-        read.expect(BATCHES)
+        read.prefetch(BATCHES)
         for rows in BATCHES:
-            taken, places = read.take(rows)
+            taken, places = read.load_rows(rows)
             assert taken.flat.is_cuda
             busy = torch.ones(1024, 1024, device=device) @ torch.ones(1024, 1024, device=device)
             for place, row in zip(places.tolist(), rows.tolist(), strict=True):

@@ -7,7 +7,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from trainables.data.sampler import epoch_batches, steps_per_epoch
+from trainables.data.sampler import count_steps_per_epoch, draw_epoch_batches
 from trainables.errors import ConfigError
 
 SIZES = st.lists(st.integers(1, 12), min_size=2, max_size=15)
@@ -28,7 +28,7 @@ def labels_of(sizes: list[int]) -> torch.Tensor:
 def test_every_batch(sizes: list[int], m: int, k: int, layout, epoch: int) -> None:
     assume(k <= len(sizes))
     labels = labels_of(sizes)
-    batches = epoch_batches(labels, k * m, m, 7, epoch, layout)
+    batches = draw_epoch_batches(labels, k * m, m, 7, epoch, layout)
     assert batches.shape == (max(1, -(-sum(sizes) // (k * m))), k * m)
     assert batches.dtype == torch.int64
     for batch in batches:
@@ -48,7 +48,7 @@ def test_every_batch(sizes: list[int], m: int, k: int, layout, epoch: int) -> No
 def test_classes_and_images_take_turns(sizes: list[int], m: int, k: int) -> None:
     assume(k <= len(sizes))
     labels = labels_of(sizes)
-    batches = epoch_batches(labels, k * m, m, 0, 0)
+    batches = draw_epoch_batches(labels, k * m, m, 0, 0)
     visits = torch.bincount(labels[batches].flatten(), minlength=len(sizes)) // m
     assert visits.max() - visits.min() <= 1
     seen = torch.bincount(batches.flatten(), minlength=len(labels))
@@ -60,24 +60,24 @@ def test_classes_and_images_take_turns(sizes: list[int], m: int, k: int) -> None
 @settings(deadline=None)
 @given(st.integers(1, 50), st.integers(1, 20))
 def test_one_per_class_is_a_plain_shuffle(n: int, batch: int) -> None:
-    batches = epoch_batches(torch.zeros(n).long(), batch, 1, 0, 0)
+    batches = draw_epoch_batches(torch.zeros(n).long(), batch, 1, 0, 0)
     flat = batches.flatten()
-    assert len(batches) == steps_per_epoch(n, batch)
+    assert len(batches) == count_steps_per_epoch(n, batch)
     assert sorted(flat[:n].tolist()) == list(range(n))[: len(flat)]
 
 
 def test_stateless_in_seed_and_epoch() -> None:
     labels = labels_of([5] * 20)
-    first = epoch_batches(labels, 16, 4, 1, 3)
+    first = draw_epoch_batches(labels, 16, 4, 1, 3)
     torch.manual_seed(123)
-    assert torch.equal(epoch_batches(labels, 16, 4, 1, 3), first)
-    assert not torch.equal(epoch_batches(labels, 16, 4, 1, 4), first)
-    assert not torch.equal(epoch_batches(labels, 16, 4, 2, 3), first)
+    assert torch.equal(draw_epoch_batches(labels, 16, 4, 1, 3), first)
+    assert not torch.equal(draw_epoch_batches(labels, 16, 4, 1, 4), first)
+    assert not torch.equal(draw_epoch_batches(labels, 16, 4, 2, 3), first)
 
 
 def test_any_mixes_the_batch() -> None:
     labels = labels_of([8] * 8)
-    batches = epoch_batches(labels, 32, 4, 0, 0, "any")
+    batches = draw_epoch_batches(labels, 32, 4, 0, 0, "any")
     together = labels[batches].view(len(batches), 8, 4)
     assert not (together == together[..., :1]).all()
 
@@ -93,4 +93,4 @@ def test_any_mixes_the_batch() -> None:
 def test_what_cannot_be_sampled(sizes: list[int], batch: int, m: int, message: str) -> None:
     labels = labels_of(sizes) if sizes else torch.empty(0, dtype=torch.int64)
     with pytest.raises(ConfigError, match=message):
-        epoch_batches(labels, batch, m, 0, 0)
+        draw_epoch_batches(labels, batch, m, 0, 0)

@@ -13,12 +13,12 @@ from tests.trainables import core_trials
 from trainables.config.images import DataConfig, SplitConfig
 from trainables.data.dataset import Dataset, Official
 from trainables.data.images import Images
-from trainables.data.splits import Splits, load_splits, split, thin_classes
+from trainables.data.splits import Splits, load_splits, split_dataset, thin_classes
 from trainables.errors import ConfigError
 
 
 def dataset(labels: list[int], classes: int, official: Official | None = None) -> Dataset:
-    images = Images.same_size(torch.zeros(len(labels), 1, 1, dtype=torch.uint8))
+    images = Images.from_equal_sizes(torch.zeros(len(labels), 1, 1, dtype=torch.uint8))
     return Dataset(
         images, torch.tensor(labels), tuple(f"class {c:03d}" for c in range(classes)), official
     )
@@ -49,7 +49,7 @@ def parts(found: Splits) -> list[str]:
 @settings(deadline=None)
 @given(datasets(), CONFIGS)
 def test_disjoint_covering_contiguous(data: Dataset, config: SplitConfig) -> None:
-    found = split(data, config, "f")
+    found = split_dataset(data, config, "f")
     names = [name for part in parts(found) for name in found[part].classes]
     assert sorted(names) == sorted(data.classes)
     rows = torch.cat([found[part].index for part in parts(found)])
@@ -77,7 +77,7 @@ def test_order_of_files_and_classes_does_not_matter(data: Dataset, config: Split
     other = Dataset(
         data.images, torch.tensor(renumber)[data.labels[rows]], tuple(names), data.official
     )
-    a, b = split(data, config, "f"), split(other, config, "f")
+    a, b = split_dataset(data, config, "f"), split_dataset(other, config, "f")
     for part in parts(a):
         assert a[part].classes == b[part].classes
         assert {rows[row] for row in b[part].index.tolist()} == set(a[part].index.tolist())
@@ -85,24 +85,24 @@ def test_order_of_files_and_classes_does_not_matter(data: Dataset, config: Split
 
 def test_validation_share_and_protocol_leave_the_test_classes_alone() -> None:
     data = dataset(list(range(40)), 40)
-    plain = split(data, SplitConfig(), "f")
+    plain = split_dataset(data, SplitConfig(), "f")
     for other in (SplitConfig(validation=0.1), SplitConfig(protocol="paper")):
-        assert split(data, other, "f").test.classes == plain.test.classes
-    assert split(data, SplitConfig(seed=1), "f").test.classes != plain.test.classes
+        assert split_dataset(data, other, "f").test.classes == plain.test.classes
+    assert split_dataset(data, SplitConfig(seed=1), "f").test.classes != plain.test.classes
 
 
 def test_official_classes_are_kept_whatever_the_share() -> None:
     official = Official(train=torch.tensor([0, 1, 2, 6]), test=torch.tensor([3, 4, 5]))
     data = dataset([0, 1, 2, 3, 3, 4, 0], 5, official)
-    found = split(data, SplitConfig(test=0.9, protocol="paper"), "f")
+    found = split_dataset(data, SplitConfig(test=0.9, protocol="paper"), "f")
     assert found.test.classes == ("class 003", "class 004")
     assert sorted(found.train.index.tolist()) == [0, 1, 2, 6]
 
 
 def test_too_few_classes() -> None:
     with pytest.raises(ConfigError, match="1 class cannot be divided"):
-        split(dataset([0, 1, 0], 2), SplitConfig(), "f")
-    assert split(dataset([0, 1, 0], 2), SplitConfig(protocol="paper"), "f").val is None
+        split_dataset(dataset([0, 1, 0], 2), SplitConfig(), "f")
+    assert split_dataset(dataset([0, 1, 0], 2), SplitConfig(protocol="paper"), "f").val is None
 
 
 @settings(deadline=None)
@@ -125,7 +125,7 @@ def test_folds_are_disjoint_blocks_of_the_training_classes(
         config = {"seed": seed, "test": 0.3}
         if number is not None:
             config |= {"folds": folds, "fold": number, "blocks": blocks}
-        return split(data, SplitConfig.model_validate(config), "f")
+        return split_dataset(data, SplitConfig.model_validate(config), "f")
 
     whole = fold(None)
     assert whole.val is not None
@@ -152,7 +152,7 @@ def test_seeded_blocks_follow_the_seed() -> None:
 
     def held(seed: int) -> tuple[str, ...]:
         config = SplitConfig(order="sorted", folds=4, fold=1, blocks="seeded", seed=seed)
-        found = split(data, config, "f").val
+        found = split_dataset(data, config, "f").val
         assert found is not None
         return found.classes
 

@@ -14,7 +14,7 @@ from tests.trainables.core_trials import comparable, job
 from tests.trainables.core_trials import config as trial_config
 from tests.trainables.data.trees import photographs
 from trainables.config.images import DataConfig
-from trainables.core.identity import config_hash
+from trainables.core.identity import compute_config_hash
 from trainables.data.dataset import DATASETS, load_dataset
 from trainables.data.files import store as stores
 from trainables.data.files.store import Choice, EncodedImages
@@ -58,7 +58,7 @@ def test_both_are_the_same_pixels(side: Any, root: Path, tmp_path: Path) -> None
         assert torch.equal(kept.images[row], encoded.images[row])
     rows = torch.tensor([3, 0, 15, 3])
     for each in (kept, encoded):
-        flat, starts = each.images.batch(rows, "cpu")
+        flat, starts = each.images.load_batch(rows, "cpu")
         for row, start in zip(rows.tolist(), starts.tolist(), strict=True):
             wanted = kept.images[row]
             part = flat[start : start + wanted.numel()]
@@ -67,7 +67,7 @@ def test_both_are_the_same_pixels(side: Any, root: Path, tmp_path: Path) -> None
 
 def test_original_is_the_file_as_it_lies(root: Path, tmp_path: Path) -> None:
     data = load_dataset(config(root, store="pixels", stored_side="original"), tmp_path / "cache")
-    index = DATASETS["folder"].index(config(root))
+    index = DATASETS["folder"].build_index(config(root))
     for row, path in enumerate(index.paths):
         if path.endswith(("turned.jpg", "transparent.png")):
             continue
@@ -95,15 +95,15 @@ def test_a_trial_is_the_same_to_the_bit(mode: str, drawn: Path, tmp_path: Path) 
 def test_the_store_is_no_part_of_a_trial(root: Path) -> None:
     def hashed(store: str) -> str:
         data = {"name": "folder", "root": str(root), "store": store}
-        return config_hash(TrialConfig.model_validate({"data": data}), "")
+        return compute_config_hash(TrialConfig.model_validate({"data": data}), "")
 
     assert hashed("auto") == hashed("pixels") == hashed("encoded")
     side = {"name": "folder", "root": str(root), "stored_side": "original"}
-    assert config_hash(TrialConfig.model_validate({"data": side}), "") != hashed("auto")
+    assert compute_config_hash(TrialConfig.model_validate({"data": side}), "") != hashed("auto")
 
 
 def chosen(root: Path, cache: Path, **given: Any) -> Choice:
-    return DATASETS["folder"].store(config(root, **given), cache)
+    return DATASETS["folder"].locate_store(config(root, **given), cache)
 
 
 def test_auto_takes_pixels_where_they_fit(

@@ -19,7 +19,7 @@ from trainables.errors import ConfigError
 def refused(root: Path) -> str:
     config = DataConfig(name="manifest", root=str(root))
     with pytest.raises(ConfigError) as caught:
-        manifest.Manifest.index(config)
+        manifest.Manifest.build_index(config)
     return str(caught.value)
 
 
@@ -82,6 +82,6 @@ def test_repeated_large_images_are_read_a_few_at_a_time(tmp_path: Path) -> None:
     table = {"image": pa.array([b"\0" * 10**6] * 240, pa.binary()), "label": list("abc") * 80}
     pq.write_table(pa.table(table), path, compression="zstd")
     before = pa.total_allocated_bytes()
-    for content in manifest._contents(path):
+    for content in manifest._iterate_contents(path):
         assert len(content) == 10**6
         assert pa.total_allocated_bytes() - before < 6e7  # of 2.4e8

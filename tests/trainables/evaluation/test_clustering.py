@@ -8,8 +8,15 @@ import torch
 
 from tests.oracles import retrieval, structure
 from trainables.evaluation import clustering as kmeans_module
-from trainables.evaluation.clustering import ami, contingency, f1, kmeans, nmi, objective
-from trainables.evaluation.metrics import evaluate
+from trainables.evaluation.clustering import (
+    ami,
+    build_contingency,
+    compute_objective,
+    f1,
+    kmeans,
+    nmi,
+)
+from trainables.evaluation.metrics import evaluate_embeddings
 
 
 def blobs(per_class: int, classes: int, spread: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -40,7 +47,7 @@ def test_agreement_equals_counts_and_scikit_learn(seed: int) -> None:
     metrics = pytest.importorskip("sklearn.metrics")
     a, b = labellings(seed)
     for first, second in ((a, b), (b, a)):
-        table, given = contingency(first, second), (second.numpy(), first.numpy())
+        table, given = build_contingency(first, second), (second.numpy(), first.numpy())
         assert nmi(table) == pytest.approx(metrics.normalized_mutual_info_score(*given), abs=1e-12)
         assert nmi(table) == pytest.approx(
             retrieval.nmi(first.tolist(), second.tolist()), abs=1e-12
@@ -54,12 +61,15 @@ def test_agreement_equals_counts_and_scikit_learn(seed: int) -> None:
 
 def test_agreement_at_its_ends() -> None:
     labels = torch.tensor([0, 0, 1, 1])
-    same, crossed = contingency(labels, 5 - labels), contingency(labels, torch.tensor([0, 1, 0, 1]))
+    same, crossed = (
+        build_contingency(labels, 5 - labels),
+        build_contingency(labels, torch.tensor([0, 1, 0, 1])),
+    )
     assert (nmi(same), ami(same), f1(same)) == pytest.approx((1, 1, 1))
     assert (nmi(crossed), f1(crossed)) == pytest.approx((0, 0), abs=1e-12)
     nothing, alone = torch.zeros(4).long(), torch.arange(4)
-    assert nmi(contingency(nothing, labels)) == pytest.approx(0, abs=1e-12)
-    for one in (contingency(nothing, nothing), contingency(alone, alone)):
+    assert nmi(build_contingency(nothing, labels)) == pytest.approx(0, abs=1e-12)
+    for one in (build_contingency(nothing, nothing), build_contingency(alone, alone)):
         assert (nmi(one), ami(one), f1(one)) == pytest.approx((1, 1, 1))
 
 
@@ -102,7 +112,7 @@ def test_the_least_spread_of_several_starts_is_taken() -> None:
     assert spread == pytest.approx([theirs[0], min(theirs[:2]), min(theirs)], rel=1e-6)
     assert spread[0] > spread[2], "the first start is not the best here, or the test shows nothing"
     assert torch.equal(found[0], kmeans(rows, 30, seed=2, iterations=1000)), "one start: as before"
-    assert objective(rows, found[2], 30) == pytest.approx(spread[2], rel=1e-6)
+    assert compute_objective(rows, found[2], 30) == pytest.approx(spread[2], rel=1e-6)
 
 
 def naive_spread(rows: torch.Tensor, clusters: torch.Tensor) -> float:
@@ -128,7 +138,9 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     "labels", [torch.zeros(20).long(), torch.arange(20), torch.arange(20) // 4]
 )
 def test_clustering_of_equal_embeddings(labels: torch.Tensor) -> None:
-    found = evaluate(torch.ones(20, 3), labels, score="cosine", metrics=("nmi", "ami", "f1"))
+    found = evaluate_embeddings(
+        torch.ones(20, 3), labels, score="cosine", metrics=("nmi", "ami", "f1")
+    )
     # Equal items are of one cluster, which tells nothing of the classes, unless there is one.
     tells = float(len(labels.unique()) == 1)
     assert (found["nmi"], found["ami"]) == pytest.approx((tells, tells), abs=1e-9)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trainables.errors import ConfigError
-from trainables.evaluation.metric import METRIC_REGISTRY, Metric, adapt_entry, metric
+from trainables.evaluation.metric import METRIC_REGISTRY, Metric, adapt_entry_point, metric
 
 
 def spread(rows: Tensor, labels: Tensor) -> float:
@@ -17,7 +17,7 @@ def spread(rows: Tensor, labels: Tensor) -> float:
 
 
 def test_a_function_or_a_metric_may_be_named() -> None:
-    plain = adapt_entry("spread", spread)
+    plain = adapt_entry_point("spread", spread)
     assert (plain.name, plain.reads, plain.unit, plain.direction) == (
         "spread",
         "rows",
@@ -25,7 +25,7 @@ def test_a_function_or_a_metric_may_be_named() -> None:
         "maximize",
     )
     declared = Metric("spread", spread, unit="%", direction="minimize")
-    assert adapt_entry("spread", declared) is declared
+    assert adapt_entry_point("spread", declared) is declared
     assert not plain.is_own and plain.digest == declared.digest and len(plain.digest) == 8
     assert all(METRIC_REGISTRY[name].is_own for name in METRIC_REGISTRY)
 
@@ -37,7 +37,7 @@ def test_a_function_or_a_metric_may_be_named() -> None:
 )
 def test_what_is_none_is_refused(name: str, found: Any) -> None:
     with pytest.raises(ConfigError, match=r"ablate\.metrics"):
-        adapt_entry(name, found)
+        adapt_entry_point(name, found)
 
 
 def test_a_name_is_registered_once(monkeypatch: pytest.MonkeyPatch) -> None:

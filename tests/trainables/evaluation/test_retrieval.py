@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.oracles import retrieval
 from tests.trainables.evaluation.cases import CASES, quarters
 from trainables.errors import ConfigError, TrialFailure
-from trainables.evaluation.metrics import METRICS, PER_EPOCH, evaluate
-from trainables.evaluation.ranking import EXCLUDED, order_keys, take_largest
+from trainables.evaluation.metrics import METRICS, PER_EPOCH, evaluate_embeddings
+from trainables.evaluation.ranking import EXCLUDED, build_order_keys, take_largest
 
 
 def dot(q: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
@@ -35,7 +35,9 @@ def test_equals_naive_loops_on_any_small_set(data: st.DataObject) -> None:
     labels = data.draw(st.lists(st.integers(0, 4), min_size=n, max_size=n))
     y = torch.tensor([*labels[:-1], labels[0]])  # at least one pair
     x = torch.tensor(numbers).view(n, 2).float()
-    found = evaluate(x, y, score=dot, metrics=PER_EPOCH, block=data.draw(st.integers(1, n)))
+    found = evaluate_embeddings(
+        x, y, score=dot, metrics=PER_EPOCH, block=data.draw(st.integers(1, n))
+    )
     assert found == pytest.approx(oracle(x, y), abs=1e-12)
 
 
@@ -50,22 +52,22 @@ def test_equals_pytorch_metric_learning(case: str) -> None:
         k="max_bin_count",
         device=torch.device("cpu"),
     ).get_accuracy(x, y)
-    ours = evaluate(x, y, score=dot, metrics=("r_precision", "map_at_r"))
+    ours = evaluate_embeddings(x, y, score=dot, metrics=("r_precision", "map_at_r"))
     assert ours["r_precision"] == pytest.approx(theirs["r_precision"], abs=1e-6)
     assert ours["map_at_r"] == pytest.approx(theirs["mean_average_precision_at_r"], abs=1e-6)
 
 
 def test_keys_sort_by_score_then_first_index() -> None:
     scores = torch.tensor([[0.0, -0.0, 1e-45, -1e-45, 3.5, -3.5, 3.5, float("inf"), -3.5]])
-    keys = order_keys(scores, torch.arange(8, -1, -1))
+    keys = build_order_keys(scores, torch.arange(8, -1, -1))
     assert keys.argsort(descending=True)[0].tolist() == [7, 4, 6, 2, 0, 1, 3, 5, 8]
 
 
 def test_only_what_is_asked_in_the_order_asked() -> None:
     x, y = CASES["random"](torch.Generator().manual_seed(0))
-    found = evaluate(x, y, score=dot, metrics=("map_at_r", "recall_at_1"))
+    found = evaluate_embeddings(x, y, score=dot, metrics=("map_at_r", "recall_at_1"))
     assert list(found) == ["map_at_r", "recall_at_1"]
-    everything = evaluate(x, y, score=dot)
+    everything = evaluate_embeddings(x, y, score=dot)
     assert set(everything) == set(METRICS)
     assert all(0 <= value <= 1 for name, value in everything.items() if name != "ami")
 
@@ -73,18 +75,18 @@ def test_only_what_is_asked_in_the_order_asked() -> None:
 def test_bad_requests_are_one_line() -> None:
     x, y = CASES["random"](torch.Generator().manual_seed(0))
     with pytest.raises(ConfigError, match="recall_at_1001"):
-        evaluate(x, y, score=dot, metrics=("recall_at_1001",))
+        evaluate_embeddings(x, y, score=dot, metrics=("recall_at_1001",))
     with pytest.raises(ConfigError, match="59 labels"):
-        evaluate(x, y[:-1], score=dot)
+        evaluate_embeddings(x, y[:-1], score=dot)
     with pytest.raises(ConfigError, match="one image each"):
-        evaluate(x, torch.arange(60), score=dot, metrics=("map_at_r",))
+        evaluate_embeddings(x, torch.arange(60), score=dot, metrics=("map_at_r",))
 
 
 @pytest.mark.parametrize("depth", [1, 3, 49, 50])
 def test_the_largest_are_those_of_topk(depth: int) -> None:
     scores = quarters(40, 50, torch.Generator().manual_seed(1))
     scores[0], scores[1, :9] = 0.0, -0.0
-    keys = order_keys(scores, torch.arange(49, -1, -1))
+    keys = build_order_keys(scores, torch.arange(49, -1, -1))
     keys[:, 7] = EXCLUDED
     expected = keys.topk(depth, dim=1).values
     found = take_largest(keys.clone(), depth)
@@ -95,8 +97,8 @@ def test_the_largest_are_those_of_topk(depth: int) -> None:
 def test_infinite_scores_are_numbers_and_scores_stay_as_they_are() -> None:
     """Their sum is none, so each is looked at."""
     scores = torch.tensor([[np.inf, -np.inf, -0.0, 0.0]])
-    keys = order_keys(scores, torch.arange(3, -1, -1))
+    keys = build_order_keys(scores, torch.arange(3, -1, -1))
     assert keys.argsort(1, descending=True).tolist() == [[0, 2, 3, 1]]
     assert scores.tolist() == [[np.inf, -np.inf, -0.0, 0.0]]
     with pytest.raises(TrialFailure, match="not a number"):
-        order_keys(torch.tensor([[0.0, np.nan]]), torch.tensor([1, 0]))
+        build_order_keys(torch.tensor([[0.0, np.nan]]), torch.tensor([1, 0]))

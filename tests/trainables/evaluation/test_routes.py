@@ -15,9 +15,9 @@ from tests.trainables.evaluation.cases import CASES, quarters
 from trainables.errors import TrialFailure
 from trainables.evaluation import counting, ranking
 from trainables.evaluation.counting import count_half, count_whole_rows
-from trainables.evaluation.metrics import evaluate
+from trainables.evaluation.metrics import evaluate_embeddings
 from trainables.evaluation.ranking import sort_nearest
-from trainables.evaluation.ranking_metrics import FAR, Places
+from trainables.evaluation.ranking_metrics import FAR, PositiveRanks
 from trainables.evaluation.scores import PLAIN, Score
 from trainables.machine import kernels
 
@@ -60,7 +60,7 @@ def by_loops(x: torch.Tensor, y: torch.Tensor, kind: str) -> dict[str, float]:
 @pytest.mark.parametrize("kind", ["dot", "euclidean"])
 def test_equals_naive_loops(way: str, case: str, kind: str) -> None:
     x, y = CASES[case](torch.Generator().manual_seed(7))
-    found = evaluate(x, y, score=kind, metrics=tuple(NAMES), block=17)
+    found = evaluate_embeddings(x, y, score=kind, metrics=tuple(NAMES), block=17)
     assert found == pytest.approx(by_loops(x, y, kind), abs=1e-12), way
 
 
@@ -73,13 +73,13 @@ def test_threads_share_the_queries_and_change_nothing(
     x, y = quarters(1500, 4, g), torch.randint(300, (1500,), generator=g)
     monkeypatch.setattr(counting, "GROUP", 300)
     monkeypatch.setattr(counting, "WIDTH", 512)
-    sorted_way = evaluate(x, y, score=score, metrics=tuple(NAMES))
+    sorted_way = evaluate_embeddings(x, y, score=score, metrics=tuple(NAMES))
     monkeypatch.setattr(ranking, "SMALL", 0)
     before = torch.get_num_threads()
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            found = evaluate(x, y, score=score, metrics=tuple(NAMES))
+            found = evaluate_embeddings(x, y, score=score, metrics=tuple(NAMES))
             assert found == pytest.approx(sorted_way, abs=1e-12)
     finally:
         torch.set_num_threads(before)
@@ -113,7 +113,7 @@ def test_places_up_to_the_limit_are_exact(seed: int, limit: int, n: int, classes
         assert of_half[q] == of_rows[q] == of_sorting[q] == expected
 
 
-def collect(blocks: Iterator[Places], queries: object) -> dict[int, list[int]]:
+def collect(blocks: Iterator[PositiveRanks], queries: object) -> dict[int, list[int]]:
     rows = [[p for p in row if p != FAR] for block in blocks for row in block.places.tolist()]
     return dict(zip(queries, rows, strict=True))  # type: ignore[call-overload]
 
@@ -123,7 +123,7 @@ def test_query_and_gallery(way: str) -> None:
     q, r = quarters(40, 5, g), quarters(70, 5, g)
     ql, rl = torch.randint(9, (40,), generator=g), torch.randint(8, (70,), generator=g)
     ql[0] = 8  # no item of this class in the gallery
-    found = evaluate(
+    found = evaluate_embeddings(
         q, ql, score="dot", metrics=("recall_at_3", "map_at_r", "map_at_1000"), gallery=(r, rl)
     )
     s, hits, maps, of_all = (q.double() @ r.double().T).numpy(), [], [], []
@@ -147,7 +147,7 @@ def test_a_methods_own_score_need_not_be_symmetric(way: str) -> None:
         return q[:, :3] @ r[:, :3].T - r[None, :, 3].abs()
 
     s = own(x.double(), x.double()).numpy()
-    found = evaluate(x, y, score=own, metrics=tuple(NAMES))
+    found = evaluate_embeddings(x, y, score=own, metrics=tuple(NAMES))
     expected = {name: oracle(s, y.numpy()) for name, oracle in NAMES.items()}
     assert found == pytest.approx(expected, abs=1e-12)
 
@@ -159,10 +159,10 @@ def test_scores_that_are_not_numbers_are_an_error(way: str) -> None:
         return torch.where(torch.arange(len(r)) == 59, torch.nan, q @ r.T)
 
     with pytest.raises(TrialFailure, match="not a number"):
-        evaluate(x, y, score=broken, metrics=("recall_at_1",))
+        evaluate_embeddings(x, y, score=broken, metrics=("recall_at_1",))
     if way == "counting half":
         with pytest.raises(TrialFailure, match="overflow"):
-            evaluate(x * 1e30, y, score="dot", metrics=("recall_at_1",))
+            evaluate_embeddings(x * 1e30, y, score="dot", metrics=("recall_at_1",))
 
 
 @pytest.fixture(params=["by MKL", "by oneDNN"])
@@ -171,7 +171,7 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     quicker = request.param == "by oneDNN"
     if quicker and not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         pytest.skip("torch has no oneDNN here")
-    monkeypatch.setattr(kernels, "onednn_is_quicker", lambda: quicker)
+    monkeypatch.setattr(kernels, "is_onednn_quicker", lambda: quicker)
 
 
 @pytest.mark.usefixtures("library")
@@ -183,7 +183,7 @@ def test_bitwise_duplicates_tie_in_real_products(dims: int) -> None:
     x = base.repeat(6, 1)
     y = torch.arange(500).repeat(6)
     y[500:1000] = torch.arange(500).flip(0)  # a copy of another class, before those of its own
-    found = evaluate(x, y, score="cosine", metrics=("recall_at_1", "map_at_r"))
+    found = evaluate_embeddings(x, y, score="cosine", metrics=("recall_at_1", "map_at_r"))
     exact = (x.double() @ x.double().T).numpy()
     # Copies of one vector get one score each: that of their first copy.
     first = np.tile(np.arange(500), 6)

@@ -9,8 +9,8 @@ import torch
 from tests.oracles import structure as oracle
 from trainables.errors import ConfigError, TrialFailure
 from trainables.evaluation import structure
-from trainables.evaluation.metrics import ALL, STRUCTURE, evaluate
-from trainables.evaluation.structure import kolmogorov
+from trainables.evaluation.metrics import ALL, STRUCTURE, evaluate_embeddings
+from trainables.evaluation.structure import kolmogorov_survival
 
 SETS = {
     "random": lambda g: (torch.randn(50, 6, generator=g), torch.randint(7, (50,), generator=g)),
@@ -34,7 +34,7 @@ SETS = {
 def test_equals_naive_loops(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(structure, "BLOCK", 4)  # blocks smaller than classes
     x, y = SETS[case](torch.Generator().manual_seed(1))
-    found = evaluate(x, y * 2**40, score="cosine", metrics=tuple(STRUCTURE))
+    found = evaluate_embeddings(x, y * 2**40, score="cosine", metrics=tuple(STRUCTURE))
     rows, labels = x.numpy(), y.tolist()
     p = oracle.gaussian_p(rows, labels)
     expected = {
@@ -64,7 +64,7 @@ def test_density_of_the_public_code_equals_scikit_learn_and_is_exact() -> None:
     inter, count = pairwise.cosine_distances(middle), len(middle)
     inter = inter.sum() / (count * (count - 1))
     expected = np.mean(np.where(np.isnan(intra), np.nanmax(intra), intra)) / inter
-    found = evaluate(x, y, score="cosine", metrics=("density_code",))["density_code"]
+    found = evaluate_embeddings(x, y, score="cosine", metrics=("density_code",))["density_code"]
     assert found == pytest.approx(expected, rel=1e-6)
     # Pairs are not formed, yet near classes lose no digits: float64 rows against the same loops.
     near = torch.eye(6, dtype=torch.float64)[torch.arange(24) // 4]
@@ -78,12 +78,12 @@ def test_density_of_the_public_code_equals_scikit_learn_and_is_exact() -> None:
 def test_kolmogorov_and_the_test_equal_scipy() -> None:
     special, stats = pytest.importorskip("scipy.special"), pytest.importorskip("scipy.stats")
     x = torch.linspace(0, 3, 200).double()
-    assert kolmogorov(x).numpy() == pytest.approx(special.kolmogorov(x.numpy()), abs=1e-9)
+    assert kolmogorov_survival(x).numpy() == pytest.approx(special.kolmogorov(x.numpy()), abs=1e-9)
     # Stephens' correction against the exact distribution.
     d = np.linspace(0.02, 0.9, 60)
     for n in (5, 20, 80):
         root = np.sqrt(n)
-        found = kolmogorov(torch.from_numpy((root + 0.12 + 0.11 / root) * d)).numpy()
+        found = kolmogorov_survival(torch.from_numpy((root + 0.12 + 0.11 / root) * d)).numpy()
         assert found == pytest.approx(stats.kstwo.sf(d, n), abs=0.02)
 
 
@@ -94,44 +94,46 @@ def test_gaussian_p_tells_a_gaussian_from_two_points() -> None:
     gaussian = far + torch.randn(400, 16, generator=g)
     halves = far + (torch.randint(2, (400, 16), generator=g) * 2.0 - 1)
     names = ("gaussian_p",)
-    assert evaluate(gaussian, y, score="cosine", metrics=names)["gaussian_p"] > 0.6
-    assert evaluate(halves, y, score="cosine", metrics=names)["gaussian_p"] < 0.1
+    assert evaluate_embeddings(gaussian, y, score="cosine", metrics=names)["gaussian_p"] > 0.6
+    assert evaluate_embeddings(halves, y, score="cosine", metrics=names)["gaussian_p"] < 0.1
 
 
 def test_equal_embeddings() -> None:
     x, y = torch.ones(12, 4), torch.arange(12) // 3
-    found = evaluate(x, y, score="cosine", metrics=("uniformity", "spectrum", "gaussian_p"))
+    found = evaluate_embeddings(
+        x, y, score="cosine", metrics=("uniformity", "spectrum", "gaussian_p")
+    )
     assert found["uniformity"] == pytest.approx(1, abs=1e-5)
     assert found["gaussian_p"] == 0
     assert 5 < found["spectrum"] < 100
     for name in ("density", "density_code", "concentration"):
         with pytest.raises(ConfigError, match="4 classes of one centre"):
-            evaluate(x, y, score="cosine", metrics=(name,))
+            evaluate_embeddings(x, y, score="cosine", metrics=(name,))
 
 
 def test_what_is_not_defined_is_one_line() -> None:
     x = torch.randn(12, 4, generator=torch.Generator().manual_seed(0))
     for name in ("density", "density_code", "concentration"):
         with pytest.raises(ConfigError, match="1 class"):
-            evaluate(x, torch.zeros(12).long(), score="cosine", metrics=(name,))
+            evaluate_embeddings(x, torch.zeros(12).long(), score="cosine", metrics=(name,))
     for name in ("density", "density_code", "concentration", "gaussian_p", "relative_deviation"):
         with pytest.raises(ConfigError, match="one image each"):
-            evaluate(x, torch.arange(12), score="cosine", metrics=(name,))
+            evaluate_embeddings(x, torch.arange(12), score="cosine", metrics=(name,))
     with pytest.raises(ConfigError, match="logits"):
-        evaluate(x, torch.arange(12), score="cosine", metrics=("top_1_accuracy",))
+        evaluate_embeddings(x, torch.arange(12), score="cosine", metrics=("top_1_accuracy",))
     with pytest.raises(ConfigError, match="'manhattan'"):
-        evaluate(x, torch.arange(12), score="manhattan", metrics=("recall_at_1",))
+        evaluate_embeddings(x, torch.arange(12), score="manhattan", metrics=("recall_at_1",))
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 def test_every_metric_refuses_what_is_not_finite(bad: float) -> None:
     x, y = torch.full((12, 4), 3e38), torch.arange(12) // 3
-    found = evaluate(x, torch.zeros(12), score="cosine", metrics=("recall_at_1",))
+    found = evaluate_embeddings(x, torch.zeros(12), score="cosine", metrics=("recall_at_1",))
     assert found == {"recall_at_1": 1}, "a sum that overflows is of finite numbers"
     x[3, 1] = bad
     for name in ALL:
         with pytest.raises(TrialFailure, match="1 of 12 embeddings"):
-            evaluate(x, y, score="cosine", metrics=(name,), logits=x)
+            evaluate_embeddings(x, y, score="cosine", metrics=(name,), logits=x)
 
 
 def test_accuracy_equals_scikit_learn_and_counts_ties_by_index() -> None:
@@ -139,15 +141,15 @@ def test_accuracy_equals_scikit_learn_and_counts_ties_by_index() -> None:
     g = torch.Generator().manual_seed(2)
     logits, y = torch.randn(80, 9, generator=g), torch.randint(9, (80,), generator=g)
     names = ("top_1_accuracy", "top_5_accuracy")
-    found = evaluate(logits, y, score="dot", metrics=names, logits=logits)
+    found = evaluate_embeddings(logits, y, score="dot", metrics=names, logits=logits)
     for k in (1, 5):
         expected = metrics.top_k_accuracy_score(y, logits, k=k, labels=np.arange(9))
         assert found[f"top_{k}_accuracy"] == pytest.approx(expected)
-    tied = evaluate(
+    tied = evaluate_embeddings(
         logits[:6], torch.arange(6), score="dot", metrics=names, logits=torch.zeros(6, 6)
     )
     assert tied == {"top_1_accuracy": pytest.approx(1 / 6), "top_5_accuracy": pytest.approx(5 / 6)}
     with pytest.raises(ConfigError, match="columns of 9 logits"):
-        evaluate(logits, y + 1, score="dot", metrics=names, logits=logits)
+        evaluate_embeddings(logits, y + 1, score="dot", metrics=names, logits=logits)
     with pytest.raises(TrialFailure, match="logit"):
-        evaluate(logits, y, score="dot", metrics=names, logits=logits * torch.nan)
+        evaluate_embeddings(logits, y, score="dot", metrics=names, logits=logits * torch.nan)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from trainables.core.network import Network, build_method
-from trainables.evaluation.metrics import RANKING, evaluate
+from trainables.evaluation.metrics import RANKING, evaluate_embeddings
 from trainables.evaluation.scores import PlainScore
 from trainables.losses.base import Geometry
 from trainables.methods.base import METHODS
@@ -29,8 +29,10 @@ def test_plain_score_ranks_as_the_networks_own(geometry: Geometry) -> None:
     assert isinstance(found, PlainScore)
     g = torch.Generator().manual_seed(1)
     x, y = torch.randn(90, 8, generator=g), torch.randint(9, (90,), generator=g)
-    own = evaluate(x, y, score=made.score, metrics=tuple(RANKING))
-    assert evaluate(x, y, score=found, metrics=tuple(RANKING)) == pytest.approx(own, abs=1e-12)
+    own = evaluate_embeddings(x, y, score=made.score, metrics=tuple(RANKING))
+    assert evaluate_embeddings(x, y, score=found, metrics=tuple(RANKING)) == pytest.approx(
+        own, abs=1e-12
+    )
 
 
 def test_a_methods_own_score_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ GOLDEN = Path(__file__).parent / "golden.json"
 
 def flow_of(dim: int = 6, condition_dim: int = 0, **options: Any) -> Flow:
     config = FlowConfig(**{"depth": 3, "width": 16, "gain": 1.0} | options)
-    with streams.seeded(0, "flow"):
+    with streams.seed_global_generator(0, "flow"):
         flow = Flow(config, dim=dim, condition_dim=condition_dim)
         if flow.scale is not None:
             torch.nn.init.normal_(flow.scale)
@@ -30,7 +30,7 @@ def flow_of(dim: int = 6, condition_dim: int = 0, **options: Any) -> Flow:
 
 
 def draw(*shape: int, name: str = "x", dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.randn(shape, generator=streams.generator(0, name), dtype=dtype)
+    return torch.randn(shape, generator=streams.create_generator(0, name), dtype=dtype)
 
 
 def jacobian(flow: Flow, x: Tensor, condition: Tensor | None = None) -> Tensor:
@@ -202,7 +202,7 @@ def test_condition_changes_the_output_where_it_enters(
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("options", [{"identity": True, "scaling": True}, {"depth": 0}])
 def test_identity_is_exact(kind: str, options: dict[str, Any]) -> None:
-    with streams.seeded(0, "flow"):
+    with streams.seed_global_generator(0, "flow"):
         flow = Flow(FlowConfig(kind=kind, **{"depth": 5} | options), dim=7)
     x = draw(4, 7, dtype=torch.float32).requires_grad_()
     found = flow(x)

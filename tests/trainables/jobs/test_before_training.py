@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.trainables.core_trials import config
-from trainables.core.identity import config_hash
+from trainables.core.identity import compute_config_hash
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.data.images import Images
@@ -34,16 +34,16 @@ def test_a_split_that_is_not_there(
 
 
 def test_a_split_in_which_nothing_can_be_found() -> None:
-    images = Images.same_size(torch.zeros(5, 2, 2, dtype=torch.uint8))
+    images = Images.from_equal_sizes(torch.zeros(5, 2, 2, dtype=torch.uint8))
 
     def subset(*labels: int) -> Subset:
         found = torch.tensor(labels)
         return Subset(images, torch.arange(len(labels)), found, tuple("abcde"[: len(set(labels))]))
 
     splits = Splits(subset(0, 0), subset(0, 1, 2), subset(0, 0, 1), "fingerprint")
-    splits.require(("train", "test"))
+    splits.require_splits(("train", "test"))
     with pytest.raises(ConfigError, match="split val: it has 3 classes of one image each"):
-        splits.require(("test", "val"))
+        splits.require_splits(("test", "val"))
 
 
 def test_pca_holds_also_without_checkpoints_to_resume(drawn: Path, shared_cache: Path) -> None:
@@ -51,7 +51,7 @@ def test_pca_holds_also_without_checkpoints_to_resume(drawn: Path, shared_cache:
     reports = []
     for resume in (True, False):
         trainer = Trainer(trial, 0, Runtime("cpu", 1, shared_cache), resume=resume)
-        reports.append(next(trainer.epochs()).metrics["term/metric/value"])
+        reports.append(next(trainer.train_epochs()).metrics["term/metric/value"])
     assert reports[0] == reports[1]
 
 
@@ -60,8 +60,8 @@ def test_where_a_weights_file_lies_is_no_part_of_the_trial() -> None:
         TrialConfig(backbone={"name": "resnet18", "weights": path, "weights_sha256": "0" * 64})
         for path in ("/a/weights.pt", "/b/weights.pt")
     )
-    assert config_hash(one, "data") == config_hash(two, "data")
+    assert compute_config_hash(one, "data") == compute_config_hash(two, "data")
     other = TrialConfig(
         backbone={"name": "resnet18", "weights": "/a/weights.pt", "weights_sha256": "1" * 64}
     )
-    assert config_hash(one, "data") != config_hash(other, "data")
+    assert compute_config_hash(one, "data") != compute_config_hash(other, "data")

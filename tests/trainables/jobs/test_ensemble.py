@@ -36,7 +36,7 @@ def trained(folder: Path, images: Path, cache: Path, **changes: Any) -> list[Mem
         given = core_trials.merged({"data": split, "training": {"epochs": 1}}, changes)
         config, own = core_trials.config(images, **given), folder / str(fold)
         trainer = Trainer(config, 0, Runtime("cpu", 1, cache, own))
-        list(trainer.epochs())
+        list(trainer.train_epochs())
         trainer.finish(("val",))
         found.append(Member(config, 0, own / EXPORT))
     return found
@@ -51,7 +51,7 @@ def plain(
 
 def embedded(member: Member, cache: Path) -> tuple[export.Model, torch.Tensor, np.ndarray]:
     """By the exported model, from the images."""
-    model = export.load(member.export, device="cpu")
+    model = export.load_model(member.export, device="cpu")
     test = load_splits(member.config.data, cache).test
     pictures = np.stack([test.images[int(row)].numpy() for row in test.index])
     return model, model.embed(pictures), test.labels.numpy()

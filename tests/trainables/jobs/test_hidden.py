@@ -11,7 +11,7 @@ import pytest
 
 from trainables.core.runtime import Runtime
 from trainables.jobs.attempt import Attempt
-from trainables.jobs.hidden import hidden
+from trainables.jobs.redaction import redact_secrets
 from trainables.jobs.request import Job
 
 WORD = "w0rd-of-a-kind"
@@ -31,7 +31,7 @@ WORD = "w0rd-of-a-kind"
 )
 def test_what_the_environment_calls_a_secret(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, WORD)
-    assert hidden(f"403 for key {WORD}: no") == "403 for key ***: no"
+    assert redact_secrets(f"403 for key {WORD}: no") == "403 for key ***: no"
 
 
 def test_what_is_none_stays(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,11 +43,14 @@ def test_what_is_none_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSH_ASKPASS", "/usr/bin/ssh-askpass")
     text = "token-mode, loss, https://host/path, me@host, s3://bucket/key, /home/me/work/a.py"
     text += ", no file /home/me/gcp.json, /usr/bin/ssh-askpass"
-    assert hidden(text) == text
+    assert redact_secrets(text) == text
 
 
 def test_a_password_of_an_address() -> None:
-    assert hidden(f"cannot reach http://me:{WORD}@h:80/x") == "cannot reach http://me:***@h:80/x"
+    assert (
+        redact_secrets(f"cannot reach http://me:{WORD}@h:80/x")
+        == "cannot reach http://me:***@h:80/x"
+    )
 
 
 def fails(job: Job) -> Iterator[dict[str, Any]]:
@@ -62,7 +65,7 @@ def test_a_trial_that_fails_with_a_secret_in_its_words(
     monkeypatch.setenv("STORE_PASSWORD", WORD)
     job = Job("t1", {}, 0, Runtime(trial_dir=tmp_path / "t1"))
     attempt = Attempt(job, f"{__name__}:fails", clean=True)
-    (event,) = attempt.events(1.0)
+    (event,) = attempt.receive_events(1.0)
     attempt.close()
     log = (tmp_path / "t1" / "trial.log").read_text()
     assert event["reason"] == "ValueError: 401 from http://me:***@host with ***"

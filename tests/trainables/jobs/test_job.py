@@ -111,7 +111,7 @@ def test_failure_leaves_its_traceback_in_the_log(
         "trainables.jobs.job:run_job",
         clean=False,
     )
-    assert attempt.events(60.0)[-1]["reason"] == "IndexError: a bug in a loss"
+    assert attempt.receive_events(60.0)[-1]["reason"] == "IndexError: a bug in a loss"
     attempt.close()
     log = (tmp_path / "trial.log").read_text()
     assert "Traceback" in log
@@ -132,11 +132,13 @@ def test_the_export_embeds_as_the_trial_did(
 ) -> None:
     trial = core_trials.config(drawn, backbone={"mode": mode}, training={"epochs": 2})
     trainer = Trainer(trial, 0, Runtime("cpu", 1, shared_cache, tmp_path))
-    list(trainer.epochs())
+    list(trainer.train_epochs())
     trainer.finish(())
     test = load_splits(trial.data, shared_cache).test
     with torch.no_grad():
-        expected = torch.cat([trainer.network.embed(b) for b in trainer.inputs.blocks(test)])
+        expected = torch.cat(
+            [trainer.network.embed(b) for b in trainer.inputs.iterate_blocks(test)]
+        )
 
     model = trainables.load(tmp_path / "best.safetensors", device="cpu")
     assert model.config == trial
@@ -154,10 +156,10 @@ def test_the_export_embeds_as_the_trial_did(
 
 def test_what_is_no_export(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="No such file"):
-        export.load(tmp_path / "nothing.safetensors")
+        export.load_model(tmp_path / "nothing.safetensors")
     (tmp_path / "text").write_text("no tensors")
     with pytest.raises(ConfigError, match="no safetensors file"):
-        export.load(tmp_path / "text")
+        export.load_model(tmp_path / "text")
 
 
 def test_a_job_that_pauses_goes_on_as_if_it_had_not(

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tests.trainables import core_trials
-from trainables.backbones.passes import Passes
+from trainables.backbones.grad_cache import GradCacheRunner
 from trainables.errors import TrialFailure
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
@@ -35,16 +35,18 @@ class Memory:
 
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
-    made, init = Memory(), Passes.__init__
+    made, init = Memory(), GradCacheRunner.__init__
 
-    def limited(self: Passes, features: Callable[..., Any], *rest: Any, **more: Any) -> None:
+    def limited(
+        self: GradCacheRunner, features: Callable[..., Any], *rest: Any, **more: Any
+    ) -> None:
         def checked(images: torch.Tensor) -> Any:
             made.check(images)
             return features(images)
 
         init(self, checked, *rest, **more)
 
-    monkeypatch.setattr(Passes, "__init__", limited)
+    monkeypatch.setattr(GradCacheRunner, "__init__", limited)
     return made
 
 

@@ -16,10 +16,10 @@ from trainables.jobs.node_folder import (
     check_data,
     copy_checkpoint,
     fetch_files,
-    files_to_store,
     find_newest,
-    localise,
-    state_of,
+    iterate_checkpoint_files,
+    localize_job,
+    read_folder_state,
 )
 from trainables.jobs.request import Fold, Job, Leader, Payload, Storage
 
@@ -54,12 +54,12 @@ def test_the_newest_state_its_best_and_the_results_are_stored(tmp_path: Path) ->
     folder = write(tmp_path / "t", *names, "trial.log", ".lock", "final.json")
     (tmp_path / "t" / ".stored-draft").mkdir()
     expected = ["checkpoints/best-2.pt", "checkpoints/steps-3-best-2.pt", "final.json", "trial.log"]
-    assert [name for name, _ in files_to_store(folder)] == expected
-    before = state_of(folder)
+    assert [name for name, _ in iterate_checkpoint_files(folder)] == expected
+    before = read_folder_state(folder)
     write(folder, "trial.log", "checkpoints/steps-1-best-1.pt")
-    assert state_of(folder) == before, "a log is no newer state"
+    assert read_folder_state(folder) == before, "a log is no newer state"
     write(folder, "checkpoints/steps-4-best-2.pt")
-    assert state_of(folder) != before
+    assert read_folder_state(folder) != before
     copy_checkpoint(folder, tmp_path / "draft")
     assert (tmp_path / "draft/checkpoints/steps-4-best-2.pt").exists()
 
@@ -81,16 +81,16 @@ def test_the_newest_whole_checkpoint_is_found(tmp_path: Path) -> None:
 def test_a_node_without_the_driver_s_folder_is_named(tmp_path: Path, job: Job) -> None:
     given = replace(payload(job, tmp_path), storage=None)
     with pytest.raises(OSError, match=rf"node .*{tmp_path}/out/trials does not exist.*--storage"):
-        localise(given)
+        localize_job(given)
     (tmp_path / "out" / "trials").mkdir(parents=True)
-    assert localise(given) is job
+    assert localize_job(given) is job
 
 
 def test_trials_that_a_job_works_on_come_into_folders_of_the_node(tmp_path: Path, job: Job) -> None:
     exports = [tmp_path / "out" / "trials" / trial / "best.safetensors" for trial in TRIALS]
     members = tuple(Fold(job.config, 0, export) for export in exports)
     given = payload(replace(job, members=members), tmp_path, a=("x.1",), b=("y.1",))
-    here = localise(given)
+    here = localize_job(given)
     cache = tmp_path / "cache-of-the-node"
     folder = here.runtime.trial_dir
     assert folder is not None and folder.is_relative_to(cache)

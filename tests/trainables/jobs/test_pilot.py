@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.trainables import core_trials
-from trainables.core.looks import Looks
+from trainables.core.evaluator import Evaluator
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.jobs import pilot as module
@@ -30,7 +30,7 @@ def test_what_only_the_first_trial_pays_for_is_not_multiplied(
         return run
 
     monkeypatch.setattr(module, "Trainer", costing("build", Trainer))
-    monkeypatch.setattr(Looks, "evaluate", costing("evaluate", Looks.evaluate))
+    monkeypatch.setattr(Evaluator, "evaluate", costing("evaluate", Evaluator.evaluate))
     config = core_trials.config(core_trials.draw(tmp_path / "images"))
-    measured = module.pilot(config, 0, Runtime("cpu", 1, tmp_path / "cache"), steps=1)
+    measured = module.run_pilot(config, 0, Runtime("cpu", 1, tmp_path / "cache"), steps=1)
     assert (measured.setup, measured.evaluate, measured.fill) == (2.0, 1.0, 147.0)

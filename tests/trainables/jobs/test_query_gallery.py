@@ -15,7 +15,7 @@ from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.data.splits import load_splits
 from trainables.errors import ConfigError
-from trainables.evaluation.metrics import evaluate
+from trainables.evaluation.metrics import evaluate_embeddings
 from trainables.jobs.ensemble import Member, evaluate_ensemble
 from trainables.trial import TrialConfig
 
@@ -39,7 +39,7 @@ def runtime(folder: Path, trial: str | None = None) -> Runtime:
 
 def embedded(trainer: Trainer) -> torch.Tensor:
     trainer.network.eval()
-    blocks = trainer.inputs.blocks(trainer.splits.test)
+    blocks = trainer.inputs.iterate_blocks(trainer.splits.test)
     with torch.inference_mode():
         return torch.cat([trainer.network.embed(block) for block in blocks])
 
@@ -49,13 +49,13 @@ def both_ways(trainer: Trainer) -> tuple[dict[str, float], dict[str, float]]:
     z, labels = embedded(trainer), trainer.splits.test.labels
     score, names = trainer.network.retrieval_score(), ("recall_at_1", "map_at_r")
     gallery = z[12:], labels[12:]
-    right = evaluate(z[:12], labels[:12], score=score, metrics=names, gallery=gallery)
-    return right, evaluate(z, labels, score=score, metrics=names)
+    right = evaluate_embeddings(z[:12], labels[:12], score=score, metrics=names, gallery=gallery)
+    return right, evaluate_embeddings(z, labels, score=score, metrics=names)
 
 
 def test_a_trial_and_its_selection(root: Path, tmp_path: Path) -> None:
     trainer = Trainer(config(root, protocol="paper"), 0, runtime(tmp_path))
-    *_, last = trainer.epochs()
+    *_, last = trainer.train_epochs()
     right, wrong = both_ways(trainer)
     assert right != wrong, "the two cannot be told apart here"
     assert {name: last.metrics[f"test/{name}"] for name in right} == right
@@ -66,7 +66,7 @@ def test_a_trial_and_its_selection(root: Path, tmp_path: Path) -> None:
 
 def test_held_out_classes_have_no_gallery(root: Path, tmp_path: Path) -> None:
     trainer = Trainer(config(root), 0, runtime(tmp_path))
-    list(trainer.epochs())
+    list(trainer.train_epochs())
     final = trainer.finish(("val", "test"))
     assert trainer.splits.val is not None and trainer.splits.val.queries is None
     right, _ = both_ways(trainer)
@@ -78,7 +78,7 @@ def test_an_ensemble(root: Path, tmp_path: Path) -> None:
     for fold in range(2):
         made = config(root, folds=2, fold=fold)
         trainer = Trainer(made, 0, runtime(tmp_path, f"fold{fold}"))
-        list(trainer.epochs())
+        list(trainer.train_epochs())
         trainer.finish(("val",))
         members.append(Member(made, 0, tmp_path / f"fold{fold}" / "best.safetensors"))
         parts.append(torch.nn.functional.normalize(embedded(trainer), dim=1))
@@ -87,8 +87,8 @@ def test_an_ensemble(root: Path, tmp_path: Path) -> None:
     gallery = z[12:], labels[12:]
     score = trainer.network.retrieval_score()
     names = ("recall_at_1", "map_at_r")
-    right = evaluate(z[:12], labels[:12], score=score, metrics=names, gallery=gallery)
-    assert right != evaluate(z, labels, score=score, metrics=names)
+    right = evaluate_embeddings(z[:12], labels[:12], score=score, metrics=names, gallery=gallery)
+    assert right != evaluate_embeddings(z, labels, score=score, metrics=names)
     assert {name: found[name] for name in right} == right
 
 
@@ -97,4 +97,4 @@ def test_a_gallery_without_a_query_s_class_is_told(root: Path, tmp_path: Path) -
     labels = parts.test.labels.clone()
     labels[:12] += 100
     with pytest.raises(ConfigError, match=r"none of the 12 queries .* 13 images of the gallery"):
-        replace(parts, test=replace(parts.test, labels=labels)).require(("test",))
+        replace(parts, test=replace(parts.test, labels=labels)).require_splits(("test",))

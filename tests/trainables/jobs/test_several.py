@@ -12,9 +12,9 @@ import pytest
 from tests.trainables.core_trials import comparable, config, job
 from trainables.core.runtime import Runtime
 from trainables.errors import ConfigError, TrialFailure
+from trainables.jobs.distributed import Peer, assign_runtime
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
-from trainables.jobs.several import Peer, assign_runtime
 from trainables.machine.devices import resolve_device
 
 FINETUNE: dict[str, Any] = {"backbone": {"mode": "finetune"}, "training": {"epochs": 3}}
@@ -27,7 +27,7 @@ def by(count: int, given: Job) -> Job:
 def others() -> list[psutil.Process]:
     """Processes beside this one that train its trial."""
     children = psutil.Process().children()
-    return [child for child in children if "trainables.jobs.several" in child.cmdline()]
+    return [child for child in children if "trainables.jobs.distributed" in child.cmdline()]
 
 
 @pytest.mark.slow

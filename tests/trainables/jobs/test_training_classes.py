@@ -14,7 +14,7 @@ import trainables
 from tests.oracles import retrieval, structure
 from tests.trainables import core_trials
 from tests.trainables.core_trials import comparable, job
-from trainables.core.looks import Looks
+from trainables.core.evaluator import Evaluator
 from trainables.data.splits import Splits, load_splits
 from trainables.jobs.job import run_job
 from trainables.trial import TrialConfig
@@ -75,13 +75,13 @@ def test_they_are_read_once_after_the_last_epoch(
     drawn: Path, shared_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    whole = Looks.metrics
+    whole = Evaluator.compute_metrics
 
-    def watched(self: Looks, split: str, *more: Any) -> dict[str, float]:
+    def watched(self: Evaluator, split: str, *more: Any) -> dict[str, float]:
         read.append(split)
         return whole(self, split, *more)
 
-    monkeypatch.setattr(Looks, "metrics", watched)
+    monkeypatch.setattr(Evaluator, "compute_metrics", watched)
     final(job(augmented(drawn), shared_cache, tmp_path, evaluate=("val", "train")))
     assert read == ["val", "val", "val", "train"]  # two epochs, then what is asked for
 

@@ -33,7 +33,7 @@ CASES: dict[str, list[set[int]]] = {
 
 def made(name: str, *, classes: int = C, dim: int = D, **options: object) -> Loss:
     cls = LOSSES[name]
-    with streams.seeded(3, "loss"):
+    with streams.seed_global_generator(3, "loss"):
         return cls(cls.Config(name=name, **options), classes=classes, dim=dim)
 
 
@@ -53,7 +53,7 @@ def value(loss: Loss, x: Tensor, labels: Tensor, pairs: Pairs | None = None) -> 
     references = loss.references()
     if references is None:
         score = geometry.score(x, x, loss.geometry)
-        return loss(score, paired(labels), generator=streams.generator(0, "draws"))
+        return loss(score, paired(labels), generator=streams.create_generator(0, "draws"))
     score = geometry.score(x, references.vectors, loss.geometry)
     return loss(score, pairs_of(loss, labels) if pairs is None else pairs)
 
@@ -71,7 +71,7 @@ def same_value_and_gradients(found: Tensor, expected: Tensor, leaves: list[Tenso
 def batch(sets: list[set[int]], *, duplicates: bool = False, dim: int = D) -> tuple[Tensor, Tensor]:
     """Embeddings [B, D], a leaf, and labels [B, 2]. With duplicates: each odd item equals the one
     before, whatever their classes, so that distances are 0 and tie."""
-    x = torch.randn(len(sets), dim, dtype=torch.float64, generator=streams.generator(0, "x"))
+    x = torch.randn(len(sets), dim, dtype=torch.float64, generator=streams.create_generator(0, "x"))
     if duplicates:
         x[1::2] = x[0 : len(sets) // 2 * 2 : 2]
     slots = torch.tensor([sorted(s) + [-1] * (2 - len(s)) for s in sets])
@@ -89,7 +89,9 @@ SHARES: list[dict[int, float]] = [{0: 0.3, 2: 0.7}, {1: 1.0}, {}, {3: 0.25}, {0:
 
 def shared(loss: Loss) -> tuple[Tensor, Tensor, Pairs]:
     """Embeddings, labels and pair weights of SHARES; the negative weights are what is left."""
-    x = torch.randn(len(SHARES), D, dtype=torch.float64, generator=streams.generator(0, "shares"))
+    x = torch.randn(
+        len(SHARES), D, dtype=torch.float64, generator=streams.create_generator(0, "shares")
+    )
     references = loss.references()
     assert references is not None
     classes = references.labels.tolist()

@@ -9,7 +9,13 @@ import torch
 from pydantic import ValidationError
 
 from ablate.testing import losses
-from ablate.testing.losses import B, drawn, finite_value_and_gradients, labels_of, needs
+from ablate.testing.losses import (
+    B,
+    build_labels,
+    check_finite_gradients,
+    draw_embeddings,
+    find_needs,
+)
 from tests.trainables.components import loss_options
 from trainables.losses.base import LOSSES
 from trainables.methods.base import Method
@@ -34,7 +40,7 @@ def test_a_broken_loss_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def method_of(loss: str, **options: Any) -> Method:
-    return losses.method_of({**loss_options(loss), **options})
+    return losses.build_plain_method({**loss_options(loss), **options})
 
 
 def steep() -> list[tuple[str, str]]:
@@ -49,11 +55,11 @@ def test_scale_64(loss: str, field: str, case: str) -> None:
         method = method_of(loss, **{field: STEEP[field]})
     except ValidationError:
         pytest.skip(f"{field} {STEEP[field]} is out of range, and refused")
-    x, labels = drawn(), labels_of(needs(loss), B, losses.C)
+    x, labels = draw_embeddings(), build_labels(find_needs(loss), B, losses.C)
     references = method.loss.references()
     if references is not None and "the" in case:
         own = references.vectors.detach()[labels[:, 0] * references.per_class]
         x = own if case == "on the references" else -own
     elif case == "equal":
         x = torch.ones_like(x)
-    finite_value_and_gradients(method, x, labels)
+    check_finite_gradients(method, x, labels)

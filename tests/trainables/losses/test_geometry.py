@@ -11,16 +11,16 @@ from torch import Tensor
 
 from trainables import streams
 from trainables.losses.base import Geometry, make_pairs
-from trainables.losses.geometry import score, unit
+from trainables.losses.geometry import normalize_to_unit, score
 
 
 @pytest.mark.parametrize("shape", [(70, 256), (128, 64), (3, 5, 7), (1, 1)])
 def test_unit_is_torchs_normalize_with_its_gradient_to_the_bit(shape: tuple[int, ...]) -> None:
-    g = streams.generator(0, "unit")
+    g = streams.create_generator(0, "unit")
     x, gradient = torch.randn(shape, generator=g), torch.randn(shape, generator=g)
     x[0] *= 1e-13  # shorter than what both take for zero
     found = []
-    for way in (unit, lambda rows: F.normalize(rows, dim=-1)):
+    for way in (normalize_to_unit, lambda rows: F.normalize(rows, dim=-1)):
         leaf = x.clone().requires_grad_()
         made: Tensor = way(leaf)
         made.backward(gradient)
@@ -51,7 +51,7 @@ def test_sets_meet_and_self_is_left_out_by_index() -> None:
 @pytest.mark.parametrize("kind", ["cosine", "dot", "l2", "l2sq"])
 @pytest.mark.parametrize("normalize", [True, False])
 def test_scores_by_loops_and_safe_gradients_on_duplicates(kind: Any, normalize: bool) -> None:
-    q = torch.randn(2, 4, 3, dtype=torch.float64, generator=streams.generator(0, "q", 1))
+    q = torch.randn(2, 4, 3, dtype=torch.float64, generator=streams.create_generator(0, "q", 1))
     q[:, 1] = q[:, 0]
     q.requires_grad_()
     s = score(q, q, Geometry(kind, normalize))

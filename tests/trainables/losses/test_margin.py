@@ -24,7 +24,7 @@ from trainables.losses.margin import Margin
 def drawn(loss: Margin, x: Tensor, labels: Tensor) -> list[tuple[int, int, int]]:
     pairs = paired(labels)
     distance = -geometry.score(x, x, loss.geometry).detach()
-    n = loss.negatives(distance, pairs, streams.generator(0, "draws"))
+    n = loss.draw_negatives(distance, pairs, streams.create_generator(0, "draws"))
     a, p = pairs.pos.nonzero(as_tuple=True)
     return list(zip(a.tolist(), p.tolist(), n[a, p].tolist(), strict=True))
 
@@ -36,7 +36,9 @@ def test_by_loops(case: str, beta_of: str, sampling: str) -> None:
     loss = made("margin", beta_of=beta_of, sampling=sampling, margin=0.25, beta=1.1).double()
     assert isinstance(loss, Margin)
     with torch.no_grad():
-        loss.beta += 0.2 * torch.rand(loss.beta.shape, generator=streams.generator(0, "beta"))
+        loss.beta += 0.2 * torch.rand(
+            loss.beta.shape, generator=streams.create_generator(0, "beta")
+        )
     x, labels = batch(CASES[case])
 
     def beta(a: int) -> Tensor:

@@ -10,7 +10,7 @@ from tests.trainables.losses.cases import LABELS, D, batch, made, same_value_and
 from trainables import streams
 from trainables.losses import geometry
 from trainables.losses.base import make_pairs
-from trainables.losses.proxy_anchor import gathered
+from trainables.losses.proxy_anchor import log_one_plus_column_sum
 
 
 @pytest.mark.parametrize("sets", LABELS)
@@ -33,7 +33,7 @@ def test_normsoftmax_by_loops(sets: list[set[int]], temperature: float) -> None:
 
 def test_proxies_without_a_positive_pull_nothing() -> None:
     loss = made("proxy_anchor")
-    x = torch.randn(4, D, generator=streams.generator(0, "x"))
+    x = torch.randn(4, D, generator=streams.create_generator(0, "x"))
     labels = torch.tensor([0, 0, 1, 1])
     alone = made("proxy_anchor", classes=2)
     with torch.no_grad():
@@ -54,10 +54,13 @@ def test_a_large_gathered_sum_is_unchanged_in_float32_and_right_in_float64() -> 
     x = torch.linspace(15, 60, 200, dtype=torch.float64)[None]
     one = torch.ones_like(x)
     expected = x[0] + torch.log1p(torch.exp(-x[0]))
-    torch.testing.assert_close(gathered(x, one), expected, rtol=1e-15, atol=0)
+    torch.testing.assert_close(log_one_plus_column_sum(x, one), expected, rtol=1e-15, atol=0)
     single = x.float().requires_grad_()
     plain = x.float().requires_grad_()
-    found, before = gathered(single, one.float()), torch.nn.functional.softplus(plain[0])
+    found, before = (
+        log_one_plus_column_sum(single, one.float()),
+        torch.nn.functional.softplus(plain[0]),
+    )
     assert torch.equal(found, before)
     found.sum().backward()
     before.sum().backward()

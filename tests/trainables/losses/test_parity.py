@@ -43,7 +43,7 @@ class Problem:
 def problems(draw: Any) -> Problem:
     classes, dim = draw(st.integers(2, 9)), draw(st.integers(2, 7))
     labels = draw(st.lists(st.integers(0, classes - 1), min_size=2, max_size=12))
-    draws = streams.generator(draw(st.integers(0, 2**32)), "problem")
+    draws = streams.create_generator(draw(st.integers(0, 2**32)), "problem")
     x = torch.randn(len(labels), dim, dtype=torch.float64, generator=draws)
     if draw(st.booleans()):
         x[-1] = x[0]

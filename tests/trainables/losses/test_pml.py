@@ -29,12 +29,12 @@ def built(name: str, method: str = "plain", **loss: Any) -> Method:
 
 
 def batch(*lead: int) -> tuple[torch.Tensor, torch.Tensor]:
-    x = torch.randn(*lead, 12, D, generator=streams.generator(0, "x"))
+    x = torch.randn(*lead, 12, D, generator=streams.create_generator(0, "x"))
     return x.requires_grad_(), (torch.arange(12) % C)[:, None]
 
 
 def metric(method: Method, x: torch.Tensor, labels: torch.Tensor, step: int = 0) -> torch.Tensor:
-    return method.metric(x, labels, streams.generator(0, "loss", step))
+    return method.metric(x, labels, streams.create_generator(0, "loss", step))
 
 
 def test_value_and_gradient_are_the_librarys() -> None:

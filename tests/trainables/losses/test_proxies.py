@@ -23,7 +23,7 @@ from tests.trainables.losses.cases import (
     whole,
 )
 from trainables import streams
-from trainables.losses.proxies import start
+from trainables.losses.proxies import draw_initial_proxies
 
 
 def in_classes(centres: torch.Tensor) -> torch.Tensor:
@@ -123,8 +123,8 @@ STARTS = {
 
 @pytest.mark.parametrize("init", STARTS)
 def test_starts(init: Any) -> None:
-    with streams.seeded(0, "start"):
-        values = start(400, 300, init)
+    with streams.seed_global_generator(0, "start"):
+        values = draw_initial_proxies(400, 300, init)
     assert values.mean().abs().item() < 4 * STARTS[init] / math.sqrt(400 * 300)
     assert values.std().item() == pytest.approx(STARTS[init], rel=0.01)
     if "uniform" in init:
@@ -148,6 +148,6 @@ def test_starts(init: Any) -> None:
 def test_each_loss_starts_as_its_code_does_or_as_told(name: str, init: Any) -> None:
     rows = len(made(name).references().vectors)
     for options, expected in (({}, init), ({"init": "randn8"}, "randn8")):
-        with streams.seeded(3, "loss"):
-            values = start(rows, D, expected)
+        with streams.seed_global_generator(3, "loss"):
+            values = draw_initial_proxies(rows, D, expected)
         assert torch.equal(made(name, **options).references().vectors, values)

@@ -36,7 +36,9 @@ def test_no_overflow_in_512_dimensions() -> None:
 def test_density_is_that_of_the_sphere(dim: int) -> None:
     """The q that the weights invert, against uniform points: so that drawing is even in d."""
     whole, _ = quad(lambda d: 1 / oracles.inverse_density(d, dim), 0, 2)
-    x = torch.randn(4000, 2, dim, dtype=torch.float64, generator=streams.generator(0, "sphere"))
+    x = torch.randn(
+        4000, 2, dim, dtype=torch.float64, generator=streams.create_generator(0, "sphere")
+    )
     x = x / x.norm(dim=-1, keepdim=True)
     d = (x[:, 0] - x[:, 1]).norm(dim=-1).numpy()
     for point in (0.4, 1.1, 1.9):
@@ -51,7 +53,7 @@ def test_density_is_that_of_the_sphere(dim: int) -> None:
 def test_draws_follow_the_weights() -> None:
     log_weights = torch.tensor([0.0, -1.0, -math.inf, 2.0, 0.5, 9.0], dtype=torch.float64)
     neg = torch.tensor([1.0, 1.0, 1.0, 1.0, 0.5, 0.0], dtype=torch.float64).expand(1, 6)
-    draw = streams.generator(0, "draw")
+    draw = streams.create_generator(0, "draw")
     rows = torch.cat(
         [draw_negatives(log_weights.expand(500, 1, 6), neg, draw).flatten() for _ in range(10)]
     )
@@ -66,7 +68,7 @@ def test_draws_follow_the_weights() -> None:
 def test_queries_out_of_reach_draw_alike_and_queries_without_negatives_get_zero() -> None:
     neg = torch.tensor([[0.0, 1.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.0]])
     log_weights = torch.full((300, 2, 4), -math.inf)
-    found = draw_negatives(log_weights, neg, streams.generator(0, "draw"))
+    found = draw_negatives(log_weights, neg, streams.create_generator(0, "draw"))
     assert found.shape == (300, 2, 4)
     assert set(found[:, 0].flatten().tolist()) == {1, 3}
     assert (found[:, 0] == 1).double().mean().item() == pytest.approx(0.5, abs=0.05)
@@ -75,7 +77,7 @@ def test_queries_out_of_reach_draw_alike_and_queries_without_negatives_get_zero(
 
 def test_only_negatives_are_ever_drawn() -> None:
     """Weights of very different sizes: sums that rounding leaves flat are never chosen."""
-    draw = streams.generator(0, "draw")
+    draw = streams.create_generator(0, "draw")
     log_weights = 200 * torch.randn(50, 40, 40, generator=draw)
     neg = (torch.rand(40, 40, generator=draw) < 0.3).float()
     neg[:, 7] = 1

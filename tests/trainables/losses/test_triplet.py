@@ -43,7 +43,7 @@ def drawn(x: Tensor, labels: Tensor, *, normalize: bool = True) -> list[tuple[in
     pairs = paired(labels)
     plain = -geometry.score(x, x, geometry.Geometry("l2", normalize)).detach()
     weights = inverse_density(plain, x.shape[1], near=0.5, far=1.4)
-    n = draw_negatives(weights, pairs.neg, streams.generator(0, "draws"))
+    n = draw_negatives(weights, pairs.neg, streams.create_generator(0, "draws"))
     a, p = (pairs.pos * pairs.neg.any(1, keepdim=True)).nonzero(as_tuple=True)
     return list(zip(a.tolist(), p.tolist(), n[a, p].tolist(), strict=True))
 
@@ -60,7 +60,7 @@ def test_distance_weighted_by_loops(name: str, case: str) -> None:
 
 def test_float32_is_close_to_float64_on_a_large_batch() -> None:
     """The cumulated sums cancel; this is what is left in float32 of a batch of 480."""
-    x = torch.randn(480, 16, dtype=torch.float64, generator=streams.generator(0, "large"))
+    x = torch.randn(480, 16, dtype=torch.float64, generator=streams.create_generator(0, "large"))
     labels = (torch.arange(480) // 4)[:, None]
     for mining in ("all", "semihard_all"):
         loss = made("triplet_l2sq", mining=mining, classes=120)

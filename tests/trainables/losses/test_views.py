@@ -15,7 +15,7 @@ from trainables import streams
 from trainables.core.network import Network, build_method
 from trainables.losses import geometry
 from trainables.losses.base import Geometry, Traits
-from trainables.losses.hypvit import grouped_logsumexp
+from trainables.losses.hypvit import logsumexp_by_group
 from trainables.methods.plain import Plain
 from trainables.trial import TrialConfig
 
@@ -43,7 +43,7 @@ def test_n_pair_by_loops(case: str) -> None:
 
 def test_n_pair_keeps_embeddings_small_and_retrieves_by_direction() -> None:
     loss = made("n_pair", norm_weight=0.3)
-    x = torch.randn(2, 5, 4, generator=streams.generator(0, "x"))
+    x = torch.randn(2, 5, 4, generator=streams.create_generator(0, "x"))
     term, weight = loss.query_penalty(x)["norm"]
     assert weight == 0.3
     squares = [sum(v * v for v in row.tolist()) for row in x.flatten(0, 1)]
@@ -92,7 +92,7 @@ def test_grouped_logsumexp_does_not_underflow() -> None:
     x = torch.tensor([[0.0, -500.0, -510.0, 300.0]])
     group = torch.tensor([[0, 1, 1, 2]])
     included = torch.tensor([[True, True, True, False]])
-    found = grouped_logsumexp(x, group, included)
+    found = logsumexp_by_group(x, group, included)
     assert found[0, :2].tolist() == pytest.approx([0.0, -500 + math.log1p(math.exp(-10))])
     assert (found[0, 2:] == -1e30).all()
 
@@ -103,8 +103,8 @@ def test_grouped_logsumexp_does_not_underflow() -> None:
 @pytest.mark.parametrize("c", [0.1, 1.0])
 @pytest.mark.parametrize("clip", [None, 0.7])
 def test_hyperbolic_score_by_mobius_addition(c: float, clip: float | None) -> None:
-    q = torch.randn(2, 4, 3, dtype=torch.float64, generator=streams.generator(0, "q"))
-    r = torch.randn(2, 5, 3, dtype=torch.float64, generator=streams.generator(0, "r"))
+    q = torch.randn(2, 4, 3, dtype=torch.float64, generator=streams.create_generator(0, "q"))
+    r = torch.randn(2, 5, 3, dtype=torch.float64, generator=streams.create_generator(0, "r"))
     r[:, 1] = 1e-3 * r[:, 1]
     r[:, 2] = q[:, 0]
     q.requires_grad_(), r.requires_grad_()
@@ -112,7 +112,9 @@ def test_hyperbolic_score_by_mobius_addition(c: float, clip: float | None) -> No
     expected = torch.stack([by_mobius_addition(q[t], r[t], c, clip) for t in (0, 1)])
     assert torch.equal(found[:, 0, 2], torch.zeros(2, dtype=torch.float64))
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
-    weight = torch.randn(found.shape, dtype=torch.float64, generator=streams.generator(0, "w"))
+    weight = torch.randn(
+        found.shape, dtype=torch.float64, generator=streams.create_generator(0, "w")
+    )
     same_value_and_gradients((weight * found).sum(), (weight * expected).sum(), [q, r])
 
 
@@ -133,8 +135,8 @@ def test_float32_near_zero_is_the_oracle_in_float64(
 ) -> None:
     """Of equal points, of neighbours in float32, and of points on the edge: the value and the
     gradient that loops in float64 give for the very same numbers, to the rounding of float32."""
-    q = length * torch.randn(4, 6, generator=streams.generator(0, "q"))
-    r = q * (1 + apart * torch.randn(4, 6, generator=streams.generator(0, "r")))
+    q = length * torch.randn(4, 6, generator=streams.create_generator(0, "q"))
+    r = q * (1 + apart * torch.randn(4, 6, generator=streams.create_generator(0, "r")))
     assert torch.equal(q, r) == (apart == 0)
     single = [q.clone().requires_grad_(), r.clone().requires_grad_()]
     double = [q.double().requires_grad_(), r.double().requires_grad_()]
@@ -144,7 +146,7 @@ def test_float32_near_zero_is_the_oracle_in_float64(
     assert (found.diagonal() == 0).all() == (apart == 0)
     torch.testing.assert_close(found.double(), expected, rtol=1e-7, atol=0)
 
-    weight = torch.randn(found.shape, generator=streams.generator(0, "w"))
+    weight = torch.randn(found.shape, generator=streams.create_generator(0, "w"))
     ours = torch.autograd.grad((weight * found).sum(), single)
     loops = torch.autograd.grad((weight.double() * expected).sum(), double)
     for mine, theirs in zip(ours, loops, strict=True):
@@ -156,15 +158,17 @@ def test_float32_near_zero_is_the_oracle_in_float64(
 def test_retrieval_takes_a_product_and_is_as_exact(
     few: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    q = torch.randn(60, 6, generator=streams.generator(0, "q"))
-    near = q[:20] * (1 + 1e-6 * torch.randn(20, 6, generator=streams.generator(0, "n")))
-    r = torch.cat([torch.randn(20, 6, generator=streams.generator(0, "r")), q[:20], near])
+    q = torch.randn(60, 6, generator=streams.create_generator(0, "q"))
+    near = q[:20] * (1 + 1e-6 * torch.randn(20, 6, generator=streams.create_generator(0, "n")))
+    r = torch.cat([torch.randn(20, 6, generator=streams.create_generator(0, "r")), q[:20], near])
     r = r if few else q[:1] + 1e-5 * r  # a collapsed network's
     whole = Geometry("hyperbolic", False, 0.1, 2.3)
     expected = geometry.score(q if few else r[:30], r, whole)
     with monkeypatch.context() as patch, torch.inference_mode():
         if few:
-            patch.setattr(geometry, "subtracted", lambda *_: pytest.fail("all were subtracted"))
+            patch.setattr(
+                geometry, "subtract_and_norm", lambda *_: pytest.fail("all were subtracted")
+            )
         found = geometry.score(q if few else r[:30], r, whole)
     torch.testing.assert_close(found, expected, rtol=2**-23, atol=0)
 
@@ -175,7 +179,7 @@ def test_finite_at_duplicates_and_at_the_edge_of_the_ball(
     dtype: torch.dtype, length: float
 ) -> None:
     v = torch.nn.functional.normalize(
-        torch.randn(6, 5, dtype=dtype, generator=streams.generator(0, "v"))
+        torch.randn(6, 5, dtype=dtype, generator=streams.create_generator(0, "v"))
     )
     v = torch.cat([v, v[:2], -v[:2], torch.zeros(1, 5, dtype=dtype)]) * length
     for clip in (None, 2.3):
@@ -192,7 +196,7 @@ def test_retrieval_of_hypvit_is_its_own_distance() -> None:
     config = TrialConfig(loss={"name": "hypvit"}, embedding={"dim": 8})
     method = build_method(config, features=12, classes=4, seed=0)
     network = Network(config, None, method, 12).eval()
-    x = 5 * torch.randn(7, 12, generator=streams.generator(0, "x"))
+    x = 5 * torch.randn(7, 12, generator=streams.create_generator(0, "x"))
     z = network.embed(x)
     assert z.norm(dim=-1).max() <= 2.3 + 1e-5
     score = network.retrieval_score()

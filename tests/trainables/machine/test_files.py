@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from trainables.errors import ConfigError
-from trainables.machine.files import inside, open_regular, read_regular
+from trainables.machine.files import join_inside, open_regular, read_regular
 
 
 @pytest.mark.parametrize("name", ["../x", "/etc/passwd", "a/b", "..", ".", "", "a\0b", None, 3])
 def test_a_path_is_no_name(tmp_path: Path, name: object) -> None:
     with pytest.raises(ConfigError, match="a name without a path"):
-        inside(tmp_path, name)
+        join_inside(tmp_path, name)
 
 
 def test_only_regular_files_of_a_bounded_size_are_read(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from tests.trainables.core_trials import config
 from trainables import streams
+from trainables.core.epoch_metrics import EpochMetrics
 from trainables.core.runtime import Runtime
-from trainables.core.trace import Trace
 from trainables.core.trainer import Trainer
-from trainables.evaluation.scores import dots
+from trainables.evaluation.scores import compute_dot_products
 from trainables.machine import kernels
-from trainables.machine.kernels import Linear, by_onednn, onednn_is_quicker, product
+from trainables.machine.kernels import Linear, is_onednn_quicker, onednn_product, uses_onednn
 
 SIZES = [(1, 130, 128), (7, 256, 64), (128, 1280, 256), (128, 256, 512)]
 
@@ -29,11 +29,11 @@ there = pytest.mark.skipif(
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a processor on which oneDNN is the quicker."""
-    monkeypatch.setattr(kernels, "onednn_is_quicker", lambda: True)
+    monkeypatch.setattr(kernels, "is_onednn_quicker", lambda: True)
 
 
 def numbers(*shape: int, name: str) -> Tensor:
-    return torch.randn(*shape, generator=streams.generator(0, "linear", name))
+    return torch.randn(*shape, generator=streams.create_generator(0, "linear", name))
 
 
 def layer(
@@ -106,7 +106,7 @@ def test_gradients_of_gradients() -> None:
 
 
 def test_elsewhere_it_is_torch_s_own_layer_to_the_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "onednn_is_quicker", lambda: False)
+    monkeypatch.setattr(kernels, "is_onednn_quicker", lambda: False)
     made, plain, x = layer(256, 64), layer(256, 64, nn.Linear), numbers(9, 256, name="x")
     assert made(x).equal(plain(x)) and kernel(made(x)) == "AddmmBackward0"
 
@@ -139,14 +139,17 @@ def test_a_step_is_the_same_by_both(
     """Its terms and its weights, within rounding."""
     ends = []
     for quicker in (False, True):
-        monkeypatch.setattr(kernels, "onednn_is_quicker", lambda quicker=quicker: quicker)
+        monkeypatch.setattr(kernels, "is_onednn_quicker", lambda quicker=quicker: quicker)
         trial = config(drawn, method=method, embedding={"dim": 64}, optimizer={"name": "sgd"})
         trainer = Trainer(trial, 0, Runtime("cpu", 1, shared_cache))
         trainer.network.enter("main", trainer.parameters)
-        trainer.trace = Trace(1, 0)
-        trainer.step(trainer.batches(0)[0], "main")
+        trainer.trace = EpochMetrics(1, 0)
+        trainer.step(trainer.plan_batches(0)[0], "main")
         ends.append(
-            (trainer.trace.means(), torch.cat([p.detach().flatten() for p in trainer.parameters]))
+            (
+                trainer.trace.compute_means(),
+                torch.cat([p.detach().flatten() for p in trainer.parameters]),
+            )
         )
     (terms, weights), (others, same) = ends
     assert others == pytest.approx(terms, rel=1e-4, abs=1e-6)
@@ -167,10 +170,10 @@ def test_it_is_onednn_on_processors_that_were_measured(
 ) -> None:
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     told = f"x86_64\nvendor_id\t: {maker}\ncpu family\t: {family}\n"
-    monkeypatch.setattr(kernels, "processor", lambda: told)
+    monkeypatch.setattr(kernels, "detect_processor", lambda: told)
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
-    found = onednn_is_quicker.__wrapped__()
+    found = is_onednn_quicker.__wrapped__()
     assert found is (expected and hasattr(torch.ops.mkldnn, "_linear_pointwise"))
 
 
@@ -179,10 +182,10 @@ def test_it_is_onednn_on_processors_that_were_measured(
 def test_the_product_is_that_of_the_formula(rows: int, others: int, dims: int) -> None:
     a, b, bias = (numbers(*n, name="kernels") for n in ((rows, dims), (others, dims), (others,)))
     wanted = a.double() @ b.double().T
-    made = product(a, b).double()
+    made = onednn_product(a, b).double()
     torch.testing.assert_close(made, wanted, rtol=0, atol=1e-5 * dims**0.5)
     for x, y in ((a, b), (a.t().contiguous().t(), b), (a, b.t().contiguous().t())):
-        found = product(x, y, bias).double()
+        found = onednn_product(x, y, bias).double()
         torch.testing.assert_close(found, wanted + bias, rtol=0, atol=1e-5 * dims**0.5)
 
 
@@ -190,13 +193,13 @@ def test_the_product_is_that_of_the_formula(rows: int, others: int, dims: int) -
 @pytest.mark.usefixtures("quick")
 def test_only_large_ones_of_which_no_gradient_is_asked() -> None:
     a, b = numbers(9, 64, name="a"), numbers(256, 64, name="b")
-    assert by_onednn(a, b) and by_onednn(a[:0], b)
-    assert not by_onednn(a, b[:255]), "a small one"
-    assert not by_onednn(a.double(), b.double()) and not by_onednn(a.half(), b.half())
+    assert uses_onednn(a, b) and uses_onednn(a[:0], b)
+    assert not uses_onednn(a, b[:255]), "a small one"
+    assert not uses_onednn(a.double(), b.double()) and not uses_onednn(a.half(), b.half())
     learnt = a.clone().requires_grad_()
-    assert not by_onednn(learnt, b) and dots(learnt, b).requires_grad
+    assert not uses_onednn(learnt, b) and compute_dot_products(learnt, b).requires_grad
     with torch.no_grad():
-        assert by_onednn(learnt, b)
+        assert uses_onednn(learnt, b)
     out = torch.empty(9 * 256)
-    assert dots(a, b, out.view(9, 256)).data_ptr() == out.data_ptr()
-    assert dots(a, b, out.view(9, 256)).equal(dots(a, b))
+    assert compute_dot_products(a, b, out.view(9, 256)).data_ptr() == out.data_ptr()
+    assert compute_dot_products(a, b, out.view(9, 256)).equal(compute_dot_products(a, b))

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from tests.trainables.data.pictures import ragged
-from trainables.data.resizing import Crops, resample, resized_sizes
-from trainables.machine.threads import side_by_side
+from trainables.data.resizing import Crops, compute_resized_sizes, resample_boxes
+from trainables.machine.threads import map_in_threads
 
 Mode = Callable[[], AbstractContextManager[object]]
 
@@ -31,7 +31,7 @@ def test_each_thread_computes_on_one_core(threads: int) -> None:
         meet.wait(60)  # in as many threads as torch has, or never
         return threading.current_thread().name, torch.get_num_threads()
 
-    seen = side_by_side(look, range(threads))
+    seen = map_in_threads(look, range(threads))
     assert len({name for name, _ in seen}) == threads
     assert {number for _, number in seen} == {1}
     assert torch.get_num_threads() == threads
@@ -49,13 +49,13 @@ def test_crops_are_the_same_to_the_bit(kind, threads: int) -> None:
     boxes = torch.tensor(
         [[1, 2, 9, 8], [0, 3, 17, 9], [5, 5, 50, 31], [0, 0, 9, 9], [3, 1, 30, 70]]
     )
-    sizes = resized_sizes(images.heights[index], images.widths[index], 40)
+    sizes = compute_resized_sizes(images.heights[index], images.widths[index], 40)
     squares = torch.stack([sizes[0] - 32, sizes[1] - 32, *(torch.full((5,), 32),) * 2], 1)
 
     def made() -> list[torch.Tensor]:
         return [
-            resample(Crops(images, index, boxes, 24, flip), kind),
-            resample(Crops(images, index, squares, 32, flip), kind, 40),
+            resample_boxes(Crops(images, index, boxes, 24, flip), kind),
+            resample_boxes(Crops(images, index, squares, 32, flip), kind, 40),
         ]
 
     several = made()
@@ -74,6 +74,6 @@ def test_threads_compute_in_the_mode_of_their_caller(threads: int, mode: Mode) -
             out[row].add_(row)
             return torch.is_inference_mode_enabled(), torch.is_grad_enabled()
 
-        seen = side_by_side(write, range(8))
+        seen = map_in_threads(write, range(8))
         assert {*seen} == {(torch.is_inference_mode_enabled(), torch.is_grad_enabled())}
     assert out[:, 0].tolist() == list(range(8))

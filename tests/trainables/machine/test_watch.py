@@ -10,11 +10,11 @@ from pathlib import Path
 HANGS = """
 import sys, threading, time
 from pathlib import Path
-from trainables.machine.processes import Watch, still_working
+from trainables.machine.processes import Watch, feed_watchdog
 watch = Watch(0.4, Path(sys.argv[1]))
 for _ in range(6):
     time.sleep(0.1)
-    still_working()
+    feed_watchdog()
 def stuck():
     threading.Event().wait()
 if sys.argv[2] == "hangs":

@@ -41,7 +41,7 @@ class TwoCentres(Loss):
 
 
 def loss_of(name: str) -> Loss:
-    with streams.seeded(0, "init", "loss"):
+    with streams.seed_global_generator(0, "init", "loss"):
         if name == "pair":
             return PairLoss(ComponentConfig(), classes=C, dim=D)
         if name == "centres":
@@ -55,7 +55,7 @@ def built(method: str = "ddml", loss: str = "normsoftmax", **options: Any) -> An
 
 
 def step(method: Any) -> tuple[Any, dict[str, Term]]:
-    x = torch.randn(B, FEATURES, dtype=torch.float64, generator=streams.generator(0, "x"))
+    x = torch.randn(B, FEATURES, dtype=torch.float64, generator=streams.create_generator(0, "x"))
     labels = torch.tensor(LABELS)[:, None]
-    state = method(3 * x, labels, Progress(), streams.generator(0, "method"))
-    return state, method.terms(state, labels, Progress(), streams.generator(0, "loss"))
+    state = method(3 * x, labels, Progress(), streams.create_generator(0, "method"))
+    return state, method.terms(state, labels, Progress(), streams.create_generator(0, "loss"))

@@ -39,7 +39,7 @@ class Pulls(Loss):
 
 
 def built(loss: str = "normsoftmax", method: str = "detreg", **options: Any) -> Any:
-    with streams.seeded(0, "init", "loss"):
+    with streams.seed_global_generator(0, "init", "loss"):
         if loss == "pulls":
             base: Loss = Pulls(ComponentConfig(), classes=C, dim=D)
         else:
@@ -55,13 +55,15 @@ def built(loss: str = "normsoftmax", method: str = "detreg", **options: Any) -> 
 
 
 def inputs(n: int = B) -> Tensor:
-    return 2 * torch.randn(n, FEATURES, dtype=torch.float64, generator=streams.generator(0, "x"))
+    return 2 * torch.randn(
+        n, FEATURES, dtype=torch.float64, generator=streams.create_generator(0, "x")
+    )
 
 
 def step(method: Any, labels: list[int] = LABELS) -> tuple[DetRegState, dict[str, Term]]:
     slots = torch.tensor(labels)[:, None]
-    state = method(inputs(len(labels)), slots, Progress(), streams.generator(0, "method"))
-    return state, method.terms(state, slots, Progress(), streams.generator(0, "loss"))
+    state = method(inputs(len(labels)), slots, Progress(), streams.create_generator(0, "method"))
+    return state, method.terms(state, slots, Progress(), streams.create_generator(0, "loss"))
 
 
 def flow_input(method: Any) -> Tensor:

@@ -33,7 +33,7 @@ class MarginPairs(Loss):
 
 
 def loss_of(name: str) -> Loss:
-    with streams.seeded(0, "init", "loss"):
+    with streams.seed_global_generator(0, "init", "loss"):
         if name == "pairs":
             return MarginPairs(ComponentConfig(), classes=C, dim=D)
         options = {"margin": WIDE} if name == "triplet_l2sq" else {}
@@ -48,7 +48,7 @@ def built(method: str = "dvml", loss: str = "normsoftmax", **options: Any) -> An
 
 
 def inputs() -> Tensor:
-    return torch.randn(B, FEATURES, dtype=torch.float64, generator=streams.generator(0, "x"))
+    return torch.randn(B, FEATURES, dtype=torch.float64, generator=streams.create_generator(0, "x"))
 
 
 def step(
@@ -56,8 +56,8 @@ def step(
 ) -> tuple[DVMLState, dict[str, Term]]:
     labels = torch.tensor(LABELS)[:, None]
     x = inputs() if x is None else x
-    state = method(x, labels, progress, streams.generator(0, "method"))
-    return state, method.terms(state, labels, progress, streams.generator(0, "loss"))
+    state = method(x, labels, progress, streams.create_generator(0, "method"))
+    return state, method.terms(state, labels, progress, streams.create_generator(0, "loss"))
 
 
 class ByLoops:
@@ -67,7 +67,7 @@ class ByLoops:
         def rows(layer: Any) -> Tensor:
             return torch.stack([oracle.linear(row, layer.weight, layer.bias) for row in x])
 
-        draw = streams.generator(0, "method")
+        draw = streams.create_generator(0, "method")
         self.noise = torch.randn(T, B, D, generator=draw, dtype=torch.float64)
         self.invariant, self.mean = rows(method.head), rows(method.mean)
         self.log_variance = rows(method.log_variance)

@@ -44,7 +44,7 @@ def attached(method: str, loss: Loss, **options: Any) -> Any:
 
 
 def base(name: str, **options: Any) -> Loss:
-    with streams.seeded(0, "init", "loss"):
+    with streams.seed_global_generator(0, "init", "loss"):
         return LOSSES[name](LOSSES[name].Config(**options), classes=C, dim=D)
 
 
@@ -55,12 +55,14 @@ def pair_loss(geometry: Geometry) -> Loss:
 
 
 def x(rows: int = B) -> Tensor:
-    return torch.randn(rows, FEATURES, dtype=torch.float64, generator=streams.generator(0, "x"))
+    return torch.randn(
+        rows, FEATURES, dtype=torch.float64, generator=streams.create_generator(0, "x")
+    )
 
 
 def metric(method: Any, features: Tensor, labels: Tensor) -> Tensor:
-    state = method(features, labels, Progress(), streams.generator(0, "method"))
-    found: Tensor = method.terms(state, labels, Progress(), streams.generator(0, "loss"))[
+    state = method(features, labels, Progress(), streams.create_generator(0, "method"))
+    found: Tensor = method.terms(state, labels, Progress(), streams.create_generator(0, "loss"))[
         "metric"
     ].value
     return found

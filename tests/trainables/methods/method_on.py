@@ -16,7 +16,7 @@ from trainables.methods.base import METHODS
 def method_on(
     name: str, loss: Loss, *, features: int, dim: int, classes: int, **options: Any
 ) -> Any:
-    with streams.seeded(0, "init", "method"):
+    with streams.seed_global_generator(0, "init", "method"):
         return METHODS[name](
             METHODS[name].Config(**options),
             features=features,

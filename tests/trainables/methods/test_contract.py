@@ -15,11 +15,11 @@ from tests.trainables.components import loss_options
 from tests.trainables.support import mark_slow_pairs
 from trainables import streams
 from trainables.config.network import EmbeddingConfig
-from trainables.core.identity import config_hash
+from trainables.core.identity import compute_config_hash
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS, Method, Progress
-from trainables.methods.head import fit_pca, linear_head
+from trainables.methods.head import build_linear_head, fit_pca
 from trainables.methods.plain import Plain
 from trainables.trial import TrialConfig
 
@@ -44,7 +44,7 @@ def small(method: str) -> dict[str, Any]:
 
 
 def takes(method: Any, loss: str) -> bool:
-    return methods.refusal(method, loss_options(loss)) is None
+    return methods.find_refusal(method, loss_options(loss)) is None
 
 
 pairs = pytest.mark.parametrize(
@@ -54,17 +54,17 @@ pairs = pytest.mark.parametrize(
 
 @pairs
 def test_steps_and_every_parameter_gets_a_gradient(method: str, loss: str) -> None:
-    methods.steps(small(method), loss_options(loss))
+    methods.check_step(small(method), loss_options(loss))
 
 
 @pairs
 def test_training_lowers_the_loss(method: str, loss: str) -> None:
-    methods.lowers_the_loss(small(method), loss_options(loss), rate=RATES.get(method, 1e-2))
+    methods.check_lowers_loss(small(method), loss_options(loss), rate=RATES.get(method, 1e-2))
 
 
 @pairs
 def test_embeds_alike_and_initialises_alike(method: str, loss: str) -> None:
-    methods.embeds_and_starts_alike(small(method), loss_options(loss))
+    methods.check_determinism(small(method), loss_options(loss))
 
 
 @pairs
@@ -78,7 +78,7 @@ def test_embeds_alike_and_initialises_alike(method: str, loss: str) -> None:
 def test_any_batch_is_finite(  # noqa: PLR0917
     method: str, loss: str, batch: int, scale: float, equal: bool, low_precision: bool
 ) -> None:
-    methods.finite(
+    methods.check_finite(
         small(method),
         loss_options(loss),
         batch=batch,
@@ -110,13 +110,13 @@ NEUTRAL = [
 @pytest.mark.parametrize(("options", "loss"), mark_slow_pairs(NEUTRAL, list(LOSSES), takes))
 def test_neutral_is_the_plain_loss_bit_for_bit(options: dict[str, Any], loss: str) -> None:
     """The terms with their weights, gradients, and embeddings; IDML by its τ within 1e-6."""
-    methods.neutral_options_are_its_own(options["name"])
-    x, labels = methods.features(8), (torch.arange(8) // 2 % methods.C)[:, None]
+    methods.check_neutral_options(options["name"])
+    x, labels = methods.draw_features(8), (torch.arange(8) // 2 % methods.C)[:, None]
     found = []
     for component in ({"name": "plain"}, options):
-        method = methods.built(component, loss_options(loss))
-        state = method(x, labels, Progress(), streams.generator(0, "method"))
-        terms = method.terms(state, labels, Progress(), streams.generator(0, "loss"))
+        method = methods.build_seeded_method(component, loss_options(loss))
+        state = method(x, labels, Progress(), streams.create_generator(0, "method"))
+        terms = method.terms(state, labels, Progress(), streams.create_generator(0, "loss"))
         # Tensors as weights: nothing is left out of the graph, unlike what the core does.
         total = sum(torch.as_tensor(term.weight) * term.value for term in terms.values())
         total.backward()
@@ -132,8 +132,8 @@ def test_neutral_is_the_plain_loss_bit_for_bit(options: dict[str, Any], loss: st
 
 @pytest.mark.parametrize("method", ["ddml", "dvml", "nir", "pel", "idml"])
 def test_retrieval_uses_the_plain_head(method: str) -> None:
-    plain, other = (methods.built(name, "proxy_anchor") for name in ("plain", method))
-    x = methods.features(30)
+    plain, other = (methods.build_seeded_method(name, "proxy_anchor") for name in ("plain", method))
+    x = methods.draw_features(30)
     assert torch.equal(other.embed(x), plain.embed(x))
     for each in (plain, other):
         each.fit(x)
@@ -154,7 +154,7 @@ def test_a_later_default_written_out_is_the_same_trial(
     name: str, options: dict[str, Any], default: dict[str, Any]
 ) -> None:
     plain, written, other = (
-        config_hash(TrialConfig(method={"name": name, **given}), "data")
+        compute_config_hash(TrialConfig(method={"name": name, **given}), "data")
         for given in ({}, default, options)
     )
     assert plain == written != other
@@ -188,13 +188,13 @@ def test_a_broken_method_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def head(init: str, dim: int = D) -> torch.nn.Linear:
-    with streams.seeded(0, "head"):
-        return linear_head(FEATURES, EmbeddingConfig(dim=dim, init=init))
+    with streams.seed_global_generator(0, "head"):
+        return build_linear_head(FEATURES, EmbeddingConfig(dim=dim, init=init))
 
 
 def test_head_starts() -> None:
-    with streams.seeded(0, "head"):
-        wide = linear_head(500, EmbeddingConfig(dim=300))
+    with streams.seed_global_generator(0, "head"):
+        wide = build_linear_head(500, EmbeddingConfig(dim=300))
     assert wide.weight.var().item() == pytest.approx(2 / 300, rel=0.02)
     for init in ("kaiming", "orthogonal"):
         assert not head(init).bias.any()
@@ -203,7 +203,7 @@ def test_head_starts() -> None:
 
 
 def test_pca_is_exact_ordered_and_sign_fixed() -> None:
-    x = torch.randn(40, FEATURES, generator=streams.generator(0, "x"))
+    x = torch.randn(40, FEATURES, generator=streams.create_generator(0, "x"))
     x = x * torch.arange(1, FEATURES + 1) + 3
     linear = head("pca")
     fit_pca(linear, x)

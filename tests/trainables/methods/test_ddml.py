@@ -13,7 +13,7 @@ from tests.oracles import ddml as oracle
 from tests.trainables.methods.ddml_cases import FEATURES, LABELS, B, C, D, built, step
 from tests.trainables.methods.method_on import compare
 from trainables import streams
-from trainables.core.trace import Trace
+from trainables.core.epoch_metrics import EpochMetrics
 from trainables.methods.base import Progress
 from trainables.methods.ddml import DDML, DDMLState, log_softplus
 
@@ -21,7 +21,7 @@ SCALE = 23.0
 
 
 def proxies_of(method: DDML) -> Tensor:
-    return method._decoder_references().vectors
+    return method._get_decoder_references().vectors
 
 
 @pytest.mark.parametrize("loss", ["normsoftmax", "proxy_anchor", "pair"])
@@ -45,9 +45,11 @@ def test_terms_by_loops(loss: str) -> None:
 def test_encoders_by_hand() -> None:
     """z = μ + σ ε with σ = softplus(raw − 5), and the same again from z."""
     method = built()
-    x = 3 * torch.randn(B, FEATURES, dtype=torch.float64, generator=streams.generator(0, "x"))
+    x = 3 * torch.randn(
+        B, FEATURES, dtype=torch.float64, generator=streams.create_generator(0, "x")
+    )
     state, _ = step(method)
-    draw = streams.generator(0, "method")
+    draw = streams.create_generator(0, "method")
     first, second = (torch.randn(B, D, generator=draw, dtype=torch.float64) for _ in range(2))
     mean = x @ method.head.weight.T + method.head.bias
     sample = mean + oracle.std(x @ method.raw_std.weight.T + method.raw_std.bias) * first
@@ -67,14 +69,16 @@ def test_sampled_split_by_loops_and_its_mean_is_the_closed_form() -> None:
     compare(method, terms["split"].value, expected)
 
     state = DDMLState(*(getattr(state, f.name).detach() for f in dataclasses.fields(state)))
-    noise = torch.randn(40_000, B, D, dtype=torch.float64, generator=streams.generator(0, "many"))
+    noise = torch.randn(
+        40_000, B, D, dtype=torch.float64, generator=streams.create_generator(0, "many")
+    )
     many = dataclasses.replace(
         state,
         specific_noise=noise,
         specific_sample=state.specific_mean + state.specific_std * noise,
     )
-    closed = built()._split(state)
-    torch.testing.assert_close(method._split(many), closed, rtol=2e-3, atol=0)
+    closed = built()._compute_split(state)
+    torch.testing.assert_close(method._compute_split(many), closed, rtol=2e-3, atol=0)
 
 
 def test_the_printed_agnostic_term_is_constant_without_gradient() -> None:
@@ -115,9 +119,11 @@ def test_an_exact_start_of_std_at_any_length_of_the_features(length: float) -> N
     """softplus(−5) for all images, of both encoders; as the layers start, it grows with the
     features instead. The means, and all that is drawn, are the same."""
     exact, kaiming = built(std_start="exact"), built()
-    x = length * torch.randn(B, FEATURES, dtype=torch.float64, generator=streams.generator(0, "x"))
+    x = length * torch.randn(
+        B, FEATURES, dtype=torch.float64, generator=streams.create_generator(0, "x")
+    )
     states = [
-        m(x, torch.tensor(LABELS)[:, None], Progress(), streams.generator(0, "method"))
+        m(x, torch.tensor(LABELS)[:, None], Progress(), streams.create_generator(0, "method"))
         for m in (exact, kaiming)
     ]
     at_zero = torch.full((B, D), math.log1p(math.exp(-5)), dtype=torch.float64)
@@ -130,13 +136,13 @@ def test_an_exact_start_of_std_at_any_length_of_the_features(length: float) -> N
 
 
 def noise() -> Tensor:
-    return torch.randn(B, D, generator=streams.generator(0, "method"), dtype=torch.float64)
+    return torch.randn(B, D, generator=streams.create_generator(0, "method"), dtype=torch.float64)
 
 
 def test_from_an_exact_start_every_std_trains() -> None:
     method = built(std_start="exact")
     _, terms = step(method)
-    Trace(1, 0).add(terms).backward()
+    EpochMetrics(1, 0).add(terms).backward()
     assert (method.raw_std.weight.grad.abs().sum(1) > 0).all()
     assert (method.specific.weight.grad.abs().sum(1) > 0).all()
 
@@ -144,7 +150,9 @@ def test_from_an_exact_start_every_std_trains() -> None:
 def test_observed_by_loops() -> None:
     method = built()
     state, _ = step(method)
-    x = 3 * torch.randn(B, FEATURES, dtype=torch.float64, generator=streams.generator(0, "x"))
+    x = 3 * torch.randn(
+        B, FEATURES, dtype=torch.float64, generator=streams.create_generator(0, "x")
+    )
     sigma = oracle.std(x @ method.raw_std.weight.T + method.raw_std.bias)
     ratio = [oracle.length(s) / oracle.length(m) for s, m in zip(sigma, state.query, strict=True)]
     angle = [oracle.cosine(m, z) for m, z in zip(state.query, state.sample, strict=True)]

@@ -35,11 +35,11 @@ def built(loss: str, method: str = "ddml", **options: Any) -> Any:
 
 
 def step(method: Any) -> tuple[Any, dict[str, Term]]:
-    draws = streams.generator(0, "x")
+    draws = streams.create_generator(0, "x")
     x = 3 * torch.randn(len(LABELS), FEATURES, dtype=torch.float64, generator=draws)
     labels = torch.tensor(LABELS)[:, None]
-    state = method(x, labels, Progress(), streams.generator(0, "method"))
-    return state, method.terms(state, labels, Progress(), streams.generator(0, "loss"))
+    state = method(x, labels, Progress(), streams.create_generator(0, "method"))
+    return state, method.terms(state, labels, Progress(), streams.create_generator(0, "loss"))
 
 
 def class_posterior(
@@ -111,7 +111,9 @@ def test_tied_is_the_scale_at_which_the_loss_is_a_softmax_of_cosines(loss: str) 
     method = build_method(config, features=FEATURES, classes=C, seed=2).double()
     assert method.loss.logit_scale == 10
     state, terms = step(method)
-    log_q = torch.log_softmax(method._logits(state.query, method._decoder_references()), -1)
+    log_q = torch.log_softmax(
+        method._compute_logits(state.query, method._get_decoder_references()), -1
+    )
     expected = -log_q[torch.arange(len(LABELS)), torch.tensor(LABELS)].mean()
     torch.testing.assert_close(terms["metric"].value, expected)
 
@@ -153,7 +155,7 @@ def test_a_decoder_is_added_only_where_the_loss_has_no_proxies(loss: str) -> Non
         pytest.skip(f"refused: {refusal}")
     has = method.loss.references() is not None
     assert (method.decoder is None) == has == (method.loss.logit_scale is not None)
-    decoder = method._decoder_references()
+    decoder = method._get_decoder_references()
     proxies = {id(p) for p in method.loss.parameters()} if has else {id(method.decoder.weights)}
     assert id(decoder.vectors) in proxies
     grouped = [p for group in method.param_groups("main") for p in group.params]

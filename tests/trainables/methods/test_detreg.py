@@ -24,7 +24,7 @@ from tests.trainables.methods.detreg_cases import (
     step,
 )
 from tests.trainables.methods.method_on import compare
-from trainables.flows.jacobian import flow_jacobian, layer_jacobians
+from trainables.flows.jacobian import compute_flow_jacobian, compute_layer_jacobians
 from trainables.trial import TrialConfig
 
 # --- the terms by loops ------------------------------------------------------------------------
@@ -71,7 +71,7 @@ def test_augmented_points_by_loops(rank: int, printed: bool) -> None:
     kind = "printed" if printed else "between"
     method = built(augmentation=kind, neighbour=rank, epsilon=0.3)
     z = flow_input(method)
-    points, valid = method._augmented(z, torch.tensor(LABELS)[:, None])
+    points, valid = method._augment_points(z, torch.tensor(LABELS)[:, None])
     expected = oracle.augmented(z, LABELS, 0.3, rank=rank, printed=printed)
     assert len(expected) == (5 if rank == 1 else 3)
     torch.testing.assert_close(points[valid > 0], torch.stack(expected))
@@ -94,7 +94,7 @@ def test_no_neighbour_no_point() -> None:
 def test_a_set_of_labels_has_neighbours_where_the_sets_meet() -> None:
     z = torch.tensor([[0.0] * 5, [1.0] * 5, [3.0] * 5], dtype=torch.float64)
     labels = torch.tensor([[0, 1], [2, -1], [1, 3]])
-    points, valid = built(epsilon=0.5)._augmented(z, labels)
+    points, valid = built(epsilon=0.5)._augment_points(z, labels)
     assert valid.tolist() == [1, 0, 1]
     assert points[:, 0].tolist() == [1.5, 1.0, 1.5]
 
@@ -126,8 +126,8 @@ def test_jacobians_are_autograds() -> None:
     for kind in ("realnvp", "nice", "glow"):
         flow = built(flow=FLOW | {"kind": kind}).flow1
         x = inputs()[:, :D]
-        whole = flow_jacobian(flow, x)
-        each = layer_jacobians(flow, x)
+        whole = compute_flow_jacobian(flow, x)
+        each = compute_layer_jacobians(flow, x)
         assert len(each) == len(flow.couplings) + 1
         for i in range(len(x)):
             expected = torch.autograd.functional.jacobian(lambda v, f=flow: f(v).z, x[i])

@@ -29,7 +29,7 @@ from tests.trainables.methods.method_on import compare
 from trainables import streams
 from trainables.config.network import EmbeddingConfig
 from trainables.methods.base import Progress
-from trainables.methods.dvml import DVML, bend
+from trainables.methods.dvml import DVML, bend_log_variance
 from trainables.trial import TrialConfig
 
 WEIGHTS = {FIRST: (1.0, 1.0, 0.1, 1.0), SECOND: (0.8, 1.0, 0.2, 0.8)}
@@ -169,13 +169,13 @@ def test_a_loss_that_draws_draws_for_every_batch_of_samples() -> None:
     """Distance-weighted sampling: first for L4, as the plain loss does, then for all T at once."""
     method, x = built(loss="triplet_l2"), inputs()
     _, terms = step(method, x=x)
-    own, draws = ByLoops(method, x), streams.generator(0, "loss")
+    own, draws = ByLoops(method, x), streams.create_generator(0, "loss")
     labels = torch.tensor(LABELS)[:, None]
     assert torch.equal(terms["metric"].value, method.metric(method.head(x), labels, draws))
     together = torch.stack(own.generated)
     expected = method.metric(together, labels, draws)
     torch.testing.assert_close(terms["generated"].value, expected)
-    alone = method.metric(together[:1], labels, streams.generator(0, "loss"))
+    alone = method.metric(together[:1], labels, streams.create_generator(0, "loss"))
     assert not torch.isclose(alone, expected)
 
 
@@ -198,7 +198,7 @@ def test_phase1_is_a_share_of_the_steps(phase1: float, fraction: float, weight: 
 
 
 def test_the_added_layers_start_as_in_chainer_and_apart() -> None:
-    with streams.seeded(0, "init", "method"):
+    with streams.seed_global_generator(0, "init", "method"):
         method = DVML(
             DVML.Config(),
             features=300,
@@ -228,7 +228,7 @@ def test_observed_by_hand() -> None:
 
 def test_log_variance_bends_above_ten_only() -> None:
     x = torch.tensor([-500.0, 0.0, 9.9, 10.0, 12.0, 1e4], dtype=torch.float64, requires_grad=True)
-    found = bend(x)
+    found = bend_log_variance(x)
     assert torch.equal(found[:4], x[:4])
     torch.testing.assert_close(found[4].exp(), 3 * torch.exp(torch.tensor(10.0)).double())
     (gradient,) = torch.autograd.grad(found.exp().sum(), x)

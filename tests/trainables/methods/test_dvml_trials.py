@@ -32,7 +32,7 @@ def test_resumed_in_a_phase_and_where_it_ends(  # noqa: PLR0917
     method = {"name": "dvml", "samples": 3, "hidden": 8, "phase1": phase1}
     trial = config(drawn, method=method)
     whole = Trainer(trial, 0, Runtime("cpu", 1, shared_cache))
-    expected = [timeless(report.metrics) for report in whole.epochs()]
+    expected = [timeless(report.metrics) for report in whole.train_epochs()]
     weights = [metrics["term/kl/weight"] for metrics in expected]
     assert whole.total_steps == 16
     assert weights == pytest.approx([1, 1 if phase1 == 0.5 else 0.95, 0.8, 0.8])
@@ -49,10 +49,10 @@ def test_resumed_in_a_phase_and_where_it_ends(  # noqa: PLR0917
     with monkeypatch.context() as killed:
         killed.setattr(Trainer, "step", stopped)
         with pytest.raises(Stop):
-            list(Trainer(trial, 0, runtime).epochs())
+            list(Trainer(trial, 0, runtime).train_epochs())
     resumed = Trainer(trial, 0, runtime)
     assert resumed.steps == cut
-    list(resumed.epochs())
+    list(resumed.train_epochs())
     assert [timeless(report.metrics) for report in resumed.history] == expected
     for name, tensor in whole.network.state_dict().items():
         assert torch.equal(tensor, resumed.network.state_dict()[name]), name

@@ -183,30 +183,30 @@ def test_retrieval_compares_s_or_both(geometry: Geometry, test_metric: str) -> N
     else:
         assert not method.traits.plain_retrieval
         assert z.shape == (B, D + U)
-        query = method(features, slots(SETS), Progress(), streams.generator(0, "m")).query
+        query = method(features, slots(SETS), Progress(), streams.create_generator(0, "m")).query
         expected = method.score(query, query, geometry)
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
 
 
 def test_uncertainties_are_watched_apart() -> None:
     method = attached("idml", base("proxy_anchor"), mixing="mixup")
-    batch = method.prepare(Batch(x(), slots(SETS)[:, :1]), streams.generator(0, "prepare"))
-    method(batch.inputs, batch.labels, Progress(), streams.generator(0, "method"))
+    batch = method.prepare(Batch(x(), slots(SETS)[:, :1]), streams.create_generator(0, "prepare"))
+    method(batch.inputs, batch.labels, Progress(), streams.create_generator(0, "method"))
     norms = method.uncertainty(batch.inputs).norm(dim=1)
     watched = method.observed()
     assert watched["uncertainty_original"].item() == pytest.approx(norms[:B].mean().item())
     assert watched["uncertainty_mixed"].item() == pytest.approx(norms[B:].mean().item())
     alone = attached("idml", base("proxy_anchor"), mixing="none")
-    alone(x(), slots(SETS)[:, :1], Progress(), streams.generator(0, "method"))
+    alone(x(), slots(SETS)[:, :1], Progress(), streams.create_generator(0, "method"))
     assert list(alone.observed()) == ["uncertainty_original"]
 
 
 def test_measures_of_a_block() -> None:
     method = attached("idml", base("proxy_anchor"), mixing_beta=0.7)
     features = x()
-    found = method.measure(features, lambda inputs: inputs, streams.generator(0, "measure"))
+    found = method.measure(features, lambda inputs: inputs, streams.create_generator(0, "measure"))
     share = torch._sample_dirichlet(
-        torch.full((2,), 0.7, dtype=torch.float64), streams.generator(0, "measure")
+        torch.full((2,), 0.7, dtype=torch.float64), streams.create_generator(0, "measure")
     )[0]
     for i in range(B):
         j = (i + 1) % B

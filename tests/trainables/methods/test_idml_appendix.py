@@ -108,10 +108,10 @@ def test_margin_is_eq_7(sampling: str) -> None:
     method = built("margin", {"margin": 0.2, "beta": 0.9, "sampling": sampling})
     d = distances(method)
     labels = slots(sets)
-    state = method(x(), labels, None, streams.generator(0, "m"))
+    state = method(x(), labels, None, streams.create_generator(0, "m"))
     own = -method.score(state.query, state.query, method.loss.geometry).detach()
     pairs = make_pairs(labels, labels, self_index=torch.arange(B))
-    chosen = method.loss.negatives(own, pairs, streams.generator(0, "loss"))
+    chosen = method.loss.draw_negatives(own, pairs, streams.create_generator(0, "loss"))
     drawn = [(a, int(chosen[a, p])) for a in range(B) for p in oracle.same(sets, a)]
     total, count = oracle.margin(d, sets, drawn, 0.9 - 0.2, 0.9 + 0.2)
     assert count > 0

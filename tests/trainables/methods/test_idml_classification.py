@@ -24,9 +24,9 @@ from tests.trainables.methods.idml_cases import (
     x,
 )
 from trainables import streams
-from trainables.core.identity import config_hash
+from trainables.core.identity import compute_config_hash
 from trainables.losses.base import Loss
-from trainables.methods.base import Batch, class_logits
+from trainables.methods.base import Batch, compute_class_logits
 from trainables.trial import TrialConfig
 
 PAPER = {"tau": 1.0, "gamma": 0.0}
@@ -79,7 +79,7 @@ def test_the_bias_is_part_of_product_and_distance_by_loops(tau: float, gamma: fl
         return oracle.public_product(s[i], w[j], u[i], gamma, tau, b[j])
 
     compare(method, metric(method, features, slots(SETS)), oracle.softmax(scored, SETS, C, 1.0))
-    answers = class_logits(
+    answers = compute_class_logits(
         attached("idml", softmax(), test_metric="introspective", **options), features
     )
     for i in range(len(features)):
@@ -95,7 +95,9 @@ def test_bias_in_score_needs_a_bias_and_is_off_by_default() -> None:
         )
 
     assert trial(True, bias_in_score=False) == trial(True)
-    assert config_hash(trial(True), "data") != config_hash(trial(True, bias_in_score=True), "data")
+    assert compute_config_hash(trial(True), "data") != compute_config_hash(
+        trial(True, bias_in_score=True), "data"
+    )
     with pytest.raises(ValidationError, match="without one: set loss"):
         trial(False, bias_in_score=True)
     with pytest.raises(ValidationError, match="bias_in_score with uncertainty relu"):
@@ -109,7 +111,7 @@ def test_mixed_images_alone_are_of_both_classes_by_their_share(form: str) -> Non
     options = PAPER if form == "paper" else {"uncertainty": "relu", "tau": 5.0, "gamma": 0.0}
     loss = base("normsoftmax", temperature=0.3) if form == "paper" else softmax()
     method = attached("idml", loss, **mixing, **options)
-    batch = method.prepare(Batch(x(), ONE), streams.generator(0, "prepare"))
+    batch = method.prepare(Batch(x(), ONE), streams.create_generator(0, "prepare"))
     assert len(batch.inputs) == len(ONE)
     mixed = batch.inputs
     c = paper(method, mixed) if form == "paper" else public(method, mixed, 5.0, 0.0)
@@ -134,7 +136,7 @@ def test_neutral_is_plain_softmax(name: str) -> None:
         found = metric(method, 3 * x(), ONE)
         torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-9)
         assert torch.equal(found, wanted) or "metric" not in options
-        assert torch.equal(class_logits(method, x()), class_logits(plain, x()))
+        assert torch.equal(compute_class_logits(method, x()), compute_class_logits(plain, x()))
 
 
 @pytest.mark.parametrize(

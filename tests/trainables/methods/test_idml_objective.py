@@ -25,7 +25,7 @@ from tests.trainables.methods.idml_cases import (
 )
 from trainables import streams
 from trainables.methods.base import Batch, Progress
-from trainables.methods.mixing import UNUSED, beta_share
+from trainables.methods.mixing import UNUSED, draw_beta_share
 from trainables.trial import TrialConfig
 
 LABELS = [0, 0, 1, 1, 3, 3]
@@ -78,21 +78,21 @@ def by_loops(method: Any, name: str) -> oracle.OfSets:
 
 def drawn() -> tuple[Tensor, list[int]]:
     """λ and the partners that `prepare` draws."""
-    draws = streams.generator(0, "prepare")
-    share = beta_share(1.0, x(), draws)
+    draws = streams.create_generator(0, "prepare")
+    share = draw_beta_share(1.0, x(), draws)
     return share, torch.randperm(B, generator=draws).tolist()
 
 
 def prepared(method: Any) -> Batch:
     batch = Batch(x(), torch.tensor(LABELS)[:, None])
-    found: Batch = method.prepare(batch, streams.generator(0, "prepare"))
+    found: Batch = method.prepare(batch, streams.create_generator(0, "prepare"))
     return found
 
 
 def step(method: Any) -> Tensor:
     batch = prepared(method)
-    state = method(batch.inputs, batch.labels, Progress(), streams.generator(0, "method"))
-    terms = method.terms(state, batch.labels, Progress(), streams.generator(0, "loss"))
+    state = method(batch.inputs, batch.labels, Progress(), streams.create_generator(0, "method"))
+    terms = method.terms(state, batch.labels, Progress(), streams.create_generator(0, "loss"))
     found: Tensor = terms["metric"].value
     return found
 
@@ -144,9 +144,9 @@ def test_pel_mixes_alike(loss: str, monte_carlo: str) -> None:
     method = attached("pel", base(loss), **options)
     batch = prepared(method)
     share, partner = drawn()
-    state = method(batch.inputs, batch.labels, Progress(), streams.generator(0, "method"))
+    state = method(batch.inputs, batch.labels, Progress(), streams.create_generator(0, "method"))
     assert state.query.shape[:2] == (3, 2 * B)
-    draws = streams.generator(0, "loss")
+    draws = streams.create_generator(0, "loss")
     found = method.metric(state.query, batch.labels, draws)
     alone = attached("pel", base(loss), **options | {"mixing": "none"})
     one, other = torch.tensor(LABELS)[:, None], torch.tensor([LABELS[j] for j in partner])[:, None]

@@ -11,12 +11,12 @@ from pydantic import ValidationError
 
 from tests.trainables import core_trials
 from trainables import load
-from trainables.backbones.second_token import TwoTokens
-from trainables.core.identity import config_hash, identity_dump
+from trainables.backbones.extra_token import ExtraTokenViT
+from trainables.core.identity import compute_config_hash, dump_identity
 from trainables.core.network import Network, build_method, build_trial_backbone
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
-from trainables.methods.base import METHODS, Progress, class_logits
+from trainables.methods.base import METHODS, Progress, compute_class_logits
 from trainables.trial import TrialConfig
 
 BASE: dict[str, Any] = {
@@ -57,7 +57,7 @@ def plain_twin(trained: Network, trial: TrialConfig) -> Network:
     assert trial.backbone == ordinary.backbone
     backbone = build_trial_backbone(ordinary, 0)
     mine = trained.backbone
-    assert isinstance(mine, TwoTokens)
+    assert isinstance(mine, ExtraTokenViT)
     state = {name: value for name, value in mine.state_dict().items() if name != "token"}
     backbone.load_state_dict(state)
     return Network(ordinary, backbone, trained.method, backbone.features).eval()
@@ -67,22 +67,22 @@ def test_classification_answers_without_it(shared_cache: Path, tmp_path: Path) -
     trial = config()
     trainer = Trainer(trial, 0, Runtime("cpu", 1, shared_cache, tmp_path))
     network = trainer.network
-    assert isinstance(network.backbone, TwoTokens)
+    assert isinstance(network.backbone, ExtraTokenViT)
     first = network.backbone.token.detach().clone()
-    (report,) = trainer.epochs()
+    (report,) = trainer.train_epochs()
     assert not torch.equal(network.backbone.token, first)
     assert report.metrics["observed/uncertainty_mixed"] > 0
     final = trainer.finish(("test",))
     assert final.evaluations["test"]["uncertainty_original"] > 0
     network.eval()
-    block = next(iter(trainer.inputs.blocks(trainer.splits.test)))
+    block = next(iter(trainer.inputs.iterate_blocks(trainer.splits.test)))
     with torch.no_grad():
         ordinary = plain_twin(network, trial).logits(block)
         assert torch.equal(network.logits(block), ordinary)
         # Its export too, and not because the token had nothing to say.
         exported = load(tmp_path / "best.safetensors", device="cpu")
         assert torch.equal(exported.network.logits(block), ordinary)
-        in_sequence = class_logits(network.method, network.features(block))
+        in_sequence = compute_class_logits(network.method, network.features(block))
         assert not torch.equal(in_sequence, ordinary)
 
 
@@ -90,11 +90,11 @@ def test_it_may_stay_in_the_sequence(shared_cache: Path) -> None:
     trainer = Trainer(
         config(**method(uncertainty_token="kept")), 0, Runtime("cpu", 1, shared_cache)
     )
-    list(trainer.epochs())
+    list(trainer.train_epochs())
     network = trainer.network.eval()
-    block = next(iter(trainer.inputs.blocks(trainer.splits.test)))
+    block = next(iter(trainer.inputs.iterate_blocks(trainer.splits.test)))
     with torch.no_grad():
-        wanted = class_logits(network.method, network.features(block))
+        wanted = compute_class_logits(network.method, network.features(block))
         assert torch.equal(network.logits(block), wanted)
 
 
@@ -108,9 +108,9 @@ def test_it_may_stay_in_the_sequence(shared_cache: Path) -> None:
 def test_retrieval(options: dict[str, Any], width: int, shared_cache: Path) -> None:
     trial = config(**RETRIEVAL, **method(**options), embedding={"init": "pca"})
     trainer = Trainer(trial, 0, Runtime("cpu", 1, shared_cache))
-    (report,) = trainer.epochs()
+    (report,) = trainer.train_epochs()
     assert report.metrics["val/recall_at_1"] > 0.3, report.metrics["val/recall_at_1"]
-    block = next(iter(trainer.inputs.blocks(trainer.splits.test)))
+    block = next(iter(trainer.inputs.iterate_blocks(trainer.splits.test)))
     with torch.inference_mode():
         assert trainer.network.eval().embed(block).shape[1] == width
 
@@ -123,8 +123,8 @@ def test_its_uncertainty_is_of_the_tokens_output() -> None:
     f = torch.randn(5, 128, generator=torch.Generator().manual_seed(0))
     other = f.clone()
     other[:, 64:] += 1
-    s, u = built._parts(query(built, f))
-    s_other, u_other = built._parts(query(built, other))
+    s, u = built._split_parts(query(built, f))
+    s_other, u_other = built._split_parts(query(built, other))
     assert torch.equal(s, s_other) and torch.equal(s, built.head(f[:, :64]))
     assert not torch.equal(u, u_other) and torch.equal(u, built.uncertainty(f[:, 64:]))
 
@@ -138,10 +138,10 @@ def test_off_it_is_no_part_of_a_trial() -> None:
     off, discarded, kept = (
         config(**method(uncertainty_token=each)) for each in (None, "discarded", "kept")
     )
-    assert "uncertainty_token" not in identity_dump(off)["method"]
-    assert len({config_hash(each, "f") for each in (off, discarded, kept)}) == 3
+    assert "uncertainty_token" not in dump_identity(off)["method"]
+    assert len({compute_config_hash(each, "f") for each in (off, discarded, kept)}) == 3
     neutral = config(**method(**METHODS["idml"].NEUTRAL))
-    assert not isinstance(build_trial_backbone(neutral, 0), TwoTokens)
+    assert not isinstance(build_trial_backbone(neutral, 0), ExtraTokenViT)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tests.trainables.methods.idml_cases import C, attached, base, metric, x
 from trainables.losses.base import LOSSES, Loss
-from trainables.methods.base import METHODS, class_logits
+from trainables.methods.base import METHODS, compute_class_logits
 
 NO_MARGIN: dict[str, dict[str, Any]] = {
     "cosface": {"margin": 0.0},
@@ -80,7 +80,7 @@ def test_logits_are_what_the_loss_trained(method: str, loss: str, options: dict[
                 parameter.copy_(torch.linspace(-1, 1, parameter.numel()).view_as(parameter))
         lengths = made.head(features[:, : made.head.in_features]).norm(dim=1)
         assert (lengths - 1).abs().min() > 0.05
-        answers = class_logits(made, features)
+        answers = compute_class_logits(made, features)
         trained = trained_log_posterior(made, features)
     scale = made.loss.logit_scale
     torch.testing.assert_close(torch.log_softmax(scale * answers, 1), trained, rtol=1e-6, atol=1e-6)
@@ -93,6 +93,6 @@ def test_the_semantic_answer_is_that_of_the_same_network_without_uncertainty(los
     method = attached("idml", classifier(loss), uncertainty=uncertainty)
     plain, features = attached("plain", classifier(loss)), 3 * x(12)
     with torch.no_grad():
-        scaled = plain.loss.logit_scale * class_logits(method, features)
+        scaled = plain.loss.logit_scale * compute_class_logits(method, features)
         trained = trained_log_posterior(plain, features)
     torch.testing.assert_close(torch.log_softmax(scaled, 1), trained, rtol=1e-6, atol=1e-6)

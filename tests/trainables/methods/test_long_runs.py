@@ -14,8 +14,8 @@ import torch
 
 from tests.steps import steps
 from tests.trainables.core_trials import merged
+from trainables.core.epoch_metrics import EpochMetrics
 from trainables.core.runtime import EpochReport, Runtime
-from trainables.core.trace import Trace
 from trainables.core.trainer import Trainer
 from trainables.trial import TrialConfig
 
@@ -36,7 +36,7 @@ def run(cache: Path, short: int, **changes: Any) -> list[EpochReport]:
     length = {"training": {"epochs": epochs}, "selection": {"every": epochs}}
     trial = TrialConfig.model_validate(merged(merged(base, changes), length))
     trainer = Trainer(trial, 0, Runtime("cpu", 1, cache))
-    reports = list(trainer.epochs())
+    reports = list(trainer.train_epochs())
     assert trainer.steps >= least
     assert all(weight.isfinite().all() for weight in trainer.network.state_dict().values())
     for report in reports:
@@ -91,13 +91,13 @@ def test_nir(method: dict[str, Any], shared_cache: Path, monkeypatch: pytest.Mon
     batches of 90 with two of a class, 128 dimensions, ω = 0.01, one epoch of warm-up. The
     recommended scale keeps the regulariser alive; as printed it stays finite."""
     ratios: list[torch.Tensor] = []
-    observe = Trace.observe
+    observe = EpochMetrics.add_observed
 
-    def record(self: Trace, scalars: dict[str, torch.Tensor]) -> None:
+    def record(self: EpochMetrics, scalars: dict[str, torch.Tensor]) -> None:
         ratios.append(scalars["nir_to_metric"])
         observe(self, scalars)
 
-    monkeypatch.setattr(Trace, "observe", record)
+    monkeypatch.setattr(EpochMetrics, "add_observed", record)
     run(
         shared_cache,
         300,

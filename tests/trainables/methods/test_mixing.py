@@ -13,20 +13,20 @@ from trainables.config.network import EmbeddingConfig
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS, Batch, Progress
-from trainables.methods.mixing import beta_share, cutmix
+from trainables.methods.mixing import cut_mix, draw_beta_share
 
 B, SIDE, C, D = 6, 12, 4, 5
 LABELS = torch.tensor([0, 0, 1, 1, 2, 3])[:, None]
 
 
 def images() -> Tensor:
-    return torch.rand(B, 3, SIDE, SIDE, generator=streams.generator(0, "images"))
+    return torch.rand(B, 3, SIDE, SIDE, generator=streams.create_generator(0, "images"))
 
 
 def method(**options: Any) -> Any:
-    with streams.seeded(0, "init", "loss"):
+    with streams.seed_global_generator(0, "init", "loss"):
         loss = LOSSES["proxy_anchor"](LOSSES["proxy_anchor"].Config(), classes=C, dim=D)
-    with streams.seeded(0, "init", "method"):
+    with streams.seed_global_generator(0, "init", "method"):
         return METHODS["idml"](
             METHODS["idml"].Config(uncertainty_dim=3, **options),
             features=3 * SIDE * SIDE,
@@ -37,7 +37,7 @@ def method(**options: Any) -> Any:
 
 
 def prepared(step: int = 0, **options: Any) -> Batch:
-    draws = streams.generator(0, "prepare", step)
+    draws = streams.create_generator(0, "prepare", step)
     found: Batch = method(**options).prepare(Batch(images(), LABELS), draws)
     return found
 
@@ -53,8 +53,8 @@ def test_originals_come_first_with_an_unused_slot() -> None:
 
 def test_mixup_is_a_line_between_two_images_one_share_a_step() -> None:
     found, x = prepared(mixing="mixup", originals="replaced"), images()
-    draws = streams.generator(0, "prepare", 0)
-    share = beta_share(1.0, x, draws)
+    draws = streams.create_generator(0, "prepare", 0)
+    share = draw_beta_share(1.0, x, draws)
     order = torch.randperm(B, generator=draws)
     assert not torch.equal(order, torch.arange(B))
     for i in range(B):
@@ -65,9 +65,9 @@ def test_mixup_is_a_line_between_two_images_one_share_a_step() -> None:
 @pytest.mark.parametrize("b", [0.2, 1.0, 4.0])
 def test_shares_are_beta_distributed(b: float) -> None:
     """Mean 1/2, variance 1/(4(2b + 1))."""
-    draws = streams.generator(0, "beta")
+    draws = streams.create_generator(0, "beta")
     like = torch.zeros((), dtype=torch.float64)
-    shares = torch.stack([beta_share(b, like, draws) for _ in range(4000)])
+    shares = torch.stack([draw_beta_share(b, like, draws) for _ in range(4000)])
     assert shares.mean().item() == pytest.approx(0.5, abs=0.02)
     assert shares.var().item() == pytest.approx(1 / (4 * (2 * b + 1)), rel=0.06)
     assert ((shares >= 0) & (shares <= 1)).all()
@@ -75,10 +75,10 @@ def test_shares_are_beta_distributed(b: float) -> None:
 
 def test_cutmix_is_a_box_of_the_partner_and_tells_its_area() -> None:
     x, partner = images(), images().flip(0) + 2
-    draws = streams.generator(0, "cut")
+    draws = streams.create_generator(0, "cut")
     left = []
     for wanted in [i / 40 for i in range(41)] * 3:
-        mixed, share = cutmix(x, partner, torch.tensor(wanted), draws)
+        mixed, share = cut_mix(x, partner, torch.tensor(wanted), draws)
         inside = (mixed == partner).all(1)
         assert torch.equal(mixed, torch.where(inside[:, None], partner, x))
         assert (inside == inside[0]).all()
@@ -95,7 +95,12 @@ def test_cutmix_is_a_box_of_the_partner_and_tells_its_area() -> None:
 
 def test_cutmix_needs_images() -> None:
     with pytest.raises(ConfigError, match=r"cutmix of inputs of shape \(6, 7\)"):
-        cutmix(torch.zeros(6, 7), torch.zeros(6, 7), torch.tensor(0.5), streams.generator(0, "c"))
+        cut_mix(
+            torch.zeros(6, 7),
+            torch.zeros(6, 7),
+            torch.tensor(0.5),
+            streams.create_generator(0, "c"),
+        )
 
 
 def test_a_share_of_steps_mixes() -> None:
@@ -115,8 +120,8 @@ def test_weighted_labels_weigh_two_losses(originals: str) -> None:
     joint = {"mixing": "mixup", "originals": originals, "objective": "joint"}
     mixing = method(**joint, mixed_labels="weighted")
     x = images().flatten(1)
-    batch = mixing.prepare(Batch(x, LABELS), streams.generator(0, "prepare"))
-    share = beta_share(1.0, x, streams.generator(0, "prepare"))
+    batch = mixing.prepare(Batch(x, LABELS), streams.create_generator(0, "prepare"))
+    share = draw_beta_share(1.0, x, streams.create_generator(0, "prepare"))
     found = one_metric(mixing, batch.inputs, batch.labels)
     first = batch.labels[:, 0]
     second = torch.where(batch.labels[:, 1] < 0, first, batch.labels[:, 1])
@@ -125,18 +130,18 @@ def test_weighted_labels_weigh_two_losses(originals: str) -> None:
     expected = expected + (1 - share) * one_metric(alone, batch.inputs, second[:, None])
     torch.testing.assert_close(found, expected)
     sets = method(**joint)
-    sets.prepare(Batch(x, LABELS), streams.generator(0, "prepare"))
+    sets.prepare(Batch(x, LABELS), streams.create_generator(0, "prepare"))
     assert not torch.isclose(found, one_metric(sets, batch.inputs, batch.labels))
 
 
 def one_metric(mixing: Any, features: Tensor, labels: Tensor) -> Tensor:
-    state = mixing(features, labels, Progress(), streams.generator(0, "method"))
-    found: Tensor = mixing.metric(state.query, labels, streams.generator(0, "loss"))
+    state = mixing(features, labels, Progress(), streams.create_generator(0, "method"))
+    found: Tensor = mixing.metric(state.query, labels, streams.create_generator(0, "loss"))
     return found
 
 
 def test_nothing_is_drawn_or_changed_without_mixing() -> None:
-    draws = streams.generator(0, "prepare")
+    draws = streams.create_generator(0, "prepare")
     before = draws.get_state()
     batch = Batch(images(), LABELS)
     assert method(mixing="none").prepare(batch, draws) is batch

@@ -17,10 +17,10 @@ from tests.oracles import nir as oracle
 from tests.trainables.methods import method_on
 from tests.trainables.methods.ddml_cases import LABELS, B, C, D, PairLoss, TwoCentres, built, step
 from trainables import streams
-from trainables.core.trace import Trace
+from trainables.core.epoch_metrics import EpochMetrics
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
-from trainables.methods.nir import LIMIT, NIR, NIRState, exp_with_tangent
+from trainables.methods.nir import LIMIT, NIR, NIRState, exponential_with_tangent
 from trainables.trial import TrialConfig
 
 SMALL = {"flow": {"depth": 2, "width": 5, "gain": 1.0}}
@@ -38,7 +38,7 @@ def residual(method: NIR) -> oracle.Map:
 
 
 def psi_of(method: NIR) -> list[Tensor]:
-    x = torch.randn(B, 7, dtype=torch.float64, generator=streams.generator(0, "x"))
+    x = torch.randn(B, 7, dtype=torch.float64, generator=streams.create_generator(0, "x"))
     return [oracle.unit(z) for z in method.head(3 * x)]
 
 
@@ -81,7 +81,7 @@ def test_the_regulariser_by_loops(loss: str, reading: str, f: str, scale: dict[s
 def test_negative_pairs_by_loops(kind: str, reading: str) -> None:
     method = nir(negative_pairs=kind, reading=reading)
     _, terms = step(method)
-    draw = streams.generator(0, "method")
+    draw = streams.create_generator(0, "method")
     further = torch.randint(1, C, (B,), generator=draw).tolist()
     others = [(y + k) % C for y, k in zip(LABELS, further, strict=True)]
     assert not any(y == other for y, other in zip(LABELS, others, strict=True))
@@ -145,7 +145,7 @@ def test_synthetic_samples_by_loops(kind: str) -> None:
     state, terms = step(method)
     assert isinstance(state, NIRState) and state.synthetic is not None
     assert terms["synthetic"].weight == pytest.approx(0.2)
-    draw = streams.generator(0, "method")
+    draw = streams.create_generator(0, "method")
     noise = torch.randn(B, D, generator=draw, dtype=torch.float64)
     proxies = method.loss.references().vectors  # type: ignore[union-attr]
     for n, y in enumerate(LABELS):  # the flow maps the sample back to its noise
@@ -177,7 +177,7 @@ def test_omega_zero_leaves_the_regulariser_alone() -> None:
     for limit in (None, 1e-3):
         method = nir(omega=0.0, gradient_limit=limit)
         _, terms = step(method)
-        total = Trace(1, 0).add(terms)
+        total = EpochMetrics(1, 0).add(terms)
         assert torch.equal(total, terms["nir"].value)
         total.backward()
         gradients.append(method.head.weight.grad)
@@ -199,7 +199,7 @@ def test_observed_gradients_are_those_of_the_embedding() -> None:
     for name, part in parts.items():
         (gradient,) = torch.autograd.grad(part, [seen[0]], retain_graph=True)
         expected[name] = math.sqrt(float((gradient * gradient).sum()))
-    Trace(1, 0).add(terms).backward()
+    EpochMetrics(1, 0).add(terms).backward()
     found = method.observed()
     for name, value in expected.items():
         assert float(found[name]) == pytest.approx(value, rel=1e-9)
@@ -218,7 +218,7 @@ def test_a_limit_scales_all_of_the_regularisers_gradients_by_one_factor(limit: f
     seen: list[Tensor] = []
     method.head.register_forward_hook(lambda module, given, z: seen.append(z))
     _, terms = step(method)
-    Trace(1, 0).add(terms).backward()
+    EpochMetrics(1, 0).add(terms).backward()
     found = {name: p.grad for name, p in method.named_parameters()}
     observed = method.observed()
 
@@ -259,7 +259,7 @@ def test_a_limit_meets_a_gradient_that_is_not_finite() -> None:
 
 def test_exponents_beyond_the_limit_keep_a_finite_gradient() -> None:
     x = torch.tensor([-200.0, -1.0, 0.0, LIMIT, LIMIT + 7, 1e6], requires_grad=True)
-    found = exp_with_tangent(x)
+    found = exponential_with_tangent(x)
     assert torch.equal(found[:4], x[:4].exp())
     steep = math.exp(LIMIT)
     assert found[4].item() == pytest.approx(8 * steep, rel=1e-6)

@@ -36,7 +36,7 @@ def pair_loss(geometry: Geometry) -> Loss:
 
 
 def base(name: str, **options: Any) -> Loss:
-    with streams.seeded(0, "init", "loss"):
+    with streams.seed_global_generator(0, "init", "loss"):
         return LOSSES[name](LOSSES[name].Config(**options), classes=C, dim=D)
 
 
@@ -47,18 +47,20 @@ def attached(method: str, loss: Loss, **options: Any) -> Any:
 
 
 def step(method: Any) -> tuple[Any, dict[str, Term]]:
-    x = torch.randn(B, FEATURES, dtype=torch.float64, generator=streams.generator(0, "x"))
+    x = torch.randn(B, FEATURES, dtype=torch.float64, generator=streams.create_generator(0, "x"))
     labels = torch.tensor(LABELS)[:, None]
-    state = method(3 * x, labels, Progress(), streams.generator(0, "method"))
-    return state, method.terms(state, labels, Progress(), streams.generator(0, "loss"))
+    state = method(3 * x, labels, Progress(), streams.create_generator(0, "method"))
+    return state, method.terms(state, labels, Progress(), streams.create_generator(0, "loss"))
 
 
 def samples(method: Any) -> Tensor:
     """μ + softplus(raw − 5) ε by hand, [K, B, D]."""
-    x = 3 * torch.randn(B, FEATURES, dtype=torch.float64, generator=streams.generator(0, "x"))
+    x = 3 * torch.randn(
+        B, FEATURES, dtype=torch.float64, generator=streams.create_generator(0, "x")
+    )
     mean = x @ method.head.weight.T + method.head.bias
     sigma = gaussian.std(x @ method.raw_std.weight.T + method.raw_std.bias)
-    draw = streams.generator(0, "method")
+    draw = streams.create_generator(0, "method")
     return mean + sigma * torch.randn(K, B, D, generator=draw, dtype=torch.float64)
 
 

@@ -15,13 +15,13 @@ from trainables.core.trainer import Trainer
 from trainables.data import cache as caches
 from trainables.machine import kernels
 from trainables.methods import principal
-from trainables.methods.principal import kept_start, principal_start, start_key
+from trainables.methods.principal import find_principal_start, load_principal_start, start_key
 
 DIM = 4
 
 
 def features(rows: int = 40) -> torch.Tensor:
-    x = torch.randn(rows, 9, generator=streams.generator(0, "principal"))
+    x = torch.randn(rows, 9, generator=streams.create_generator(0, "principal"))
     return x * torch.arange(1, 10) + 3
 
 
@@ -38,12 +38,12 @@ def never(*_: object) -> principal.Start:
 def test_what_is_kept_is_what_would_be_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = principal_start(features(), DIM)
-    assert same(kept_start(tmp_path)(features(), DIM), expected)
-    monkeypatch.setattr(principal, "principal_start", never)
-    assert same(kept_start(tmp_path)(features(), DIM), expected)
+    expected = find_principal_start(features(), DIM)
+    assert same(load_principal_start(tmp_path)(features(), DIM), expected)
+    monkeypatch.setattr(principal, "find_principal_start", never)
+    assert same(load_principal_start(tmp_path)(features(), DIM), expected)
     with pytest.raises(AssertionError, match="found again"):
-        kept_start(tmp_path)(features(), DIM - 1)
+        load_principal_start(tmp_path)(features(), DIM - 1)
 
 
 def test_key_changes_with_everything_that_changes_the_bits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +62,7 @@ def test_key_changes_with_everything_that_changes_the_bits(monkeypatch: pytest.M
         known.append(start_key(x, DIM))
     monkeypatch.setattr(torch, "__version__", "another")
     known.append(start_key(x, DIM))
-    monkeypatch.setattr(kernels, "processor", lambda: "another")
+    monkeypatch.setattr(kernels, "detect_processor", lambda: "another")
     known.append(start_key(x, DIM))
     monkeypatch.setattr(principal, "REVISION", principal.REVISION + 1)
     known.append(start_key(x, DIM))
@@ -72,12 +72,12 @@ def test_key_changes_with_everything_that_changes_the_bits(monkeypatch: pytest.M
 
 def test_objects_are_not_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though somebody had written them with the digests that belong to them."""
-    kept_start(tmp_path)(features(), DIM)
+    load_principal_start(tmp_path)(features(), DIM)
     folder = tmp_path / "starts" / start_key(features(), DIM)
     np.save(folder / "weight.npy", np.array([{}], dtype=object), allow_pickle=True)
     monkeypatch.setattr(caches, "_is_checked", lambda folder: True)
     with pytest.raises(ValueError, match="allow_pickle=False"):
-        kept_start(tmp_path)(features(), DIM)
+        load_principal_start(tmp_path)(features(), DIM)
 
 
 @pytest.mark.parametrize("method", ["plain", "ddml"])
@@ -95,10 +95,11 @@ def test_a_trial_that_finds_them_kept_ends_in_the_same_bits(
         with monkeypatch.context() as patched:
             if not keeps:
                 patched.setattr(
-                    "trainables.core.assembly.kept_start", lambda cache: principal_start
+                    "trainables.core.assembly.load_principal_start",
+                    lambda cache: find_principal_start,
                 )
             elif ends[1:]:
-                patched.setattr(principal, "principal_start", never)
+                patched.setattr(principal, "find_principal_start", never)
             folder = tmp_path / str(len(ends))
             runtime = Runtime("cpu", 1, shared_cache, folder)
             final = train(trial, 0, runtime)
@@ -110,7 +111,7 @@ def test_a_backbone_that_trains_keeps_none(
     drawn: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its features may be its seed's alone: each trial would leave a file for nobody."""
-    monkeypatch.setattr(principal, "published", never)
+    monkeypatch.setattr(principal, "get_or_build", never)
     changes = {"backbone": {"mode": "finetune"}, "embedding": {"dim": 8, "init": "pca"}}
     trainer = Trainer(config(drawn, **changes), 0, Runtime("cpu", 1, shared_cache))
-    assert next(trainer.epochs()).epoch == 1
+    assert next(trainer.train_epochs()).epoch == 1

@@ -17,10 +17,10 @@ import numpy as np
 import torch
 
 from trainables.config.images import DataConfig
-from trainables.data.cache import published
+from trainables.data.cache import get_or_build
 from trainables.data.dataset import DATASETS, Dataset, DataSource, Summary
-from trainables.data.files.about import Count
-from trainables.data.images import Images, mapped
+from trainables.data.files.data_set_markers import Count
+from trainables.data.images import Images, map_array
 from trainables.errors import ConfigError
 
 LOG = logging.getLogger(__name__)
@@ -35,13 +35,13 @@ class Packaged(DataSource):
     REVISION = 1
 
     @classmethod
-    def count(cls) -> Count:
+    def count_classes_and_images(cls) -> Count:
         """Return how many classes and images there are."""
         raise NotImplementedError
 
     @classmethod
     def class_count(cls, config: DataConfig, cache: Path) -> int:
-        return cls.count().classes
+        return cls.count_classes_and_images().classes
 
     @classmethod
     def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
@@ -49,7 +49,7 @@ class Packaged(DataSource):
 
     @classmethod
     def summary(cls, config: DataConfig) -> Summary | None:
-        return Summary(None, {"all": cls.count()})
+        return Summary(None, {"all": cls.count_classes_and_images()})
 
 
 class Embedded(Packaged):
@@ -63,27 +63,27 @@ class Embedded(Packaged):
     FOLDER: ClassVar[Path] = HERE
 
     @classmethod
-    def entry(cls) -> dict[str, Any]:
+    def get_manifest_entry(cls) -> dict[str, Any]:
         """Return file_sha256, content_sha256, images and classes of the set's file."""
         entries: dict[str, dict[str, Any]] = json.loads((cls.FOLDER / "manifest.json").read_text())
         return entries[cls.FILE]
 
     @classmethod
-    def count(cls) -> Count:
-        return Count(cls.entry()["classes"], cls.entry()["images"])
+    def count_classes_and_images(cls) -> Count:
+        return Count(cls.get_manifest_entry()["classes"], cls.get_manifest_entry()["images"])
 
     @classmethod
     def fingerprint(cls, config: DataConfig, cache: Path) -> str:
-        pinned = f"{cls.FILE} {cls.REVISION} {cls.entry()['content_sha256']}"
+        pinned = f"{cls.FILE} {cls.REVISION} {cls.get_manifest_entry()['content_sha256']}"
         return hashlib.sha256(pinned.encode()).hexdigest()
 
     @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
-        name = f"{cls.__name__.lower()}-{cls.entry()['content_sha256'][:16]}"
-        folder = published(Path(cache) / "embedded" / name, cls.decode)
+        name = f"{cls.__name__.lower()}-{cls.get_manifest_entry()['content_sha256'][:16]}"
+        folder = get_or_build(Path(cache) / "embedded" / name, cls.decode)
         labels = torch.from_numpy(np.load(folder / "labels.npy", allow_pickle=False))
         classes = tuple(json.loads((folder / "classes.json").read_text()))
-        return Dataset(Images.same_size(mapped(folder / "images.npy")), labels, classes)
+        return Dataset(Images.from_equal_sizes(map_array(folder / "images.npy")), labels, classes)
 
     @classmethod
     def decode(cls, folder: Path) -> None:
@@ -94,7 +94,7 @@ class Embedded(Packaged):
         """
         import pyarrow as pa  # only whoever decodes pays for it
 
-        path, expected = cls.FOLDER / f"{cls.FILE}.arrow", cls.entry()["file_sha256"]
+        path, expected = cls.FOLDER / f"{cls.FILE}.arrow", cls.get_manifest_entry()["file_sha256"]
         LOG.info("decoding %s into %s", path.name, folder.parent)
         raw = path.read_bytes()
         digest = hashlib.sha256(raw).hexdigest()
@@ -139,12 +139,12 @@ class Characters(Embedded):
     @classmethod
     def fingerprint(cls, config: DataConfig, cache: Path) -> str:
         """Hash the file's digest: the content that the manifest pins is of typefaces."""
-        pinned = f"characters {cls.REVISION} {cls.entry()['file_sha256']}"
+        pinned = f"characters {cls.REVISION} {cls.get_manifest_entry()['file_sha256']}"
         return hashlib.sha256(pinned.encode()).hexdigest()
 
     @classmethod
-    def count(cls) -> Count:
-        return Count(62, cls.entry()["images"])
+    def count_classes_and_images(cls) -> Count:
+        return Count(62, cls.get_manifest_entry()["images"])
 
 
 @DATASETS.register("digits")
@@ -153,7 +153,7 @@ class Digits(Packaged):
     handwritten digits", UCI 1998): small enough for tests of classification."""
 
     @classmethod
-    def count(cls) -> Count:
+    def count_classes_and_images(cls) -> Count:
         return Count(len(DIGITS), len(_read_digits()[1]))
 
     @classmethod
@@ -166,7 +166,7 @@ class Digits(Packaged):
     @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
         pixels, labels = (torch.from_numpy(array.copy()) for array in _read_digits())
-        return Dataset(Images.same_size(pixels), labels, DIGITS)
+        return Dataset(Images.from_equal_sizes(pixels), labels, DIGITS)
 
 
 @once

@@ -31,9 +31,9 @@ import numpy as np
 
 from trainables.config.images import DataConfig
 from trainables.data.dataset import Dataset, DataSource, Summary
-from trainables.data.files.about import absence, root_of, unreadable
+from trainables.data.files.data_set_markers import build_absence_error, root_of, unreadable
 from trainables.data.files.first_pass import Picture, Pictures
-from trainables.data.files.hashes import file_hashes
+from trainables.data.files.hashes import hash_files
 from trainables.data.files.index import PARTS, Index, Row
 from trainables.data.files.store import Choice, choose_store, load_stored
 
@@ -94,7 +94,7 @@ class FileSet(DataSource):
 
     @classmethod
     @abstractmethod
-    def rows(cls, root: Path, config: DataConfig) -> Listing:
+    def list_rows(cls, root: Path, config: DataConfig) -> Listing:
         """Return what the data set's own files list.
 
         Raises:
@@ -102,7 +102,7 @@ class FileSet(DataSource):
         """
 
     @classmethod
-    def root(cls, config: DataConfig) -> Path:
+    def locate_root(cls, config: DataConfig) -> Path:
         """Return the folder of the data set.
 
         Raises:
@@ -112,7 +112,7 @@ class FileSet(DataSource):
         return root_of(config, cls.ABOUT)
 
     @classmethod
-    def reading(cls, config: DataConfig) -> Reading:
+    def read_listing(cls, config: DataConfig) -> Reading:
         """Return what lies in the folder (`share_readings`: once for all who ask inside it).
 
         Raises:
@@ -121,17 +121,17 @@ class FileSet(DataSource):
         readings, key = _READINGS.get(), (cls, config.images)
         if readings is not None and key in readings:
             return readings[key]
-        root, about = cls.root(config), cls.ABOUT
+        root, about = cls.locate_root(config), cls.ABOUT
         try:
-            listing = cls.rows(root, config)
+            listing = cls.list_rows(root, config)
             listed = Index.from_rows(listing.base, listing.rows, str(listing.where))
-            there = cls.present(listed)
+            there = cls.find_present(listed)
         except OSError as error:
             raise unreadable(root, error, about.expected if about else cls.EXPECTED) from error
-        index = listed.select(there)
+        index = listed.select_rows(there)
         absent = tuple(listed.paths[row] for row in np.flatnonzero(~there))
         if not len(index):
-            raise absence(absent, len(listed), cls.title(), str(listing.base))
+            raise build_absence_error(absent, len(listed), cls.title(), str(listing.base))
         different = about.differences(index.counts()) if about else []
         reading = Reading(index, len(listed), absent, tuple(different))
         if readings is not None:
@@ -140,33 +140,33 @@ class FileSet(DataSource):
 
     @classmethod
     def summary(cls, config: DataConfig) -> Summary | None:
-        reading = cls.reading(config)
-        return Summary(cls.root(config), reading.index.counts(), reading.problems)
+        reading = cls.read_listing(config)
+        return Summary(cls.locate_root(config), reading.index.counts(), reading.problems)
 
     @classmethod
-    def present(cls, listed: Index) -> np.ndarray:
+    def find_present(cls, listed: Index) -> np.ndarray:
         """Return which images lie there, [N] bool."""
-        return listed.present()
+        return listed.find_present()
 
     @classmethod
     def title(cls) -> str:
         return cls.ABOUT.title if cls.ABOUT else cls.NAME
 
     @classmethod
-    def index(cls, config: DataConfig) -> Index:
+    def build_index(cls, config: DataConfig) -> Index:
         """Return the images of the data set, all of them unless `data.allow_partial`.
 
         Raises:
             ConfigError: some are absent, or there are more or fewer than its makers say.
         """
-        return cls._judge(cls.reading(config), config)
+        return cls._check_listing(cls.read_listing(config), config)
 
     @classmethod
-    def _judge(cls, reading: Reading, config: DataConfig) -> Index:
+    def _check_listing(cls, reading: Reading, config: DataConfig) -> Index:
         if not config.allow_partial:
             where = str(reading.index.base)
             if reading.absent:
-                raise absence(reading.absent, reading.listed, cls.title(), where)
+                raise build_absence_error(reading.absent, reading.listed, cls.title(), where)
             if reading.different and cls.ABOUT:
                 raise cls.ABOUT.difference(reading.different, where)
         return reading.index
@@ -178,11 +178,11 @@ class FileSet(DataSource):
         Contents are read once; later calls trust a file whose size, times and inode are unchanged
         (`trainables/data/files/hashes.py`).
         """
-        return cls.digest(cls.index(config), cache)
+        return cls.compute_digest(cls.build_index(config), cache)
 
     @classmethod
-    def digest(cls, index: Index, cache: Path) -> str:
-        hashes = file_hashes(index.base, index.paths, Path(cache) / cls.NAME)
+    def compute_digest(cls, index: Index, cache: Path) -> str:
+        hashes = hash_files(index.base, index.paths, Path(cache) / cls.NAME)
         digest = hashlib.sha256(f"{cls.NAME} {cls.REVISION}".encode())
         for row, path in enumerate(index.paths):
             digest.update(f"\x1e{path}\x1f{hashes[path]}{cls.describe_row(index, row)}".encode())
@@ -197,40 +197,40 @@ class FileSet(DataSource):
 
     @classmethod
     def class_count(cls, config: DataConfig, cache: Path) -> int | None:
-        index = cls.index(config)
+        index = cls.build_index(config)
         return None if index.parts.any() else len(index.classes)
 
     @classmethod
     def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
-        return cls.index(config).without_pixels()
+        return cls.build_index(config).to_plan_dataset()
 
     @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
-        reading = cls.reading(config)
-        index = cls._judge(reading, config)
+        reading = cls.read_listing(config)
+        index = cls._check_listing(reading, config)
         if reading.problems:
             text = "%s in %s is partial, as data.allow_partial allows: %s"
             LOG.warning(text, cls.title(), index.base, "; ".join(reading.problems))
-        rows = index.without_pixels()
-        digest, folder, pictures = cls._locate(index, cache)
+        rows = index.to_plan_dataset()
+        digest, folder, pictures = cls._locate_pictures(index, cache)
         images = load_stored(folder, index, pictures, config)
         return replace(rows, images=images, fingerprint=digest)
 
     @classmethod
-    def store(cls, config: DataConfig, cache: Path) -> Choice:
+    def locate_store(cls, config: DataConfig, cache: Path) -> Choice:
         """Return how its images would be kept; decode nothing."""
-        index = cls.index(config)
-        _, folder, pictures = cls._locate(index, cache)
+        index = cls.build_index(config)
+        _, folder, pictures = cls._locate_pictures(index, cache)
         return choose_store(folder, index, pictures, config, look=True)
 
     @classmethod
-    def _locate(cls, index: Index, cache: Path) -> tuple[str, Path, Pictures]:
+    def _locate_pictures(cls, index: Index, cache: Path) -> tuple[str, Path, Pictures]:
         """Return the fingerprint, the folder in the cache, and the pictures of the rows."""
-        digest = cls.digest(index, cache)
-        return digest, Path(cache) / cls.NAME / digest[:16], partial(cls.pictures, index)
+        digest = cls.compute_digest(index, cache)
+        return digest, Path(cache) / cls.NAME / digest[:16], partial(cls.iterate_pictures, index)
 
     @classmethod
-    def pictures(cls, index: Index, first: int = 0) -> Iterator[Picture]:
+    def iterate_pictures(cls, index: Index, first: int = 0) -> Iterator[Picture]:
         """Yield what is to be decoded, in the order of the rows, from one on."""
         for row in range(first, len(index)):
             box = index.boxes[row] if index.boxes is not None else None

@@ -24,10 +24,10 @@ import numpy as np
 from PIL import Image
 
 from trainables.data.cache import JOURNAL
-from trainables.data.decode import decoded
+from trainables.data.decode import decode_image
 from trainables.data.files.index import Box
-from trainables.data.files.lists import reading
-from trainables.machine.processes import cores
+from trainables.data.files.lists import name_unreadable_file
+from trainables.machine.processes import count_cores
 
 IN_FLIGHT = 4  # images a core: bounds memory, 36 MB each of a camera, while the threads stay busy
 SECONDS = 2.0  # between two notes in the journal: what is lost at most
@@ -41,25 +41,25 @@ class Picture(NamedTuple):
     content: bytes | None = None
     box: Box | None = None
 
-    def read(self) -> bytes:
+    def read_bytes(self) -> bytes:
         """Return the file's bytes; a ConfigError names one that cannot be read."""
         if self.content is not None:
             return self.content
-        with reading(self.path, "a readable image", "Check its permissions"):
+        with name_unreadable_file(self.path, "a readable image", "Check its permissions"):
             return self.path.read_bytes()
 
 
 Pictures = Callable[[int], Iterable[Picture]]  # those from a row on, in order
 
 
-def picture_pixels(picture: Picture, short: int | None) -> np.ndarray:
+def decode_picture(picture: Picture, short: int | None) -> np.ndarray:
     """Return [H, W, 3] uint8, of short side `short`; None: as it lies."""
-    return decoded(picture.path, short, content=picture.content, box=picture.box)
+    return decode_image(picture.path, short, content=picture.content, box=picture.box)
 
 
-def ahead(work: Callable[[Picture], T], pictures: Iterable[Picture]) -> Iterator[T]:
+def map_ahead(work: Callable[[Picture], T], pictures: Iterable[Picture]) -> Iterator[T]:
     """Do `work` on each in threads, in order, a bounded number of them ahead of the reader."""
-    threads = cores()
+    threads = count_cores()
     with ThreadPoolExecutor(threads) as pool:
         rest = iter(pictures)
         waiting = deque(pool.submit(work, each) for each in islice(rest, IN_FLIGHT * threads))
@@ -73,7 +73,7 @@ def ahead(work: Callable[[Picture], T], pictures: Iterable[Picture]) -> Iterator
 
 
 @contextmanager
-def own_size_limits() -> Iterator[None]:
+def silence_size_warning() -> Iterator[None]:
     """Silence Pillow's warning of large images: the limits and their message are `decode`'s."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
@@ -100,7 +100,7 @@ class GrowingFile:
         self._noted, self._last = len(self.rows), time.monotonic()
         self._file, self._journal = path.open("ab"), journal.open("ab")
 
-    def add(self, content: bytes | memoryview, *numbers: int) -> None:
+    def append_row(self, content: bytes | memoryview, *numbers: int) -> None:
         """Append a row: its bytes, and the numbers that its table holds."""
         # Written, not mapped: a full disk is then an error here, not a SIGBUS later.
         self._file.write(content)

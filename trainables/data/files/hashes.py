@@ -17,11 +17,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-from trainables.data.cache import explained
-from trainables.data.files.lists import reading
-from trainables.machine.digests import sealed, unsealed
+from trainables.data.cache import explain_write_errors
+from trainables.data.files.lists import name_unreadable_file
+from trainables.machine.digests import read_sealed_json, seal_json
 from trainables.machine.files import write_atomically
-from trainables.machine.processes import cores
+from trainables.machine.processes import count_cores
 from trainables.machine.progress import Progress
 
 SECONDS = 30.0  # between two writings
@@ -32,7 +32,7 @@ _hash_anew: ContextVar[bool] = ContextVar("hash_anew", default=False)
 
 
 @contextmanager
-def hashing_anew() -> Iterator[None]:
+def rehash_everything() -> Iterator[None]:
     """Read every file in this block, whatever is known of it, and renew what is known."""
     token = _hash_anew.set(True)
     try:
@@ -41,7 +41,7 @@ def hashing_anew() -> Iterator[None]:
         _hash_anew.reset(token)
 
 
-def file_hashes(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]:
+def hash_files(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]:
     """Return name, relative to `root`, → SHA-256 (hex) of the file; what is known lies in `cache`.
 
     Raises:
@@ -51,7 +51,7 @@ def file_hashes(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]
     index = cache / f"hashes-{hashlib.sha256(str(root).encode()).hexdigest()[:16]}.json"
     try:
         # name → [stamp, digest] of each copy that was seen, newest first
-        known: dict[str, list[list[str]]] = unsealed(index) or {}
+        known: dict[str, list[list[str]]] = read_sealed_json(index) or {}
     except OSError:
         known = {}
     base, anew = os.fspath(root), _hash_anew.get()
@@ -59,13 +59,13 @@ def file_hashes(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]
     def hash_file(name: str) -> tuple[str, str, list[list[str]]]:
         path = os.path.join(base, name)  # noqa: PTH118 - a Path costs more than the look itself
         copies = known.get(name, [])
-        with reading(path, "a readable image", "Check its permissions"):
-            stamp = _stamp(os.stat(path))  # noqa: PTH116
+        with name_unreadable_file(path, "a readable image", "Check its permissions"):
+            stamp = _read_stamp(os.stat(path))  # noqa: PTH116
             for seen, digest in [] if anew else copies:
                 if seen == stamp:
                     return name, digest, copies
             with Path(path).open("rb") as opened:
-                stamp = _stamp(os.fstat(opened.fileno()))
+                stamp = _read_stamp(os.fstat(opened.fileno()))
                 digest = hashlib.file_digest(opened, "sha256").hexdigest()
         others = [copy for copy in copies if copy[0] != stamp]
         return name, digest, [[stamp, digest], *others[: COPIES - 1]]
@@ -74,17 +74,17 @@ def file_hashes(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]
         return [hash_file(name) for name in names[start : start + AT_ONCE]]
 
     def write(content: dict[str, list[list[str]]]) -> None:
-        with explained(cache):
-            write_atomically(index, sealed(content))
+        with explain_write_errors(cache):
+            write_atomically(index, seal_json(content))
 
     digests: dict[str, str] = {}
     entries: dict[str, list[list[str]]] = {}
     due, progress = time.monotonic() + SECONDS, Progress(f"hashing {root}", len(names))
-    with ThreadPoolExecutor(cores()) as pool:
+    with ThreadPoolExecutor(count_cores()) as pool:
         for block in pool.map(hash_block, range(0, len(names), AT_ONCE)):
             for name, digest, copies in block:
                 digests[name], entries[name] = digest, copies
-            progress.at(len(digests))
+            progress.update(len(digests))
             if time.monotonic() >= due:
                 write(known | entries)
                 due = time.monotonic() + SECONDS
@@ -93,5 +93,5 @@ def file_hashes(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]
     return digests
 
 
-def _stamp(stat: os.stat_result) -> str:
+def _read_stamp(stat: os.stat_result) -> str:
     return f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}"

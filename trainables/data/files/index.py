@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from trainables.data.dataset import BOTH, GALLERY, QUERY, Dataset, Official
-from trainables.data.files.about import Count
+from trainables.data.files.data_set_markers import Count
 from trainables.data.images import Images
 from trainables.errors import ConfigError
 
@@ -79,7 +79,7 @@ class Index:
     def __len__(self) -> int:
         return len(self.paths)
 
-    def select(self, keep: np.ndarray) -> Index:
+    def select_rows(self, keep: np.ndarray) -> Index:
         """Return the rows where `keep` ([N] bool), with the classes that are left."""
         used, labels = np.unique(self.labels[keep], return_inverse=True)
         return Index(
@@ -92,7 +92,7 @@ class Index:
             self.boxes and tuple(compress(self.boxes, keep)),
         )
 
-    def present(self) -> np.ndarray:
+    def find_present(self) -> np.ndarray:
         """Return which images lie there, [N] bool. Folders are read once each, which on a network's
         storage is far less than asking for each file."""
 
@@ -123,7 +123,7 @@ class Index:
             if inside.any()
         }
 
-    def official(self, where: str) -> Official | None:
+    def build_official_division(self, where: str) -> Official | None:
         """Return the division that the parts give; None where they give none.
 
         Raises:
@@ -162,11 +162,11 @@ class Index:
             shared=bool(len(shared)),
         )
 
-    def without_pixels(self) -> Dataset:
+    def to_plan_dataset(self) -> Dataset:
         """Return the rows as a data set, which can be divided and has no pixels."""
-        none = Images.same_size(torch.zeros((0, 1, 1, 3), dtype=torch.uint8))
+        none = Images.from_equal_sizes(torch.zeros((0, 1, 1, 3), dtype=torch.uint8))
         roles = torch.from_numpy(self.roles) if self.roles.any() else None
-        official = self.official(str(self.base))
+        official = self.build_official_division(str(self.base))
         return Dataset(none, torch.from_numpy(self.labels), self.classes, official, roles)
 
 

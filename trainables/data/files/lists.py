@@ -24,18 +24,20 @@ HDF5 = b"\x89HDF\r\n\x1a\n"
 HDF5_BYTES = 520  # MATLAB puts 512 bytes of text before it
 
 
-def damaged(where: Path | str, found: str, expected: str, remedy: str = UNPACK) -> ConfigError:
+def build_damage_error(
+    where: Path | str, found: str, expected: str, remedy: str = UNPACK
+) -> ConfigError:
     """Return the fault of a file that cannot be what its makers offer."""
     return ConfigError(str(where), found, expected, remedy)
 
 
-def damaged_line(path: Path, number: int, line: str, expected: str) -> ConfigError:
+def build_line_error(path: Path, number: int, line: str, expected: str) -> ConfigError:
     shown = line if len(line) <= SHOWN else f"{line[:SHOWN]}…"
-    return damaged(f"{path}:{number}", repr(shown), expected)
+    return build_damage_error(f"{path}:{number}", repr(shown), expected)
 
 
 @contextmanager
-def reading(
+def name_unreadable_file(
     path: Path | str, expected: str = "a file of the data set", remedy: str = UNPACK
 ) -> Iterator[None]:
     """Name the file that the system cannot read inside.
@@ -46,27 +48,29 @@ def reading(
     try:
         yield
     except OSError as error:
-        raise damaged(path, f"{error.strerror}", expected, remedy) from error
+        raise build_damage_error(path, f"{error.strerror}", expected, remedy) from error
 
 
-def lines(path: Path) -> Iterator[tuple[int, str]]:
+def iterate_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield number, from 1, and text of each line that is not empty.
 
     Raises:
         ConfigError: the file is missing, unreadable or not UTF-8.
     """
-    with reading(path):
+    with name_unreadable_file(path):
         content = path.read_bytes()
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise damaged(path, f"a byte that is not UTF-8 at {error.start}", "text") from None
+        raise build_damage_error(
+            path, f"a byte that is not UTF-8 at {error.start}", "text"
+        ) from None
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             yield number, line.strip()
 
 
-def fields(
+def iterate_fields(
     path: Path, expected: str, count: int, start: int = 0, *, rest: bool = False
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield number and fields of each line, however many blanks stand between them.
@@ -78,23 +82,23 @@ def fields(
     Raises:
         ConfigError: a line of more or fewer.
     """
-    for place, (number, line) in enumerate(lines(path)):
+    for place, (number, line) in enumerate(iterate_lines(path)):
         if place < start:
             continue
         parts = line.split(maxsplit=count - 1) if rest else line.split()
         if len(parts) != count:
-            raise damaged_line(path, number, line, expected)
+            raise build_line_error(path, number, line, expected)
         yield number, parts
 
 
-def whole(text: str, path: Path, number: int, line: str, expected: str) -> int:
+def parse_whole_number(text: str, path: Path, number: int, line: str, expected: str) -> int:
     """Return a count or number from 0; refuse a line with another text in its place."""
     if not (text.isascii() and text.isdigit()):
-        raise damaged_line(path, number, line, expected)
+        raise build_line_error(path, number, line, expected)
     return int(text)
 
 
-def structs(path: Path, variable: str, names: tuple[str, ...]) -> dict[str, list[Any]]:
+def read_structs(path: Path, variable: str, names: tuple[str, ...]) -> dict[str, list[Any]]:
     """Return fields of a struct array: name → a plain value of each struct.
 
     Raises:
@@ -102,10 +106,10 @@ def structs(path: Path, variable: str, names: tuple[str, ...]) -> dict[str, list
     """
     from scipy.io import loadmat  # only whoever reads one pays for it
 
-    with reading(path):
+    with name_unreadable_file(path):
         raw = path.read_bytes()
     if HDF5 in raw[:HDF5_BYTES]:
-        raise damaged(
+        raise build_damage_error(
             path,
             "a MATLAB file of version 7.3 (HDF5)",
             "one of version 7 or before, as its makers offer it",
@@ -117,14 +121,14 @@ def structs(path: Path, variable: str, names: tuple[str, ...]) -> dict[str, list
         raise
     except Exception as error:  # whatever its parsers meet: ValueError, TypeError, zlib.error…
         found = f"a MATLAB file that cannot be read ({error})"
-        raise damaged(path, found, "a whole one of version 7 or before") from error
+        raise build_damage_error(path, found, "a whole one of version 7 or before") from error
     if not isinstance(table, np.ndarray):
-        raise damaged(path, f"no variable {variable}", "it", OFFICIAL)
+        raise build_damage_error(path, f"no variable {variable}", "it", OFFICIAL)
     present = table.dtype.names or ()
     if not set(names) <= set(present):
         found = f"{variable} with {', '.join(present) or 'no fields'}"
-        raise damaged(path, found, ", ".join(names), OFFICIAL)
+        raise build_damage_error(path, found, ", ".join(names), OFFICIAL)
     columns = {name: list(table[name].reshape(-1)) for name in names}
     if any(isinstance(value, np.ndarray) for column in columns.values() for value in column):
-        raise damaged(path, "several values in a field", "one value a field", OFFICIAL)
+        raise build_damage_error(path, "several values in a field", "one value a field", OFFICIAL)
     return columns

@@ -31,18 +31,18 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from trainables.data.cache import begun, published
-from trainables.data.decode import FORMATS, decoded, short_size
+from trainables.data.cache import get_or_build, locate_unfinished
+from trainables.data.decode import FORMATS, compute_short_size, decode_image
 from trainables.data.files.first_pass import (
     GrowingFile,
     Picture,
     Pictures,
-    ahead,
-    own_size_limits,
-    picture_pixels,
+    decode_picture,
+    map_ahead,
+    silence_size_warning,
 )
 from trainables.data.files.index import Box, Index
-from trainables.data.images import Images, mapped
+from trainables.data.images import Images, map_array
 from trainables.machine.progress import Progress
 
 if TYPE_CHECKING:
@@ -85,10 +85,10 @@ class EncodedImages(Images):
         start, length = int(self.offsets[row]), int(self.lengths[row])
         content = self.flat[start : start + length].numpy().tobytes()
         box = self.boxes[row] if self.boxes is not None else None
-        pixels = decoded(Path(self.names[row]), self.short, content=content, box=box)
+        pixels = decode_image(Path(self.names[row]), self.short, content=content, box=box)
         return torch.from_numpy(np.array(pixels))
 
-    def resident(self, device: torch.device) -> bool:
+    def is_resident(self, device: torch.device) -> bool:
         """Never: decoded they are nowhere."""
         return False
 
@@ -110,34 +110,34 @@ def load_stored(folder: Path, index: Index, pictures: Pictures, config: DataConf
     def keep(picture: Picture) -> tuple[bytes | memoryview, int, int]:
         """Return what is kept of a picture, and its height and width."""
         if is_encoded:
-            content = picture.read()
-            whole = picture_pixels(picture._replace(content=content), None)
+            content = picture.read_bytes()
+            whole = decode_picture(picture._replace(content=content), None)
             return content, *whole.shape[:2]
-        pixels = np.ascontiguousarray(picture_pixels(picture, short))
+        pixels = np.ascontiguousarray(decode_picture(picture, short))
         return pixels.data, *pixels.shape[:2]
 
     def build(fresh: Path) -> None:
-        with GrowingFile(fresh, f"{kind}.bin", columns=2) as out, own_size_limits():
+        with GrowingFile(fresh, f"{kind}.bin", columns=2) as out, silence_size_warning():
             done = len(out.rows)
             doing = f"{'reading' if is_encoded else 'decoding'} {index.base}"
             progress = Progress(doing, len(index), done)
-            for row, kept in enumerate(ahead(keep, pictures(done)), done + 1):
-                out.add(*kept)
-                progress.at(row)
+            for row, kept in enumerate(map_ahead(keep, pictures(done)), done + 1):
+                out.append_row(*kept)
+                progress.update(row)
         ends, heights, widths = np.array(out.rows, np.int64).T
         lengths = np.diff(ends, prepend=0)
         columns = [ends - lengths, *([lengths] if is_encoded else []), heights, widths]
         np.save(fresh / "table.npy", np.stack(columns, 1), allow_pickle=False)
 
-    folder = published(_kind_folders(folder, short)[kind], build, goes_on=True)
+    folder = get_or_build(_list_kind_folders(folder, short)[kind], build, goes_on=True)
     table = np.load(folder / "table.npy", allow_pickle=False)
     if is_encoded and short is not None:
-        sizes = [short_size((w, h), short)[::-1] for h, w in table[:, 2:4].tolist()]
+        sizes = [compute_short_size((w, h), short)[::-1] for h, w in table[:, 2:4].tolist()]
         table[:, 2:4] = np.array(sizes, np.int64)
     # Caches of before 0.2.0 have labels in a further column.
     columns = [torch.from_numpy(column.copy()) for column in table.T[: 4 if is_encoded else 3]]
     common: dict[str, Any] = {
-        "flat": mapped(folder / f"{kind}.bin"),
+        "flat": map_array(folder / f"{kind}.bin"),
         "offsets": columns[0],
         "heights": columns[-2],
         "widths": columns[-1],
@@ -158,11 +158,11 @@ def choose_store(
     Args:
         look: at files even where nothing depends on it.
     """
-    folders = _kind_folders(folder, config.kept)
+    folders = _list_kind_folders(folder, config.kept)
     kind: Kind | None = None if config.store == "auto" else config.store
     if kind is None:
         complete = [each for each, place in folders.items() if place.is_dir()]
-        unfinished = [each for each, place in folders.items() if begun(place).is_dir()]
+        unfinished = [each for each, place in folders.items() if locate_unfinished(place).is_dir()]
         kind = next(iter([*complete, *unfinished]), None)
     if kind is not None and not look:
         return Choice(kind, folders[kind].is_dir())
@@ -172,7 +172,7 @@ def choose_store(
     return Choice(kind, folders[kind].is_dir(), why, total)
 
 
-def _kind_folders(folder: Path, short: int | None) -> dict[Kind, Path]:
+def _list_kind_folders(folder: Path, short: int | None) -> dict[Kind, Path]:
     return {
         "pixels": folder.with_name(f"{folder.name}-{short or 'original'}"),
         "encoded": folder.with_name(f"{folder.name}-encoded"),
@@ -204,13 +204,13 @@ def _estimate_bytes(index: Index, pictures: Pictures, short: int | None) -> floa
     for picture in sample:
         source = picture.path if picture.content is None else BytesIO(picture.content)
         try:
-            with own_size_limits(), Image.open(source, formats=FORMATS) as opened:
+            with silence_size_warning(), Image.open(source, formats=FORMATS) as opened:
                 size = opened.size
         except Exception:
             continue  # the first pass tells what is wrong with it
         if picture.box is not None:
             left, top, right, bottom = picture.box
             size = max(1, round(right - left)), max(1, round(bottom - top))
-        width, height = size if short is None else short_size(size, short)
+        width, height = size if short is None else compute_short_size(size, short)
         bytes_each.append(3 * width * height)
     return float(np.mean(bytes_each)) * len(index) if bytes_each else 0.0

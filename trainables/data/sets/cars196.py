@@ -17,10 +17,10 @@ from pathlib import Path
 
 from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS
-from trainables.data.files.about import About, Count
+from trainables.data.files.data_set_markers import About, Count
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.data.files.index import Row
-from trainables.data.files.lists import damaged, structs
+from trainables.data.files.lists import build_damage_error, read_structs
 from trainables.errors import ConfigError
 
 TRAINING = 98  # classes
@@ -52,12 +52,15 @@ class Cars196(FileSet):
     )
 
     @classmethod
-    def rows(cls, root: Path, config: DataConfig) -> Listing:
+    def list_rows(cls, root: Path, config: DataConfig) -> Listing:
         whole = root / "cars_annos.mat"
         if whole.exists():
-            return Listing(root, whole, _rows(whole, "relative_im_path", ""))
+            return Listing(root, whole, _build_rows(whole, "relative_im_path", ""))
         train, test = (_find_devkit_file(root, name) for name in ("cars_train_annos.mat", LABELLED))
-        both = [*_rows(train, "fname", "cars_train/"), *_rows(test, "fname", "cars_test/")]
+        both = [
+            *_build_rows(train, "fname", "cars_train/"),
+            *_build_rows(test, "fname", "cars_test/"),
+        ]
         return Listing(root, train, both)
 
 
@@ -74,10 +77,12 @@ def _find_devkit_file(root: Path, name: str) -> Path:
     )
 
 
-def _rows(where: Path, path: str, folder: str) -> Iterator[Row]:
-    table = structs(where, "annotations", (path, "class"))
+def _build_rows(where: Path, path: str, folder: str) -> Iterator[Row]:
+    table = read_structs(where, "annotations", (path, "class"))
     for name, label in zip(table[path], table["class"], strict=True):
         if not isinstance(label, int) or label < 1 or not isinstance(name, str):
-            raise damaged(where, f"class {label!r} of {name!r}", "a number from 1, and a file")
+            raise build_damage_error(
+                where, f"class {label!r} of {name!r}", "a number from 1, and a file"
+            )
         part = "train" if label <= TRAINING else "test"
         yield Row(folder + name, f"{label:03d}", part)

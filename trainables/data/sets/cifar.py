@@ -26,12 +26,12 @@ import numpy as np
 import torch
 
 from trainables.config.images import DataConfig
-from trainables.data.cache import published
+from trainables.data.cache import get_or_build
 from trainables.data.dataset import DATASETS, Dataset, DataSource, Official, Summary
-from trainables.data.files.about import About, Count, absence, root_of
-from trainables.data.files.hashes import file_hashes
-from trainables.data.files.lists import damaged, lines, reading
-from trainables.data.images import Images, mapped
+from trainables.data.files.data_set_markers import About, Count, build_absence_error, root_of
+from trainables.data.files.hashes import hash_files
+from trainables.data.files.lists import build_damage_error, iterate_lines, name_unreadable_file
+from trainables.data.images import Images, map_array
 
 SIDE = 32
 BYTES = 3 * SIDE * SIDE
@@ -76,8 +76,8 @@ class Cifar(DataSource):
     @classmethod
     def fingerprint(cls, config: DataConfig, cache: Path) -> str:
         """Return SHA-256 over the files, by the parts that they are."""
-        root, layout, batches = cls._find(config)
-        hashes = file_hashes(root, [*batches, layout.names], Path(cache) / cls.NAME)
+        root, layout, batches = cls._find_files(config)
+        hashes = hash_files(root, [*batches, layout.names], Path(cache) / cls.NAME)
         digest = hashlib.sha256(f"{cls.NAME} {cls.REVISION}".encode())
         for name, file_hash in hashes.items():
             part = "test" if name in layout.test else "train"
@@ -94,22 +94,25 @@ class Cifar(DataSource):
 
     @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
-        root, layout, batches = cls._find(config)
-        folder = published(
+        root, layout, batches = cls._find_files(config)
+        folder = get_or_build(
             Path(cache) / cls.NAME / cls.fingerprint(config, cache)[:16],
-            lambda fresh: _unpack(root, layout, batches, fresh),
+            lambda fresh: _unpack_pickles(root, layout, batches, fresh),
         )
         labels, tested = (
             torch.from_numpy(np.load(folder / f"{name}.npy", allow_pickle=False))
             for name in ("labels", "tested")
         )
         train, test = (torch.nonzero(rows).squeeze(1) for rows in (~tested, tested))
-        counts = {"train": _count(labels[train].numpy()), "test": _count(labels[test].numpy())}
+        counts = {
+            "train": _count_labels(labels[train].numpy()),
+            "test": _count_labels(labels[test].numpy()),
+        }
         different = cls.ABOUT.differences(counts)
         if different and not config.allow_partial:
             raise cls.ABOUT.difference(different, str(root))
         return Dataset(
-            Images.same_size(mapped(folder / "images.npy")),
+            Images.from_equal_sizes(map_array(folder / "images.npy")),
             labels,
             tuple(json.loads((folder / "classes.json").read_text())),
             Official(train, test, shared=True),
@@ -118,15 +121,15 @@ class Cifar(DataSource):
     @classmethod
     def summary(cls, config: DataConfig) -> Summary | None:
         """Count what each part holds; files that are not there count as empty."""
-        root, layout, batches = cls._find(config.model_copy(update={"allow_partial": True}))
+        root, layout, batches = cls._find_files(config.model_copy(update={"allow_partial": True}))
         counts = {}
         for part, names in (("train", layout.train), ("test", layout.test)):
             there = [read_batch(root / name, layout)[1] for name in batches if name in names]
-            counts[part] = _count(np.concatenate([[], *there]))
+            counts[part] = _count_labels(np.concatenate([[], *there]))
         return Summary(root, counts, tuple(cls.ABOUT.differences(counts)))
 
     @classmethod
-    def _find(cls, config: DataConfig) -> tuple[Path, Layout, list[str]]:
+    def _find_files(cls, config: DataConfig) -> tuple[Path, Layout, list[str]]:
         """Return the folder, its form, and the files of pictures that are there.
 
         Raises:
@@ -137,7 +140,7 @@ class Cifar(DataSource):
         files = (*layout.train, *layout.test, layout.names)
         absent = [name for name in files if not (root / name).exists()]
         if absent and (not config.allow_partial or layout.names in absent):
-            raise absence(absent, len(files), f"{cls.ABOUT.title} (files)", str(root))
+            raise build_absence_error(absent, len(files), f"{cls.ABOUT.title} (files)", str(root))
         return root, layout, [name for name in files[:-1] if name not in absent]
 
 
@@ -189,7 +192,7 @@ class Cifar100(Cifar):
     )
 
 
-def _count(labels: np.ndarray) -> Count:
+def _count_labels(labels: np.ndarray) -> Count:
     return Count(len(np.unique(labels)), len(labels))
 
 
@@ -212,14 +215,14 @@ def read_batch(path: Path, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
             or pixels.shape != (len(labels), BYTES)
         ):
             expected = f"data, of {BYTES:,} bytes a picture, and {layout.labels}, a number each"
-            raise damaged(path, ", ".join(content) or "nothing", expected, BINARY)
+            raise build_damage_error(path, ", ".join(content) or "nothing", expected, BINARY)
     else:
-        with reading(path):
+        with name_unreadable_file(path):
             raw = np.fromfile(path, np.uint8)
         size = layout.before + BYTES
         if len(raw) % size or not len(raw):
             expected = f"a multiple of {size:,}, a class and a picture each"
-            raise damaged(path, f"{len(raw):,} bytes", expected)
+            raise build_damage_error(path, f"{len(raw):,} bytes", expected)
         rows = raw.reshape(-1, size)
         pixels, labels = rows[:, layout.before :], rows[:, layout.before - 1]
     planes = pixels.reshape(-1, 3, SIDE, SIDE)
@@ -241,7 +244,7 @@ def read_pickle(path: Path) -> dict[str, Any]:
     Raises:
         ConfigError: the file cannot be read, or holds more than plain values and numpy arrays.
     """
-    with reading(path):
+    with name_unreadable_file(path):
         raw = path.read_bytes()
     try:
         content = _Unpickler(BytesIO(raw), encoding="latin1").load()
@@ -249,24 +252,24 @@ def read_pickle(path: Path) -> dict[str, Any]:
     except Exception as error:  # a damaged pickle fails with errors of any kind
         found = f"a pickle that cannot be read safely ({error})"
         expected = "a dictionary of plain values and arrays, as its makers offer it"
-        raise damaged(path, found, expected, BINARY) from error
+        raise build_damage_error(path, found, expected, BINARY) from error
 
 
-def _unpack(root: Path, layout: Layout, batches: list[str], folder: Path) -> None:
+def _unpack_pickles(root: Path, layout: Layout, batches: list[str], folder: Path) -> None:
     """Write pixels, labels and class names; classes are renumbered in the order of their names."""
     where = root / layout.names
     if layout.before is None:
         listed = read_pickle(where).get(layout.listed)
         names = [str(name) for name in listed] if isinstance(listed, list) else []
     else:
-        names = [text for _, text in lines(where)]
+        names = [text for _, text in iterate_lines(where)]
     if len(set(names)) != len(names) or not names:
-        raise damaged(where, f"{len(set(names))} names of classes", "one for each")
+        raise build_damage_error(where, f"{len(set(names))} names of classes", "one for each")
     pixels, labels = zip(*(read_batch(root / name, layout) for name in batches), strict=True)
     numbers = np.concatenate(labels)
     if numbers.size and (numbers.max() >= len(names) or numbers.min() < 0):
         found = f"{len(names)} names, and an image of class {numbers.max()}"
-        raise damaged(where, found, "a name for each class")
+        raise build_damage_error(where, found, "a name for each class")
     tested = np.repeat([name in layout.test for name in batches], [len(each) for each in labels])
     np.save(folder / "images.npy", np.concatenate(pixels))
     np.save(folder / "labels.npy", np.argsort(np.argsort(names))[numbers])

@@ -18,10 +18,15 @@ from pydantic import field_validator
 
 from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS
-from trainables.data.files.about import About, Count
+from trainables.data.files.data_set_markers import About, Count
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.data.files.index import Box, Row
-from trainables.data.files.lists import damaged, damaged_line, fields, whole
+from trainables.data.files.lists import (
+    build_damage_error,
+    build_line_error,
+    iterate_fields,
+    parse_whole_number,
+)
 
 TRAINING = 100  # classes
 IMAGE, LABEL = "<image id> <class folder>/<file>", "<image id> <class id>"
@@ -52,57 +57,61 @@ class Cub200(FileSet):
 
         @field_validator("boxes")
         @classmethod
-        def whole_is_none(cls, value: Any) -> Any:
+        def normalize_boxes(cls, value: Any) -> Any:
             """So that the default, written out or not, is one trial."""
             return value or None
 
     @classmethod
-    def rows(cls, root: Path, config: DataConfig) -> Listing:
+    def list_rows(cls, root: Path, config: DataConfig) -> Listing:
         where = root / "images.txt"
         boxed = isinstance(config, cls.Config) and config.boxes
         boxes = _read_boxes(root / BOXES) if boxed else None
-        return Listing(root / "images", where, _rows(where, root / "image_class_labels.txt", boxes))
+        return Listing(
+            root / "images", where, _build_rows(where, root / "image_class_labels.txt", boxes)
+        )
 
 
-def _rows(images: Path, labels: Path, boxes: dict[int, Box] | None) -> Iterator[Row]:
+def _build_rows(images: Path, labels: Path, boxes: dict[int, Box] | None) -> Iterator[Row]:
     classes: dict[int, int] = {}
-    for line, pair in fields(labels, LABEL, 2):
-        image, label = (whole(text, labels, line, " ".join(pair), LABEL) for text in pair)
+    for line, pair in iterate_fields(labels, LABEL, 2):
+        image, label = (
+            parse_whole_number(text, labels, line, " ".join(pair), LABEL) for text in pair
+        )
         classes[image] = label
     folders: dict[int, str] = {}
     numbers: dict[str, int] = {}
-    for line, (number, path) in fields(images, IMAGE, 2, rest=True):
+    for line, (number, path) in iterate_fields(images, IMAGE, 2, rest=True):
         text = f"{number} {path}"
-        image = whole(number, images, line, text, IMAGE)
+        image = parse_whole_number(number, images, line, text, IMAGE)
         folder = path.rpartition("/")[0]
         if not folder:
-            raise damaged_line(images, line, text, IMAGE)
+            raise build_line_error(images, line, text, IMAGE)
         for file, known in ((labels, classes), (labels.with_name(BOXES), boxes)):
             if known is not None and image not in known:
                 found = f"no line for image {image} ({path})"
-                raise damaged(file, found, "a line for each of images.txt")
+                raise build_damage_error(file, found, "a line for each of images.txt")
         label = classes.pop(image)
         if folders.setdefault(label, folder) != folder:
             expected = f"a file in {folders[label]}, the folder of its class"
-            raise damaged_line(images, line, path, expected)
+            raise build_line_error(images, line, path, expected)
         if numbers.setdefault(folder, label) != label:
             expected = f"class {numbers[folder]}, as others of its folder have"
-            raise damaged_line(images, line, path, expected)
+            raise build_line_error(images, line, path, expected)
         part = "train" if label <= TRAINING else "test"
         yield Row(path, folder, part, box=None if boxes is None else boxes[image])
     if classes:
         found = f"no line for image {min(classes)}, which has a class in {labels.name}"
         expected = f"a line for each of its images ({len(classes)} more than here)"
-        raise damaged(images, found, expected)
+        raise build_damage_error(images, found, expected)
 
 
 def _read_boxes(path: Path) -> dict[int, Box]:
     boxes: dict[int, Box] = {}
-    for line, parts in fields(path, BOX, 5):
+    for line, parts in iterate_fields(path, BOX, 5):
         text = " ".join(parts)
         try:
             x, y, width, height = map(float, parts[1:])
         except ValueError:
-            raise damaged_line(path, line, text, BOX) from None
-        boxes[whole(parts[0], path, line, text, BOX)] = (x, y, x + width, y + height)
+            raise build_line_error(path, line, text, BOX) from None
+        boxes[parse_whole_number(parts[0], path, line, text, BOX)] = (x, y, x + width, y + height)
     return boxes

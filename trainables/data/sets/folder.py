@@ -20,7 +20,7 @@ import numpy as np
 
 from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS
-from trainables.data.files.about import given_root
+from trainables.data.files.data_set_markers import given_root
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.data.files.index import PARTS, Index, Row
 from trainables.errors import ConfigError
@@ -38,7 +38,7 @@ class Folder(FileSet):
     EXPECTED = "a readable folder of class folders"
 
     @classmethod
-    def root(cls, config: DataConfig) -> Path:
+    def locate_root(cls, config: DataConfig) -> Path:
         root = given_root(config)
         if root is None:
             raise ConfigError(
@@ -47,17 +47,17 @@ class Folder(FileSet):
         return root
 
     @classmethod
-    def rows(cls, root: Path, config: DataConfig) -> Listing:
+    def list_rows(cls, root: Path, config: DataConfig) -> Listing:
         refuse_official(root)
         rows = [
             Row((Path(part) / file).as_posix(), file.parts[0], part)
-            for part in _parts(root) or [""]
+            for part in _find_parts(root) or [""]
             for file in _list_images(root / part)
         ]
         return Listing(root, root, rows)
 
     @classmethod
-    def present(cls, listed: Index) -> np.ndarray:
+    def find_present(cls, listed: Index) -> np.ndarray:
         """All: these are the names that the folder itself gave."""
         return np.ones(len(listed), bool)
 
@@ -68,17 +68,17 @@ class Folder(FileSet):
         return f"\x1f{part}" if part else ""
 
 
-def _class_folders(root: Path) -> list[Path]:
+def _list_class_folders(root: Path) -> list[Path]:
     entries = (entry for entry in root.iterdir() if not _is_left_behind(entry.name))
     return sorted(entry for entry in entries if entry.is_dir())
 
 
-def _parts(root: Path) -> list[str]:
+def _find_parts(root: Path) -> list[str]:
     """Return the parts into which a folder is divided; none where its folders are classes."""
-    inside = {entry.name for entry in _class_folders(root)}
+    inside = {entry.name for entry in _list_class_folders(root)}
     if "train" not in inside or not inside <= {"train", "val", "test"} or len(inside) < 2:
         return []
-    if not all(_class_folders(root / part) for part in inside):
+    if not all(_list_class_folders(root / part) for part in inside):
         return []
     if "test" not in inside:
         raise ConfigError(
@@ -98,7 +98,7 @@ def _list_images(root: Path) -> list[Path]:
         ConfigError: fewer than two class folders, an empty one, a file name that is not text.
         OSError: no such folder, or not readable.
     """
-    classes = _class_folders(root)
+    classes = _list_class_folders(root)
     if len(classes) < 2:
         raise ConfigError(
             "data.root",
@@ -108,7 +108,7 @@ def _list_images(root: Path) -> list[Path]:
         )
     files: list[Path] = []
     for folder in classes:
-        inside = [Path(file).relative_to(root) for file in images_below(folder)]
+        inside = [Path(file).relative_to(root) for file in iterate_images(folder)]
         if not inside:
             expected = f"files ending in {' '.join(SUFFIXES)}"
             remedy = "Remove the folder, or put its images there"
@@ -150,7 +150,7 @@ def refuse_official(root: Path) -> None:
                 )
 
 
-def images_below(folder: Path) -> Iterator[str]:
+def iterate_images(folder: Path) -> Iterator[str]:
     """Yield image files at any depth.
 
     By what the folder says of its entries, so that nothing but links is asked for its kind: a data

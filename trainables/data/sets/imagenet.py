@@ -21,10 +21,16 @@ from pathlib import Path
 
 from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS
-from trainables.data.files.about import About, Count
+from trainables.data.files.data_set_markers import About, Count
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.data.files.index import Row
-from trainables.data.files.lists import damaged, damaged_line, lines, structs, whole
+from trainables.data.files.lists import (
+    build_damage_error,
+    build_line_error,
+    iterate_lines,
+    parse_whole_number,
+    read_structs,
+)
 
 KAGGLE, SOLUTION = "ILSVRC/Data/CLS-LOC", "LOC_val_solution.csv"
 DEVKIT = ("ILSVRC2012_devkit_t12/data/", "devkit/data/", "data/", "")
@@ -55,13 +61,13 @@ class ImageNet(FileSet):
     )
 
     @classmethod
-    def rows(cls, root: Path, config: DataConfig) -> Listing:
+    def list_rows(cls, root: Path, config: DataConfig) -> Listing:
         base = root / KAGGLE if (root / KAGGLE).is_dir() else root
-        rows = [*_in_folders(base / "train", "train"), *_validation(root, base)]
+        rows = [*_list_folder_rows(base / "train", "train"), *_list_validation_rows(root, base)]
         return Listing(base, base, rows)
 
 
-def _in_folders(folder: Path, part: str) -> Iterator[Row]:
+def _list_folder_rows(folder: Path, part: str) -> Iterator[Row]:
     for each in sorted(entry for entry in folder.iterdir() if entry.is_dir()):
         with os.scandir(each) as entries:
             names = sorted(entry.name for entry in entries)
@@ -70,39 +76,39 @@ def _in_folders(folder: Path, part: str) -> Iterator[Row]:
                 yield Row(f"{folder.name}/{each.name}/{name}", each.name, part)
 
 
-def _validation(root: Path, base: Path) -> Iterator[Row]:
+def _list_validation_rows(root: Path, base: Path) -> Iterator[Row]:
     if (root / SOLUTION).exists():
-        classes = _kaggle(root / SOLUTION)
+        classes = _read_kaggle_truth(root / SOLUTION)
     else:
         truth = next((root / at / TRUTH for at in DEVKIT if (root / at / TRUTH).exists()), None)
         if truth is None:
-            yield from _in_folders(base / "val", "test")
+            yield from _list_folder_rows(base / "val", "test")
             return
-        classes = _devkit(truth)
+        classes = _read_devkit_truth(truth)
     inside = {entry.name for entry in (base / "val").iterdir() if entry.is_dir()}
     for name, wnid in classes:
         folder = f"{wnid}/" if wnid in inside else ""
         yield Row(f"val/{folder}{name}.JPEG", wnid, "test")
 
 
-def _devkit(truth: Path) -> Iterator[tuple[str, str]]:
+def _read_devkit_truth(truth: Path) -> Iterator[tuple[str, str]]:
     meta = truth.with_name("meta.mat")
-    table = structs(meta, "synsets", ("ILSVRC2012_ID", "WNID"))
+    table = read_structs(meta, "synsets", ("ILSVRC2012_ID", "WNID"))
     names = dict(zip(table["ILSVRC2012_ID"], table["WNID"], strict=True))
-    for line, text in lines(truth):
-        number = whole(text, truth, line, text, "the number of a class")
+    for line, text in iterate_lines(truth):
+        number = parse_whole_number(text, truth, line, text, "the number of a class")
         if number not in names:
-            raise damaged_line(truth, line, text, f"a class of {meta.name}")
+            raise build_line_error(truth, line, text, f"a class of {meta.name}")
         yield f"ILSVRC2012_val_{line:08d}", str(names[number])
 
 
-def _kaggle(solution: Path) -> Iterator[tuple[str, str]]:
+def _read_kaggle_truth(solution: Path) -> Iterator[tuple[str, str]]:
     expected = "<image>,<wnid> <box> …, below a head"
-    for line, text in islice(lines(solution), 1, None):
+    for line, text in islice(iterate_lines(solution), 1, None):
         name, _, boxes = text.partition(",")
         if not boxes.split():
-            raise damaged_line(solution, line, text, expected)
+            raise build_line_error(solution, line, text, expected)
         wnids = set(boxes.split()[::5])  # a class and four numbers for each box
         if len(wnids) != 1:
-            raise damaged(f"{solution}:{line}", f"{len(wnids)} classes", expected)
+            raise build_damage_error(f"{solution}:{line}", f"{len(wnids)} classes", expected)
         yield name, wnids.pop()

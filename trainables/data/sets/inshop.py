@@ -15,10 +15,16 @@ from pathlib import Path
 
 from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS
-from trainables.data.files.about import About, Count
+from trainables.data.files.data_set_markers import About, Count
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.data.files.index import Row
-from trainables.data.files.lists import damaged, damaged_line, fields, lines, whole
+from trainables.data.files.lists import (
+    build_damage_error,
+    build_line_error,
+    iterate_fields,
+    iterate_lines,
+    parse_whole_number,
+)
 from trainables.errors import ConfigError
 
 PARTITION = "list_eval_partition.txt"
@@ -54,7 +60,7 @@ class InShop(FileSet):
     )
 
     @classmethod
-    def rows(cls, root: Path, config: DataConfig) -> Listing:
+    def list_rows(cls, root: Path, config: DataConfig) -> Listing:
         places = [root / PARTITION, root / "Eval" / PARTITION]
         where = next(place for place in places if place.exists())
         base = next((root / each for each in ("", "Img") if (root / each / "img").is_dir()), None)
@@ -65,17 +71,17 @@ class InShop(FileSet):
                 f"the images of {where.relative_to(root)} beside it",
                 "Unpack img.zip there",
             )
-        return Listing(base, where, _rows(where))
+        return Listing(base, where, _build_rows(where))
 
 
-def _rows(where: Path) -> Iterator[Row]:
-    line, text = next(lines(where), (1, ""))
-    listed = whole(text, where, line, text, "how many images are listed")
+def _build_rows(where: Path) -> Iterator[Row]:
+    line, text = next(iterate_lines(where), (1, ""))
+    listed = parse_whole_number(text, where, line, text, "how many images are listed")
     count = 0
-    for line, (path, item, kind) in fields(where, LINE, 3, start=HEAD):
+    for line, (path, item, kind) in iterate_fields(where, LINE, 3, start=HEAD):
         if kind not in ("train", "query", "gallery"):
-            raise damaged_line(where, line, f"{path} {item} {kind}", LINE)
+            raise build_line_error(where, line, f"{path} {item} {kind}", LINE)
         count += 1
         yield Row(path, item, *(("train", "") if kind == "train" else ("test", kind)))
     if count != listed:
-        raise damaged(where, f"{count:,} images", f"the {listed:,} of its first line")
+        raise build_damage_error(where, f"{count:,} images", f"the {listed:,} of its first line")

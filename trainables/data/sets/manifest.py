@@ -26,10 +26,10 @@ import numpy as np
 
 from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS
-from trainables.data.files.about import given_root
+from trainables.data.files.data_set_markers import given_root
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.data.files.first_pass import Picture
-from trainables.data.files.hashes import file_hashes
+from trainables.data.files.hashes import hash_files
 from trainables.data.files.index import PARTS, ROLES, Index, Row
 from trainables.errors import ConfigError
 from trainables.machine.files import open_regular
@@ -54,7 +54,7 @@ class Manifest(FileSet):
     EXPECTED = "a readable table and images"
 
     @classmethod
-    def root(cls, config: DataConfig) -> Path:
+    def locate_root(cls, config: DataConfig) -> Path:
         expected = f"a CSV or Parquet file, or a folder with {' or '.join(USUAL)}"
         root = given_root(config)
         if root is None:
@@ -77,31 +77,31 @@ class Manifest(FileSet):
         return root
 
     @classmethod
-    def rows(cls, root: Path, config: DataConfig) -> Listing:
-        return Listing(root, root, _rows(root))
+    def list_rows(cls, root: Path, config: DataConfig) -> Listing:
+        return Listing(root, root, _build_rows(root))
 
     @classmethod
-    def present(cls, listed: Index) -> np.ndarray:
-        if _holds_images(listed.base):
+    def find_present(cls, listed: Index) -> np.ndarray:
+        if _has_embedded_images(listed.base):
             return np.ones(len(listed), bool)
-        return replace(listed, base=listed.base.parent).present()
+        return replace(listed, base=listed.base.parent).find_present()
 
     @classmethod
-    def digest(cls, index: Index, cache: Path) -> str:
+    def compute_digest(cls, index: Index, cache: Path) -> str:
         """Hash the table alone where the images are in it."""
         table = index.base
-        if not _holds_images(table):
-            return super().digest(replace(index, base=table.parent), cache)
-        content = file_hashes(table.parent, [table.name], cache / cls.NAME)[table.name]
+        if not _has_embedded_images(table):
+            return super().compute_digest(replace(index, base=table.parent), cache)
+        content = hash_files(table.parent, [table.name], cache / cls.NAME)[table.name]
         return hashlib.sha256(f"{cls.NAME} {cls.REVISION}{content}".encode()).hexdigest()
 
     @classmethod
-    def pictures(cls, index: Index, first: int = 0) -> Iterator[Picture]:
+    def iterate_pictures(cls, index: Index, first: int = 0) -> Iterator[Picture]:
         folder = index.base.parent
-        if not _holds_images(index.base):
-            yield from super().pictures(replace(index, base=folder), first)
+        if not _has_embedded_images(index.base):
+            yield from super().iterate_pictures(replace(index, base=folder), first)
             return
-        for row, content in enumerate(islice(_contents(index.base), first, None), first):
+        for row, content in enumerate(islice(_iterate_contents(index.base), first, None), first):
             yield Picture(folder / index.paths[row], content)
 
 
@@ -109,8 +109,8 @@ def _is_csv(table: Path) -> bool:
     return table.suffix.lower() == ".csv"
 
 
-def _rows(table: Path) -> Iterator[Row]:
-    for number, row in enumerate(_table(table), 1):
+def _build_rows(table: Path) -> Iterator[Row]:
+    for number, row in enumerate(_iterate_table(table), 1):
         where = f"{table}: row {number}"
         path, label, split, role = (
             "" if row.get(name) is None else str(row[name]).strip() for name in COLUMNS
@@ -129,7 +129,7 @@ def _rows(table: Path) -> Iterator[Row]:
         yield Row(path, label, SPLITS[split], role)
 
 
-def _table(path: Path) -> Iterator[dict[str, Any]]:
+def _iterate_table(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows without the images."""
     try:
         yield from _read_csv(path) if _is_csv(path) else _read_parquet(path)
@@ -191,7 +191,7 @@ def _check_columns(path: Path, names: list[str], needed: tuple[str, ...]) -> Non
         )
 
 
-def _holds_images(table: Path) -> bool:
+def _has_embedded_images(table: Path) -> bool:
     if _is_csv(table):
         return False
     import pyarrow.parquet as pq
@@ -199,7 +199,7 @@ def _holds_images(table: Path) -> bool:
     return "image" in pq.read_schema(table).names
 
 
-def _contents(table: Path) -> Iterator[bytes]:
+def _iterate_contents(table: Path) -> Iterator[bytes]:
     """Yield the images of all rows, a few at a time."""
     import pyarrow.parquet as pq
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS
-from trainables.data.files.about import About, Count
+from trainables.data.files.data_set_markers import About, Count
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.data.files.index import Row
-from trainables.data.files.lists import fields, whole
+from trainables.data.files.lists import iterate_fields, parse_whole_number
 
 LINE = "<image id> <class id> <super class id> <path>, below a head"
 
@@ -39,14 +39,14 @@ class StanfordOnlineProducts(FileSet):
     )
 
     @classmethod
-    def rows(cls, root: Path, config: DataConfig) -> Listing:
-        return Listing(root, root / "Ebay_train.txt and Ebay_test.txt", _rows(root))
+    def list_rows(cls, root: Path, config: DataConfig) -> Listing:
+        return Listing(root, root / "Ebay_train.txt and Ebay_test.txt", _build_rows(root))
 
 
-def _rows(root: Path) -> Iterator[Row]:
+def _build_rows(root: Path) -> Iterator[Row]:
     for part in ("train", "test"):
         where = root / f"Ebay_{part}.txt"
-        for line, found in fields(where, LINE, 4, start=1):
-            number = whole(found[1], where, line, " ".join(found), LINE)
+        for line, found in iterate_fields(where, LINE, 4, start=1):
+            number = parse_whole_number(found[1], where, line, " ".join(found), LINE)
             # Filled with zeros, so that the order of names is that of numbers.
             yield Row(found[3], f"{number:05d}", part)

@@ -14,8 +14,8 @@ from types import FrameType
 from typing import NoReturn
 
 from trainables.errors import ConfigError
-from trainables.machine.cache_folder import default_cache
-from trainables.machine.texts import user_path
+from trainables.machine.cache_folder import locate_default_cache
+from trainables.machine.texts import expand_user_path
 
 
 def parser() -> argparse.ArgumentParser:
@@ -71,11 +71,14 @@ def _run(args: argparse.Namespace) -> int:
         found = f"{args.processes} and {args.checkpoint_seconds}"
         raise ConfigError("--processes, --checkpoint-seconds", found, "at least 1, and at least 0")
     part, parts = parse_shard(args.shard)
-    cells, folder = user_path(args.cells, "CELLS"), user_path(args.out, "--out").resolve()
+    cells, folder = (
+        expand_user_path(args.cells, "CELLS"),
+        expand_user_path(args.out, "--out").resolve(),
+    )
 
     from trainables.jobs.batch import runner
     from trainables.jobs.batch.files import read_cells
-    from trainables.machine.devices import side_by_side
+    from trainables.machine.devices import list_devices
 
     source, entries = read_cells(cells)
     entries = entries[part - 1 :: parts]  # neighbours, which often take alike, are dealt to all
@@ -83,9 +86,11 @@ def _run(args: argparse.Namespace) -> int:
     settings = runner.BatchSettings(
         source=source,
         folder=folder,
-        cache=default_cache().resolve(),
+        cache=locate_default_cache().resolve(),
         device=default if args.device is None else args.device,
-        data_root=None if args.data_root is None else str(user_path(args.data_root, "--data-root")),
+        data_root=None
+        if args.data_root is None
+        else str(expand_user_path(args.data_root, "--data-root")),
         checkpoint_seconds=args.checkpoint_seconds,
     )
     shown = f", part {part} of {parts}" if parts > 1 else ""
@@ -93,7 +98,7 @@ def _run(args: argparse.Namespace) -> int:
     pending = runner.list_pending(settings, entries, retry_failed=args.retry_failed)
     if len(pending) < len(entries):
         runner.say(f"{len(entries) - len(pending)} have ended already")
-    devices = side_by_side(settings.device)
+    devices = list_devices(settings.device)
     runner.check_machine(settings, pending)
     if args.check:
         runner.say("code, data and weights are as they should be; nothing was run")

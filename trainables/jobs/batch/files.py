@@ -29,8 +29,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, m
 from trainables.core import identity
 from trainables.core.trial_folder import CONFIG, RESULT, SOURCE
 from trainables.errors import ConfigError
-from trainables.evaluation.metrics import ACCURACY, ranking_metric
-from trainables.jobs.request import Crosses, Job
+from trainables.evaluation.metrics import ACCURACY, find_ranking_metric
+from trainables.jobs.request import Job, JsonSerializable
 from trainables.machine.files import open_regular, read_regular, write_atomically
 from trainables.trial import TrialConfig
 
@@ -98,7 +98,7 @@ def digest(path: Path) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Source(Crosses):
+class Source(JsonSerializable):
     """The sweep of the trials. clean: whether a trial's checkpoints go once it has ended."""
 
     sweep_id: str
@@ -107,7 +107,7 @@ class Source(Crosses):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry(Crosses):
+class Entry(JsonSerializable):
     """One trial: the (study, cell) pairs that it fills, its identity with the data's, and its job.
 
     The job's device and folders are placeholders: the machine that runs it sets them.
@@ -157,8 +157,8 @@ def check_identity(trial: Entry | Result) -> TrialConfig:
     """
     job = trial.job if isinstance(trial, Entry) else trial
     config = TrialConfig.model_validate(job.config)
-    config_hash = identity.config_hash(config, trial.fingerprint)
-    trial_id = identity.trial_id(config_hash, job.seed)
+    config_hash = identity.compute_config_hash(config, trial.fingerprint)
+    trial_id = identity.build_trial_id(config_hash, job.seed)
     if (config_hash, trial_id) != (trial.config_hash, job.trial_id):
         raise ValueError(
             f"the configuration is that of trial {trial_id}, not of trial {job.trial_id}: it was "
@@ -275,7 +275,7 @@ class Result(Strict):
 def _check_metric(name: str, value: float) -> None:
     """Raise ValueError for a value that a metric cannot have; a mean of shares may round up."""
     split, _, metric = name.rpartition("/")
-    is_share = metric in ("nmi", "f1", *ACCURACY) or ranking_metric(metric) is not None
+    is_share = metric in ("nmi", "f1", *ACCURACY) or find_ranking_metric(metric) is not None
     is_score = is_share and split in ("train", "val", "test", "best")
     is_fit = math.isfinite(value) and (not is_score or -1e-6 <= value <= 1 + 1e-6)
     if not is_fit and not name.startswith("observed/"):

@@ -24,10 +24,10 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from trainables.backbones.weights import absent, fetch
+from trainables.backbones.weights import describe_missing_weights, fetch_weights
 from trainables.core.code_version import list_differing_components
-from trainables.core.trial_folder import TRIALS, trial_folder
-from trainables.data.cache import required
+from trainables.core.trial_folder import TRIALS, locate_trial_folder
+from trainables.data.cache import require_cache
 from trainables.data.dataset import fingerprint
 from trainables.data.splits import load_splits
 from trainables.errors import ConfigError
@@ -41,7 +41,7 @@ from trainables.jobs.attempt import (
 from trainables.jobs.batch import files
 from trainables.jobs.batch.files import RESULT_NAME, Entry, Final, Result, Source
 from trainables.jobs.request import Job
-from trainables.machine.texts import printable
+from trainables.machine.texts import escape_control_characters
 
 OUT_OF_MEMORY = ("OutOfMemoryError", "MemoryError")  # with fewer trials side by side it runs
 SHOWN = ("map_at_r", "top_1_accuracy")  # of a trial that has ended; its result has all
@@ -65,7 +65,7 @@ class BatchSettings:
     runner: str = "trainables.jobs.job:run_job"
 
     def trial_folder(self, entry: Entry) -> Path:
-        return trial_folder(self.folder / TRIALS, entry.trial_id)
+        return locate_trial_folder(self.folder / TRIALS, entry.trial_id)
 
     def localise(self, entry: Entry) -> Job:
         """Return the job of an entry as it runs here."""
@@ -85,7 +85,7 @@ class BatchSettings:
 
 def say(text: str, *, error: bool = False) -> None:
     """Print a line at once."""
-    print(printable(text), file=sys.stderr if error else sys.stdout, flush=True)
+    print(escape_control_characters(text), file=sys.stderr if error else sys.stdout, flush=True)
 
 
 def check_machine(settings: BatchSettings, entries: Sequence[Entry]) -> None:
@@ -112,7 +112,7 @@ def check_machine(settings: BatchSettings, entries: Sequence[Entry]) -> None:
         except ValueError as error:
             raise ConfigError(str(entry), str(error), "the trial as it was exported") from None
         data = config.data
-        with required(settings.cache):
+        with require_cache(settings.cache):
             if data.images not in fingerprints:
                 fingerprints[data.images] = fingerprint(data, settings.cache)
         if fingerprints[data.images] != entry.fingerprint:
@@ -125,11 +125,11 @@ def check_machine(settings: BatchSettings, entries: Sequence[Entry]) -> None:
         data_sets[data.model_dump_json(exclude={"augment"})] = data
         backbones[config.backbone.model_dump_json()] = config.backbone
     for data in data_sets.values():
-        with required(settings.cache):
+        with require_cache(settings.cache):
             load_splits(data, settings.cache)
     for backbone in backbones.values():
-        if absent(backbone) is not None:
-            fetch(backbone)
+        if describe_missing_weights(backbone) is not None:
+            fetch_weights(backbone)
 
 
 def find_result(settings: BatchSettings, entry: Entry) -> Result | None:
@@ -289,7 +289,7 @@ def run_trial(settings: BatchSettings, entry: Entry) -> dict[str, Any] | None:
     with contextlib.closing(attempt):
         if (attempt.folder / RESULT_NAME).exists():
             return None
-        events = attempt.events(math.inf)
+        events = attempt.receive_events(math.inf)
         if str(events[-1].get("reason")).startswith(OUT_OF_MEMORY):
             raise OSError(events[-1]["reason"])
         files.write_result(attempt.folder, settings.source, entry, events)

@@ -29,9 +29,9 @@ def main() -> int:
         for view in trial.views:
             try:
                 model = model or Reader(trial.folder, request.device, request.cache)
-                path = view.path(trial.folder)
+                path = view.locate_file(trial.folder)
                 path.parent.mkdir(exist_ok=True)
-                write_json(path, model.read(view))
+                write_json(path, model.read_view(view))
             except Exception as error:  # of this view: the others are read all the same
                 usual = isinstance(error, ConfigError | TrialFailure | OSError)
                 reason = str(error) if usual else f"{type(error).__name__}: {error}"

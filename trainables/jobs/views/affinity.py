@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from trainables.evaluation.structure import class_sums
+from trainables.evaluation.structure import sum_classes
 from trainables.jobs.views.embedded import VIEWS, Embedded, draw
 
 
@@ -27,7 +27,7 @@ def affinity(split: Embedded, *, classes: int) -> dict[str, Any]:
         rows, labels = F.normalize(references.vectors, dim=1), references.labels
     else:
         rows, labels = split.unit, split.labels
-    centres = F.normalize(class_sums(rows, labels), dim=1).cpu()
+    centres = F.normalize(sum_classes(rows, labels), dim=1).cpu()
     drawn = draw(len(centres), "affinity")[:classes]
     cosines = (centres[drawn] @ centres[drawn].T).clamp(-1, 1)
     cosines = (cosines + cosines.T) / 2

@@ -23,9 +23,9 @@ from PIL import Image
 from torch import Tensor
 
 from trainables import streams
-from trainables.backbones.backbone import Backbone, frozen_backbone
+from trainables.backbones.backbone import Backbone, build_frozen_backbone
 from trainables.config.registry import Registry
-from trainables.core.assembly import assemble
+from trainables.core.assembly import assemble_parts
 from trainables.core.export import read_weights
 from trainables.core.inputs import Inputs
 from trainables.core.network import Network
@@ -35,7 +35,7 @@ from trainables.data.splits import Subset, load_splits
 from trainables.errors import ConfigError
 from trainables.jobs.request import View
 from trainables.machine.devices import resolve_device
-from trainables.machine.files import inside
+from trainables.machine.files import join_inside
 from trainables.trial import TrialConfig
 
 VIEWS: Registry[Callable[..., dict[str, Any]]] = Registry("views", "trainables.jobs.views")
@@ -59,7 +59,9 @@ class Embedded:
     def rows(self) -> Tensor:
         """[N, E] of all images of the split, as retrieval compares them."""
         with torch.inference_mode():
-            return torch.cat([self.network.embed(x) for x in self.inputs.blocks(self.subset)])
+            return torch.cat(
+                [self.network.embed(x) for x in self.inputs.iterate_blocks(self.subset)]
+            )
 
     @property
     def training(self) -> Subset:
@@ -108,7 +110,7 @@ class Embedded:
         pairs = [places[:2] for places in of_class.values() if len(places) > 1][:count]
         return torch.tensor([place for pair in pairs for place in pair])
 
-    def pictures(self, places: Tensor) -> tuple[Tensor, Backbone]:
+    def load_pictures(self, places: Tensor) -> tuple[Tensor, Backbone]:
         """[B, 3, S, S] of the images at these places, and the backbone that takes them, which of
         cached features is built anew.
 
@@ -118,7 +120,7 @@ class Embedded:
         size = self.config.data.image_size
         backbone = self.network.backbone
         if backbone is None:
-            backbone = frozen_backbone(self.config.backbone, size).to(self.device)
+            backbone = build_frozen_backbone(self.config.backbone, size).to(self.device)
         if not isinstance(backbone, Backbone):
             raise ConfigError(
                 "figures", "a transformer with a second token", "a backbone of one output"
@@ -130,18 +132,18 @@ class Embedded:
         )
         return pixels, backbone
 
-    def name(self, place: int) -> str:
+    def get_class_name(self, place: int) -> str:
         """Return the class of the image at this place of the split."""
         return self.subset.classes[int(self.subset.labels[place])]
 
-    def picture(self, place: int) -> str:
+    def encode_thumbnail(self, place: int) -> str:
         """Return the image at this place of the split, small: JPEG in base64."""
         return encode_picture(self.subset.images[int(self.subset.index[place])].squeeze(-1).numpy())
 
 
 def draw(count: int, stream: str) -> Tensor:
     """Return the numbers below `count` in an order that the stream's name decides."""
-    return torch.randperm(count, generator=streams.generator(0, f"views.{stream}"))
+    return torch.randperm(count, generator=streams.create_generator(0, f"views.{stream}"))
 
 
 def encode_picture(pixels: np.ndarray[Any, Any]) -> str:
@@ -180,34 +182,34 @@ class Reader:
         try:
             about = json.loads(files.config.read_text(encoding="utf-8"))
             final = json.loads(files.result.read_text(encoding="utf-8"))
-            export = inside(folder, final["export"])
+            export = join_inside(folder, final["export"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             found = f"no finished trial ({error})"
             raise ConfigError(str(folder), found, "its config.json and final.json") from error
         self.config, seed = TrialConfig.model_validate(about["config"]), int(about["seed"])
         self.splits = load_splits(self.config.data, cache)
         where = resolve_device(device)
-        parts = assemble(self.config, seed, self.splits, cache, where)
+        parts = assemble_parts(self.config, seed, self.splits, cache, where)
         parts.network.load_state_dict(read_weights(export))
         self.network, self.inputs = parts.network.eval(), parts.inputs
         self._splits: dict[str, Embedded] = {}
 
-    def split(self, name: str) -> Embedded:
+    def embed_split(self, name: str) -> Embedded:
         """Return a split. Raises ConfigError if the trial has none of this name."""
         if name not in self._splits:
             subset = self.splits[name]
             self._splits[name] = Embedded(
-                self.config, self.network, self.inputs, subset, self.split
+                self.config, self.network, self.inputs, subset, self.embed_split
             )
         return self._splits[name]
 
-    def read(self, view: View) -> dict[str, Any]:
+    def read_view(self, view: View) -> dict[str, Any]:
         """Return what a view's file holds: its kind, options, the split's size, and the values.
 
         Raises:
             ConfigError: the trial has no such split, or the split or the method nothing to be read.
         """
         options = dict(view.options)
-        split = self.split(options.pop("split"))
+        split = self.embed_split(options.pop("split"))
         about = {"kind": view.kind, "options": dict(view.options)}
         return about | {"split_images": len(split.subset)} | VIEWS[view.kind](split, **options)

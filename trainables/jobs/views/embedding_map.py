@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from trainables.errors import ConfigError
-from trainables.evaluation.structure import centres
+from trainables.evaluation.structure import compute_class_means
 from trainables.jobs.views.embedded import VIEWS, Embedded, draw, fit_tsne
 
 LEAST = 4  # points
@@ -47,14 +47,16 @@ def embedding_map(
     rows = split.unit[places.to(split.device)].double().cpu()
     if centred:
         _, classes_of = torch.unique(split.subset.labels[places], return_inverse=True)
-        rows = rows - centres(rows, classes_of)[classes_of]
+        rows = rows - compute_class_means(rows, classes_of)[classes_of]
     plane = fit_tsne(rows, min(perplexity, (len(places) - 1) / 3))
-    names = sorted({split.name(place) for place in places.tolist()})
+    names = sorted({split.get_class_name(place) for place in places.tolist()})
     return {
         "x": [x for x, _ in plane],
         "y": [y for _, y in plane],
-        "label": [names.index(split.name(place)) for place in places.tolist()],
+        "label": [names.index(split.get_class_name(place)) for place in places.tolist()],
         "classes": names,
         "of_classes": total,
-        "pictures": [[at, split.picture(p)] for at, p in enumerate(places[:pictures].tolist())],
+        "pictures": [
+            [at, split.encode_thumbnail(p)] for at, p in enumerate(places[:pictures].tolist())
+        ],
     }

@@ -59,14 +59,14 @@ def _show_query(split: Embedded, place: int, nearest: int, *, failed: bool) -> d
     order = scores.argsort(descending=True, stable=True)
     count = min(nearest, int(scores.isfinite().sum()))
     return {
-        "query": split.picture(place),
-        "class": split.name(place),
+        "query": split.encode_thumbnail(place),
+        "class": split.get_class_name(place),
         "rank": int(hits[order].int().argmax()) + 1,
         "failed": failed,
         "near": [
             {
-                "picture": split.picture(at + split.gallery_start),
-                "class": split.name(at + split.gallery_start),
+                "picture": split.encode_thumbnail(at + split.gallery_start),
+                "class": split.get_class_name(at + split.gallery_start),
                 "hit": bool(hits[at]),
                 "score": float(scores[at]),
             }

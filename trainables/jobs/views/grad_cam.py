@@ -36,24 +36,24 @@ def grad_cam(split: Embedded, *, images: int, terms: tuple[str, ...]) -> dict[st
         ConfigError: a backbone whose maps have no places, or a term that the trial has not.
     """
     places = split.draw_pairs(images, "grad_cam")
-    pictures, backbone = split.pictures(places)
+    pictures, backbone = split.load_pictures(places)
     labels = split.subset.labels[places].to(pictures.device)[:, None]
     method = split.network.method
     with torch.enable_grad():
-        maps = backbone.maps(pictures).detach().requires_grad_()
-        draws = streams.generator(0, "views.grad_cam", device=pictures.device)
+        maps = backbone.compute_maps(pictures).detach().requires_grad_()
+        draws = streams.create_generator(0, "views.grad_cam", device=pictures.device)
         progress = Progress(fraction=1.0)
-        state = method(backbone.pooled(maps).float(), labels, progress, draws)
+        state = method(backbone.pool(maps).float(), labels, progress, draws)
         own = method.terms(state, labels, progress, draws)
         if unknown := [name for name in terms if name not in own]:
             raise ConfigError("figures, grad_cam.terms", repr(unknown[0]), f"of {', '.join(own)}")
-        cams = {name: _cam(own[name].value, maps, backbone) for name in terms or own}
+        cams = {name: _compute_cam(own[name].value, maps, backbone) for name in terms or own}
     return {
         "terms": [*cams],
         "rows": [
             {
-                "picture": split.picture(int(places[at])),
-                "class": split.name(int(places[at])),
+                "picture": split.encode_thumbnail(int(places[at])),
+                "class": split.get_class_name(int(places[at])),
                 "maps": {name: cam[at].tolist() for name, cam in cams.items()},
             }
             for at in range(0, len(places), 2)
@@ -61,18 +61,18 @@ def grad_cam(split: Embedded, *, images: int, terms: tuple[str, ...]) -> dict[st
     }
 
 
-def _cam(term: Tensor, maps: Tensor, backbone: Backbone) -> Tensor:
+def _compute_cam(term: Tensor, maps: Tensor, backbone: Backbone) -> Tensor:
     (gradient,) = torch.autograd.grad(
         term.sum(), maps, retain_graph=True, allow_unused=True, materialize_grads=True
     )
-    shown, slopes = (_placed(each, backbone) for each in (maps.detach(), gradient))
+    shown, slopes = (_arrange_maps(each, backbone) for each in (maps.detach(), gradient))
     cam = -(slopes.mean((2, 3), keepdim=True) * shown).sum(1)
     cam = cam.clamp_min(0).double().cpu()
     most = cam.amax((1, 2), keepdim=True)
     return (cam / most.where(most > 0, torch.ones_like(most))).round(decimals=3)
 
 
-def _placed(maps: Tensor, backbone: Backbone) -> Tensor:
+def _arrange_maps(maps: Tensor, backbone: Backbone) -> Tensor:
     """[B, C, H, W] of a map, of one with channels last, or of the tokens of a grid of patches."""
     width = getattr(backbone.model, "num_features", None)
     if maps.dim() == 4:

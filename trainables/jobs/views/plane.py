@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.errors import ConfigError
-from trainables.evaluation.structure import class_sums
+from trainables.evaluation.structure import sum_classes
 from trainables.jobs.views.embedded import VIEWS, Embedded, draw, list_points
 
 DIRECTIONS = 720  # of the whole circle
@@ -54,14 +54,14 @@ def plane(split: Embedded, *, images: int, level: float) -> dict[str, Any]:
             "a loss that is no softmax over the cosines to a proxy of each class",
             "one that is",
         )
-    centres = F.normalize(class_sums(references.vectors, references.labels)).cpu()
+    centres = F.normalize(sum_classes(references.vectors, references.labels)).cpu()
     if len(centres) < 2:
         raise ConfigError("figures, plane", "one training class", "two")
     cosines = (centres @ centres.T).fill_diagonal_(-torch.inf)
     one, two = sorted(divmod(int(cosines.argmax()), len(centres)))
     first, second = centres[one], centres[two]
     basis = torch.stack([first, F.normalize(second - (first @ second) * first, dim=0)])
-    sums = class_sums(split.unit.cpu(), split.subset.labels)
+    sums = sum_classes(split.unit.cpu(), split.subset.labels)
     sizes = torch.bincount(split.subset.labels, minlength=len(sums))[:, None]
     unseen = int((sums / sizes @ centres[[one, two]].T).sum(1).argmax())
     proxies = centres[[one, two]] @ basis.T

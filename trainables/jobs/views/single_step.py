@@ -43,7 +43,7 @@ def single_step(split: Embedded, *, images: int, rate: float, dark: float) -> di
         raise ConfigError(
             "figures, single_step", f"{len(places) // 2} classes of two", "at least two"
         )
-    shown, backbone = split.pictures(places)
+    shown, backbone = split.load_pictures(places)
     mean, std = (
         torch.as_tensor(each, dtype=shown.dtype, device=shown.device).view(-1, 1, 1)
         for each in (backbone.mean, backbone.std)
@@ -60,15 +60,15 @@ def single_step(split: Embedded, *, images: int, rate: float, dark: float) -> di
     if not after.isfinite().all():
         raise ConfigError("figures, single_step.rate", f"{rate:g}", "a rate of finite steps")
     points = fit_tsne(torch.cat([before, after]), min(PERPLEXITY, len(places) / 2 - 1))
-    names = sorted({split.name(place) for place in places.tolist()})
+    names = sorted({split.get_class_name(place) for place in places.tolist()})
     pixels = ((anchor[0] * std + mean).clamp(0, 1) * 255).round().to(torch.uint8)
     picture = encode_picture(pixels.permute(1, 2, 0).cpu().numpy())
     return {
         "before": points[: len(places)],
         "after": points[len(places) :],
-        "label": [names.index(split.name(place)) for place in places.tolist()],
+        "label": [names.index(split.get_class_name(place)) for place in places.tolist()],
         "classes": names,
-        "pictures": [picture, split.picture(int(places[1]))],
+        "pictures": [picture, split.encode_thumbnail(int(places[1]))],
         "distances": [float((each[0] - each[1]).norm()) for each in (before, after)],
         "moved": (after - before).norm(dim=1).tolist(),
     }
@@ -86,7 +86,7 @@ def _descend(network: Network, inputs: Tensor, labels: Tensor, rate: float) -> N
     for parameter in parameters:
         parameter.requires_grad_(True)
     with torch.enable_grad():
-        draws = streams.generator(0, "views.single_step.noise", device=inputs.device)
+        draws = streams.create_generator(0, "views.single_step.noise", device=inputs.device)
         state = method(network.features(inputs), labels, progress, draws)
         terms = method.terms(state, labels, progress, draws).values()
         loss = torch.stack([(term.weight * term.value).sum() for term in terms]).sum()

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from trainables.errors import ConfigError
-from trainables.evaluation.structure import singular_shares, spectrum, squared
+from trainables.evaluation.structure import compute_singular_shares, spectrum, squared_distances
 from trainables.jobs.views.embedded import VIEWS, Embedded, draw
 
 BINS = 60
@@ -19,7 +19,10 @@ FARTHEST = 2.0  # between rows of unit length
 def spectrum_of(split: Embedded) -> dict[str, Any]:
     """`shares`: singular values of the unit embeddings over their sum, descending; `spectrum`: ρ
     (NIR, Table 3 and Fig. 4)."""
-    return {"shares": singular_shares(split.unit).tolist(), "spectrum": spectrum(split.unit)}
+    return {
+        "shares": compute_singular_shares(split.unit).tolist(),
+        "spectrum": spectrum(split.unit),
+    }
 
 
 @VIEWS.register("distances")
@@ -43,7 +46,7 @@ def distances(split: Embedded, *, images: int) -> dict[str, Any]:
     sums = [0.0, 0.0]
     for first in range(0, len(rows), 1024):
         block = slice(first, first + 1024)
-        far = squared(rows[block], rows).clamp(0, FARTHEST**2).sqrt().double()
+        far = squared_distances(rows[block], rows).clamp(0, FARTHEST**2).sqrt().double()
         later = torch.ones_like(far, dtype=torch.bool).triu(first + 1)
         same = labels[block][:, None] == labels[None]
         for kind, mask in enumerate((same & later, ~same & later)):

@@ -31,8 +31,11 @@ def uncertainty(split: Embedded, *, images: int, ends: int) -> dict[str, Any]:
         raise ConfigError("figures, uncertainty", "a method that has none", "IDML, or one like it")
     places = draw(len(subset), "uncertainty")[:images]
     sample = replace(subset, index=subset.index[places], labels=subset.labels[places], queries=None)
-    draws = streams.generator(0, "measure", device=split.device)
-    blocks = [method.measure(x, split.network.features, draws) for x in split.inputs.blocks(sample)]
+    draws = streams.create_generator(0, "measure", device=split.device)
+    blocks = [
+        method.measure(x, split.network.features, draws)
+        for x in split.inputs.iterate_blocks(sample)
+    ]
     values = {name: torch.cat([each[name].double().cpu() for each in blocks]) for name in blocks[0]}
     first = next(iter(values.values()))
     ranked = first.argsort(stable=True)
@@ -40,7 +43,11 @@ def uncertainty(split: Embedded, *, images: int, ends: int) -> dict[str, Any]:
     def show(numbers: Tensor) -> list[dict[str, Any]]:
         pairs = zip(places[numbers].tolist(), first[numbers].tolist(), strict=True)
         return [
-            {"picture": split.picture(place), "class": split.name(place), "value": value}
+            {
+                "picture": split.encode_thumbnail(place),
+                "class": split.get_class_name(place),
+                "value": value,
+            }
             for place, value in pairs
         ]
 

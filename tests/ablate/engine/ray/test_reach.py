@@ -17,8 +17,8 @@ import pytest
 
 from ablate import api
 from ablate.cli.main import main
-from ablate.engine.ray import reach
-from ablate.engine.ray.reach import check_cluster
+from ablate.engine.ray import connectivity
+from ablate.engine.ray.connectivity import check_cluster
 from ablate.engine.ray.resources import Request
 from tests.faults.driver import SPEC, options
 from trainables.errors import ConfigError
@@ -70,7 +70,7 @@ def test_a_plan_needs_no_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_somebody_else_s_port() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         text = refused(f"127.0.0.1:{server.getsockname()[1]}")
-    assert f"within {reach.ANSWER_SECONDS:.0f} s" in text
+    assert f"within {connectivity.ANSWER_SECONDS:.0f} s" in text
 
 
 @pytest.fixture(scope="module")

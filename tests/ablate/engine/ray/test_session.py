@@ -15,7 +15,7 @@ from filelock import FileLock
 from ablate.engine.ray.session import (
     INNER,
     LOCK,
-    private_folder,
+    choose_temporary_folder,
     remove_dead_folders,
 )
 
@@ -29,11 +29,11 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_a_folder_of_each_run_which_nobody_else_may_enter(place: Path) -> None:
-    with private_folder() as first, private_folder() as second:
+    with choose_temporary_folder() as first, choose_temporary_folder() as second:
         assert first != second and first.name == INNER and first.parent.parent == place
         assert stat.S_IMODE(first.parent.lstat().st_mode) == 0o700
     assert not list(place.iterdir())
-    with pytest.raises(RuntimeError), private_folder():
+    with pytest.raises(RuntimeError), choose_temporary_folder():
         raise RuntimeError("Ray is gone")
     assert len(list(place.iterdir())) == 1, "its logs tell why"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ablate.engine.progress import Board
+from ablate.engine.progress import ProgressDisplay
 from ablate.engine.ray import supervisor
 from ablate.engine.ray.resources import Request
 from ablate.engine.ray.supervisor import RESTARTS, Supervisor
@@ -19,7 +19,7 @@ from ablate.ledger.schema import LedgerError
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, table
 from trainables.jobs.attempt import RETRIES
-from trainables.machine.processes import session
+from trainables.machine.processes import list_session_processes
 
 Made = tuple[Supervisor, io.StringIO]
 
@@ -41,7 +41,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Made]
             Request(1, 0, "cpu"),
             tmp_path / "ray",
             tmp_path / "ray.log",
-            lambda parallel: Board(sweep, parallel, tmp_path / "log", stream),
+            lambda parallel: ProgressDisplay(sweep, parallel, tmp_path / "log", stream),
         ), stream
 
     return make
@@ -50,13 +50,13 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Made]
 def lives(folder: Path) -> int:
     """How many there were; of none is anything left."""
     pids = [int(line) for line in (folder / "pids").read_text().split()]
-    assert [session(pid) for pid in pids] == [[]] * len(pids)
+    assert [list_session_processes(pid) for pid in pids] == [[]] * len(pids)
     return len(pids)
 
 
 def states(made: Supervisor) -> set[tuple[str, Any]]:
     return {
-        (row["status"], row["owner"]) for row in made.dispatch.ledger.rows("SELECT * FROM trials")
+        (row["status"], row["owner"]) for row in made.dispatch.ledger.query("SELECT * FROM trials")
     }
 
 
@@ -90,7 +90,7 @@ def test_a_second_death_ends_the_run_and_nothing_is_claimed(
     sweep, _ = made("abort raylet work")
     assert sweep.run() == "its raylet ended"
     assert lives(tmp_path) == 1 + RESTARTS and states(sweep) == {("interrupted", None)}
-    reason = sweep.dispatch.ledger.rows("SELECT reason FROM trials")[0]["reason"]
+    reason = sweep.dispatch.ledger.query("SELECT reason FROM trials")[0]["reason"]
     assert reason == "the machine: Ray is gone (its raylet ended)"
 
 

@@ -15,7 +15,7 @@ from tests.trainables import core_trials
 from trainables.core import components, source_digests
 from trainables.core.code_version import Code
 from trainables.core.components import EVALUATOR, list_components
-from trainables.core.identity import config_hash, trial_id
+from trainables.core.identity import build_trial_id, compute_config_hash
 from trainables.core.runtime import Runtime
 from trainables.data.dataset import fingerprint
 from trainables.jobs.batch.files import Entry, Source, write_cells
@@ -30,7 +30,7 @@ HEAVY = {"training": {"epochs": 60}}  # long enough to be killed under way
 
 def code(config: dict[str, Any]) -> Code:
     names = [*list_components(config), EVALUATOR]
-    hashes = {name: source_digests.component_digest(name)[0] for name in names}
+    hashes = {name: source_digests.compute_component_digest(name)[0] for name in names}
     return Code(
         hashes=hashes,
         revisions={name: components.get_revision(name) for name in names},
@@ -39,9 +39,9 @@ def code(config: dict[str, Any]) -> Code:
 
 
 def entry(config: TrialConfig, seed: int, print_: str, **changes: Any) -> Entry:
-    key, dump = config_hash(config, print_), config.model_dump(mode="json")
+    key, dump = compute_config_hash(config, print_), config.model_dump(mode="json")
     job = Job(
-        trial_id=trial_id(key, seed),
+        trial_id=build_trial_id(key, seed),
         config=dump,
         seed=seed,
         runtime=Runtime("cpu", 1, Path("cache")),

@@ -185,12 +185,12 @@ def refused(
 
 
 def test_other_code_is_refused(refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = source_digests.component_digest
+    real = source_digests.compute_component_digest
 
     def edited(name: str) -> tuple[str | None, str]:
         return ("0" * 16, "") if name == "loss.proxy_anchor" else real(name)
 
-    monkeypatch.setattr(source_digests, "component_digest", edited)
+    monkeypatch.setattr(source_digests, "compute_component_digest", edited)
     # The cells were written before the edit.
     monkeypatch.setattr(made, "code", lambda config: SAVED)
     assert "other source of loss.proxy_anchor than where the cells" in refused()

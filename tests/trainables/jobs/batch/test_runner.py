@@ -22,7 +22,7 @@ from trainables.jobs.batch.runner import (
     run_pending,
     run_trial,
 )
-from trainables.machine.devices import side_by_side
+from trainables.machine.devices import list_devices
 
 RUNNERS = "tests.trainables.jobs.batch.runners"
 
@@ -123,10 +123,10 @@ def test_a_trial_of_another_process_is_left_to_it(tmp_path: Path) -> None:
 
 
 def test_processes_take_the_gpus_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert side_by_side("cpu") == ["cpu"]
+    assert list_devices("cpu") == ["cpu"]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert side_by_side("cuda") == side_by_side("auto") == ["cuda:0", "cuda:1"]
-    assert side_by_side("cuda:1") == ["cuda:1"]
+    assert list_devices("cuda") == list_devices("auto") == ["cuda:0", "cuda:1"]
+    assert list_devices("cuda:1") == ["cuda:1"]
     with pytest.raises(ConfigError, match="cuda:7"):
-        side_by_side("cuda:7")
+        list_devices("cuda:7")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from reports.figures.models import pixels
+from reports.figures.models import decode_picture
 from tests.trainables import core_trials
 from trainables.core.runtime import Runtime
 from trainables.errors import ConfigError
@@ -39,7 +39,7 @@ def model(tmp_path_factory: pytest.TempPathFactory, drawn: Path, shared_cache: P
 
 
 def asked(model: Reader, kind: str, split: str, **options: Any) -> dict[str, Any]:
-    found = model.read(View("x", kind, {"split": split, **options}))
+    found = model.read_view(View("x", kind, {"split": split, **options}))
     json.dumps(found, allow_nan=False)
     return found
 
@@ -51,7 +51,7 @@ def unit(rows: Any) -> np.ndarray:
 
 @pytest.mark.parametrize("name", ["train", "test"])
 def test_recall_of_each_class_beside_its_size(model: Reader, name: str) -> None:
-    found, split = asked(model, "class_sizes", name), model.split(name)
+    found, split = asked(model, "class_sizes", name), model.embed_split(name)
     z, labels = unit(split.rows), split.subset.labels.tolist()
     names, train = split.subset.classes, model.splits.train
     right, count = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
@@ -73,7 +73,7 @@ def test_recall_of_each_class_beside_its_size(model: Reader, name: str) -> None:
 
 
 def test_the_plane_of_the_two_proxies_most_alike(model: Reader) -> None:
-    found, split = asked(model, "plane", "test", images=3, level=0.8), model.split("test")
+    found, split = asked(model, "plane", "test", images=3, level=0.8), model.embed_split("test")
     references = model.network.method.loss.references()
     assert references is not None
     w = unit(references.vectors.detach())
@@ -109,7 +109,7 @@ def test_the_plane_of_the_two_proxies_most_alike(model: Reader) -> None:
 
 def descended(split: Embedded, places: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
     """Unit embeddings before and after the step, its gradients by hand."""
-    shown, backbone = split.pictures(places)
+    shown, backbone = split.load_pictures(places)
     images = shown.double().numpy()
     for channel, (mean, std) in enumerate(zip(backbone.mean, backbone.std, strict=True)):
         images[0, channel] = ((images[0, channel] * std + mean) * DARK - mean) / std
@@ -137,7 +137,7 @@ def descended(split: Embedded, places: torch.Tensor) -> tuple[np.ndarray, np.nda
 
 
 def test_a_single_step_is_gradient_descent_on_the_loss(model: Reader) -> None:
-    split = model.split("train")
+    split = model.embed_split("train")
     kept = {name: value.clone() for name, value in model.network.state_dict().items()}
     found = asked(model, "single_step", "train", images=8, rate=RATE, dark=DARK)
     places = split.draw_pairs(4, "single_step")
@@ -149,7 +149,7 @@ def test_a_single_step_is_gradient_descent_on_the_loss(model: Reader) -> None:
     pair = [math.dist(each[0], each[1]) for each in (before, after)]
     assert found["distances"] == pytest.approx(pair, rel=1e-4)
     assert len(found["before"]) == len(found["after"]) == len(found["label"]) == 8
-    dark, light = (pixels(each).mean() for each in found["pictures"])
+    dark, light = (decode_picture(each).mean() for each in found["pictures"])
     assert dark < 0.6 * light
     now = model.network.state_dict()
     assert all(torch.equal(value, now[name]) for name, value in kept.items())

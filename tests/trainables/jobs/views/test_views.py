@@ -15,7 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
-from reports.figures.models import pixels
+from reports.figures.models import decode_picture
 from tests.trainables import core_trials
 from trainables.backbones.backbone import Backbone
 from trainables.core.runtime import Runtime
@@ -23,7 +23,7 @@ from trainables.errors import ConfigError
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job, Request, View, Wanted
 from trainables.jobs.views.embedded import VIEWS, Embedded, Reader
-from trainables.jobs.views.grad_cam import _cam
+from trainables.jobs.views.grad_cam import _compute_cam
 
 CLOSE = 1e-5  # float32 embeddings
 
@@ -51,7 +51,7 @@ def model(trial: Path, shared_cache: Path) -> Reader:
 
 @pytest.fixture(scope="module")
 def split(model: Reader) -> Embedded:
-    return model.split("test")
+    return model.embed_split("test")
 
 
 def unit(split: Embedded) -> np.ndarray:
@@ -60,7 +60,7 @@ def unit(split: Embedded) -> np.ndarray:
 
 
 def asked(model: Reader, kind: str, **options: Any) -> dict[str, Any]:
-    found = model.read(View("x", kind, {"split": "test", **options}))
+    found = model.read_view(View("x", kind, {"split": "test", **options}))
     json.dumps(found, allow_nan=False)
     return found
 
@@ -72,7 +72,7 @@ def test_a_gallery_shows_the_nearest_and_the_hardest_failures(
     z, labels = unit(split), split.subset.labels.numpy()
     similarity = z @ z.T
     np.fill_diagonal(similarity, -np.inf)
-    of_picture = {split.picture(place): place for place in range(len(z))}
+    of_picture = {split.encode_thumbnail(place): place for place in range(len(z))}
     assert len(of_picture) == len(z), "the drawn images must differ"
     shown = []
     for row in found["rows"]:
@@ -108,7 +108,7 @@ def test_pictures_are_the_images(split: Embedded) -> None:
         return float(np.abs(made - whole).mean()) if whole.shape == made.shape else np.inf
 
     for place in (0, 3, len(split.subset) - 1):
-        made = pixels(split.picture(place)).astype(float)
+        made = decode_picture(split.encode_thumbnail(place)).astype(float)
         distances = [away(made, each) for each in range(len(split.subset))]
         assert int(np.argmin(distances)) == place
         assert distances[place] < 16, "more than a JPEG of noise loses"
@@ -200,7 +200,7 @@ def test_grad_cam_is_the_paper_s(kind: str) -> None:
     model = Maps()
     backbone = SimpleNamespace(model=model)
     lying, slanted = model.lie(maps.clone(), kind).requires_grad_(), model.lie(slopes, kind)
-    found = _cam((slanted * lying).sum(), lying, cast(Backbone, backbone))
+    found = _compute_cam((slanted * lying).sum(), lying, cast(Backbone, backbone))
     for image in range(2):
         cam = np.zeros((4, 4))
         for y, x in np.ndindex(4, 4):
@@ -209,7 +209,7 @@ def test_grad_cam_is_the_paper_s(kind: str) -> None:
                 cam[y, x] -= float(weight * maps[image, channel, y, x])
         cam = np.maximum(cam, 0)
         assert found[image].numpy() == pytest.approx(cam / cam.max(), abs=5e-4)
-    flat = _cam((0 * lying).sum(), lying, cast(Backbone, backbone))
+    flat = _compute_cam((0 * lying).sum(), lying, cast(Backbone, backbone))
     assert not flat.any()
 
 
@@ -252,8 +252,8 @@ def test_the_process_reads_what_it_can_and_tells_the_rest(
         (tmp_path / "empty", good.name),
     ]
     assert "nothing" in told[0]["reason"] and "config.json" in told[1]["reason"]
-    assert json.loads(good.path(trial).read_text())["kind"] == "spectrum"
-    assert not bad.path(trial).exists()
+    assert json.loads(good.locate_file(trial).read_text())["kind"] == "spectrum"
+    assert not bad.locate_file(trial).exists()
 
 
 def test_what_cannot_be_read_is_told(model: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,12 +266,12 @@ def test_what_cannot_be_read_is_told(model: Reader, monkeypatch: pytest.MonkeyPa
 
 def test_every_kind_is_read_by_a_figure() -> None:
     from reports.figures.models import ModelOptions
-    from reports.kinds import FIGURES, figure_options
+    from reports.kinds import FIGURES, find_figure_options
 
     taken: dict[str, Callable[..., Any]] = {name: VIEWS[name] for name in VIEWS}
-    of_models = {kind for kind in FIGURES if issubclass(figure_options(kind), ModelOptions)}
+    of_models = {kind for kind in FIGURES if issubclass(find_figure_options(kind), ModelOptions)}
     assert of_models == {*taken}
     for kind in of_models:
-        options = figure_options(kind)().model_dump()
+        options = find_figure_options(kind)().model_dump()
         wanted = {*taken[kind].__annotations__} - {"return", "split"}
         assert {*options} - {"cells", "split"} == wanted, kind

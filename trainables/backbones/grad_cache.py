@@ -30,7 +30,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from trainables.backbones.memory import batch_norms, statistics_held
+from trainables.backbones.memory import find_batch_norms, hold_running_statistics
 from trainables.errors import ConfigError
 from trainables.machine.group import ALONE, Group
 
@@ -44,7 +44,7 @@ class _Divided(NamedTuple):
     graph: Tensor | None
 
 
-class Passes:
+class GradCacheRunner:
     """How a step's images pass, and how its gradient comes back.
 
     Args:
@@ -70,7 +70,7 @@ class Passes:
         self.most, self.checkpointed, self.group = most, checkpointed, group
         self._divided: _Divided | None = None
 
-    def features(self, inputs: Tensor) -> Tensor:
+    def compute_features(self, inputs: Tensor) -> Tensor:
         """[B, ...] → [B, F]; of a divided batch a leaf, of which `backward` takes the gradient."""
         self._divided = None
         if self.backbone is None:
@@ -81,7 +81,7 @@ class Passes:
             return self._of(inputs)
         at_once = len(parts) == 1  # then SyncBatchNorm has the whole batch of all processes
         # A plan asks the model as it is built; here it is as it trains.
-        for norm in batch_norms(self.backbone):
+        for norm in find_batch_norms(self.backbone):
             if not (at_once and isinstance(norm, nn.SyncBatchNorm)):
                 raise ConfigError(
                     "training",
@@ -101,12 +101,12 @@ class Passes:
         divided, self._divided = self._divided, None
         with ExitStack() as stack:
             if self.checkpointed and self.backbone is not None:
-                stack.enter_context(statistics_held(self.backbone))
+                stack.enter_context(hold_running_statistics(self.backbone))
             loss.backward()  # type: ignore[no-untyped-call]
             if divided is None or self.backbone is None:
                 return
             # Alike but for kernels that add in no fixed order; so they stay alike.
-            self.group.broadcast_(_gradients(self.rest))
+            self.group.broadcast_(_collect_gradients(self.rest))
             if divided.whole.grad is None:
                 return  # a held backbone, or a loss that no feature reaches
             own = self.group.local_shard(divided.whole.grad)
@@ -116,9 +116,9 @@ class Passes:
                 gradients = torch.split(own, len(divided.parts[0]))
                 for part, gradient in zip(divided.parts, gradients, strict=True):
                     self._of(part).backward(gradient)  # type: ignore[no-untyped-call]
-        self.group.all_reduce_(_gradients(self.backbone))
+        self.group.all_reduce_(_collect_gradients(self.backbone))
 
-    def provenance(self) -> dict[str, int | bool]:
+    def describe_rounding(self) -> dict[str, int | bool]:
         """Return what rounds otherwise than one plain pass does; nothing, where it is that."""
         settings = {
             "micro_batch": self.most,
@@ -128,5 +128,5 @@ class Passes:
         return {name: value for name, value in settings.items() if value is not None}
 
 
-def _gradients(module: nn.Module) -> list[Tensor]:
+def _collect_gradients(module: nn.Module) -> list[Tensor]:
     return [parameter.grad for parameter in module.parameters() if parameter.grad is not None]

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from trainables.config.images import DataConfig
 from trainables.errors import ConfigError
-from trainables.machine.texts import user_path
+from trainables.machine.texts import expand_user_path
 
 VARIABLE = "ABLATE_DATA"
 SHOWN = 3  # missing images that are named
@@ -111,7 +111,7 @@ class About:
         return ConfigError("data.root", found, f"the counts of {self.counted}", GO_ON)
 
 
-def absence(absent: Sequence[str], listed: int, title: str, where: str) -> ConfigError:
+def build_absence_error(absent: Sequence[str], listed: int, title: str, where: str) -> ConfigError:
     """Return the error of images that are listed and not there."""
     named = ", ".join(absent[:SHOWN]) + (", …" if len(absent) > SHOWN else "")
     found = f"{len(absent):,} of {listed:,} images of {title} listed and not there: {named}"
@@ -134,8 +134,8 @@ def data_folders() -> tuple[list[Path], str]:
     """
     if variable := os.environ.get(VARIABLE):
         parts = [part for part in variable.split(os.pathsep) if part.strip()]
-        return [user_path(part, VARIABLE) for part in parts], f"${VARIABLE}"
-    home = user_path(os.environ.get("XDG_CONFIG_HOME") or "~/.config", "XDG_CONFIG_HOME")
+        return [expand_user_path(part, VARIABLE) for part in parts], f"${VARIABLE}"
+    home = expand_user_path(os.environ.get("XDG_CONFIG_HOME") or "~/.config", "XDG_CONFIG_HOME")
     settings = home / "ablate" / "settings.toml"
     try:
         text = settings.read_text(encoding="utf-8") if settings.is_file() else ""
@@ -146,7 +146,7 @@ def data_folders() -> tuple[list[Path], str]:
     folders = [folders] if isinstance(folders, str) else folders
     if not isinstance(folders, list) or not all(isinstance(each, str) for each in folders):
         raise ConfigError(f"{settings}: data", repr(folders), "a folder, or a list of folders")
-    paths = [user_path(each, f"{settings}: data") for each in folders]
+    paths = [expand_user_path(each, f"{settings}: data") for each in folders]
     return paths, str(settings) if paths else f"${VARIABLE} (not set)"
 
 
@@ -154,7 +154,7 @@ def given_root(config: DataConfig) -> Path | None:
     """Return `data.root` as a whole path; None without."""
     if config.root is None:
         return None
-    return Path(os.path.realpath(user_path(config.root, "data.root")))
+    return Path(os.path.realpath(expand_user_path(config.root, "data.root")))
 
 
 def root_of(config: DataConfig, about: About) -> Path:

@@ -16,13 +16,13 @@ class Gradients:
         self.norms: dict[str, Tensor] = {}
 
 
-def watched(x: Tensor, name: str, found: Gradients) -> Tensor:
+def record_gradient_norm(x: Tensor, name: str, found: Gradients) -> Tensor:
     """Return x; `backward` puts the norm of its gradient into `found.norms[name]`."""
-    through: Tensor = _Watched.apply(x, name, found)
+    through: Tensor = _GradientNormFunction.apply(x, name, found)
     return through
 
 
-class _Watched(torch.autograd.Function):
+class _GradientNormFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, name: str, found: Gradients) -> Tensor:
         ctx.name, ctx.found = name, found

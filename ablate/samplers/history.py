@@ -10,7 +10,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Earlier:
+class ObservedTrial:
     """An earlier proposal.
 
     params: values of its active axes by path.
@@ -37,8 +37,8 @@ def draw_seed(key: str, index: int) -> int:
     return int.from_bytes(digest[:4], "big")
 
 
-def generations(
-    size: int, earlier: Sequence[Earlier], counts: Callable[[Earlier], bool]
+def assign_generations(
+    size: int, earlier: Sequence[ObservedTrial], counts: Callable[[ObservedTrial], bool]
 ) -> list[int]:
     """Return the generation of each earlier proposal, then that of the next one.
 

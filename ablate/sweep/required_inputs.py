@@ -13,16 +13,16 @@ from pathlib import Path
 from ablate.designs.base import ENSEMBLE
 from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Point
 from ablate.designs.study import Study
-from ablate.plan.inherited import paths_taken
+from ablate.plan.inheritance import list_inherited_paths
 from ablate.plan.plan import Plan
 from ablate.sweep.progression import Progression
-from ablate.values.canonical import canonical
-from ablate.values.layers import origin
-from ablate.values.paths import expand, has
+from ablate.values.canonical import to_canonical_json
+from ablate.values.layers import find_origin
+from ablate.values.paths import expand_paths, has_path
 from trainables.config.images import DataConfig
 from trainables.config.network import BackboneConfig
 from trainables.config.sections import TrainingConfig
-from trainables.data.dataset import data_config
+from trainables.data.dataset import resolve_data_config
 from trainables.errors import ConfigError
 
 SECTIONS = ("data", "training", "backbone")
@@ -42,20 +42,20 @@ class Use:
     fold: int | None
 
 
-def uses(plan: Plan, progression: Progression) -> Iterator[Use]:
+def iterate_required_inputs(plan: Plan, progression: Progression) -> Iterator[Use]:
     """Yield, of the trials that are left to do, each kind that may read something of its own."""
     for name in plan.order:
-        yield from _known(plan, progression, name)
+        yield from _list_known_uses(plan, progression, name)
         yield from _to_come(plan, progression, name)
 
 
-def _known(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
+def _list_known_uses(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
     study = plan.spec.studies[name]
     # What a search proposes and cannot be is one failed cell, now as later.
-    later = _later(plan.spec.studies, name, None) if not study.fixed else set[str]()
+    later = _list_undecided_paths(plan.spec.studies, name, None) if not study.fixed else set[str]()
     seen: set[tuple[object, ...]] = set()  # equal sections of known cells are one object
     for cell in progression.studies[name].cells:
-        if cell.error is not None or progression.settled(cell):
+        if cell.error is not None or progression.is_settled(cell):
             continue
         data, training, backbone = (cell.config[part] for part in SECTIONS)
         kind = (id(data), id(training), id(backbone), cell.evaluate, cell.fold)
@@ -69,26 +69,28 @@ def _known(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
         else:
             point = Point(cell.cell, cell.coords, cell.coords, "space")
         sections = (
-            data_config(data),
+            resolve_data_config(data),
             TrainingConfig.model_validate(training),
             BackboneConfig.model_validate(backbone),
         )
-        yield _use(later, cell.evaluate, name, point, cell.fold, sections=sections)
+        yield _build_use(later, cell.evaluate, name, point, cell.fold, sections=sections)
 
 
 def _to_come(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
     state, study = progression.studies[name], plan.spec.studies[name]
     if state.blocked or len(state.cells) == state.size:
         return
-    for point in _unknown(study, state.listed):
-        later = _later(plan.spec.studies, name, point)
-        for fold in plan.folds(name):
-            config = plan.resolved(name, point, plan.example(name), fold)
+    for point in _list_undecided_points(study, state.listed):
+        later = _list_undecided_paths(plan.spec.studies, name, point)
+        for fold in plan.list_folds(name):
+            config = plan.resolve_config(name, point, plan.find_example(name), fold)
             sections = config.data, config.training, config.backbone
-            yield _use(later, plan.evaluate(name), name, point, fold, sections=sections)
+            yield _build_use(
+                later, plan.list_evaluation_splits(name), name, point, fold, sections=sections
+            )
 
 
-def _use(
+def _build_use(
     later: set[str],
     evaluate: tuple[str, ...],
     study: str,
@@ -100,16 +102,16 @@ def _use(
     """Return a use without the parts that are decided later."""
     data, training, backbone = sections
     return Use(
-        None if any(map(_of_data, later)) else data,
-        None if any(map(of_batch, later)) else (training.batch_size, training.per_class),
-        None if any(map(_of_backbone, later)) else backbone,
+        None if any(map(_is_data_path, later)) else data,
+        None if any(map(is_batch_path, later)) else (training.batch_size, training.per_class),
+        None if any(map(_is_backbone_path, later)) else backbone,
         # An ensemble is read on the test classes.
         frozenset("test" if each == ENSEMBLE else each for each in evaluate),
         *(study, point, fold),
     )
 
 
-def _unknown(study: Study, listed: set[int]) -> list[Point | None]:
+def _list_undecided_points(study: Study, listed: set[int]) -> list[Point | None]:
     """Return the points to come that may differ in what they read, one of each kind."""
     if not study.fixed:
         return [None]
@@ -118,33 +120,37 @@ def _unknown(study: Study, listed: set[int]) -> list[Point | None]:
         if idx not in listed:
             kind = {
                 path: value
-                for path, value in study.gives(point).items()
-                if _of_data(path) or of_batch(path) or _of_backbone(path)
+                for path, value in study.export_params(point).items()
+                if _is_data_path(path) or is_batch_path(path) or _is_backbone_path(path)
             }
-            points.setdefault(canonical(kind), point)
+            points.setdefault(to_canonical_json(kind), point)
     return list(points.values())
 
 
-def _later(studies: Mapping[str, Study], name: str, point: Point | None) -> set[str]:
+def _list_undecided_paths(studies: Mapping[str, Study], name: str, point: Point | None) -> set[str]:
     """Return the paths of a point that proposals and results decide."""
-    study, taken = studies[name], paths_taken(studies, name)
-    return taken - set(study.lays_over(point)) if study.fixed else taken | set(study.paths)
+    study, taken = studies[name], list_inherited_paths(studies, name)
+    return (
+        taken - set(study.find_overriding_params(point))
+        if study.fixed
+        else taken | set(study.paths)
+    )
 
 
-def _of_data(path: str) -> bool:
+def _is_data_path(path: str) -> bool:
     return path.startswith("data") and not path.startswith("data.augment")
 
 
-def of_batch(path: str) -> bool:
+def is_batch_path(path: str) -> bool:
     """Return whether a path sets which batches are drawn."""
     return path in ("training", *BATCH)
 
 
-def _of_backbone(path: str) -> bool:
+def _is_backbone_path(path: str) -> bool:
     return path.startswith("backbone")
 
 
-def placed(plan: Plan, progression: Progression, use: Use, error: ConfigError) -> ConfigError:
+def locate_error(plan: Plan, progression: Progression, use: Use, error: ConfigError) -> ConfigError:
     """Return the same error, at its place in the spec."""
     path, fault = error.path, error.found
     if Path(path).is_absolute():  # a file below data.root
@@ -155,13 +161,18 @@ def placed(plan: Plan, progression: Progression, use: Use, error: ConfigError) -
     elif not path.startswith(("data", "training.", "backbone.")):
         where = path
     else:
-        taken = progression.ranking.taken(use.study, use.point.arm if use.point else ()) or ()
-        layers = plan.layers(use.study, use.point, taken, use.fold)
-        holding = [layer for layer in layers if has(expand(layer.values, layer.where), path)]
+        taken = (
+            progression.ranking.resolve_inherited(use.study, use.point.arm if use.point else ())
+            or ()
+        )
+        layers = plan.build_layers(use.study, use.point, taken, use.fold)
+        holding = [
+            layer for layer in layers if has_path(expand_paths(layer.values, layer.where), path)
+        ]
         if not holding:
             where = f"{locate(study)}, {path}"
         elif holding[-1].where == f"{study}.folds":
             where = locate(holding[-1].where)
         else:
-            where = locate(origin(layers, path, path))
+            where = locate(find_origin(layers, path, path))
     return ConfigError(where, fault, error.expected, error.remedy)

@@ -39,7 +39,14 @@ from pydantic import TypeAdapter
 
 from ablate.ledger.owner import STALE_SECONDS, Owner, host_name
 from ablate.ledger.schema import APPLICATION_ID, VERSION, LedgerError
-from ablate.ledger.sqlite_files import NoDatabase, alone, back_up, damage, head, write_ahead
+from ablate.ledger.sqlite_files import (
+    NoDatabase,
+    copy_database,
+    find_damage,
+    has_exclusive_access,
+    read_header,
+    write_ahead,
+)
 from ablate.storage.store import OPTION, Storage, StorageError
 from trainables.errors import ConfigError
 from trainables.machine.files import write_json
@@ -51,7 +58,7 @@ log = logging.getLogger("ablate.engine")
 
 
 @dataclass(frozen=True)
-class Word:
+class DriverLease:
     """`ledger.json`. over: the driver has ended, and knew of no other."""
 
     ledger: str
@@ -63,7 +70,7 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Note:
+class BackupState:
     """`storage.json`. ledger: empty where it was never stored. copies: by `Storage.shown`."""
 
     ledger: str = ""
@@ -84,7 +91,7 @@ class Note:
         write_json(path, asdict(self))
 
 
-class Copies:
+class LedgerBackup:
     """Copy this driver's ledger to storage for as long as the block lasts.
 
     Args:
@@ -107,13 +114,13 @@ class Copies:
         self.storage, self.ledger, self.owner, self.tell = storage, ledger, owner, tell
         self.others, self.seconds = others, seconds or COPY_SECONDS
         self._place = f"{host_name()}:{ledger.resolve()}"
-        self._note_path, self._note = ledger.parent / NOTE, Note()
+        self._note_path, self._note = ledger.parent / NOTE, BackupState()
         self._copied: object = None  # the ledger's state at the last copy
         self._fault = ""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._copy_regularly, name="copies", daemon=True)
 
-    def join(self) -> None:
+    def restore_if_newer(self) -> None:
         """Bring the ledger here if the storage knows more than this folder.
 
         Raises:
@@ -121,9 +128,9 @@ class Copies:
                 no ledger or of another one, or somebody is at work on the one here.
             LedgerError: no file can be written here.
         """
-        with self._explain("see that it can be reached"):
+        with self._translate_errors("see that it can be reached"):
             word = self._read_word()
-            self._note = Note.read(self._note_path)  # later: it is written earlier
+            self._note = BackupState.read(self._note_path)  # later: it is written earlier
             if word is None:
                 return
             exists, is_ours = self.ledger.exists(), word.place == self._place
@@ -136,8 +143,8 @@ class Copies:
                     "the stored one",
                 )
             # by the storage's clock: the driver's own may be minutes from ours
-            age, owner = self.storage.age(WORD), Owner.parse(word.owner)
-            is_alive = not word.over and owner.alive(time.time() - age, STALE_SECONDS)
+            age, owner = self.storage.get_age(WORD), Owner.parse(word.owner)
+            is_alive = not word.over and owner.is_alive(time.time() - age, STALE_SECONDS)
             if not is_ours and is_alive:
                 raise ConfigError(
                     OPTION,
@@ -146,30 +153,30 @@ class Copies:
                     "last word",
                 )
             if not exists or (word.copy > self._count and not is_ours):
-                self._fetch(word, age)
+                self._fetch_ledger(word, age)
 
     def __enter__(self) -> Self:
         """Raises ConfigError: the storage takes nothing. LedgerError: no room for a copy here."""
-        with self._explain("see to its rights, or give another storage"):
+        with self._translate_errors("see to its rights, or give another storage"):
             if not self.others():  # who may be writing one
                 self.storage.remove_stale_drafts(LEDGER, WORD)
-            self._copy()
+            self._upload_if_changed()
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
-        self._try_copy(is_last=True)
+        self._try_upload(is_last=True)
 
     def _copy_regularly(self) -> None:
         while not self._ended.wait(self.seconds):
-            self._try_copy(is_last=False)
+            self._try_upload(is_last=False)
 
-    def _try_copy(self, *, is_last: bool) -> None:
+    def _try_upload(self, *, is_last: bool) -> None:
         """Copy; a storage that is away for a while stops nothing, and is told of once."""
         try:
-            self._copy(over=is_last and not self.others())
+            self._upload_if_changed(over=is_last and not self.others())
             if self._fault:
                 self._fault = ""
                 self.tell(f"storage: {self.storage.shown} has everything again")
@@ -178,7 +185,7 @@ class Copies:
                 self.tell(f"warning: storage: {error}; {self.ledger} has everything")
             self._fault = str(error)
 
-    def _copy(self, *, over: bool = False) -> None:
+    def _upload_if_changed(self, *, over: bool = False) -> None:
         """Store word and ledger, if the ledger has changed; else the word, as a sign of life.
 
         Raises:
@@ -200,20 +207,22 @@ class Copies:
             stats = [path.stat() for path in files if path.exists()]
             state = [(stat.st_size, stat.st_mtime_ns) for stat in stats]
             if state != self._copied:
-                back_up(self.ledger, Path(folder) / LEDGER)
-                self.storage.put(LEDGER, Path(folder) / LEDGER)
+                copy_database(self.ledger, Path(folder) / LEDGER)
+                self.storage.upload(LEDGER, Path(folder) / LEDGER)
                 count += 1
-            word = Word(self._note.ledger, count, str(self.owner), self._place, time.time(), over)
+            word = DriverLease(
+                self._note.ledger, count, str(self.owner), self._place, time.time(), over
+            )
             write_json(Path(folder) / WORD, asdict(word))
-            self.storage.put(WORD, Path(folder) / WORD)
+            self.storage.upload(WORD, Path(folder) / WORD)
             self._write_note(word.ledger, count)
             self._copied = state
 
-    def _fetch(self, word: Word, age: float) -> None:
+    def _fetch_ledger(self, word: DriverLease, age: float) -> None:
         """Put the stored ledger in place of the one here, which is set aside."""
         self._check_idle()
         fresh, aside = self.ledger.with_name(f".{LEDGER}.{os.getpid()}"), None
-        fault = find_fault(fresh) if self.storage.get(LEDGER, fresh) else "it is not there"
+        fault = find_fault(fresh) if self.storage.download(LEDGER, fresh) else "it is not there"
         if fault is not None:
             fresh.unlink(missing_ok=True)
             raise ConfigError(
@@ -231,7 +240,7 @@ class Copies:
                 if part.exists():
                     part.rename(aside.with_name(aside.name + suffix))
         # In this order: whoever is killed in between finds no ledger here, and fetches it.
-        self._note = Note(word.ledger, {self.storage.shown: word.copy})
+        self._note = BackupState(word.ledger, {self.storage.shown: word.copy})
         self._note.write(self._note_path)
         fresh.replace(self.ledger)
         self.tell(f"storage: the ledger came from {self.storage.shown}, of {age:.0f} s ago")
@@ -241,7 +250,7 @@ class Copies:
     def _check_idle(self) -> None:
         """Raises ConfigError: a driver, a `--cell`, or whoever else has the ledger open."""
         at_work = ", ".join(map(_name, self.others()))
-        if not at_work and self.ledger.exists() and not alone(self.ledger):
+        if not at_work and self.ledger.exists() and not has_exclusive_access(self.ledger):
             at_work = "another process"
         if at_work:
             raise ConfigError(
@@ -250,12 +259,12 @@ class Copies:
                 "that one; wait for the end of that, or end it (`ablate stop`)",
             )
 
-    def _read_word(self) -> Word | None:
-        content = self.storage.read(WORD)
+    def _read_word(self) -> DriverLease | None:
+        content = self.storage.read_bytes(WORD)
         if content is None:
             return None
         try:
-            word = TypeAdapter(Word).validate_json(content)
+            word = TypeAdapter(DriverLease).validate_json(content)
             Owner.parse(word.owner)
         except ValueError as error:
             raise StorageError(f"{self.storage.shown}/{WORD} is none of ours") from error
@@ -267,13 +276,15 @@ class Copies:
         return self._note.copies.get(self.storage.shown, 0)
 
     def _write_note(self, ledger_id: str, count: int) -> None:
-        known = Note.read(self._note_path)  # anew: another driver may copy to another storage
-        self._note = Note(ledger_id, {**known.copies, self.storage.shown: count})
+        known = BackupState.read(
+            self._note_path
+        )  # anew: another driver may copy to another storage
+        self._note = BackupState(ledger_id, {**known.copies, self.storage.shown: count})
         if self._note != known:
             self._note.write(self._note_path)
 
     @contextmanager
-    def _explain(self, remedy: str) -> Iterator[None]:
+    def _translate_errors(self, remedy: str) -> Iterator[None]:
         """Make one line of what storage or disk refuse."""
         try:
             yield
@@ -297,7 +308,7 @@ def find_fault(path: Path) -> str | None:
     SQLite takes an empty file for a whole database, and any other program's for one too.
     """
     try:
-        database = head(path)
+        database = read_header(path)
     except (NoDatabase, sqlite3.DatabaseError) as error:
         return str(error)
     if database is None or not database.tables:
@@ -306,4 +317,4 @@ def find_fault(path: Path) -> str | None:
         return "a database of another program"
     if database.user_version > VERSION:
         return f"of version {database.user_version}; this ablate reads {VERSION} at most"
-    return damage(path)
+    return find_damage(path)

@@ -18,15 +18,15 @@ from torch import Tensor, nn
 
 from trainables.backbones.backbone import Backbone
 from trainables.backbones.own_models import BACKBONES
-from trainables.backbones.timm_models import build_on_meta, first_line
+from trainables.backbones.timm_models import build_on_meta, extract_first_line
 from trainables.errors import ConfigError
-from trainables.machine.devices import full
+from trainables.machine.devices import to_full_precision
 
 FAULTS = (AssertionError, AttributeError, RuntimeError, ValueError, TypeError)  # of a model's code
 STD = 0.02  # of the token's first values, as of DeiT's distillation token
 
 
-class TwoTokens(Backbone):
+class ExtraTokenViT(Backbone):
     """A backbone whose transformer has a second token; drawn from torch's global generator.
 
     The token starts as DeiT's distillation token does, N(0, 0.02²) cut off at ±2. It has no
@@ -50,8 +50,8 @@ class TwoTokens(Backbone):
     def forward(self, images: Tensor) -> Tensor:
         """[B, 3, S, S] normalised → [B, 2 F] float32, also under autocast."""
         self.joins = True
-        tokens = self.maps(images)
-        return torch.cat([self.pooled(tokens[:, :-1]), full(tokens[:, -1])], 1)
+        tokens = self.compute_maps(images)
+        return torch.cat([self.pool(tokens[:, :-1]), to_full_precision(tokens[:, -1])], 1)
 
     def without(self, images: Tensor) -> Tensor:
         """[B, 3, S, S] normalised → [B, F] of the model as it is without the second token."""
@@ -93,7 +93,9 @@ def check_tokens(name: str, image_size: int, option: str) -> None:
             raise
         except FAULTS as error:
             size = f"{image_size} × {image_size}"
-            raise refuse(f"which cannot take {size} images ({first_line(error)})") from error
+            raise refuse(
+                f"which cannot take {size} images ({extract_first_line(error)})"
+            ) from error
         if tokens.dim() != 3 or tokens.shape[-1] != pooled.shape[-1]:
             raise refuse(f"which gives features of shape {list(tokens.shape[1:])}, not tokens")
         token = torch.empty(pooled.shape[-1])

@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any
 from reports.errors import ReportError
 from reports.frame import Frame
 from reports.recipe import Table
-from reports.stats.describe import summary, t_interval
+from reports.stats.describe import summarize, t_interval
 from reports.stats.ranks import spearman
 from reports.tables.cells import (
     NEUTRAL,
-    by_seed,
-    fold_notes,
-    gaps,
-    protocol_note,
-    race_notes,
+    explain_folds,
+    explain_protocol,
+    explain_race,
+    group_by_seed,
+    list_missing_seeds,
     run_ids,
 )
 from reports.tables.labels import (
-    coordinate_names,
-    level,
-    lower_is_better,
-    metric_label,
-    number,
-    scale,
-    slug,
+    display_scale,
+    format_coordinates,
+    format_level,
+    format_metric_label,
+    format_number,
+    is_lower_better,
+    to_slug,
 )
 from reports.tables.model import Field, Sheet
 
@@ -47,34 +47,39 @@ class Promotion:
     by: str
     most: bool
 
-    def values_before(self, cell: str) -> dict[int, float]:
+    def find_source_values(self, cell: str) -> dict[int, float]:
         """Return the values by seed of a cell of the source."""
-        return by_seed(self.cells[self.cells["cell"] == cell], self.by)
+        return group_by_seed(self.cells[self.cells["cell"] == cell], self.by)
 
 
-def promotion_of(frame: Frame, study: str, place: str) -> Promotion:
+def find_promotion(frame: Frame, study: str, place: str) -> Promotion:
     """Return what a study promotes.
 
     Raises:
         ReportError: the study promotes nothing.
     """
-    declared = frame.declared(study)
-    if frame.design(study) != "promote":
+    declared = frame.get_declared_study(study)
+    if frame.get_design(study) != "promote":
         raise ReportError(
-            f"{place}: {study} is a {frame.design(study)} study; promotions are shown of a promote "
+            f"{place}: {study} is a {frame.get_design(study)} study; promotions are shown of "
+            f"a promote "
             "study"
         )
     source = str(declared["of"])
-    metrics = {str(o["metric"]): o for o in frame.declared(source).get("objectives") or []}
-    by = str(declared.get("by") or frame.objective(source)[0])
+    metrics = {
+        str(o["metric"]): o for o in frame.get_declared_study(source).get("objectives") or []
+    }
+    by = str(declared.get("by") or frame.get_objective(source)[0])
     most = metrics.get(by, {}).get("direction") != "minimize"
     known = source in frame.study_order
-    return Promotion(source, frame.study(source) if known else frame.cells.iloc[:0], by, most)
+    return Promotion(
+        source, frame.select_study(source) if known else frame.cells.iloc[:0], by, most
+    )
 
 
 def rank_signs(promotion: Promotion, metric: str) -> tuple[int, int]:
     """Return what values before and after are times, so that more of both is better."""
-    return 1 if promotion.most else -1, -1 if lower_is_better(metric) else 1
+    return 1 if promotion.most else -1, -1 if is_lower_better(metric) else 1
 
 
 def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
@@ -85,7 +90,7 @@ def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
     Raises:
         ReportError: the study promotes nothing.
     """
-    promotion = promotion_of(frame, recipe.study, "report")
+    promotion = find_promotion(frame, recipe.study, "report")
     by, source = promotion.by, promotion.source
     every = dict.fromkeys(name for coords in cells["coords"] for name in coords)
     names = [name for name in every if name not in (RANK, SOURCE, NEUTRAL)]
@@ -94,19 +99,19 @@ def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
     for cell, own in cells.groupby("cell", sort=False):
         coords: dict[str, Any] = own["coords"].iloc[0]
         was = str(coords.get(SOURCE, ""))
-        sampled = [level(coords.get(name, "")) for name in names]
-        sides = [(by, promotion.values_before(was), (source, was))]
-        sides += [(m, by_seed(own, m), (recipe.study, str(cell))) for m in recipe.metrics]
-        lost = "; ".join(gaps(own))
+        sampled = [format_level(coords.get(name, "")) for name in names]
+        sides = [(by, promotion.find_source_values(was), (source, was))]
+        sides += [(m, group_by_seed(own, m), (recipe.study, str(cell))) for m in recipe.metrics]
+        lost = "; ".join(list_missing_seeds(own))
         fields, unrounded, means = [], [], []
         for metric, values, of in sides:
-            scores, factor = list(values.values()), scale(metric)
-            result, ends = summary(scores), t_interval(scores)
+            scores, factor = list(values.values()), display_scale(metric)
+            result, ends = summarize(scores), t_interval(scores)
             field = Field("missing", hint=lost)
             if result is not None:  # `61.31 [60.90, 61.72]`; one seed gives no interval
-                text = number(result.mean * factor, recipe.digits)
+                text = format_number(result.mean * factor, recipe.digits)
                 if ends:
-                    low, high = (number(end * factor, recipe.digits) for end in ends)
+                    low, high = (format_number(end * factor, recipe.digits) for end in ends)
                     text += f" [{low}, {high}]"
                 field = Field(text, measured=True, of=of)
             fields.append(field)
@@ -134,12 +139,12 @@ def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
         columns += [column if i == 0 else f"{column}_{i + 1}" for column in COLUMNS]
     return Sheet(
         recipe,
-        slug(f"table_{recipe.study}"),
+        to_slug(f"table_{recipe.study}"),
         recipe.title or recipe.study,
         (
-            *("rank", f"{source} cell", *coordinate_names(names)),
-            f"{metric_label(by)}, {source}",
-            *(f"{metric_label(metric)}, {recipe.study}" for metric in recipe.metrics),
+            *("rank", f"{source} cell", *format_coordinates(names)),
+            f"{format_metric_label(by)}, {source}",
+            *(f"{format_metric_label(metric)}, {recipe.study}" for metric in recipe.metrics),
             "n",
         ),
         2 + len(names),
@@ -148,29 +153,32 @@ def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
         tuple(numbers),
         (
             best,
-            _agreement(recipe, promotion, pairs),
+            _explain_agreement(recipe, promotion, pairs),
             "[…]: 95 % Student interval of the mean over seeds; none with one seed.",
-            protocol_note(frame, recipe.metrics),
-            *race_notes(frame, recipe.study),
-            *fold_notes(cells, recipe.metrics),
-            *(f"Without a result: {gap}." for gap in gaps(cells)),
+            explain_protocol(frame, recipe.metrics),
+            *explain_race(frame, recipe.study),
+            *explain_folds(cells, recipe.metrics),
+            *(f"Without a result: {gap}." for gap in list_missing_seeds(cells)),
         ),
     )
 
 
-def _agreement(recipe: Table, promotion: Promotion, pairs: list[tuple[float, float]]) -> str:
+def _explain_agreement(
+    recipe: Table, promotion: Promotion, pairs: list[tuple[float, float]]
+) -> str:
     """Say whether both fidelities order the cells alike, each from worst to best."""
     first, source = recipe.metrics[0], promotion.source
     before, after = rank_signs(promotion, first)
     agreement = spearman([before * a for a, _ in pairs], [after * b for _, b in pairs])
     what = (
-        f"Spearman's rank correlation of {metric_label(promotion.by)} in {source} and "
-        f"{metric_label(first)} in {recipe.study}"
+        f"Spearman's rank correlation of {format_metric_label(promotion.by)} in {source} and "
+        f"{format_metric_label(first)} in {recipe.study}"
     )
     if agreement is None:
         return f"{what}: none with fewer than 3 cells, or where all of one side are equal."
     return (
-        f"{what}: ρ = {number(agreement.value, 2)} over {agreement.n} promoted cells, 1 if both "
+        f"{what}: ρ = {format_number(agreement.value, 2)} over {agreement.n} promoted cells, "
+        f"1 if both "
         f"order them alike. Only the best of {source} are in it, which are alike there: over all "
         "its cells it may be larger."
     )

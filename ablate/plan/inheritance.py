@@ -16,67 +16,71 @@ from typing import Any
 
 from ablate.designs.parts import NEUTRAL
 from ablate.designs.study import Study
-from ablate.values.paths import expand, has, lookup
+from ablate.values.paths import expand_paths, get_at, has_path
 
 Studies = Mapping[str, Study]
 
 
-def examples(studies: Studies, name: str) -> Iterator[dict[str, Any]]:
+def list_example_layers(studies: Studies, name: str) -> Iterator[dict[str, Any]]:
     """What the cells of a study that promotes may take, by path: one for each cell of its source,
     as far as it can be told. Nothing of another design, whose centre stands for its cells."""
-    source = studies[name].source()
+    source = studies[name].find_source_cell()
     if source is None:
         return
-    for values in values_given(studies, source.best_of):
-        nested = expand(values, source.best_of)
+    for values in list_exported_values(studies, source.best_of):
+        nested = expand_paths(values, source.best_of)
         paths = values if source.take is None else source.take
-        yield {path: lookup(nested, path) for path in paths if has(nested, path)}
+        yield {path: get_at(nested, path) for path in paths if has_path(nested, path)}
 
 
-def values_given(studies: Studies, name: str) -> Iterator[dict[str, Any]]:
+def list_exported_values(studies: Studies, name: str) -> Iterator[dict[str, Any]]:
     """What each cell of a study gives to those centred on it: but for what it has itself taken,
     and what a search will propose."""
     study = studies[name]
     if not study.fixed:
         yield {}
-    elif study.source() is not None:
-        yield from examples(studies, name)
+    elif study.find_source_cell() is not None:
+        yield from list_example_layers(studies, name)
     else:
-        yield from map(study.gives, study.listed)
+        yield from map(study.export_params, study.listed)
 
 
-def paths_given(studies: Studies, name: str) -> set[str]:
+def list_exported_paths(studies: Studies, name: str) -> set[str]:
     """The paths that a study may give to those centred on it."""
     study = studies[name]
-    own = {path for point in study.listed for path in study.gives(point)}
-    return own | set(study.paths) | paths_taken(studies, name)
+    own = {path for point in study.listed for path in study.export_params(point)}
+    return own | set(study.paths) | list_inherited_paths(studies, name)
 
 
-def paths_taken(studies: Studies, name: str) -> set[str]:
+def list_inherited_paths(studies: Studies, name: str) -> set[str]:
     """The paths that a study may take from others."""
     paths: set[str] = set()
     for _, around in studies[name].references():
-        paths |= paths_given(studies, around.best_of) if around.take is None else set(around.take)
+        paths |= (
+            list_exported_paths(studies, around.best_of)
+            if around.take is None
+            else set(around.take)
+        )
     return paths
 
 
-def always_given(studies: Studies, name: str) -> list[str]:
+def list_always_exported_paths(studies: Studies, name: str) -> list[str]:
     """The paths that a study gives to others in any case."""
-    source = studies[name].source()
+    source = studies[name].find_source_cell()
     if source is not None:
-        return list(source.take or always_given(studies, source.best_of))
-    return studies[name].always_gives()
+        return list(source.take or list_always_exported_paths(studies, source.best_of))
+    return studies[name].find_always_exported_paths()
 
 
-def varied(studies: Studies, name: str) -> list[str]:
+def list_varied_paths(studies: Studies, name: str) -> list[str]:
     """The paths in which the cells of a study differ; none where its variants tell them apart."""
-    source = studies[name].source()
+    source = studies[name].find_source_cell()
     if source is not None:
-        return list(source.take or varied(studies, source.best_of))
+        return list(source.take or list_varied_paths(studies, source.best_of))
     return list(studies[name].paths)
 
 
-def within(path: str, other: str) -> bool:
+def is_path_within(path: str, other: str) -> bool:
     """Whether a path is another one, or below it."""
     return path == other or path.startswith(f"{other}.")
 
@@ -87,20 +91,24 @@ def within(path: str, other: str) -> bool:
 Lineage = dict[str, int]  # study → its trials, the one that a row asks first
 
 
-def lineages(study: Study, studies: Studies, size: Callable[[str], int]) -> dict[str, Lineage]:
+def trace_lineages(
+    study: Study, studies: Studies, size: Callable[[str], int]
+) -> dict[str, Lineage]:
     """Cell → the studies behind it and their trials, each study once.
 
     A neutral cell at a baseline's best rates is a candidate of that baseline too, whose row counts
     it: as many as the row with the most of them has.
     """
     reached = {
-        point.cell: behind(studies, (around.best_of for around in study.needs(point.arm)))
+        point.cell: list_upstream_studies(
+            studies, (around.best_of for around in study.list_needed_bases(point.arm))
+        )
         for point in study.listed
     }
 
     def count_neutral(own: Sequence[str], other: Sequence[str]) -> Lineage:
         """Return neutral cells of another row's studies that are centred on a study of `own`."""
-        baselines = {name: studies[name].baseline() for name in other if name not in own}
+        baselines = {name: studies[name].find_baseline() for name in other if name not in own}
         return {
             f"{name}'s neutral cell": size(name) // studies[name].size
             for name, baseline in baselines.items()
@@ -109,16 +117,16 @@ def lineages(study: Study, studies: Studies, size: Callable[[str], int]) -> dict
 
     return {
         cell: {name: size(name) for name in own}
-        | max((count_neutral(own, other) for other in reached.values()), key=_total)
+        | max((count_neutral(own, other) for other in reached.values()), key=_count_lineage_trials)
         for cell, own in reached.items()
     }
 
 
-def _total(lineage: Lineage) -> int:
+def _count_lineage_trials(lineage: Lineage) -> int:
     return sum(lineage.values())
 
 
-def behind(studies: Mapping[str, Study], names: Iterable[str]) -> list[str]:
+def list_upstream_studies(studies: Mapping[str, Study], names: Iterable[str]) -> list[str]:
     """These studies and all that they take from, nearest first."""
     reached: dict[str, None] = {}
     waiting = list(names)

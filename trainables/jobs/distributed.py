@@ -1,6 +1,6 @@
 """One trial by several processes of one machine: the first runs the job, its peers train along.
 
-    python -m trainables.jobs.several < line        a peer; the first process starts it
+    python -m trainables.jobs.distributed < line        a peer; the first process starts it
 
 The first process is the worker itself, whose folder, events and log are the trial's; its peers
 write nothing and end with it. Each has a GPU of its own, in their order, or none has any. What they
@@ -29,7 +29,7 @@ from trainables.core.trainer import Trainer
 from trainables.errors import ConfigError, TrialFailure
 from trainables.jobs.request import Job
 from trainables.machine.devices import resolve_device
-from trainables.machine.group import ALONE, Group, joined, meeting_place
+from trainables.machine.group import ALONE, Group, create_rendezvous_file, join_group
 from trainables.trial import TrialConfig
 
 EXIT_SECONDS = 10.0  # for a process that failed to say why
@@ -49,7 +49,7 @@ def train_together(job: Job) -> Iterator[tuple[Group, Runtime]]:
         yield ALONE, job.runtime
         return
     runtimes = [assign_runtime(job.runtime, rank) for rank in range(size)]
-    place = meeting_place()
+    place = create_rendezvous_file()
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, place.parent, ignore_errors=True)
         peers: list[Peer] = []
@@ -60,7 +60,7 @@ def train_together(job: Job) -> Iterator[tuple[Group, Runtime]]:
             if (event := peer.read()) != {"event": "ready"}:
                 raise peer.explain_end(event)
         try:
-            with joined(place, 0, size, torch.device(runtimes[0].device)) as group:
+            with join_group(place, 0, size, torch.device(runtimes[0].device)) as group:
                 yield group, runtimes[0]
         except TrialFailure:
             raise
@@ -100,7 +100,7 @@ class Peer:
     def __init__(self, job: Job, rank: int, place: Path) -> None:
         self.rank = rank
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "trainables.jobs.several"],
+            [sys.executable, "-m", "trainables.jobs.distributed"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -139,12 +139,12 @@ def main() -> int:
     print(json.dumps({"event": "ready"}), file=answers, flush=True)
     device, size = torch.device(job.runtime.device), job.runtime.processes
     try:
-        with joined(Path(request["place"]), rank, size, device) as group:
+        with join_group(Path(request["place"]), rank, size, device) as group:
             config = TrialConfig.model_validate(job.config)
             trainer = Trainer(config, job.seed, job.runtime, group=group)
             until = job.until or config.training.epochs
             if trainer.epoch < until:
-                for report in trainer.epochs():
+                for report in trainer.train_epochs():
                     if report.epoch >= until:
                         break
             if trainer.epoch == config.training.epochs:

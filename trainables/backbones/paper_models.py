@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from trainables.backbones.own_models import BACKBONES
-from trainables.backbones.weights import absent
+from trainables.backbones.weights import describe_missing_weights
 from trainables.config.network import BackboneConfig
 
 
@@ -40,7 +40,7 @@ def list_backbones() -> str:
             state = "trained from random values"
         elif weights == "PATH":
             state = "a file of yours; see below"
-        elif absent(BackboneConfig(name=name, weights=weights)) is None:
+        elif describe_missing_weights(BackboneConfig(name=name, weights=weights)) is None:
             state = "here"
         else:
             state = "not here; a run fetches it first"

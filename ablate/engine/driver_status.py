@@ -28,7 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidat
 from ablate.ledger.owner import HEARTBEAT_SECONDS, STALE_SECONDS, Owner
 from trainables.errors import ConfigError
 from trainables.machine.files import read_regular
-from trainables.machine.texts import user_path
+from trainables.machine.texts import expand_user_path
 
 OPTION, FOLDER = "--out", "drivers"
 POLL_SECONDS = 0.5
@@ -61,7 +61,7 @@ class StudyRow:
         return self.done + self.failed >= self.size
 
 
-def duration(seconds: float | None) -> str:
+def format_duration(seconds: float | None) -> str:
     """`1:02:03`, `4:05`, or `?`."""
     if seconds is None:
         return "?"
@@ -70,20 +70,20 @@ def duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def line(row: StudyRow) -> str:
+def format_driver(row: StudyRow) -> str:
     best = "-" if row.best is None else f"{row.best:.4f}"
     text = f"{row.study}: {row.done}/{row.size} done, {row.running} running, {row.failed} failed"
     note = f" ({row.note})" if row.note else ""
-    return f"{text}, best {best}, left {duration(row.eta)}{note}"
+    return f"{text}, best {best}, left {format_duration(row.eta)}{note}"
 
 
-def output_folder(given: str | Path) -> Path:
+def resolve_output_folder(given: str | Path) -> Path:
     """Return the folder, which need not be there yet.
 
     Raises:
         ConfigError: a path that none can have, a file, or a place that cannot be looked at.
     """
-    folder = user_path(given, OPTION)
+    folder = expand_user_path(given, OPTION)
     try:
         is_folder = stat.S_ISDIR(folder.stat().st_mode)
     except FileNotFoundError:
@@ -106,7 +106,7 @@ class Node(BaseModel):
     trials: list[Name]
 
 
-class Driver(BaseModel):
+class DriverStatus(BaseModel):
     """A driver as it last said of itself, in a file that anybody who may write the folder can make.
 
     path: its file. began, at: of the run, and of this word; seconds since 1970. slots: trials at
@@ -130,7 +130,7 @@ class Driver(BaseModel):
 
     @property
     def alive(self) -> bool:
-        return self.owner.alive(self.at, STALE_SECONDS)
+        return self.owner.is_alive(self.at, STALE_SECONDS)
 
     def ask_to_stop(self) -> None:
         """Raises OSError: the folder cannot be written."""
@@ -138,13 +138,13 @@ class Driver(BaseModel):
             self.path.with_suffix(".stop").touch(exist_ok=False)
 
 
-def drivers(out: Path) -> list[Driver]:
+def list_drivers(out: Path) -> list[DriverStatus]:
     """Return those that have left a file, alive or not, the latest first."""
     known = []
     for path in (out / FOLDER).glob("*.json"):
         try:
             text = read_regular(path, most_bytes=MOST_BYTES, follow_links=False)
-            driver = Driver.model_validate_json(text)
+            driver = DriverStatus.model_validate_json(text)
         except (OSError, ValueError) as error:  # it has ended just now, or is of another version
             log.info("%s tells of no driver: %r", path, error)
             continue
@@ -153,7 +153,7 @@ def drivers(out: Path) -> list[Driver]:
     return sorted(known, key=lambda driver: -driver.began)
 
 
-class Presence:
+class DriverStatusFile:
     """Keep this driver's file for as long as the block lasts.
 
     Args:
@@ -169,28 +169,30 @@ class Presence:
         self.stop = stop
         self._lock, self._news = threading.Lock(), False
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="presence", daemon=True)
-        self._state = Driver.model_construct(
+        self._thread = threading.Thread(
+            target=self._watch_stop_requests, name="presence", daemon=True
+        )
+        self._state = DriverStatus.model_construct(
             owner=owner, sweep_id=sweep_id, name=title, began=time.time()
         )
 
     def __enter__(self) -> Self:
-        for driver in drivers(self.path.parent.parent):
+        for driver in list_drivers(self.path.parent.parent):
             if not driver.alive:
-                _remove(driver.path)
+                _remove_file(driver.path)
         for request in self.path.parent.glob("*.stop"):  # of one that ended before it looked
             if not request.with_suffix(".json").exists():
-                _remove(request)
-        self._write()
+                _remove_file(request)
+        self._write_atomically()
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
-        _remove(self.path)
+        _remove_file(self.path)
 
-    def tell(
+    def publish(
         self,
         rows: Iterable[StudyRow],
         trials: Iterable[str],
@@ -202,7 +204,7 @@ class Presence:
         with self._lock:
             self._state, self._news = self._state.model_copy(update=state), True
 
-    def _watch(self) -> None:
+    def _watch_stop_requests(self) -> None:
         written = time.monotonic()
         while not self._ended.wait(POLL_SECONDS):
             # Unlike a Path's own, this raises nothing where the folder cannot be read now.
@@ -213,9 +215,9 @@ class Presence:
                 self.stop()
             if self._news or time.monotonic() - written >= HEARTBEAT_SECONDS:
                 written = time.monotonic()
-                self._write()
+                self._write_atomically()
 
-    def _write(self) -> None:
+    def _write_atomically(self) -> None:
         """Whole or not at all; whether it survives the machine does not matter."""
         with self._lock:
             text = self._state.model_copy(update={"at": time.time()}).model_dump_json()
@@ -230,7 +232,7 @@ class Presence:
             log.info("no word of this run in %s: %s", self.path, error)
 
 
-def _remove(path: Path) -> None:
+def _remove_file(path: Path) -> None:
     """What cannot be removed stays: it is of a driver that is gone."""
     for suffix in (".json", ".tmp", ".stop"):
         try:

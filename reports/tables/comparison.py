@@ -10,24 +10,24 @@ from reports.errors import ReportError
 from reports.frame import Frame
 from reports.published import papers
 from reports.published.papers import PrintedValue
-from reports.recipe import Table, level_name
+from reports.recipe import Table, to_level_name
 from reports.stats import paired
-from reports.stats.describe import half_width, summary
+from reports.stats.describe import half_width, summarize
 from reports.tables import notes, rows
 from reports.tables.cells import (
     EMPTY,
     NEUTRAL,
-    by_cell,
-    fold_notes,
-    gaps,
-    protocol,
-    protocol_note,
-    race_notes,
+    explain_folds,
+    explain_protocol,
+    explain_race,
+    find_protocol,
+    group_by_cell,
+    list_missing_seeds,
     run_ids,
 )
-from reports.tables.labels import level, lower_is_better, slug
-from reports.tables.model import Comparison, Measured, TableData, TableRow
-from reports.tables.verdict import judge
+from reports.tables.labels import format_level, is_lower_better, to_slug
+from reports.tables.model import Comparison, MeasuredMetric, TableData, TableRow
+from reports.tables.verdict import judge_metric
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,19 +40,24 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     order = rows.order_rows(dict.fromkeys(cells["cell"]))
     groups = dict(iter(cells.groupby("cell", sort=False)))
     coords = {
-        cell: {k: level_name(v) for k, v in own["coords"].iloc[0].items() if k != NEUTRAL}
+        cell: {k: to_level_name(v) for k, v in own["coords"].iloc[0].items() if k != NEUTRAL}
         for cell, own in groups.items()
     }
     if recipe.kind == "components":
         # The paper's order where it prints these rows, else by how many are on (the plan's).
-        printed = _printed_order(recipe)
-        order.sort(key=lambda c: (printed.get(_key(coords[c]), len(printed)), _on(coords[c])))
-    headers = _headers(recipe, cells, coords)
-    baseline = _baseline(recipe, coords, order)
-    tuned = notes.tuning(frame, recipe.study)
-    data = rows.data_of(frame.trials, cells)
-    against = rows.baselines(data, coords, baseline, recipe.within)
-    every = {metric: by_cell(cells, metric) for metric in recipe.metrics}
+        printed = _order_as_printed(recipe)
+        order.sort(
+            key=lambda c: (
+                printed.get(_build_level_key(coords[c]), len(printed)),
+                _count_components_on(coords[c]),
+            )
+        )
+    headers = _choose_headers(recipe, cells, coords)
+    baseline = _find_baseline(recipe, coords, order)
+    tuned = notes.read_tuning(frame, recipe.study)
+    data = rows.map_cells_to_data(frame.trials, cells)
+    against = rows.find_baselines(data, coords, baseline, recipe.within)
+    every = {metric: group_by_cell(cells, metric) for metric in recipe.metrics}
     table_rows: list[TableRow] = []
     for cell in order:
         own, base = groups[cell], against.get(cell)
@@ -62,12 +67,12 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
             values = list(by_seed.values())
             comparison = None
             if base not in (cell, None):
-                comparison = _comparison(metric, by_seed, every[metric].get(base, {}))
-            printed_value = _printed(recipe, metric, cell, coords[cell])
-            measured[metric] = Measured(
-                summary(values), half_width(values), comparison, printed_value
+                comparison = _compare_values(metric, by_seed, every[metric].get(base, {}))
+            printed_value = _find_printed_value(recipe, metric, cell, coords[cell])
+            measured[metric] = MeasuredMetric(
+                summarize(values), half_width(values), comparison, printed_value
             )
-        labels = rows.mark_neutral(_labels(recipe, headers, cell, coords[cell]), cell, order)
+        labels = rows.mark_neutral(_label_row(recipe, headers, cell, coords[cell]), cell, order)
         table_rows.append(
             TableRow(
                 cell,
@@ -75,33 +80,37 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
                 measured,
                 run_ids(own),
                 own["seed"].nunique(),
-                gaps(own),
+                list_missing_seeds(own),
                 cell == base,
                 tuned.trials.get(cell),
-                tuned.text(cell),
+                tuned.format_budget(cell),
                 base,
             )
         )
-    table_rows = _judged(table_rows, recipe)
-    refused = rows.refused_rows(frame, recipe, lambda c, own: _labels(recipe, headers, c, own))
+    table_rows = _judge_rows(table_rows, recipe)
+    refused = rows.build_refused_rows(
+        frame, recipe, lambda c, own: _label_row(recipe, headers, c, own)
+    )
     return TableData(
         recipe,
-        slug(f"table_{recipe.study}"),
+        to_slug(f"table_{recipe.study}"),
         recipe.title or recipe.study,
         headers,
-        (*table_rows, *refused, *rows.printed_rows(recipe, headers, table_rows)),
+        (*table_rows, *refused, *rows.build_printed_rows(recipe, headers, table_rows)),
         (
-            *rows.data_notes(data, against, recipe),
-            *_notes(frame, recipe, table_rows, tuned),
-            *rows.neutral_notes(order),
-            *fold_notes(cells, recipe.metrics),
-            *rows.refused_notes(frame, recipe.study),
+            *rows.explain_baselines(data, against, recipe),
+            *_build_table_notes(frame, recipe, table_rows, tuned),
+            *rows.explain_neutral_rows(order),
+            *explain_folds(cells, recipe.metrics),
+            *rows.explain_refused_rows(frame, recipe.study),
         ),
     )
 
 
-def _comparison(metric: str, values: Mapping[int, float], base: Mapping[int, float]) -> Comparison:
-    differences = list(paired.pairs(values, base))
+def _compare_values(
+    metric: str, values: Mapping[int, float], base: Mapping[int, float]
+) -> Comparison:
+    differences = list(paired.paired_differences(values, base))
     mine, theirs = list(values.values()), list(base.values())
     return Comparison(
         paired.paired_difference(values, base),
@@ -110,13 +119,13 @@ def _comparison(metric: str, values: Mapping[int, float], base: Mapping[int, flo
         paired.cohens_dz(differences),
         paired.cliffs_delta(mine, theirs),
         paired.probability_of_improvement(
-            *((theirs, mine) if lower_is_better(metric) else (mine, theirs))
+            *((theirs, mine) if is_lower_better(metric) else (mine, theirs))
         ),
         zero=len(differences) > 0 and not any(differences),
     )
 
 
-def _headers(
+def _choose_headers(
     recipe: Table, cells: pd.DataFrame, coords: Mapping[str, Mapping[str, Any]]
 ) -> tuple[str, ...]:
     """Return components in the recipe's order, or as the study's own cell names list them; or
@@ -134,42 +143,44 @@ def _headers(
     return ("cell",)
 
 
-def _labels(
+def _label_row(
     recipe: Table, headers: tuple[str, ...], cell: str, coords: Mapping[str, Any]
 ) -> tuple[str, ...]:
     if recipe.kind == "components":
         return tuple(ON if coords.get(name) == "on" else OFF for name in headers)
     if headers == ("cell",):
         return (cell,)
-    return tuple(level(coords[name]) for name in headers)
+    return tuple(format_level(coords[name]) for name in headers)
 
 
-def _key(coords: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def _build_level_key(coords: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name, str(value)) for name, value in coords.items()))
 
 
-def _on(coords: Mapping[str, Any]) -> int:
+def _count_components_on(coords: Mapping[str, Any]) -> int:
     return sum(value == "on" for value in coords.values())
 
 
-def _printed_order(recipe: Table) -> dict[tuple[tuple[str, str], ...], int]:
+def _order_as_printed(recipe: Table) -> dict[tuple[tuple[str, str], ...], int]:
     if recipe.published is None:
         return {}
-    rows = papers.table(recipe.published.table).rows
-    return {_key(row.coords): i for i, row in enumerate(rows) if row.coords}
+    rows = papers.load_published_table(recipe.published.table).rows
+    return {_build_level_key(row.coords): i for i, row in enumerate(rows) if row.coords}
 
 
-def _baseline(recipe: Table, coords: Mapping[str, Mapping[str, Any]], order: list[str]) -> str:
+def _find_baseline(recipe: Table, coords: Mapping[str, Mapping[str, Any]], order: list[str]) -> str:
     wanted = recipe.baseline
     for cell in order:
         mine = coords[cell]
         if isinstance(wanted, dict):
-            if all(level(mine.get(key)) == level(value) for key, value in wanted.items()):
+            if all(
+                format_level(mine.get(key)) == format_level(value) for key, value in wanted.items()
+            ):
                 return cell
         elif wanted is not None:
             if wanted in (cell, mine.get("variant")):
                 return cell
-        elif recipe.kind == "compare" or _on(mine) == 0:
+        elif recipe.kind == "compare" or _count_components_on(mine) == 0:
             return cell
     if not order:
         return ""
@@ -177,42 +188,44 @@ def _baseline(recipe: Table, coords: Mapping[str, Mapping[str, Any]], order: lis
     raise ReportError(f"{place} is no cell; the cells are {', '.join(order)}")
 
 
-def _printed(
+def _find_printed_value(
     recipe: Table, metric: str, cell: str, coords: Mapping[str, Any]
 ) -> PrintedValue | None:
-    column = recipe.published_column(metric)
+    column = recipe.find_published_column(metric)
     if recipe.published is None or column is None:
         return None
-    table = papers.table(recipe.published.table)
-    names = (recipe.published.row(each, metric) for each in (cell, str(coords.get("variant"))))
+    table = papers.load_published_table(recipe.published.table)
+    names = (recipe.published.find_row(each, metric) for each in (cell, str(coords.get("variant"))))
     name = next(filter(None, names), None)
-    row = table.row(name) if name else table.row_at(coords)
-    return None if row is None else table.value(row, column)
+    row = table.get_row(name) if name else table.find_row_at(coords)
+    return None if row is None else table.get_printed_value(row, column)
 
 
-def _judged(table_rows: list[TableRow], recipe: Table) -> list[TableRow]:
+def _judge_rows(table_rows: list[TableRow], recipe: Table) -> list[TableRow]:
     """Add to rows their corrected p, and a mark where the verdict on a metric is "better"."""
     place = {row.cell: i for i, row in enumerate(table_rows)}
-    measured: list[dict[str, Measured]] = [dict(row.measured) for row in table_rows]
+    measured: list[dict[str, MeasuredMetric]] = [dict(row.measured) for row in table_rows]
     for metric in recipe.metrics:
         comparisons = [own[metric].compared for own in measured]
-        p = paired.holm([each.permutation if each else None for each in comparisons])
-        p_wilcoxon = paired.holm([each.wilcoxon if each else None for each in comparisons])
+        p = paired.adjust_by_holm([each.permutation if each else None for each in comparisons])
+        p_wilcoxon = paired.adjust_by_holm(
+            [each.wilcoxon if each else None for each in comparisons]
+        )
         for i, (own, each) in enumerate(zip(measured, comparisons, strict=True)):
             corrected = each and replace(each, p=p[i], p_wilcoxon=p_wilcoxon[i])
             own[metric] = replace(own[metric], compared=corrected)
         for row, own in zip(table_rows, measured, strict=True):
             if row.against in place and not row.baseline:
                 base = measured[place[row.against]][metric]
-                better = judge(metric, own[metric], base) == "better"
+                better = judge_metric(metric, own[metric], base) == "better"
                 own[metric] = replace(own[metric], better=better)
     return [replace(row, measured=own) for row, own in zip(table_rows, measured, strict=True)]
 
 
-def _notes(
+def _build_table_notes(
     frame: Frame, recipe: Table, table_rows: list[TableRow], tuned: notes.Tuning
 ) -> list[str]:
-    lines = [protocol_note(frame, recipe.metrics), *race_notes(frame, recipe.study)]
+    lines = [explain_protocol(frame, recipe.metrics), *explain_race(frame, recipe.study)]
     if recipe.spread == "t95":
         lines.append(
             "±: half the 95 % interval of the mean, t with n − 1 degrees of freedom times sd/√n, "
@@ -220,19 +233,22 @@ def _notes(
         )
     if any(result.better for row in table_rows for result in row.measured.values()):
         lines.append(notes.BOLD)
-    lines += notes.difference_notes(table_rows) + notes.limit_notes(recipe.metrics, table_rows)
-    lines += notes.tuning_notes(tuned, table_rows)
+    lines += notes.explain_differences(table_rows) + notes.explain_limits(
+        recipe.metrics, table_rows
+    )
+    lines += notes.explain_tuning(tuned, table_rows)
     if recipe.published is not None:
-        table = papers.table(recipe.published.table)
-        columns = sorted(filter(None, {recipe.published_column(m) for m in recipe.metrics}))
+        table = papers.load_published_table(recipe.published.table)
+        columns = sorted(filter(None, {recipe.find_published_column(m) for m in recipe.metrics}))
         lines.append(
             f"Published: {table.source} of “{table.paper}”, {', '.join(columns)}, "
             f"as printed, {table.protocol}; another data set and backbone than measured unless "
             "they agree."
         )
-        if protocol(frame) not in (EMPTY, table.protocol):
+        if find_protocol(frame) not in (EMPTY, table.protocol):
             lines.append(
-                f"Measured numbers are {protocol(frame)} and published ones {table.protocol}: of "
+                f"Measured numbers are {find_protocol(frame)} and published ones "
+                f"{table.protocol}: of "
                 "the differences between them, some is the protocol's."
             )
         lines += [

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from reports.frame import Frame
-from reports.recipe import Curves, FactorCurves, Figure, Heatmap, RecipePart, studies_of
+from reports.recipe import Curves, FactorCurves, Figure, Heatmap, RecipePart, list_part_studies
 from reports.tables.cells import run_ids
-from reports.tables.labels import greek, slug
+from reports.tables.labels import replace_greek_names, to_slug
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -62,7 +62,7 @@ STYLE: dict[str, Any] = {
 
 
 @contextmanager
-def style() -> Iterator[None]:
+def use_report_style() -> Iterator[None]:
     """Draw with our settings, whatever matplotlib's are; a function may be decorated with it."""
     import matplotlib.style
 
@@ -71,7 +71,7 @@ def style() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Spot:
+class Tooltip:
     """A mark that tells its values where a page is read with a pointer or with arrow keys.
 
     x, y: where it is, in the data of its axes.
@@ -95,7 +95,7 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnFigure:
     """A figure with what stands beside it: its files' name, its (first) study, title, caption,
     the runs behind it, and the marks that tell their values.
 
@@ -110,11 +110,11 @@ class Drawn:
     caption: str
     figure: Canvas
     run_ids: tuple[str, ...]
-    spots: tuple[Spot, ...] = ()
+    spots: tuple[Tooltip, ...] = ()
     apart: bool = False
     strips: tuple[tuple[str, tuple[Tile, ...]], ...] = ()
 
-    def places(self) -> list[tuple[float, float, str]]:
+    def locate_spots(self) -> list[tuple[float, float, str]]:
         """Return each spot of a saved figure in shares of the picture from its left and top; none
         of more than `MANY`."""
         if len(self.spots) > MANY:
@@ -126,8 +126,8 @@ class Drawn:
             for spot, (x, y) in zip(self.spots, points, strict=True)
         ]
 
-    @style()
-    def save(self, folder: Path) -> dict[str, Path]:
+    @use_report_style()
+    def save_files(self, folder: Path) -> dict[str, Path]:
         """Write PNG (200 dpi, fewer where it would have more than `PIXELS`) and SVG, and return
         `{"png": path, "svg": path}`."""
         paths = {kind: folder / f"{self.key}.{kind}" for kind in ("png", "svg")}
@@ -163,58 +163,58 @@ class FigureKind:
     """A kind of figure: the options that it takes, and what draws it."""
 
     options: type[FigureOptions]
-    draw: Callable[[Frame, Figure, Any], Drawn]
+    draw: Callable[[Frame, Figure, Any], DrawnFigure]
 
-    @style()
-    def __call__(self, frame: Frame, recipe: Figure) -> Drawn:
+    @use_report_style()
+    def __call__(self, frame: Frame, recipe: Figure) -> DrawnFigure:
         """Draw the figure that a recipe asks for."""
         return self.draw(frame, recipe, self.options.model_validate(recipe.options))
 
 
 def figure(
     options: type[FigureOptions],
-) -> Callable[[Callable[[Frame, Figure, Any], Drawn]], FigureKind]:
+) -> Callable[[Callable[[Frame, Figure, Any], DrawnFigure]], FigureKind]:
     """Declare the decorated function a kind of figure that takes these options."""
     return lambda draw: FigureKind(options, draw)
 
 
-def finish(
+def build_figure(
     recipe: Figure | Curves | FactorCurves | Heatmap,
     cells: pd.DataFrame,
     drawing: Canvas,
-    spots: Iterable[Spot] = (),
+    spots: Iterable[Tooltip] = (),
     *,
     title: str,
     caption: str,
     key: str = "",
-) -> Drawn:
+) -> DrawnFigure:
     """Return a drawing as a figure of these cells, its caption after what the recipe says.
 
     key: its files' name; default: kind, studies and metric.
     """
     if isinstance(recipe, Figure):
         key = key or "_".join([recipe.kind, *recipe.studies, recipe.metric])
-    words = " ".join(filter(None, (greek(recipe.caption), caption)))
-    study = studies_of(recipe)[0]
-    return Drawn(slug(key), study, title, words, drawing, run_ids(cells), tuple(spots))
+    words = " ".join(filter(None, (replace_greek_names(recipe.caption), caption)))
+    study = list_part_studies(recipe)[0]
+    return DrawnFigure(to_slug(key), study, title, words, drawing, run_ids(cells), tuple(spots))
 
 
-def canvas(width: float = WIDTH, height: float = HEIGHT) -> Canvas:
+def create_canvas(width: float = WIDTH, height: float = HEIGHT) -> Canvas:
     """Return an empty drawing of this size in inches."""
     from matplotlib.figure import Figure as New
 
     return New(figsize=(width, height), layout="constrained")
 
 
-def single(title: str, height: float = HEIGHT) -> tuple[Canvas, Axes]:
+def create_single_panel(title: str, height: float = HEIGHT) -> tuple[Canvas, Axes]:
     """Return a drawing of one panel with a title."""
-    drawing = canvas(height=height)
+    drawing = create_canvas(height=height)
     axes = drawing.add_subplot()
-    heading(axes, title)
+    draw_heading(axes, title)
     return drawing, axes
 
 
-def panel_grid(
+def create_panel_grid(
     count: int, across: int, title: str, size: tuple[float, float, float], *, sharey: bool = False
 ) -> tuple[Canvas, list[Axes]]:
     """Return a drawing of so many panels, `across` in a row, and the panels.
@@ -224,15 +224,15 @@ def panel_grid(
     width, base, row = size
     across = min(across, count)
     down = -(-count // across)
-    drawing = canvas(width, base + row * down)
+    drawing = create_canvas(width, base + row * down)
     panels = drawing.subplots(down, across, sharey=sharey, squeeze=False).ravel().tolist()
     for panel in panels[count:]:
         panel.set_axis_off()
-    heading(drawing, title)
+    draw_heading(drawing, title)
     return drawing, panels[:count]
 
 
-def heading(part: Axes | Canvas, title: str) -> None:
+def draw_heading(part: Axes | Canvas, title: str) -> None:
     """Write the title at the left, in lines of 60 letters."""
     text = textwrap.fill(title, 60)
     if hasattr(part, "suptitle"):
@@ -241,7 +241,7 @@ def heading(part: Axes | Canvas, title: str) -> None:
         part.set_title(text, fontweight="bold", pad=8)
 
 
-def title_panel(panel: Axes, title: str, inches: float) -> None:
+def set_panel_title(panel: Axes, title: str, inches: float) -> None:
     """Set the title of one of several panels in lines that are no wider than the panel.
 
     Names of cells break after a comma too, which has no space behind it.
@@ -250,18 +250,18 @@ def title_panel(panel: Axes, title: str, inches: float) -> None:
     panel.set_title(textwrap.fill(words, int(inches * LETTERS)))
 
 
-def empty(axes: Axes, words: str = "no finished runs") -> None:
+def draw_empty_message(axes: Axes, words: str = "no finished runs") -> None:
     """Say in the middle of a panel why nothing is drawn."""
     axes.text(0.5, 0.5, words, ha="center", va="center", transform=axes.transAxes)
 
 
-def line_style(place: int) -> dict[str, Any]:
+def select_line_style(place: int) -> dict[str, Any]:
     """Return the colour and the dash of one of several lines."""
     turn = place // len(COLOURS) + place
     return {"color": COLOURS[place % len(COLOURS)], "linestyle": DASHES[turn % len(DASHES)]}
 
 
-def bars(axes: Axes, names: list[str], values: list[float], colour: str, height: float) -> Any:
+def draw_bars(axes: Axes, names: list[str], values: list[float], colour: str, height: float) -> Any:
     """Draw a horizontal bar a name, the first on top."""
     drawing = axes.barh(range(len(names)), values, height=height, color=colour)
     axes.set_yticks(range(len(names)), names)
@@ -271,7 +271,7 @@ def bars(axes: Axes, names: list[str], values: list[float], colour: str, height:
     return drawing
 
 
-def shades(name: str, low: float, high: float) -> Any:
+def trim_colormap(name: str, low: float, high: float) -> Any:
     """Return the part of one of matplotlib's colour maps from a share to another."""
     import matplotlib as mpl
     import numpy as np
@@ -296,14 +296,14 @@ def log_ticks(axes: Axes, low: float, high: float) -> None:
     axes.set_xticks(shown, [f"{value:g}" for value in shown])
 
 
-def few_ticks(axis: Any, most: int | None = None) -> None:
+def limit_ticks(axis: Any, most: int | None = None) -> None:
     """Set at most so many ticks on an axis, or ticks at whole numbers."""
     from matplotlib.ticker import MaxNLocator
 
     axis.set_major_locator(MaxNLocator(most) if most else MaxNLocator(integer=True))
 
 
-def legend(axes: Axes, count: int, title: str | None = None) -> None:
+def draw_legend(axes: Axes, count: int, title: str | None = None) -> None:
     """Set the legend where it hides nothing: within the axes while it is short, else below them,
     the figure being taller by as much."""
     if count <= SHORT:
@@ -317,7 +317,7 @@ def legend(axes: Axes, count: int, title: str | None = None) -> None:
     drawing.legend(handles, labels, loc="outside lower left", ncols=across, title=title)
 
 
-def seeds_text(counts: list[int]) -> str:
+def format_seed_counts(counts: list[int]) -> str:
     """Write `n = 3 seeds`, `n = 2–3 seeds` or `no finished runs`."""
     known = [n for n in counts if n]
     if not known:
@@ -327,7 +327,7 @@ def seeds_text(counts: list[int]) -> str:
     return f"n = {span} seed{'' if high == 1 else 's'}"
 
 
-def ordered(values: list[Any]) -> list[Any]:
+def sort_levels(values: list[Any]) -> list[Any]:
     """Return levels in ascending order; numbers before words."""
     unique = list({repr(v): v for v in values}.values())
     return sorted(unique, key=lambda v: (isinstance(v, str), v if isinstance(v, str) else float(v)))

@@ -9,27 +9,27 @@ from typing import Any
 import psutil
 
 from ablate.designs.base import ENSEMBLE
+from ablate.engine.driver_status import format_duration
 from ablate.engine.estimates import (
     Estimate,
     Rate,
+    build_cost_key,
     describe_memory,
-    kind,
-    known_rates,
-    pilot_rates,
+    load_measured_rates,
+    measure_pilot_rates,
 )
 from ablate.engine.preflight import (
-    absent_weights,
-    as_it_is,
     check_classes,
     describe_stores,
     describe_trainings,
     example_config,
+    find_missing_weights,
+    open_ledger_or_empty,
 )
-from ablate.engine.presence import duration
-from ablate.engine.ray.resources import at_once
+from ablate.engine.ray.resources import count_fitting_here
 from ablate.engine.settings import Settings
 from ablate.ledger.facts import Facts
-from ablate.ledger.sources import refusal, summary
+from ablate.ledger.sources import build_refusal, summarize_differences
 from ablate.plan import warnings as advice
 from ablate.plan.plan import Plan
 from ablate.sweep.progression import Progression
@@ -48,12 +48,12 @@ class Preview:
     runnable: bool
 
 
-def preview(plan: Plan, settings: Settings, *, pilot: bool = False) -> str:
+def preview_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> str:
     """Return the printable account alone."""
-    return examine(plan, settings, pilot=pilot).text
+    return account_for_plan(plan, settings, pilot=pilot).text
 
 
-def examine(plan: Plan, settings: Settings, *, pilot: bool = False) -> Preview:
+def account_for_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Preview:
     """Tell what a plan would do; no trial is run, and no ledger is made where there is none.
 
     Args:
@@ -63,12 +63,12 @@ def examine(plan: Plan, settings: Settings, *, pilot: bool = False) -> Preview:
         ConfigError: too few classes for the splits or the batches of a trial that is left to do.
     """
     cache, device = settings.cache, settings.request.device
-    with as_it_is(settings.ledger) as ledger:
-        facts = settings.facts(ledger)
+    with open_ledger_or_empty(settings.ledger) as ledger:
+        facts = settings.open_facts(ledger)
         progression = Progression(plan, facts, record=False)
-        while progression.advance():
+        while progression.list_new_cells():
             pass
-        notes = [f"warning: {text}" for text in advice.warnings(plan)]
+        notes = [f"warning: {text}" for text in advice.list_plan_warnings(plan)]
         trainings: dict[str, str] = {}
         if settings.reads_data:
             warnings = check_classes(plan, progression, cache)
@@ -76,21 +76,21 @@ def examine(plan: Plan, settings: Settings, *, pilot: bool = False) -> Preview:
             notes += [f"warning: {text}" for text in warnings + batch_warnings]
             stores = describe_stores(plan, progression, cache)
             notes += [f"data: {text}" for text in stores]
-            absent = absent_weights(plan, progression, cache, device)
+            absent = find_missing_weights(plan, progression, cache, device)
             notes += [f"weights: {each}" for each in absent]
-        rates = known_rates(ledger)
+        rates = load_measured_rates(ledger)
         kinds = _find_kinds(plan, progression) if pilot else {}
         unknown = {key: config for key, config in kinds.items() if key not in rates}
-        piloted, failures = pilot_rates(unknown, settings)
+        piloted, failures = measure_pilot_rates(unknown, settings)
         notes += [f"warning: no trial like this can run: {why}" for why in failures.values()]
         workload = Workload(plan, progression, rates | piloted, settings.request.gpus)
         lines = [f"sweep {plan.spec.name} ({plan.sweep_id}), objective {plan.spec.objective}"]
         for name in plan.order:
             lines.append(workload.add_study(name))
             details = [trainings[name]] if name in trainings else []
-            lines += [f"    {text}" for text in details + advice.notes(plan, name)]
+            lines += [f"    {text}" for text in details + advice.list_study_notes(plan, name)]
         lines += notes
-        parallel, again = at_once(settings.request), len(workload.again)
+        parallel, again = count_fitting_here(settings.request), len(workload.again)
         lines.append(
             f"{len(workload.todo)} trials to run now and {workload.later} later"
             + (f", {again} finished ones to be evaluated again" if again else "")
@@ -98,18 +98,18 @@ def examine(plan: Plan, settings: Settings, *, pilot: bool = False) -> Preview:
         )
         lines += describe_memory(piloted.values(), parallel, psutil.virtual_memory().total)
         lines += workload.describe_time(parallel, piloted=pilot)
-        lines += source_lines(facts, same_code=settings.same_code)
+        lines += describe_sources(facts, same_code=settings.same_code)
     return Preview(
         "\n".join(lines),
-        refused=None if settings.same_code else refusal(facts.differing),
+        refused=None if settings.same_code else build_refusal(facts.differing),
         runnable=not failures or not failures.keys() >= kinds.keys(),
     )
 
 
-def source_lines(facts: Facts, *, same_code: bool) -> list[str]:
+def describe_sources(facts: Facts, *, same_code: bool) -> list[str]:
     """Tell what of the known trials was made by other code, or by nobody knows which."""
     word = "taken as the same code" if same_code else "source"
-    lines = [f"{word}: {text}" for text in summary(facts.differing)]
+    lines = [f"{word}: {text}" for text in summarize_differences(facts.differing)]
     if facts.unsourced:
         n = len(facts.unsourced)
         lines.append(f"source: unknown of {n} known trials, older than it is kept; they are taken")
@@ -142,9 +142,9 @@ class Workload:
     def add_study(self, name: str) -> str:
         """Add what a study leaves to do that no study before it does; return a line on it."""
         state, design = self.progression.studies[name], self.plan.spec.studies[name]
-        seeds, folds = len(self.plan.seeds(name)), len(self.plan.folds(name))
+        seeds, folds = len(self.plan.list_seeds(name)), len(self.plan.list_folds(name))
         trials = {cell.trial_id for cell in state.cells}
-        known = [cell.trial_id for cell in state.cells if self.progression.settled(cell)]
+        known = [cell.trial_id for cell in state.cells if self.progression.is_settled(cell)]
         trained = {each for each in trials if self.progression.facts[each].status == "done"}
         shared = {self._first_study[each] for each in trials if each in self._first_study}
         hidden = 0 if state.blocked else state.size - len(state.cells)
@@ -175,7 +175,7 @@ class Workload:
         if estimate.unknown:
             return f"{text}, time unknown"
         if estimate.trials:
-            text += f", about {duration(estimate.seconds)}"
+            text += f", about {format_duration(estimate.seconds)}"
             text += f", {self._gpu_hours(estimate)}" if self.gpus else ""
         return text
 
@@ -187,7 +187,7 @@ class Workload:
             return [f"time: unknown: {text}"]
         seconds = max(self.estimate.seconds / parallel, self.estimate.longest)
         bound = ", if no scheduler stopped any" if self.progression.legs else ""
-        lines = [f"time: about {duration(seconds)}{bound}"]
+        lines = [f"time: about {format_duration(seconds)}{bound}"]
         if self.gpus:
             lines.append(f"in all: {self._gpu_hours(self.estimate)}")
         return lines
@@ -203,11 +203,11 @@ def _find_kinds(plan: Plan, progression: Progression) -> dict[str, dict[str, Any
         cell.config
         for state in states
         for cell in state.cells
-        if cell.error is None and not progression.settled(cell)
+        if cell.error is None and not progression.is_settled(cell)
     ]
     configs += [
         example_config(plan, state)
         for state in states
         if len(state.cells) < state.size and not state.blocked
     ]
-    return {kind(config): config for config in reversed(configs)}
+    return {build_cost_key(config): config for config in reversed(configs)}

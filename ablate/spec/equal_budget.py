@@ -23,11 +23,11 @@ from typing import Any, NamedTuple
 
 from pydantic import Field, field_validator, model_validator
 
-from ablate.designs.parts import Seeds, SpecPart, check_seeds, seed_list
+from ablate.designs.parts import Seeds, SpecPart, check_seeds, expand_seeds
 from ablate.samplers.space import Axis
-from ablate.values.errors import listed
-from ablate.values.layers import Layer, merge
-from ablate.values.paths import leaves
+from ablate.values.errors import join_words
+from ablate.values.layers import Layer, merge_layers
+from ablate.values.paths import flatten_paths
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
 
@@ -46,7 +46,7 @@ class Also(SpecPart):
     studies: tuple[str, ...] | None = Field(None, min_length=1)
     space: dict[str, Axis] = Field(min_length=1)
 
-    def fits(self, row: _Row) -> bool:
+    def is_matching(self, row: _Row) -> bool:
         return (
             (self.studies is None or row.study in self.studies)
             and row.method in (self.methods or (row.method,))
@@ -80,25 +80,25 @@ class Fair(SpecPart):
 
     @field_validator("seeds")
     @classmethod
-    def fresh(cls, value: Seeds) -> Seeds:
+    def check_seeds(cls, value: Seeds) -> Seeds:
         check_seeds(value)
-        if spent := {*SEARCHED, *RANKED} & {*seed_list(value)}:
-            message = f"{listed(sorted(spent))} search and rank already: name other seeds"
+        if spent := {*SEARCHED, *RANKED} & {*expand_seeds(value)}:
+            message = f"{join_words(sorted(spent))} search and rank already: name other seeds"
             raise ConfigError("seeds", message)
         return value
 
     @field_validator("metric")
     @classmethod
-    def plain(cls, value: str) -> str:
+    def check_metric(cls, value: str) -> str:
         if "/" in value:
             name = value.rpartition("/")[2]
             raise ConfigError("metric", f"its split is val in every twin: write {name!r}")
         return value
 
     @model_validator(mode="after")
-    def possible(self) -> Fair:
+    def check_possible(self) -> Fair:
         if unknown := [name for name in self.overrides if name not in self.of]:
-            raise ConfigError("overrides", f"`of` does not name {listed(unknown)}")
+            raise ConfigError("overrides", f"`of` does not name {join_words(unknown)}")
         if self.finalists >= self.trials:
             message = f"finalists ({self.finalists}) must be fewer than trials ({self.trials})"
             raise ConfigError("finalists", f"{message}: a row without neutral cell ranks one more")
@@ -121,7 +121,7 @@ class _Row(NamedTuple):
     backbone: str
 
 
-def with_twins(data: Mapping[str, Any], fair: Fair) -> dict[str, Any]:
+def add_equal_budget_studies(data: Mapping[str, Any], fair: Fair) -> dict[str, Any]:
     """Add the studies and tables that `fair` writes to the mapping of a valid spec.
 
     Raises:
@@ -141,7 +141,7 @@ def with_twins(data: Mapping[str, Any], fair: Fair) -> dict[str, Any]:
                 "one, or write the searches of its rows yourself",
             )
         own = list(_list_rows(data, name, study, fair))
-        twins = _twin(name, study, own, fair)
+        twins = _build_equal_budget_studies(name, study, own, fair)
         for taken in twins.keys() & studies.keys():
             raise ConfigError(f"fair.of.{idx}", f"it writes a study {taken!r}: rename yours")
         studies |= twins
@@ -151,17 +151,19 @@ def with_twins(data: Mapping[str, Any], fair: Fair) -> dict[str, Any]:
                 title = f"{table.get('title') or name}, every row tuned alike on held-out classes"
                 tables.append({**table, "study": name + ENDING, "title": title})
     for idx, also in enumerate(fair.also):
-        if not any(map(also.fits, rows)):
+        if not any(map(also.is_matching, rows)):
             pairs = {f"{row.method} on {row.loss} in {row.study}" for row in rows}
             raise ConfigError(
                 f"fair.also.{idx}",
                 f"its `methods`, `losses` and `studies` fit no row; there are "
-                f"{listed(sorted(pairs))}",
+                f"{join_words(sorted(pairs))}",
             )
     return {**data, "studies": studies, "report": {**report, "tables": tables}}
 
 
-def _twin(name: str, study: Mapping[str, Any], rows: list[_Row], fair: Fair) -> dict[str, Any]:
+def _build_equal_budget_studies(
+    name: str, study: Mapping[str, Any], rows: list[_Row], fair: Fair
+) -> dict[str, Any]:
     """Return the studies of a comparison's twin: searches, promotions, the comparison."""
     baselines = {row.cell: _find_baseline(row, rows) for row in rows}
     floors = {baseline.cell for baseline in baselines.values() if baseline is not None}
@@ -173,7 +175,7 @@ def _twin(name: str, study: Mapping[str, Any], rows: list[_Row], fair: Fair) -> 
     for row in rows:
         space = dict(fair.space)
         for also in fair.also:
-            space |= also.space if also.fits(row) else {}
+            space |= also.space if also.is_matching(row) else {}
         trial = {path: value for path, value in row.trial.items() if path not in space}
         shared = {"objectives": [objective], "trial": trial}
         search = {"design": "search", "trials": fair.trials, "seeds": SEARCHED, "space": space}
@@ -214,10 +216,14 @@ def _list_rows(
             Layer("fair.trial", fair.trial),
             Layer(f"fair.overrides.{name}", fair.overrides.get(name, {})),
         ]
-        merged = merge([Layer("trial", data.get("trial") or {}), *own])
+        merged = merge_layers([Layer("trial", data.get("trial") or {}), *own])
         # An option of a method or loss that the sweep names and this row does not is none of it.
-        lasting = leaves(merged)
-        trial = {path: value for path, value in leaves(merge(own)).items() if path in lasting}
+        lasting = flatten_paths(merged)
+        trial = {
+            path: value
+            for path, value in flatten_paths(merge_layers(own)).items()
+            if path in lasting
+        }
         names = []
         for part in ("method", "loss", "backbone"):  # what is no component, its trial refuses
             component = merged.get(part)

@@ -16,7 +16,7 @@ import torch
 from trainables import streams
 from trainables.core.assembly import Parts
 from trainables.data.splits import Splits, Subset
-from trainables.evaluation.tasks import task_of
+from trainables.evaluation.tasks import get_task
 from trainables.machine.group import Group
 from trainables.trial import TrialConfig
 
@@ -27,13 +27,13 @@ SUFFIXES = ("", "_low", "_high")
 Scores = dict[str, dict[str, float]]  # metrics by split
 
 
-def looked_at(config: TrialConfig, splits: Splits) -> tuple[str, ...]:
+def list_epoch_splits(config: TrialConfig, splits: Splits) -> tuple[str, ...]:
     """The splits that are read after an epoch, first the one that selects."""
     more = ("train",) if config.selection.train_curve else ()
     return (splits.selection, *more)
 
 
-class Looks:
+class Evaluator:
     """At one trial's network, as it stands; `group`: the processes that embed a split."""
 
     def __init__(
@@ -46,29 +46,32 @@ class Looks:
     ) -> None:
         self.config, self.splits = config, splits
         self.network, self.inputs = parts.network, parts.inputs
-        self.device, self.group, self.task = device, group, task_of(config)
+        self.device, self.group, self.task = device, group, get_task(config)
         self.best = f"best/{splits.selection}/{config.selection.metric}"  # of an epoch's metrics
 
-    def due(self, epoch: int) -> bool:
+    def is_due(self, epoch: int) -> bool:
         """Whether the network is looked at after an epoch, from 1."""
         return epoch % self.config.selection.every == 0 or epoch == self.config.training.epochs
 
-    def after_epoch(self) -> Scores:
+    def evaluate_epoch(self) -> Scores:
         """The task's metrics of an epoch, by split; a TrialFailure if an answer is not finite."""
-        splits = looked_at(self.config, self.splits)
-        return {split: self.metrics(split, self.task.per_epoch) for split in splits}
+        splits = list_epoch_splits(self.config, self.splits)
+        return {split: self.compute_metrics(split, self.task.per_epoch) for split in splits}
 
     def evaluate(self, split: str, metrics: tuple[str, ...]) -> dict[str, float]:
         """Metrics of one split, and what the method measures there."""
-        values = self.metrics(split, metrics)
+        values = self.compute_metrics(split, metrics)
         return self.group.broadcast_object(lambda: values | self._measure(self.splits[split]))
 
     @torch.inference_mode()
-    def metrics(self, split: str, metrics: tuple[str, ...]) -> dict[str, float]:
+    def compute_metrics(self, split: str, metrics: tuple[str, ...]) -> dict[str, float]:
         """Metrics of one split alone."""
         self.network.eval()
         task, network, subset = self.task, self.network, self.splits[split]
-        own = [task.answer(network, block) for block in self.inputs.blocks(subset, self.group)]
+        own = [
+            task.compute_answers(network, block)
+            for block in self.inputs.iterate_blocks(subset, self.group)
+        ]
         answers = self.group.gather(own, self.device)
         options = {"metrics": metrics, "restarts": self.config.evaluation.restarts}
         return self.group.broadcast_object(lambda: task.read(network, answers, subset, **options))
@@ -81,24 +84,26 @@ class Looks:
         if not method.MEASURES:
             return {}
         self.network.eval()
-        order = torch.randperm(len(subset), generator=streams.generator(0, "measured"))[:MOST]
+        order = torch.randperm(len(subset), generator=streams.create_generator(0, "measured"))[
+            :MOST
+        ]
         index, labels = subset.index[order], subset.labels[order]
         sample = replace(subset, index=index, labels=labels, queries=None)
         measured: dict[str, list[torch.Tensor]] = {}
         draws = None
-        for block in self.inputs.blocks(sample):
-            draws = draws or streams.generator(0, "measure", device=block.device)
+        for block in self.inputs.iterate_blocks(sample):
+            draws = draws or streams.create_generator(0, "measure", device=block.device)
             for name, values in method.measure(block, self.network.features, draws).items():
                 measured.setdefault(name, []).append(values.double().cpu())
         means: dict[str, float] = {}
         for name, parts in measured.items():
             numbers = torch.cat(parts).numpy()
-            three = (float(numbers.mean()), *bootstrap(numbers))
+            three = (float(numbers.mean()), *bootstrap_interval(numbers))
             means |= {name + suffix: value for suffix, value in zip(SUFFIXES, three, strict=True)}
         return means
 
 
-def bootstrap(values: np.ndarray[Any, Any]) -> tuple[float, float]:
+def bootstrap_interval(values: np.ndarray[Any, Any]) -> tuple[float, float]:
     """Return the 95 % percentile interval of the mean of values[N]; the same draws each time."""
     rng = np.random.default_rng(0)
     means = [values[rng.integers(len(values), size=len(values))].mean() for _ in range(RESAMPLES)]

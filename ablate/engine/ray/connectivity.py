@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 
 from ablate.engine.ray.resources import Request
-from ablate.engine.ray.session import refused
+from ablate.engine.ray.session import build_connection_error
 from ablate.engine.ray.supervisor import RayLostError, RayProcess
-from ablate.tracking.store import public_environment
+from ablate.tracking.store import build_public_environment
 from trainables.errors import ConfigError
 
 NOTHING_TO_RUN = {"folder": "", "name": "", "storage": None, "script": "", "temp": ""}
@@ -44,17 +44,17 @@ def check_cluster(address: str, asked: Request) -> None:
             raise ConfigError("--address", f"{fault}; {REMEDY}") from None
     with tempfile.TemporaryDirectory() as folder:
         log, began = Path(folder) / "log", time.monotonic()
-        process = RayProcess(log, public_environment())
+        process = RayProcess(log, build_public_environment())
         try:
             process.send({"address": address, **asked.shares, **NOTHING_TO_RUN})
-            for message in process.messages():
+            for message in process.iterate_messages():
                 if message is not None and message["do"] == "begun":
                     return
                 if message is not None and message["do"] == "refused":
                     raise ConfigError(*message["error"])
                 text, waited = log.read_text(errors="replace"), time.monotonic() - began
                 if TOKEN.search(text):
-                    raise refused(address, "Authentication")
+                    raise build_connection_error(address, "Authentication")
                 limit = ANSWER_SECONDS if NO_ANSWER.search(text) else JOIN_SECONDS
                 if waited > limit:
                     fault = f"no Ray answered at {address} within {limit:.0f} s; {REMEDY}"

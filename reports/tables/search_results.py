@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 from reports.frame import Frame
 from reports.recipe import Table
-from reports.stats.describe import half_width, summary
+from reports.stats.describe import half_width, summarize
 from reports.tables.cells import (
     NEUTRAL,
-    by_cell,
-    fold_notes,
-    gaps,
-    protocol_note,
+    explain_folds,
+    explain_protocol,
+    group_by_cell,
+    list_missing_seeds,
     run_ids,
-    summaries,
+    summarize_cells,
 )
-from reports.tables.labels import level, metric_label, slug
-from reports.tables.model import Measured, TableData, TableRow
+from reports.tables.labels import format_level, format_metric_label, to_slug
+from reports.tables.model import MeasuredMetric, TableData, TableRow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,24 +26,31 @@ if TYPE_CHECKING:
 def searched(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     """Return the `top` configurations by the first metric, and how many were tried or lost."""
     names = list(dict.fromkeys(n for coords in cells["coords"] for n in coords if n != NEUTRAL))
-    values = {metric: by_cell(cells, metric) for metric in recipe.metrics}
+    values = {metric: group_by_cell(cells, metric) for metric in recipe.metrics}
     place = dict(zip(map(str, cells["cell"]), cells["idx"], strict=True))
     ranked = sorted(
         (-mean.mean, int(place[cell]), cell)
-        for cell, mean in summaries(cells, recipe.metrics[0]).items()
+        for cell, mean in summarize_cells(cells, recipe.metrics[0]).items()
     )
     rows = []
     for _, _, cell in ranked[: recipe.top]:
         mine = cells[cells["cell"] == cell]
         scores = {metric: list(values[metric][cell].values()) for metric in recipe.metrics}
-        measured = {m: Measured(summary(own), half_width(own)) for m, own in scores.items()}
+        measured = {m: MeasuredMetric(summarize(own), half_width(own)) for m, own in scores.items()}
         coords = mine["coords"].iloc[0]
-        labels = (cell, *(level(coords.get(name, "")) for name in names))
+        labels = (cell, *(format_level(coords.get(name, "")) for name in names))
         rows.append(
-            TableRow(cell, labels, measured, run_ids(mine), mine["seed"].nunique(), gaps(mine))
+            TableRow(
+                cell,
+                labels,
+                measured,
+                run_ids(mine),
+                mine["seed"].nunique(),
+                list_missing_seeds(mine),
+            )
         )
     total = cells["cell"].nunique()
-    by = metric_label(recipe.metrics[0])
+    by = format_metric_label(recipe.metrics[0])
     notes = [f"The best {len(rows)} of {total} configurations tried, by {by}."]
     if (cells["cell"] == NEUTRAL).any():
         notes.append("neutral: the method switched off, at the best rates of its baseline.")
@@ -51,10 +58,10 @@ def searched(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     if len(lost):
         counts = ", ".join(f"{n} {status}" for status, n in lost["status"].value_counts().items())
         notes.append(f"Without a result: {counts}.")
-    notes += [protocol_note(frame, recipe.metrics), *fold_notes(cells, recipe.metrics)]
+    notes += [explain_protocol(frame, recipe.metrics), *explain_folds(cells, recipe.metrics)]
     return TableData(
         recipe,
-        slug(f"table_{recipe.study}"),
+        to_slug(f"table_{recipe.study}"),
         recipe.title or recipe.study,
         ("trial", *names),
         tuple(rows),

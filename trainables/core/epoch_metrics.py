@@ -18,7 +18,7 @@ OVERWHELMING = 1000.0  # a ratio from which on the metric term is as good as abs
 LARGEST = "/max"
 
 
-class Trace:
+class EpochMetrics:
     """Values and weights by term, as the device's tensors until the epoch is read.
 
     Args:
@@ -39,9 +39,9 @@ class Trace:
             factor = weight.detach() if isinstance(weight, Tensor) else weight
             self._terms[name].append((self.length, value.detach(), factor))
         self.length += 1
-        return total(terms)
+        return sum_terms(terms)
 
-    def observe(self, scalars: dict[str, Tensor]) -> None:
+    def add_observed(self, scalars: dict[str, Tensor]) -> None:
         """Note what a method watches beside its terms (`Method.observed`)."""
         for name, value in scalars.items():
             self._observed[name].append(value.detach())
@@ -66,7 +66,7 @@ class Trace:
                 f"(epoch {self.epoch}, its step {step}): the loss is no longer finite"
             )
 
-    def means(self) -> dict[str, float]:
+    def compute_means(self) -> dict[str, float]:
         """`train/loss`, `term/<name>/value` and `…/weight`, and `observed/<name>`: means over
         the epoch. What is observed may be infinite for a step, as a gradient norm may; such
         steps stay out of the mean and their share is told as `observed/<name>/nonfinite`. Of a
@@ -92,7 +92,7 @@ class Trace:
         averages["train/loss"] = loss / self.length if self.length else math.nan
         return averages
 
-    def state(self) -> dict[str, Any]:
+    def get_state(self) -> dict[str, Any]:
         terms = {name: tuple(zip(*entries, strict=True)) for name, entries in self._terms.items()}
         return {
             "epoch": self.epoch,
@@ -105,8 +105,8 @@ class Trace:
         }
 
     @staticmethod
-    def from_state(state: dict[str, Any], device: torch.device) -> Trace:
-        trace = Trace(state["epoch"], state["first_step"])
+    def from_state(state: dict[str, Any], device: torch.device) -> EpochMetrics:
+        trace = EpochMetrics(state["epoch"], state["first_step"])
         trace.length = trace._checked = state["length"]
         for name, steps in state["steps"].items():
             values = state["values"][name].to(device).unbind()
@@ -116,7 +116,7 @@ class Trace:
         return trace
 
 
-def overwhelming_terms(metrics: Mapping[str, float]) -> dict[str, float]:
+def find_overwhelming_terms(metrics: Mapping[str, float]) -> dict[str, float]:
     """Return each term whose gradient overwhelmed the metric term's in an epoch, and the ratio, by
     what `Trace.means` returned for it."""
     ratios = {
@@ -127,7 +127,7 @@ def overwhelming_terms(metrics: Mapping[str, float]) -> dict[str, float]:
     return {term: ratio for term, ratio in ratios.items() if ratio >= OVERWHELMING}
 
 
-def total(terms: Mapping[str, Term]) -> Tensor:
+def sum_terms(terms: Mapping[str, Term]) -> Tensor:
     """Σ weight · value.
 
     A term whose weight is the number 0 stays out of the sum, and of its gradient, so that

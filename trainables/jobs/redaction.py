@@ -21,7 +21,7 @@ _SECRET = re.compile(
 _USER = re.compile(r"(?<=://)([^\s/@:]*):[^\s/@]+(?=@)")
 
 
-def hidden(text: str) -> str:
+def redact_secrets(text: str) -> str:
     """`text` with every secret of this process's environment as `***`. Where a file lies that holds
     one (`$GOOGLE_APPLICATION_CREDENTIALS`) is none."""
     for name, value in os.environ.items():
@@ -38,11 +38,11 @@ class HidingFormatter(logging.Formatter):
     """Of a log file: what is hidden stays so in tracebacks too."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return hidden(super().format(record))
+        return redact_secrets(super().format(record))
 
 
-def failure(error: BaseException) -> dict[str, str]:
+def build_failure_event(error: BaseException) -> dict[str, str]:
     """The last event of a job that failed."""
-    reason = hidden(" ".join(f"{type(error).__name__}: {error}".split()))
-    trace = hidden("".join(traceback.format_exception(error)))
+    reason = redact_secrets(" ".join(f"{type(error).__name__}: {error}".split()))
+    trace = redact_secrets("".join(traceback.format_exception(error)))
     return {"event": "failed", "reason": reason, "traceback": trace}
