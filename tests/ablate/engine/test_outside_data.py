@@ -83,7 +83,7 @@ def test_its_option_and_its_faults(environment: dict[str, str], tmp_path: Path) 
     faults = (
         ({"name": "swatches", "darkr": 1}, "the key 'darkr' is unknown"),
         ({"name": "swatchs"}, "Did you mean 'swatches'?"),
-        ({"name": "typefaces", "darker": 1}, "It is an option of data swatches"),
+        ({"name": "typefaces", "darker": 1}, "the key 'darker' is unknown"),
     )
     specs = [yaml.safe_dump({**yaml.safe_load(SPEC), "trial": {"data": d}}) for d, _ in faults]
     done = run(environment, tmp_path, "-c", SCRIPT, json.dumps(specs))
