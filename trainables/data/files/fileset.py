@@ -94,7 +94,7 @@ class FileSet(DataSource):
 
     @classmethod
     @abstractmethod
-    def list_rows(cls, root: Path, config: DataConfig) -> Listing:
+    def rows(cls, root: Path, config: DataConfig) -> Listing:
         """Return what the data set's own files list.
 
         Raises:
@@ -123,7 +123,7 @@ class FileSet(DataSource):
             return readings[key]
         root, about = cls.locate_root(config), cls.ABOUT
         try:
-            listing = cls.list_rows(root, config)
+            listing = cls.rows(root, config)
             listed = Index.from_rows(listing.base, listing.rows, str(listing.where))
             there = cls.find_present(listed)
         except OSError as error:

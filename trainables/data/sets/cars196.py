@@ -52,7 +52,7 @@ class Cars196(FileSet):
     )
 
     @classmethod
-    def list_rows(cls, root: Path, config: DataConfig) -> Listing:
+    def rows(cls, root: Path, config: DataConfig) -> Listing:
         whole = root / "cars_annos.mat"
         if whole.exists():
             return Listing(root, whole, _build_rows(whole, "relative_im_path", ""))

@@ -62,7 +62,7 @@ class Cub200(FileSet):
             return value or None
 
     @classmethod
-    def list_rows(cls, root: Path, config: DataConfig) -> Listing:
+    def rows(cls, root: Path, config: DataConfig) -> Listing:
         where = root / "images.txt"
         boxed = isinstance(config, cls.Config) and config.boxes
         boxes = _read_boxes(root / BOXES) if boxed else None

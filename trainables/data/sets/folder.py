@@ -47,7 +47,7 @@ class Folder(FileSet):
         return root
 
     @classmethod
-    def list_rows(cls, root: Path, config: DataConfig) -> Listing:
+    def rows(cls, root: Path, config: DataConfig) -> Listing:
         refuse_official(root)
         rows = [
             Row((Path(part) / file).as_posix(), file.parts[0], part)

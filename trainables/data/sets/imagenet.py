@@ -61,7 +61,7 @@ class ImageNet(FileSet):
     )
 
     @classmethod
-    def list_rows(cls, root: Path, config: DataConfig) -> Listing:
+    def rows(cls, root: Path, config: DataConfig) -> Listing:
         base = root / KAGGLE if (root / KAGGLE).is_dir() else root
         rows = [*_list_folder_rows(base / "train", "train"), *_list_validation_rows(root, base)]
         return Listing(base, base, rows)

@@ -60,7 +60,7 @@ class InShop(FileSet):
     )
 
     @classmethod
-    def list_rows(cls, root: Path, config: DataConfig) -> Listing:
+    def rows(cls, root: Path, config: DataConfig) -> Listing:
         places = [root / PARTITION, root / "Eval" / PARTITION]
         where = next(place for place in places if place.exists())
         base = next((root / each for each in ("", "Img") if (root / each / "img").is_dir()), None)

@@ -77,7 +77,7 @@ class Manifest(FileSet):
         return root
 
     @classmethod
-    def list_rows(cls, root: Path, config: DataConfig) -> Listing:
+    def rows(cls, root: Path, config: DataConfig) -> Listing:
         return Listing(root, root, _build_rows(root))
 
     @classmethod

@@ -39,7 +39,7 @@ class StanfordOnlineProducts(FileSet):
     )
 
     @classmethod
-    def list_rows(cls, root: Path, config: DataConfig) -> Listing:
+    def rows(cls, root: Path, config: DataConfig) -> Listing:
         return Listing(root, root / "Ebay_train.txt and Ebay_test.txt", _build_rows(root))
 
 
