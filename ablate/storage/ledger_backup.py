@@ -158,8 +158,6 @@ class LedgerBackup:
     def __enter__(self) -> Self:
         """Raises ConfigError: the storage takes nothing. LedgerError: no room for a copy here."""
         with self._translate_errors("see to its rights, or give another storage"):
-            if not self.others():  # who may be writing one
-                self.storage.remove_stale_drafts(LEDGER, WORD)
             self._upload_if_changed()
         self._thread.start()
         return self

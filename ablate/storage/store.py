@@ -28,8 +28,7 @@ ENV = "env:"
 SCHEMES = ("file", "s3", "gs", "gcs", "hdfs", "viewfs")
 PIECE = 1 << 20  # bytes
 LISTINGS = 5  # of a folder that comes and goes meanwhile
-DRAFT, DRAFT_SECONDS = ".tmp", 600.0  # ends the name of a file that is being written; its life
-CLOCK = "clock."  # begins the names of files that are written for the time they get
+DRAFT = ".tmp"  # ends the name of a file that is being written
 
 
 class StorageError(OSError):
@@ -144,7 +143,7 @@ class Storage:
         is written and removed; from there a clock goes on that nobody sets.
         """
         if self._clocks is None:
-            probe = f"{CLOCK}{uuid.uuid4().hex}{DRAFT}"
+            probe = f"clock.{uuid.uuid4().hex}{DRAFT}"
             with self._translate_errors("write"):
                 self.files.create_dir(self.root, recursive=True)
                 with self.files.open_output_stream(f"{self.root}/{probe}") as stream:
@@ -157,16 +156,6 @@ class Storage:
             info = self._find_info(name)
         now = self._clocks[0] + time.monotonic() - self._clocks[1]
         return max(0.0, now - info.mtime_ns / 1e9) if info and info.mtime_ns else 0.0
-
-    def remove_stale_drafts(self, *names: str) -> None:
-        """Remove drafts of these files, and clocks, that killed processes have left."""
-        begins = (CLOCK, *(f"{name}." for name in names))
-        for name in self.list_folder():
-            is_draft = name.endswith(DRAFT) and name.startswith(begins)
-            if is_draft and self.get_age(name) > DRAFT_SECONDS:
-                with self._translate_errors(f"remove {name}"):
-                    if self._find_info(name) is not None:
-                        self.files.delete_file(f"{self.root}/{name}")
 
     def put_folder(self, name: str, folder: Path) -> None:
         """Store the files of a folder, and of those in it."""

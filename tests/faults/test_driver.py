@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import os
 import random
 import re
 import signal
@@ -15,7 +14,7 @@ import psutil
 import pytest
 
 from tests.ablate.synthetic import fault_of
-from tests.faults.driver import ERROR, SPEC, descendants, runs
+from tests.faults.driver import SPEC, descendants
 from tests.faults.sweeps import Sweep, assert_whole
 from tests.steps import steps
 from trainables.machine.processes import count_cores
@@ -233,31 +232,3 @@ def test_a_deterministic_failure_is_a_fact(sweep: Sweep) -> None:
     assert collections.Counter(t for t, _, _ in sweep.started()) == starts
     assert sweep.finish({"retry_failed": True})[0] == 0
     assert not [row for row in sweep.trials().values() if row["status"] == "failed"]
-
-
-@pytest.mark.slow
-def test_two_drivers_share_the_work(sweep: Sweep, whole: list[dict[str, Any]]) -> None:
-    first, second = sweep.start(SYN_SLEEP="0.1"), sweep.start(SYN_SLEEP="0.1")
-    texts = [process.communicate(timeout=200)[0] for process in (first, second)]
-    assert (first.returncode, second.returncode) == (0, 0), texts
-    trained = collections.Counter(t for t, mode, _ in sweep.started() if mode == "train")
-    assert set(trained.values()) == {1}, "a trial was trained by both"
-    assert_whole(sweep, whole)
-
-
-@pytest.mark.slow
-def test_a_closed_terminal_stops_as_a_signal_does(sweep: Sweep) -> None:
-    """The driver is told by SIGHUP, and can say nothing any more."""
-    ours, terminal = os.openpty()
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup the driver would ignore it
-    process = sweep.start({"track": True}, terminal=terminal, SYN_SLEEP="0.5")
-    signal.signal(signal.SIGHUP, before)
-    os.close(terminal)
-    sweep.wait_for_starts(3, process)
-    sweep.wait_for_epochs(2)
-    os.close(ours)
-    code, error = process.wait(120), sweep.out / ERROR
-    assert code == 129, error.read_text() if error.exists() else sweep.trials()
-    assert {row["status"] for row in sweep.trials().values()} & {"interrupted"}
-    assert all(row["owner"] is None for row in sweep.trials().values())
-    assert "KILLED" in runs(sweep) and "RUNNING" not in runs(sweep)

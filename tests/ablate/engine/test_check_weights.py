@@ -98,15 +98,6 @@ def test_weights_of_timms_that_cannot_be_fetched(
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_model_that_timm_does_not_know(
-    spec: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    spec["trial"]["backbone"] |= {"weights": "timm", "name": "mobilenetv3_smal_050"}
-    assert ablate(spec, tmp_path, "--plan") == 2
-    found = capsys.readouterr().err
-    assert "trial.backbone.name: found 'mobilenetv3_smal_050'" in found and MODEL in found
-
-
 def test_what_is_in_timms_cache_is_here(offline: Path) -> None:
     config = BackboneConfig(name=MODEL, weights="timm")
     assert describe_missing_weights(config) == f"timm's file of {MODEL}"

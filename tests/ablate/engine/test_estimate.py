@@ -111,17 +111,6 @@ def test_a_pilot_gives_time_and_memory_and_trains_nothing(
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.slow
-def test_a_pilot_tells_what_would_end_every_trial(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    spec = tmp_path / "spec.yaml"
-    spec.write_text(SPEC.replace("dim: 16", "dim: 4096, init: pca"))
-    assert main(["run", str(spec), "--plan", "--pilot", "--out", str(tmp_path / "runs")]) == 1
-    text = capsys.readouterr().out
-    assert "no trial like this can run: embedding.dim: found 4096 with init pca" in text
-
-
 @pytest.mark.parametrize(
     ("more", "said"),
     [(["--pilot"], "--pilot"), (["--plan", "--storage", "there"], "--storage")],

@@ -113,14 +113,6 @@ def test_more_folds_than_classes_are_told_with_their_place(
     assert str(caught.value).startswith(f"spec: {place}: 40 folds of 10 training classes")
 
 
-def test_a_split_without_two_images_of_a_class_is_told(images: Path, tmp_path: Path) -> None:
-    for folder in images.iterdir():
-        for image in sorted(folder.iterdir())[1:]:
-            image.unlink()
-    with pytest.raises(ConfigError, match=r"studies\.rates, data, split val: it has \d classes of"):
-        check(images, tmp_path, rates=GRID)
-
-
 @pytest.fixture
 def bad(tmp_path: Path) -> Path:
     """Images of which one is damaged."""

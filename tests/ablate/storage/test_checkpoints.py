@@ -78,20 +78,6 @@ def test_the_last_checkpoint_stays_and_its_results_come(
     assert row is not None and row["checkpoint"] == last
 
 
-def test_a_new_driver_finds_what_its_ledger_has_not_heard_of(
-    tmp_path: Path, made: TrialCheckpoints, storage: Storage
-) -> None:
-    store(made, trained(tmp_path / "node" / TRIAL), 7, 0)
-    with Ledger(tmp_path / "older" / "ledger.sqlite") as older:
-        other = TrialCheckpoints(
-            storage, older, tmp_path / "older" / "trials", remote=False, tell=print
-        )
-        with other:
-            assert other.find_places(TRIAL) == (f"trials/{TRIAL}.7",)
-            other.fetch_trial(TRIAL)
-    assert (tmp_path / "older/trials" / TRIAL / "best.safetensors").read_text() == "weights"
-
-
 def test_what_is_here_alone_is_offered_once(
     tmp_path: Path, made: TrialCheckpoints, storage: Storage
 ) -> None:

@@ -21,7 +21,7 @@ from ablate.ledger.schema import LedgerError
 from ablate.ledger.sqlite_files import has_exclusive_access
 from ablate.storage import ledger_backup
 from ablate.storage.ledger_backup import LEDGER, WORD, LedgerBackup
-from ablate.storage.store import DRAFT_SECONDS, Storage
+from ablate.storage.store import Storage
 from trainables.errors import ConfigError
 
 GONE = Owner("another-host", 7, 1.0)
@@ -78,17 +78,6 @@ def word(there: Path, ago: float = 0.0, **more: object) -> None:
     os.utime(there / WORD, (time.time() - ago,) * 2)
 
 
-def test_another_machine_goes_on_from_the_copy(tmp_path: Path, there: Path) -> None:
-    one, two = Machine(tmp_path / "one", there), Machine(tmp_path / "two", there)
-    one.runs("a", "b")
-    word(there, ago=1000, owner=str(GONE), place="elsewhere")
-    two.runs("c")
-    assert sweeps(two.ledger) == sweeps(there / LEDGER) == ["a", "b", "c"]
-    assert "the ledger came from" in two.told[0]
-    with contextlib.closing(sqlite3.connect(two.ledger)) as connection:
-        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-
-
 def test_the_first_machine_that_comes_back_takes_what_the_second_found(
     tmp_path: Path, there: Path
 ) -> None:
@@ -122,27 +111,6 @@ def test_nobody_else_drives_from_it_meanwhile(tmp_path: Path, there: Path) -> No
     with pytest.raises(ConfigError, match=r"process 7 on another-host drives \(heard of 5 s ago\)"):
         two.copies().restore_if_newer()
     assert not two.ledger.exists()
-
-
-def test_two_drivers_of_one_ledger_copy_it_both(tmp_path: Path, there: Path) -> None:
-    one, two = Machine(tmp_path / "one", there), Machine(tmp_path / "one", there)
-    first, second = one.copies(), two.copies()
-    with Ledger(one.ledger), first:
-        second.restore_if_newer()
-        with second:
-            learns(one.ledger, "a")
-        learns(one.ledger, "b")
-    assert sweeps(there / LEDGER) == ["a", "b"] and one.told == two.told == []
-
-
-def test_while_it_runs_it_is_copied_now_and_then(tmp_path: Path, there: Path) -> None:
-    one = Machine(tmp_path / "one", there)
-    with Ledger(one.ledger), one.copies(0.05):
-        learns(one.ledger, "a")
-        end = time.monotonic() + 20
-        while sweeps(there / LEDGER) != ["a"]:
-            assert time.monotonic() < end
-            time.sleep(0.02)
 
 
 def test_a_storage_that_goes_away_stops_nothing_and_is_told_of_once(
@@ -221,20 +189,6 @@ def test_a_ledger_that_was_never_stored_there_stays_and_so_does_the_stored_one(
     assert kept(tmp_path / "one") == before and kept(there) == stored
 
 
-def test_nor_does_one_that_is_stored_elsewhere_alone(tmp_path: Path, there: Path) -> None:
-    one, two = Machine(tmp_path / "one", there), Machine(tmp_path / "two", tmp_path / "other")
-    one.runs("a")
-    two.runs("b", "c")
-    one.there = two.there
-    with pytest.raises(ConfigError, match="was never stored there"):
-        one.copies().restore_if_newer()
-    one.there = tmp_path / "third"
-    one.runs()
-    one.there = there
-    one.runs("d")
-    assert sweeps(there / LEDGER) == ["a", "d"] and sweeps(tmp_path / "third" / LEDGER) == ["a"]
-
-
 @pytest.mark.parametrize("told", [True, False])
 def test_a_ledger_that_somebody_works_on_is_not_replaced(
     tmp_path: Path, there: Path, told: bool, monkeypatch: pytest.MonkeyPatch
@@ -303,16 +257,3 @@ def test_a_word_of_somebody_else_is_refused(tmp_path: Path, there: Path) -> None
     (there / WORD).write_text('{"copy": 1}')
     with pytest.raises(ConfigError, match=r"ledger\.json is none of ours"):
         Machine(tmp_path / "one", there).copies().restore_if_newer()
-
-
-def test_stale_drafts_of_the_ledger_go_and_nobody_else_s(tmp_path: Path) -> None:
-    machine = Machine(tmp_path / "out", tmp_path / "there")
-    machine.runs("a")
-    old = time.time() - DRAFT_SECONDS - 60
-    for name in (f"{LEDGER}.1.tmp", f"{WORD}.2.tmp", "other.3.tmp"):
-        (machine.there / name).write_text("cut")
-        os.utime(machine.there / name, (old, old))
-    (machine.there / f"{LEDGER}.4.tmp").write_text("of now")
-    machine.runs("b")
-    left = {path.name for path in machine.there.iterdir()}
-    assert left == {LEDGER, WORD, "other.3.tmp", f"{LEDGER}.4.tmp"}

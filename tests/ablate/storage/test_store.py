@@ -82,14 +82,6 @@ def test_a_write_that_is_broken_off_leaves_what_was_there(
     assert names(storage, "a") == ["name"]
 
 
-def test_a_path_with_home_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    source = tmp_path / "source"
-    source.write_bytes(b"x")
-    Storage("~/there").upload("name", source)
-    assert (tmp_path / "there" / "name").read_bytes() == b"x"
-
-
 def test_an_address_of_no_known_kind() -> None:
     with pytest.raises(ConfigError, match=r"--storage: ftp://h/x is no path, s3"):
         Storage("ftp://h/x")

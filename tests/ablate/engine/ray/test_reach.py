@@ -15,12 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from ablate import api
 from ablate.cli.main import main
-from ablate.engine.ray import connectivity
 from ablate.engine.ray.connectivity import check_cluster
 from ablate.engine.ray.resources import Request
-from tests.faults.driver import SPEC, options
+from tests.faults.driver import SPEC
 from trainables.errors import ConfigError
 from trainables.machine.processes import end_session
 
@@ -48,14 +46,6 @@ def test_nobody_there(port: int | None) -> None:
     assert "nobody answers at" in refused(f"127.0.0.1:{port or free_port()}")
 
 
-def test_a_run_asks_before_it_looks_at_data(tmp_path: Path) -> None:
-    chosen = options(
-        str(tmp_path / "out"), address=f"127.0.0.1:{free_port()}", fingerprint="not:there"
-    )
-    with pytest.raises(ConfigError, match=r"--address: nobody answers"):
-        api.prepare(SPEC, chosen)
-
-
 def test_a_plan_needs_no_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = tmp_path / "spec.yaml"
     spec.write_text(json.dumps(SPEC), encoding="utf-8")
@@ -64,13 +54,6 @@ def test_a_plan_needs_no_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(command) == 2
     assert "nobody answers" in capsys.readouterr().err
     assert main([*command, "--plan"]) == 0
-
-
-@pytest.mark.slow
-def test_somebody_else_s_port() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        text = refused(f"127.0.0.1:{server.getsockname()[1]}")
-    assert f"within {connectivity.ANSWER_SECONDS:.0f} s" in text
 
 
 @pytest.fixture(scope="module")
