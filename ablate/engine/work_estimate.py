@@ -48,11 +48,6 @@ class Preview:
     runnable: bool
 
 
-def preview_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> str:
-    """Return the printable account alone."""
-    return account_for_plan(plan, settings, pilot=pilot).text
-
-
 def account_for_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Preview:
     """Tell what a plan would do; no trial is run, and no ledger is made where there is none.
 

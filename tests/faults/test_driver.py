@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from tests.ablate.synthetic import fault_of
-from tests.faults.driver import SPEC, descendants
+from tests.faults.driver import SPEC
 from tests.faults.sweeps import Sweep, assert_whole
 from tests.steps import steps
 from trainables.machine.processes import count_cores
@@ -50,44 +50,11 @@ def test_all_workers_come_up_where_trials_are_shorter_than_their_start(sweep: Sw
     assert len(workers) == 2 and min(workers.values()) > 5, workers
 
 
-@pytest.mark.slow
-def test_free_workers_that_die_cost_no_trial(sweep: Sweep) -> None:
-    """Killed while a round's last trial runs; the trials of the next one find them dead."""
-    slots = 4
-    tune = {**SPEC["studies"]["tune"], "trials": 12, "round": slots, "startup": slots}
-    given = {"resources": {"cpus": count_cores() / slots, "gpus": 0}}
-    driver = sweep.start(
-        {"spec": given, "studies": {"tune": tune}}, SYN_JITTER="1.5", SYN_SLEEP="0.1"
-    )
-    killed = 0
-    while driver.poll() is None and killed < 2:
-        time.sleep(0.02)
-        if not (sweep.out / "ledger.sqlite").exists() or not sweep.started():
-            continue
-        busy = {t for t, row in sweep.trials().items() if row["status"] == "running"}
-        if len(busy) == 1:
-            for worker in descendants(driver.pid):
-                if "JobTrainable" in title(worker) and worker.pid != at_work(sweep, *busy):
-                    worker.kill()
-                    killed += 1
-    text, _ = driver.communicate(timeout=200)
-    assert driver.returncode == 0 and "given up" not in text, text
-    assert killed and {row["status"] for row in sweep.trials().values()} == {"done"}
-
-
 def at_work(sweep: Sweep, trial_id: str) -> int | None:
     """The process that says in a trial's log that it began it."""
     log = sweep.out / "trials" / trial_id / "trial.log"
     said = re.findall(r"begins \(\w+\), process (\d+)", log.read_text() if log.exists() else "")
     return int(said[-1]) if said else None
-
-
-def title(process: psutil.Process) -> str:
-    """What a process calls itself now: Ray names its workers after their actors."""
-    try:
-        return " ".join(process.cmdline())
-    except psutil.Error:
-        return ""
 
 
 def kill_driver_somewhere(

@@ -13,7 +13,7 @@ from ablate.engine.driver import _build_outcome
 from ablate.engine.foreground import find_cell
 from ablate.engine.ray.resources import Request
 from ablate.engine.settings import Settings
-from ablate.engine.work_estimate import preview_plan
+from ablate.engine.work_estimate import account_for_plan
 from ablate.plan import warnings as advice
 from ablate.plan.plan import Plan
 from ablate.sweep.dispatch import JobScheduler
@@ -244,7 +244,8 @@ def test_fewer_succeeded_than_are_wanted(tmp_path: Path, monkeypatch: pytest.Mon
     assert outcome.missing == {"high": 1, "fifth": 1} and not outcome.finished
     assert "high: only 3 cells of low" in describe_ending(outcome, tmp_path)
     assert drain(dispatch(made_plan, tmp_path)) == []
-    told = preview_plan(made_plan, Settings(tmp_path, tmp_path, Request(1, 0, "cpu")))
+    settings = Settings(tmp_path, tmp_path, Request(1, 0, "cpu"))
+    told = account_for_plan(made_plan, settings).text
     assert "0 trials to run now and 0 later" in told
 
 
@@ -289,7 +290,7 @@ def test_what_a_scheduler_or_a_race_ended_early_has_no_rank(tmp_path: Path) -> N
 def test_a_plan_counts_and_estimates(tmp_path: Path) -> None:
     made = plan({"low": grid(), "high": promote(best=2, trial={"training.epochs": 30})}, seeds=2)
     settings = Settings(tmp_path, tmp_path, Request(1, 0, "cpu"))
-    told = preview_plan(made, settings)
+    told = account_for_plan(made, settings).text
     assert "high: promote, 2 cells × 2 seeds, 0 known already, 4 follow from results" in told
     assert "the best 2 of the 5 cells of low" in told
     assert "changed for them: training.epochs 1 → 30" in told

@@ -27,7 +27,6 @@ from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain
 from tests.trainables import core_trials
 from trainables.data.dataset import fingerprint
-from trainables.data.splits import split_dataset
 from trainables.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -183,21 +182,6 @@ def test_data_that_results_decide_is_not_guessed(
         },
     }
     check(images, tmp_path, **bad_in(studies, bad, images))
-
-
-def test_each_division_of_each_data_set_is_looked_at_once(
-    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[tuple[int, int | None]] = []
-
-    def divided(dataset: Any, config: Any, _: str) -> Any:
-        seen.append((len(dataset.images), config.fold))
-        return split_dataset(dataset, config, "")
-
-    monkeypatch.setattr(ablate.engine.preflight, "split_dataset", divided)
-    flips = {"design": "grid", "grid": {"data.augment.flip": [0.0, 0.5], "optimizer.lr": [1, 2]}}
-    check(images, tmp_path, rates={**GRID, "folds": 3}, flips=flips, again=GRID)
-    assert seen == [(84, 0), (84, 1), (84, 2), (84, None)]
 
 
 def test_a_cache_that_cannot_be_written_is_one_line(images: Path, tmp_path: Path) -> None:

@@ -11,12 +11,9 @@ import pytest
 from scipy import stats
 
 from ablate import api
-from ablate.designs.search import Search
 from ablate.engine.driver import run_plan
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.results import build_result_rows
-from ablate.samplers.history import ObservedTrial
-from ablate.samplers.sampling import propose
 from ablate.samplers.space import Axis
 from tests.ablate import specs, synthetic
 from tests.faults.driver import options
@@ -90,31 +87,3 @@ def _optunas(seed: int) -> float:
             }
             study.tell(trial, synthetic.score(config, 0))
     return 0.5 - float(study.best_value)
-
-
-@pytest.mark.slow
-def test_the_asynchronous_mode_through_the_engine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Trials of random length on several workers: the budget is exact, what waits goes on."""
-    monkeypatch.setenv("SYN_JITTER", "0.1")
-    given = specs.spec(resources={"cpus": 0.5, "gpus": 0})
-    given["studies"]["tune"] |= {"round": "asynchronous", "trials": 20}
-    plan, rows = swept(given, tmp_path)
-    tuned = [row for row in rows if row["study"] == "tune"]
-    assert [row["idx"] for row in tuned] == list(range(20))
-    assert {row["study"] for row in rows} == {"tune", "parts", "grid", "rows"}
-    study = plan.spec.studies["tune"]
-    assert isinstance(study, Search)
-    key = plan.compute_study_key("tune", [])
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        found = ledger.list_proposals(key)
-    assert any(row["beside"] for row in found.values())
-    told: list[ObservedTrial] = []
-    for idx, row in found.items():
-        moment = [
-            ObservedTrial(t.params, t.value, i in row["beside"], beside=t.beside)
-            for i, t in enumerate(told)
-        ]
-        assert propose(study, key, moment) == row["params"]
-        told.append(ObservedTrial(row["params"], tuned[idx]["val/map_at_r"], beside=row["beside"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,40 +104,28 @@ def test_weights_are_fetched_where_the_ledger_s_note_says_so(
     assert (trials / TRIAL / "best.safetensors").read_text() == "weights"
 
 
-def test_a_storage_that_is_away_for_a_while_loses_nothing(
-    tmp_path: Path, made: TrialCheckpoints, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "AGAIN_SECONDS", 0.01)
-    get, faults = Storage.download, [StorageError("away"), StorageError("away")]
-
-    def failing(self: Storage, name: str, path: Path) -> bool:
-        if faults:
-            raise faults.pop()
-        return get(self, name, path)
-
-    monkeypatch.setattr(Storage, "download", failing)
-    with made:
-        store(made, trained(tmp_path / "node" / TRIAL), 1, 0)
-        made.finish_trial(TRIAL)
-    assert not faults and (tmp_path / "out/trials" / TRIAL / "final.json").exists()
-
-
-def test_a_storage_that_stays_away_is_told_of(
-    tmp_path: Path, made: TrialCheckpoints, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("times", [2, 1_000_000])
+def test_a_storage_that_is_away_loses_nothing_and_is_told_of_if_it_stays_away(
+    tmp_path: Path, made: TrialCheckpoints, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     told: list[str] = []
     monkeypatch.setattr(module, "AGAIN_SECONDS", 0.01)
-    monkeypatch.setattr(module, "END_SECONDS", 0.1)
     monkeypatch.setattr(made, "tell", told.append)
+    if times > 2:
+        monkeypatch.setattr(module, "END_SECONDS", 0.1)
+    download, tries = Storage.download, itertools.count()
 
     def failing(self: Storage, name: str, path: Path) -> bool:
-        raise StorageError("it is away")
+        if next(tries) < times:
+            raise StorageError("it is away")
+        return download(self, name, path)
 
     monkeypatch.setattr(Storage, "download", failing)
     with made:
         store(made, trained(tmp_path / "node" / TRIAL), 1, 0)
         made.finish_trial(TRIAL)
-    assert len(told) == 1 and "it is away" in told[0]
+    assert (tmp_path / "out/trials" / TRIAL / "final.json").exists() == (times == 2)
+    assert len(told) == (times > 2) and all("it is away" in text for text in told)
 
 
 @pytest.mark.parametrize("place", ["trials/other.1/checkpoint_0", "../x.1/checkpoint_0", "/x"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import socket
 import subprocess
@@ -15,10 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from ablate.cli.main import main
 from ablate.engine.ray.connectivity import check_cluster
 from ablate.engine.ray.resources import Request
-from tests.faults.driver import SPEC
 from trainables.errors import ConfigError
 from trainables.machine.processes import end_session
 
@@ -44,16 +41,6 @@ def free_port() -> int:
 @pytest.mark.parametrize("port", [None, 123456])
 def test_nobody_there(port: int | None) -> None:
     assert "nobody answers at" in refused(f"127.0.0.1:{port or free_port()}")
-
-
-def test_a_plan_needs_no_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    spec = tmp_path / "spec.yaml"
-    spec.write_text(json.dumps(SPEC), encoding="utf-8")
-    command = ["run", str(spec), "--address", f"127.0.0.1:{free_port()}"]
-    command += ["--out", str(tmp_path / "out")]
-    assert main(command) == 2
-    assert "nobody answers" in capsys.readouterr().err
-    assert main([*command, "--plan"]) == 0
 
 
 @pytest.fixture(scope="module")
