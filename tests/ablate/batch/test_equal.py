@@ -44,7 +44,9 @@ def run_here(plan: Any, settings: Any) -> JobScheduler:
     ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolve_spec(), {})
     owner = dispatch(specs.plan(), settings.out / "unused").owner
     progression = Progression(plan, settings.open_facts(ledger), record=True)
-    made = JobScheduler(progression, ledger, owner, plan.sweep_id, settings.build_job_settings(plan))
+    made = JobScheduler(
+        progression, ledger, owner, plan.sweep_id, settings.build_job_settings(plan)
+    )
     drain(made)
     return made
 
