@@ -114,7 +114,7 @@ class Results:
             return pd.DataFrame(build_result_rows(records, self.sweep_id))
 
     def best(self, study: str | None = None) -> Best:
-        """The best cell of a study, or of all by the sweep's objective: `config`, `metrics`,
+        """Return the best cell of a study, or of all by the sweep's objective: `config`, `metrics`,
         `model` (a path), `yaml` (a spec that runs it).
 
         Raises:

@@ -25,7 +25,7 @@ from ablate.engine.settings import Settings
 from ablate.ledger import queries
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.ledger.schema import disk_full_as_ledger_error, is_full
+from ablate.ledger.schema import convert_disk_full, is_full
 from ablate.ledger.sources import (
     Differing,
     Sources,
@@ -177,7 +177,7 @@ def import_batch(folder: Path, out: Path, *, same_code: bool = False) -> Counter
     counts = Counter[str]()
     with (
         Ledger(out / "ledger.sqlite") as ledger,
-        disk_full_as_ledger_error(out),
+        convert_disk_full(out),
         tempfile.TemporaryDirectory(dir=out, prefix=".import-") as draft,
     ):
         sources, results = Sources(ledger), _read_results(folder, ledger, counts)

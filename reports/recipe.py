@@ -78,7 +78,7 @@ class Published(RecipePart):
         return self
 
     def find_row(self, cell: str, metric: str) -> str | None:
-        """The printed row beside a cell's metric, or None."""
+        """Return the printed row beside a cell's metric, or None."""
         found = self.rows.get(cell)
         return found.get(metric) if isinstance(found, dict) else found
 
@@ -142,7 +142,7 @@ class Table(RecipePart):
         return self
 
     def find_published_column(self, metric: str) -> str | None:
-        """The printed column that stands beside `metric`, or None."""
+        """Return the printed column that stands beside `metric`, or None."""
         if self.published is None:
             return None
         return self.published.column or self.published.columns.get(metric)

@@ -17,7 +17,7 @@ from ablate.cli.main import build_parser, main
 from ablate.spec.read import read_spec
 from tests.documented import ROOT, Command, blocks, commands, pages
 from tests.trainables.data import trees
-from trainables.jobs.batch.__main__ import parser as batch_parser
+from trainables.jobs.batch.__main__ import build_parser as batch_parser
 
 SHOWN = [command for page in pages() for command in commands(page)]
 SPACE = {"optimizer.lr": {"low": 1e-4, "high": 1e-2}}  # for the `…` of a README

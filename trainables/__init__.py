@@ -18,7 +18,7 @@ __all__ = ["load"]
 
 
 def load(path: str | Path, device: str = "auto") -> Model:
-    """A trained model from its export; see `trainables.core.export.load_model`."""
+    """Return a trained model from its export; see `trainables.core.export.load_model`."""
     from trainables.core import export
 
     return export.load_model(path, device)

@@ -35,7 +35,7 @@ class ConfigError(ValueError):
             self.message += f". {remedy}"
         super().__init__(f"{path}: {self.message}")
 
-    def moved(self, path: str) -> ConfigError:
+    def move_to(self, path: str) -> ConfigError:
         """Return the same fault at another place."""
         return ConfigError(path, self.found, self.expected, self.remedy)
 

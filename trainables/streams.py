@@ -14,7 +14,7 @@ import torch
 
 
 def derive_seed(seed: int, *names: str | int) -> int:
-    """63-bit seed: the first bytes of SHA-256 of `seed` and the names."""
+    """Return 63-bit seed: the first bytes of SHA-256 of `seed` and the names."""
     text = "\x1f".join(str(part) for part in (seed, *names))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
@@ -22,7 +22,7 @@ def derive_seed(seed: int, *names: str | int) -> int:
 def create_generator(
     seed: int, *names: str | int, device: torch.device | str = "cpu"
 ) -> torch.Generator:
-    """A fresh generator on `device`, seeded by `derive`."""
+    """Return a fresh generator on `device`, seeded by `derive`."""
     return torch.Generator(device=device).manual_seed(derive_seed(seed, *names))
 
 

@@ -28,7 +28,7 @@ from trainables.data.dataset import (
     load_dataset,
     resolve_data_config,
 )
-from trainables.data.files.data_set_markers import Count, data_folders
+from trainables.data.files.data_set_markers import Count, list_data_folders
 from trainables.data.files.fileset import FileSet
 from trainables.data.files.first_pass import (
     Picture,
@@ -52,7 +52,7 @@ Sheet = list[tuple[np.ndarray, str]]  # pictures ([H, W, 3] or [H, W] uint8) wit
 
 def describe_data_sets() -> list[str]:
     """Return a line for each data set, with a line for each thing that is wrong with it."""
-    folders, origin = data_folders()
+    folders, origin = list_data_folders()
     lines = [f"data folders: {', '.join(map(str, folders)) or 'none'} ({origin})"]
     lines += [
         f"  {folder}: no folder that can be read"
@@ -118,7 +118,7 @@ def check_data_set(args: argparse.Namespace) -> int:
         if issubclass(source, FileSet):
             reading = source.read_listing(config)
             index = reading.index
-            summary = Summary(source.locate_root(config), index.counts(), reading.problems)
+            summary = Summary(source.locate_root(config), index.count_parts(), reading.problems)
             digest = source.compute_digest(index, cache)
             dataset, size = index.to_plan_dataset(), len(index)
             sheet = _decode_files(source, index, bad)

@@ -103,7 +103,7 @@ def embed_folder(model: Model, root: Path, paths: Sequence[Path]) -> EmbeddedFol
     Raises:
         ConfigError: no picture can be read.
     """
-    short = None if model.config.data.drawings else model.config.data.kept
+    short = None if model.config.data.drawings else model.config.data.stored_short_side
 
     def decode(picture: Picture) -> np.ndarray | str:
         if (what := find_unfit_character(str(picture.path))) is not None:

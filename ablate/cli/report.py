@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     store = Store(resolve_output_folder(args.out), args.tracking_uri)
     store.check_usable()
     paths, text, trials_page = compile_report(store, sweep_id)
-    print_report(text, paths, store.shown, trials_page)
+    print_report(text, paths, store.redacted_uri, trials_page)
     return 0
 
 

@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
         return outcome.code
     store = options.store
     results = api.finish(plan, settings, options, outcome)
-    print_report(results.text, results.paths, store.shown, results.trials_page)
+    print_report(results.text, results.paths, store.redacted_uri, results.trials_page)
     if not outcome.tracked:
         print_text(
             "MLflow lacks runs of this sweep, so that tables lack cells; the ledger has "

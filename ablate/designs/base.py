@@ -84,7 +84,8 @@ class SampledDesign(Sampling, Protocol):
     def asynchronous(self) -> bool: ...
 
     def identifies(self) -> dict[str, Any]:
-        """What its proposals follow from, besides the centre, the objective and the seeds."""
+        """Return what its proposals follow from, besides the centre, the objective and the
+        seeds."""
 
 
 class StudyBase(SpecPart):
@@ -137,7 +138,7 @@ class StudyBase(SpecPart):
                 f"a race compares by the sweep's objective, seed by seed: remove it, or {other}"
             )
             raise ConfigError("", message)
-        if ENSEMBLE in self.evaluate and not (self.fixed and self.folds is not None):
+        if ENSEMBLE in self.evaluate and not (self.is_fixed and self.folds is not None):
             message = "evaluate: [ensemble] needs a design that lists its cells, with folds"
             raise ConfigError("", f"{message}: put it in a study around the best of this one")
         return self
@@ -188,11 +189,11 @@ class StudyBase(SpecPart):
     # ------------------------------------------------------ what others ask: no design defines it
 
     @cached_property
-    def listed(self) -> tuple[Point, ...]:
+    def all_points(self) -> tuple[Point, ...]:
         return tuple(self.points())
 
     @property
-    def fixed(self) -> bool:
+    def is_fixed(self) -> bool:
         """Whether it lists its cells at once."""
         return self.sampling() is None
 
@@ -201,7 +202,7 @@ class StudyBase(SpecPart):
         """Number of cells."""
         sampled = self.sampling()
         if sampled is None:
-            return len(self.listed)
+            return len(self.all_points)
         return sampled.trials + (self.find_baseline() is not None)
 
     @cached_property
@@ -210,22 +211,22 @@ class StudyBase(SpecPart):
         sampled = self.sampling()
         if sampled is not None:
             return tuple(sampled.space)
-        return tuple(dict.fromkeys(path for point in self.listed for path in point.values))
+        return tuple(dict.fromkeys(path for point in self.all_points for path in point.values))
 
     @property
     def keeps_seeds(self) -> bool:
         """Whether `--seeds` leaves its seeds: the budget of a search depends on them, and finalists
         are ranked on seeds that neither chose them nor judge them."""
-        return not self.fixed or (
+        return not self.is_fixed or (
             self.find_source_cell() is not None and isinstance(self.seeds, tuple)
         )
 
     def list_objective_metrics(self, objective: str) -> list[str]:
-        """The metrics of its own objectives, or the sweep's."""
+        """Return the metrics of its own objectives, or the sweep's."""
         return [each.metric for each in self.objectives] or [objective]
 
     def get_scheduler(self) -> SchedulerBase | None:
-        """The scheduler that ends cells early."""
+        """Return the scheduler that ends cells early."""
         return getattr(self, "scheduler", None)
 
     def get_bracket_size(self) -> int | None:
@@ -234,15 +235,16 @@ class StudyBase(SpecPart):
         return sampled.round if sampled and isinstance(sampled.round, int) else None
 
     def find_optional_coordinates(self) -> dict[str, str]:
-        """Coordinates that `--cell` need not name: components that are on."""
+        """Return coordinates that `--cell` need not name: components that are on."""
         levels: dict[str, set[str]] = {}
-        for point in self.listed:
+        for point in self.all_points:
             for name, level in point.coords.items():
                 levels.setdefault(name, set()).add(str(level))
         return {name: "on" for name, known in levels.items() if known == {"on", "off"}}
 
     def build_identity(self) -> dict[str, Any]:
-        """What of it names a sweep: not its title or seeds, nor what is read of its trials."""
+        """Return what of it names a sweep: not its title or seeds, nor what is read of its
+        trials."""
         dump: dict[str, Any] = drop_unused(self.model_dump(mode="json", by_alias=True))
         if self.design == "factorial":
             dump["generators"] = {}  # an option that went in 0.2.0; ids hold that it was not used
@@ -284,16 +286,16 @@ class StudyBase(SpecPart):
         return tuple(taken.around for taken in self.list_base_references(arm))
 
     def find_source_cell(self, arm: Arm = ()) -> Around | None:
-        """The cell of another study that a cell is, trained again; without an arm the best one.
-        None: cells are its own."""
+        """Return the cell of another study that a cell is, trained again; without an arm the best
+        one. None: cells are its own."""
         point = self.by_arm.get(arm)
         return None if point is None else point.again
 
     @cached_property
     def by_arm(self) -> dict[Arm, Point]:
         """Arm → a cell that has it; without an arm the first cell that is another's, if any is."""
-        by_arm = {point.arm: point for point in self.listed if point.arm}
-        again = next((point for point in self.listed if point.again is not None), None)
+        by_arm = {point.arm: point for point in self.all_points if point.arm}
+        again = next((point for point in self.all_points if point.again is not None), None)
         return by_arm if again is None else {**by_arm, (): again}
 
     # ------------------------------------------------------------------ layers
@@ -321,7 +323,7 @@ class StudyBase(SpecPart):
         return layers
 
     def export_params(self, point: Point) -> dict[str, Any]:
-        """What a cell sets, by path, and so gives to those centred on it."""
+        """Return what a cell sets, by path, and so gives to those centred on it."""
         return dict(self.of_layers[point.arm] if point.layers else point.values)
 
     @cached_property
@@ -329,12 +331,12 @@ class StudyBase(SpecPart):
         """Arm → what the layers of its cell set: merged once, although it is asked for often."""
         return {
             each.arm: flatten_paths(merge_layers(each.layers))
-            for each in self.listed
+            for each in self.all_points
             if each.layers
         }
 
     def find_overriding_params(self, point: Point | None) -> dict[str, Any]:
-        """What it sets over all that is taken, by path."""
+        """Return what it sets over all that is taken, by path."""
         own = {} if point is None else self.export_params(point)
         return (
             own
@@ -343,8 +345,8 @@ class StudyBase(SpecPart):
         )
 
     def find_always_exported_paths(self) -> list[str]:
-        """The paths that any cell gives: not those of a conditional branch or of one variant, nor
-        those that come with a whole component."""
+        """Return the paths that any cell gives: not those of a conditional branch or of one
+        variant, nor those that come with a whole component."""
         sampled = self.sampling()
         return [
             path
@@ -358,7 +360,7 @@ class StudyBase(SpecPart):
     def list_representatives(self) -> Sequence[Point | None]:
         """Whose centres a plan tries out: every point that has layers of its own, or None, the one
         centre that all cells share."""
-        return [p for p in self.listed if p.layers and LEFT_OUT not in p.arm] or (None,)
+        return [p for p in self.all_points if p.layers and LEFT_OUT not in p.arm] or (None,)
 
 
 DESIGNS: Registry[type[StudyBase]] = Registry(

@@ -25,7 +25,7 @@ from ablate.designs.parts import (
     build_cell_name,
     to_list,
 )
-from ablate.values.errors import unknown
+from ablate.values.errors import describe_unknown
 from ablate.values.layers import Layer
 from trainables.errors import ConfigError
 
@@ -92,11 +92,11 @@ class Compare(StudyBase):
             for name in re.findall(r"{(.*?)}", around.best_of):
                 if name not in factors:
                     place = f"around.{i}.best_of"
-                    raise ConfigError(place, unknown("the factor", name, factors))
+                    raise ConfigError(place, describe_unknown("the factor", name, factors))
         return self
 
     def list_factors(self) -> dict[str, dict[str, Variant]]:
-        """The variants as a factor, if there are any, then the crossed ones."""
+        """Return the variants as a factor, if there are any, then the crossed ones."""
         return ({VARIANT: dict(self.variants)} if self.variants else {}) | dict(self.cross)
 
     def references(self) -> Iterator[InheritedConfig]:
@@ -113,8 +113,8 @@ class Compare(StudyBase):
         self._neutral = frozenset(neutral)
 
     def points(self) -> list[Point]:
-        """The combinations, then the best other cell of each whose centre a neutral one may be: no
-        trial of its own where it is not."""
+        """Return the combinations, then the best other cell of each whose centre a neutral one may
+        be: no trial of its own where it is not."""
         rows = [
             replace(point, stands_for=any(map(self._inherits_method, point.takes or ())))
             for point in self.combinations
@@ -155,13 +155,14 @@ class Compare(StudyBase):
             yield InheritedConfig(f"{_format_place(factor, level)}.around", around)
 
     def _inherits_method(self, taken: InheritedConfig) -> bool:
-        """Whether the options of a method are taken from where a neutral cell may be the best."""
+        """Return whether the options of a method are taken from where a neutral cell may be the
+        best."""
         around = taken.around
         reaches = any(path.split(".")[0] == "method" for path in around.take or ("method",))
         return reaches and around.neutral is None and around.best_of in self._neutral
 
     def _build_not_neutral_point(self, point: Point) -> Point:
-        """The same row around the best cell that is not neutral."""
+        """Return the same row around the best cell that is not neutral."""
         coords = {**point.coords, NEUTRAL: "left out"}
         if VARIANT in coords:
             coords[VARIANT] += OTHER
@@ -175,12 +176,12 @@ class Compare(StudyBase):
         return replace(point, cell=name, coords=coords, arm=arm, takes=takes, stands_for=False)
 
     def notes(self) -> list[str]:
-        others = ", ".join(point.cell for point in self.listed[len(self.combinations) :])
+        others = ", ".join(point.cell for point in self.all_points[len(self.combinations) :])
         if not others:
             return []
         return [f"one trial with their rows unless the best of those is neutral: {others}"]
 
 
 def _format_place(factor: str, level: str) -> str:
-    """Where a level stands in the study."""
+    """Return where a level stands in the study."""
     return f"variants.{level}" if factor == VARIANT else f"cross.{factor}.{level}"

@@ -40,7 +40,7 @@ class ComponentDesign(StudyBase):
         return self
 
     def _build_point(self, cell: str, coords: dict[str, Any], off: Collection[str]) -> Point:
-        """The cell with these components off."""
+        """Return the cell with these components off."""
         values: dict[str, Any] = {}
         for name, switched in self.components.items():
             values |= switched if name in off else {}

@@ -106,7 +106,7 @@ class Factorial(StudyBase):
         return points
 
     def notes(self) -> list[str]:
-        count, runs = len(self.factors), len(self.listed)
+        count, runs = len(self.factors), len(self.all_points)
         if self.fraction == "plackett_burman":
             return [f"Plackett–Burman, {runs} runs for {count} factors"]
         words = self._find_generators() if self.fraction == "fractional" else []

@@ -16,7 +16,7 @@ from pydantic import Discriminator, Field, Tag
 
 from ablate.designs.parts import MAX_CELLS
 from ablate.values.canonical import to_canonical_json
-from ablate.values.errors import format_value, join_words, unknown
+from ablate.values.errors import describe_unknown, format_value, join_words
 from trainables.errors import ConfigError
 
 LISTED, NAMED = "list of levels", "named levels"  # the members of the union
@@ -31,7 +31,7 @@ Rule = Annotated[dict[str, Any], Field(min_length=1)]
 
 
 def expand_level(factor: str, levels: Levels, level: Any) -> dict[str, Any]:
-    """What a level sets, by path."""
+    """Return what a level sets, by path."""
     return dict(levels[level]) if isinstance(levels, dict) else {factor: level}
 
 
@@ -72,7 +72,7 @@ def check_rules(rules: Iterable[Rule], factors: Mapping[str, Collection[Any]]) -
         for factor, wanted in rule.items():
             place = f"exclude.{i}.{factor}"
             if factor not in factors:
-                raise ConfigError(place, unknown("the factor", factor, factors))
+                raise ConfigError(place, describe_unknown("the factor", factor, factors))
             known = [to_canonical_json(level) for level in factors[factor]]
             levels = match_levels(wanted, known)
             if not levels:
@@ -89,7 +89,7 @@ def drop_excluded(
     rules: Sequence[Rule],
     factors: Mapping[str, Collection[Any]],
 ) -> Iterator[tuple[Any, ...]]:
-    """The combinations, one level for each factor in order, that no rule takes out."""
+    """Yield the combinations, one level for each factor in order, that no rule takes out."""
     names = list(factors)
     known = {factor: list(map(to_canonical_json, levels)) for factor, levels in factors.items()}
     matches = [
@@ -106,7 +106,8 @@ def drop_excluded(
 
 
 def match_levels(wanted: Any, known: Sequence[str]) -> list[Any]:
-    """The levels that a rule or a condition names: one, or a list; a level may be a list itself.
+    """Return the levels that a rule or a condition names: one, or a list; a level may be a list
+    itself.
 
     known: all there are, as canonical JSON.
     """

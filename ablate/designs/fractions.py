@@ -34,8 +34,8 @@ MAX_SCREENED = max(_ROWS) - 1
 
 
 def build_plackett_burman(factors: int) -> list[Run]:
-    """The smallest design for so many factors, at most MAX_SCREENED; columns beyond them are left
-    out."""
+    """Return the smallest design for so many factors, at most MAX_SCREENED; columns beyond them are
+    left out."""
     signs = next(row for n, row in _ROWS.items() if n > factors)
     columns = len(signs)
     runs = [
@@ -46,8 +46,8 @@ def build_plackett_burman(factors: int) -> list[Run]:
 
 
 def build_fractional(factors: int, words: Sequence[int]) -> list[Run]:
-    """The runs of a 2^(k−p): the first k − p factors run through all combinations, the last of
-    them fastest; factor k − p + i is the product of the factors in `words[i]`.
+    """Return the runs of a 2^(k−p): the first k − p factors run through all combinations, the last
+    of them fastest; factor k − p + i is the product of the factors in `words[i]`.
 
     words: bit masks over the basic factors, bit j for factor j.
     """
@@ -61,7 +61,7 @@ def build_fractional(factors: int, words: Sequence[int]) -> list[Run]:
 
 
 def compute_defining_relation(factors: int, words: Sequence[int]) -> list[int]:
-    """Every word that equals the identity: bit masks over all factors, shortest first."""
+    """Return every word that equals the identity: bit masks over all factors, shortest first."""
     basic = factors - len(words)
     generators = [word | 1 << (basic + i) for i, word in enumerate(words)]
     products = {0}
@@ -71,15 +71,15 @@ def compute_defining_relation(factors: int, words: Sequence[int]) -> list[int]:
 
 
 def compute_resolution(factors: int, words: Sequence[int]) -> int:
-    """Length of the shortest word of the defining relation; k + 1 where there is none."""
+    """Return length of the shortest word of the defining relation; k + 1 where there is none."""
     relation = compute_defining_relation(factors, words)
     return relation[0].bit_count() if relation else factors + 1
 
 
 def find_generators(factors: int, least: int) -> list[int]:
-    """Words of the smallest 2^(k−p) of at most MAX_FACTORS whose resolution is at least `least` (3,
-    4 or 5), and of the highest resolution there is with so many runs; none where that takes the
-    full factorial."""
+    """Return words of the smallest 2^(k−p) of at most MAX_FACTORS whose resolution is at least
+    `least` (3, 4 or 5), and of the highest resolution there is with so many runs; none where that
+    takes the full factorial."""
     for basic in range(2, factors):
         found = (
             _search_generators(factors, basic, resolution) or [] for resolution in range(least, 6)
@@ -90,7 +90,7 @@ def find_generators(factors: int, least: int) -> list[int]:
 
 
 def _search_generators(factors: int, basic: int, least: int) -> list[int] | None:
-    """Generators by backtracking; None if there are none.
+    """Return generators by backtracking; None if there are none.
 
     Resolution 4 is lost where a factor is the product of two others, 5 where two products of two
     factors are equal. Short words first: what is tried first is what textbooks print.

@@ -50,7 +50,7 @@ class Around(SpecPart):
     neutral: Literal[False] | None = None
 
     def fill_template(self, arm: Arm) -> Around:
-        """`best_of: tune_{method}` with the names of a combination's levels."""
+        """Return `best_of: tune_{method}` with the names of a combination's levels."""
         name = self.best_of
         for factor, level in arm:
             name = name.replace(f"{{{factor}}}", level)
@@ -58,7 +58,7 @@ class Around(SpecPart):
 
 
 def to_list(value: Any) -> Any:
-    """`around: {…}` as a list of one."""
+    """Return `around: {…}` as a list of one."""
     return [value] if isinstance(value, dict) else value
 
 
@@ -76,7 +76,7 @@ Seeds = Annotated[int, Field(ge=1, le=MAX_SEEDS)] | Annotated[tuple[int, ...], F
 
 
 def expand_seeds(seeds: int | tuple[int, ...]) -> list[int]:
-    """n → 0…n−1."""
+    """Map n → 0…n−1."""
     return list(range(seeds)) if isinstance(seeds, int) else list(seeds)
 
 
@@ -96,7 +96,7 @@ class InheritedConfig(NamedTuple):
     around: Around
 
     @property
-    def where(self) -> str:
+    def place_in_spec(self) -> str:
         """The place of what is taken."""
         if not self.around.take:
             return self.place
@@ -136,13 +136,13 @@ OF = "of"  # where a promote study names the one whose cells it trains again
 
 
 def build_cell_name(coords: Mapping[str, Any]) -> str:
-    """`method.alpha=0.1,method.beta=1`: short and stable."""
+    """Return `method.alpha=0.1,method.beta=1`: short and stable."""
     return ",".join(f"{key}={format_level(value)}" for key, value in coords.items())
 
 
 def format_level(value: Any) -> str:
-    """A level in a cell's name: text as it is, `proxy_anchor(alpha=16)` for a whole component,
-    else JSON; what is too long ends in a digest, so that different levels differ."""
+    """Return a level in a cell's name: text as it is, `proxy_anchor(alpha=16)` for a whole
+    component, else JSON; what is too long ends in a digest, so that different levels differ."""
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping) and isinstance(value.get("name"), str):

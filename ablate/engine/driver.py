@@ -23,7 +23,7 @@ from ablate.engine.settings import Outcome, Settings
 from ablate.engine.signals import stop_signals
 from ablate.ledger.ledger import Ledger, send_heartbeats
 from ablate.ledger.owner import Owner
-from ablate.ledger.schema import disk_full_as_ledger_error
+from ablate.ledger.schema import convert_disk_full
 from ablate.plan.plan import Plan
 from ablate.plan.resolve import list_default_settings
 from ablate.storage.checkpoints import TrialCheckpoints
@@ -83,7 +83,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             force=settings.force,
         )
         same = dispatch.reconcile_code_versions(same_code=settings.same_code)
-        if settings.reads_data and not dispatch.exhausted:
+        if settings.reads_data and not dispatch.is_exhausted:
             check_data(plan, dispatch.progression, settings.cache)
         tracker: MlflowTracker | None = None
         if settings.tracking_uri is not None:
@@ -102,15 +102,15 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
         try:
             if tracker is not None:
                 dispatch.notify = tracker.notify  # it begins with all that the ledger has
-            if not dispatch.exhausted:
-                with disk_full_as_ledger_error(settings.out):
+            if not dispatch.is_exhausted:
+                with convert_disk_full(settings.out):
                     interrupted, broken = _run_ray_tune(
                         plan, settings, dispatch, checkpoints, local
                     )
             if settings.same_code:  # of cells that have become known since
                 same += dispatch.reconcile_code_versions(same_code=True)
             outcome = _build_outcome(plan, dispatch, interrupted, broken)
-            status = "FINISHED" if outcome.finished else "KILLED" if interrupted else "FAILED"
+            status = "FINISHED" if outcome.is_finished else "KILLED" if interrupted else "FAILED"
         except KeyboardInterrupt:
             status = "KILLED"
             raise

@@ -57,12 +57,12 @@ class StudyRow:
     note: Name
 
     @property
-    def ended(self) -> bool:
+    def is_finished(self) -> bool:
         return self.done + self.failed >= self.size
 
 
 def format_duration(seconds: float | None) -> str:
-    """`1:02:03`, `4:05`, or `?`."""
+    """Return `1:02:03`, `4:05`, or `?`."""
     if seconds is None:
         return "?"
     minutes, rest = divmod(round(seconds), 60)

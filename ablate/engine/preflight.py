@@ -129,7 +129,7 @@ def describe_trainings(
     for name in plan.order:
         state = progression.studies[name]
         configs = [cell.config for cell in state.cells if cell.error is None]
-        configs = configs or [example_config(plan, state)]
+        configs = configs or [build_example_config(plan, state)]
         sizes: set[tuple[int, ...]] = set()  # side, images, steps of an epoch, steps of a trial
         faults: dict[str, str] = {}  # of each kind the first
         # equal sections of cells are one object
@@ -153,7 +153,7 @@ def describe_trainings(
     return lines, [f"{', '.join(names)}: {text}" for text, names in studies_by_warning.items()]
 
 
-def example_config(plan: Plan, state: StudyState) -> dict[str, Any]:
+def build_example_config(plan: Plan, state: StudyState) -> dict[str, Any]:
     """Return a configuration like those of a study's cells that are not known yet."""
     for cell in state.cells:
         if cell.error is None:
@@ -220,7 +220,11 @@ def describe_stores(plan: Plan, progression: Progression, cache: Path) -> list[s
         if not issubclass(source, FileSet):
             continue
         choice = source.locate_store(data, cache)
-        side = "of original size" if data.kept is None else f"of short side {data.kept}"
+        side = (
+            "of original size"
+            if data.stored_short_side is None
+            else f"of short side {data.stored_short_side}"
+        )
         text = f"{data.name}: photographs {side}, kept as {choice.kind}"
         text += ", which are there" if choice.there else ", made by the first run"
         if choice.why:

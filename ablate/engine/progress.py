@@ -53,7 +53,7 @@ class NodeList:
     def slots(self) -> int:
         return sum(slots for _, _, slots in self.known)
 
-    def nodes(self, trials: Sequence[str]) -> list[Node]:
+    def list_nodes(self, trials: Sequence[str]) -> list[Node]:
         """Return the machines with those of the trials at work that each was heard of with.
 
         Machines of one name are told apart by their ids.
@@ -97,7 +97,7 @@ def build_study_rows(
             fact = progression.facts[cell.trial_id]
             if cell.error or fact.status == "failed":
                 failed += 1
-            elif fact.is_settled(progression.readable_splits(cell), cell.metrics):
+            elif fact.is_settled(progression.list_readable_splits(cell), cell.metrics):
                 done += 1
                 value = fact.evaluations.get(split, {}).get(metric)
                 if value is not None:
@@ -162,7 +162,7 @@ class ProgressDisplay:
         self._rows: list[StudyRow] = []
         self._update_rows()
         self._next = self._told + SNAPSHOT_SECONDS
-        self._ended = {row.study for row in self._rows if row.ended}
+        self._ended = {row.study for row in self._rows if row.is_finished}
         self._reasons: dict[str, str] = {}  # of failures: reason → with the trial
         dispatch.told = self.report_failure
         self._live: Live | None = None
@@ -185,7 +185,7 @@ class ProgressDisplay:
         self._update_rows()
         took = time.monotonic() - now
         self._next = now + min(max(SNAPSHOT_SECONDS, took / SNAPSHOT_SHARE), LINE_SECONDS)
-        due = [row for row in self._rows if row.ended and row.study not in self._ended]
+        due = [row for row in self._rows if row.is_finished and row.study not in self._ended]
         self._ended |= {row.study for row in due}
         if now - self._told >= LINE_SECONDS:
             self._told = now
@@ -197,7 +197,7 @@ class ProgressDisplay:
     def _update_rows(self) -> None:
         self._rows = build_study_rows(self.dispatch, self.parallel, time.monotonic() - self._begun)
         busy = find_running(self.dispatch, self.parallel)
-        self.tell(self._rows, busy, self.parallel, self.machines.nodes(busy))
+        self.tell(self._rows, busy, self.parallel, self.machines.list_nodes(busy))
 
     def print_line(self, text: str, *, quiet_on_terminal: bool = False) -> None:
         """Write one line to the log file and to the stream."""

@@ -109,7 +109,7 @@ class Outcome:
     broken: str = ""
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         return not self.missing
 
     @property
@@ -118,4 +118,4 @@ class Outcome:
         128 + n, stopped by signal n."""
         if self.interrupted is not None:
             return 128 + self.interrupted
-        return 0 if self.finished and not self.failed and self.tracked else 1
+        return 0 if self.is_finished and not self.failed and self.tracked else 1

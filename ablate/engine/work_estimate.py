@@ -19,10 +19,10 @@ from ablate.engine.estimates import (
     measure_pilot_rates,
 )
 from ablate.engine.preflight import (
+    build_example_config,
     check_classes,
     describe_stores,
     describe_trainings,
-    example_config,
     find_missing_weights,
     open_ledger_or_empty,
 )
@@ -152,7 +152,7 @@ class Workload:
                 if cell.error is None:
                     total.add(cell.config, self.rates)
             if hidden:
-                total.add(example_config(self.plan, state), self.rates, hidden)
+                total.add(build_example_config(self.plan, state), self.rates, hidden)
         self.todo |= trials.difference(known, trained)
         self.again |= trained.difference(known)
         self.later += hidden
@@ -171,7 +171,7 @@ class Workload:
             return f"{text}, time unknown"
         if estimate.trials:
             text += f", about {format_duration(estimate.seconds)}"
-            text += f", {self._gpu_hours(estimate)}" if self.gpus else ""
+            text += f", {self._format_gpu_hours(estimate)}" if self.gpus else ""
         return text
 
     def describe_time(self, parallel: int, *, piloted: bool) -> list[str]:
@@ -184,10 +184,10 @@ class Workload:
         bound = ", if no scheduler stopped any" if self.progression.legs else ""
         lines = [f"time: about {format_duration(seconds)}{bound}"]
         if self.gpus:
-            lines.append(f"in all: {self._gpu_hours(self.estimate)}")
+            lines.append(f"in all: {self._format_gpu_hours(self.estimate)}")
         return lines
 
-    def _gpu_hours(self, estimate: Estimate) -> str:
+    def _format_gpu_hours(self, estimate: Estimate) -> str:
         return f"about {self.gpus * estimate.seconds / 3600:.2g} GPU-hours"
 
 
@@ -201,7 +201,7 @@ def _find_kinds(plan: Plan, progression: Progression) -> dict[str, dict[str, Any
         if cell.error is None and not progression.is_settled(cell)
     ]
     configs += [
-        example_config(plan, state)
+        build_example_config(plan, state)
         for state in states
         if len(state.cells) < state.size and not state.blocked
     ]

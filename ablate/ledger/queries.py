@@ -11,12 +11,12 @@ MAKES_UP_NULLS = ((3, 40, 0), (3, 40, 1))  # versions of SQLite
 
 
 def list_trials(records: Records) -> list[Row]:
-    """All columns of all trials, in the order in which they were first claimed."""
+    """Return all columns of all trials, in the order in which they were first claimed."""
     return records.query("SELECT * FROM trials ORDER BY created, trial_id")
 
 
 def find_trials_by_prefix(records: Records, beginning: str) -> list[str]:
-    """The ids that begin so."""
+    """Return the ids that begin so."""
     rows = records.query(
         "SELECT trial_id FROM trials WHERE trial_id LIKE ? || '%' ORDER BY trial_id", [beginning]
     )
@@ -24,7 +24,7 @@ def find_trials_by_prefix(records: Records, beginning: str) -> list[str]:
 
 
 def count_statuses(records: Records) -> list[Row]:
-    """status, n, seconds of training."""
+    """Return status, n, seconds of training."""
     return records.query(
         "SELECT status, count(*) AS n, coalesce(sum(seconds), 0) AS seconds FROM trials "
         "GROUP BY status"
@@ -32,14 +32,14 @@ def count_statuses(records: Records) -> list[Row]:
 
 
 def list_reasons(records: Records) -> list[Row]:
-    """trial_id, status, reason of the trials that have one."""
+    """Return trial_id, status, reason of the trials that have one."""
     return records.query(
         "SELECT trial_id, status, reason FROM trials WHERE reason IS NOT NULL ORDER BY created"
     )
 
 
 def count_failures(records: Records, sweep_id: str) -> list[Row]:
-    """reason, n, trial (one of them) of a sweep's failed trials, the most frequent first."""
+    """Return reason, n, trial (one of them) of a sweep's failed trials, the most frequent first."""
     return records.query(
         "SELECT reason, count(*) AS n, min(trial_id) AS trial FROM trials WHERE "
         "status='failed' AND trial_id IN (SELECT trial_id FROM cells WHERE sweep_id=?) "
@@ -49,7 +49,8 @@ def count_failures(records: Records, sweep_id: str) -> list[Row]:
 
 
 def count_progress(records: Records, sweep_id: str) -> list[Row]:
-    """study, size, done, failed of the cells × seeds that are known of a sweep, as written."""
+    """Return study, size, done, failed of the cells × seeds that are known of a sweep, as
+    written."""
     return records.query(
         "SELECT study, count(*) AS size, sum(coalesce(status='done', 0)) AS done, "
         "sum(coalesce(status='failed', 0)) AS failed FROM cells LEFT JOIN trials USING (trial_id) "
@@ -59,7 +60,8 @@ def count_progress(records: Records, sweep_id: str) -> list[Row]:
 
 
 def list_sweep_trials(records: Records, sweep_id: str) -> list[Row]:
-    """All columns of a sweep's trials; study, cell, fold of one of the cells that each fills."""
+    """Return all columns of a sweep's trials; study, cell, fold of one of the cells that each
+    fills."""
     return records.query(
         "SELECT trials.*, study, cell, fold FROM cells JOIN trials USING (trial_id) WHERE "
         "sweep_id=? GROUP BY trial_id ORDER BY study, idx, cells.seed, fold",
@@ -80,7 +82,7 @@ def count_unlogged(records: Records, store: str, sweep_id: str) -> int:
 
 
 def list_cells_of_trial(records: Records, trial_id: str) -> list[Row]:
-    """sweep_id, name, study, cell, seed, fold of all cells that a trial fills."""
+    """Return sweep_id, name, study, cell, seed, fold of all cells that a trial fills."""
     return records.query(
         "SELECT sweep_id, name, study, cell, seed, fold FROM cells JOIN sweeps USING (sweep_id) "
         "WHERE trial_id=? ORDER BY created, study, idx, seed, fold",
@@ -89,14 +91,14 @@ def list_cells_of_trial(records: Records, trial_id: str) -> list[Row]:
 
 
 def format_cell_address(cell: Row) -> str:
-    """`STUDY/CELL@SEED[.FOLD]`, as `--cell` takes it."""
+    """Return `STUDY/CELL@SEED[.FOLD]`, as `--cell` takes it."""
     fold = "" if cell["fold"] in (None, NO_FOLD) else f".{cell['fold']}"
     name = str(cell["cell"]).replace("\n", "\\n")  # a line each, whatever a value of a spec holds
     return f"{cell['study']}/{name}@{cell['seed']}{fold}"
 
 
 def find_last_epochs(records: Records) -> dict[str, int]:
-    """Trial → the last of its epochs, of those that are under way."""
+    """Map trial → the last of its epochs, of those that are under way."""
     rows = records.query(
         "SELECT trial_id, max(epoch) AS epoch FROM epochs JOIN trials USING (trial_id) "
         "WHERE status='running' GROUP BY trial_id"
@@ -105,19 +107,19 @@ def find_last_epochs(records: Records) -> dict[str, int]:
 
 
 def list_finished_trials(records: Records) -> list[Row]:
-    """trial_id, config, seconds, epochs of the trials that are done."""
+    """Return trial_id, config, seconds, epochs of the trials that are done."""
     return records.query(
         "SELECT trial_id, config_json, seconds, epochs FROM trials WHERE status='done'"
     )
 
 
 def list_owners(records: Records) -> list[Row]:
-    """trial_id, owner, heartbeat of the trials that somebody holds."""
+    """Return trial_id, owner, heartbeat of the trials that somebody holds."""
     return records.query("SELECT trial_id, owner, heartbeat FROM trials WHERE owner IS NOT NULL")
 
 
 def list_sweeps(records: Records) -> list[Row]:
-    """sweep_id, name, n: the cells known of it; the oldest sweep first."""
+    """Return sweep_id, name, n: the cells known of it; the oldest sweep first."""
     return records.query(
         "SELECT sweep_id, name, (SELECT count(*) FROM cells WHERE "
         "cells.sweep_id=sweeps.sweep_id) AS n FROM sweeps ORDER BY created, rowid"
@@ -125,7 +127,8 @@ def list_sweeps(records: Records) -> list[Row]:
 
 
 def find_sweep(records: Records, named: str | None, place: str) -> str:
-    """The id of the sweep of this id or name; of several of one name, or without any, the latest.
+    """Return the id of the sweep of this id or name; of several of one name, or without any, the
+    latest.
 
     Raises:
         ConfigError: at `place`; there is none.

@@ -85,12 +85,12 @@ class Records:
         return next(iter(self.query("SELECT * FROM trials WHERE trial_id=?", [trial_id])), None)
 
     def list_epochs(self, trial_id: str, after: int = 0) -> list[Row]:
-        """Epoch reports with number > `after`, in order: epoch, steps, seconds, metrics."""
+        """Return epoch reports with number > `after`, in order: epoch, steps, seconds, metrics."""
         return self.query(
             "SELECT * FROM epochs WHERE trial_id=? AND epoch>? ORDER BY epoch", [trial_id, after]
         )
 
-    def _evaluations(self, columns: str, trial_id: str, evaluator: str | None) -> list[Row]:
+    def _read_evaluations(self, columns: str, trial_id: str, evaluator: str | None) -> list[Row]:
         return self.query(
             f"SELECT {columns} FROM evaluations WHERE trial_id=? AND (? IS NULL OR evaluator=?) "
             "ORDER BY rowid",
@@ -99,37 +99,39 @@ class Records:
 
     def get_evaluations(self, trial_id: str, evaluator: str | None = None) -> dict[str, Row]:
         """Split → metrics. Without `evaluator` the most recently recorded one of each split."""
-        rows = self._evaluations("split, metrics_json", trial_id, evaluator)
+        rows = self._read_evaluations("split, metrics_json", trial_id, evaluator)
         return {row["split"]: row["metrics"] for row in rows}
 
     def get_recorded_times(self, trial_id: str) -> dict[str, float]:
         """Split → when its evaluation was first recorded, unless that is older than the column."""
-        rows = self._evaluations("split, recorded", trial_id, None)
+        rows = self._read_evaluations("split, recorded", trial_id, None)
         times = {row["split"]: row["recorded"] for row in rows}
         return {split: at for split, at in times.items() if at is not None}
 
     def list_evaluator_sources(
         self, trial_id: str, evaluator: str | None = None
     ) -> list[str | None]:
-        """The sources of what evaluated it, each once; None: recorded before they were kept."""
-        rows = self._evaluations("source", trial_id, evaluator)
+        """Return the sources of what evaluated it, each once; None: recorded before they were
+        kept."""
+        rows = self._read_evaluations("source", trial_id, evaluator)
         return list(dict.fromkeys(row["source"] for row in rows))
 
     def get_source(self, key: str | None) -> dict[str, str | None] | None:
-        """Component → hash of the source that a trial ran, by its key; None: it has none."""
+        """Map component → hash of the source that a trial ran, by its key; None: it has none."""
         rows = self.query("SELECT components_json FROM sources WHERE source=?", [key])
         return rows[0]["components"] if rows else None
 
     def get_sweep(self, sweep_id: str) -> Row:
-        """The sweep's row: sweep_id, name, spec, created, provenance. KeyError if unknown."""
+        """Return the sweep's row: sweep_id, name, spec, created, provenance. KeyError if
+        unknown."""
         rows = self.query("SELECT * FROM sweeps WHERE sweep_id=?", [sweep_id])
         if not rows:
             raise KeyError(f"no sweep {sweep_id} in {self.path}")
         return rows[0]
 
     def list_cells(self, sweep_id: str, trial_id: str | None = None) -> list[Row]:
-        """All cells known so far, or those that a trial fills: study, cell, seed, trial_id, coords,
-        idx, fold (None: none)."""
+        """Return all cells known so far, or those that a trial fills: study, cell, seed, trial_id,
+        coords, idx, fold (None: none)."""
         condition = "sweep_id=?" if trial_id is None else "sweep_id=? AND trial_id=?"
         rows = self.query(
             f"SELECT * FROM cells WHERE {condition} ORDER BY study, idx, seed, fold",
@@ -138,7 +140,7 @@ class Records:
         return [row | {"fold": None if row["fold"] == NO_FOLD else row["fold"]} for row in rows]
 
     def list_proposals(self, study_key: str) -> dict[int, Row]:
-        """Index → row with params, config_hash and beside: the earlier proposals that had no
+        """Map index → row with params, config_hash and beside: the earlier proposals that had no
         result when it was made, in an asynchronous search; else ()."""
         rows = self.query(
             "SELECT p.*, b.beside_json FROM proposals p LEFT JOIN beside b USING (study_key, idx) "
@@ -148,12 +150,12 @@ class Records:
         return {row["idx"]: row | {"beside": tuple(row["beside"] or ())} for row in rows}
 
     def get_stops(self, sweep_id: str, study: str) -> dict[str, int]:
-        """Cell → epoch at which a scheduler stopped it for good."""
+        """Map cell → epoch at which a scheduler stopped it for good."""
         rows = self.query("SELECT * FROM stops WHERE sweep_id=? AND study=?", [sweep_id, study])
         return {row["cell"]: row["epoch"] for row in rows}
 
     def get_mlflow_run(self, store: str, sweep_id: str, trial_id: str = "") -> Row | None:
-        """run_id, logged_epoch, logged_final of a run in `store`; trial "" is the parent."""
+        """Return run_id, logged_epoch, logged_final of a run in `store`; trial "" is the parent."""
         rows = self.query(
             "SELECT * FROM mlflow_runs WHERE store=? AND sweep_id=? AND trial_id=?",
             [store, sweep_id, trial_id],

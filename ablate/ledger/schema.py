@@ -153,7 +153,7 @@ def build_disk_full_error(path: Path | str) -> LedgerError:
 
 
 @contextmanager
-def disk_full_as_ledger_error(path: Path) -> Iterator[None]:
+def convert_disk_full(path: Path) -> Iterator[None]:
     """Turn what a full disk makes of writing below `path` into a LedgerError."""
     try:
         yield

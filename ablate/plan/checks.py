@@ -94,12 +94,12 @@ class _Checker:
         sampled = study.sampling()
         if sampled is None:
             for path in study.find_always_exported_paths():
-                self._check_axis(name, path, study.listed[-1].where, {})
+                self._check_axis(name, path, study.all_points[-1].where, {})
         else:
             for path, axis in sampled.space.items():
                 above = branches.build_example(sampled.space, path)
                 self._check_axis(name, path, f"space.{path}", above, axis)
-        for point in study.listed if None in points else ():
+        for point in study.all_points if None in points else ():
             self._check_trial(name, self.plan.build_layers(name, point, ()))
 
     # ------------------------------------------------------------------ layers
@@ -154,7 +154,7 @@ class _Checker:
     ) -> None:
         """Check that what is taken from the best of a study fits here and reaches the trial: a
         later layer that names another loss or method would drop its options with the name."""
-        around, where = taken.around, self.locate(f"studies.{name}.{taken.where}")
+        around, where = taken.around, self.locate(f"studies.{name}.{taken.place_in_spec}")
         source = self.spec.studies[around.best_of]
         for path in around.take or inheritance.list_always_exported_paths(
             self.spec.studies, around.best_of
@@ -238,7 +238,7 @@ class _Checker:
         if paper == (MetricName.parse(metric).split == "test"):
             return
         condition = "under" if paper else "without"
-        wanted = MetricName.parse(metric).on("test" if paper else "val")
+        wanted = MetricName.parse(metric).with_split("test" if paper else "val")
         raise ConfigError(
             self.locate(where),
             f"{metric!r}{self._note_default(where)} cannot compare trials of studies.{name} "

@@ -33,7 +33,7 @@ SHOWN = 4  # rows or paths that a line names
 
 
 def warn_of_unfair_comparisons(plan: Plan) -> list[str]:
-    """One line for each way in which a comparison of the sweep breaks the rule."""
+    """Return one line for each way in which a comparison of the sweep breaks the rule."""
     lines: list[str] = []
     for name, lineages in plan.trace_lineages().items():
         if getattr(plan.spec.studies[name], "tuning", None) is None:
@@ -53,7 +53,7 @@ def warn_of_unfair_comparisons(plan: Plan) -> list[str]:
 def _warn_of_unequal_budgets(
     plan: Plan, name: str, rows: list[Point], lineages: dict[str, Lineage]
 ) -> Iterator[str]:
-    """Rows that had fewer trials than others, or none at all."""
+    """Yield rows that had fewer trials than others, or none at all."""
     budgets: dict[int, list[str]] = {}
     for point in rows:
         budgets.setdefault(sum(lineages[point.cell].values()), []).append(point.cell)
@@ -84,7 +84,7 @@ def _warn_of_unequal_budgets(
 
 
 def _describe_row(plan: Plan, name: str, point: Point) -> tuple[str, str]:
-    """Method and loss of a row."""
+    """Return method and loss of a row."""
     trial = TrialConfig()
     merged = plan.build_layers(name, point, ()).merged
     method, loss = merged.get("method", {}), merged.get("loss", {})
@@ -100,7 +100,7 @@ def _list_sampled_studies(plan: Plan, name: str) -> bool:
 
 
 def _warn_of_other_regimes(plan: Plan, name: str, rows: list[Point]) -> Iterator[str]:
-    """Values that a study chose in another regime than the one that judges them."""
+    """Yield values that a study chose in another regime than the one that judges them."""
     studies, study = plan.spec.studies, plan.spec.studies[name]
     differences: dict[tuple[str, str], tuple[list[str], dict[str, None]]] = {}
     for point in rows:
@@ -130,8 +130,8 @@ def _warn_of_other_regimes(plan: Plan, name: str, rows: list[Point]) -> Iterator
 
 
 def _warn_of_single_seeds(plan: Plan, name: str, rows: list[Point]) -> Iterator[str]:
-    """Searches whose best was chosen by one training a proposal, and by no other seed since. Rows
-    that all take from the same studies share their luck."""
+    """Yield searches whose best was chosen by one training a proposal, and by no other seed since.
+    Rows that all take from the same studies share their luck."""
     study = plan.spec.studies[name]
     lucky: dict[str, list[str]] = {}
     asked: set[frozenset[str]] = set()
@@ -160,8 +160,9 @@ def _warn_of_single_seeds(plan: Plan, name: str, rows: list[Point]) -> Iterator[
 
 
 def _warn_without_neutral_candidate(plan: Plan, name: str, rows: list[Point]) -> Iterator[str]:
-    """Methods whose weights were chosen without the neutral cell at their baseline's best rates,
-    so that they may end below the plain loss for no other reason than that they had more to try."""
+    """Yield methods whose weights were chosen without the neutral cell at their baseline's best
+    rates, so that they may end below the plain loss for no other reason than that they had more to
+    try."""
     studies, study = plan.spec.studies, plan.spec.studies[name]
     baselines: dict[str, tuple[str, str]] = {}  # loss → row of the plain method, its study
     others: list[tuple[str, Point]] = []
@@ -232,13 +233,15 @@ def build_regime_key(merged: Mapping[str, Any]) -> Regime:
 
 
 def collect_study_regimes(plan: Plan, name: str) -> list[Regime]:
-    """The regimes in which a study ranks its cells: one, unless its variants differ in it."""
+    """Return the regimes in which a study ranks its cells: one, unless its variants differ in
+    it."""
     points = plan.spec.studies[name].list_representatives()
     return [build_regime_key(plan.build_layers(name, point, ()).merged) for point in points]
 
 
 def map_paths_to_choosers(studies: Studies, study: Study, point: Point) -> dict[str, str]:
-    """Path → the study that chose its value, for all that a cell takes and does not set itself."""
+    """Map path → the study that chose its value, for all that a cell takes and does not set
+    itself."""
     paths: dict[str, str] = {}
     for around in study.list_needed_bases(point.arm):
         paths |= _list_inherited_paths(studies, around)
@@ -253,7 +256,7 @@ def _list_inherited_paths(studies: Studies, around: Around) -> dict[str, str]:
             paths |= _list_inherited_paths(studies, other)
     if study.find_source_cell() is not None and study.size > 1:
         paths = dict.fromkeys(paths, around.best_of)
-    own = [path for point in study.listed for path in study.export_params(point)]
+    own = [path for point in study.all_points for path in study.export_params(point)]
     paths |= dict.fromkeys([*own, *study.paths], around.best_of)
     if around.take is None:
         return paths

@@ -22,8 +22,9 @@ Studies = Mapping[str, Study]
 
 
 def list_example_layers(studies: Studies, name: str) -> Iterator[dict[str, Any]]:
-    """What the cells of a study that promotes may take, by path: one for each cell of its source,
-    as far as it can be told. Nothing of another design, whose centre stands for its cells."""
+    """Yield what the cells of a study that promotes may take, by path: one for each cell of its
+    source, as far as it can be told. Nothing of another design, whose centre stands for its cells.
+    """
     source = studies[name].find_source_cell()
     if source is None:
         return
@@ -37,23 +38,23 @@ def list_exported_values(studies: Studies, name: str) -> Iterator[dict[str, Any]
     """What each cell of a study gives to those centred on it: but for what it has itself taken,
     and what a search will propose."""
     study = studies[name]
-    if not study.fixed:
+    if not study.is_fixed:
         yield {}
     elif study.find_source_cell() is not None:
         yield from list_example_layers(studies, name)
     else:
-        yield from map(study.export_params, study.listed)
+        yield from map(study.export_params, study.all_points)
 
 
 def list_exported_paths(studies: Studies, name: str) -> set[str]:
-    """The paths that a study may give to those centred on it."""
+    """Return the paths that a study may give to those centred on it."""
     study = studies[name]
-    own = {path for point in study.listed for path in study.export_params(point)}
+    own = {path for point in study.all_points for path in study.export_params(point)}
     return own | set(study.paths) | list_inherited_paths(studies, name)
 
 
 def list_inherited_paths(studies: Studies, name: str) -> set[str]:
-    """The paths that a study may take from others."""
+    """Return the paths that a study may take from others."""
     paths: set[str] = set()
     for _, around in studies[name].references():
         paths |= (
@@ -65,7 +66,7 @@ def list_inherited_paths(studies: Studies, name: str) -> set[str]:
 
 
 def list_always_exported_paths(studies: Studies, name: str) -> list[str]:
-    """The paths that a study gives to others in any case."""
+    """Return the paths that a study gives to others in any case."""
     source = studies[name].find_source_cell()
     if source is not None:
         return list(source.take or list_always_exported_paths(studies, source.best_of))
@@ -73,7 +74,8 @@ def list_always_exported_paths(studies: Studies, name: str) -> list[str]:
 
 
 def list_varied_paths(studies: Studies, name: str) -> list[str]:
-    """The paths in which the cells of a study differ; none where its variants tell them apart."""
+    """Return the paths in which the cells of a study differ; none where its variants tell them
+    apart."""
     source = studies[name].find_source_cell()
     if source is not None:
         return list(source.take or list_varied_paths(studies, source.best_of))
@@ -81,7 +83,7 @@ def list_varied_paths(studies: Studies, name: str) -> list[str]:
 
 
 def is_path_within(path: str, other: str) -> bool:
-    """Whether a path is another one, or below it."""
+    """Return whether a path is another one, or below it."""
     return path == other or path.startswith(f"{other}.")
 
 
@@ -94,7 +96,7 @@ Lineage = dict[str, int]  # study → its trials, the one that a row asks first
 def trace_lineages(
     study: Study, studies: Studies, size: Callable[[str], int]
 ) -> dict[str, Lineage]:
-    """Cell → the studies behind it and their trials, each study once.
+    """Map cell → the studies behind it and their trials, each study once.
 
     A neutral cell at a baseline's best rates is a candidate of that baseline too, whose row counts
     it: as many as the row with the most of them has.
@@ -103,7 +105,7 @@ def trace_lineages(
         point.cell: list_upstream_studies(
             studies, (around.best_of for around in study.list_needed_bases(point.arm))
         )
-        for point in study.listed
+        for point in study.all_points
     }
 
     def count_neutral(own: Sequence[str], other: Sequence[str]) -> Lineage:
@@ -127,7 +129,7 @@ def _count_lineage_trials(lineage: Lineage) -> int:
 
 
 def list_upstream_studies(studies: Mapping[str, Study], names: Iterable[str]) -> list[str]:
-    """These studies and all that they take from, nearest first."""
+    """Return these studies and all that they take from, nearest first."""
     reached: dict[str, None] = {}
     waiting = list(names)
     while waiting:

@@ -19,7 +19,8 @@ from trainables.methods.base import METHODS
 
 
 def get_neutral_options(method: str) -> dict[str, Any]:
-    """The options with which a method equals the plain loss; none of a method that has none."""
+    """Return the options with which a method equals the plain loss; none of a method that has
+    none."""
     return {
         key: value.model_dump(mode="json", exclude_unset=True)
         if isinstance(value, BaseModel)
@@ -29,7 +30,7 @@ def get_neutral_options(method: str) -> dict[str, Any]:
 
 
 def build_neutral_layer(study: str, merged: Mapping[str, Any]) -> Layer:
-    """What the neutral cell of a study sets over its centre.
+    """Return what the neutral cell of a study sets over its centre.
 
     Raises:
         ConfigError: its method has no option that could be neutral.
@@ -48,21 +49,21 @@ def build_neutral_layer(study: str, merged: Mapping[str, Any]) -> Layer:
 
 
 def list_neutral_paths(config: Mapping[str, Any]) -> list[str]:
-    """The paths that make a configuration neutral."""
+    """Return the paths that make a configuration neutral."""
     return [f"method.{key}" for key in get_neutral_options(config["method"]["name"])]
 
 
 def is_neutral(config: Mapping[str, Any]) -> bool:
-    """Whether a resolved configuration's method equals the plain loss. The plain method is none
-    that could be more."""
+    """Return whether a resolved configuration's method equals the plain loss. The plain method is
+    none that could be more."""
     method = config["method"]
     wanted = get_neutral_options(method["name"])
     return bool(wanted) and _is_contained(wanted, method)
 
 
 def inherits_neutral(merged: Mapping[str, Any], taken: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether what a cell of these layers takes from one of its centres, by path, is neutral for
-    its method. Layers that name no method are not told here."""
+    """Return whether what a cell of these layers takes from one of its centres, by path, is neutral
+    for its method. Layers that name no method are not told here."""
     method = _find_method_name(merged)
     wanted = get_neutral_options(method) if isinstance(method, str) and method in METHODS else {}
     return bool(wanted) and any(
@@ -72,7 +73,7 @@ def inherits_neutral(merged: Mapping[str, Any], taken: Iterable[Mapping[str, Any
 
 
 def _find_method_name(merged: Mapping[str, Any]) -> object:
-    """The name that layers give; what they have in its place, if that is no component."""
+    """Return the name that layers give; what they have in its place, if that is no component."""
     part = merged.get("method") or {}
     return part.get("name", "plain") if isinstance(part, Mapping) else part
 

@@ -130,7 +130,7 @@ class Plan:
         self._centres: dict[str, tuple[list[Mapping[str, Any]], Stack]] = {}
 
     def _list_wanted_studies(self) -> tuple[str, ...]:
-        """The studies to run: those asked for and all that they are centred on."""
+        """Return the studies to run: those asked for and all that they are centred on."""
         left = list(self.overrides.studies or self.loaded.order)
         wanted: set[str] = set()
         while left:
@@ -157,7 +157,7 @@ class Plan:
         taken: Sequence[Mapping[str, Any]],
         fold: int | None = None,
     ) -> Stack:
-        """The layers of a cell (without `point`: of the study's centre), lowest first."""
+        """Return the layers of a cell (without `point`: of the study's centre), lowest first."""
         above = self._find_section(name, self.spec.studies[name].build_own_layers(point, fold))
         centre = self._build_base_layers(name, taken)
         if point is not None and (point.arm == NEUTRAL_POINT.arm or (taken and point.stands_for)):
@@ -168,7 +168,7 @@ class Plan:
         return centre.with_layers(above if name in self.as_written else [*above, self.top])
 
     def _build_base_layers(self, name: str, taken: Sequence[Mapping[str, Any]]) -> Stack:
-        """The layers that the cells of a study share; those asked for last are kept."""
+        """Return the layers that the cells of a study share; those asked for last are kept."""
         known = self._centres.get(name)
         if known is not None and known[0] == [*taken]:
             return known[1]
@@ -227,8 +227,8 @@ class Plan:
         return self.spec.studies[name].objectives or (Objective(metric=self.spec.objective),)
 
     def list_evaluation_splits(self, name: str) -> tuple[str, ...]:
-        """Splits a study's trials are read on: those it names and its objectives'. The first of
-        its folds also stands for their ensemble."""
+        """Return splits a study's trials are read on: those it names and its objectives'. The first
+        of its folds also stands for their ensemble."""
         asked: set[str] = {*self.spec.studies[name].evaluate}
         asked |= {
             MetricName.parse(objective.metric).split for objective in self.list_objectives(name)
@@ -241,7 +241,8 @@ class Plan:
     def build_cells(
         self, name: str, point: Point, idx: int, taken: Sequence[Mapping[str, Any]]
     ) -> list[Cell]:
-        """A point at every seed and fold. A broken rule between fields makes cells with `error`."""
+        """Return a point at every seed and fold. A broken rule between fields makes cells with
+        `error`."""
         cells = []
         for fold in self.list_folds(name):
             error, layers = None, self.build_layers(name, point, taken, fold)
@@ -273,7 +274,7 @@ class Plan:
         return cells
 
     def _share_equal_sections(self, config: dict[str, Any]) -> dict[str, Any]:
-        """Equal sections are one object: the cells of a large plan differ in few of them."""
+        """Share equal sections as one object: the cells of a large plan differ in few of them."""
         sections = {}
         for name, section in config.items():
             text = json.dumps([name, section], sort_keys=True)
@@ -283,7 +284,7 @@ class Plan:
     def build_proposal_cells(
         self, name: str, params: dict[str, Any], idx: int, taken: Sequence[Mapping[str, Any]]
     ) -> list[Cell]:
-        """A search's proposal number `idx` at every seed and fold."""
+        """Return a search's proposal number `idx` at every seed and fold."""
         return self.build_cells(name, Point(f"{idx:04d}", params, params, "space"), idx, taken)
 
     def compute_study_key(
@@ -292,8 +293,8 @@ class Plan:
         taken: Sequence[Mapping[str, Any]],
         told: Mapping[str, Any] | None = None,
     ) -> str:
-        """Identifies the proposals of a study that a sampler grows. told: the neutral cell, where
-        the sampler learns of it."""
+        """Identify the proposals of a study that a sampler grows. told: the neutral cell,
+        where the sampler learns of it."""
         sampled = self.spec.studies[name].sampling()
         assert sampled is not None
         config = self.resolve_config(name, None, taken)
@@ -303,13 +304,13 @@ class Plan:
         return compute_canonical_hash(content)[:16]
 
     def count_cells(self, name: str) -> int:
-        """Cells × seeds × folds of a study."""
+        """Return cells × seeds × folds of a study."""
         return (
             self.spec.studies[name].size * len(self.list_seeds(name)) * len(self.list_folds(name))
         )
 
     def trace_lineages(self) -> dict[str, dict[str, Lineage]]:
-        """Comparison → cell → the studies that tuned it, with their trials."""
+        """Map comparison → cell → the studies that tuned it, with their trials."""
         return {
             name: inheritance.trace_lineages(study, self.spec.studies, self.count_cells)
             for name, study in self.spec.studies.items()
@@ -317,20 +318,20 @@ class Plan:
         }
 
     def count_tuning_trials(self) -> dict[str, dict[str, int]]:
-        """Comparison → cell → trials that went into the tuning of it."""
+        """Map comparison → cell → trials that went into the tuning of it."""
         return {
             name: {cell: sum(lineage.values()) for cell, lineage in rows.items()}
             for name, rows in self.trace_lineages().items()
         }
 
     def find_example(self, name: str) -> list[dict[str, Any]]:
-        """What a cell of a promote study may take; nothing in other designs, whose centre stands
-        for their cells."""
+        """Return what a cell of a promote study may take; nothing in other designs, whose centre
+        stands for their cells."""
         return list(itertools.islice(inheritance.list_example_layers(self.spec.studies, name), 1))
 
     def list_refused(self, name: str) -> Iterator[tuple[Point, str]]:
-        """The combinations that a study leaves out because no trial could have them, with the rule
-        between its parts that refuses them; not those left out by choice."""
+        """Yield the combinations that a study leaves out because no trial could have them, with the
+        rule between its parts that refuses them; not those left out by choice."""
         for point in itertools.islice(self.spec.studies[name].left_out(), LOOKED_AT):
             try:
                 resolve_layers(self.build_layers(name, point, ()), str)
@@ -352,8 +353,8 @@ class Plan:
         self.sweep_id = compute_canonical_hash(content)[:12]
 
     def resolve_spec(self) -> dict[str, Any]:
-        """The spec as it runs, for the ledger and the tracker: one `trial` with the data set and
-        `--set` laid over it, the seeds of each study, the report's recipe."""
+        """Return the spec as it runs, for the ledger and the tracker: one `trial` with the data set
+        and `--set` laid over it, the seeds of each study, the report's recipe."""
         dump = self.spec.model_dump(
             mode="json", by_alias=True, exclude={"extends", "datasets", "fair"}
         )
@@ -375,10 +376,10 @@ DECIDES = ("metric", "by")  # of objectives, and of what stands around the best 
 
 
 def move_to_validation(loaded: LoadedSpec, top: Layer) -> LoadedSpec:
-    """The spec with its objectives on validation, if `--set data.split.protocol=held_out` takes the
-    test classes from one that selects by them, as the papers do. What was read of the test classes
-    because a study was compared by them still is. The other way is no option's to say: whoever
-    wants to select by test classes writes it in the spec."""
+    """Return the spec with its objectives on validation, if `--set data.split.protocol=held_out`
+    takes the test classes from one that selects by them, as the papers do. What was read of the
+    test classes because a study was compared by them still is. The other way is no option's to say:
+    whoever wants to select by test classes writes it in the spec."""
     spec = loaded.spec
     if flatten_paths(Stack([top]).merged).get("data.split.protocol") != "held_out":
         return loaded
@@ -399,7 +400,7 @@ def _move_study_to_validation(study: Study, objective: str) -> Study:
 
 
 def _move_part_to_validation(value: Any) -> Any:
-    """A part of a study, with all that it holds, decided on validation."""
+    """Return a part of a study, with all that it holds, decided on validation."""
     if isinstance(value, BaseModel):
         parts = {name: getattr(value, name) for name in type(value).model_fields if name != "trial"}
         moved = {
@@ -416,4 +417,4 @@ def _move_part_to_validation(value: Any) -> Any:
 
 def _to_validation_metric(metric: str) -> str:
     name = MetricName.parse(metric)
-    return str(name.on("val")) if name.split == "test" else metric
+    return str(name.with_split("val")) if name.split == "test" else metric

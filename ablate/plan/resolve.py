@@ -60,7 +60,7 @@ def resolve_layers(layers: Stack, locate: Locate) -> TrialConfig:
         path, fault = explain_validation_error(error, TrialConfig, merged, suggest)
         if path:
             place = locate(find_origin(layers, ".".join(path), fault.path))
-            raise fault.moved(place) from None
+            raise fault.move_to(place) from None
         # a rule between parts, each of which is fine
         rule = fault.expected or fault.message
         found = "values that do not fit together" if fault.expected else rule

@@ -17,7 +17,7 @@ COMPARING = ("components", "compare")  # the kinds of tables that give verdicts
 
 
 def list_study_notes(plan: Plan, name: str) -> list[str]:
-    """What a plan should say of a study besides its number of cells."""
+    """Return what a plan should say of a study besides its number of cells."""
     study = plan.spec.studies[name]
     source = study.find_source_cell()
     if source is None:
@@ -44,9 +44,9 @@ def list_plan_warnings(plan: Plan) -> list[str]:
 
 
 def _warn_of_cached_features(plan: Plan) -> list[str]:
-    """Settings that cached features do not see: what augments images, and the backbone's bf16,
-    which makes another trial with the numbers of fp32. A default that is written out, as the YAML
-    of `ablate best` does, asks for nothing."""
+    """Return settings that cached features do not see: what augments images, and the backbone's
+    bf16, which makes another trial with the numbers of fp32. A default that is written out, as the
+    YAML of `ablate best` does, asks for nothing."""
     defaults = flatten_paths(AugmentConfig().model_dump(mode="json"), "data.augment.")
     augmented: dict[str, list[str]] = {}
     rounded = []
@@ -85,8 +85,8 @@ def _warn_of_undecidable(plan: Plan, name: str) -> list[str]:
     study, seeds = plan.spec.studies[name], len(plan.list_seeds(name))
     counts = []
     for table in plan.spec.report.tables:
-        if table.study == name and table.kind in COMPARING and study.fixed:
-            points = [point for point in study.listed if LEFT_OUT not in point.arm]
+        if table.study == name and table.kind in COMPARING and study.is_fixed:
+            points = [point for point in study.all_points if LEFT_OUT not in point.arm]
             baselines = {
                 to_canonical_json([point.coords.get(factor) for factor in table.within])
                 + to_canonical_json(
@@ -165,7 +165,7 @@ def _warn_of_promotion(plan: Plan, name: str) -> list[str]:
 
 
 def _list_changed_settings(plan: Plan, name: str, of: str) -> list[tuple[str, str, str]]:
-    """(path, its value in the centre of the source, its value here), where they differ."""
+    """Return (path, its value in the centre of the source, its value here), where they differ."""
     centres = [flatten_paths(plan.build_layers(side, None, ()).merged) for side in (of, name)]
     changes = []
     for path in dict.fromkeys(path for centre in centres for path in centre):

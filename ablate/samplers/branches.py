@@ -132,7 +132,7 @@ def check_conditions(space: Space) -> None:
 
 
 def _to_condition_values(wanted: Any, known: list[Any]) -> list[Any]:
-    """A condition's values: one, or a list of them; a value may be a list itself."""
+    """Return a condition's values: one, or a list of them; a value may be a list itself."""
     whole = not isinstance(wanted, list | tuple) or to_canonical_json(wanted) in map(
         to_canonical_json, known
     )
@@ -144,7 +144,7 @@ def _is_match(value: Any, wanted: Any) -> bool:
 
 
 def _read_part(value: Any, above: str, read: str) -> Any:
-    """The part of an axis's value that a path reads; None if it has none."""
+    """Return the part of an axis's value that a path reads; None if it has none."""
     for part in read.removeprefix(above).strip(".").split("."):
         if part:
             value = value.get(part) if isinstance(value, Mapping) else None

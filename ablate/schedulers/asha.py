@@ -36,25 +36,25 @@ class Asha(SchedulerBase):
         idle = True
         for place in alive:
             goal = min(steps[0], entries[place].epochs)
-            if entries[place].reached < goal:
+            if entries[place].epochs_trained < goal:
                 decisions[place], idle = goal, False
         for rung, following in itertools.pairwise(steps):
-            there = [i for i in alive if entries[i].reached >= min(rung, entries[i].epochs)]
+            there = [i for i in alive if entries[i].epochs_trained >= min(rung, entries[i].epochs)]
             best = base.rank_places(entries, there, rung)[: len(there) // self.factor]
             # Promoted once is promoted for good: whoever has passed the rung, or is on its way.
-            passed = [i for i in there if entries[i].reached > rung or entries[i].running]
+            passed = [i for i in there if entries[i].epochs_trained > rung or entries[i].running]
             for place in dict.fromkeys([*best, *passed]):
                 goal = min(following, entries[place].epochs)
-                if entries[place].reached < goal:
+                if entries[place].epochs_trained < goal:
                     decisions[place], idle = goal, False
         for place, entry in enumerate(entries):
-            if entry.failed or entry.reached >= entry.epochs:
+            if entry.failed or entry.epochs_trained >= entry.epochs:
                 decisions[place] = STOP
         if closed and idle and alive:
             # Too few to fill the upper rungs: the best of those that got farthest goes to the end.
-            farthest = max(entries[i].reached for i in alive)
-            if not any(entries[i].reached >= entries[i].epochs for i in alive):
-                top = [i for i in alive if entries[i].reached == farthest]
+            farthest = max(entries[i].epochs_trained for i in alive)
+            if not any(entries[i].epochs_trained >= entries[i].epochs for i in alive):
+                top = [i for i in alive if entries[i].epochs_trained == farthest]
                 first = base.rank_places(entries, top, farthest)[0]
                 decisions[first] = entries[first].epochs
                 return decisions

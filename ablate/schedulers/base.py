@@ -34,10 +34,10 @@ class LearningCurve:
     bracket: int = 0  # number of its round
 
     @property
-    def reached(self) -> int:
+    def epochs_trained(self) -> int:
         return len(self.values)
 
-    def best_until(self, rung: int) -> float:
+    def find_best_until(self, rung: int) -> float:
         """Return the best value up to epoch `rung`."""
         return max(self.values[:rung])
 
@@ -85,7 +85,7 @@ def list_rungs(first: int, factor: int, epochs: int) -> list[int]:
 
 def rank_places(entries: Sequence[LearningCurve], places: Sequence[int], rung: int) -> list[int]:
     """Return places by value at a rung, best first; earlier cells first on ties."""
-    return sorted(places, key=lambda place: (-entries[place].best_until(rung), place))
+    return sorted(places, key=lambda place: (-entries[place].find_best_until(rung), place))
 
 
 SCHEDULERS: Registry[type[SchedulerBase]] = Registry(

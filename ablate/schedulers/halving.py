@@ -42,7 +42,7 @@ class Halving(SchedulerBase):
         epochs = max(entry.epochs for entry in entries)
         alive = [i for i, entry in enumerate(entries) if not entry.failed]
         for rung in self.list_bracket_rungs(epochs, bracket):
-            short = [i for i in alive if entries[i].reached < min(rung, entries[i].epochs)]
+            short = [i for i in alive if entries[i].epochs_trained < min(rung, entries[i].epochs)]
             for place in alive:
                 decisions[place] = WAIT
             if short:

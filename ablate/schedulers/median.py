@@ -39,17 +39,21 @@ class Median(SchedulerBase):
     def _decide_look(self, entries: Sequence[LearningCurve], place: int) -> Decision:
         """Return the epoch of the next look at a cell, or "stop"."""
         entry = entries[place]
-        if entry.reached >= entry.epochs:
+        if entry.epochs_trained >= entry.epochs:
             return STOP
         looks = range(self.grace, entry.epochs, self.every)
-        following = next((look for look in looks if look > entry.reached), entry.epochs)
-        if entry.running or entry.reached not in looks:
+        following = next((look for look in looks if look > entry.epochs_trained), entry.epochs)
+        if entry.running or entry.epochs_trained not in looks:
             return following
         others = [
-            other.mean_at(entry.reached)
+            other.mean_at(entry.epochs_trained)
             for i, other in enumerate(entries)
-            if i != place and not other.failed and other.reached >= entry.reached
+            if i != place and not other.failed and other.epochs_trained >= entry.epochs_trained
         ]
         if len(others) < self.least:
             return following
-        return STOP if entry.best_until(entry.reached) < statistics.median(others) else following
+        return (
+            STOP
+            if entry.find_best_until(entry.epochs_trained) < statistics.median(others)
+            else following
+        )

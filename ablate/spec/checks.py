@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ablate.designs.base import COMPARED, ENSEMBLE, HEATMAP, SPLITS
 from ablate.designs.parts import OF
 from ablate.designs.study import Study
-from ablate.values.errors import join_words, unknown, unknown_metric
+from ablate.values.errors import describe_unknown, describe_unknown_metric, join_words
 from reports.figures.models import ModelOptions
 from reports.kinds import TABLES, find_figure_options
 from reports.recipe import Figure, Recipe
@@ -70,7 +70,7 @@ def check_objectives(studies: Mapping[str, Study], objective: str) -> None:
             check_compared(place, wanted.metric)
             if wanted.metric not in known:
                 more = f", and what studies.{name}.metrics lists"
-                raise ConfigError(place, unknown_metric(wanted.metric, known, more))
+                raise ConfigError(place, describe_unknown_metric(wanted.metric, known, more))
         for place, around in study.references():
             if around.by is None:
                 continue
@@ -82,7 +82,7 @@ def check_objectives(studies: Mapping[str, Study], objective: str) -> None:
             known += [m for m in METRICS if MetricName.parse(m).split in read and m not in known]
             if around.by not in known:
                 more = f" of study {around.best_of}"
-                raise ConfigError(where, unknown_metric(around.by, known, more))
+                raise ConfigError(where, describe_unknown_metric(around.by, known, more))
 
 
 def check_compared(place: str, metric: str) -> None:
@@ -124,7 +124,7 @@ def check_metrics(studies: Mapping[str, Study]) -> None:
             if not needs_embeddings_alone(metric):
                 more = ", and recall_at_<k> with k ≤ 1000"
                 place = f"studies.{name}.metrics.{i}"
-                raise ConfigError(place, unknown_metric(metric, names, more))
+                raise ConfigError(place, describe_unknown_metric(metric, names, more))
 
 
 # ------------------------------------------------------------------ report
@@ -178,7 +178,7 @@ def check_recipe(recipe: Recipe, studies: Mapping[str, Study], objective: str) -
     for i, part in enumerate(recipe.factor_curves):
         for j, name in enumerate(part.studies):
             place, study = f"report.factor_curves.{i}", studies[name]
-            if not study.fixed:
+            if not study.is_fixed:
                 wanted = "a study that lists its levels"
                 _refuse_design(f"{place}.studies.{j}", name, study, wanted, "report.tables")
             _check_known(f"{place}.x", [part.x], _list_factor_levels(study))
@@ -217,19 +217,19 @@ def _check_figure(place: str, at: str, figure: Figure, name: str, study: Study) 
         _refuse_design(where, name, study, wanted, drawn)
     levels = _list_factor_levels(study)
     for option, wanted in options.factors().items():
-        known = levels if study.fixed else study.paths
+        known = levels if study.is_fixed else study.paths
         _check_known(f"{place}.options.{option}", wanted, known)
     if isinstance(options, ModelOptions) and options.cells:
-        if not study.fixed:
+        if not study.is_fixed:
             message = f"{name} finds its cells while it runs: leave `cells` out to show its best"
             raise ConfigError(f"{place}.options.cells", message)
-        cells = [point.cell for point in study.listed]
+        cells = [point.cell for point in study.all_points]
         _check_known(f"{place}.options.cells", options.cells, cells)
     varied = {factor: values for factor, values in levels.items() if len(values) > 1}
     if figure.kind == "interactions" and len(varied) < 2:
         _refuse_design(where, name, study, "a study that varies two factors or more", drawn)
     halves = len(varied) > 1 and all(len(values) == 2 for values in varied.values())
-    if figure.kind == "shapley" and not (halves and len(study.listed) == 2 ** len(varied)):
+    if figure.kind == "shapley" and not (halves and len(study.all_points) == 2 ** len(varied)):
         wanted = "a study of every combination of factors with two levels each"
         _refuse_design(where, name, study, wanted, drawn)
 
@@ -243,7 +243,7 @@ def _refuse_design(place: str, name: str, study: Study, wanted: str, instead: st
 def _list_factor_levels(study: Study) -> dict[str, set[str]]:
     """Return the levels of each factor that a study lists."""
     levels: dict[str, set[str]] = {}
-    for point in study.listed:
+    for point in study.all_points:
         for name, value in point.coords.items():
             levels.setdefault(name, set()).add(repr(value))
     return levels
@@ -252,7 +252,7 @@ def _list_factor_levels(study: Study) -> dict[str, set[str]]:
 def _check_known(place: str, wanted: Iterable[str], known: Iterable[str]) -> None:
     for name in wanted:
         if name not in known:
-            raise ConfigError(place, unknown("the name", name, known))
+            raise ConfigError(place, describe_unknown("the name", name, known))
 
 
 def _check_curves(recipe: Recipe) -> None:
@@ -271,7 +271,9 @@ def _check_curves(recipe: Recipe) -> None:
         else:
             logged = last == "loss" if split == "train" else bool(last)
         if curves.metric not in known and not logged:
-            message = unknown_metric(curves.metric, known, ", train/loss, term/… and observed/…")
+            message = describe_unknown_metric(
+                curves.metric, known, ", train/loss, term/… and observed/…"
+            )
             raise ConfigError(f"report.curves.{i}.metric", message)
 
 
@@ -287,7 +289,7 @@ def _check_metric(place: str, metric: str, name: str, study: Study) -> None:
     if split in SPLITS and needs_embeddings_alone(last):
         message = f"{name} does not read {metric!r}: add `metrics: [{last}]` to studies.{name}"
         raise ConfigError(place, message)
-    raise ConfigError(place, unknown_metric(metric, REPORTED))
+    raise ConfigError(place, describe_unknown_metric(metric, REPORTED))
 
 
 def _list_measures() -> set[str]:

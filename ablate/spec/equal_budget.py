@@ -169,7 +169,7 @@ def _build_equal_budget_studies(
     floors = {baseline.cell for baseline in baselines.values() if baseline is not None}
     objective = (study.get("objectives") or [f"val/{fair.metric}"])[0]
     metric = objective if isinstance(objective, str) else objective["metric"]
-    held_out = str(MetricName.parse(metric).on("val"))
+    held_out = str(MetricName.parse(metric).with_split("val"))
     objective = held_out if isinstance(objective, str) else {**objective, "metric": held_out}
     searches, promotions = dict[str, Any](), dict[str, Any]()
     for row in rows:

@@ -9,7 +9,7 @@ from trainables.trial import TrialConfig
 
 
 def build_json_schema() -> dict[str, Any]:
-    """The JSON Schema of a spec file, with every method and loss that is registered.
+    """Return the JSON Schema of a spec file, with every method and loss that is registered.
 
     A partial trial is TrialConfig's schema; dotted keys, which no schema can name, pass.
     """

@@ -16,7 +16,7 @@ from ablate.designs.parts import Seeds, SpecPart, check_seeds
 from ablate.designs.study import Study
 from ablate.spec.checks import METRICS, check_compared
 from ablate.spec.equal_budget import Fair
-from ablate.values.errors import format_value, unknown_metric
+from ablate.values.errors import describe_unknown_metric, format_value
 from reports.recipe import Recipe
 from trainables.errors import ConfigError
 
@@ -77,7 +77,8 @@ class Spec(SpecPart):
     @field_validator("studies", mode="after")
     @classmethod
     def check_study_names(cls, value: dict[str, Study]) -> dict[str, Study]:
-        """Study names stand in `--cell STUDY/CELL`, in file names and in tables."""
+        """Check names of studies, which stand in `--cell STUDY/CELL`, in file names and in
+        tables."""
         for name in value:
             if not name.strip() or len(name) > 100 or "/" in name or not name.isprintable():
                 rule = "1 to 100 characters that can be seen, none of them /"
@@ -89,7 +90,7 @@ class Spec(SpecPart):
     def check_objective(cls, value: str) -> str:
         check_compared("objective", value)
         if value not in METRICS:
-            raise ConfigError("objective", unknown_metric(value, METRICS))
+            raise ConfigError("objective", describe_unknown_metric(value, METRICS))
         return value
 
 
@@ -101,7 +102,8 @@ class Source:
     lines: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     def locate(self, path: str) -> str:
-        """`spec.yaml line 12: studies.tune.space`, with the line of the nearest known level."""
+        """Return `spec.yaml line 12: studies.tune.space`, with the line of the nearest known
+        level."""
         if path.startswith("-"):
             return path
         parts = path.split(".") if path else []
@@ -113,7 +115,7 @@ class Source:
 
     def relocate(self, fault: ConfigError, path: str | None = None) -> ConfigError:
         """Return a fault with the line of its place, or of another one."""
-        return fault.moved(self.locate(fault.path if path is None else path))
+        return fault.move_to(self.locate(fault.path if path is None else path))
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def _load_report_sources(data: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _overlay_spec(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
-    """Deep merge; a study that changes its design replaces the study of that name."""
+    """Merge deeply; a study that changes its design replaces the study of that name."""
     merged = overlay_mappings(base, top)
     old, new = base.get("studies"), top.get("studies")
     if isinstance(old, dict) and isinstance(new, dict):

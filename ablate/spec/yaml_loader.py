@@ -230,7 +230,7 @@ def _describe_fault(name: str, text: str, error: yaml.YAMLError) -> ConfigError:
 
 
 def _format_place(name: str, line: int) -> str:
-    """`spec.yaml line 3`; an option's value has no lines."""
+    """Return `spec.yaml line 3`; an option's value has no lines."""
     return name if name.startswith("-") or not line else f"{name} line {line}"
 
 

@@ -73,7 +73,7 @@ class JobScheduler:
         return self._queue.waits
 
     @property
-    def exhausted(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether nothing will be handed out any more."""
         if self.stopping or self.out_of_time:
             return True
@@ -151,7 +151,7 @@ class JobScheduler:
             asked = {split for each in cells for split in each.evaluate}
             splits = set(facts[trial_id].find_missing_evaluations(asked, job.metrics))
             if splits == {ENSEMBLE}:
-                folds = self.progression.ensemble_members(cells, self.settings.trials)
+                folds = self.progression.list_ensemble_members(cells, self.settings.trials)
                 if folds is None:
                     return None  # the end of the last of its folds asks again
                 mode, members = "ensemble", folds
@@ -341,7 +341,7 @@ class JobScheduler:
         self.add_new_cells()
         if trial_id not in self.running:
             cells = self._cells.get(trial_id, [])
-            self._enqueue_cells([*cells, *self.progression.ensemble_cells(cells)])
+            self._enqueue_cells([*cells, *self.progression.list_ensemble_cells(cells)])
         self._enqueue_cells(self.progression.list_ready_cells(), first=True)
 
     def add_new_cells(self) -> None:

@@ -53,7 +53,7 @@ class Proposer:
             while (idx := len(state.listed)) in known and idx < self.study.trials:
                 fresh += self._build_proposal(idx, known[idx]["params"])
             return fresh
-        if start and not all(map(self._sweep.known, state.cells)):
+        if start and not all(map(self._sweep.is_known, state.cells)):
             return []
         earlier = self.list_history({})
         for idx in range(start, min(start + size, self.study.trials)):
@@ -71,7 +71,7 @@ class Proposer:
         neutral = self._neutral_cells  # has its result, if there is to be one
         if self._sweep.plan.spec.studies[self.name].find_baseline() is not None and not neutral:
             return False
-        has_begun = all(map(self._sweep.known, neutral))
+        has_begun = all(map(self._sweep.is_known, neutral))
         return has_begun and len(self._state.listed) < self.study.trials
 
     def propose_one(self) -> list[Cell]:
@@ -167,7 +167,7 @@ class Proposer:
 
     def _observe_cells(self, cells: list[Cell]) -> ObservedTrial:
         params = cells[0].coords
-        if not all(map(self._sweep.known, cells)):
+        if not all(map(self._sweep.is_known, cells)):
             return ObservedTrial(params, None, running=True)
         metrics = [objective.metric for objective in self._sweep.plan.list_objectives(self.name)]
         values = self._sweep.ranking.mean_metrics(cells, metrics)
@@ -191,11 +191,11 @@ class Racing:
         if not self._every:
             taken = [
                 self._sweep.ranking.resolve_inherited(self.name, point.arm)
-                for point in study.listed
+                for point in study.all_points
             ]
             if any(values is None for values in taken) and not state.short:
                 return []
-            for idx, (point, values) in enumerate(zip(study.listed, taken, strict=True)):
+            for idx, (point, values) in enumerate(zip(study.all_points, taken, strict=True)):
                 if values is None:
                     continue
                 promoted = self._sweep.ranking.resolve_point(self.name, point)
@@ -273,7 +273,7 @@ class Progression(SweepState):
         fresh = []
         if len(state.cells) == state.size or state.short:  # asked after every trial
             return fresh
-        for idx, point in enumerate(self.plan.spec.studies[state.name].listed):
+        for idx, point in enumerate(self.plan.spec.studies[state.name].all_points):
             if idx in state.listed:
                 continue
             taken = self.ranking.resolve_inherited(state.name, point.arm)

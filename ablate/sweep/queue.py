@@ -152,7 +152,7 @@ class Order:
         )
         self.long = set()
         for name, study in studies.items():
-            point = study.listed[0] if study.fixed else None
+            point = study.all_points[0] if study.is_fixed else None
             if _trains_backbone(plan.build_layers(name, point, plan.find_example(name)).merged):
                 self.long.add(name)
 

@@ -110,8 +110,8 @@ class Ranking:
         """Return what a study gives to those centred on it: what it took, and what it varies."""
         study = self._state.plan.spec.studies[name]
         paths, arm = dict.fromkeys(study.paths), Arm()
-        if study.fixed:
-            point = study.listed[cell.idx]
+        if study.is_fixed:
+            point = study.all_points[cell.idx]
             arm = point.arm
             paths.update(dict.fromkeys(study.export_params(point)))
         elif cell.cell == NEUTRAL:

@@ -52,7 +52,9 @@ def iterate_required_inputs(plan: Plan, progression: Progression) -> Iterator[Us
 def _list_known_uses(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
     study = plan.spec.studies[name]
     # What a search proposes and cannot be is one failed cell, now as later.
-    later = _list_undecided_paths(plan.spec.studies, name, None) if not study.fixed else set[str]()
+    later = (
+        _list_undecided_paths(plan.spec.studies, name, None) if not study.is_fixed else set[str]()
+    )
     seen: set[tuple[object, ...]] = set()  # equal sections of known cells are one object
     for cell in progression.studies[name].cells:
         if cell.error is not None or progression.is_settled(cell):
@@ -62,8 +64,8 @@ def _list_known_uses(plan: Plan, progression: Progression, name: str) -> Iterato
         if kind in seen:
             continue
         seen.add(kind)
-        if study.fixed:
-            point = study.listed[cell.idx]
+        if study.is_fixed:
+            point = study.all_points[cell.idx]
         elif cell.cell == NEUTRAL:
             point = NEUTRAL_POINT
         else:
@@ -113,10 +115,10 @@ def _build_use(
 
 def _list_undecided_points(study: Study, listed: set[int]) -> list[Point | None]:
     """Return the points to come that may differ in what they read, one of each kind."""
-    if not study.fixed:
+    if not study.is_fixed:
         return [None]
     points: dict[str, Point | None] = {}
-    for idx, point in enumerate(study.listed):
+    for idx, point in enumerate(study.all_points):
         if idx not in listed:
             kind = {
                 path: value
@@ -132,7 +134,7 @@ def _list_undecided_paths(studies: Mapping[str, Study], name: str, point: Point 
     study, taken = studies[name], list_inherited_paths(studies, name)
     return (
         taken - set(study.find_overriding_params(point))
-        if study.fixed
+        if study.is_fixed
         else taken | set(study.paths)
     )
 

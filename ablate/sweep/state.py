@@ -81,7 +81,7 @@ class SweepState:
     def is_settled(self, cell: Cell) -> bool:
         """Return whether nothing remains to be done for a cell: done, failed, or stopped."""
         fact = self.facts[cell.trial_id]
-        if cell.error is not None or fact.is_settled(self.readable_splits(cell), cell.metrics):
+        if cell.error is not None or fact.is_settled(self.list_readable_splits(cell), cell.metrics):
             return True
         return self.get_target_epoch(cell) == STOP
 
@@ -92,7 +92,7 @@ class SweepState:
             return None  # what a finished one may lack is an evaluation
         return legs.get_decision(cell)
 
-    def known(self, cell: Cell) -> bool:
+    def is_known(self, cell: Cell) -> bool:
         """Return whether a cell says all that the next round waits for: its result, or under an
         asynchronous scheduler how it stood at a first pause."""
         if self.is_settled(cell):
@@ -100,14 +100,14 @@ class SweepState:
         legs = self.legs.get(cell.study)
         return legs is not None and legs.scheduler.asynchronous and legs.is_paused(cell)
 
-    def readable_splits(self, cell: Cell) -> tuple[str, ...]:
+    def list_readable_splits(self, cell: Cell) -> tuple[str, ...]:
         """Return the splits that a cell can be read on, without an ensemble that cannot be."""
         if ENSEMBLE not in cell.evaluate:
             return cell.evaluate
         lost = any(map(self.has_failed, self.studies[cell.study].folds(cell)))
         return tuple(split for split in cell.evaluate if split != ENSEMBLE or not lost)
 
-    def ensemble_cells(self, cells: Iterable[Cell]) -> list[Cell]:
+    def list_ensemble_cells(self, cells: Iterable[Cell]) -> list[Cell]:
         """Return the cells whose ensembles these belong to."""
         return [
             each
@@ -117,7 +117,7 @@ class SweepState:
             if ENSEMBLE in each.evaluate
         ]
 
-    def ensemble_members(self, cells: Iterable[Cell], trials: Path) -> tuple[Fold, ...] | None:
+    def list_ensemble_members(self, cells: Iterable[Cell], trials: Path) -> tuple[Fold, ...] | None:
         """Return the parts of a trial's ensemble as a job names them; None while one is missing."""
         first = next((cell for cell in cells if ENSEMBLE in cell.evaluate), None)
         folds = [] if first is None else self.studies[first.study].folds(first)
@@ -166,7 +166,7 @@ class ScheduledStudy:
     def list_best_by_epoch(self, idx: int) -> dict[int, float]:
         """Return the best value so far by epoch, for samplers that learn from stopped cells."""
         entry = self._build_learning_curve([cell for cell in self._state.cells if cell.idx == idx])
-        return {epoch: entry.best_until(epoch) for epoch in range(1, entry.reached + 1)}
+        return {epoch: entry.find_best_until(epoch) for epoch in range(1, entry.epochs_trained + 1)}
 
     def _run_scheduler(self) -> dict[int, Decision]:
         count = len(self._state.cells)
@@ -208,9 +208,9 @@ class ScheduledStudy:
         sweep = self._sweep
         for group, entry in zip(cells.values(), entries, strict=True):
             name, idx = group[0].cell, group[0].idx
-            is_over = entry.failed or entry.reached >= entry.epochs or name in self._stops
+            is_over = entry.failed or entry.epochs_trained >= entry.epochs or name in self._stops
             if self._decisions[idx] == STOP and not is_over:
-                self._stops[name] = entry.reached
+                self._stops[name] = entry.epochs_trained
                 if sweep.record:
                     ledger = sweep.facts.ledger
-                    ledger.put_stop(sweep.plan.sweep_id, self.name, name, entry.reached)
+                    ledger.put_stop(sweep.plan.sweep_id, self.name, name, entry.epochs_trained)

@@ -33,17 +33,17 @@ def check(study: Mapping[str, Any], **spec: Any) -> StudyBase:
     plan = _build_plan(study, **spec)
     design, again = plan.spec.studies["studied"], _build_plan(study, **spec).spec.studies["studied"]
     # the same points each time, as many as it says, each distinct
-    if design.fixed:
-        assert design.listed == again.listed, "listed again they are others"
-        assert len(design.listed) == design.size > 0, "as many as `size` says, and not none"
-        names = {point.cell for point in design.listed}
+    if design.is_fixed:
+        assert design.all_points == again.all_points, "listed again they are others"
+        assert len(design.all_points) == design.size > 0, "as many as `size` says, and not none"
+        names = {point.cell for point in design.all_points}
         assert len(names) == design.size, "two cells of one name"
-        coords = {repr(sorted(point.coords.items())) for point in design.listed}
+        coords = {repr(sorted(point.coords.items())) for point in design.all_points}
         assert len(coords) == design.size, "two cells at the same coordinates"
     else:
-        assert not design.listed, "a design whose cells a sampler proposes lists some"
+        assert not design.all_points, "a design whose cells a sampler proposes lists some"
     # each is a trial; cells around the best of another study are known once that has results
-    for number, point in enumerate(() if design.around else design.listed):
+    for number, point in enumerate(() if design.around else design.all_points):
         for cell in plan.build_cells("studied", point, number, ()):
             assert cell.error is None, f"{point.cell}: {cell.error}"
             assert cell.coords == point.coords

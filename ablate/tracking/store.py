@@ -79,7 +79,7 @@ class Store:
         )
 
     @property
-    def shown(self) -> str:
+    def redacted_uri(self) -> str:
         return redact_uri(self.uri)
 
     def format_command(self, words: str) -> str:
@@ -141,7 +141,8 @@ class Store:
         if path.name in ("", ".", ":memory:") or str(path).startswith("file:"):
             raise ConfigError(
                 OPTION,
-                f"{self.shown!r} names no file: write sqlite:///FILE, with three slashes before a "
+                f"{self.redacted_uri!r} names no file: write sqlite:///FILE, with three "
+                f"slashes before a "
                 "relative path and four before an absolute one",
             )
         if self.given is None and path != (self.out / "mlflow.db").resolve():

@@ -427,9 +427,9 @@ def replay_all(
             sentence = (
                 f"no answer ({reason}); when it is back: {store.format_command('ledger replay')}"
             )
-            raise ConfigError(store.shown, sentence) from error
+            raise ConfigError(store.redacted_uri, sentence) from error
         refused |= refused_here
-        print_text(f"sweep {sweep_id}: {count} trials are in {store.shown}")
+        print_text(f"sweep {sweep_id}: {count} trials are in {store.redacted_uri}")
         if any((store.out / "reports").glob(f"*-{sweep_id}/report.html")):
             compile_report(store, sweep_id, device)
     return refused

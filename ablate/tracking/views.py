@@ -24,7 +24,7 @@ from reports.frame import Frame
 from reports.store import open_client
 from reports.uri import build_sweep_path
 from trainables.core.trial_folder import TRIALS, VIEWS, locate_trial_folder
-from trainables.jobs.request import Request, View, Wanted
+from trainables.jobs.request import Request, View, ViewOptions
 
 LOG = logging.getLogger("ablate")
 
@@ -94,7 +94,7 @@ def provide_model_views(
             wanted.setdefault(folder.resolve(), []).append(view)
         else:
             _warn_of_empty_figure(each.trial_id, each.name, f"no folder {folder}")
-    requests = [Wanted(folder, tuple(views)) for folder, views in wanted.items()]
+    requests = [ViewOptions(folder, tuple(views)) for folder, views in wanted.items()]
     with read_views(requests, cache, device, build_public_environment(tracking_uri)) as finish:
 
         def ready() -> None:
@@ -109,7 +109,10 @@ def provide_model_views(
 
 @contextlib.contextmanager
 def read_views(
-    wanted: Sequence[Wanted], cache: Path, device: str, environment: Mapping[str, str] | None = None
+    wanted: Sequence[ViewOptions],
+    cache: Path,
+    device: str,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Callable[[], None]]:
     """Read these in a process; the yielded function waits for its end, and warns of what it lacks.
 

@@ -13,17 +13,17 @@ LATER = ("by", "cross", "folds", "neutral", "objectives", "population", "race", 
 
 
 def to_canonical_json(value: object) -> str:
-    """A value as text by which values are told apart: sorted keys, no spaces."""
+    """Return a value as text by which values are told apart: sorted keys, no spaces."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
 
 
 def compute_canonical_hash(content: object) -> str:
-    """SHA-256 of it, 64 hex digits."""
+    """Return SHA-256 of it, 64 hex digits."""
     return hashlib.sha256(to_canonical_json(content).encode()).hexdigest()
 
 
 def drop_unused(dump: Any) -> Any:
-    """Without options that came later and are not used: they leave a sweep what it was."""
+    """Drop options that came later and are not used: they leave a sweep what it was."""
     if isinstance(dump, dict):
         return {
             key: drop_unused(value)

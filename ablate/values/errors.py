@@ -74,7 +74,7 @@ def suggest_nearest(word: str, known: Iterable[str]) -> str:
     return f"Did you mean {close!r}?" if close else "Choose one of those"
 
 
-def unknown(what: str, word: str, known: Iterable[str]) -> str:
+def describe_unknown(what: str, word: str, known: Iterable[str]) -> str:
     """Return the message for a word that is none of the known ones."""
     words = list(known)
     return (
@@ -106,7 +106,7 @@ def list_similar_metrics(word: str, known: Iterable[str], most: int = 6) -> str:
     return ", ".join(like) + (f" and {more} others" if more > 0 else "")
 
 
-def unknown_metric(metric: str, known: Iterable[str], more: str = "") -> str:
+def describe_unknown_metric(metric: str, known: Iterable[str], more: str = "") -> str:
     """Return the message for a metric that is none of the known ones."""
     names = list(known)
     return (
@@ -142,7 +142,7 @@ def explain_validation_error(
     if isinstance(inner, ConfigError):
         if path[-1:] != [inner.path]:  # a validator of a whole part names the place in it
             path = [*path, *inner.path.split(".")] if inner.path else path
-        return path, inner.moved(".".join(path))
+        return path, inner.move_to(".".join(path))
     if kind == "extra_forbidden":
         return path, ConfigError(place, _describe_unknown_key(path, model, data, suggest))
     if kind in ("union_tag_invalid", "union_tag_not_found"):
@@ -208,7 +208,7 @@ def _describe_unknown_key(
         return f"the key {key!r} is unknown. Did you mean {axes[0]!r}?"
     if suggest is not None and find_closest(key, names) is None:
         return f"the key {key!r} is unknown; there are {join_words(names)}. {suggest(place)}"
-    return unknown("the key", key, names)
+    return describe_unknown("the key", key, names)
 
 
 def _explain_tag(
@@ -219,10 +219,12 @@ def _explain_tag(
     tag = str(context["discriminator"]).strip("'")
     if fault["type"] == "union_tag_invalid":
         known = [part.strip(" '") for part in str(context["expected_tags"]).split(",")]
-        return ConfigError(f"{place}.{tag}", unknown(f"the {tag}", str(context["tag"]), known))
+        return ConfigError(
+            f"{place}.{tag}", describe_unknown(f"the {tag}", str(context["tag"]), known)
+        )
     annotation, metadata, _ = _descend_to(model, path, data)
     mark = _mark_of(metadata)
-    members = (name for each in _iterate_models(annotation) for name in _tag_values(each, tag))
+    members = (name for each in _iterate_models(annotation) for name in _list_tag_values(each, tag))
     known = list(mark.registry if mark else members)
     choices = f": one of {join_words(known)}" if known else ""
     return ConfigError(place, f"its `{tag}` is missing; add it{choices}")
@@ -241,7 +243,7 @@ def list_fields_at(model: type[BaseModel], path: Sequence[str], data: Any) -> di
 
 
 def is_free(annotation: Any) -> bool:
-    """Whether a field is a mapping of names that no model knows to plain values."""
+    """Return whether a field is a mapping of names that no model knows to plain values."""
     return get_origin(annotation) is dict and not list(_iterate_models(get_args(annotation)[1]))
 
 
@@ -273,7 +275,7 @@ def _find_model(annotation: Any, metadata: Sequence[Any], data: Any) -> type[Bas
         return mark.registry[str(name)].Config if known else None
     models = [] if isinstance(data, list) else list(_iterate_models(annotation))
     for model in models if isinstance(data, Mapping) else ():
-        if any(data.get(tag) in _tag_values(model, tag) for tag in _TAGS):
+        if any(data.get(tag) in _list_tag_values(model, tag) for tag in _TAGS):
             return model
     return models[0] if len(models) == 1 else None
 
@@ -292,7 +294,7 @@ def _iterate_models(annotation: Any) -> Iterator[type[BaseModel]]:
             yield from _iterate_models(each)
 
 
-def _tag_values(model: type[BaseModel], tag: str) -> tuple[Any, ...]:
+def _list_tag_values(model: type[BaseModel], tag: str) -> tuple[Any, ...]:
     """Return the values of `tag` by which a member of a tagged union is told."""
     info = model.model_fields.get(tag)
     return get_args(info.annotation) if info is not None else ()

@@ -37,7 +37,7 @@ class Layer:
 
 
 def overlay_mappings(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
-    """Deep merge of nested mappings; lists and scalars of `top` replace those of `base`.
+    """Merge nested mappings deeply; lists and scalars of `top` replace those of `base`.
 
     Options given before any name (a temperature taken from a tuned study, then the loss it
     belongs to) stay: if they do not fit the name that comes, that is an error, not a loss.

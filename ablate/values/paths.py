@@ -9,7 +9,7 @@ from trainables.errors import ConfigError
 
 
 def flatten_paths(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Nested mapping → `{"optimizer.lr": 0.1, …}`; empty mappings and lists are values."""
+    """Map nested mapping → `{"optimizer.lr": 0.1, …}`; empty mappings and lists are values."""
     flat: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, Mapping) and value:
@@ -74,7 +74,7 @@ def has_path(values: Mapping[str, Any], path: str) -> bool:
 
 
 def find_varied_paths(configs: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The paths whose value, or whose presence, differs between configurations."""
+    """Return the paths whose value, or whose presence, differs between configurations."""
     flat = [flatten_paths(config) for config in configs]
     paths = dict.fromkeys(path for each in flat for path in each)
     return [path for path in paths if any(each.get(path) != flat[0].get(path) for each in flat)]

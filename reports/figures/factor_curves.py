@@ -119,7 +119,8 @@ def _select_factor_cells(frame: Frame, study: str, recipe: FactorCurves) -> pd.D
     fits = [
         recipe.x in coords
         and all(
-            _level(coords.get(name)) == format_level(value) for name, value in recipe.at.items()
+            _format_level_name(coords.get(name)) == format_level(value)
+            for name, value in recipe.at.items()
         )
         for coords in cells["coords"]
     ]
@@ -140,7 +141,7 @@ def collect_lines(cells: pd.DataFrame, recipe: FactorCurves, prefix: str = "") -
     """
     x = [_locate_level(coords[recipe.x]) for coords in cells["coords"]]
     others = [
-        tuple((k, _level(v)) for k, v in coords.items() if k != recipe.x)
+        tuple((k, _format_level_name(v)) for k, v in coords.items() if k != recipe.x)
         for coords in cells["coords"]
     ]
     cells = cells.assign(x=x, others=others)
@@ -174,13 +175,17 @@ def _build_line(cells: pd.DataFrame, recipe: FactorCurves, label: str) -> Line:
     return Line(label, *(list(zip(*points, strict=True)) or [()] * 5))
 
 
-def _level(value: Any) -> str:
+def _format_level_name(value: Any) -> str:
     return format_level(to_level_name(value))
 
 
 def _locate_level(value: Any) -> Any:
     """Return a level on the axis: a number, or what it is called."""
-    return _level(value) if isinstance(value, bool) or not isinstance(value, int | float) else value
+    return (
+        _format_level_name(value)
+        if isinstance(value, bool) or not isinstance(value, int | float)
+        else value
+    )
 
 
 def choose_axis_scale(levels: list[Any], log: bool | None) -> str:

@@ -149,7 +149,7 @@ def _build_table_section(table: AnyTable, shared: Sequence[str]) -> dict[str, An
         "key": table.key,
         "title": table.title,
         "caption": table.recipe.caption,
-        "notes": markup.own_notes(table, shared),
+        "notes": markup.list_own_notes(table, shared),
         "numbers": markup.note_numbers(table, shared),
         "parts": parts,
     }

@@ -34,12 +34,12 @@ def note_numbers(table: AnyTable, shared: Sequence[str]) -> list[int]:
     return [i for i, note in enumerate(shared, 1) if note in table.notes]
 
 
-def own_notes(table: AnyTable, shared: Sequence[str]) -> list[str]:
+def list_own_notes(table: AnyTable, shared: Sequence[str]) -> list[str]:
     """Return a table's other notes, after their marks."""
     return [add_note_mark(note) for note in table.notes if note not in shared]
 
 
-def _reference(table: AnyTable, shared: Sequence[str]) -> str:
+def _format_note_reference(table: AnyTable, shared: Sequence[str]) -> str:
     """Write `Notes 1–3, 5.`; empty without."""
     numbers = note_numbers(table, shared)
     texts = []
@@ -82,7 +82,7 @@ def format_printed(measured: MeasuredMetric) -> str:
     return text + ("*" if printed.slip else "")
 
 
-def _improvement(measured: MeasuredMetric) -> str:
+def _format_improvement(measured: MeasuredMetric) -> str:
     """Write `0.72 [0.40, 0.96]`, the chance that a run beats one of the baseline.
 
     Where all of one side beat all of the other, no resample differs: the bootstrap has no interval.
@@ -162,7 +162,7 @@ def _build_metric_columns(table: TableData, metric: str, place: int) -> list[Col
         statistics = {
             "p (Holm)": [labels.format_p(result.p_corrected) for result in results],
             "d_z": ["" if dz is None else labels.format_number(dz, 2) for dz in sizes],
-            "P(better) [95 %]": [_improvement(result) for result in results],
+            "P(better) [95 %]": [_format_improvement(result) for result in results],
         }
         columns += [(head, True, [*map(Field, texts)]) for head, texts in statistics.items()]
     if table.recipe.find_published_column(metric) is not None:
@@ -212,7 +212,9 @@ def format_plain_table(table: AnyTable, shared: Sequence[str] = ()) -> str:
         ]
         body.append("  ".join(padded).rstrip())
     rule = "─" * (sum(widths) + 2 * len(widths) - 2)
-    notes = _wrap_notes([*own_notes(table, shared), _reference(table, shared)], max(len(rule), 80))
+    notes = _wrap_notes(
+        [*list_own_notes(table, shared), _format_note_reference(table, shared)], max(len(rule), 80)
+    )
     title = [table.title] if table.title else []
     return "\n".join([*title, rule, body[0], rule, *body[1:], rule, *notes, ""])
 
@@ -238,8 +240,8 @@ def format_markdown_table(table: AnyTable, shared: Sequence[str] = ()) -> str:
     first, *second = [format_pipe_table(part) for part in split_further_columns(build_grid(table))]
     caption = [table.recipe.caption, ""] if table.recipe.caption else []
     more = [line for part in second for line in (FURTHER, "", *part, "")]
-    notes = [f"- {_escape_star(note)}" for note in own_notes(table, shared)]
-    reference = ["", text] if (text := _reference(table, shared)) else []
+    notes = [f"- {_escape_star(note)}" for note in list_own_notes(table, shared)]
+    reference = ["", text] if (text := _format_note_reference(table, shared)) else []
     return "\n".join(
         [f"### {table.title}", "", *caption, *first, "", *more, *notes, *reference, ""]
     )

@@ -75,7 +75,7 @@ def explain_verdicts(verdicts: Sequence[Verdict]) -> str:
     )
 
 
-def _first_groups(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
+def _take_first_groups(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
     """Return the groups of the first `MOST` comparisons."""
     return group_verdicts([*chain.from_iterable(group_verdicts(verdicts))][:MOST])
 
@@ -85,7 +85,7 @@ def format_plain_verdict(
 ) -> str:
     """Write the verdict for a terminal."""
     lines = [f"Verdict  {headline}", *(f"Warning  {text}" for text in warnings)]
-    for group in _first_groups(verdicts):
+    for group in _take_first_groups(verdicts):
         width = max(len(each.label) for each in group)
         room = max(len(format_difference(each)) for each in group)
         lines.append(f"  {group[0].title}: {format_group_heading(group)}")
@@ -106,7 +106,7 @@ def format_run_description(judged: VerdictSection, report: str) -> str:
     report: its address from there.
     """
     lines = [TITLE, "", f"**{judged.headline}** [The report]({report})", ""]
-    lines += _list_groups(_first_groups(judged.verdicts))
+    lines += _list_groups(_take_first_groups(judged.verdicts))
     if len(judged.verdicts) > MOST:
         lines.append(f"And {len(judged.verdicts) - MOST} more in the report.")
     text = "\n".join(lines).strip() + "\n"

@@ -47,7 +47,7 @@ def compute_importances(
     evaluator: Literal["ped_anova", "fanova"] = "ped_anova",
     seed: int = 0,
 ) -> Importances | None:
-    """How much each parameter matters for a large value; None for fewer than 10 trials.
+    """Return how much each parameter matters for a large value; None for fewer than 10 trials.
 
     ped_anova: Pearson divergence between the densities of a parameter among the best trials and
         among all, both by Parzen windows, as a share of its sum: what matters to be among the

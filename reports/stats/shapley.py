@@ -31,7 +31,7 @@ class Attribution:
 
 
 def shapley(worth: Mapping[frozenset[str], float]) -> dict[str, float]:
-    """φ_i = Σ_{S ⊆ N∖{i}} |S|! (n − |S| − 1)! / n! · (v(S ∪ {i}) − v(S)), over all subsets.
+    """Return φ_i = Σ_{S ⊆ N∖{i}} |S|! (n − |S| − 1)! / n! · (v(S ∪ {i}) − v(S)), over all subsets.
 
     The mean gain of adding i, over all orders in which the components may be added; in the unit of
     `worth`. Σ φ_i = v(N) − v(∅).
@@ -68,7 +68,7 @@ def shapley(worth: Mapping[frozenset[str], float]) -> dict[str, float]:
 
 
 def attribute_over_seeds(worth: Mapping[frozenset[str], Mapping[int, float]]) -> Attribution | None:
-    """Shapley values seed by seed, their means and Student's 95 % intervals over the seeds.
+    """Return Shapley values seed by seed, their means and Student's 95 % intervals over the seeds.
 
     Args:
         worth: {subset: {seed: value}}. A seed that lacks a subset, or has no finite value there, is

@@ -142,9 +142,7 @@ def find_baselines(
         groups.setdefault((own_data, *alike), []).append(cell)
         by_data.setdefault(own_data, []).append(cell)
     names = {name for own in coords.values() for name in own if name not in within}
-    kept = {
-        name for name in names if _distinguishes_more_than_data(name, coords, [*by_data.values()])
-    }
+    kept = {name for name in names if _is_more_than_a_data_name(name, coords, [*by_data.values()])}
     found: dict[str, str] = {}
     wanted = {name: format_level(coords[baseline].get(name)) for name in kept}
     if not kept and not any(baseline in group for group in groups.values()):
@@ -156,7 +154,7 @@ def find_baselines(
     return found
 
 
-def _distinguishes_more_than_data(
+def _is_more_than_a_data_name(
     name: str, coords: Mapping[str, Mapping[str, Any]], by_data: Sequence[Sequence[str]]
 ) -> bool:
     """Tell whether a factor is more than a name of data sets: it varies on one, or two share it."""

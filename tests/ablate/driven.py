@@ -41,7 +41,7 @@ def dispatch(plan: Plan, folder: Path, **more: Any) -> JobScheduler:
 def drain(made: JobScheduler, at_once: int = 1, choose: Choose = min) -> list[str]:
     """Run everything here; `choose` picks which of the running trials ends next."""
     order = []
-    while not made.exhausted:
+    while not made.is_exhausted:
         while len(made.running) < at_once and (job := made.claim_next_job()) is not None:
             order.append(f"{job.trial_id} {job.mode}")
         if made.running:
@@ -60,7 +60,7 @@ def stopped_often(plan: Plan, folder: Path, seed: int) -> tuple[JobScheduler, in
     """The sweep, stopped and begun again until it is done, and how many trials it trained. Each
     time a few trials are started, and some of them end."""
     draw, trained = random.Random(seed), 0
-    while not (made := dispatch(plan, folder)).exhausted:
+    while not (made := dispatch(plan, folder)).is_exhausted:
         for _ in range(draw.randint(1, 3)):
             made.claim_next_job()
         order = list(made.running)

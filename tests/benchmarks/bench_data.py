@@ -58,7 +58,7 @@ def image_folder(root: str, side: int) -> dict[str, float]:
     from torchvision.transforms import Compose, PILToTensor, Resize
 
     began = time.perf_counter()
-    data = ImageFolder(root, Compose([Resize(config(root, side).kept), PILToTensor()]))
+    data = ImageFolder(root, Compose([Resize(config(root, side).stored_short_side), PILToTensor()]))
     for _ in DataLoader(data, 64, num_workers=THREADS, collate_fn=list):
         pass
     return {"seconds": time.perf_counter() - began}

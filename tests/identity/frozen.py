@@ -81,7 +81,7 @@ def cells(plan: Plan, name: str) -> Iterator[str]:
 def points(plan: Plan, name: str) -> list[Point]:
     study = plan.spec.studies[name]
     if not isinstance(study, Search):
-        return list(study.listed)
+        return list(study.all_points)
     ends = {path: axis.list_ends() for path, axis in study.space.items()}
     lower = branches.drop_inactive(study.space, {path: values[0] for path, values in ends.items()})
     upper = branches.drop_inactive(study.space, {path: values[-1] for path, values in ends.items()})

@@ -89,7 +89,7 @@ def rows(made: Plan) -> list[Row]:
         Row(name, point.cell, _values(config), frozenset(_used(config)))
         for name in made.order
         if ENDING_FAIR not in name
-        for point in made.spec.studies[name].listed
+        for point in made.spec.studies[name].all_points
         for config in [made.resolve_config(name, point)]
     ]
 

@@ -50,7 +50,7 @@ def plan() -> Plan:
     ],
 )
 def test_it_learns(study: str, row: str, plan: Plan, tmp_path: Path) -> None:
-    (point,) = (each for each in plan.spec.studies[study].listed if each.cell == row)
+    (point,) = (each for each in plan.spec.studies[study].all_points if each.cell == row)
     printed = plan.resolve_config(study, point).model_dump(mode="json")
     assert (printed["optimizer"]["lr"], printed["data"]["augment"]["pad"]) == (0.25, 4)
     smaller = {} if row == "Baseline" else {"method": {"uncertainty_dim": 64}}

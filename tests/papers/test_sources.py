@@ -61,7 +61,7 @@ def test_printed_numbers_stand_beside_rows_that_there_are(spec: Path) -> None:
     for each in shown:
         assert each.published is not None
         printed = load_published_table(each.published.table)
-        listed = made.spec.studies[each.study].listed
+        listed = made.spec.studies[each.study].all_points
         points = [point for point in listed if not point.cell.endswith(OTHER)]
         assert each.published.rows.keys() <= {point.cell for point in points}
         assert each.published.columns.keys() == set(each.metrics)

@@ -74,11 +74,11 @@ class Backbone(nn.Module):
         self.freeze_bn, self.channels_last = freeze_bn, channels_last
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, 3, S, S] normalised → [B, F] float32, also under autocast."""
+        """Map [B, 3, S, S] normalised → [B, F] float32, also under autocast."""
         return self.pool(self.compute_maps(images))
 
     def compute_maps(self, images: Tensor) -> Tensor:
-        """→ [B, C, H, W], or the tokens of a transformer."""
+        """Return the last maps [B, C, H, W], or the tokens of a transformer."""
         if self.bgr:
             images = images.flip(1)
         if self.channels_last:
@@ -93,22 +93,22 @@ class Backbone(nn.Module):
         return mean + maps.amax((2, 3)) if self.pooling == "avg_max" else mean
 
     def train(self, mode: bool = True) -> Backbone:
-        """Training mode; with `freeze_bn` BatchNorm keeps using its stored statistics."""
+        """Set training mode; with `freeze_bn` BatchNorm keeps using its stored statistics."""
         super().train(mode)
         for module in self.modules() if self.freeze_bn else ():
             if isinstance(module, nn.modules.batchnorm._BatchNorm):
                 module.eval()
         return self
 
-    def trainable_parameters(self) -> list[nn.Parameter]:
-        """Parameters that are not held."""
+    def list_trainable_parameters(self) -> list[nn.Parameter]:
+        """Return parameters that are not held."""
         return [parameter for parameter in self.parameters() if parameter.requires_grad]
 
 
 def build_backbone(
     config: BackboneConfig, image_size: int, *, channels_last: bool = False
 ) -> Backbone:
-    """The configured backbone on the CPU, in training mode.
+    """Return the configured backbone on the CPU, in training mode.
 
     With weights "none" initial values come from torch's global generator: use `streams.seeded`.
     """
@@ -116,7 +116,7 @@ def build_backbone(
     expected = resolve_pixel_statistics(config, stated)
     mean, std = expected.to_rgb_statistics()
     picture = torch.linspace(-1, 1, 3 * image_size**2).view(1, 3, image_size, image_size)
-    with _size_faults(config, image_size):
+    with _find_size_faults(config, image_size):
         features, pooling = _probe_features(model, config, picture)
     for prefix in config.hold:
         held = [
@@ -148,7 +148,7 @@ def build_backbone(
 
 def count_parameters(config: BackboneConfig, image_size: int) -> int:
     """Count the parameters of the configured model without allocating any."""
-    with _size_faults(config, image_size):
+    with _find_size_faults(config, image_size):
         model = build_on_meta(config.name, image_size)
     return sum(parameter.numel() for parameter in model.parameters())
 
@@ -168,7 +168,7 @@ def load_model(config: BackboneConfig, image_size: int) -> tuple[nn.Module, Pixe
     check_name(timm, config.name)
     check_route(config)
     sized = build_size_argument(timm, config.name, image_size)
-    with _size_faults(config, image_size):
+    with _find_size_faults(config, image_size):
         model = timm.create_model(config.name, pretrained=False, num_classes=0, **sized)
     data: dict[str, Any] = timm.data.resolve_model_data_config(model)
     mean, std = data["mean"], data["std"]
@@ -195,21 +195,22 @@ def check_fits(config: BackboneConfig, image_size: int) -> None:
 
 
 def folds_norms(config: BackboneConfig) -> bool:
-    """Whether norms are folded: where their statistics are fixed while their weights train."""
+    """Return whether norms are folded: where their statistics are fixed while their weights
+    train."""
     return config.mode == "finetune" and config.freeze_bn
 
 
 def build_frozen_backbone(
     config: BackboneConfig, image_size: int, *, channels_last: bool = True
 ) -> Backbone:
-    """The backbone of cached features, in evaluation mode, the same for every trial seed."""
+    """Return the backbone of cached features, in evaluation mode, the same for every trial seed."""
     with seed_global_generator(0, "backbone.frozen"):
         backbone = build_backbone(config, image_size, channels_last=channels_last)
     return backbone.requires_grad_(False).eval()
 
 
 @contextmanager
-def _size_faults(config: BackboneConfig, image_size: int) -> Iterator[None]:
+def _find_size_faults(config: BackboneConfig, image_size: int) -> Iterator[None]:
     """Say which model and image size an error of a model's own code comes from."""
     try:
         yield
@@ -227,7 +228,7 @@ def _size_faults(config: BackboneConfig, image_size: int) -> Iterator[None]:
 def _probe_features(
     model: nn.Module, config: BackboneConfig, picture: Tensor
 ) -> tuple[int, Pooling]:
-    """F, and whether the model's own head is a plain average of its last map."""
+    """Return F, and whether the model's own head is a plain average of its last map."""
     was = model.training
     model.eval()
     with torch.no_grad():

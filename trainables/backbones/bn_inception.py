@@ -84,14 +84,14 @@ class BNInception(OwnModel):
 
     @classmethod
     def convert(cls, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Files converted from Caffe keep the norms' vectors as [1, C]."""
+        """Flatten the norms' vectors, which files converted from Caffe keep as [1, C]."""
         return {
             name: value[0] if "_bn." in name and value.dim() == 2 and len(value) == 1 else value
             for name, value in tensors.items()
         }
 
     def forward_features(self, images: Tensor) -> Tensor:
-        """[B, 3, S, S] → [B, 1024, s, s]."""
+        """Map [B, 3, S, S] → [B, 1024, s, s]."""
         maps = F.max_pool2d(self._chain(images, "conv1_7x7_s2"), 3, 2, ceil_mode=True)
         maps = self._chain(maps, "conv2_3x3_reduce", "conv2_3x3")
         maps = F.max_pool2d(maps, 3, 2, ceil_mode=True)

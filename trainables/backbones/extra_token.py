@@ -48,13 +48,13 @@ class ExtraTokenViT(Backbone):
         self.train(plain.training)
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, 3, S, S] normalised → [B, 2 F] float32, also under autocast."""
+        """Map [B, 3, S, S] normalised → [B, 2 F] float32, also under autocast."""
         self.joins = True
         tokens = self.compute_maps(images)
         return torch.cat([self.pool(tokens[:, :-1]), to_full_precision(tokens[:, -1])], 1)
 
     def without(self, images: Tensor) -> Tensor:
-        """[B, 3, S, S] normalised → [B, F] of the model as it is without the second token."""
+        """Map [B, 3, S, S] normalised → [B, F] of the model as it is without the second token."""
         self.joins = False
         return super().forward(images)
 

@@ -142,7 +142,7 @@ class SmallDepthwise(torch.autograd.Function):
 
 
 def _find_overlap(tap: int, ctx: Any, x: Tensor, grad: Tensor, axis: int) -> tuple[slice, slice]:
-    """Places of the output, and of the input, at which this tap lies on the map."""
+    """Return places of the output, and of the input, at which this tap lies on the map."""
     stride, offset = ctx.stride[axis], tap - ctx.pad[axis]
     first = max(0, -(offset // stride))
     last = min(grad.shape[2 + axis], (x.shape[2 + axis] - 1 - offset) // stride + 1)

@@ -47,7 +47,7 @@ class GoogLeNet(OwnModel):
         return cls(googlenet(weights=None, aux_logits=False, init_weights=True))
 
     def forward_features(self, images: Tensor) -> Tensor:
-        """[B, 3, S, S] → [B, 1024, s, s], s = S / 32 rounded up."""
+        """Map [B, 3, S, S] → [B, 1024, s, s], s = S / 32 rounded up."""
         for name in _LAYERS:
             layer = self.get_submodule(name)
             is_block = name.startswith("inception")

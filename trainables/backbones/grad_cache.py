@@ -35,7 +35,7 @@ from trainables.errors import ConfigError
 from trainables.machine.group import ALONE, Group
 
 
-class _Divided(NamedTuple):
+class _SplitBatch(NamedTuple):
     """A divided batch until `backward`. whole: [B, F]. parts: this process's images. graph: of
     their features, where they passed at once."""
 
@@ -68,10 +68,11 @@ class GradCacheRunner:
     ) -> None:
         self._of, self.backbone, self.rest = features, backbone, rest
         self.most, self.checkpointed, self.group = most, checkpointed, group
-        self._divided: _Divided | None = None
+        self._divided: _SplitBatch | None = None
 
     def compute_features(self, inputs: Tensor) -> Tensor:
-        """[B, ...] → [B, F]; of a divided batch a leaf, of which `backward` takes the gradient."""
+        """Map [B, ...] → [B, F]; of a divided batch a leaf, of which `backward` takes the
+        gradient."""
         self._divided = None
         if self.backbone is None:
             return self._of(inputs)
@@ -91,7 +92,7 @@ class GradCacheRunner:
         with torch.set_grad_enabled(at_once):
             features = torch.cat([self._of(part) for part in parts])
         whole = self.group.all_gather(features, len(inputs))
-        self._divided = _Divided(whole, parts, features if features.requires_grad else None)
+        self._divided = _SplitBatch(whole, parts, features if features.requires_grad else None)
         trains = any(parameter.requires_grad for parameter in self.backbone.parameters())
         return whole.requires_grad_(trains)
 

@@ -85,7 +85,7 @@ def checkpoint_blocks(model: nn.Module) -> None:
 
 
 def find_batch_norms(model: nn.Module) -> list[nn.Module]:
-    """Norms that compute their statistics of the batch, as they stand: training or not."""
+    """Return norms that compute their statistics of the batch, as they stand: training or not."""
     return [each for each in model.modules() if isinstance(each, _NormBase) and each.training]
 
 
@@ -103,7 +103,8 @@ def synchronize_batch_norms(model: nn.Module, processes: Any) -> None:
 
 
 def _can_exchange(norm: nn.Module) -> bool:
-    """Whether `synchronise` makes of it what it is: it takes any BatchNorm for a plain one."""
+    """Return whether `synchronise` makes of it what it is: it takes any BatchNorm for a plain
+    one."""
     from timm.layers.norm_act import BatchNormAct2d
 
     known = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm, BatchNormAct2d)

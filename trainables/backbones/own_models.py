@@ -53,7 +53,7 @@ class OwnModel(nn.Module):
         return tensors
 
     def forward_features(self, images: Tensor) -> Tensor:
-        """[B, 3, S, S] → [B, C, s, s]."""
+        """Map [B, 3, S, S] → [B, C, s, s]."""
         raise NotImplementedError
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
@@ -61,7 +61,7 @@ class OwnModel(nn.Module):
         self.grad_checkpointing = enable
 
     def forward_head(self, maps: Tensor, pre_logits: bool = True) -> Tensor:
-        """[B, C, s, s] → [B, C], the global average."""
+        """Map [B, C, s, s] → [B, C], the global average."""
         return maps.mean((2, 3))
 
     def forward(self, images: Tensor) -> Tensor:

@@ -78,7 +78,7 @@ class PyramidNet200(OwnModel):
                 nn.init.normal_(module.weight, 0, math.sqrt(2 / fan_out))
 
     def forward_features(self, images: Tensor) -> Tensor:
-        """[B, 3, S, S] → [B, 1024, s, s]."""
+        """Map [B, 3, S, S] → [B, 1024, s, s]."""
         maps = self.bn1(self.conv1(images))
         for stage in (1, 2, 3):
             layer = self.get_submodule(f"layer{stage}")

@@ -24,7 +24,7 @@ SUFFIXES = (".safetensors", ".bin", ".pth", ".pt", ".npz")
 
 
 def import_timm() -> Any:
-    """timm, or one line that says what to reinstall.
+    """Return timm, or one line that says what to reinstall.
 
     A torch of one build beside a torchvision of another fails at import, with `operator
     torchvision::nms does not exist` or an undefined symbol.
@@ -63,7 +63,7 @@ def check_name(timm: Any, name: str) -> None:
 
 
 def build_size_argument(timm: Any, name: str, image_size: int) -> dict[str, int]:
-    """Models with position embeddings or windows are built for one size."""
+    """Give the image's size to models that position embeddings or windows build for one size."""
     cfg = timm.models.get_pretrained_cfg(name)
     return {"img_size": image_size} if cfg is not None and cfg.fixed_input_size else {}
 
@@ -81,7 +81,7 @@ def build_on_meta(name: str, image_size: int | None = None) -> nn.Module:
 
 
 def download_model(name: str, sized: Mapping[str, int] | None = None) -> nn.Module:
-    """A model with timm's own weights, which it downloads where its cache lacks them."""
+    """Return a model with timm's own weights, which it downloads where its cache lacks them."""
     timm = import_timm()
     check_name(timm, name)
     try:
@@ -98,7 +98,7 @@ def download_model(name: str, sized: Mapping[str, int] | None = None) -> nn.Modu
 
 
 def has_download(name: str) -> bool:
-    """Whether timm has a model's weights without a download, as it looks for them itself."""
+    """Return whether timm has a model's weights without a download, as it looks for them itself."""
     timm = import_timm()
     check_name(timm, name)
     known = timm.models.get_pretrained_cfg(name)

@@ -136,7 +136,7 @@ def convert_to_timm(tensors: dict[str, Tensor], stages: list[int]) -> dict[str, 
     return {rename(name): value for name, value in tensors.items()}
 
 
-def torchvision_url(name: str) -> str:
+def find_torchvision_url(name: str) -> str:
     """Return the address of torchvision's weights of a model, whose last part torch.hub keeps."""
     from torchvision import models
 
@@ -147,7 +147,7 @@ def download_torchvision(name: str) -> dict[str, Tensor]:
     """Return torchvision's tensors, fetched where torch.hub's cache lacks them."""
     try:
         tensors: dict[str, Tensor] = torch.hub.load_state_dict_from_url(
-            torchvision_url(name), map_location="cpu", check_hash=True, weights_only=True
+            find_torchvision_url(name), map_location="cpu", check_hash=True, weights_only=True
         )
     except (OSError, RuntimeError) as error:
         raise ConfigError(
@@ -200,7 +200,7 @@ def describe_missing_weights(config: BackboneConfig) -> str | None:
         return None if has_download(config.name) else f"timm's file of {config.name}"
     if config.weights == "torchvision":
         check_route(config)
-        file = torchvision_url(config.name).rpartition("/")[2]
+        file = find_torchvision_url(config.name).rpartition("/")[2]
         path = Path(torch.hub.get_dir()) / "checkpoints" / file
         return None if path.exists() else f"torchvision's file of {config.name}"
     return None if config.weights == "none" or has_file(config) else config.weights

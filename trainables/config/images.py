@@ -157,12 +157,15 @@ class DataConfig(ComponentConfig):
                     text = f"{value} is of photographs, and {self.name} are drawings, kept as they "
                     raise ConfigError(name, f"{text}are: leave it out")
             return self
-        least = max(self.evaluated, trained)
+        least = max(self.eval_side, trained)
         if isinstance(self.stored_side, int) and self.stored_side < least:
             text = f"{self.stored_side} is less than {least}, to which images are resized from it: "
             raise ConfigError("stored_side", f"{text}raise it, or leave it out")
-        if self.kept is not None and trained > self.kept:
-            text = f"{trained} is more than {self.kept}, the short side at which photographs are "
+        if self.stored_short_side is not None and trained > self.stored_short_side:
+            text = (
+                f"{trained} is more than {self.stored_short_side}, the short side at which "
+                f"photographs are "
+            )
             text += f"kept: lower it, or give data.stored_side: {trained}"
             raise ConfigError("augment.resize", text)
         return self
@@ -173,25 +176,25 @@ class DataConfig(ComponentConfig):
         return self.name in EMBEDDED
 
     @property
-    def evaluated(self) -> int:
+    def eval_side(self) -> int:
         """Short side to which evaluation brings photographs."""
         return self.eval_resize or round(self.image_size * 256 / 224)
 
     @property
-    def kept(self) -> int | None:
+    def stored_short_side(self) -> int | None:
         """Short side at which photographs are kept; None: that of the file."""
-        return None if self.stored_side == "original" else self.stored_side or self.evaluated
+        return None if self.stored_side == "original" else self.stored_side or self.eval_side
 
     @property
-    def resampled(self) -> bool:
+    def may_resample(self) -> bool:
         """Whether evaluation may find images at another size than it takes them at."""
         return self.eval_resize is not None or self.stored_side is not None
 
     @property
-    def antialiased(self) -> bool:
+    def uses_antialiasing(self) -> bool:
         """Whether training or evaluation may resize images with antialiasing."""
         augment = self.augment
-        return self.resampled or augment.interpolation is not None or augment.resize is not None
+        return self.may_resample or augment.interpolation is not None or augment.resize is not None
 
     @property
     def images(self) -> str:

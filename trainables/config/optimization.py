@@ -43,7 +43,7 @@ class WeightDecays(ComponentConfig):
     auxiliary: float | None = Field(None, ge=0, le=1)
 
     @property
-    def given(self) -> dict[Role, float]:
+    def by_role(self) -> dict[Role, float]:
         """Those that are set."""
         found: dict[Role, float | None] = {role: getattr(self, role) for role in ROLES}
         return {role: value for role, value in found.items() if value is not None}
@@ -81,7 +81,7 @@ class OptimizerConfig(ComponentConfig):
     @field_validator("weight_decays")
     @classmethod
     def normalize_empty(cls, value: WeightDecays | None) -> WeightDecays | None:
-        return value if value is not None and value.given else None
+        return value if value is not None and value.by_role else None
 
     @model_validator(mode="after")
     def check_sgd_options(self) -> OptimizerConfig:
@@ -99,8 +99,8 @@ class OptimizerConfig(ComponentConfig):
         return self
 
     def get_weight_decay(self, role: Role) -> float:
-        """The weight decay of the parameters of a role."""
-        given = {} if self.weight_decays is None else self.weight_decays.given
+        """Return the weight decay of the parameters of a role."""
+        given = {} if self.weight_decays is None else self.weight_decays.by_role
         return given.get(role, self.weight_decay)
 
 
@@ -159,6 +159,6 @@ class ScheduleConfig(ComponentConfig):
         return self
 
     @property
-    def held(self) -> tuple[Role, ...]:
+    def held_roles(self) -> tuple[Role, ...]:
         """The roles that do not train in the warm-up."""
         return HELD if self.warmup_hold is None else self.warmup_hold

@@ -44,7 +44,7 @@ class ComponentConfig(Strict):
 
 
 def exclude_from_identity(default: Any, **constraints: Any) -> Any:
-    """A field that cannot change a trial's numbers."""
+    """Return a field that cannot change a trial's numbers."""
     return Field(default, json_schema_extra={"identity": False}, **constraints)
 
 
@@ -120,8 +120,9 @@ class Registry(Generic[T]):
         return self._components.get(name)
 
     def __iter__(self) -> Iterator[str]:
-        """In the order of the modules that are named one by one, and within each as written; then
-        those of packages, and of others, by name."""
+        """Iterate in the order of the modules that are named one by one, and within each as
+        written;
+        then those of packages, and of others, by name."""
         self.load()
         place = {module: i for i, module in enumerate(self._modules)}
         first = [name for name, each in self._components.items() if each.__module__ in place]
@@ -140,13 +141,13 @@ def _find_origin(component: Any) -> tuple[str, str]:
 
 @cache
 def load_entry_points() -> Any:
-    """Entry points of all packages; reading them takes some 20 ms. (Python 3.11 has them in a class
-    of another name than later ones, with the same `select`.)"""
+    """Return entry points of all packages; reading them takes some 20 ms. (Python 3.11 has them in
+    a class of another name than later ones, with the same `select`.)"""
     return entry_points()
 
 
 def build_choice_annotation(registry: Registry[Any], tag: str) -> Any:
-    """Annotation: the field holds any class of this registry, each a model told by `tag`.
+    """Build an annotation: the field holds any class of this registry, each a model told by `tag`.
 
     A union that pydantic spells out: unlike with `FromRegistry`, the classes are models themselves.
 
@@ -194,8 +195,9 @@ class FromRegistry:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """With a default, an object without a name fits several of the choices: `anyOf` takes it,
-        `oneOf` would not. Choices that are one class are one choice."""
+        """Describe the choices: with a default, an object without a name fits several of the
+        choices: `anyOf`
+        takes it, `oneOf` would not. Choices that are one class are one choice."""
         made = handler(schema)
         if self.default is None:
             return made

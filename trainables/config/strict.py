@@ -16,17 +16,17 @@ class Strict(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def refuse_booleans_for_numbers(cls, data: Any) -> Any:
-        """`epochs: true` would be 1, which is nobody's intention."""
+        """Refuse booleans for numbers: `epochs: true` would be 1."""
         for key, value in data.items() if isinstance(data, dict) else ():
             values = value if isinstance(value, list | tuple) else [value]
-            if any(isinstance(each, bool) for each in values) and key in _numeric_fields(cls):
+            if any(isinstance(each, bool) for each in values) and key in _list_numeric_fields(cls):
                 word = str(value).lower() if isinstance(value, bool) else "true or false in it"
                 raise ConfigError(str(key), word, "a number", "Write it in digits")
         return data
 
 
 @cache
-def _numeric_fields(model: type[BaseModel]) -> frozenset[str]:
+def _list_numeric_fields(model: type[BaseModel]) -> frozenset[str]:
     """Return the fields that hold numbers, and nothing that a truth value could be meant as."""
     leaves = {
         info.alias or name: set(_iterate_leaf_types(info))

@@ -101,7 +101,7 @@ def seed_step(
 
 
 def uses_sync_batch_norm(config: TrialConfig, processes: int, device: torch.device) -> bool:
-    """Whether the norms of a backbone that trains are SyncBatchNorm."""
+    """Return whether the norms of a backbone that trains are SyncBatchNorm."""
     trains = config.backbone.mode == "finetune" and not config.backbone.freeze_bn
     return trains and processes > 1 and device.type == "cuda"
 

@@ -52,7 +52,7 @@ class Checkpoints:
         self._prune_old()
 
     def load_latest(self) -> tuple[dict[str, Any], dict[str, Any] | None] | None:
-        """(state, best) of the newest whole checkpoint, or None if there is none."""
+        """Return (state, best) of the newest whole checkpoint, or None if there is none."""
         for path in reversed(self._list_states()):
             try:
                 content = _read_verified(path)
@@ -93,7 +93,8 @@ class Checkpoints:
 
 
 def clone_to_own_storage(state: Any) -> Any:
-    """The same state, each tensor with a storage of its own: `torch.save` writes whole storages."""
+    """Return the same state, each tensor with a storage of its own: `torch.save` writes whole
+    storages."""
     if isinstance(state, torch.Tensor):
         return state if state.untyped_storage().nbytes() == state.nbytes else state.clone()
     if isinstance(state, dict):

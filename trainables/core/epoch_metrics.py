@@ -67,8 +67,8 @@ class EpochMetrics:
             )
 
     def compute_means(self) -> dict[str, float]:
-        """`train/loss`, `term/<name>/value` and `…/weight`, and `observed/<name>`: means over
-        the epoch. What is observed may be infinite for a step, as a gradient norm may; such
+        """Return `train/loss`, `term/<name>/value` and `…/weight`, and `observed/<name>`: means
+        over the epoch. What is observed may be infinite for a step, as a gradient norm may; such
         steps stay out of the mean and their share is told as `observed/<name>/nonfinite`. Of a
         term's gradient over the metric's, `<term>_to_metric`, there is also the largest finite
         value, `…/max`: one step can undo an epoch whose mean looks harmless."""
@@ -128,7 +128,7 @@ def find_overwhelming_terms(metrics: Mapping[str, float]) -> dict[str, float]:
 
 
 def sum_terms(terms: Mapping[str, Term]) -> Tensor:
-    """Σ weight · value.
+    """Return Σ weight · value.
 
     A term whose weight is the number 0 stays out of the sum, and of its gradient, so that
     not even the order of additions differs from a trial without the term.

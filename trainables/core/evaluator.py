@@ -28,7 +28,7 @@ Scores = dict[str, dict[str, float]]  # metrics by split
 
 
 def list_epoch_splits(config: TrialConfig, splits: Splits) -> tuple[str, ...]:
-    """The splits that are read after an epoch, first the one that selects."""
+    """Return the splits that are read after an epoch, first the one that selects."""
     more = ("train",) if config.selection.train_curve else ()
     return (splits.selection, *more)
 
@@ -50,22 +50,23 @@ class Evaluator:
         self.best = f"best/{splits.selection}/{config.selection.metric}"  # of an epoch's metrics
 
     def is_due(self, epoch: int) -> bool:
-        """Whether the network is looked at after an epoch, from 1."""
+        """Return whether the network is looked at after an epoch, from 1."""
         return epoch % self.config.selection.every == 0 or epoch == self.config.training.epochs
 
     def evaluate_epoch(self) -> Scores:
-        """The task's metrics of an epoch, by split; a TrialFailure if an answer is not finite."""
+        """Return the task's metrics of an epoch, by split; a TrialFailure if an answer is not
+        finite."""
         splits = list_epoch_splits(self.config, self.splits)
         return {split: self.compute_metrics(split, self.task.per_epoch) for split in splits}
 
     def evaluate(self, split: str, metrics: tuple[str, ...]) -> dict[str, float]:
-        """Metrics of one split, and what the method measures there."""
+        """Return metrics of one split, and what the method measures there."""
         values = self.compute_metrics(split, metrics)
         return self.group.broadcast_object(lambda: values | self._measure(self.splits[split]))
 
     @torch.inference_mode()
     def compute_metrics(self, split: str, metrics: tuple[str, ...]) -> dict[str, float]:
-        """Metrics of one split alone."""
+        """Return metrics of one split alone."""
         self.network.eval()
         task, network, subset = self.task, self.network, self.splits[split]
         own = [

@@ -36,7 +36,7 @@ from torch import Tensor
 from trainables.backbones.backbone import Backbone, build_frozen_backbone, count_parameters
 from trainables.core.network import Network, build_method, build_trial_backbone
 from trainables.core.pictures import list_pictures
-from trainables.data.augment import eval_images
+from trainables.data.augment import cut_eval_images
 from trainables.data.decode import check_size, convert_to_rgb, resize_to_short_side
 from trainables.data.files.first_pass import Picture, decode_picture, map_ahead
 from trainables.data.images import Images
@@ -86,7 +86,7 @@ def write_export(path: Path, network: Network, config: TrialConfig, train: Subse
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """All tensors of an export, on the CPU."""
+    """Return all tensors of an export, on the CPU."""
     return _read_export(path)[1]
 
 
@@ -106,10 +106,11 @@ class Model:
         self.network, self.config, self.classes = network, config, classes
         self._backbone, self._frame, self._device = backbone, frame, device
         # the short side to which photographs were brought when they were decoded
-        self._short_side = None if config.data.drawings else config.data.kept
+        self._short_side = None if config.data.drawings else config.data.stored_short_side
 
     def embed(self, images: Any, batch_size: int = 128) -> Tensor:
-        """Embeddings [N, E], float32, on the CPU; without gradients, to be used as any tensor.
+        """Return embeddings [N, E], float32, on the CPU; without gradients, to be used as any
+        tensor.
 
         Args:
             images: uint8 array or tensor [N, H, W, 3] or [N, H, W], or a list of PIL images of any
@@ -130,7 +131,7 @@ class Model:
         return torch.cat(parts)
 
     def logits(self, images: Any, batch_size: int = 128) -> Tensor:
-        """[N, C], float32, on the CPU: of `classes`, the largest is the answer of a trial of
+        """Return [N, C], float32, on the CPU: of `classes`, the largest is the answer of a trial of
         classification. Arguments and errors as of `embed`; a ConfigError also for a loss without
         one weight vector a class, or a method that changes what they are compared with."""
         loss, method = self.config.loss.name, self.config.method.name
@@ -147,11 +148,11 @@ class Model:
         self, read: Callable[[Tensor], Tensor], images: Any, batch_size: int
     ) -> Tensor:
         data = self.config.data
-        resize = data.evaluated if data.resampled else None
+        resize = data.eval_side if data.may_resample else None
         pictures = convert_to_images(images, self._frame, self._short_side, resize)
         parts = []
         for rows in torch.split(torch.arange(len(pictures)), batch_size):
-            inputs = eval_images(
+            inputs = cut_eval_images(
                 pictures,
                 rows,
                 size=data.image_size,
@@ -172,7 +173,8 @@ class Model:
 
     @torch.no_grad()
     def score(self, query: Tensor, reference: Tensor) -> Tensor:
-        """[B, E] × [R, E] → [B, R], larger is closer: the score the trial was evaluated with."""
+        """Map [B, E] × [R, E] → [B, R], larger is closer: the score the trial was evaluated
+        with."""
         return self.network.score(query.to(self._device), reference.to(self._device)).cpu()
 
 
@@ -227,7 +229,7 @@ def load_model(path: str | Path, device: str = "auto") -> Model:
 def convert_to_images(
     images: Any, frame: float, short_side: int | None, resize: int | None = None
 ) -> Images:
-    """uint8 [N, H, W] or [N, H, W, 3], or PIL images, as `Images`.
+    """Return uint8 [N, H, W] or [N, H, W, 3], or PIL images, as `Images`.
 
     Args:
         frame, resize: as those of `Images`.
@@ -310,7 +312,8 @@ def _to_canonical_json(about: dict[str, Any]) -> str:
 
 
 def _compute_digest(about: dict[str, Any], tensors: dict[str, Tensor]) -> str:
-    """SHA-256 of what is said about the tensors, and of their names, types, shapes and bytes."""
+    """Return SHA-256 of what is said about the tensors, and of their names, types, shapes and
+    bytes."""
     digest = hashlib.sha256(_to_canonical_json(about).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"\x1e{name}\x1f{tensor.dtype} {tuple(tensor.shape)}\x1f".encode())

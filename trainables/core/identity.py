@@ -30,7 +30,8 @@ PACKS_REVISION = 1
 
 
 def dump_identity(config: BaseModel) -> dict[str, Any]:
-    """JSON-able dump of `config` at any depth, without fields marked `identity=False` or None.
+    """Return JSON-able dump of `config` at any depth, without fields marked `identity=False` or
+    None.
 
     None always means that a thing is absent, so that an option that comes later and is off by
     default leaves the trials of before what they were. So does a section that comes later and of
@@ -49,7 +50,8 @@ def dump_identity(config: BaseModel) -> dict[str, Any]:
 
 
 def collect_component_revisions(config: TrialConfig) -> dict[str, int]:
-    """REVISION of each component this trial uses, by name, as `{"loss.proxy_anchor": 1, …}`."""
+    """Return REVISION of each component this trial uses, by name, as `{"loss.proxy_anchor": 1,
+    …}`."""
     revisions = {
         f"loss.{config.loss.name}": LOSSES[config.loss.name].REVISION,
         f"method.{config.method.name}": METHODS[config.method.name].REVISION,
@@ -60,7 +62,7 @@ def collect_component_revisions(config: TrialConfig) -> dict[str, int]:
     }
     if backbone.folds_norms(config.backbone):
         revisions["folding"] = frozen_norms.REVISION
-    if config.data.antialiased:
+    if config.data.uses_antialiasing:
         revisions["resizing"] = resizing.REVISION
     if config.training.packed is not None:
         revisions["packs"] = PACKS_REVISION
@@ -68,7 +70,7 @@ def collect_component_revisions(config: TrialConfig) -> dict[str, int]:
 
 
 def compute_config_hash(config: TrialConfig, fingerprint: str) -> str:
-    """SHA-256, in hex, of what decides a trial's numbers apart from the seed.
+    """Return SHA-256, in hex, of what decides a trial's numbers apart from the seed.
 
     Args:
         fingerprint: that of the data set, from `trainables.data.dataset.fingerprint`.
@@ -87,5 +89,5 @@ def compute_config_hash(config: TrialConfig, fingerprint: str) -> str:
 
 
 def build_trial_id(config_hash: str, seed: int) -> str:
-    """`0123456789abcdef-s0`: sixteen hex digits of the hash, and the seed."""
+    """Return `0123456789abcdef-s0`: sixteen hex digits of the hash, and the seed."""
     return f"{config_hash[:16]}-s{seed}"

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from trainables.backbones.backbone import Backbone
-from trainables.data.augment import eval_images, train_images
+from trainables.data.augment import cut_eval_images, train_images
 from trainables.data.features import load_cached_features
 from trainables.data.reader import Reader
 from trainables.data.splits import Splits, Subset
@@ -33,11 +33,12 @@ class Inputs(Protocol):
         """These positions are asked for next, [steps, B] in order; only time depends on it."""
 
     def load_training_inputs(self, positions: Tensor, generator: torch.Generator) -> Tensor:
-        """Inputs of the training images at `positions` ([B], on the CPU), on the device."""
+        """Return inputs of the training images at `positions` ([B], on the CPU), on the device."""
 
     def iterate_blocks(self, subset: Subset, group: Group = ALONE) -> Iterator[Tensor]:
-        """Inputs of a split, in order, without augmentation: all of them, or of several processes
-        this one's blocks. The blocks are the same, and so are the bits of what comes of them."""
+        """Return inputs of a split, in order, without augmentation: all of them, or of several
+        processes this one's blocks. The blocks are the same, and so are the bits of what comes of
+        them."""
 
 
 class Features:
@@ -100,4 +101,4 @@ class Pictures:
         blocks = group.local_shard(torch.split(subset.index, IMAGE_BLOCK))
         self.reader.prefetch(blocks)
         for block in blocks:
-            yield eval_images(*self.reader.load_rows(block), **self.settings)
+            yield cut_eval_images(*self.reader.load_rows(block), **self.settings)

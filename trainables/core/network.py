@@ -41,8 +41,8 @@ class Network(nn.Module):
         self.method = method
         self.width = width
         # Taken down now: warm-up turns their gradients off, which held ones never have on.
-        self.tuned = [] if backbone is None else backbone.trainable_parameters()
-        self.held = config.schedule.held
+        self.tuned = [] if backbone is None else backbone.list_trainable_parameters()
+        self.held = config.schedule.held_roles
         self.bf16 = config.training.precision == "bf16"
 
     def enter(self, phase: str, parameters: list[nn.Parameter]) -> None:
@@ -56,8 +56,8 @@ class Network(nn.Module):
         return inputs if self.backbone is None else self._pool(self.backbone, inputs)
 
     def compute_answer_features(self, inputs: Tensor) -> Tensor:
-        """Features of retrieval and classification: `features`, or [N, F] of a transformer without
-        its second token where the method drops it there."""
+        """Return features of retrieval and classification: `features`, or [N, F] of a transformer
+        without its second token where the method drops it there."""
         if isinstance(self.backbone, ExtraTokenViT) and self.method.traits.second_token != "kept":
             return self._pool(self.backbone.without, inputs)
         return self.features(inputs)
@@ -68,20 +68,20 @@ class Network(nn.Module):
         return to_full_precision(pooled)
 
     def embed(self, inputs: Tensor) -> Tensor:
-        """[N, E] float32: what retrieval compares; call in evaluation mode."""
+        """Return [N, E] float32: what retrieval compares; call in evaluation mode."""
         return self.method.embed(self.compute_answer_features(inputs))
 
     def logits(self, inputs: Tensor) -> Tensor:
-        """[N, C] float32, of the training classes; call in evaluation mode."""
+        """Return [N, C] float32, of the training classes; call in evaluation mode."""
         return compute_class_logits(self.method, self.compute_answer_features(inputs))
 
     def score(self, query: Tensor, reference: Tensor) -> Tensor:
-        """[B, E] × [R, E] → [B, R] of what `embed` gives, larger is closer."""
+        """Map [B, E] × [R, E] → [B, R] of what `embed` gives, larger is closer."""
         return compare_embeddings(self.method, query, reference, self.method.loss.retrieval)
 
     def retrieval_score(self) -> Score:
-        """`score`; as a plain one, of which half suffices, where the method does not have its
-        own and the loss's geometry is one."""
+        """Return `score`; as a plain one, of which half suffices, where the method does not have
+        its own and the loss's geometry is one."""
         geometry = self.method.loss.retrieval
         unit = geometry.normalize or geometry.kind == "cosine"
         if not self.method.traits.plain_retrieval or geometry.kind not in PLAIN:
@@ -89,7 +89,8 @@ class Network(nn.Module):
         return PlainScore(PLAIN[geometry.kind], normalize=unit)
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
-        """All that trains in `phase`; in "warmup" the roles that the schedule holds do not."""
+        """Return all that trains in `phase`; in "warmup" the roles that the schedule holds do
+        not."""
         groups = self.method.param_groups(phase)
         if self.backbone is not None:
             groups = [ParamGroup("backbone", self.tuned), *groups]
@@ -99,7 +100,7 @@ class Network(nn.Module):
 
 
 def build_method(config: TrialConfig, *, features: int, classes: int, seed: int) -> Method:
-    """Loss and method on the CPU, each drawn from its own stream."""
+    """Return loss and method on the CPU, each drawn from its own stream."""
     loss_class = LOSSES[config.loss.name]
     method_class = METHODS[config.method.name]
     with streams.seed_global_generator(seed, "init", "loss"):
@@ -115,8 +116,8 @@ def build_method(config: TrialConfig, *, features: int, classes: int, seed: int)
 
 
 def build_trial_backbone(config: TrialConfig, seed: int) -> Backbone:
-    """The configured backbone on the CPU; without weights, drawn from its own stream. So is its
-    second token, if the method asks for one: the rest starts alike with it and without."""
+    """Return the configured backbone on the CPU; without weights, drawn from its own stream. So is
+    its second token, if the method asks for one: the rest starts alike with it and without."""
     with streams.seed_global_generator(seed, "init", "backbone"):
         backbone = build_backbone(
             config.backbone, config.data.image_size, channels_last=config.training.channels_last

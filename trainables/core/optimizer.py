@@ -24,8 +24,8 @@ ONE_CYCLE_END = 1 / 25e4
 def build_optimizer(
     config: OptimizerConfig, groups: list[ParamGroup], device: torch.device
 ) -> torch.optim.Optimizer:
-    """One torch group per role, with its weight decay, and with `role` and `base_lr` =
-    lr · multiplier beside torch's keys.
+    """Return one torch group per role, with its weight decay, and with `role` and `base_lr` = lr ·
+    multiplier beside torch's keys.
 
     The fused kernels of CPU and CUDA update a tensor in one pass; elsewhere torch chooses.
     """
@@ -114,7 +114,8 @@ class RateSchedule:
                 return _one_cycle_factor(i, n)
 
     def _count_epochs(self, step: int) -> int:
-        """Whole epochs before a step, counted from where the schedule says; 0 before that."""
+        """Return whole epochs before a step, counted from where the schedule says; 0 before
+        that."""
         before = 0 if self.config.counted_from == "start" else self.config.warmup_epochs
         return max(0, step // self.steps_per_epoch - before)
 

@@ -202,7 +202,7 @@ class Trainer:
         feed_watchdog()
 
     def plan_batches(self, epoch: int) -> Tensor:
-        """Positions of an epoch's training images, [steps, B]."""
+        """Return positions of an epoch's training images, [steps, B]."""
         training, needs = self.config.training, self.network.method.loss.batch
         labels, size = self.splits.train.labels, training.batch_size
         return draw_epoch_batches(labels, size, training.per_class, self.seed, epoch, needs.layout)
@@ -262,7 +262,8 @@ class Trainer:
         self.clock = now
 
     def _is_due(self, *, epoch_end: bool) -> bool:
-        """Whether to save: after an epoch if the interval has passed; within one if not 0."""
+        """Return whether to save: after an epoch if the interval has passed; within one if not
+        0."""
         interval = self.runtime.checkpoint_seconds
         return time.monotonic() - self._saved >= interval and (epoch_end or interval > 0)
 

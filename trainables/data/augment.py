@@ -44,7 +44,7 @@ def train_images(
     generator: torch.Generator,
     device: torch.device | str,
 ) -> Tensor:
-    """Augmented, normalised images `index` ([B] rows): [B, 3, S, S] float32 on `device`.
+    """Return augmented, normalised images `index` ([B] rows): [B, 3, S, S] float32 on `device`.
 
     Args:
         mean, std: of pixels in [0, 1], per channel, as the backbone wants them.
@@ -77,7 +77,7 @@ def train_images(
     return normalize_pixels(pixels, mean, std)
 
 
-def eval_images(
+def cut_eval_images(
     images: Images,
     index: Tensor,
     *,
@@ -86,7 +86,7 @@ def eval_images(
     std: tuple[float, float, float],
     device: torch.device | str,
 ) -> Tensor:
-    """Centre crop (`Images.frame` of the short side) resized to S: [B, 3, S, S] float32.
+    """Return centre crop (`Images.frame` of the short side) resized to S: [B, 3, S, S] float32.
 
     For photographs this is resize of the short side to S·256/224 and centre crop of S: they are
     stored at that size, so their pixels are taken as they are. Where `Images.resize` says another
@@ -117,7 +117,7 @@ def _cut_centre(  # noqa: PLR0917
 
 
 def compute_center_boxes(heights: Tensor, widths: Tensor, frame: float) -> Tensor:
-    """[B, 4] int64 (top, left, height, width): the centred square of frame · short side."""
+    """Return [B, 4] int64 (top, left, height, width): the centred square of frame · short side."""
     side = torch.round(torch.minimum(heights, widths) * frame).long().clamp(min=1)
     top = torch.round((heights - side) / 2).long()
     left = torch.round((widths - side) / 2).long()
@@ -125,7 +125,8 @@ def compute_center_boxes(heights: Tensor, widths: Tensor, frame: float) -> Tenso
 
 
 def draw_fixed_boxes(heights: Tensor, widths: Tensor, side: int, place: Tensor) -> Tensor:
-    """RandomCrop's boxes: [B, 4] int64 (top, left, side, side), all places in the image alike.
+    """Return RandomCrop's boxes: [B, 4] int64 (top, left, side, side), all places in the image
+    alike.
 
     Args:
         place: [B, 2] uniform in [0, 1), for top and left.
@@ -137,9 +138,9 @@ def draw_fixed_boxes(heights: Tensor, widths: Tensor, side: int, place: Tensor) 
 
 
 def _shift_and_mirror(pixels: Tensor, pad: int, place: Tensor, mirrored: Tensor) -> Tensor:
-    """RandomCrop(S, padding=pad) of pixels[B, C, S, S]: black all around them, then a square of
-    side S. Mirrored ones are so already; they move the other way, as if they had been cut before.
-    """
+    """Return RandomCrop(S, padding=pad) of pixels[B, C, S, S]: black all around them, then a square
+    of side S. Mirrored ones are so already; they move the other way, as if they had been cut
+    before."""
     side = pixels.shape[-1]
     whole = torch.full_like(mirrored, side + 2 * pad, dtype=torch.int64)
     top, left = draw_fixed_boxes(whole, whole, side, place)[:, :2].unbind(1)
@@ -154,7 +155,7 @@ def _shift_and_mirror(pixels: Tensor, pad: int, place: Tensor, mirrored: Tensor)
 def draw_random_boxes(
     heights: Tensor, widths: Tensor, config: AugmentConfig, draws: Tensor, place: Tensor
 ) -> Tensor:
-    """RandomResizedCrop's boxes: [B, 4] int64 (top, left, height, width).
+    """Return RandomResizedCrop's boxes: [B, 4] int64 (top, left, height, width).
 
     Area share uniform in `crop_scale`, log aspect (width/height) uniform in `crop_ratio`; the
     first of the attempts that fits is taken, else the largest centred box within the ratios.
@@ -195,7 +196,7 @@ def cut_boxes(crops: Crops, interpolation: Interpolation | None = None) -> Tenso
 def normalize_pixels(
     pixels: Tensor, mean: tuple[float, float, float], std: tuple[float, float, float]
 ) -> Tensor:
-    """(x/255 − mean)/std, float32, of pixels of any type; one channel becomes three."""
+    """Return (x/255 − mean)/std, float32, of pixels of any type; one channel becomes three."""
     scale = torch.tensor([1 / (255 * s) for s in std], device=pixels.device)
     shift = torch.tensor([-m / s for m, s in zip(mean, std, strict=True)], device=pixels.device)
     lines = pixels.permute(0, 2, 3, 1)

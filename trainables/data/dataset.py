@@ -93,13 +93,13 @@ class DataSource(ABC):
     @classmethod
     @abstractmethod
     def fingerprint(cls, config: DataConfig, cache: Path) -> str:
-        """SHA-256 (hex) of everything in the files that can change a trial's numbers."""
+        """Return SHA-256 (hex) of everything in the files that can change a trial's numbers."""
 
     @classmethod
     @abstractmethod
     def class_count(cls, config: DataConfig, cache: Path) -> int | None:
-        """How many classes there are, told without decoding an image; None: only `load` tells, or
-        the division of them is the data set's own."""
+        """Return how many classes there are, told without decoding an image; None: only `load`
+        tells, or the division of them is the data set's own."""
 
     @classmethod
     def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
@@ -121,7 +121,7 @@ class DataSource(ABC):
     @classmethod
     @abstractmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
-        """Decoded images and labels; decodes into `cache` on the first call.
+        """Return decoded images and labels; decodes into `cache` on the first call.
 
         Photographs come with a short side of `config.kept`, or that of the file, and the frame
         `config.image_size / config.evaluated`.
@@ -155,7 +155,7 @@ def count_classes(config: DataConfig, cache: Path) -> int | None:
 def load_dataset(config: DataConfig, cache: Path) -> Dataset:
     """Return the configured data set, unsplit, with the evaluation crop of `data.eval_resize`."""
     dataset = DATASETS[config.name].load(config, cache)
-    if not config.resampled:
+    if not config.may_resample:
         return dataset
-    frame = config.image_size / config.evaluated
-    return replace(dataset, images=replace(dataset.images, frame=frame, resize=config.evaluated))
+    frame = config.image_size / config.eval_side
+    return replace(dataset, images=replace(dataset.images, frame=frame, resize=config.eval_side))

@@ -50,7 +50,7 @@ def decode_image(
             check_size(opened.size, str(path))
             ImageOps.exif_transpose(opened, in_place=True)
             image = convert_to_rgb(opened)
-            image = image if box is None else _crop(image, box, str(path))
+            image = image if box is None else _crop_box(image, box, str(path))
     except (MemoryError, ConfigError):
         raise  # of the machine, and our own
     except Image.DecompressionBombError:
@@ -91,7 +91,9 @@ def check_size(size: tuple[int, int], where: str) -> None:
         raise _build_size_error(where, f"an image of {size[0]:,} × {size[1]:,} pixels")
 
 
-def _crop(image: Image.Image, box: tuple[float, float, float, float], where: str) -> Image.Image:
+def _crop_box(
+    image: Image.Image, box: tuple[float, float, float, float], where: str
+) -> Image.Image:
     """Return what of the box lies in the image; its edges at the nearest pixels."""
     left, top, right, bottom = (round(edge) for edge in box)
     inside = max(left, 0), max(top, 0), min(right, image.width), min(bottom, image.height)

@@ -17,7 +17,7 @@ import torch
 from trainables.backbones import backbone as backbones
 from trainables.backbones.weights import compute_weights_identity
 from trainables.data import resizing
-from trainables.data.augment import eval_images
+from trainables.data.augment import cut_eval_images
 from trainables.data.cache import get_or_build
 from trainables.data.dataset import DATASETS, fingerprint, load_dataset
 from trainables.data.reader import Reader
@@ -35,7 +35,7 @@ BATCH = 64
 def load_cached_features(
     config: Trial, cache: Path, device: torch.device | str = "cpu"
 ) -> np.memmap:
-    """Pooled features of every image of the data set, in its order: [N, F] float32.
+    """Return pooled features of every image of the data set, in its order: [N, F] float32.
 
     Images are taken as in evaluation (`eval_images`), the backbone as `frozen_backbone` builds
     it, in float32. Whoever comes first computes, on all CPU threads it may use; others wait.
@@ -50,7 +50,7 @@ def load_cached_features(
 
 
 def has_features(config: Trial, cache: Path, device: torch.device | str = "cpu") -> bool:
-    """Whether they are in the cache, so that neither backbone nor weights are needed."""
+    """Return whether they are in the cache, so that neither backbone nor weights are needed."""
     return (Path(cache) / "features" / build_features_key(config, cache, device)).is_dir()
 
 
@@ -69,8 +69,8 @@ def build_features_key(config: Trial, cache: Path, device: torch.device | str = 
         "device": torch.device(device).type,
         "revisions": [REVISION, backbones.REVISION, DATASETS[config.data.name].REVISION],
     }
-    if config.data.resampled:  # only then, so that features of before are found
-        parts["evaluation"] = [config.data.evaluated, config.data.kept or "original"]
+    if config.data.may_resample:  # only then, so that features of before are found
+        parts["evaluation"] = [config.data.eval_side, config.data.stored_short_side or "original"]
         parts["resizing"] = resizing.REVISION
     for name in ("mean", "std", "channels", "pixel_max"):
         if (value := getattr(config.backbone, name)) is not None:
@@ -96,7 +96,7 @@ def _compute_features(config: Trial, cache: Path, device: torch.device, folder: 
             reader.prefetch(blocks)
             for rows in blocks:
                 there, at = reader.load_rows(rows)
-                batch = eval_images(
+                batch = cut_eval_images(
                     there, at, size=size, mean=backbone.mean, std=backbone.std, device=device
                 )
                 # Written, not mapped: a full disk is then an error here, not a SIGBUS later.

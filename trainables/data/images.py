@@ -44,7 +44,7 @@ class Images:
         return len(self.offsets)
 
     def __getitem__(self, row: int) -> Tensor:
-        """[H, W, C] uint8, a view."""
+        """Return [H, W, C] uint8, a view."""
         start, h, w = int(self.offsets[row]), int(self.heights[row]), int(self.widths[row])
         return self.flat[start : start + h * w * self.channels].view(h, w, self.channels)
 

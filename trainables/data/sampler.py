@@ -15,7 +15,7 @@ from trainables.errors import ConfigError
 
 
 def count_steps_per_epoch(images: int, batch_size: int) -> int:
-    """⌈images / batch_size⌉, at least 1."""
+    """Return ⌈images / batch_size⌉, at least 1."""
     return max(1, -(-images // batch_size))
 
 
@@ -54,7 +54,7 @@ def draw_epoch_batches(  # noqa: PLR0917
     epoch: int,
     layout: Literal["any", "class_major"] = "any",
 ) -> Tensor:
-    """Positions into `labels` for one epoch: [steps, batch_size] int64.
+    """Return positions into `labels` for one epoch: [steps, batch_size] int64.
 
     per_class M > 1: every batch holds K = batch_size / M different classes. Classes take turns,
     each once in a permutation of all before any comes again, so that small classes are not
@@ -96,7 +96,7 @@ def draw_epoch_batches(  # noqa: PLR0917
 
 
 def _draw_class_turns(classes: int, steps: int, wanted: int, generator: torch.Generator) -> Tensor:
-    """[steps · wanted] classes: permutation after permutation, no class twice in a batch."""
+    """Return [steps · wanted] classes: permutation after permutation, no class twice in a batch."""
     turns: list[Tensor] = []
     filled = 0
     while filled < steps * wanted:

@@ -10,7 +10,7 @@ from trainables.evaluation.metric import metric
 
 
 def top_k_accuracy(logits: Tensor, labels: Tensor, k: int) -> float:
-    """Share of items whose class is among the k classes of largest logit; in [0, 1].
+    """Return share of items whose class is among the k classes of largest logit; in [0, 1].
 
     Equal logits: the first class comes first. k ≥ classes gives 1.
 

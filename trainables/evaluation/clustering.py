@@ -47,15 +47,15 @@ def build_contingency(clusters: Tensor, classes: Tensor) -> Contingency:
 
 
 def entropy(sizes: Tensor) -> float:
-    """−Σ p log p, p = sizes / Σ sizes, in nats."""
+    """Return −Σ p log p, p = sizes / Σ sizes, in nats."""
     p = sizes.double() / int(sizes.sum())
     return float(-torch.special.xlogy(p, p).sum())
 
 
 @metric("nmi", reads="clusters", unit="%")
 def nmi(table: Contingency) -> float:
-    """Normalised mutual information 2·I/(H(clusters) + H(classes)), in [0, 1] (arithmetic mean, as
-    scikit-learn's default); 1 if each is a single group (they tell the same: nothing)."""
+    """Return normalised mutual information 2·I/(H(clusters) + H(classes)), in [0, 1] (arithmetic
+    mean, as scikit-learn's default); 1 if each is a single group (they tell the same: nothing)."""
     of_a, of_b = entropy(table.clusters), entropy(table.classes)
     if of_a + of_b == 0:
         return 1.0
@@ -65,8 +65,9 @@ def nmi(table: Contingency) -> float:
 
 @metric("ami", reads="clusters", unit="%")
 def ami(table: Contingency) -> float:
-    """Adjusted mutual information (I − E)/((H(clusters) + H(classes))/2 − E), at most 1 and near 0
-    by chance; E is I expected of random groups of the same sizes (Vinh et al., JMLR 2010)."""
+    """Return adjusted mutual information (I − E)/((H(clusters) + H(classes))/2 − E), at most 1 and
+    near 0 by chance; E is I expected of random groups of the same sizes (Vinh et al., JMLR 2010).
+    """
     of_a, of_b = entropy(table.clusters), entropy(table.classes)
     groups = (len(table.clusters), len(table.classes))
     # Both one group, or both all singletons: nothing to adjust, they agree.
@@ -79,7 +80,7 @@ def ami(table: Contingency) -> float:
 
 
 def expected_mutual_information(table: Contingency) -> float:
-    """E[I] in nats under the hypergeometric model.
+    """Return E[I] in nats under the hypergeometric model.
 
     E = Σ_ij Σ_n n/N · log(N n/(a_i b_j)) · P(n; N, a_i, b_j). A term depends on the two sizes only,
     so it is computed once for each pair of different sizes and weighted by how often that occurs.
@@ -105,7 +106,7 @@ def expected_mutual_information(table: Contingency) -> float:
 
 @metric("f1", reads="clusters", unit="%")
 def f1(table: Contingency) -> float:
-    """Pairwise F1 = 2·TP/(2·TP + FP + FN) over unordered pairs of items: positive = of one
+    """Return pairwise F1 = 2·TP/(2·TP + FP + FN) over unordered pairs of items: positive = of one
     cluster, true = of one class. Exact integers. 1 if no pair is together in either."""
     together = count_pairs(table.cells)
     said = count_pairs(table.clusters) + count_pairs(table.classes)
@@ -119,7 +120,7 @@ def count_pairs(sizes: Tensor) -> int:
 def kmeans(
     rows: Tensor, k: int, *, seed: int, iterations: int = ITERATIONS, restarts: int = 1
 ) -> Tensor:
-    """Clusters [N] int64 of float32 rows [N, E]: the nearest centre of each after the last
+    """Return clusters [N] int64 of float32 rows [N, E]: the nearest centre of each after the last
     iteration. k ≤ N.
 
     restarts: starts, drawn one after the other from `seed`; the clusters of least `objective` are
@@ -138,7 +139,7 @@ def kmeans(
 
 
 def run_lloyd(rows: Tensor, centres: Tensor, iterations: int) -> Tensor:
-    """Clusters [N] from a start: centres [k, E]."""
+    """Return clusters [N] from a start: centres [k, E]."""
     k = len(centres)
     everything = torch.arange(k, device=rows.device)
     clusters, distances = find_nearest(rows, centres, everything)
@@ -165,7 +166,8 @@ def run_lloyd(rows: Tensor, centres: Tensor, iterations: int) -> Tensor:
 
 
 def find_nearest(rows: Tensor, centres: Tensor, among: Tensor) -> tuple[Tensor, Tensor]:
-    """Index [N] of the nearest of centres[among], and ‖centre‖² − 2⟨row, centre⟩ + ‖row‖² [N]."""
+    """Return index [N] of the nearest of centres[among], and ‖centre‖² − 2⟨row, centre⟩ + ‖row‖²
+    [N]."""
     chosen = centres[among]
     limit = DISTANCE_BYTES if rows.device.type == "cpu" else DISTANCE_BYTES_GPU
     block = max(1, min(1024 if rows.device.type == "cpu" else 2**16, limit // (4 * len(among))))
@@ -193,7 +195,7 @@ def compute_cluster_means(rows: Tensor, clusters: Tensor, k: int) -> Tensor:
 
 
 def compute_objective(rows: Tensor, clusters: Tensor, k: int) -> float:
-    """Σ ‖row − mean of its cluster‖², in float64, block by block."""
+    """Return Σ ‖row − mean of its cluster‖², in float64, block by block."""
     centres, total = compute_cluster_means(rows, clusters, k), 0.0
     for at in torch.split(torch.arange(len(rows), device=rows.device), OBJECTIVE_ROWS):
         total += float((rows[at] - centres[clusters[at]]).double().square().sum())

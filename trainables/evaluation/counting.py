@@ -231,11 +231,13 @@ class Counters:
 
     def count_rows(self, of: slice, tile: Numbers, item: Numbers, own: Numbers) -> int:
         """Count a tile for the queries `of`, its rows; returns how many scores are no numbers."""
-        return sum(self._share_work(len(tile), count_rows, tile, item, own, *self._counted(of)))
+        return sum(
+            self._share_work(len(tile), count_rows, tile, item, own, *self._collect_arrays(of))
+        )
 
     def count_columns(self, of: slice, tile: Numbers, item: Numbers) -> None:
         """Count a tile for the queries `of`, its columns."""
-        self._share_work(tile.shape[1], count_columns, tile, item, *self._counted(of))
+        self._share_work(tile.shape[1], count_columns, tile, item, *self._collect_arrays(of))
 
     def collect_ranks(self, of: slice) -> PositiveRanks:
         """Return the places of the positives of the queries `of`."""
@@ -244,7 +246,7 @@ class Counters:
         fill_ranks(self.counts, self.start[of], self.active[of], self.limit[of], places, FAR)
         return PositiveRanks(torch.from_numpy(places), positives)
 
-    def _counted(self, of: slice) -> tuple[Numbers, ...]:
+    def _collect_arrays(self, of: slice) -> tuple[Numbers, ...]:
         queries = (self.start[of], self.active[of], self.floor[of], self.limit[of])
         return self.keys, self.scores, self.counts, *queries
 

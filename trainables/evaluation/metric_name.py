@@ -22,8 +22,8 @@ class MetricName(NamedTuple):
         split, _, metric = text.partition("/")
         return cls(split, metric)
 
-    def on(self, split: str) -> MetricName:
-        """The same of another split."""
+    def with_split(self, split: str) -> MetricName:
+        """Return the same of another split."""
         return MetricName(split, self.metric)
 
     def __str__(self) -> str:

@@ -69,7 +69,7 @@ def evaluate_embeddings(
     seed: int = 0,
     restarts: int | None = None,
 ) -> dict[str, float]:
-    """Metrics of a split, each item querying all others, or the gallery.
+    """Return metrics of a split, each item querying all others, or the gallery.
 
     Args:
         embeddings: [N, E] on any device. labels: [N], any integers.
@@ -135,7 +135,8 @@ def evaluate_split(
 
 
 def needs_embeddings_alone(name: str) -> bool:
-    """Whether `evaluate` knows the metric and needs nothing for it but embeddings and labels."""
+    """Return whether `evaluate` knows the metric and needs nothing for it but embeddings and
+    labels."""
     return name not in ACCURACY and (name in ALL or find_ranking_metric(name) is not None)
 
 

@@ -37,11 +37,11 @@ class RankingMetric:
     count."""
 
     def depth(self, positives: Tensor) -> Tensor:
-        """How many nearest items it looks at [B], of queries with R = `positives` [B]."""
+        """Return how many nearest items it looks at [B], of queries with R = `positives` [B]."""
         return positives
 
     def __call__(self, found: PositiveRanks) -> tuple[Tensor, Tensor]:
-        """Values [B] float64 and which of the queries count, [B] bool."""
+        """Return values [B] float64 and which of the queries count, [B] bool."""
         raise NotImplementedError
 
 
@@ -100,7 +100,7 @@ class MapAt(RankingMetric):
 
 
 def sum_precisions(places: Tensor, last: Tensor | int) -> Tensor:
-    """Σ P(place) over the places ≤ `last` [B, 1], [B] float64."""
+    """Return Σ P(place) over the places ≤ `last` [B, 1], [B] float64."""
     order = torch.arange(1, places.shape[1] + 1, device=places.device)
     return torch.where(places <= last, order / places.double(), 0.0).sum(1)
 

@@ -22,7 +22,7 @@ Kind = Literal["dot", "euclidean"]
 
 
 def compute_dot_products(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
-    """⟨a, b⟩ [A, B] of rows by the quicker library; into `out` if given."""
+    """Return ⟨a, b⟩ [A, B] of rows by the quicker library; into `out` if given."""
     if uses_onednn(a, b):
         made = onednn_product(a, b)
         return made if out is None else out.copy_(made)
@@ -41,12 +41,13 @@ class PlainScore:
     normalize: bool = False
 
     def prepare(self, rows: Tensor) -> Tensor:
-        """[N, E] float32 as `tile` takes them."""
+        """Return [N, E] float32 as `tile` takes them."""
         rows = rows.float()
         return F.normalize(rows, dim=1) if self.normalize else rows
 
     def compute_squares(self, prepared: Tensor) -> Tensor:
-        """‖·‖² [N]. None is too large for float32, so by Cauchy–Schwarz all scores are numbers."""
+        """Return ‖·‖² [N]. None is too large for float32, so by Cauchy–Schwarz all scores are
+        numbers."""
         squares: Tensor = torch.linalg.vecdot(prepared, prepared)
         if not torch.isfinite(4 * squares).all():
             raise TrialFailure("evaluation: a similarity score is not a number (float32 overflows)")
@@ -55,7 +56,8 @@ class PlainScore:
     def score_tile(
         self, a: Tensor, b: Tensor, of_a: Tensor, of_b: Tensor, out: Tensor | None = None
     ) -> Tensor:
-        """Scores [A, B] of prepared rows, `of_a` and `of_b` their squares; into `out` if given."""
+        """Return scores [A, B] of prepared rows, `of_a` and `of_b` their squares; into `out` if
+        given."""
         made = compute_dot_products(a, b, out)
         if self.kind == "euclidean":
             made.mul_(2).sub_(of_a[:, None]).sub_(of_b[None]).clamp_(max=0)
@@ -76,7 +78,7 @@ PLAIN: Mapping[str, PlainScore] = {
 
 
 def resolve_score(score: Score | str) -> Score:
-    """A plain score by name; a callable as it is."""
+    """Return a plain score by name; a callable as it is."""
     if isinstance(score, str):
         if score not in PLAIN:
             raise ConfigError("score", repr(score), f"one of {', '.join(PLAIN)}, or a callable")

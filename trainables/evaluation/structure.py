@@ -30,8 +30,8 @@ LEAST_INTER = 1e-8  # of the public code
 
 @metric("density")
 def density(rows: Tensor, labels: Tensor) -> float:
-    """π_density = π_intra/π_inter, ≥ 0, by the words of NIR's Section 4.4, "mean intraclass and
-    interclass distance". Here all is Euclidean and every pair weighs the same; their code has
+    """Return π_density = π_intra/π_inter, ≥ 0, by the words of NIR's Section 4.4, "mean intraclass
+    and interclass distance". Here all is Euclidean and every pair weighs the same; their code has
     neither: `density_code`.
 
     π_intra: mean distance over all pairs of different items of one class, whichever class that is;
@@ -45,8 +45,8 @@ def density(rows: Tensor, labels: Tensor) -> float:
 
 @metric("density_code")
 def density_code(rows: Tensor, labels: Tensor) -> float:
-    """π_density = π_intra/π_inter, ≥ 0, as the public code of Roth et al. has it, on which NIR's is
-    built ("dists@intra_over_inter"):
+    """Return π_density = π_intra/π_inter, ≥ 0, as the public code of Roth et al. has it, on which
+    NIR's is built ("dists@intra_over_inter"):
 
         π_intra = 1/C Σ_c 1/(n_c(n_c − 1)) Σ_{i≠j in c} (1 − ⟨x_i, x_j⟩)
         π_inter = 1/(C(C − 1)) Σ_{a≠b} (1 − ⟨m_a, m_b⟩),   m_c = Σ_{i in c} x_i / ‖Σ_{i in c} x_i‖
@@ -58,7 +58,7 @@ def density_code(rows: Tensor, labels: Tensor) -> float:
     the code's words say; by a slip of indexing it takes the largest of the first two classes. And a
     π_inter below 1e-8 is an error, where the code divides by 1e-8.
     """
-    sizes, sums = _sizes_of_pairs(labels), sum_classes(rows, labels)
+    sizes, sums = _count_pair_sizes(labels), sum_classes(rows, labels)
     several = sizes > 1
     n = sizes[several].double()
     intra = 1 - (sums[several].square().sum(1) - n) / (n * (n - 1))
@@ -74,18 +74,19 @@ def density_code(rows: Tensor, labels: Tensor) -> float:
 
 @metric("concentration")
 def concentration(rows: Tensor, labels: Tensor) -> float:
-    """σ²_κ = variance over classes of κ_c/π_inter, κ_c the mean distance of a class's items to its
-    centre, π_inter as in `density`, over all classes. The paper gives these words and no equation.
-    Classes with one image have κ = 0 by definition and are left out of the variance, which is the
-    population's (divided by the number of classes)."""
-    several, of_class, kappa = _spreads(rows, labels)
+    """Return σ²_κ = variance over classes of κ_c/π_inter, κ_c the mean distance of a class's items
+    to its centre, π_inter as in `density`, over all classes. The paper gives these words and no
+    equation. Classes with one image have κ = 0 by definition and are left out of the variance,
+    which is the population's (divided by the number of classes)."""
+    several, of_class, kappa = _compute_spreads(rows, labels)
     return float((kappa[several] / mean_inter_distance(of_class)).var(correction=0))
 
 
 @metric("spectrum", direction="minimize")
 def spectrum(rows: Tensor, _: Tensor | None = None) -> float:
-    """ρ = KL(U ‖ S) = Σ 1/m · log(1/(m s_i)), in nats: U uniform, S the m = min(N, E) singular
-    values of the embedding matrix (not centred) divided by their sum. 0: all directions alike.
+    """Return ρ = KL(U ‖ S) = Σ 1/m · log(1/(m s_i)), in nats: U uniform, S the m = min(N, E)
+    singular values of the embedding matrix (not centred) divided by their sum. 0: all directions
+    alike.
 
     A singular value below what float64 can tell from zero, s_max·max(N, E)·2⁻⁵², counts as that,
     so that rank-deficient embeddings give a large number and not infinity. All singular values
@@ -97,7 +98,7 @@ def spectrum(rows: Tensor, _: Tensor | None = None) -> float:
 
 
 def compute_singular_shares(rows: Tensor) -> Tensor:
-    """S of `spectrum`, [m] float64, descending."""
+    """Return S of `spectrum`, [m] float64, descending."""
     triangle = rows.new_empty((0, rows.shape[1]), dtype=torch.float64)
     # R of the QR of all rows, block by block: the singular values of R are those of the matrix.
     for block in torch.split(rows, 4 * BLOCK):
@@ -111,8 +112,9 @@ def compute_singular_shares(rows: Tensor) -> Tensor:
 
 @metric("uniformity", direction="minimize")
 def uniformity(rows: Tensor, _: Tensor | None = None) -> float:
-    """G_2 = mean over pairs of different items of exp(−2‖u − v‖²), in (0, 1]. Shown as NIR does;
-    its logarithm is Wang & Isola's uniformity. 1 if there is one item only: no pair is apart."""
+    """Return G_2 = mean over pairs of different items of exp(−2‖u − v‖²), in (0, 1]. Shown as NIR
+    does; its logarithm is Wang & Isola's uniformity. 1 if there is one item only: no pair is apart.
+    """
     count = len(rows)
     if count == 1:
         return 1.0
@@ -145,7 +147,8 @@ def gaussian_p(rows: Tensor, labels: Tensor) -> float:
 
 @metric("gaussian_p_deviation", unit="%")
 def gaussian_p_deviation(rows: Tensor, labels: Tensor) -> float:
-    """The "±" beside `gaussian_p`: standard deviation over classes (population) of a class's p."""
+    """Return the "±" beside `gaussian_p`: standard deviation over classes (population) of a class's
+    p."""
     return float(_compute_class_p_values(rows, labels).std(correction=0))
 
 
@@ -153,17 +156,17 @@ def gaussian_p_deviation(rows: Tensor, labels: Tensor) -> float:
 def relative_deviation(rows: Tensor, labels: Tensor) -> float:
     """Mean over classes of (mean distance of its items to its centre μ_c)/‖μ_c‖, ≥ 0 (the paper
     prints per cent). A class whose centre is 0 makes it infinite, which is an error."""
-    several, of_class, spread = _spreads(rows, labels)
+    several, of_class, spread = _compute_spreads(rows, labels)
     length = torch.linalg.vector_norm(of_class.double(), dim=1)
     if (length[several] == 0).any():
         raise ConfigError("metrics.relative_deviation", "a class centre has length 0")
     return float((spread / length)[several].mean())
 
 
-def _spreads(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Which classes have two images or more [C], centres [C, E], and the mean distance of a class's
-    items to its centre [C] float64."""
-    sizes, of_class = _sizes_of_pairs(labels), compute_class_means(rows, labels)
+def _compute_spreads(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return which classes have two images or more [C], centres [C, E], and the mean distance of a
+    class's items to its centre [C] float64."""
+    sizes, of_class = _count_pair_sizes(labels), compute_class_means(rows, labels)
     away = torch.linalg.vector_norm(rows - of_class[labels], dim=1).double()
     order = labels.argsort(stable=True)
     return sizes > 1, of_class, torch.segment_reduce(away[order], "mean", lengths=sizes)
@@ -175,8 +178,8 @@ def _compute_class_p_values(rows: Tensor, labels: Tensor) -> Tensor:
     return torch.cat([_compute_class_p(each) for each in own])
 
 
-def _sizes_of_pairs(labels: Tensor) -> Tensor:
-    """Sizes of the classes [C], some of which must have a pair."""
+def _count_pair_sizes(labels: Tensor) -> Tensor:
+    """Return sizes of the classes [C], some of which must have a pair."""
     sizes = torch.bincount(labels)
     if not (sizes > 1).any():
         raise ConfigError("metrics", "classes have one image each: one class needs two images")
@@ -188,7 +191,7 @@ def _group_classes_by_size(
 ) -> Iterator[Tensor]:
     """Yield classes of one size n > 1 together [c, n, E], at most `most(n)` of them: few batched
     calls instead of one a class."""
-    sizes, order = _sizes_of_pairs(labels), labels.argsort(stable=True)
+    sizes, order = _count_pair_sizes(labels), labels.argsort(stable=True)
     starts = sizes.cumsum(0) - sizes
     for size in torch.unique(sizes[sizes > 1]).tolist():
         for part in torch.split(starts[sizes == size], max(1, most(size))):
@@ -196,7 +199,7 @@ def _group_classes_by_size(
 
 
 def _compute_class_p(own: Tensor) -> Tensor:
-    """[c, n, E] → [c]."""
+    """Map [c, n, E] → [c]."""
     size = own.shape[1]
     away = own - own.mean(1, keepdim=True)
     sigma = away.square().mean((1, 2), keepdim=True).sqrt()
@@ -211,21 +214,24 @@ def _compute_class_p(own: Tensor) -> Tensor:
 
 
 def kolmogorov_survival(x: Tensor) -> Tensor:
-    """Q(x) = 2 Σ_{j ≥ 1} (−1)^{j−1} exp(−2j²x²), in [0, 1]; 1 below 0.2, where 1 − Q < 1e-12."""
+    """Return Q(x) = 2 Σ_{j ≥ 1} (−1)^{j−1} exp(−2j²x²), in [0, 1]; 1 below 0.2, where 1 − Q <
+    1e-12."""
     terms = ((-1) ** (j - 1) * torch.exp(-2 * (j * x) ** 2) for j in range(1, 31))
     total: Tensor = sum(terms, torch.zeros_like(x))
     return torch.where(x < 0.2, 1.0, (2 * total).clamp(0, 1))
 
 
 def compute_class_means(rows: Tensor, labels: Tensor) -> Tensor:
-    """Means of the classes [C, E]; labels are 0 … C − 1, all present. Deterministic on GPUs too."""
+    """Return means of the classes [C, E]; labels are 0 … C − 1, all present. Deterministic on GPUs
+    too."""
     order = labels.argsort(stable=True)
     return torch.segment_reduce(rows[order], "mean", lengths=torch.bincount(labels), axis=0)
 
 
 def sum_classes(rows: Tensor, labels: Tensor) -> Tensor:
-    """Sums of the classes [C, E], float64, of rows brought to unit length in float64 again: float32
-    keeps lengths to some 1e-7, as large as small cosine distances. Deterministic on GPUs too."""
+    """Return sums of the classes [C, E], float64, of rows brought to unit length in float64 again:
+    float32 keeps lengths to some 1e-7, as large as small cosine distances. Deterministic on GPUs
+    too."""
     order = labels.argsort(stable=True)
     sums = rows.new_zeros((int(labels.max()) + 1, rows.shape[1]), dtype=torch.float64)
     for at in torch.split(order, 4 * BLOCK):
@@ -237,7 +243,7 @@ def sum_classes(rows: Tensor, labels: Tensor) -> Tensor:
 
 def mean_intra_distance(rows: Tensor, labels: Tensor) -> float:
     """Mean distance over all pairs of different items of one class."""
-    sizes, total = _sizes_of_pairs(labels), []
+    sizes, total = _count_pair_sizes(labels), []
     count = int((sizes * (sizes - 1) // 2).sum())
     width = rows.shape[1]
     for own in _group_classes_by_size(
@@ -261,7 +267,7 @@ def mean_inter_distance(of_class: Tensor) -> float:
 
 
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:
-    """‖a − b‖² [..., A, B] of unit rows as ‖a‖² + ‖b‖² − 2⟨a, b⟩: rounding of some 1e-7."""
+    """Return ‖a − b‖² [..., A, B] of unit rows as ‖a‖² + ‖b‖² − 2⟨a, b⟩: rounding of some 1e-7."""
     norms = a.square().sum(-1)[..., :, None] + b.square().sum(-1)[..., None, :]
     return norms.sub_((a @ b.mT).mul_(2))
 

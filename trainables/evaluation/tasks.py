@@ -31,13 +31,13 @@ class Answering(Protocol):
     """A network in evaluation mode."""
 
     def embed(self, inputs: Tensor) -> Tensor:
-        """[N, ...] → [N, E]."""
+        """Map [N, ...] → [N, E]."""
 
     def retrieval_score(self) -> Score:
-        """How embeddings are compared."""
+        """Return how embeddings are compared."""
 
     def logits(self, inputs: Tensor) -> Tensor:
-        """[N, ...] → [N, C], of the training classes."""
+        """Map [N, ...] → [N, C], of the training classes."""
 
 
 class Task:
@@ -56,11 +56,11 @@ class Task:
     selected: ClassVar[tuple[str, ...]]
 
     def can_read(self, metric: str) -> bool:
-        """Whether `read` knows a metric."""
+        """Return whether `read` knows a metric."""
         raise NotImplementedError
 
     def compute_answers(self, network: Answering, inputs: Tensor) -> Tensor:
-        """[N, ...] → [N, A], what is read of each image: its embedding, or its logits."""
+        """Map [N, ...] → [N, A], what is read of each image: its embedding, or its logits."""
         raise NotImplementedError
 
     def read(

@@ -54,7 +54,7 @@ class FlowConfig(ComponentConfig):
         return 2 * self.depth if self.kind == "glow" else self.depth
 
     def is_conditioned(self, coupling: int) -> bool:
-        """Whether this coupling, counted from 0, sees the condition."""
+        """Return whether this coupling, counted from 0, sees the condition."""
         block = coupling // 2 if self.kind == "glow" else coupling
         place = {"start": 0, "mid": self.depth // 2, "end": self.depth - 1}
         return self.condition == "dense" or block == place[self.condition]

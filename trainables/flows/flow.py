@@ -22,7 +22,7 @@ ATAN_SHARE = 0.636
 
 
 def soft_clamp(raw: Tensor, clamp: float | Tensor) -> Tensor:
-    """c · 0.636 · atan(raw): within ±c, and steep as 0.636 c at 0."""
+    """Return c · 0.636 · atan(raw): within ±c, and steep as 0.636 c at 0."""
     return clamp * ATAN_SHARE * torch.atan(raw)
 
 
@@ -52,14 +52,14 @@ class Coupling(nn.Module):
     def forward(
         self, active: Tensor, passive: Tensor, condition: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """x_a[..., A], x_p[..., P] → y_a[..., A] and the log-scales s[..., A]."""
+        """Map x_a[..., A], x_p[..., P] → y_a[..., A] and the log-scales s[..., A]."""
         s, t = self._scale_shift(passive, condition)
         if s is None:
             return active + t, active.new_zeros(()).expand_as(active)
         return active * s.exp() + t, s
 
     def inverse(self, active: Tensor, passive: Tensor, condition: Tensor | None) -> Tensor:
-        """y_a → x_a; the passive half is what it was."""
+        """Map y_a → x_a; the passive half is what it was."""
         s, t = self._scale_shift(passive, condition)
         return active - t if s is None else (active - t) * (-s).exp()
 
@@ -142,7 +142,8 @@ class Flow(nn.Module):
         self.scale = nn.Parameter(torch.zeros(dim)) if config.scales else None
 
     def forward(self, x: Tensor, condition: Tensor | None = None) -> FlowOutput:
-        """x[..., D], condition[..., K] (leading dimensions that broadcast to x's) → `Flowed`."""
+        """Return x[..., D], condition[..., K] (leading dimensions that broadcast to x's) →
+        `FlowOutput`."""
         with torch.autocast(x.device.type, enabled=False):
             x, condition = self._check_input(x, condition)
             scales: list[Tensor] = []
@@ -166,7 +167,7 @@ class Flow(nn.Module):
             return FlowOutput(x, log_diagonal.sum(-1), log_diagonal, tuple(scales))
 
     def inverse(self, z: Tensor, condition: Tensor | None = None) -> Tensor:
-        """z[..., D] → x[..., D], with the condition of the way there."""
+        """Map z[..., D] → x[..., D], with the condition of the way there."""
         with torch.autocast(z.device.type, enabled=False):
             z, condition = self._check_input(z, condition)
             if self.scale is not None:
@@ -194,7 +195,8 @@ class Flow(nn.Module):
         return cast("list[Coupling]", list(self.couplings)[2 * pair : 2 * pair + 2])
 
     def _enter_pair(self, x: Tensor, pair: int) -> list[Tensor]:
-        """Halves of x in this pair's order, from that of the pair before: one gather, not two."""
+        """Return halves of x in this pair's order, from that of the pair before: one gather, not
+        two."""
         if pair > 0 and self.config.permutation:
             x = x.index_select(-1, self.places[pair - 1][self.orders[pair]])
         return self._split_halves(x)

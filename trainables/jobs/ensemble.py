@@ -45,7 +45,7 @@ class Member:
 def evaluate_ensemble(
     members: Sequence[Member], runtime: Runtime, metrics: Sequence[str] = ()
 ) -> dict[str, float]:
-    """Metrics of the concatenated embeddings of the test images, which all folds share.
+    """Return metrics of the concatenated embeddings of the test images, which all folds share.
 
     One network at a time is in memory; of a method with its own score the head stays.
 
@@ -88,7 +88,7 @@ def _strip_fold(config: TrialConfig) -> TrialConfig:
 
 @torch.inference_mode()
 def _embed_test_images(member: Member, runtime: Runtime) -> tuple[Tensor, PlainScore | Method]:
-    """Embeddings [N, E] of the test images, and how the member compares them."""
+    """Return embeddings [N, E] of the test images, and how the member compares them."""
     device = resolve_device(runtime.device)
     splits = load_splits(member.config.data, runtime.cache_dir)
     parts = assemble_parts(member.config, member.seed, splits, runtime.cache_dir, device)

@@ -22,8 +22,8 @@ _USER = re.compile(r"(?<=://)([^\s/@:]*):[^\s/@]+(?=@)")
 
 
 def redact_secrets(text: str) -> str:
-    """`text` with every secret of this process's environment as `***`. Where a file lies that holds
-    one (`$GOOGLE_APPLICATION_CREDENTIALS`) is none."""
+    """Return `text` with every secret of this process's environment as `***`. Where a file lies
+    that holds one (`$GOOGLE_APPLICATION_CREDENTIALS`) is none."""
     for name, value in os.environ.items():
         if (
             len(value) >= SHORTEST
@@ -42,7 +42,7 @@ class HidingFormatter(logging.Formatter):
 
 
 def build_failure_event(error: BaseException) -> dict[str, str]:
-    """The last event of a job that failed."""
+    """Return the last event of a job that failed."""
     reason = redact_secrets(" ".join(f"{type(error).__name__}: {error}".split()))
     trace = redact_secrets("".join(traceback.format_exception(error)))
     return {"event": "failed", "reason": reason, "traceback": trace}

@@ -171,7 +171,7 @@ class View(JsonSerializable):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted(JsonSerializable):
+class ViewOptions(JsonSerializable):
     """The views of one finished trial's model."""
 
     folder: Path
@@ -182,7 +182,7 @@ class Wanted(JsonSerializable):
 class Request(JsonSerializable):
     """device, threads, cache: as a trial's `Runtime` has them."""
 
-    trials: tuple[Wanted, ...]
+    trials: tuple[ViewOptions, ...]
     device: str
     threads: int | None
     cache: Path

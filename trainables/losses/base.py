@@ -120,7 +120,7 @@ class ParamGroup:
 def make_pairs(
     labels: Tensor, reference_labels: Tensor, *, self_index: Tensor | None = None
 ) -> Pairs:
-    """Pair weights from label sets.
+    """Return pair weights from label sets.
 
     Args:
         labels: [B] or [B, S] int64, −1 for an unused slot.
@@ -183,13 +183,14 @@ class Loss(nn.Module):
         """
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
-        """Scalar loss; leading dimensions of `score[..., B, R]` are averaged over."""
+        """Return scalar loss; leading dimensions of `score[..., B, R]` are averaged over."""
         raise NotImplementedError
 
     def compute_from_embeddings(
         self, query: Tensor, labels: Tensor, *, generator: Generator | None = None
     ) -> Tensor:
-        """Scalar loss of `query[..., B, D]` and labels [B, S], if the loss takes embeddings."""
+        """Return scalar loss of `query[..., B, D]` and labels [B, S], if the loss takes
+        embeddings."""
         raise NotImplementedError
 
     def logits(self, score: Tensor) -> Tensor:
@@ -210,16 +211,16 @@ class Loss(nn.Module):
         return None
 
     def references(self) -> References | None:
-        """Learnable references, or None: the batch is compared with itself."""
+        """Return learnable references, or None: the batch is compared with itself."""
         return None
 
     def penalty(self) -> dict[str, tuple[Tensor, float | Tensor]]:
-        """Terms that depend on the loss's parameters alone: name → (value, weight)."""
+        """Return terms that depend on the loss's parameters alone: name → (value, weight)."""
         return {}
 
     def query_penalty(self, query: Tensor) -> dict[str, tuple[Tensor, float | Tensor]]:
-        """Terms that depend on the embeddings [..., B, D] themselves, of which `forward` sees the
-        scores alone (their norms, say): name → (value, weight)."""
+        """Return terms that depend on the embeddings [..., B, D] themselves, of which `forward`
+        sees the scores alone (their norms, say): name → (value, weight)."""
         return {}
 
     def param_groups(self) -> list[ParamGroup]:
@@ -228,8 +229,8 @@ class Loss(nn.Module):
 
 
 def resolve_geometry(config: NamedConfig, dim: int) -> Geometry:
-    """The geometry of the loss that `config` says, which may depend on its options; for checks
-    before anything runs. Builds the loss, for two classes."""
+    """Return the geometry of the loss that `config` says, which may depend on its options; for
+    checks before anything runs. Builds the loss, for two classes."""
     with streams.seed_global_generator(0, "geometry"):
         loss = LOSSES[config.name](config, classes=2, dim=dim)
     return loss.geometry

@@ -18,7 +18,7 @@ FEW = 1 / 64  # of all pairs
 
 
 def score(query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
-    """[..., B, D] × [..., R, D] → [..., B, R] by `geometry.kind`, see `Geometry`."""
+    """Map [..., B, D] × [..., R, D] → [..., B, R] by `geometry.kind`, see `Geometry`."""
     if geometry.normalize or geometry.kind == "cosine":
         query, reference = normalize_to_unit(query), normalize_to_unit(reference)
     if geometry.kind in ("cosine", "dot"):
@@ -31,20 +31,21 @@ def score(query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
 
 
 def to_stored_embedding(z: Tensor, geometry: Geometry) -> Tensor:
-    """[N, D] → [N, D]: what is stored of z, with which `score` is what it is with z."""
+    """Map [N, D] → [N, D]: what is stored of z, with which `score` is what it is with z."""
     if geometry.normalize:
         return normalize_to_unit(z)
     return z if geometry.clip is None else clip_length(z, geometry.clip)
 
 
 def normalize_to_unit(x: Tensor) -> Tensor:
-    """x / max(‖x‖, 1e-12) over the last dimension: `F.normalize`, its kernels called directly."""
+    """Return x / max(‖x‖, 1e-12) over the last dimension: `F.normalize`, its kernels called
+    directly."""
     length: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     return x / length.clamp_min(1e-12)
 
 
 def squared_distance(query: Tensor, reference: Tensor) -> Tensor:
-    """‖q − r‖² as ‖q‖² + ‖r‖² − 2⟨q, r⟩, not below 0: a matrix product, no B × R × D tensor.
+    """Return ‖q − r‖² as ‖q‖² + ‖r‖² − 2⟨q, r⟩, not below 0: a matrix product, no B × R × D tensor.
 
     Accepted cost: rounding of about 1e-7 (‖q‖² + ‖r‖²) in float32, so duplicates come out near
     zero and not at zero.
@@ -58,7 +59,7 @@ def _sum_squared_differences(query: Tensor, reference: Tensor) -> Tensor:
 
 
 def safe_sqrt(squared: Tensor, floor: float = 1e-12) -> Tensor:
-    """√x, and 0 with gradient 0 where x ≤ floor: √'s own gradient there is infinite.
+    """Return √x, and 0 with gradient 0 where x ≤ floor: √'s own gradient there is infinite.
 
     Every diagonal of a batch compared with itself is such a place, and every duplicate.
     """
@@ -68,7 +69,7 @@ def safe_sqrt(squared: Tensor, floor: float = 1e-12) -> Tensor:
 
 
 def clip_length(v: Tensor, limit: float) -> Tensor:
-    """v, shortened to length `limit` where it is longer."""
+    """Return v shortened to length `limit` where it is longer."""
     length = safe_sqrt(v.square().sum(-1, keepdim=True))
     longer = length > limit
     return v * torch.where(longer, limit / torch.where(longer, length, 1), 1)
@@ -77,7 +78,8 @@ def clip_length(v: Tensor, limit: float) -> Tensor:
 def hyperbolic_distance(
     query: Tensor, reference: Tensor, curvature: float, clip: float | None
 ) -> Tensor:
-    """Geodesic distance in the Poincaré ball of curvature −c, of tangent vectors at the origin.
+    """Return geodesic distance in the Poincaré ball of curvature −c, of tangent vectors at the
+    origin.
 
     exp₀(v) = tanh(√c‖v‖) v / (√c‖v‖) (Ganea et al., "Hyperbolic neural networks", NeurIPS 2018,
     Lemma 2). With x = exp₀(q), y = exp₀(r) and 1 − c‖x‖² = 1 / cosh²(√c‖q‖), the distance
@@ -102,7 +104,7 @@ def hyperbolic_distance(
 
 
 def euclidean_separation(x: Tensor, y: Tensor) -> Tensor:
-    """‖x − y‖ of float64 rows [..., B, D] × [..., R, D] → [..., B, R], to 1e-9 of itself.
+    """Map ‖x − y‖ of float64 rows [..., B, D] × [..., R, D] → [..., B, R], to 1e-9 of itself.
 
     Entries are subtracted: ‖x‖² + ‖y‖² − 2⟨x, y⟩ would, in float32, put 4e-4 of a point's norm
     between the point and itself. The gradient is the product's, whose error is 1e-16 over the
@@ -124,7 +126,7 @@ def euclidean_separation(x: Tensor, y: Tensor) -> Tensor:
 
 
 def subtract_and_norm(x: Tensor, y: Tensor) -> Tensor:
-    """‖x − y‖, entry by entry."""
+    """Return ‖x − y‖, entry by entry."""
     return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")
 
 
@@ -133,7 +135,7 @@ def _largest_norm(x: Tensor) -> Tensor:
 
 
 def _map_into_ball(v: Tensor, root: float, clip: float | None) -> tuple[Tensor, Tensor]:
-    """√c exp₀(v) [..., N, D], in the unit ball, and cosh(√c‖v‖) [..., N, 1]."""
+    """Return √c exp₀(v) [..., N, D], in the unit ball, and cosh(√c‖v‖) [..., N, 1]."""
     v = clip_length(root * (v if clip is None else clip_length(v, clip)), EDGE)
     length = safe_sqrt(v.square().sum(-1, keepdim=True), floor=0.0)
     apart = length > 0

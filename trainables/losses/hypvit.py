@@ -72,7 +72,7 @@ class PairwiseEntropy(Loss):
 
 
 def logsumexp_by_group(x: Tensor, group: Tensor, included: Tensor) -> Tensor:
-    """[..., B, R] → [..., B, R]: at [i, g], log Σ e^x over the included columns of group g.
+    """Map [..., B, R] → [..., B, R]: at [i, g], log Σ e^x over the included columns of group g.
 
     group: [..., B, R] int64 below R. Groups without an included column give NOTHING.
     """

@@ -79,7 +79,7 @@ class Margin(Loss):
         return (total.sum((-2, -1)) / torch.where(count > 0, count, 1)).mean()
 
     def draw_negatives(self, distance: Tensor, pairs: Pairs, generator: Generator | None) -> Tensor:
-        """[..., B, R]: the negative drawn for every (a, p)."""
+        """Return [..., B, R]: the negative drawn for every (a, p)."""
         if self.sampling == "uniform":
             return draw_negatives(torch.zeros_like(distance), pairs.neg, generator)
         weights = inverse_density(distance, self.dim, near=self.near, far=self.far)
@@ -92,7 +92,7 @@ class Margin(Loss):
         return [ParamGroup("margins", [self.beta])]
 
     def _look_up_beta(self, labels: Tensor) -> Tensor:
-        """[B, S] → [B, 1] or [1]."""
+        """Map [B, S] → [B, 1] or [1]."""
         if len(self.beta) == 1 and self.classes != 1:
             return self.beta
         used = labels >= 0

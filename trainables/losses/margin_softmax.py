@@ -50,7 +50,8 @@ class MarginSoftmax(ClassLoss):
         return self.scale
 
     def target(self, cosine: Tensor) -> Tensor:
-        """ψ(c), elementwise; value and gradient finite on all of [−1, 1] and a rounding beyond."""
+        """Return ψ(c), elementwise; value and gradient finite on all of [−1, 1] and a rounding
+        beyond."""
         raise NotImplementedError
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:

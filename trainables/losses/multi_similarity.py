@@ -73,7 +73,7 @@ class MultiSimilarity(Loss):
         return (attract + repel).mean()
 
     def _find_hard_pairs(self, score: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """Which pairs are kept if positive, and which if negative: [..., B, R] each."""
+        """Return which pairs are kept if positive, and which if negative: [..., B, R] each."""
         shift = -self.epsilon if self.mining == "idml_printed" else self.epsilon
         nearest = torch.where(pairs.neg > 0, score, -torch.inf).amax(-1, keepdim=True)
         farthest = torch.where(pairs.pos > 0, score, torch.inf).amin(-1, keepdim=True)

@@ -68,7 +68,8 @@ class NormSoftmax(ClassLoss):
 def soft_cross_entropy(
     logits: Tensor, weights: Tensor, smoothing: float | Tensor | None = None
 ) -> Tensor:
-    """Cross-entropy of logits[..., B, C] to the targets t = weights[..., B, C] / Σ_C, meaned.
+    """Return cross-entropy of logits[..., B, C] to the targets t = weights[..., B, C] / Σ_C,
+    meaned.
 
     With label smoothing ε (Szegedy et al., "Rethinking the Inception architecture", CVPR 2016,
     section 7) the targets are (1 − ε) t + ε/C. A query with no positive class counts as 0.

@@ -158,7 +158,7 @@ def build_parts(
 
 
 def find_geometry(distance: Any) -> Geometry:
-    """The geometry of retrieval that a distance of the library stands for."""
+    """Return the geometry of retrieval that a distance of the library stands for."""
     normalize = bool(distance.normalize_embeddings)
     name = type(distance).__name__
     if name == "DotProductSimilarity":

@@ -14,7 +14,7 @@ Init = Literal["kaiming", "uniform", "kaiming_uniform", "randn", "randn8", "norm
 
 
 def draw_initial_proxies(rows: int, dim: int, init: Init) -> nn.Parameter:
-    """[rows, dim] initial values, drawn from torch's global generator; R = rows, D = dim.
+    """Return [rows, dim] initial values, drawn from torch's global generator; R = rows, D = dim.
 
     kaiming          N(0, 2/R): Proxy-Anchor's code (fan-out).
     uniform          U(−1/√D, 1/√D): NormSoftmax's code.

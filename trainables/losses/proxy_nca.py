@@ -64,7 +64,8 @@ class ProxyNCA(ClassLoss):
 
 
 def nca_loss(exponent: Tensor, attract: Tensor, repel: Tensor) -> Tensor:
-    """−log(Σ_R a e^x / Σ_R r e^x) of exponent[..., B, R] and weights, meaned over B and `...`."""
+    """Return −log(Σ_R a e^x / Σ_R r e^x) of exponent[..., B, R] and weights, meaned over B and
+    `...`."""
     near, far = log_sum(exponent.mT, attract.mT), log_sum(exponent.mT, repel.mT)
     nothing = torch.zeros_like(near)
     near_or_0 = torch.where((attract > 0).any(-1), near, nothing)

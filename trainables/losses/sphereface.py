@@ -59,7 +59,8 @@ class SphereFace(MarginSoftmax):
 
 
 def safe_arccos(cosine: Tensor) -> Tensor:
-    """arccos c in [0, π]; 0 or π with gradient 0 at |c| ≥ 1, where its gradient is infinite."""
+    """Return arccos c in [0, π]; 0 or π with gradient 0 at |c| ≥ 1, where its gradient is
+    infinite."""
     inside = cosine.abs() < 1
     angle = torch.where(inside, cosine, torch.zeros_like(cosine)).acos()
     edge = torch.where(cosine > 0, torch.zeros_like(cosine), torch.full_like(cosine, math.pi))

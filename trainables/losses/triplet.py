@@ -122,13 +122,14 @@ class Triplet(Loss):
 
 
 def sort_negatives(distance: Tensor, neg: Tensor) -> tuple[Tensor, Tensor]:
-    """Distances of each query's negatives, ascending, then ∞; and their weights. [..., B, R]."""
+    """Return distances of each query's negatives, ascending, then ∞; and their weights. [..., B,
+    R]."""
     ordered, order = torch.where(neg > 0, distance, torch.inf).sort(-1)
     return ordered, neg.expand_as(distance).gather(-1, order)
 
 
 def accumulate_sums(x: Tensor) -> Tensor:
-    """[..., R] → [..., R + 1]: sums of the first 0, 1, … R."""
+    """Map [..., R] → [..., R + 1]: sums of the first 0, 1, … R."""
     return F.pad(x.cumsum(-1), (1, 0))
 
 

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def compare_classes(labels: Tensor) -> Tensor:
-    """[B, S] → [B, B] bool, by the first label: these losses take one label an item."""
+    """Map [B, S] → [B, B] bool, by the first label: these losses take one label an item."""
     first = labels[:, 0]
     return first[:, None] == first[None, :]
 
 
 def number_views(same: Tensor) -> Tensor:
-    """same [B, B] → [B] int64: how many items of the item's class stand before it."""
+    """Map same [B, B] → [B] int64: how many items of the item's class stand before it."""
     return same.long().tril(-1).sum(-1)
 
 

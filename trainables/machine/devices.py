@@ -40,7 +40,8 @@ def resolve_device(name: str) -> torch.device:
 
 
 def list_devices(name: str) -> list[str]:
-    """The devices that processes take in turn: of "cuda" all that there are, else the one named.
+    """Return the devices that processes take in turn: of "cuda" all that there are, else the one
+    named.
 
     Raises:
         ConfigError: as `resolve_device`.
@@ -52,14 +53,15 @@ def list_devices(name: str) -> list[str]:
 
 
 def describe_device(device: torch.device) -> str:
-    """`cpu`, or `cuda (NVIDIA H200)`."""
+    """Return `cpu`, or `cuda (NVIDIA H200)`."""
     if device.type == "cuda":
         return f"cuda ({torch.cuda.get_device_name(device)})"
     return device.type
 
 
 def to_full_precision(x: Tensor) -> Tensor:
-    """float32 of float16 and bfloat16, which autocast leaves; float64, and float32, as they are."""
+    """Return float32 of float16 and bfloat16, which autocast leaves; float64, and float32, as they
+    are."""
     return x if x.dtype == torch.float64 else x.float()
 
 

@@ -48,13 +48,13 @@ class Group:
         """Whether this process is the one that writes, and reads metrics."""
         return self.rank == 0
 
-    def counts(self, rows: int) -> list[int]:
+    def count_rows(self, rows: int) -> list[int]:
         """Return how many of B rows are each process's: consecutive ones, as equal as can be."""
         return [rows // self.size + (rank < rows % self.size) for rank in range(self.size)]
 
     def local_shard(self, whole: Whole) -> Whole:
         """Return this process's part of a sequence, or its rows of a tensor [B, ...]."""
-        counts = self.counts(len(whole))
+        counts = self.count_rows(len(whole))
         begin = sum(counts[: self.rank])
         return whole[begin : begin + counts[self.rank]]
 
@@ -62,7 +62,7 @@ class Group:
         """Return [B, ...] of everybody's own rows, without gradient."""
         if self.size == 1:
             return own.detach()
-        counts = self.counts(rows)
+        counts = self.count_rows(rows)
         padded = own.new_zeros(max(counts), *own.shape[1:])  # processes send equally much
         padded[: len(own)] = own.detach()
         parts = [torch.empty_like(padded) for _ in counts]
@@ -138,7 +138,7 @@ ALONE = Group()
 
 
 def create_rendezvous_file() -> Path:
-    """A new file by which processes of one machine find each other."""
+    """Return a new file by which processes of one machine find each other."""
     return Path(tempfile.mkdtemp(prefix="ablate-group-")) / "store"
 
 

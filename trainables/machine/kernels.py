@@ -64,7 +64,8 @@ def detect_processor() -> str:
 
 @cache
 def is_onednn_quicker() -> bool:
-    """Whether this processor is one of those that were measured, and torch has both libraries."""
+    """Return whether this processor is one of those that were measured, and torch has both
+    libraries."""
     fields = dict(re.findall(r"^(.+?)\s*: (.*)$", detect_processor(), re.M))
     return (
         (fields.get("vendor_id"), fields.get("cpu family")) in ONEDNN_IS_QUICKER
@@ -77,15 +78,15 @@ def is_onednn_quicker() -> bool:
 
 
 def uses_onednn(a: Tensor, b: Tensor) -> bool:
-    """Whether `product` of these rows is both possible and the quicker: [A, E] and [B, E], of which
-    no gradient is asked. The same for all `a` of one `b`."""
+    """Return whether `product` of these rows is both possible and the quicker: [A, E] and [B, E],
+    of which no gradient is asked. The same for all `a` of one `b`."""
     taken = a.dtype == b.dtype == torch.float32 and b.device.type == "cpu"
     graph = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
     return taken and not graph and b.numel() >= SMALLEST and is_onednn_quicker()
 
 
 def onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x Wᵀ + b by oneDNN, float32 on a CPU, without a gradient.
+    """Return x Wᵀ + b by oneDNN, float32 on a CPU, without a gradient.
 
     Args:
         x: [B, F]. weight: [D, F]; either may be a transposed view. bias: [D].
@@ -104,7 +105,7 @@ class Linear(nn.Linear):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """x[..., F] → [..., D]."""
+        """Map x[..., F] → [..., D]."""
         is_quicker = (
             x.dim() >= 2
             and x.numel() > 0

@@ -21,9 +21,9 @@ T = TypeVar("T")
 
 
 def map_in_threads(work: Callable[[S], T], items: Iterable[S], *, together: int = 1) -> list[T]:
-    """`work` on each, in as many threads as torch has, none of which divides its own further; with
-    gradients or without, and in inference mode or not, as the caller is: torch keeps both for each
-    thread, and tensors made in that mode cannot be written outside it.
+    """Return `work` on each, in as many threads as torch has, none of which divides its own
+    further; with gradients or without, and in inference mode or not, as the caller is: torch keeps
+    both for each thread, and tensors made in that mode cannot be written outside it.
 
     Args:
         together: items that a thread takes at once, where each is soon done.

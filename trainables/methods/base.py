@@ -224,7 +224,7 @@ class Method(nn.Module):
         return value
 
     def score(self, query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
-        """[..., B, E] × [..., R, E] → [..., B, R], larger is closer; training, and evaluation
+        """Map [..., B, E] × [..., R, E] → [..., B, R], larger is closer; training, and evaluation
         unless `Traits.plain_retrieval`.
 
         Here: the loss's geometry. A method with a layout of its own, E ≠ D, has its own score.
@@ -283,7 +283,7 @@ def compare_embeddings(
 
 
 def compute_class_logits(method: Method, features: Tensor) -> Tensor:
-    """[N, F] → [N, C]: what classification answers by, the largest of training classes; in
+    """Map [N, F] → [N, C]: what classification answers by, the largest of training classes; in
     evaluation mode, of a loss that `classifies`.
 
     Embeddings are compared with the class weights by the geometry of training, which need not be

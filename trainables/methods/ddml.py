@@ -188,7 +188,7 @@ class DDML(Plain):
         return found
 
     def observed(self) -> dict[str, Tensor]:
-        """std, std_to_mean, mean_to_sample: see `observed`."""
+        """Return std, std_to_mean, mean_to_sample: see `observed`."""
         return self._seen
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
@@ -216,7 +216,7 @@ class DDML(Plain):
         return scale
 
     def _compute_logits(self, z: Tensor, references: References) -> Tensor:
-        """[..., B, D] → [..., B, P]."""
+        """Map [..., B, D] → [..., B, P]."""
         cosine = (
             geometries.normalize_to_unit(z) @ geometries.normalize_to_unit(references.vectors).mT
         )
@@ -242,7 +242,7 @@ class DDML(Plain):
 
 
 def summarize_spread(mean: Tensor, std: Tensor, sample: Tensor) -> dict[str, Tensor]:
-    """Means over a batch of mean, std, sample [..., B, D].
+    """Return means over a batch of mean, std, sample [..., B, D].
 
     std: σ. std_to_mean: ‖σ‖/‖μ‖, the length of the noise over that of the embedding, for
     E‖σ ε‖² = ‖σ‖². mean_to_sample: cos(μ, z), about 1/√(1 + (‖σ‖/‖μ‖)²) for independent noise.

@@ -173,7 +173,7 @@ class DetReg(Plain):
     def terms(
         self, state: State, labels: Tensor, progress: Progress, generator: Generator
     ) -> dict[str, Term]:
-        """metric, the loss's own terms, metric2 (branch 2), r1 with λ₁ and r2 with −λ₂."""
+        """Return metric, the loss's own terms, metric2 (branch 2), r1 with λ₁ and r2 with −λ₂."""
         assert isinstance(state, DetRegState)
         found = super().terms(state, labels, progress, generator)
         if state.second is not None and self.options.second_metric:
@@ -188,9 +188,9 @@ class DetReg(Plain):
         return found
 
     def observed(self) -> dict[str, Tensor]:
-        """with_neighbour: share of items that have an augmented point. r1_items, r1_augmented
-        and r2_…: R over the batch's own points and over the augmented ones (NaN without any).
-        r1_log_det, r2_log_det: mean log |det| of the branch, per dimension."""
+        """Return with_neighbour: share of items that have an augmented point. r1_items,
+        r1_augmented and r2_…: R over the batch's own points and over the augmented ones (NaN
+        without any). r1_log_det, r2_log_det: mean log |det| of the branch, per dimension."""
         return self._watched
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
@@ -210,8 +210,8 @@ class DetReg(Plain):
         return ACTIVATIONS[self.options.activation](z)
 
     def _normalize_after_flow(self, z: Tensor) -> Tensor:
-        """L2 after the flow, left to the geometry where that normalises: twice is not once, in
-        the last bit."""
+        """Return L2 after the flow, left to the geometry where that normalises: twice is not once,
+        in the last bit."""
         geometry = self.loss.geometry
         done = geometry.normalize or geometry.kind == "cosine"
         return F.normalize(z, dim=-1) if self.options.normalize and not done else z
@@ -219,7 +219,8 @@ class DetReg(Plain):
     def _run_branch(
         self, flow: Flow, points: Tensor, valid: Tensor | None, name: str
     ) -> tuple[Tensor, Tensor]:
-        """The query [B, D] of a branch and its R, the mean over items and augmented points."""
+        """Return the query [B, D] of a branch and its R, the mean over items and augmented
+        points."""
         found, across = flow(points), self.options.across
         if self.options.spectrum == "diagonal":
             r = compute_diagonal_r(found, across)
@@ -240,7 +241,7 @@ class DetReg(Plain):
         return self._normalize_after_flow(found.z[:batch]), mean
 
     def _augment_points(self, z: Tensor, labels: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """The augmented point of each item, [B, D], and 1 or 0 for whether it has one, [B].
+        """Return the augmented point of each item, [B, D], and 1 or 0 for whether it has one, [B].
 
         An item without a k-th neighbour stands in its own place, to be left out by its 0: shapes
         do not depend on the labels.

@@ -140,7 +140,8 @@ class DVML(Plain):
 
     @classmethod
     def describe_traits(cls, config: ComponentConfig) -> Traits:
-        """A loss that takes embeddings cannot be told to leave out pairs of one image."""
+        """Check the loss: one that takes embeddings cannot be told to leave out pairs of one
+        image."""
         assert isinstance(config, cls.Config)
         excluded = config.generated == "pooled" and config.same_image == "excluded"
         return replace(super().describe_traits(config), own_scores=excluded)
@@ -205,7 +206,7 @@ class DVML(Plain):
         return found
 
     def observed(self) -> dict[str, Tensor]:
-        """std: mean of σ. invariant_norm, variance_norm: mean lengths of z_I and of z_V."""
+        """Return std: mean of σ. invariant_norm, variance_norm: mean lengths of z_I and of z_V."""
         return self._seen
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
@@ -236,7 +237,7 @@ class DVML(Plain):
         return (squared if self.options.reconstruction == "squared" else safe_sqrt(squared)).mean()
 
     def _compute_generated(self, generated: Tensor, labels: Tensor, generator: Generator) -> Tensor:
-        """L_m of ẑ[T, B, D]."""
+        """Return L_m of ẑ[T, B, D]."""
         if self.options.generated == "batches":
             return self.metric(generated, labels, generator)
         count, images, _ = generated.shape
@@ -254,7 +255,8 @@ class DVML(Plain):
 
 
 def bend_log_variance(x: Tensor) -> Tensor:
-    """x up to LOG_VARIANCE_BEND = c, c + ln(1 + x − c) above: smooth, and exp of it is linear."""
+    """Return x up to LOG_VARIANCE_BEND = c, c + ln(1 + x − c) above: smooth, and exp of it is
+    linear."""
     above = (x - LOG_VARIANCE_BEND).clamp_min(0)
     return torch.where(x <= LOG_VARIANCE_BEND, x, LOG_VARIANCE_BEND + torch.log1p(above))
 

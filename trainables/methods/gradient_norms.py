@@ -65,7 +65,7 @@ def limit_branch(
     Returns:
         x for the main path, x for the branch, `others` for the branch.
     """
-    split: tuple[Tensor, ...] = _Limited.apply(x, _Limit(limit, names, found), *others)
+    split: tuple[Tensor, ...] = _LimitedGradient.apply(x, _Limit(limit, names, found), *others)
     return split
 
 
@@ -95,7 +95,7 @@ class _Limit(NamedTuple):
         ]
 
 
-class _Limited(torch.autograd.Function):
+class _LimitedGradient(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, _: _Limit, *others: Tensor) -> tuple[Tensor, ...]:
         return (x.view_as(x), x.view_as(x), *(other.view_as(other) for other in others))

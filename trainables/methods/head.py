@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def build_linear_head(features: int, embedding: EmbeddingConfig) -> nn.Linear:
-    """A new head, its bias zero and its weight by `embedding.init`.
+    """Return a new head, its bias zero and its weight by `embedding.init`.
 
     kaiming: normal with fan-out, as in Proxy-Anchor's code. orthogonal: orthonormal rows (or
     columns, where D > F), as in HypViT's. pca: orthogonal until `fit_pca` has run.

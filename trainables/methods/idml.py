@@ -302,9 +302,10 @@ class IDML(Mixing):
     def measure(
         self, inputs: Tensor, features: Callable[[Tensor], Tensor], generator: Generator
     ) -> dict[str, Tensor]:
-        """‖u‖ of images, of mixtures with the next one of the block, and by how much a mixture's is
-        above the mean of its two images' (Fig. 6 and 8). λ ~ Beta(b, b) per step as in training; by
-        CutMix where that is trained on, else by Mixup, of what the network takes in."""
+        """Return ‖u‖ of images, of mixtures with the next one of the block, and by how much a
+        mixture's is above the mean of its two images' (Fig. 6 and 8). λ ~ Beta(b, b) per step as in
+        training; by CutMix where that is trained on, else by Mixup, of what the network takes in.
+        """
         share = draw_beta_share(self.mix.mixing_beta, inputs, generator)
         partner = inputs.roll(-1, 0)
         if self.mix.mixing == "cutmix":

@@ -28,7 +28,7 @@ CLOSEST = 1e-6
 
 
 def semantic_distance(score: Tensor, geometry: Geometry) -> Tensor:
-    """α [..., B, R], the un-squared Euclidean distance behind a plain score.
+    """Return α [..., B, R], the un-squared Euclidean distance behind a plain score.
 
     Of cosines, α = √(2 − 2C): the distance of the two directions.
 
@@ -54,20 +54,20 @@ def is_cosine(geometry: Geometry) -> bool:
 
 
 def pair_uncertainty_squared(query: Tensor, reference: Tensor) -> Tensor:
-    """β² = ‖u_q + u_r‖² [..., B, R] of u_q [..., B, U] and u_r [..., R, U]: the vectors are added
-    before the norm is taken."""
+    """Return β² = ‖u_q + u_r‖² [..., B, R] of u_q [..., B, U] and u_r [..., R, U]: the vectors are
+    added before the norm is taken."""
     return squared_distance(query, -reference)
 
 
 def confidence_exponent(relative: Tensor, tau: float | Tensor) -> Tensor:
-    """−r/τ, the exponent that all forms share."""
+    """Return −r/τ, the exponent that all forms share."""
     return -relative / tau
 
 
 def introspective_score(
     score: Tensor, exponent: Tensor, geometry: Geometry, form: Literal["ism_sim", "ism_dis"]
 ) -> Tensor:
-    """The introspective score [..., B, R], larger is closer.
+    """Return the introspective score [..., B, R], larger is closer.
 
     Args:
         score: the plain one, by `geometry`: −α is D_IN's place, C that of C_IN; −α² becomes −D_IN².

@@ -28,7 +28,7 @@ Across = Literal["sum", "mean", "product"]
 
 
 def compute_diagonal_r(found: FlowOutput, across: Across) -> Tensor:
-    """R from the layers' diagonals, [N]; free beside the flow's forward pass.
+    """Return R from the layers' diagonals, [N]; free beside the flow's forward pass.
 
     A flow without layers gives 0, and log 2 with "product".
     """
@@ -43,7 +43,7 @@ def compute_diagonal_r(found: FlowOutput, across: Across) -> Tensor:
 
 
 def compute_singular_r(flow: Flow, x: Tensor, across: Across) -> Tensor:
-    """R from exact singular values at x[N, D], [N], with gradients to flow and x.
+    """Return R from exact singular values at x[N, D], [N], with gradients to flow and x.
 
     Cost: N · L decompositions of D × D ("product": N), and a backward pass for every row of every
     Jacobian. Of 128 items with their augmented points, 12 layers of width 64, one busy CPU

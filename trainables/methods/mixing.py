@@ -120,7 +120,7 @@ class Mixing(Plain):
         )
 
     def prepare(self, batch: Batch, generator: Generator) -> Batch:
-        """[B, …] → [2B, …] with originals kept: they come first, their second slots unused."""
+        """Map [B, …] → [2B, …] with originals kept: they come first, their second slots unused."""
         self.share = None
         if self.mix.mixing == "none":
             return batch
@@ -148,7 +148,9 @@ class Mixing(Plain):
     def metric(
         self, query: Tensor, labels: Tensor, generator: Generator, loss: Loss | None = None
     ) -> Tensor:
-        """query [..., 2B, E] of a prepared batch, or [..., B, E] where originals are replaced."""
+        """Weigh the losses of query [..., 2B, E] of a prepared batch, or [..., B, E] where
+        originals are
+        replaced."""
         if self.share is None:
             return super().metric(query, labels, generator, loss)
         if self.mix.objective == "joint" or self.mix.originals == "replaced":
@@ -161,7 +163,7 @@ class Mixing(Plain):
     def _weigh_labels(
         self, query: Tensor, labels: Tensor, generator: Generator, loss: Loss | None
     ) -> Tensor:
-        """λ L(l_i) + (1 − λ) L(l_j); an item of one class alone has it in both."""
+        """Return λ L(l_i) + (1 − λ) L(l_j); an item of one class alone has it in both."""
         assert self.share is not None
         first, second = labels.chunk(2, dim=1)
         second = torch.where(second == UNUSED, first, second)
@@ -171,21 +173,22 @@ class Mixing(Plain):
 
 
 def draw_beta_share(b: float, like: Tensor, generator: Generator) -> Tensor:
-    """λ ~ Beta(b, b), 0-d, with `like`'s type and device."""
+    """Return λ ~ Beta(b, b), 0-d, with `like`'s type and device."""
     pair = torch.full((2,), b, dtype=like.dtype, device=like.device)
     return torch._sample_dirichlet(pair, generator)[0]
 
 
 def mix_up(x: Tensor, partner: Tensor, share: Tensor) -> Tensor:
-    """λ x + (1 − λ) x' (Zhang et al., "mixup: Beyond empirical risk minimization", ICLR 2018)."""
+    """Return λ x + (1 − λ) x' (Zhang et al., "mixup: Beyond empirical risk minimization", ICLR
+    2018)."""
     return share * x + (1 - share) * partner
 
 
 def cut_mix(
     x: Tensor, partner: Tensor, share: Tensor, generator: Generator
 ) -> tuple[Tensor, Tensor]:
-    """A box of the partner in x[B, C, H, W], and the share of x that is left (Yun et al., "CutMix",
-    ICCV 2019): sides W√(1 − λ), H√(1 − λ) around a uniform point, cut off at the border.
+    """Return a box of the partner in x[B, C, H, W], and the share of x that is left (Yun et al.,
+    "CutMix", ICCV 2019): sides W√(1 − λ), H√(1 − λ) around a uniform point, cut off at the border.
 
     Raises:
         ConfigError: inputs that are no images.

@@ -278,7 +278,7 @@ class NIR(Plain):
     def _compute_synthetic_loss(
         self, synthetic: Tensor, labels: Tensor, generator: Generator
     ) -> Tensor:
-        """The metric loss of synthetic samples; for "match" its references are fixed."""
+        """Return the metric loss of synthetic samples; for "match" its references are fixed."""
         if self.options.synthetic != "match":
             return self.metric(synthetic, labels, generator)
         references = self._get_references()
@@ -300,13 +300,13 @@ class NIR(Plain):
         return self._apply_growth(nll) + self._apply_growth(-other)
 
     def _negative_log_likelihood(self, residual: Tensor, log_det: Tensor) -> Tensor:
-        """Each sample's negative log-likelihood [B], without constants: they are left out in
+        """Return each sample's negative log-likelihood [B], without constants: they are left out in
         Eq. 10 too."""
         squares = residual.square().sum(-1)
         return (squares if self.options.reading == "paper" else 0.5 * squares) - log_det
 
     def _apply_growth(self, nll: Tensor) -> Tensor:
-        """f of the scaled nll[B]: of the mean (paper), or the mean of each (code)."""
+        """Return f of the scaled nll[B]: of the mean (paper), or the mean of each (code)."""
         scaled = nll.mean() if self.options.reading == "paper" else nll
         if self.options.scale != "none":
             scaled = self.options.temperature * scaled
@@ -325,7 +325,7 @@ def _call_flow(
 
 
 def _multiply_weights(weight: float | Tensor, factor: float | Tensor) -> float | Tensor:
-    """Their product; the number 0 if either is, so that its term stays out of the sum."""
+    """Return their product; the number 0 if either is, so that its term stays out of the sum."""
     numbers = [each for each in (weight, factor) if not isinstance(each, Tensor)]
     return 0.0 if 0 in numbers else weight * factor
 

@@ -77,8 +77,8 @@ class PEL(Mixing):
 
     @classmethod
     def describe_traits(cls, config: ComponentConfig) -> Traits:
-        """A loss that takes embeddings can be given samples, if losses are averaged; retrieval is
-        by the mean alone."""
+        """Check the loss: one that takes embeddings can be given samples, if losses are averaged;
+        retrieval is by the mean alone."""
         assert isinstance(config, PEL.Config)
         averaged = config.samples > 0 and config.monte_carlo == "scores"
         return replace(super().describe_traits(config), own_scores=averaged, plain_retrieval=True)
@@ -97,7 +97,7 @@ class PEL(Mixing):
         return PELState(query, mean, std, log_softplus(shifted, std))
 
     def score(self, query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
-        """[K, B, D] × [K, R, D] or [R, D] → [B, R] if scores are averaged, else [K, B, R]."""
+        """Map [K, B, D] × [K, R, D] or [R, D] → [B, R] if scores are averaged, else [K, B, R]."""
         if query.dim() == 2 or self.options.monte_carlo == "losses":
             return geometries.score(query, reference, geometry)
         if reference.dim() == 2:

@@ -27,8 +27,8 @@ Principal = Callable[[Tensor, int], Start]
 
 @torch.no_grad()
 def find_principal_start(features: Tensor, dim: int) -> Start:
-    """The D leading principal directions of features[N, F] as rows [D, F], and the bias [D] that
-    centres what they give; float64, on the CPU.
+    """Return the D leading principal directions of features[N, F] as rows [D, F], and the bias [D]
+    that centres what they give; float64, on the CPU.
 
     Exact: eigenvectors of the F × F covariance, in float64 on the CPU, largest eigenvalue
     first. The entry of largest magnitude of each direction is made positive, so that the
@@ -45,7 +45,8 @@ def find_principal_start(features: Tensor, dim: int) -> Start:
 
 
 def load_principal_start(cache: Path) -> Principal:
-    """`find_principal_start` that looks into the cache first, and leaves there what it had to find.
+    """Return `find_principal_start` that looks into the cache first, and leaves there what it had
+    to find.
 
     In `<cache>/starts/<key>` as two arrays, whole or absent, made by whoever comes first
     (`published`). The key is a digest of the features themselves, which say what they are and in

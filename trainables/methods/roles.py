@@ -15,7 +15,7 @@ CLASSES, WIDTH = 2, 16  # of what is built to be asked: roles depend on neither
 
 
 def list_trained_roles(trial: Trial) -> tuple[Role, ...]:
-    """Roles of which this trial trains a parameter, once its warm-up is over."""
+    """Return roles of which this trial trains a parameter, once its warm-up is over."""
     texts = (part.model_dump_json() for part in (trial.method, trial.loss))
     found = _find_roles(trial.method.name, trial.loss.name, *texts)
     return tuple(

@@ -60,7 +60,7 @@ NEW_SECONDS = 60.0  # in which a folder may not be locked yet
 
 
 def is_local(address: str | None) -> bool:
-    """Whether a Ray of our own is started, on this machine."""
+    """Return whether a Ray of our own is started, on this machine."""
     return address in (None, "local")
 
 

@@ -198,7 +198,7 @@ class Supervisor:
                 why = str(error)
             for trial_id in reversed(list(self.dispatch.running)):
                 self.dispatch.requeue(trial_id, f"the machine: Ray is gone ({why})")
-            if self.dispatch.exhausted:  # by a signal or the budget
+            if self.dispatch.is_exhausted:  # by a signal or the budget
                 return ""
             if not is_local(self.address) or self.lives > RESTARTS:
                 return why
@@ -276,7 +276,7 @@ class Supervisor:
         job = dispatch.claim_next_job()
         if job is None:
             idle = not dispatch.running
-            return {"trial_id": None, "payload": None, "over": dispatch.exhausted, "idle": idle}
+            return {"trial_id": None, "payload": None, "over": dispatch.is_exhausted, "idle": idle}
         fingerprint = None
         if self.fingerprints is not None:
             section: Any = job.config["data"]

@@ -66,7 +66,7 @@ def test_every_fact_equals_the_engines(
     assert len(mine["trials"]) == 8 and all(t["weights"] for t in mine["trials"].values())
     # Nothing is left for a run, and it finds no record that it would doubt.
     again = run_here(plan, left)
-    assert again.trained == 0 and again.exhausted
+    assert again.trained == 0 and again.is_exhausted
 
 
 @pytest.mark.slow

@@ -124,7 +124,7 @@ def test_a_failure_of_before_gives_way_to_a_result(work: Path, out: Path) -> Non
         made.record_events(job.trial_id, [{"event": "failed", "reason": "TrialFailure: x"}])
     assert took(work, out) == {"done": 4}
     drained = dispatch(plan(), out)
-    assert drained.exhausted
+    assert drained.is_exhausted
 
 
 def test_broken_off_nothing_is_recorded(

@@ -47,7 +47,7 @@ def test_the_best_is_a_spec_of_the_same_trials(
     spec = yaml.safe_load(text)
     assert spec["trial"]["optimizer"]["lr"] == wanted["params/optimizer.lr"]
     plan = specs.plan(read_spec(spec).spec.model_dump(mode="json", by_alias=True))
-    (point,) = plan.spec.studies["best"].listed
+    (point,) = plan.spec.studies["best"].all_points
     assert [c.trial_id for c in plan.build_cells("best", point, 0, ())] == [wanted["trial_id"]]
     assert f"{wanted['val/map_at_r']:.4f}" in text and "optimizer.lr" in text
 

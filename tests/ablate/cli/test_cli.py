@@ -63,7 +63,7 @@ def test_option_values() -> None:
 def test_api_gives_a_frame(tmp_path: Path) -> None:
     drain(dispatch(specs.plan(), tmp_path))  # so that Ray is not needed
     results = ablate.run(specs.SPEC, out=tmp_path, **TRACELESS)
-    assert results.outcome.finished and results.outcome.trained == 0 and results.paths == {}
+    assert results.outcome.is_finished and results.outcome.trained == 0 and results.paths == {}
     frame = results.frame
     assert set(frame["study"]) == {"tune", "parts", "grid", "rows"}
     assert frame["val/map_at_r"].notna().all()
@@ -92,7 +92,7 @@ def test_what_mlflow_lacks_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(driver, "MlflowTracker", lambda *_, **__: replica)
     settings_ = Settings(tmp_path, tmp_path, REQUEST, runner=RUNNER, tracking_uri="sqlite://")
     outcome = driver.run_plan(specs.plan(), settings_)
-    assert outcome.finished and not outcome.tracked and replica.status == "FINISHED"
+    assert outcome.is_finished and not outcome.tracked and replica.status == "FINISHED"
 
     def broken(*args: object, **more: object) -> None:
         raise KeyboardInterrupt

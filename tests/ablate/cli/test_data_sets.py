@@ -176,7 +176,9 @@ def planned(given: dict[str, Any], folder: Path, **overrides: Any) -> Plan:
 def ids(plan: Plan) -> list[str]:
     study = plan.spec.studies["rates"]
     return [
-        c.trial_id for i, p in enumerate(study.listed) for c in plan.build_cells("rates", p, i, ())
+        c.trial_id
+        for i, p in enumerate(study.all_points)
+        for c in plan.build_cells("rates", p, i, ())
     ]
 
 

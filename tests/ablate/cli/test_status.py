@@ -52,7 +52,10 @@ def test_a_sweep_under_way_is_told_from_files(
     machines = NodeList(places={second.trial_id: "id1", "over": "id2", "elsewhere": "gone"})
     machines.update([["id1", "one", 1], ["id2", "two", 1], ["id3", "head", 0]])
     here.publish(
-        build_study_rows(made, 2), find_running(made, 2), 2, machines.nodes(find_running(made, 2))
+        build_study_rows(made, 2),
+        find_running(made, 2),
+        2,
+        machines.list_nodes(find_running(made, 2)),
     )
     with here:
         assert command(tmp_path, "status") == 0

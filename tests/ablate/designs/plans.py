@@ -22,7 +22,7 @@ def factorial(count: int, **more: Any) -> Factorial:
 
 
 def signs(study: Factorial) -> np.ndarray:
-    return np.array([[1 if v == "+" else -1 for v in p.coords.values()] for p in study.listed])
+    return np.array([[1 if v == "+" else -1 for v in p.coords.values()] for p in study.all_points])
 
 
 CROSS: dict[str, Any] = {

@@ -37,7 +37,7 @@ def test_each_design_is_named() -> None:
 @pytest.mark.parametrize("name", STUDIES)
 def test_designs_here(name: str) -> None:
     study = designs.check({"design": name, **STUDIES[name]}, trial={"method": {"name": "ddml"}})
-    assert study.fixed == (name != "search")
+    assert study.is_fixed == (name != "search")
 
 
 class Broken(StudyBase):

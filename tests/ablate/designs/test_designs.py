@@ -45,7 +45,7 @@ def test_factors_of_many_levels_and_rules_that_exclude() -> None:
     )
     found = [
         (p.coords["loss"]["name"], p.coords["optimizer.betas"][0], p.coords["head"])
-        for p in study.listed
+        for p in study.all_points
     ]
     assert found == [
         ("normsoftmax", 0.9, "small"),
@@ -55,7 +55,7 @@ def test_factors_of_many_levels_and_rules_that_exclude() -> None:
         ("proxy_anchor", 0.8, "large"),
         ("proxy_anchor", 0.7, "small"),
     ]
-    last = study.listed[4]
+    last = study.all_points[4]
     assert last.cell == "loss=proxy_anchor(alpha=16),optimizer.betas=[0.8, 0.99],head=large"
     assert last.values["embedding"] == {"dim": 512}
     resolved = plan(f=study.model_dump()).resolve_config("f", last)
@@ -66,7 +66,7 @@ def test_factors_of_many_levels_and_rules_that_exclude() -> None:
 def test_long_levels_have_names_of_their_own() -> None:
     long = [{"name": "adamw", "x": "y" * 80 + str(i)} for i in range(3)]
     study = OneFactor.model_validate({"design": "one_factor", "factors": {"f": long}})
-    assert len({p.cell for p in study.listed}) == 4
+    assert len({p.cell for p in study.all_points}) == 4
 
 
 def test_one_factor_lists_the_centre_once() -> None:
@@ -146,7 +146,7 @@ def test_unused_options_leave_a_sweep_what_it_was() -> None:
 
 def test_compare_studies_of_variants_alone_keep_their_cells() -> None:
     study = Compare.model_validate({"design": "compare", "variants": {"a": {}, "b,c": {}}})
-    assert [(p.cell, p.coords) for p in study.listed] == [
+    assert [(p.cell, p.coords) for p in study.all_points] == [
         ("a", {"variant": "a"}),
         ("b,c", {"variant": "b,c"}),
     ]

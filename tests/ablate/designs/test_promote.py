@@ -241,7 +241,7 @@ def test_fewer_succeeded_than_are_wanted(tmp_path: Path, monkeypatch: pytest.Mon
     assert rates_of(made, "next") == [1e-3, 3e-4] and states["next"].complete
     assert states["fifth"].blocked == "low has no cell of rank 5: 3 have a result"
     outcome = _build_outcome(made_plan, made, None, "")
-    assert outcome.missing == {"high": 1, "fifth": 1} and not outcome.finished
+    assert outcome.missing == {"high": 1, "fifth": 1} and not outcome.is_finished
     assert "high: only 3 cells of low" in describe_ending(outcome, tmp_path)
     assert drain(dispatch(made_plan, tmp_path)) == []
     settings = Settings(tmp_path, tmp_path, Request(1, 0, "cpu"))

@@ -205,4 +205,4 @@ def test_what_is_known_needs_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(AssertionError, match="was read"):
         run_plan(plan, settings)
     drain(dispatch(plan, tmp_path))
-    assert run_plan(plan, settings).finished
+    assert run_plan(plan, settings).is_finished

@@ -24,7 +24,7 @@ SEEDS, BUDGET = 20, 28
 def swept(given: dict[str, Any], folder: Path) -> tuple[Any, list[dict[str, Any]]]:
     plan, settings = api.prepare(given, options(str(folder)))
     outcome = run_plan(plan, settings)
-    assert outcome.finished and not outcome.lost
+    assert outcome.is_finished and not outcome.lost
     with Ledger(settings.ledger) as ledger:
         return plan, build_result_rows(ledger, plan.sweep_id)
 

@@ -22,7 +22,7 @@ class OneGoesOn(SchedulerBase):
 
     def decide(self, entries: Sequence[LearningCurve], *, closed: bool) -> list[Decision]:
         alive = [i for i, entry in enumerate(entries) if not entry.failed]
-        short = [i for i in alive if entries[i].reached < self.grace]
+        short = [i for i in alive if entries[i].epochs_trained < self.grace]
         if short:
             return [
                 self.grace if i in short else WAIT if i in alive else STOP
@@ -30,6 +30,6 @@ class OneGoesOn(SchedulerBase):
             ]
         best = rank_places(entries, alive, self.grace)[:1]
         return [
-            entry.epochs if i in best and entry.reached < entry.epochs else STOP
+            entry.epochs if i in best and entry.epochs_trained < entry.epochs else STOP
             for i, entry in enumerate(entries)
         ]

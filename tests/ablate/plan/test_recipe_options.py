@@ -31,7 +31,7 @@ def grid(axes: dict[str, list[Any]], **trial: Any) -> Plan:
 def configs(made: Plan) -> list[TrialConfig]:
     cells = [
         cell
-        for idx, point in enumerate(made.spec.studies["one"].listed)
+        for idx, point in enumerate(made.spec.studies["one"].all_points)
         for cell in made.build_cells("one", point, idx, ())
     ]
     assert all(cell.error is None for cell in cells), [cell.error for cell in cells]
@@ -96,7 +96,7 @@ def test_they_are_searched() -> None:
     assert config.optimizer.get_weight_decay("proxies") == 1e-3
     assert config.optimizer.get_weight_decay("head") == config.optimizer.weight_decay
     assert (config.data.augment.resize, config.schedule.milestones) == (70, (5, 10))
-    assert config.schedule.held == ("backbone", "head")
+    assert config.schedule.held_roles == ("backbone", "head")
 
 
 def test_a_plan_warns_of_augmentation_that_cached_features_do_not_see() -> None:

@@ -29,7 +29,7 @@ def test_studies_not_asked_for_refuse_no_setting(settings: dict[str, Any]) -> No
     plan = specs.plan(SPEC, settings=settings, studies=("grid",))
     (path, value) = next(iter(settings.items()))
     part, name = path.split(".")
-    config = plan.resolve_config("grid", plan.spec.studies["grid"].listed[0]).model_dump()
+    config = plan.resolve_config("grid", plan.spec.studies["grid"].all_points[0]).model_dump()
     if path != "method.beta":  # which the grid itself varies
         assert config[part][name] == value
     with pytest.raises(ConfigError):

@@ -66,9 +66,9 @@ def test_held_out_selects_on_validation() -> None:
     made = plan(spec(), settings={PAPER: "held_out"})
     assert made.spec.objective == "val/recall_at_1"
     assert made.list_evaluation_splits("cub") == ("val", "test")
-    assert made.resolve_config("cub", made.spec.studies["cub"].listed[0]).data.split.protocol == (
-        "held_out"
-    )
+    assert made.resolve_config(
+        "cub", made.spec.studies["cub"].all_points[0]
+    ).data.split.protocol == ("held_out")
     assert made.sweep_id != plan(spec()).sweep_id
 
 

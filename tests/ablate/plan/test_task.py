@@ -44,7 +44,7 @@ def test_an_option_that_is_off_may_be_absent_from_a_neutral_configuration() -> N
 
 def test_a_classification_can_be_planned() -> None:
     plan = specs.plan(given())
-    (point, _) = plan.spec.studies["rates"].listed
+    (point, _) = plan.spec.studies["rates"].all_points
     config = plan.resolve_config("rates", point)
     assert config.data.split.by == "images" and config.training.per_class == 1
 

@@ -76,7 +76,7 @@ def test_every_row_has_a_search_finalists_and_as_many_trials() -> None:
 
 def test_rows_keep_what_is_printed_but_for_what_is_searched() -> None:
     made = plan(SPEC)
-    rows = {point.cell: point for point in made.spec.studies["table1_fair"].listed}
+    rows = {point.cell: point for point in made.spec.studies["table1_fair"].all_points}
     ddml = made.resolve_config(
         "table1_fair", rows["DDML"], [{"optimizer.lr": 3e-4, "method.alpha": 0.7}]
     )
@@ -86,7 +86,7 @@ def test_rows_keep_what_is_printed_but_for_what_is_searched() -> None:
     assert ddml.data.split.protocol == "held_out"
     plain = made.resolve_config("table1_fair", rows["PA"], [{"optimizer.lr": 2e-4}])
     assert (plain.method.name, plain.loss.name) == ("plain", "proxy_anchor")
-    printed = made.spec.studies["table1"].listed[1]
+    printed = made.spec.studies["table1"].all_points[1]
     assert made.resolve_config("table1", printed).data.split.protocol == "paper"
     assert made.resolve_config("table1", printed).model_dump()["method"]["alpha"] == 0.1
 
@@ -99,7 +99,7 @@ def test_one_comparison_can_have_settings_of_its_own() -> None:
     fair = {**SPEC["fair"], "of": [*two], "trial": common, "overrides": {"table2": own}}
     made = plan({**SPEC, "studies": two, "fair": fair})
     for study, size in (("table1_fair", 48), ("table2_fair", 24)):
-        for row in made.spec.studies[study].listed:
+        for row in made.spec.studies[study].all_points:
             best = [{"optimizer.lr": 3e-4, "method.alpha": 0.7}][: 1 if row.cell == "DDML" else 0]
             config = made.resolve_config(study, row, best or [{"optimizer.lr": 3e-4}])
             assert config.training.batch_size == size, "it stands over `trial`"

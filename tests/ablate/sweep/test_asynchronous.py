@@ -77,7 +77,7 @@ def test_nothing_is_lost_or_repeated_over_interruptions(tmp_path: Path) -> None:
             made.record_events(trial_id, attempt.receive_events(60.0))
             attempt.close()
             trained.append(trial_id)
-        done = made.exhausted
+        done = made.is_exhausted
         made.interrupt_all("killed")  # what was running is resumable
         if done:
             break

@@ -69,14 +69,14 @@ def test_a_real_sweep_its_resumption_and_a_metric_more(
     assert told["final/ensemble/map_at_r"] == rows[0]["ensemble/map_at_r"]
 
     monkeypatch.setattr(Trainer, "step", None)  # nothing may train from here on
-    assert real(tmp_path, **FOLDED).exhausted
+    assert real(tmp_path, **FOLDED).is_exhausted
     more = real(tmp_path, **FOLDED, metrics=["density"])
     modes = [entry.split()[1] for entry in drain(more)]
     assert modes.count("ensemble") == 2 and modes.count("train") == 0 and more.trained == 0
     assert all("ensemble/density" in row for row in of(more, "rates") if row["fold"] == 0)
     assert (
-        real(tmp_path, **FOLDED).exhausted
-        and real(tmp_path, **FOLDED, metrics=["density"]).exhausted
+        real(tmp_path, **FOLDED).is_exhausted
+        and real(tmp_path, **FOLDED, metrics=["density"]).is_exhausted
     )
 
     gone = tmp_path / "trials" / rows[3]["trial_id"] / "best.safetensors"
@@ -146,7 +146,7 @@ def test_a_failed_fold_leaves_no_ensemble_and_nothing_waits(
     for row in rows:
         whole = row["fold"] == 0 and row["cell"] == "optimizer.lr=0.001"
         assert ("ensemble/map_at_r" in row) == whole
-    assert dispatch(specs.plan(folded()), tmp_path).exhausted
+    assert dispatch(specs.plan(folded()), tmp_path).is_exhausted
     bad["on"] = False
     again = dispatch(specs.plan(folded()), tmp_path, retry_failed=True)
     modes = [entry.split()[1] for entry in drain(again)]

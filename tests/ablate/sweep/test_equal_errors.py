@@ -39,7 +39,7 @@ def run(made: JobScheduler, event: Callable[[dict[str, Any]], dict[str, Any]]) -
     while (job := made.claim_next_job()) is not None:
         count += 1
         made.record_events(job.trial_id, [event(job)])
-    assert made.exhausted
+    assert made.is_exhausted
     return count
 
 
@@ -59,7 +59,7 @@ def test_a_study_stops_after_three_and_the_next_run_goes_on(tmp_path: Path) -> N
     again = made(tmp_path, rates=GRID)
     assert run(again, lambda job: FINAL) == 3
     found = outcome(again)
-    assert found.finished and found.failed == {"rates": 3} and found.code == 1
+    assert found.is_finished and found.failed == {"rates": 3} and found.code == 1
     last = dispatch(
         specs.plan({"name": "small", "studies": {"rates": GRID}}), tmp_path, retry_failed=True
     )
@@ -73,7 +73,7 @@ def test_what_was_under_way_is_left_for_the_next_run(tmp_path: Path) -> None:
     for job in jobs:
         assert job is not None
         sweep.record_events(job.trial_id, [NOT_HERE])
-    assert sweep.exhausted
+    assert sweep.is_exhausted
     assert outcome(sweep).failed == {"rates": 3} and outcome(sweep).missing == {"rates": 3}
     assert jobs[4] is not None
     left = sweep.ledger.get_trial(jobs[4].trial_id)
@@ -96,7 +96,7 @@ def test_other_failures_stop_nothing(
 ) -> None:
     sweep = made(tmp_path, rates=GRID)
     assert run(sweep, event) == len(RATES)
-    assert outcome(sweep).finished and not outcome(sweep).blocked and outcome(sweep).code == 1
+    assert outcome(sweep).is_finished and not outcome(sweep).blocked and outcome(sweep).code == 1
 
 
 def test_a_search_proposes_no_more(tmp_path: Path) -> None:

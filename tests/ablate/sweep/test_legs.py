@@ -58,7 +58,7 @@ def test_asynchronous_loses_and_repeats_nothing(tmp_path: Path, name: str) -> No
     plan = scheduled(10, round=5, scheduler={"name": name, "grace": 2})
     draw = random.Random(1)
     made = dispatch(plan, tmp_path)
-    while not made.exhausted:
+    while not made.is_exhausted:
         for _ in range(3):
             made.claim_next_job()
         for trial_id in list(made.running)[: draw.randint(0, 2)]:

@@ -43,16 +43,16 @@ def test_a_real_sweep_gets_a_metric_without_a_training_step(
         assert {key: new[key] for key in old} == old
         added = {key for key in new if key not in old}
         assert added == {f"{s}/{m}" for s in ("val", "test") for m in STRUCTURE[1:]}
-    assert real(tmp_path, **READ, metrics=["spectrum"]).exhausted
-    assert real(tmp_path, **READ, metrics=[]).exhausted
+    assert real(tmp_path, **READ, metrics=["spectrum"]).is_exhausted
+    assert real(tmp_path, **READ, metrics=[]).is_exhausted
 
 
 def test_what_another_driver_has_just_evaluated_is_not_evaluated_again(tmp_path: Path) -> None:
     drain(dispatch(specs.plan(), tmp_path))
     more = specs.spec(studies__rows__metrics=["density"])
     first, second = (dispatch(specs.plan(more), tmp_path) for _ in range(2))
-    assert drain(first) and not second.exhausted, "both have seen what is lacking"
-    assert second.claim_next_job() is None and second.exhausted and not second.lost
+    assert drain(first) and not second.is_exhausted, "both have seen what is lacking"
+    assert second.claim_next_job() is None and second.is_exhausted and not second.lost
 
 
 def test_a_runner_that_does_not_tell_is_asked_once(

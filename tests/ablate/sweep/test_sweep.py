@@ -106,7 +106,7 @@ def test_shared_cells_train_once_and_a_new_split_trains_nothing(tmp_path: Path) 
     # The search's best was trained on val alone; the components read test of it as well.
     assert [entry for entry in order if entry.endswith("evaluate")]
     again = dispatch(specs.plan(), tmp_path)
-    assert again.exhausted and drain(again) == []
+    assert again.is_exhausted and drain(again) == []
 
 
 def test_a_larger_budget_goes_on_from_the_smaller_one(tmp_path: Path) -> None:

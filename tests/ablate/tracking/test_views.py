@@ -16,7 +16,7 @@ from ablate.ledger.ledger import Ledger
 from ablate.storage.ledger_backup import NOTE, BackupState
 from ablate.tracking import views
 from tests.ablate.command import ablate_run
-from trainables.jobs.request import View, Wanted
+from trainables.jobs.request import View, ViewOptions
 
 SPEC = """
 name: looks
@@ -91,7 +91,7 @@ def test_a_reader_that_dies_after_a_word_is_told(
         return begin([sys.executable, "-c", code], **given)
 
     monkeypatch.setattr(subprocess, "Popen", dying)
-    wanted = Wanted(tmp_path / "abc", (View("loss_slice-1", "loss_slice", {}),))
+    wanted = ViewOptions(tmp_path / "abc", (View("loss_slice-1", "loss_slice", {}),))
     with caplog.at_level("WARNING"), views.read_views([wanted], tmp_path, "cpu") as finish:
         finish()
     assert "figure loss_slice of trial abc is left empty: no plane" in caplog.text

@@ -31,9 +31,9 @@ def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
         page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
         pages.append(page)
         page.list_entries = []
-        page.on("console", lambda message: page.list_entries.append(message.text))
-        page.on("pageerror", lambda error: page.list_entries.append(str(error)))
-        page.on(
+        page.with_split("console", lambda message: page.list_entries.append(message.text))
+        page.with_split("pageerror", lambda error: page.list_entries.append(str(error)))
+        page.with_split(
             "request", lambda request: page.list_entries.append(f"asked for {request.url[:80]}")
         )
         page.goto(address)

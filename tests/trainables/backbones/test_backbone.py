@@ -99,7 +99,7 @@ def test_held_parts_do_not_train() -> None:
     backbone = build_backbone(config(name="test_vit", hold=("patch_embed", "cls_token")), 64)
     held = {n for n, p in backbone.model.named_parameters() if not p.requires_grad}
     assert held == {"patch_embed.proj.weight", "patch_embed.proj.bias", "cls_token"}
-    assert len(backbone.trainable_parameters()) == len(list(backbone.parameters())) - 3
+    assert len(backbone.list_trainable_parameters()) == len(list(backbone.parameters())) - 3
     # A prefix ends at a dot: layer1 is not layer10.
     assert said(hold=("patch_embe",)).startswith("backbone.hold: 'patch_embe'")
 
@@ -111,7 +111,7 @@ def test_frozen_backbones_do_not_depend_on_the_seed() -> None:
     second = build_frozen_backbone(config(), 64)
     with torch.no_grad():
         assert torch.equal(first(IMAGES), second(IMAGES))
-    assert not first.training and not first.trainable_parameters()
+    assert not first.training and not first.list_trainable_parameters()
 
 
 @pytest.mark.parametrize("kind", ["pth", "nested", "safetensors"])

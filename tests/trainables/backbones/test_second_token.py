@@ -82,7 +82,7 @@ def test_it_learns_from_both_outputs(name: str) -> None:
         out = backbone(images().double()).chunk(2, 1)[half].double()
         (gradient,) = torch.autograd.grad(out.square().sum() + out[:, 0].sum(), backbone.token)
         assert gradient.norm() > 0
-    assert any(each is backbone.token for each in backbone.trainable_parameters())
+    assert any(each is backbone.token for each in backbone.list_trainable_parameters())
 
 
 def test_blocks_that_run_anew_in_backward_have_it_too() -> None:

@@ -34,7 +34,7 @@ def write(path: Path, **changes: Any) -> Path:
     network = Network(config, backbone, method, backbone.features)
     none = torch.zeros(0, dtype=torch.int64)
     pixels = torch.zeros((0, 1, 1, 3), dtype=torch.uint8)
-    frame = 1.0 if config.data.drawings else config.data.image_size / config.data.evaluated
+    frame = 1.0 if config.data.drawings else config.data.image_size / config.data.eval_side
     subset = Subset(Images.from_equal_sizes(pixels, frame), none, none, CLASSES)
     export.write_export(path, network, config, subset)
     return path

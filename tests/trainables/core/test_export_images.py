@@ -11,7 +11,7 @@ import torch
 from PIL import EpsImagePlugin, Image
 
 from trainables.core.export import convert_to_images
-from trainables.data.augment import eval_images
+from trainables.data.augment import cut_eval_images
 from trainables.data.decode import decode_image
 from trainables.errors import ConfigError
 
@@ -21,7 +21,7 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (3, 64, 64, 3), dtype=np.uint
 def test_of_an_embedded_data_set_pil_images_and_arrays_are_the_same_input() -> None:
     pictures = [Image.fromarray(pixels) for pixels in PIXELS]
     made = [
-        eval_images(
+        cut_eval_images(
             convert_to_images(given, 1.0, None),
             torch.arange(3),
             size=32,

@@ -11,8 +11,8 @@ from tests.trainables.data.pictures import HALF, ragged
 from trainables.config.images import AugmentConfig
 from trainables.data.augment import (
     cut_boxes,
+    cut_eval_images,
     draw_random_boxes,
-    eval_images,
     normalize_pixels,
     train_images,
 )
@@ -115,7 +115,7 @@ def test_switched_off_it_is_the_evaluation_crop() -> None:
         generator=create_generator(0, "x"),
         device="cpu",
     )
-    wanted = eval_images(images, index, size=20, mean=HALF, std=HALF, device="cpu")
+    wanted = cut_eval_images(images, index, size=20, mean=HALF, std=HALF, device="cpu")
     assert torch.equal(found, wanted)
 
 

@@ -24,7 +24,7 @@ from trainables.core.identity import compute_config_hash, dump_identity
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.data import features
-from trainables.data.augment import eval_images
+from trainables.data.augment import cut_eval_images
 from trainables.data.dataset import DATASETS, fingerprint, load_dataset
 from trainables.data.features import build_features_key, load_cached_features
 from trainables.data.splits import load_splits
@@ -56,7 +56,7 @@ def evaluated(root: Path, cache: Path, **options: Any) -> torch.Tensor:
     config = DataConfig(name="folder", root=str(root), **options)
     images = load_dataset(config, cache).images
     rows = torch.arange(len(images))
-    return eval_images(images, rows, size=config.image_size, **PLAIN)
+    return cut_eval_images(images, rows, size=config.image_size, **PLAIN)
 
 
 def of_torchvision(root: Path, short: int, size: int) -> torch.Tensor:
@@ -109,7 +109,7 @@ def test_an_export_crops_as_its_trial_did(
         )
     model = trainables.load(tmp_path / "best.safetensors", device="cpu")
     kept = [test.images[int(row)].numpy() for row in test.index]
-    assert kept[0].shape[0] == trial.data.kept
+    assert kept[0].shape[0] == trial.data.stored_short_side
     for images in (np.stack(kept), [Image.fromarray(pixels) for pixels in kept]):
         torch.testing.assert_close(model.embed(images), expected, rtol=1e-4, atol=1e-5)
     files = [drawn / test.classes[int(y)] / f"{n % 6}.png" for n, y in enumerate(test.labels)]

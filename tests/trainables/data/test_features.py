@@ -12,7 +12,7 @@ from tests.trainables.data import trees
 from trainables.backbones import backbone as backbones
 from trainables.backbones.backbone import build_frozen_backbone
 from trainables.data import features
-from trainables.data.augment import eval_images
+from trainables.data.augment import cut_eval_images
 from trainables.data.dataset import load_dataset
 from trainables.data.features import build_features_key, load_cached_features
 from trainables.trial import TrialConfig
@@ -46,7 +46,7 @@ def test_equal_the_backbones_outputs(
     backbone = build_frozen_backbone(config.backbone, 32)
     with torch.no_grad():
         wanted = backbone(
-            eval_images(
+            cut_eval_images(
                 images,
                 torch.arange(12),
                 size=32,

@@ -73,7 +73,7 @@ def test_original_is_the_file_as_it_lies(root: Path, tmp_path: Path) -> None:
             continue
         with Image.open(root / path) as opened:
             assert np.array_equal(data.images[row].numpy(), np.asarray(opened.convert("RGB")))
-    assert data.images.resize == config(root).evaluated
+    assert data.images.resize == config(root).eval_side
 
 
 @pytest.mark.parametrize("mode", ["finetune", "frozen"])

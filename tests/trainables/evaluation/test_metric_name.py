@@ -18,4 +18,4 @@ def test_there_and_back(text: str, split: str, metric: str) -> None:
     name = MetricName.parse(text)
     assert name == (split, metric)
     assert str(name) == f"{name}" == text
-    assert str(MetricName.parse("val/nmi").on("test")) == "test/nmi"
+    assert str(MetricName.parse("val/nmi").with_split("test")) == "test/nmi"

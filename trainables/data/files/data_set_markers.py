@@ -94,11 +94,11 @@ class About:
         return False
 
     @property
-    def expected(self) -> str:
+    def expected_folder(self) -> str:
         ways = " or ".join(" and ".join(marker) for marker in self.markers)
         return f"the folder of {self.title} as it is unpacked, which holds {ways}"
 
-    def differences(self, counts: Mapping[str, Count]) -> list[str]:
+    def list_differences(self, counts: Mapping[str, Count]) -> list[str]:
         """Return a line for each part that is not as its makers say."""
         return [
             f"{part}: {counts.get(part, Count(0, 0))}, not {count}"
@@ -106,7 +106,7 @@ class About:
             if counts.get(part) != count
         ]
 
-    def difference(self, different: Iterable[str], where: str) -> ConfigError:
+    def build_difference_error(self, different: Iterable[str], where: str) -> ConfigError:
         found = f"{self.title} in {where} with {'; '.join(different)}"
         return ConfigError("data.root", found, f"the counts of {self.counted}", GO_ON)
 
@@ -118,7 +118,7 @@ def build_absence_error(absent: Sequence[str], listed: int, title: str, where: s
     return ConfigError("data.root", found, f"all of them in {where}", GO_ON)
 
 
-def unreadable(root: Path, error: OSError, expected: str) -> ConfigError:
+def build_unreadable_error(root: Path, error: OSError, expected: str) -> ConfigError:
     found = f"{error.filename or root}: {error.strerror}"
     return ConfigError("data.root", found, expected, "Check the path and its permissions")
 
@@ -126,7 +126,7 @@ def unreadable(root: Path, error: OSError, expected: str) -> ConfigError:
 # ----------------------------------------------------------------------- where data sets lie
 
 
-def data_folders() -> tuple[list[Path], str]:
+def list_data_folders() -> tuple[list[Path], str]:
     """Return the folders in which data sets lie, and who says so; ([], who could say so).
 
     Raises:
@@ -150,22 +150,22 @@ def data_folders() -> tuple[list[Path], str]:
     return paths, str(settings) if paths else f"${VARIABLE} (not set)"
 
 
-def given_root(config: DataConfig) -> Path | None:
+def get_given_root(config: DataConfig) -> Path | None:
     """Return `data.root` as a whole path; None without."""
     if config.root is None:
         return None
     return Path(os.path.realpath(expand_user_path(config.root, "data.root")))
 
 
-def root_of(config: DataConfig, about: About) -> Path:
+def locate_root(config: DataConfig, about: About) -> Path:
     """Return the folder of a data set as it is unpacked.
 
     Raises:
         ConfigError: none is given or found, or it is another folder.
     """
-    root = given_root(config)
+    root = get_given_root(config)
     if root is None:
-        folders, source = data_folders()
+        folders, source = list_data_folders()
         usual = list(_list_usual_folders(folders, about))
         root = next(filter(about.is_root, usual), usual[0] if usual else None)
     if root is None:
@@ -184,9 +184,9 @@ def root_of(config: DataConfig, about: About) -> Path:
             names = ", ".join(inside[:SHOWN_NAMES]) + (", …" if len(inside) > SHOWN_NAMES else "")
             found = f"{root}, which holds {names or 'nothing'}"
             remedy = f"Give the folder to which it was unpacked; it is offered at {about.offered}"
-            raise ConfigError("data.root", found, about.expected, remedy)
+            raise ConfigError("data.root", found, about.expected_folder, remedy)
     except OSError as error:
-        raise unreadable(root, error, about.expected) from error
+        raise build_unreadable_error(root, error, about.expected_folder) from error
     return root
 
 

@@ -31,7 +31,11 @@ import numpy as np
 
 from trainables.config.images import DataConfig
 from trainables.data.dataset import Dataset, DataSource, Summary
-from trainables.data.files.data_set_markers import build_absence_error, root_of, unreadable
+from trainables.data.files.data_set_markers import (
+    build_absence_error,
+    build_unreadable_error,
+    locate_root,
+)
 from trainables.data.files.first_pass import Picture, Pictures
 from trainables.data.files.hashes import hash_files
 from trainables.data.files.index import PARTS, Index, Row
@@ -109,7 +113,7 @@ class FileSet(DataSource):
             ConfigError: it is not there, or another.
         """
         assert cls.ABOUT is not None
-        return root_of(config, cls.ABOUT)
+        return locate_root(config, cls.ABOUT)
 
     @classmethod
     def read_listing(cls, config: DataConfig) -> Reading:
@@ -127,12 +131,14 @@ class FileSet(DataSource):
             listed = Index.from_rows(listing.base, listing.rows, str(listing.where))
             there = cls.find_present(listed)
         except OSError as error:
-            raise unreadable(root, error, about.expected if about else cls.EXPECTED) from error
+            raise build_unreadable_error(
+                root, error, about.expected_folder if about else cls.EXPECTED
+            ) from error
         index = listed.select_rows(there)
         absent = tuple(listed.paths[row] for row in np.flatnonzero(~there))
         if not len(index):
             raise build_absence_error(absent, len(listed), cls.title(), str(listing.base))
-        different = about.differences(index.counts()) if about else []
+        different = about.list_differences(index.count_parts()) if about else []
         reading = Reading(index, len(listed), absent, tuple(different))
         if readings is not None:
             readings[key] = reading
@@ -141,7 +147,7 @@ class FileSet(DataSource):
     @classmethod
     def summary(cls, config: DataConfig) -> Summary | None:
         reading = cls.read_listing(config)
-        return Summary(cls.locate_root(config), reading.index.counts(), reading.problems)
+        return Summary(cls.locate_root(config), reading.index.count_parts(), reading.problems)
 
     @classmethod
     def find_present(cls, listed: Index) -> np.ndarray:
@@ -168,7 +174,7 @@ class FileSet(DataSource):
             if reading.absent:
                 raise build_absence_error(reading.absent, reading.listed, cls.title(), where)
             if reading.different and cls.ABOUT:
-                raise cls.ABOUT.difference(reading.different, where)
+                raise cls.ABOUT.build_difference_error(reading.different, where)
         return reading.index
 
     @classmethod

@@ -113,7 +113,7 @@ class Index:
         split_paths = (path.rpartition("/") for path in self.paths)
         return np.array([name in list_files(folder) for folder, _, name in split_paths], bool)
 
-    def counts(self) -> dict[str, Count]:
+    def count_parts(self) -> dict[str, Count]:
         """Count each part that there is; of a part with roles queries and gallery too."""
         groups = {part or "all": self.parts == number for number, part in enumerate(PARTS)}
         groups |= {role: self.roles == number for role, number in ROLES.items() if role}

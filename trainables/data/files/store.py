@@ -105,7 +105,7 @@ def load_stored(folder: Path, index: Index, pictures: Pictures, config: DataConf
         pictures: of the rows of `index` from one on, in order.
     """
     kind = choose_store(folder, index, pictures, config).kind
-    is_encoded, short = kind == "encoded", config.kept
+    is_encoded, short = kind == "encoded", config.stored_short_side
 
     def keep(picture: Picture) -> tuple[bytes | memoryview, int, int]:
         """Return what is kept of a picture, and its height and width."""
@@ -142,7 +142,7 @@ def load_stored(folder: Path, index: Index, pictures: Pictures, config: DataConf
         "heights": columns[-2],
         "widths": columns[-1],
         "channels": 3,
-        "frame": config.image_size / config.evaluated,
+        "frame": config.image_size / config.eval_side,
     }
     if not is_encoded:
         return Images(**common)
@@ -158,7 +158,7 @@ def choose_store(
     Args:
         look: at files even where nothing depends on it.
     """
-    folders = _list_kind_folders(folder, config.kept)
+    folders = _list_kind_folders(folder, config.stored_short_side)
     kind: Kind | None = None if config.store == "auto" else config.store
     if kind is None:
         complete = [each for each, place in folders.items() if place.is_dir()]
@@ -166,7 +166,7 @@ def choose_store(
         kind = next(iter([*complete, *unfinished]), None)
     if kind is not None and not look:
         return Choice(kind, folders[kind].is_dir())
-    total = _estimate_bytes(index, pictures, config.kept)
+    total = _estimate_bytes(index, pictures, config.stored_short_side)
     why = "" if kind is not None else _explain_misfit(total, folder.parent)
     kind = kind or ("encoded" if why else "pixels")
     return Choice(kind, folders[kind].is_dir(), why, total)

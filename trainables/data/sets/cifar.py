@@ -28,7 +28,7 @@ import torch
 from trainables.config.images import DataConfig
 from trainables.data.cache import get_or_build
 from trainables.data.dataset import DATASETS, Dataset, DataSource, Official, Summary
-from trainables.data.files.data_set_markers import About, Count, build_absence_error, root_of
+from trainables.data.files.data_set_markers import About, Count, build_absence_error, locate_root
 from trainables.data.files.hashes import hash_files
 from trainables.data.files.lists import build_damage_error, iterate_lines, name_unreadable_file
 from trainables.data.images import Images, map_array
@@ -108,9 +108,9 @@ class Cifar(DataSource):
             "train": _count_labels(labels[train].numpy()),
             "test": _count_labels(labels[test].numpy()),
         }
-        different = cls.ABOUT.differences(counts)
+        different = cls.ABOUT.list_differences(counts)
         if different and not config.allow_partial:
-            raise cls.ABOUT.difference(different, str(root))
+            raise cls.ABOUT.build_difference_error(different, str(root))
         return Dataset(
             Images.from_equal_sizes(map_array(folder / "images.npy")),
             labels,
@@ -126,7 +126,7 @@ class Cifar(DataSource):
         for part, names in (("train", layout.train), ("test", layout.test)):
             there = [read_batch(root / name, layout)[1] for name in batches if name in names]
             counts[part] = _count_labels(np.concatenate([[], *there]))
-        return Summary(root, counts, tuple(cls.ABOUT.differences(counts)))
+        return Summary(root, counts, tuple(cls.ABOUT.list_differences(counts)))
 
     @classmethod
     def _find_files(cls, config: DataConfig) -> tuple[Path, Layout, list[str]]:
@@ -135,7 +135,7 @@ class Cifar(DataSource):
         Raises:
             ConfigError: no such folder; files missing, if that is not allowed.
         """
-        root = root_of(config, cls.ABOUT)
+        root = locate_root(config, cls.ABOUT)
         layout = next(each for each in cls.LAYOUTS if (root / each.train[0]).exists())
         files = (*layout.train, *layout.test, layout.names)
         absent = [name for name in files if not (root / name).exists()]

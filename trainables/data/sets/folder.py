@@ -20,7 +20,7 @@ import numpy as np
 
 from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS
-from trainables.data.files.data_set_markers import given_root
+from trainables.data.files.data_set_markers import get_given_root
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.data.files.index import PARTS, Index, Row
 from trainables.errors import ConfigError
@@ -39,7 +39,7 @@ class Folder(FileSet):
 
     @classmethod
     def locate_root(cls, config: DataConfig) -> Path:
-        root = given_root(config)
+        root = get_given_root(config)
         if root is None:
             raise ConfigError(
                 "data.root", "nothing", "a folder of class folders", "Give --data-root DIR"
@@ -58,7 +58,7 @@ class Folder(FileSet):
 
     @classmethod
     def find_present(cls, listed: Index) -> np.ndarray:
-        """All: these are the names that the folder itself gave."""
+        """Return True for all: these are the names that the folder itself gave."""
         return np.ones(len(listed), bool)
 
     @classmethod

@@ -26,7 +26,7 @@ import numpy as np
 
 from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS
-from trainables.data.files.data_set_markers import given_root
+from trainables.data.files.data_set_markers import get_given_root
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.data.files.first_pass import Picture
 from trainables.data.files.hashes import hash_files
@@ -56,7 +56,7 @@ class Manifest(FileSet):
     @classmethod
     def locate_root(cls, config: DataConfig) -> Path:
         expected = f"a CSV or Parquet file, or a folder with {' or '.join(USUAL)}"
-        root = given_root(config)
+        root = get_given_root(config)
         if root is None:
             raise ConfigError("data.root", "nothing", expected, "Give --data-root FILE")
         try:

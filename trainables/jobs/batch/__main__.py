@@ -18,7 +18,7 @@ from trainables.machine.cache_folder import locate_default_cache
 from trainables.machine.texts import expand_user_path
 
 
-def parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     top = argparse.ArgumentParser(
         prog="python -m trainables.jobs.batch",
@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a batch, and return the exit code."""
-    args = parser().parse_args(argv)
+    args = build_parser().parse_args(argv)
     try:
         return _run(args)
     except ConfigError as error:

@@ -146,7 +146,7 @@ def read_cells(path: Path) -> tuple[Source, list[Entry]]:
     try:
         return Source.from_dict(head), [Entry.from_dict(line) for line in lines]
     except ConfigError as error:
-        raise error.moved(f"{path}, {error.path}") from None
+        raise error.move_to(f"{path}, {error.path}") from None
 
 
 def check_identity(trial: Entry | Result) -> TrialConfig:
@@ -203,7 +203,7 @@ class Epoch(Strict):
     metrics: Metrics
 
 
-class Failed(Strict):
+class FailedEvent(Strict):
     event: Literal["failed"]
     reason: Text
     traceback: Text = ""
@@ -239,7 +239,7 @@ class Result(Strict):
     code: RecordedCode | None
     files: Annotated[dict[FileName, Hash], Field(max_length=10)]
     epochs: list[Epoch]
-    last: Annotated[Final | Failed, Field(discriminator="event")]
+    last: Annotated[Final | FailedEvent, Field(discriminator="event")]
 
     @property
     def hashes(self) -> dict[str, str | None]:

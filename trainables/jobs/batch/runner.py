@@ -64,10 +64,10 @@ class BatchSettings:
     checkpoint_seconds: float
     runner: str = "trainables.jobs.job:run_job"
 
-    def trial_folder(self, entry: Entry) -> Path:
+    def locate_trial_folder(self, entry: Entry) -> Path:
         return locate_trial_folder(self.folder / TRIALS, entry.trial_id)
 
-    def localise(self, entry: Entry) -> Job:
+    def localize_job(self, entry: Entry) -> Job:
         """Return the job of an entry as it runs here."""
         config = dict(entry.job.config)
         if self.data_root is not None and config["data"].get("root") is not None:
@@ -76,7 +76,7 @@ class BatchSettings:
             entry.job.runtime,
             device=self.device,
             cache_dir=self.cache,
-            trial_dir=self.trial_folder(entry),
+            trial_dir=self.locate_trial_folder(entry),
             checkpoint_seconds=self.checkpoint_seconds,
             divides=False,  # fewer trials side by side come first
         )
@@ -108,7 +108,7 @@ def check_machine(settings: BatchSettings, entries: Sequence[Entry]) -> None:
     fingerprints, data_sets, backbones = dict[str, str](), {}, {}
     for entry in entries:
         try:
-            config = files.check_identity(replace(entry, job=settings.localise(entry)))
+            config = files.check_identity(replace(entry, job=settings.localize_job(entry)))
         except ValueError as error:
             raise ConfigError(str(entry), str(error), "the trial as it was exported") from None
         data = config.data
@@ -137,7 +137,7 @@ def find_result(settings: BatchSettings, entry: Entry) -> Result | None:
 
     None: it has not, its result is damaged, or other code made it.
     """
-    folder, job = settings.trial_folder(entry), entry.job
+    folder, job = settings.locate_trial_folder(entry), entry.job
     try:
         result = files.read_result(folder)
     except ConfigError:
@@ -163,7 +163,7 @@ def list_pending(
     for entry in entries:
         result = find_result(settings, entry)
         if result is None or (retry_failed and result.last.event == "failed"):
-            (settings.trial_folder(entry) / RESULT_NAME).unlink(missing_ok=True)
+            (settings.locate_trial_folder(entry) / RESULT_NAME).unlink(missing_ok=True)
             pending.append(entry)
     return pending
 
@@ -196,7 +196,7 @@ def run_batch(
     queue, attempts = list(entries), Counter[str]()
 
     def start(slot: int) -> None:
-        pending = [e for e in queue if not (settings.trial_folder(e) / RESULT_NAME).exists()]
+        pending = [e for e in queue if not (settings.locate_trial_folder(e) / RESULT_NAME).exists()]
         position = POSITIONS.RawValue("i", 0)  # without a lock, which a kill would leave locked
         local = replace(settings, device=devices[slot % len(devices)])
         arguments = local, pending, position
@@ -281,7 +281,7 @@ def run_trial(settings: BatchSettings, entry: Entry) -> dict[str, Any] | None:
     Raises:
         OSError: the machine broke it off; it goes on from its checkpoints.
     """
-    job = settings.localise(entry)
+    job = settings.localize_job(entry)
     try:
         attempt = Attempt(job, settings.runner, clean=settings.source.clean, lock_seconds=0.0)
     except TimeoutError:

@@ -14,11 +14,10 @@ from trainables.jobs.views.embedded import VIEWS, Embedded, draw
 @VIEWS.register("affinity")
 @torch.inference_mode()
 def affinity(split: Embedded, *, classes: int) -> dict[str, Any]:
-    """`cosines` [C × C] of up to `classes` training classes that are drawn, in an order that sets
-    like ones side by side (leaves of average linkage), with their names, `classes`; `mean`: of two
-    classes. `of`: "proxies", of several a class the mean of unit ones, or "class means", of unit
-    embeddings, where the loss has none.
-    """
+    """Return `cosines` [C × C] of up to `classes` training classes that are drawn, in an order that
+    sets like ones side by side (leaves of average linkage), with their names, `classes`; `mean`: of
+    two classes. `of`: "proxies", of several a class the mean of unit ones, or "class means", of
+    unit embeddings, where the loss has none."""
     from scipy.cluster.hierarchy import leaves_list, linkage
     from scipy.spatial.distance import squareform
 

@@ -30,7 +30,7 @@ from trainables.core.export import read_weights
 from trainables.core.inputs import Inputs
 from trainables.core.network import Network
 from trainables.core.trial_folder import TrialFolder
-from trainables.data.augment import eval_images
+from trainables.data.augment import cut_eval_images
 from trainables.data.splits import Subset, load_splits
 from trainables.errors import ConfigError
 from trainables.jobs.request import View
@@ -111,8 +111,8 @@ class Embedded:
         return torch.tensor([place for pair in pairs for place in pair])
 
     def load_pictures(self, places: Tensor) -> tuple[Tensor, Backbone]:
-        """[B, 3, S, S] of the images at these places, and the backbone that takes them, which of
-        cached features is built anew.
+        """Return [B, 3, S, S] of the images at these places, and the backbone that takes them,
+        which of cached features is built anew.
 
         Raises:
             ConfigError: a transformer with a second token, whose two outputs are of no one map.
@@ -127,7 +127,7 @@ class Embedded:
             )
         normalisation = {"mean": backbone.mean, "std": backbone.std}
         index = self.subset.index[places]
-        pixels = eval_images(
+        pixels = cut_eval_images(
             self.subset.images, index, size=size, device=self.device, **normalisation
         )
         return pixels, backbone

@@ -28,8 +28,8 @@ def embedding_map(
     perplexity: float,
     centred: bool,
 ) -> dict[str, Any]:
-    """`x`, `y`: of up to `points` images of `classes` classes that are drawn; `label`: of each the
-    place of its class in `classes`; `pictures`: [place, picture] of some.
+    """Return `x`, `y`: of up to `points` images of `classes` classes that are drawn; `label`: of
+    each the place of its class in `classes`; `pictures`: [place, picture] of some.
 
     Args:
         centred: of each embedding the mean of its class's is taken away: what is left is how the

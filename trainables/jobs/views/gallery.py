@@ -23,8 +23,9 @@ LOOKED_AT = 2048  # queries among which failures are sought
 @VIEWS.register("gallery")
 @torch.inference_mode()
 def gallery(split: Embedded, *, queries: int, failures: int, nearest: int) -> dict[str, Any]:
-    """`rows`, each with `query`, a picture, its `class`, the `rank` of its first hit (from 1), and
-    `near`: pictures with `class`, `hit` and `score`. `failures` of them come last, `failed`."""
+    """Return `rows`, each with `query`, a picture, its `class`, the `rank` of its first hit (from
+    1), and `near`: pictures with `class`, `hit` and `score`. `failures` of them come last,
+    `failed`."""
     order = draw(split.query_count, "gallery")[:LOOKED_AT].to(split.device)
     margins, answerable = [], []
     for block in torch.split(order, BLOCK):

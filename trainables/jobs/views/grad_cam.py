@@ -26,8 +26,8 @@ from trainables.methods.base import Progress
 
 @VIEWS.register("grad_cam")
 def grad_cam(split: Embedded, *, images: int, terms: tuple[str, ...]) -> dict[str, Any]:
-    """`rows`, one of each of `images` classes: `picture`, `class`, and `maps`: term → [H][W], in
-    0 … 1 of its largest, all 0 where the term does not depend on the image.
+    """Return `rows`, one of each of `images` classes: `picture`, `class`, and `maps`: term →
+    [H][W], in 0 … 1 of its largest, all 0 where the term does not depend on the image.
 
     Args:
         terms: empty: all that the trial has.
@@ -73,7 +73,8 @@ def _compute_cam(term: Tensor, maps: Tensor, backbone: Backbone) -> Tensor:
 
 
 def _arrange_maps(maps: Tensor, backbone: Backbone) -> Tensor:
-    """[B, C, H, W] of a map, of one with channels last, or of the tokens of a grid of patches."""
+    """Return [B, C, H, W] of a map, of one with channels last, or of the tokens of a grid of
+    patches."""
     width = getattr(backbone.model, "num_features", None)
     if maps.dim() == 4:
         return maps.permute(0, 3, 1, 2) if maps.shape[-1] == width != maps.shape[1] else maps

@@ -73,7 +73,7 @@ def plane(split: Embedded, *, images: int, level: float) -> dict[str, Any]:
         return list_points((part.unit[places].double().cpu() @ basis.T).tolist())
 
     def sure(turns: Tensor) -> Tensor:
-        """[T] float64: p of the first class against the second, in these directions."""
+        """Return [T] float64: p of the first class against the second, in these directions."""
         directions = torch.stack([turns.cos(), turns.sin()], 1)
         return (float(scale) * (directions @ (proxies[0] - proxies[1]))).sigmoid()
 

@@ -26,7 +26,7 @@ PERPLEXITY = 10.0
 
 @VIEWS.register("single_step")
 def single_step(split: Embedded, *, images: int, rate: float, dark: float) -> dict[str, Any]:
-    """`before`, `after`: [x, y] of each image, t-SNE of the unit embeddings of both at once;
+    """Return `before`, `after`: [x, y] of each image, t-SNE of the unit embeddings of both at once;
     `label`, the place of its class in `classes`; `pictures` of the anchor, as it was shown, and of
     the positive; `distances` between those two, before and after, and `moved`, how far each image
     was moved: Euclidean, of unit embeddings.

@@ -17,8 +17,8 @@ FARTHEST = 2.0  # between rows of unit length
 @VIEWS.register("spectrum")
 @torch.inference_mode()
 def spectrum_of(split: Embedded) -> dict[str, Any]:
-    """`shares`: singular values of the unit embeddings over their sum, descending; `spectrum`: ρ
-    (NIR, Table 3 and Fig. 4)."""
+    """Return `shares`: singular values of the unit embeddings over their sum, descending;
+    `spectrum`: ρ (NIR, Table 3 and Fig. 4)."""
     return {
         "shares": compute_singular_shares(split.unit).tolist(),
         "spectrum": spectrum(split.unit),
@@ -28,9 +28,9 @@ def spectrum_of(split: Embedded) -> dict[str, Any]:
 @VIEWS.register("distances")
 @torch.inference_mode()
 def distances(split: Embedded, *, images: int) -> dict[str, Any]:
-    """Euclidean distances of unit embeddings over all pairs of up to `images` images of whole
-    classes that are drawn: of pairs of one class, `intra`, and of two, `inter`, as shares of such
-    pairs in bins whose borders are `edges`; their `means`; and `overlap` = Σ_bins min(intra,
+    """Return Euclidean distances of unit embeddings over all pairs of up to `images` images of
+    whole classes that are drawn: of pairs of one class, `intra`, and of two, `inter`, as shares of
+    such pairs in bins whose borders are `edges`; their `means`; and `overlap` = Σ_bins min(intra,
     inter), 1 where the two cannot be told apart.
 
     Raises:

@@ -20,8 +20,8 @@ from trainables.jobs.views.embedded import VIEWS, Embedded, draw
 @VIEWS.register("uncertainty")
 @torch.inference_mode()
 def uncertainty(split: Embedded, *, images: int, ends: int) -> dict[str, Any]:
-    """`values`: of each thing measured its values, of up to `images` images that are drawn; by the
-    first of them `low` and `high`: pictures with class and value, from the end inwards.
+    """Return `values`: of each thing measured its values, of up to `images` images that are drawn;
+    by the first of them `low` and `high`: pictures with class and value, from the end inwards.
 
     Raises:
         ConfigError: the method measures nothing.

@@ -21,7 +21,7 @@ from trainables.backbones.backbone import Backbone
 from trainables.core.runtime import Runtime
 from trainables.errors import ConfigError
 from trainables.jobs.job import run_job
-from trainables.jobs.request import Job, Request, View, Wanted
+from trainables.jobs.request import Job, Request, View, ViewOptions
 from trainables.jobs.views.embedded import VIEWS, Embedded, Reader
 from trainables.jobs.views.grad_cam import _compute_cam
 
@@ -236,7 +236,7 @@ def test_the_process_reads_what_it_can_and_tells_the_rest(
     good = View("spectrum-1", "spectrum", {"split": "val"})
     bad = View("spectrum-2", "spectrum", {"split": "nothing"})
     (tmp_path / "empty").mkdir()
-    trials = (Wanted(trial, (good, bad)), Wanted(tmp_path / "empty", (good,)))
+    trials = (ViewOptions(trial, (good, bad)), ViewOptions(tmp_path / "empty", (good,)))
     request = Request(trials, "cpu", 1, shared_cache)
     done = subprocess.run(
         [sys.executable, "-m", "trainables.jobs.views"],
