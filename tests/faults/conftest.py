@@ -48,6 +48,7 @@ def cluster(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         "OMP_NUM_THREADS": "1",
         "RAY_health_check_initial_delay_ms": "0",
         "RAY_health_check_period_ms": "1000",
+        "RAY_local_fs_capacity_threshold": "0.0001",  # no disk has room for objects
     }.items():
         monkeypatch.setenv(name, str(value))
     head = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 80_000_000}

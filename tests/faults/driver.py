@@ -1,6 +1,7 @@
 """A sweep of synthetic trials as a process of its own: `python -m tests.faults.driver OUT [JSON]`.
 
-JSON: options as `ablate.api.Options` takes them; `spec` and `studies` are laid over SPEC.
+JSON: options as `ablate.api.Options` takes them; `spec` and `studies` are laid over SPEC;
+`copy_seconds`: between two copies of the ledger in storage.
 
 The spec has a search, a component ablation around its best, and a grid that shares a cell with it.
 """
@@ -10,6 +11,8 @@ from __future__ import annotations
 import copy
 import json
 import sys
+import traceback
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -18,8 +21,10 @@ from ablate import api
 from ablate.cli.run import describe_ending
 from ablate.engine.driver import run_plan
 from ablate.ledger.schema import LedgerError
+from ablate.storage import ledger_backup
 from tests.faults.sweeps import Sweep
 
+ERROR = "driver-error.txt"  # in OUT: what ended the process, if it was an exception
 SPEC: dict[str, Any] = {
     "name": "faults",
     "seeds": 2,
@@ -66,6 +71,7 @@ def main(out: str, more: dict[str, Any]) -> int:
     given = copy.deepcopy(SPEC)
     given |= more.pop("spec", {})
     given["studies"] = {**given["studies"], **more.pop("studies", {})}
+    ledger_backup.COPY_SECONDS = more.pop("copy_seconds", ledger_backup.COPY_SECONDS)
     plan, settings = api.prepare(given, options(out, **more))
     try:
         outcome = run_plan(plan, settings)
@@ -77,7 +83,11 @@ def main(out: str, more: dict[str, Any]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}))
+    try:
+        sys.exit(main(sys.argv[1], json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}))
+    except Exception:  # for a test whose terminal is closed
+        Path(sys.argv[1], ERROR).write_text(traceback.format_exc(), encoding="utf-8")
+        raise
 
 
 def descendants(pid: int) -> list[psutil.Process]:

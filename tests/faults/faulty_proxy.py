@@ -46,7 +46,7 @@ class _Server(http.server.ThreadingHTTPServer):
 class Proxy:
     """Forwards to `to` (a port of this machine); `port` is its own.
 
-    rejected: a fault that comes before the other. faults: requests that met each.
+    rejected: a fault that comes before the other. faults: requests that met each. seen: requests.
     """
 
     to: int
@@ -54,6 +54,7 @@ class Proxy:
     fault: Fault = PASS
     rejected: Fault | None = None
     faults: Counter[Fault] = field(default_factory=Counter)
+    seen: int = 0
     _server: _Server | None = None
     _open: set[socket.socket] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -80,6 +81,7 @@ class Proxy:
     def _meets(self, path: str, body: bytes) -> Fault:
         """The fault of this request."""
         with self._lock:
+            self.seen += 1
             fault, rejected = self.fault, self.rejected
             if rejected and (rejected.naming in path or rejected.naming.encode() in body):
                 fault = rejected

@@ -94,9 +94,13 @@ class Nodes:
         places = {variable: str(self.here / folder) for variable, folder in own.items()}
         return {**os.environ, **CREDENTIALS, **RAY, **places, "PYTHONPATH": str(ROOT)}
 
-    def start(self, name: str, *, head: bool = False, slots: int = 1) -> None:
-        """A node; it joins the last head that was started, or is the next one."""
-        ip = self.ip if head else f"127.0.0.{2 + len(self.addresses)}"
+    def start(
+        self, name: str, *, head: bool = False, slots: int = 1, of: tuple[str, list[str]] = ("", [])
+    ) -> None:
+        """A node; it joins the last head that was started, or is the next one.
+
+        of: its address, and the command that brings a process to the network where it has it."""
+        ip = of[0] or (self.ip if head else f"127.0.0.{2 + len(self.addresses)}")
         if head:
             with socket.create_server((self.ip, 0)) as free:
                 self.port = int(free.getsockname()[1])
@@ -110,7 +114,7 @@ class Nodes:
         ray += ["--object-store-memory=80000000", "--disable-usage-stats"]
         with (self.base / f"{name}.log").open("ab") as log:
             self.sessions[name] = subprocess.Popen(
-                self.command(name, ray),
+                [*of[1], *self.command(name, ray)],
                 stdout=log,
                 stderr=log,
                 env=self.environment,

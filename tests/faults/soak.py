@@ -2,7 +2,9 @@
 
 Before it, a report of 5,000 trials is made (`tests.reports.large`), and the first pass over a
 folder of photographs is killed ten times, kept as pixels and encoded, and ends in the same bytes as
-one that was left in peace. Then four nodes that share no folder lose one of them and their head.
+one that was left in peace. Then four nodes that share no folder lose one of them and their head, a
+node is cut off for a minute, and four sweeps write into a team's MLflow server that is away for a
+minute, slow, and fails (`python -m tests.faults.long_away`).
 
 Two thirds of the kills hit a sweep that trains. Then it is finished, more is asked of its trials,
 and the others hit their re-evaluation and a sweep that has nothing left to do. Afterwards all of
@@ -21,9 +23,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.faults import long_away
 from tests.faults.apart import drive
 from tests.faults.killed import MORE, SPEC, Run, assert_same
 from tests.faults.machine import processor
+from tests.faults.parted import apart as cut
 from tests.reports import large
 from tests.s3 import CREDENTIALS
 from tests.trainables.data.first_pass import begin, kept, kill_after
@@ -85,8 +89,18 @@ def nothing_shared(trials: int = 60) -> None:
     print(f"nothing shared, {trials} trials: {time.monotonic() - began:.0f} s", flush=True)
 
 
+def parted(seconds: float = 60.0) -> None:
+    """A node's network is cut for a minute."""
+    folder, began = Path(tempfile.mkdtemp(prefix="soak-parted-")), time.monotonic()
+    cut(folder, seconds)
+    shutil.rmtree(folder)
+    print(f"parted for {seconds:.0f} s: {time.monotonic() - began:.0f} s", flush=True)
+
+
 if __name__ == "__main__":
     large.main()
     first_pass()
     nothing_shared()
+    parted()
+    long_away.main()
     main(*map(int, sys.argv[1:]))

@@ -14,6 +14,7 @@ from ablate.ledger.ledger import Ledger
 from ablate.ledger.results import build_result_rows
 
 ROOT = Path(__file__).resolve().parents[2]
+IN_TERMINAL = "import os, sys; os.login_tty(1); os.execv(sys.argv[1], sys.argv[1:])"
 
 
 class Sweep:
@@ -25,14 +26,16 @@ class Sweep:
         self.processes: list[subprocess.Popen[str]] = []
 
     def start(
-        self, more: dict[str, Any] | None = None, **environment: str
+        self, more: dict[str, Any] | None = None, *, terminal: int | None = None, **environment: str
     ) -> subprocess.Popen[str]:
+        """terminal: a file descriptor of one that becomes the driver's own."""
+        first = [] if terminal is None else [sys.executable, "-c", IN_TERMINAL]
         driver = [sys.executable, "-m", "tests.faults.driver", str(self.out)]
         process = subprocess.Popen(
-            [*driver, json.dumps(more or {})],
+            [*first, *driver, json.dumps(more or {})],
             cwd=ROOT,
             text=True,
-            stdout=subprocess.PIPE,
+            stdout=subprocess.PIPE if terminal is None else terminal,
             stderr=subprocess.STDOUT,
             env={
                 **os.environ,

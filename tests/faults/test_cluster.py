@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,20 @@ from tests.faults.sweeps import Sweep, assert_whole
 
 __all__ = ["sweep", "whole"]  # fixtures
 EPOCHS = SPEC["trial"]["training.epochs"]
+# Somebody else on the cluster, who fills the store of the node that he is on and keeps it so.
+HOG = """
+import sys
+import numpy, ray
+from ray.exceptions import ObjectStoreFullError, OutOfDiskError
+ray.init(address=sys.argv[1], log_to_driver=False, logging_level="ERROR")
+kept = []
+while True:
+    try:
+        kept.append(ray.put(numpy.ones(4 << 20, numpy.uint8)))
+    except (ObjectStoreFullError, OutOfDiskError) as error:
+        print(type(error).__name__, len(kept), flush=True)
+        sys.stdin.read()
+"""
 
 
 def wait_for_a_trial_under_way(epochs: Path, driver: subprocess.Popen[str]) -> None:
@@ -52,6 +67,19 @@ def test_a_node_that_goes_costs_no_trial(
 
 
 @pytest.mark.slow
+def test_two_drivers_share_two_slots(
+    cluster: Any, sweep: Sweep, whole: list[dict[str, Any]]
+) -> None:
+    """Free workers that one of them kept would be the slots that the other waits for."""
+    drivers = [sweep.start({"address": cluster.address}) for _ in range(2)]
+    texts = [process.communicate(timeout=200)[0] for process in drivers]
+    assert [process.returncode for process in drivers] == [0, 0], texts
+    trained = collections.Counter(t for t, mode, _ in sweep.started() if mode == "train")
+    assert set(trained.values()) == {1}, "a trial was trained by both"
+    assert_whole(sweep, whole)
+
+
+@pytest.mark.slow
 def test_trials_go_to_nodes_with_the_kind_of_gpu_that_is_asked_for(
     cluster: Any, sweep: Sweep, tmp_path: Path
 ) -> None:
@@ -71,3 +99,29 @@ def test_trials_go_to_nodes_with_the_kind_of_gpu_that_is_asked_for(
     assert epochs["H100"].exists() and not epochs["A100"].exists()
     assert not sweep.epochs_file.exists()
     assert {row["status"] for row in sweep.trials().values()} == {"done"}
+
+
+@pytest.mark.slow
+def test_an_object_store_that_is_full_costs_nothing(
+    cluster: Any, sweep: Sweep, whole: list[dict[str, Any]]
+) -> None:
+    """Nor may its node's disk take what is too much: what trials tell goes from process to
+    process."""
+    hog = subprocess.Popen(
+        [sys.executable, "-c", HOG, cluster.address],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert hog.stdout is not None
+        told = hog.stdout.readline().split()
+        assert told and int(told[1]) >= 15, told
+        code, text = sweep.finish({"address": cluster.address})
+        assert hog.poll() is None
+    finally:
+        hog.kill()
+        hog.communicate()
+    assert code == 0, text
+    assert_whole(sweep, whole)
+    assert {mode for _, mode, _ in sweep.started()} >= {"train"}

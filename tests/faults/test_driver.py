@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import os
 import random
 import re
 import signal
@@ -14,7 +15,7 @@ import psutil
 import pytest
 
 from tests.ablate.synthetic import fault_of
-from tests.faults.driver import SPEC
+from tests.faults.driver import ERROR, SPEC, descendants, runs
 from tests.faults.sweeps import Sweep, assert_whole
 from tests.steps import steps
 from trainables.machine.processes import count_cores
@@ -50,11 +51,44 @@ def test_all_workers_come_up_where_trials_are_shorter_than_their_start(sweep: Sw
     assert len(workers) == 2 and min(workers.values()) > 5, workers
 
 
+@pytest.mark.slow
+def test_free_workers_that_die_cost_no_trial(sweep: Sweep) -> None:
+    """Killed while a round's last trial runs; the trials of the next one find them dead."""
+    slots = 4
+    tune = {**SPEC["studies"]["tune"], "trials": 12, "round": slots, "startup": slots}
+    given = {"resources": {"cpus": count_cores() / slots, "gpus": 0}}
+    driver = sweep.start(
+        {"spec": given, "studies": {"tune": tune}}, SYN_JITTER="1.5", SYN_SLEEP="0.1"
+    )
+    killed = 0
+    while driver.poll() is None and killed < 2:
+        time.sleep(0.02)
+        if not (sweep.out / "ledger.sqlite").exists() or not sweep.started():
+            continue
+        busy = {t for t, row in sweep.trials().items() if row["status"] == "running"}
+        if len(busy) == 1:
+            for worker in descendants(driver.pid):
+                if "JobTrainable" in title(worker) and worker.pid != at_work(sweep, *busy):
+                    worker.kill()
+                    killed += 1
+    text, _ = driver.communicate(timeout=200)
+    assert driver.returncode == 0 and "given up" not in text, text
+    assert killed and {row["status"] for row in sweep.trials().values()} == {"done"}
+
+
 def at_work(sweep: Sweep, trial_id: str) -> int | None:
     """The process that says in a trial's log that it began it."""
     log = sweep.out / "trials" / trial_id / "trial.log"
     said = re.findall(r"begins \(\w+\), process (\d+)", log.read_text() if log.exists() else "")
     return int(said[-1]) if said else None
+
+
+def title(process: psutil.Process) -> str:
+    """What a process calls itself now: Ray names its workers after their actors."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
 
 
 def kill_driver_somewhere(
@@ -199,3 +233,31 @@ def test_a_deterministic_failure_is_a_fact(sweep: Sweep) -> None:
     assert collections.Counter(t for t, _, _ in sweep.started()) == starts
     assert sweep.finish({"retry_failed": True})[0] == 0
     assert not [row for row in sweep.trials().values() if row["status"] == "failed"]
+
+
+@pytest.mark.slow
+def test_two_drivers_share_the_work(sweep: Sweep, whole: list[dict[str, Any]]) -> None:
+    first, second = sweep.start(SYN_SLEEP="0.1"), sweep.start(SYN_SLEEP="0.1")
+    texts = [process.communicate(timeout=200)[0] for process in (first, second)]
+    assert (first.returncode, second.returncode) == (0, 0), texts
+    trained = collections.Counter(t for t, mode, _ in sweep.started() if mode == "train")
+    assert set(trained.values()) == {1}, "a trial was trained by both"
+    assert_whole(sweep, whole)
+
+
+@pytest.mark.slow
+def test_a_closed_terminal_stops_as_a_signal_does(sweep: Sweep) -> None:
+    """The driver is told by SIGHUP, and can say nothing any more."""
+    ours, terminal = os.openpty()
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup the driver would ignore it
+    process = sweep.start({"track": True}, terminal=terminal, SYN_SLEEP="0.5")
+    signal.signal(signal.SIGHUP, before)
+    os.close(terminal)
+    sweep.wait_for_starts(3, process)
+    sweep.wait_for_epochs(2)
+    os.close(ours)
+    code, error = process.wait(120), sweep.out / ERROR
+    assert code == 129, error.read_text() if error.exists() else sweep.trials()
+    assert {row["status"] for row in sweep.trials().values()} & {"interrupted"}
+    assert all(row["owner"] is None for row in sweep.trials().values())
+    assert "KILLED" in runs(sweep) and "RUNNING" not in runs(sweep)

@@ -1,24 +1,29 @@
 """The driver with 20,000 trials that cost nothing, on 200 slots: does an event stay as cheap?
 
     python -m tests.scale.drive [--trials 20000] [--slots 200] [--epochs 3] [--track] [--ray]
+                                [--server away|silent]
 
 All of the driver is real but what has Ray (`tests/scale/slots.py` answers in its place; with --ray
 it is Ray, on the cores that are here). Told are, for each tenth of the trials, the processor's time
 of the driver's main thread a trial and how it divides, and what its memory has grown by. At the end
 every trial must be done once.
+
+--server: MLflow is to be written to a server that is gone once the sweep has begun, or one that
+takes connections and never answers.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import socket
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -111,8 +116,11 @@ def drive(
     *,
     track: bool = False,
     ray: bool = False,
+    server: str = "",
 ) -> Meter:
     """Run a grid of that many trials.
+
+    server: "away" or "silent", where MLflow is to be written; empty: as `track` says.
 
     Raises:
         RuntimeError: a trial is not done, or was done more than once.
@@ -120,7 +128,14 @@ def drive(
     given = wanted(trials, epochs)
     if ray:
         given["resources"]["cpus"] = (os.cpu_count() or 1) / slots
-    plan, settings = prepare(given, untrained(folder, track=track))
+    options = untrained(folder, track=track or bool(server))
+    listening = socket.create_server(("127.0.0.1", 0), backlog=1)  # nobody accepts
+    if server:
+        uri = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        options = replace(options, tracking_uri=uri)
+    plan, settings = prepare(given, options)
+    if server == "away":
+        listening.close()
     meter = Meter(trials, ray)
     told = {"SLOTS": str(slots), "SLOTS_EPOCHS": str(epochs)}
     with (
@@ -128,6 +143,7 @@ def drive(
         metered(meter, supervisor.COMMAND if ray else SLOTS),
     ):
         outcome = run_plan(plan, settings)
+    listening.close()
     with Ledger(settings.ledger) as ledger:
         (row,) = ledger.query("SELECT count(*) AS n FROM trials WHERE status = 'done'")
     if outcome.trained != trials or row["n"] != trials or outcome.missing:
@@ -175,6 +191,7 @@ def main() -> int:
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--track", action="store_true", help="with MLflow")
     parser.add_argument("--ray", action="store_true", help="with Ray, on this machine's cores")
+    parser.add_argument("--server", choices=["away", "silent"], default="")
     given = parser.parse_args()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -185,6 +202,7 @@ def main() -> int:
             Path(folder),
             track=given.track,
             ray=given.ray,
+            server=given.server,
         )
     print(shown(meter))
     slower, grown = flat(meter)

@@ -16,10 +16,10 @@ from tests.ablate.designs.plans import CROSS, DDML, plan
 def test_crossed_factors_are_all_combinations() -> None:
     made = plan(rows=CROSS)
     study = made.spec.studies["rows"]
-    assert len(study.listed) == 8
-    assert study.listed[1].cell == "method=plain,loss=ns,data=emoji"
-    assert study.listed[1].coords == {"method": "plain", "loss": "ns", "data": "emoji"}
-    for point in study.listed:
+    assert len(study.all_points) == 8
+    assert study.all_points[1].cell == "method=plain,loss=ns,data=emoji"
+    assert study.all_points[1].coords == {"method": "plain", "loss": "ns", "data": "emoji"}
+    for point in study.all_points:
         found = made.resolve_config("rows", point)
         assert found.method.name == point.coords["method"]
         assert found.data.name == point.coords["data"]
@@ -30,15 +30,15 @@ def test_crossed_factors_are_all_combinations() -> None:
 def test_variants_are_a_factor_beside_the_crossed_ones() -> None:
     both = {**CROSS, "variants": {"a": {}, "b": {"trial": {"embedding.dim": 64}}}}
     study = plan(rows=both).spec.studies["rows"]
-    assert len(study.listed) == 16
-    assert list(study.listed[0].coords) == ["variant", "method", "loss", "data"]
+    assert len(study.all_points) == 16
+    assert list(study.all_points[0].coords) == ["variant", "method", "loss", "data"]
 
 
 def test_a_comparison_leaves_out_the_combinations_that_rules_exclude() -> None:
     rules = [{"method": "ddml", "loss": "pa"}, {"loss": "ns", "data": ["emoji"]}]
     made = plan(rows=CROSS | {"exclude": rules})
     study = made.spec.studies["rows"]
-    found = [tuple(point.coords.values()) for point in study.listed]
+    found = [tuple(point.coords.values()) for point in study.all_points]
     assert found == [
         ("plain", "ns", "typefaces"),
         ("plain", "pa", "typefaces"),
@@ -46,7 +46,7 @@ def test_a_comparison_leaves_out_the_combinations_that_rules_exclude() -> None:
         ("ddml", "ns", "typefaces"),
     ]
     assert made.count_cells("rows") == 4 * len(made.list_seeds("rows"))
-    assert study.listed[0].cell == "method=plain,loss=ns,data=typefaces"
+    assert study.all_points[0].cell == "method=plain,loss=ns,data=typefaces"
     assert plan(rows=CROSS | {"exclude": []}).sweep_id == plan(rows=CROSS).sweep_id
     assert made.sweep_id != plan(rows=CROSS).sweep_id
 
@@ -58,7 +58,7 @@ def test_only_what_rules_leave_counts_as_cells() -> None:
         "cross": cross,
         "exclude": [{"m": [str(i) for i in range(1, 101)]}],
     }
-    assert len(plan(rows=rows).spec.studies["rows"].listed) == 100
+    assert len(plan(rows=rows).spec.studies["rows"].all_points) == 100
 
 
 def test_a_combination_that_is_left_out_needs_no_study_of_its_own() -> None:
@@ -109,7 +109,7 @@ def test_every_combination_has_a_tuned_centre_of_its_own(tmp_path: Path) -> None
     assert equal.order[-1] == "rows" and advice.list_plan_warnings(equal) == []
     assert equal.count_tuning_trials() == {"rows": {"normsoftmax": 12, "proxy_anchor": 12}}
     assert equal.resolve_spec()["tuning"] == equal.count_tuning_trials(), "a report can state it"
-    arms = [p.arm for p in equal.spec.studies["rows"].listed]
+    arms = [p.arm for p in equal.spec.studies["rows"].all_points]
     needs = [[a.best_of for a in equal.spec.studies["rows"].list_needed_bases(arm)] for arm in arms]
     assert needs == [["tune_normsoftmax"], ["tune_proxy_anchor"]]
 

@@ -74,7 +74,7 @@ def test_one_factor_lists_the_centre_once() -> None:
     made = plan(around_centre=study)
     cells = [
         made.build_cells("around_centre", p, i, ())[0]
-        for i, p in enumerate(made.spec.studies["around_centre"].listed)
+        for i, p in enumerate(made.spec.studies["around_centre"].all_points)
     ]
     assert [c.cell for c in cells] == [
         "centre",
@@ -108,7 +108,7 @@ def test_leave_one_out_and_add_one_share_the_cells_of_all_combinations(tmp_path:
     assert set(ids["without"].values()) | set(ids["only"].values()) == set(ids["every"].values())
     assert ids["without"]["without split"] == ids["every"]["agnostic=on,specific=on,split=off"]
     assert ids["only"]["only split"] == ids["every"]["agnostic=off,specific=off,split=on"]
-    coords = [p.coords for p in made.spec.studies["without"].listed]
+    coords = [p.coords for p in made.spec.studies["without"].all_points]
     assert coords == [{"cell": n} for n in ("all", "agnostic", "specific", "split")]
 
 

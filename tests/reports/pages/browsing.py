@@ -28,4 +28,4 @@ def serious(page: Any) -> list[Any]:
 def said(page: Any) -> list[str]:
     """What the page said, and what it asked for beside files and data."""
     own = ("asked for file:", "asked for data:")
-    return [line for line in page.list_entries if not line.startswith(own)]
+    return [line for line in page.console_texts if not line.startswith(own)]

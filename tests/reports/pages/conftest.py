@@ -30,11 +30,11 @@ def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
     def open_at(address: str, width: int, scheme: str = "light") -> Any:
         page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
         pages.append(page)
-        page.list_entries = []
-        page.with_split("console", lambda message: page.list_entries.append(message.text))
-        page.with_split("pageerror", lambda error: page.list_entries.append(str(error)))
-        page.with_split(
-            "request", lambda request: page.list_entries.append(f"asked for {request.url[:80]}")
+        page.console_texts = []
+        page.on("console", lambda message: page.console_texts.append(message.text))
+        page.on("pageerror", lambda error: page.console_texts.append(str(error)))
+        page.on(
+            "request", lambda request: page.console_texts.append(f"asked for {request.url[:80]}")
         )
         page.goto(address)
         return page

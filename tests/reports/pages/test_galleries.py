@@ -107,7 +107,7 @@ def test_in_mlflow_the_pages_are_named(open_page: Any, made: Report) -> None:
     assert frame.locator("a.page[href]").count() == 0
     told = frame.locator("figure#gallery_tuned_test figcaption a.page").inner_text()
     assert told == f"On a page of its own: {PAGES['gallery']} in the list of files"
-    assert [line for line in page.list_entries if not line.startswith("asked for ")] == []
+    assert [line for line in page.console_texts if not line.startswith("asked for ")] == []
 
 
 @pytest.mark.parametrize("width", [820, 1440])

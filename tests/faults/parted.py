@@ -1,0 +1,135 @@
+"""A node whose network is cut while it trains, and comes back when its trial has been given to
+another: it has a network of its own, joined to this machine's by a pair of virtual links."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.apart import facts, spec
+from tests.faults.nodes import ROOT, Nodes, nodes
+from tests.needs import needed
+from tests.s3 import CREDENTIALS, server
+
+TRIALS, EPOCHS = 8, 60
+EXPECTED = "expected.json"
+OURS, THEIRS = "192.0.2.1", "192.0.2.2"  # addresses for examples, which nobody has (RFC 5737)
+# A node is dead when it has been silent for so many checks, a second each.
+RAY = {"RAY_health_check_timeout_ms": "1000", "RAY_health_check_failure_threshold": "4"}
+
+
+def ip(*words: str, inside: str = "") -> None:
+    command = ["ip", *(["-n", inside] if inside else []), *words]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+@contextmanager
+def networks() -> Iterator[list[str]]:
+    """The names of two, which see each other alone: the head's, with a link called `far` and the
+    address `OURS`, and the node's, with `THEIRS`."""
+    needed("ip", "iproute2")
+    names = [f"ab{secrets.token_hex(4)}" for _ in range(2)]
+    made: list[str] = []
+    try:
+        for name in names:
+            try:
+                ip("netns", "add", name)
+            except subprocess.CalledProcessError:
+                pytest.skip("this machine gives no network to this user")
+            made.append(name)
+        ours, theirs = names
+        ip("link", "add", "far", "netns", ours, "type", "veth", "peer", "far", "netns", theirs)
+        for name, address in zip(names, (OURS, THEIRS), strict=True):
+            ip("address", "add", f"{address}/30", "dev", "far", inside=name)
+            for each in ("lo", "far"):
+                ip("link", "set", each, "up", inside=name)
+        yield names
+    finally:
+        for name in made:
+            ip("netns", "delete", name)
+
+
+def inside(network: str) -> list[str]:
+    """The command that brings a process there."""
+    return ["ip", "netns", "exec", network]
+
+
+def apart(folder: Path, seconds: float) -> None:
+    """`drive`, in the head's network, after the same sweep in this one, where nothing is cut.
+
+    Raises:
+        AssertionError: as there.
+    """
+    with nodes() as cluster:
+        alone = cluster.driver("alone", {"spec": sweep(), "address": None})
+        text, _ = alone.communicate(timeout=600)
+        assert alone.returncode == 0, text
+        (folder / EXPECTED).write_text(json.dumps(facts(cluster.out("alone"))))
+    with networks() as (ours, theirs):
+        command = [sys.executable, "-m", "tests.faults.parted", str(folder), str(seconds), theirs]
+        done = subprocess.run(
+            [*inside(ours), *command],
+            cwd=ROOT,
+            env={**os.environ, **CREDENTIALS, **RAY},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def under_way(cluster: Nodes, name: str) -> Path:
+    """The log of a trial that a node, which is apart, trains just now."""
+    end = time.monotonic() + 120
+    while True:
+        for checkpoints in (cluster.base / name).glob("cache/nodes/*/*/checkpoints"):
+            if any(checkpoints.iterdir()):
+                return checkpoints.parent / "trial.log"
+        assert time.monotonic() < end, "no trial is under way there"
+        time.sleep(0.02)
+
+
+def sweep() -> dict[str, Any]:
+    made = spec(TRIALS)
+    made["trial"]["training"]["epochs"] = EPOCHS
+    return made
+
+
+def drive(folder: Path, seconds: float, network: str) -> None:
+    """Cut for so long. folder: has what comes of it in peace. network: the node's.
+
+    Raises:
+        AssertionError: something was lost, or is another number.
+    """
+    expected = json.loads((folder / EXPECTED).read_text())
+    with server(folder / "s3.log", OURS) as there, nodes() as cluster:
+        cluster.ip = OURS
+        cluster.start("head", head=True)
+        cluster.start("second", of=(THEIRS, inside(network)))
+        cluster.wait(2)
+        driver = cluster.driver("head", {"spec": sweep(), "storage": there.uri})
+        log = under_way(cluster, "second")
+        ip("link", "set", "far", "down")
+        trial = log.parent.name
+        time.sleep(seconds)
+        ip("link", "set", "far", "up")
+        text, _ = driver.communicate(timeout=600)
+        assert driver.returncode == 0, text
+        assert json.loads(json.dumps(facts(cluster.out("head")))) == expected
+        here = cluster.out("head") / "trials" / trial / "trial.log"
+        assert "begins (train)" in here.read_text(), "nobody here took its trial"
+        cluster.sessions["second"].wait(timeout=120)  # it was told that it is dead
+
+
+if __name__ == "__main__":
+    drive(Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3])

@@ -1,0 +1,63 @@
+"""Machines whose clocks are an hour apart, for real: who drives from a storage is told right."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ablate.ledger.owner import Owner
+from ablate.storage import ledger_backup as copies_of_ledgers
+from ablate.storage.ledger_backup import LEDGER, LedgerBackup
+from ablate.storage.store import Storage
+from tests.needs import needed
+from tests.s3 import CREDENTIALS, server
+from trainables.errors import ConfigError
+from trainables.machine.processes import end_session
+
+GONE_AFTER = 4.0  # seconds, in place of two minutes
+HOUR = 3600
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ahead", [-HOUR, HOUR])
+def test_a_clock_an_hour_off_neither_takes_from_the_living_nor_waits_for_the_dead(
+    ahead: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faketime = needed("faketime", "faketime")
+    monkeypatch.setattr(copies_of_ledgers, "STALE_SECONDS", GONE_AFTER)
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with server(tmp_path / "s3.log") as there:
+        command = [sys.executable, "-m", "tests.faults.clocks", there.uri]
+        other = subprocess.Popen(
+            [faketime, "-f", f"{ahead:+}s", *command, str(tmp_path / "other" / LEDGER), "0.5"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "FAKETIME_DONT_FAKE_MONOTONIC": "1"},
+            start_new_session=True,  # faketime stays above what it starts
+        )
+        try:
+            assert other.stdout is not None
+            told = other.stdout.readline()
+            assert float(told) - time.time() == pytest.approx(ahead, abs=60), "its clock is ours"
+            time.sleep(1.5 * GONE_AFTER)  # signs of life keep coming
+            ours = tmp_path / "ours" / LEDGER
+            said = list[str]()
+            copies = LedgerBackup(
+                Storage(there.uri), ours, Owner.from_this_process(), said.append, others=list
+            )
+            with pytest.raises(ConfigError, match="on another-host drives"):
+                copies.restore_if_newer()
+            assert not ours.exists()
+        finally:
+            end_session(other.pid)
+            other.communicate()
+        time.sleep(GONE_AFTER + 2)  # S3 tells whole seconds
+        copies.restore_if_newer()
+        assert ours.exists() and said[0].startswith("storage: the ledger came from")
