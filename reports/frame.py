@@ -179,9 +179,8 @@ def load_frame(tracking_uri: str, sweep: str | Sequence[str]) -> Frame:
     found = {run.info.run_id: run for name in wanted for run in _find_parent_runs(client, name)}
     if not found:
         raise ReportError(
-            f"{redact_uri(tracking_uri)} has no sweep {', '.join(wanted)}; name a sweep's id "
-            f"or that "
-            "of a parent run"
+            f"{redact_uri(tracking_uri)} has no sweep {', '.join(wanted)}; name a sweep's id or "
+            "that of a parent run"
         )
     runs = sorted(found.values(), key=lambda run: (run.info.start_time, run.info.run_id))
     parents = [

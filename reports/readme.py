@@ -75,8 +75,8 @@ def fill_block(readme: str, report: str) -> str:
         raise ReportError(f"There is no `<!-- report {name} -->` … `<!-- end report -->` to fill")
     source = (
         f"Measured by sweep {head['Sweep']} at commit {head['Commit'][:12]}, "
-        f"{head['First started']}, on {head['Data set']}, {head['Device']}, "
-        f"{head['Threads']} thread a trial."
+        f"{head['First started']}, on {head['Data set']}, {head['Device']}, {head['Threads']} "
+        "thread a trial."
     )
     notes_seen: set[str] = set()
 

@@ -168,8 +168,8 @@ def read_tables(path: Path, experiment_id: str, parent: str) -> list[ChildRun] |
                 ("latest_metrics", "value, is_nan"),
             ):
                 rows = connection.execute(
-                    f"SELECT run_uuid, key, {values} FROM {table} "
-                    f"WHERE run_uuid IN (SELECT runs.run_uuid {BELOW})",
+                    f"SELECT run_uuid, key, {values} FROM {table} WHERE run_uuid IN (SELECT "
+                    f"runs.run_uuid {BELOW})",
                     which,
                 )
                 name = table.removeprefix("latest_")

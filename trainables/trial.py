@@ -49,8 +49,8 @@ class TrialConfig(Trial):
         least = loss_class.batch.per_class
         if self.training.per_class < least:
             raise ValueError(
-                f"training.per_class of at least {least} with loss {self.loss.name}, "
-                f"not {self.training.per_class}"
+                f"training.per_class of at least {least} with loss {self.loss.name}, not "
+                f"{self.training.per_class}"
             )
         loss_class.check(self, method_class.describe_traits(self.method))
         method_class.check(self)
@@ -61,8 +61,8 @@ class TrialConfig(Trial):
         schedule, epochs = self.schedule, self.training.epochs
         if schedule.warmup_epochs >= epochs:
             raise ValueError(
-                "schedule.warmup_epochs below training.epochs, not "
-                f"{schedule.warmup_epochs} and {epochs}: it leaves nothing"
+                f"schedule.warmup_epochs below training.epochs, not {schedule.warmup_epochs} and "
+                f"{epochs}: it leaves nothing"
             )
         warmup = 0 if schedule.counted_from == "start" else schedule.warmup_epochs
         if schedule.milestones is not None and schedule.milestones[-1] >= epochs - warmup:

@@ -13,8 +13,8 @@ from trainables.machine.texts import expand_user_path
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "Write pages of pictures, each with those of the folder that the model finds "
-        "nearest. Where its folders are classes, hits are framed. Any browser opens them."
+        "Write pages of pictures, each with those of the folder that the model finds nearest. "
+        "Where its folders are classes, hits are framed. Any browser opens them."
     )
     command.epilog = "Exit codes: 0 all pictures; 1 some could not be read; 2 wrong input."
     add_model(command)

@@ -28,8 +28,8 @@ MOST_TRIALS, MOST_REASONS = 8, 5  # that are named
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "What runs in an output folder, from any shell or machine that sees it. The "
-        "run itself is not asked."
+        "What runs in an output folder, from any shell or machine that sees it. The run itself is "
+        "not asked."
     )
     command.add_argument(
         "sweep", nargs="?", help="sweep id or name; default: those that run, else the latest"

@@ -16,8 +16,8 @@ POLL_SECONDS = 0.2
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "Ask the runs of an output folder to end as Ctrl-C would, from any shell or "
-        "machine that may write there. The same command goes on later."
+        "Ask the runs of an output folder to end as Ctrl-C would, from any shell or machine that "
+        "may write there. The same command goes on later."
     )
     command.epilog = "Exit codes: 0 they have ended; 1 not within --wait; 2 nothing runs."
     command.add_argument("sweep", nargs="?", help="sweep id or name; default: all there")

@@ -96,15 +96,15 @@ class Ledger(Records):
                 for sql in (
                     "DELETE FROM evaluations WHERE trial_id=?",
                     "UPDATE trials SET started=NULL, epochs=NULL, steps=NULL, seconds=NULL, "
-                    "best_epoch=NULL, export=NULL, provenance_json=NULL, source=NULL "
-                    "WHERE trial_id=?",
+                    "best_epoch=NULL, export=NULL, provenance_json=NULL, source=NULL WHERE "
+                    "trial_id=?",
                     "UPDATE mlflow_runs SET logged_epoch=0, logged_final=0 WHERE trial_id=?",
                 ):
                     db.execute(sql, [trial_id])
             db.execute(
                 "UPDATE trials SET status='running', reason=NULL, owner=?, heartbeat=?, "
-                "started=coalesce(started, ?), ended=NULL, source=coalesce(?, source) "
-                "WHERE trial_id=?",
+                "started=coalesce(started, ?), ended=NULL, source=coalesce(?, source) WHERE "
+                "trial_id=?",
                 [str(owner), now, now, source, trial_id],
             )
             return "mine"
@@ -130,8 +130,8 @@ class Ledger(Records):
     def release_hold(self, trial_id: str, owner: Owner) -> None:
         """Release what `hold` took, as it was; what a dead driver was at is "interrupted"."""
         self._execute_statement(
-            "UPDATE trials SET owner=NULL, status=CASE status WHEN 'running' "
-            "THEN 'interrupted' ELSE status END WHERE trial_id=? AND owner=?",
+            "UPDATE trials SET owner=NULL, status=CASE status WHEN 'running' THEN 'interrupted' "
+            "ELSE status END WHERE trial_id=? AND owner=?",
             trial_id,
             str(owner),
         )
@@ -152,8 +152,8 @@ class Ledger(Records):
         with self.begin_transaction():
             self._execute_statement("UPDATE trials SET owner=NULL WHERE trial_id=?", trial_id)
             self._execute_statement(
-                "UPDATE trials SET ended=?, reason=?, status=? "
-                "WHERE trial_id=? AND status != 'done'",
+                "UPDATE trials SET ended=?, reason=?, status=? WHERE trial_id=? AND status != "
+                "'done'",
                 *(time.time(), reason, status, trial_id),
             )
 
@@ -165,11 +165,10 @@ class Ledger(Records):
                 continue
             # one that another driver has taken meanwhile stays
             if self._execute_statement(
-                "UPDATE trials SET owner=NULL, "
-                "ended=CASE status WHEN 'running' THEN ? ELSE ended END, "
-                "reason=CASE status WHEN 'running' THEN 'its driver was killed' ELSE reason END, "
-                "status=CASE status WHEN 'running' THEN 'interrupted' ELSE status END "
-                "WHERE trial_id=? AND owner=?",
+                "UPDATE trials SET owner=NULL, ended=CASE status WHEN 'running' THEN ? ELSE ended "
+                "END, reason=CASE status WHEN 'running' THEN 'its driver was killed' ELSE reason "
+                "END, status=CASE status WHEN 'running' THEN 'interrupted' ELSE status END WHERE "
+                "trial_id=? AND owner=?",
                 *(time.time(), row["trial_id"], row["owner"]),
             ):
                 released.append(row["trial_id"])
@@ -218,8 +217,8 @@ class Ledger(Records):
                 key = (trial_id, split, final["evaluator"])
                 values, recorded, source = dict(metrics), now, evaluator
                 known = self.query(
-                    "SELECT metrics_json, recorded, source FROM evaluations "
-                    "WHERE trial_id=? AND split=? AND evaluator=?",
+                    "SELECT metrics_json, recorded, source FROM evaluations WHERE trial_id=? AND "
+                    "split=? AND evaluator=?",
                     key,
                 )
                 if known and not trained:
@@ -311,8 +310,8 @@ class Ledger(Records):
         defaults = {"logged_epoch": 0, "logged_final": 0, "store": store, "sweep_id": sweep_id}
         with self.begin_transaction() as db:
             db.executemany(
-                "INSERT OR REPLACE INTO mlflow_runs VALUES "
-                "(:store, :sweep_id, :trial_id, :run_id, :logged_epoch, :logged_final)",
+                "INSERT OR REPLACE INTO mlflow_runs VALUES (:store, :sweep_id, :trial_id, "
+                ":run_id, :logged_epoch, :logged_final)",
                 [defaults | run for run in runs],
             )
 

@@ -72,10 +72,10 @@ def list_sweep_trials(records: Records, sweep_id: str) -> list[Row]:
 def count_unlogged(records: Records, store: str, sweep_id: str) -> int:
     """Return how many ended trials of a sweep an MLflow store does not have to their end."""
     rows = records.query(
-        "SELECT count(DISTINCT trial_id) AS n FROM cells JOIN trials USING (trial_id) "
-        "WHERE sweep_id=? AND status!='running' AND NOT EXISTS (SELECT 1 FROM mlflow_runs AS m "
-        "WHERE m.store=? AND m.sweep_id=cells.sweep_id AND m.trial_id=cells.trial_id "
-        "AND m.logged_final>0)",
+        "SELECT count(DISTINCT trial_id) AS n FROM cells JOIN trials USING (trial_id) WHERE "
+        "sweep_id=? AND status!='running' AND NOT EXISTS (SELECT 1 FROM mlflow_runs AS m WHERE "
+        "m.store=? AND m.sweep_id=cells.sweep_id AND m.trial_id=cells.trial_id AND "
+        "m.logged_final>0)",
         [sweep_id, store],
     )
     return int(rows[0]["n"])

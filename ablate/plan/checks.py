@@ -242,8 +242,8 @@ class _Checker:
         raise ConfigError(
             self.locate(where),
             f"{metric!r}{self._note_default(where)} cannot compare trials of studies.{name} "
-            f"{condition} data.split.protocol: paper. Write "
-            f"`{where.rpartition('.')[2]}: {wanted}`, or change the protocol",
+            f"{condition} data.split.protocol: paper. Write `{where.rpartition('.')[2]}: "
+            f"{wanted}`, or change the protocol",
         )
 
     def _check_scheduler(self, name: str, config: TrialConfig) -> None:

@@ -120,9 +120,8 @@ def _warn_of_other_regimes(plan: Plan, name: str, rows: list[Point]) -> Iterator
     for (chooser, listed), (cells, paths) in differences.items():
         yield (
             f"{name} judges {shorten_list(cells)} in another regime than {chooser}, which chose "
-            f"{shorten_list(list(paths))}: {listed}; tune in the regime it judges, or promote "
-            f"the best "
-            f"cells of {chooser} in it and take the best of those"
+            f"{shorten_list(list(paths))}: {listed}; tune in the regime it judges, or promote the "
+            f"best cells of {chooser} in it and take the best of those"
         )
 
 

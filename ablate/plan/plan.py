@@ -337,7 +337,7 @@ class Plan:
                 resolve_layers(self.build_layers(name, point, ()), str)
             except ConfigError as fault:
                 if isinstance(fault, MisfitError):
-                    yield point, fault.rule
+                    yield point, fault.message
 
     def set_sweep_id(self) -> None:
         """Set `sweep_id`, on which titles, seeds, what is read of trials and the report have no

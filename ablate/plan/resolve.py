@@ -35,11 +35,7 @@ PACKED = "training.packed"
 
 
 class MisfitError(ConfigError):
-    """Values that do not fit together, each of which is fine. rule: what they break."""
-
-    @property
-    def rule(self) -> str:
-        return self.expected or self.message
+    """Values that do not fit together, each of which is fine."""
 
 
 def resolve_layers(layers: Stack, locate: Locate) -> TrialConfig:
@@ -62,12 +58,8 @@ def resolve_layers(layers: Stack, locate: Locate) -> TrialConfig:
             place = locate(find_origin(layers, ".".join(path), fault.path))
             raise fault.move_to(place) from None
         # a rule between parts, each of which is fine
-        rule = fault.expected or fault.message
-        found = "values that do not fit together" if fault.expected else rule
-        misfit = MisfitError(
-            locate(_find_conflicting_layer(layers, rule)), found, fault.expected, fault.remedy
-        )
-        raise misfit from None
+        place = locate(_find_conflicting_layer(layers, fault.message))
+        raise MisfitError(place, fault.message) from None
 
 
 def list_default_settings() -> dict[str, dict[str, Any]]:
@@ -93,8 +85,7 @@ def _find_conflicting_layer(layers: Sequence[Layer], rule: str) -> str:
         try:
             TrialConfig.model_validate(merged)
         except ValidationError as error:
-            fault = explain_validation_error(error, TrialConfig, merged)[1]
-            if rule in (fault.expected, fault.message):
+            if explain_validation_error(error, TrialConfig, merged)[1].message == rule:
                 return layer.where
     return "trial"
 

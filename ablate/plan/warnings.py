@@ -21,7 +21,7 @@ def list_study_notes(plan: Plan, name: str) -> list[str]:
     study = plan.spec.studies[name]
     source = study.find_source_cell()
     if source is None:
-        more = [f"refused: {point.cell}: expected {why}" for point, why in plan.list_refused(name)]
+        more = [f"refused: {point.cell}: {why}" for point, why in plan.list_refused(name)]
     else:
         changes = _list_changed_settings(plan, name, source.best_of)
         listed = ", ".join(f"{path} {before} → {after}" for path, before, after in changes)
@@ -98,9 +98,8 @@ def _warn_of_undecidable(plan: Plan, name: str) -> list[str]:
     if not counts or can_reach_verdict(seeds, min(counts)):
         return []
     return [
-        "no comparison of its table can come out better or worse: comparisons "
-        f"{min(counts)}, seeds {seeds}, seeds needed {count_pairs_needed(min(counts))} (give "
-        f"--seeds N)"
+        f"no comparison of its table can come out better or worse: comparisons {min(counts)}, "
+        f"seeds {seeds}, seeds needed {count_pairs_needed(min(counts))} (give --seeds N)"
     ]
 
 
@@ -116,8 +115,8 @@ def _warn_of_promotion(plan: Plan, name: str) -> list[str]:
     here = flatten_paths(expand_paths(study.trial, f"studies.{name}.trial"))
     ends = {"scheduler": promoted.get_scheduler(), "race": promoted.race}
     lines = [
-        f"{name} promotes {count} of the {promoted.size} cells of {of}, whose {what} "
-        "ends some of them early: those have no rank"
+        f"{name} promotes {count} of the {promoted.size} cells of {of}, whose {what} ends some of "
+        "them early: those have no rank"
         for what, ending in ends.items()
         if ending is not None
     ]

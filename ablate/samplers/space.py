@@ -44,24 +44,24 @@ class Axis(Strict):
         ranged = self.low is not None or self.high is not None
         if self.choice is not None:
             if ranged or self.log or self.whole or self.step is not None:
-                raise ValueError("either {choice: [...]} or {low, high, ...}, not both")
+                raise ValueError("it must be either {choice: [...]} or {low, high, ...}, not both")
             return self
         if self.low is None or self.high is None:
-            raise ValueError("{low: …, high: …} or {choice: [...]}")
+            raise ValueError("it must be {low: …, high: …} or {choice: [...]}")
         if not all(math.isfinite(v) for v in (self.low, self.high, self.step or 1)):
-            raise ValueError("finite numbers for low, high and step")
+            raise ValueError("low, high and step must be finite numbers")
         if not self.low < self.high:
-            raise ValueError(f"low < high, not {self.low} and {self.high}")
+            raise ValueError(f"low must be below high; they are {self.low} and {self.high}")
         if self.log and self.low <= 0:
-            raise ValueError(f"low > 0 with log, not {self.low}")
+            raise ValueError(f"with log, low must be above 0, not {self.low}")
         if self.log and self.step is not None:
-            raise ValueError("either log or step, not both")
+            raise ValueError("it takes either log or step, not both")
         if self.whole and any(
             isinstance(v, float) and not v.is_integer() for v in (self.low, self.high, self.step)
         ):
-            raise ValueError("whole numbers for low, high and step with int")
+            raise ValueError("with int, low, high and step must be whole numbers")
         if self.whole and max(abs(self.low), abs(self.high)) > EXACT:
-            raise ValueError(f"whole numbers from {-EXACT} to {EXACT}")
+            raise ValueError(f"low and high must lie between {-EXACT} and {EXACT}")
         count = (self.high - self.low) / self.step + 1 if self.step is not None else 1
         if count > MAX_LEVELS:
             sentence = f"{self.step!r} makes {count:.7g} values from {self.low} to {self.high}"

@@ -201,8 +201,8 @@ def _check_reported(recipe: Recipe, studies: Mapping[str, Study], objective: str
                 wanted = join_words(dict.fromkeys((*COMPARED, split)))
                 raise ConfigError(
                     place,
-                    f"{name} does not read {metric!r}, but {join_words(read)}. Add "
-                    f"`evaluate: [{wanted}]` to studies.{name}",
+                    f"{name} does not read {metric!r}, but {join_words(read)}. Add `evaluate: "
+                    f"[{wanted}]` to studies.{name}",
                 )
 
 

@@ -74,8 +74,8 @@ class Store:
             return uri
         raise ConfigError(
             OPTION,
-            f"{self.given!r} names an environment variable that is not set: "
-            f"export {name or 'NAME'}=URI, or name the store itself",
+            f"{self.given!r} names an environment variable that is not set: export "
+            f"{name or 'NAME'}=URI, or name the store itself",
         )
 
     @property
@@ -133,17 +133,15 @@ class Store:
                 OPTION,
                 f"no answer from {host}:{port} ({error.strerror or error}): start the server, or "
                 f"leave the option out, and {self.format_command('ledger replay')} writes a "
-                f"finished "
-                "sweep to it later",
+                "finished sweep to it later",
             ) from None
 
     def _check_file(self, path: Path, *, writes: bool) -> None:
         if path.name in ("", ".", ":memory:") or str(path).startswith("file:"):
             raise ConfigError(
                 OPTION,
-                f"{self.redacted_uri!r} names no file: write sqlite:///FILE, with three "
-                f"slashes before a "
-                "relative path and four before an absolute one",
+                f"{self.redacted_uri!r} names no file: write sqlite:///FILE, with three slashes "
+                "before a relative path and four before an absolute one",
             )
         if self.given is None and path != (self.out / "mlflow.db").resolve():
             raise ConfigError("--out", f"{str(self.out)!r} has a ?: rename the folder")

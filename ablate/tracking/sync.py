@@ -241,8 +241,8 @@ class MlflowSync:
                 thorough = True
         thorough = thorough or PARENT not in rows
         condition = (
-            f"tags.`ablate.sweep_id` = '{self.sweep_id}' and "
-            f"tags.`ablate.ledger` = '{payload.build_ledger_tag(self.sweep)}'"
+            f"tags.`ablate.sweep_id` = '{self.sweep_id}' and tags.`ablate.ledger` = "
+            f"'{payload.build_ledger_tag(self.sweep)}'"
             + ("" if thorough else " and attributes.status = 'RUNNING'")
         )
         runs = search_runs(self.client, [self._experiment_id], condition)  # the oldest first

@@ -136,17 +136,15 @@ class MlflowTracker:
                 if is_damaged(error):
                     self._is_away = True
                     self._warn_once(
-                        f"is damaged ({extract_first_line(error)}); the sweep goes on, and "
-                        f"the ledger has "
-                        "everything: move the file and those named after it away, and "
+                        f"is damaged ({extract_first_line(error)}); the sweep goes on, and the "
+                        "ledger has everything: move the file and those named after it away, and "
                         f"{self.remedy} writes it anew"
                     )
                     return
                 if not self._is_away:
                     self._warn_once(
-                        f"is away ({extract_first_line(error)}); the sweep goes on and will "
-                        f"be written "
-                        "when it is back"
+                        f"is away ({extract_first_line(error)}); the sweep goes on and will be "
+                        "written when it is back"
                     )
                 self._is_away = True
             else:

@@ -151,7 +151,7 @@ def explain_validation_error(
         return path, ConfigError(place, "it is required: add it")
     if kind == "value_error":
         text = str(fault["msg"]).removeprefix("Value error, ")
-        return path, ConfigError(place, format_value(fault["input"]), text, "Correct it")
+        return path, ConfigError(place, text)
     said = str(fault["msg"]).partition(" after validation")[0]
     must = _IN_YAML.get(kind) or re.sub(r"^\w+ should ", "must ", said)
     message = f"it {must}, not {format_value(fault['input'])}"

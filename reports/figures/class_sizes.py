@@ -27,10 +27,10 @@ def class_sizes(views: Views, title: str) -> Picture:
     drawing, panel = plot.create_single_panel(title)
     split = views.options.split
     caption = (
-        f"Of each class of the {split} split the share of its images whose nearest "
-        f"other one is of it, {views.protocol}, the first seed of each cell, against the images "
-        f"{'trained on' if split == 'train' else 'there are'}; lines: means of up to "
-        f"{GROUPS} groups of as many classes, by size. Of a larger class there is more to be found."
+        f"Of each class of the {split} split the share of its images whose nearest other one is of "
+        f"it, {views.protocol}, the first seed of each cell, against the images "
+        f"{'trained on' if split == 'train' else 'there are'}; lines: means of up to {GROUPS} "
+        "groups of as many classes, by size. Of a larger class there is more to be found."
     )
     spots = []
     for at, (each, view) in enumerate(views.found):

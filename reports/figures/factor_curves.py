@@ -102,8 +102,8 @@ def draw_factor_curves(frame: Frame, recipe: FactorCurves) -> plot.DrawnFigure:
     held = ", ".join(f"{format_coordinate(k)} = {format_level(v)}" for k, v in recipe.at.items())
     caption = (
         f"{format_metric_label(metric)}, {find_protocol(frame)}: mean{bars}, "
-        f"{plot.format_seed_counts(counts)}"
-        f" for each level of {factor}{f', at {held}' if held else ''}."
+        f"{plot.format_seed_counts(counts)} for each level of "
+        f"{factor}{f', at {held}' if held else ''}."
     )
     cells = pd.concat(chosen.values())
     key = f"factor_{'_'.join(recipe.studies)}_{recipe.x}_{metric}"

@@ -45,11 +45,9 @@ def gallery(views: Views, title: str) -> Picture:
     rows = view["rows"]
     failed = sum(row["failed"] for row in rows)
     caption = (
-        f"{views.describe_model(each)}, {views.protocol}, {views.options.split} images. Left "
-        f"the query, then "
-        "the nearest images with their score: blue and whole frames are of its class, orange "
-        "and dashed ones are not. "
-        f"{len(rows) - failed} queries were drawn"
+        f"{views.describe_model(each)}, {views.protocol}, {views.options.split} images. Left the "
+        "query, then the nearest images with their score: blue and whole frames are of its class, "
+        f"orange and dashed ones are not. {len(rows) - failed} queries were drawn"
         + (f"; the last {failed} are the hardest failures" if failed else "")
         + f". Of {view['looked_at']} queries looked at, {view['failing']} find another class first."
     )

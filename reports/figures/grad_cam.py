@@ -49,7 +49,7 @@ def grad_cam(views: Views, title: str) -> Picture:
     tall, wide = cam.shape
     caption = (
         f"{views.describe_model(each)}: Grad-CAM of {', '.join(terms)} on training images, of the "
-        f"last map of {tall} × {wide} places; bright where it lowers the "
-        "term, each on a scale of its own."
+        f"last map of {tall} × {wide} places; bright where it lowers the term, each on a scale of "
+        "its own."
     )
     return Picture(drawing, caption, tuple(spots))

@@ -123,10 +123,10 @@ def draw_heatmap(
     turn = 0 if len(y_name) < 3 else 90
     axes.set_ylabel(y_name, rotation=turn, labelpad=12, va="center")
     caption = (
-        f"{labels.format_metric_label(metric)}, {find_protocol(frame)}: mean"
-        f"{' ± sd' if max(counts, default=0) > 1 else ''}, {plot.format_seed_counts(counts)}"
-        f" for each of {len(xs)} × {len(ys)} settings; hatched: no result. "
-        "Colours: on a scale of its own"
+        f"{labels.format_metric_label(metric)}, {find_protocol(frame)}: "
+        f"mean{' ± sd' if max(counts, default=0) > 1 else ''}, {plot.format_seed_counts(counts)} "
+        f"for each of {len(xs)} × {len(ys)} settings; hatched: no result. Colours: on a scale of "
+        "its own"
     )
     if colours.sd is None:
         caption += "; no setting was repeated, so that differences may be noise."

@@ -48,11 +48,9 @@ def draw_search_history(frame: Frame, recipe: Table) -> plot.DrawnFigure:
     axes.grid()
     counts = [trial.result.n for trial in trials.trials]
     caption = (
-        f"{format_metric_label(metric)}, {find_protocol(frame)}, of {len(counts)} trials in "
-        f"the order of their "
-        f"proposal{' ± one sd' if max(counts, default=0) > 1 else ''}, "
-        f"{plot.format_seed_counts(counts)} "
-        "each; line: the best so far."
+        f"{format_metric_label(metric)}, {find_protocol(frame)}, of {len(counts)} trials in the "
+        f"order of their proposal{' ± one sd' if max(counts, default=0) > 1 else ''}, "
+        f"{plot.format_seed_counts(counts)} each; line: the best so far."
     )
     if trials.lost:
         caption += f" Crosses: {len(trials.lost)} without a result."

@@ -133,10 +133,8 @@ def interactions(frame: Frame, recipe: Figure, options: InteractionOptions) -> p
     bars = "; bars: 95 % t intervals over seeds" if max(counts, default=0) > 1 else ""
     caption = (
         f"{labels.format_metric_label(metric)}, {find_protocol(frame)}: mean over the other "
-        f"factors and "
-        f"{plot.format_seed_counts(counts)}{bars}. Parallel lines: no interaction; its size "
-        f"stands above, "
-        "as in the table of effects."
+        f"factors and {plot.format_seed_counts(counts)}{bars}. Parallel lines: no interaction; its "
+        "size stands above, as in the table of effects."
     )
     if len(pairs) > len(shown):
         caption += f" The {len(shown)} of {len(pairs)} pairs that interact most."

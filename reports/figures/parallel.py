@@ -59,9 +59,8 @@ def parallel(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFi
     caption = (
         f"A line a trial: {len(trials.trials)} trials, "
         f"{plot.format_seed_counts([each.result.n for each in trials.trials])} each, through their "
-        f"parameters to {labels.format_metric_label(metric)}, {find_protocol(frame)}; "
-        f"brighter: better; thick: "
-        "the best. Axes span the ranges that were searched."
+        f"parameters to {labels.format_metric_label(metric)}, {find_protocol(frame)}; brighter: "
+        "better; thick: the best. Axes span the ranges that were searched."
     )
     if any(axis.path not in trial.coords for trial in trials.trials for axis in axes):
         caption += " Below an axis: a trial without that parameter."

@@ -64,13 +64,11 @@ def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> plot.DrawnF
         dict.fromkeys(format_metric_label(each.by) for each in origins.values())
     )
     caption = (
-        f"Left: rank by {ranked_by} in "
-        f"the source study among the cells that were promoted; right: rank by "
-        f"{format_metric_label(recipe.metric)} afterwards, {find_protocol(frame)}, "
-        f"{plot.format_seed_counts(counts)}; "
-        "1 is the best. Blue rose, orange fell. ρ: Spearman's, τ: Kendall's (τ_b), 1 where both "
-        "order the cells alike. Only the best of a source are in it, which are alike there: over "
-        "all its cells they may be larger."
+        f"Left: rank by {ranked_by} in the source study among the cells that were promoted; right: "
+        f"rank by {format_metric_label(recipe.metric)} afterwards, {find_protocol(frame)}, "
+        f"{plot.format_seed_counts(counts)}; 1 is the best. Blue rose, orange fell. ρ: Spearman's, "
+        "τ: Kendall's (τ_b), 1 where both order the cells alike. Only the best of a source are in "
+        "it, which are alike there: over all its cells they may be larger."
     )
     cells = pd.concat(studies.values())
     return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption)

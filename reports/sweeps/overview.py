@@ -264,8 +264,8 @@ def format_overview(shown: Sequence[Line], picture: str) -> str:
             rows.append(tuple(map(Field, row)))
         text += [*format_pipe_table(Grid(headers, 4, (False,) * len(headers), tuple(rows))), ""]
     text.append(
-        f"Sweeps: {made}. Best is neutral: in validation nothing was better than the "
-        f"method switched off; the row is then its best other cell. {how}"
+        f"Sweeps: {made}. Best is neutral: in validation nothing was better than the method "
+        f"switched off; the row is then its best other cell. {how}"
     )
     return "\n".join(text)
 

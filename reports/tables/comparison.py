@@ -241,15 +241,13 @@ def _build_table_notes(
         table = papers.load_published_table(recipe.published.table)
         columns = sorted(filter(None, {recipe.find_published_column(m) for m in recipe.metrics}))
         lines.append(
-            f"Published: {table.source} of “{table.paper}”, {', '.join(columns)}, "
-            f"as printed, {table.protocol}; another data set and backbone than measured unless "
-            "they agree."
+            f"Published: {table.source} of “{table.paper}”, {', '.join(columns)}, as printed, "
+            f"{table.protocol}; another data set and backbone than measured unless they agree."
         )
         if find_protocol(frame) not in (EMPTY, table.protocol):
             lines.append(
-                f"Measured numbers are {find_protocol(frame)} and published ones "
-                f"{table.protocol}: of "
-                "the differences between them, some is the protocol's."
+                f"Measured numbers are {find_protocol(frame)} and published ones {table.protocol}: "
+                "of the differences between them, some is the protocol's."
             )
         lines += [
             f"Published {result.printed.value:g} is marked: {result.printed.slip}."

@@ -128,8 +128,8 @@ def _build_effect_notes(fit: Fit, shown: int, metric: str, digits: int) -> list[
     name, notes = labels.format_metric_label(metric), []
     if fit.flat:
         notes.append(
-            f"{name}: no effect. Every cell has the same value at every seed, so "
-            "that there is no variation to share out."
+            f"{name}: no effect. Every cell has the same value at every seed, so that there is no "
+            "variation to share out."
         )
     if any(e.estimate is not None for e in fit.effects):
         notes.append(
@@ -152,8 +152,8 @@ def _build_effect_notes(fit: Fit, shown: int, metric: str, digits: int) -> list[
         notes.append(
             f"{squares}, seeds as blocks; error from {source}, sd "
             f"{labels.format_number(fit.sigma * labels.display_scale(metric), digits)} with "
-            f"{fit.error_df} "
-            f"degrees of freedom. p: F test, Holm-corrected over {len(fit.effects)} terms."
+            f"{fit.error_df} degrees of freedom. p: F test, Holm-corrected over {len(fit.effects)} "
+            "terms."
         )
     notes.append("Variation: the term's sum of squares over that between cells.")
     if shown < len(fit.effects):

@@ -66,8 +66,7 @@ def find_search_space(frame: Frame, study: str) -> Mapping[str, Mapping[str, Any
     if frame.get_design(study) != "search" or space is None:
         raise ReportError(
             f"report: found {study}, a {frame.get_design(study)} study, where parameters of a "
-            f"search "
-            "are shown; expected a search"
+            "search are shown; expected a search"
         )
     return space
 

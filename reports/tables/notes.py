@@ -72,15 +72,13 @@ def explain_limits(metrics: Sequence[str], rows: Sequence[TableRow]) -> list[str
             continue
         if is_share(metric) and means == {1.0}:
             notes.append(
-                f"Saturated: {format_metric_label(metric)} is 100 in every row, so that it "
-                f"tells none "
-                "from another; a harder task or a finer metric would."
+                f"Saturated: {format_metric_label(metric)} is 100 in every row, so that it tells "
+                "none from another; a harder task or a finer metric would."
             )
         elif comparisons and all(each.zero for each in comparisons):
             notes.append(
-                f"No difference: {format_metric_label(metric)} is the same in every row at "
-                f"every seed. "
-                "Where rows should differ, look whether what was varied had any effect."
+                f"No difference: {format_metric_label(metric)} is the same in every row at every "
+                "seed. Where rows should differ, look whether what was varied had any effect."
             )
     return notes
 

@@ -61,9 +61,8 @@ def find_promotion(frame: Frame, study: str, place: str) -> Promotion:
     declared = frame.get_declared_study(study)
     if frame.get_design(study) != "promote":
         raise ReportError(
-            f"{place}: {study} is a {frame.get_design(study)} study; promotions are shown of "
-            f"a promote "
-            "study"
+            f"{place}: {study} is a {frame.get_design(study)} study; promotions are shown of a "
+            "promote study"
         )
     source = str(declared["of"])
     metrics = {
@@ -177,8 +176,7 @@ def _explain_agreement(
     if agreement is None:
         return f"{what}: none with fewer than 3 cells, or where all of one side are equal."
     return (
-        f"{what}: ρ = {format_number(agreement.value, 2)} over {agreement.n} promoted cells, "
-        f"1 if both "
-        f"order them alike. Only the best of {source} are in it, which are alike there: over all "
-        "its cells it may be larger."
+        f"{what}: ρ = {format_number(agreement.value, 2)} over {agreement.n} promoted cells, 1 if "
+        f"both order them alike. Only the best of {source} are in it, which are alike there: over "
+        "all its cells it may be larger."
     )

@@ -67,7 +67,7 @@ def explain_refused_rows(frame: Frame, study: str) -> list[str]:
     by_reason: dict[str, list[str]] = {}
     for each in frame.get_plan_note("refused", study) or []:
         by_reason.setdefault(each["reason"], []).append(each["cell"])
-    return [f"Refused: {'; '.join(cells)}: expected {why}." for why, cells in by_reason.items()]
+    return [f"Refused: {'; '.join(cells)}: {why.rstrip('.')}." for why, cells in by_reason.items()]
 
 
 def build_printed_rows(

@@ -111,11 +111,9 @@ def _warn_of_narrow_ranges(frame: Frame, study: str, metric: str) -> list[str]:
         end = find_edge(axis, [trial.coords[path] for trial in ranked])
         if end is not None:
             lines.append(
-                f"{study}: the best value of {path}, {format_level(ranked[0].coords[path])}, "
-                f"lies at the "
-                f"{end} edge of its range, {format_level(axis['low'])} to "
-                f"{format_level(axis['high'])}: widen "
-                f"`{path}`."
+                f"{study}: the best value of {path}, {format_level(ranked[0].coords[path])}, lies "
+                f"at the {end} edge of its range, {format_level(axis['low'])} to "
+                f"{format_level(axis['high'])}: widen `{path}`."
             )
     return lines
 

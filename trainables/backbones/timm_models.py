@@ -90,9 +90,8 @@ def download_model(name: str, sized: Mapping[str, int] | None = None) -> nn.Modu
         # Hubs and HTTP libraries raise types of their own, which need not be installed here.
         raise ConfigError(
             "backbone.weights",
-            f"timm's weights of {name} could not be fetched ({extract_first_line(error)}): "
-            f"check the "
-            "connection, or give weights: packaged, none, or the path of a file",
+            f"timm's weights of {name} could not be fetched ({extract_first_line(error)}): check "
+            "the connection, or give weights: packaged, none, or the path of a file",
         ) from error
     return model
 

@@ -153,8 +153,7 @@ def download_torchvision(name: str) -> dict[str, Tensor]:
         raise ConfigError(
             OPTION,
             f"torchvision could not fetch {name} ({extract_first_line(error)}): check the "
-            f"connection, or "
-            "give weights: none, or the path of a file",
+            "connection, or give weights: none, or the path of a file",
         ) from error
     return tensors
 

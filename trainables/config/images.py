@@ -58,11 +58,13 @@ class SplitConfig(ComponentConfig):
         if self.folds is None:
             if self.fold is not None or self.blocks is not None:
                 key = "fold" if self.fold is not None else "blocks"
-                raise ValueError(f"{key} together with folds, not alone: say how many there are")
+                raise ValueError(f"{key} needs folds beside it: say how many there are")
         elif self.fold is None or self.fold >= self.folds:
-            raise ValueError(f"a fold from 0 to {self.folds - 1} with {self.folds} folds")
+            raise ValueError(
+                f"with {self.folds} folds, fold must be 0 to {self.folds - 1}, not {self.fold}"
+            )
         elif self.protocol == "paper":
-            raise ValueError('folds with protocol "held_out": "paper" trains on all classes')
+            raise ValueError('folds need protocol "held_out": "paper" trains on all classes')
         return self
 
 
@@ -94,10 +96,10 @@ class AugmentConfig(ComponentConfig):
     def check_crop_options(self) -> AugmentConfig:
         low, high = self.crop_scale
         if not 0 < low <= high <= 1:
-            raise ValueError(f"crop_scale with 0 < low <= high <= 1, not {low:g} and {high:g}")
+            raise ValueError(f"crop_scale must be 0 < low <= high <= 1, not {low:g} and {high:g}")
         low, high = self.crop_ratio
         if not 0 < low <= high:
-            raise ValueError(f"crop_ratio with 0 < low <= high, not {low:g} and {high:g}")
+            raise ValueError(f"crop_ratio must be 0 < low <= high, not {low:g} and {high:g}")
         if self.resize and self.pad:
             text = f"{self.pad} and data.augment.resize exclude each other: leave one of them out"
             raise ConfigError("pad", text)

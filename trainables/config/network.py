@@ -42,7 +42,7 @@ class BackboneConfig(ComponentConfig):
     @model_validator(mode="after")
     def check_options(self) -> BackboneConfig:
         if self.std is not None and min(self.std) <= 0:
-            raise ValueError(f"std above 0, not {min(self.std):g}")
+            raise ValueError(f"std must be above 0, not {min(self.std):g}")
         return self
 
 

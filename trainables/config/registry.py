@@ -86,8 +86,11 @@ class Registry(Generic[T]):
             removed: Mapping[str, str] = getattr(component, "REMOVED_HOOKS", {})
             for hook in removed:
                 if hasattr(component, hook):
-                    found = f"the hook `{hook}` in {self.name}.{name}, which was removed in 0.2.0"
-                    raise ConfigError(".".join(_find_origin(component)), found, removed[hook])
+                    message = (
+                        f"the hook `{hook}` in {self.name}.{name} was removed in 0.2.0: define "
+                        f"{removed[hook]} instead"
+                    )
+                    raise ConfigError(".".join(_find_origin(component)), message)
             self._components[name] = component
             return component
 

@@ -55,8 +55,7 @@ class TrainingConfig(ComponentConfig):
     def check_whole_classes(self) -> TrainingConfig:
         if self.batch_size % self.per_class:
             raise ValueError(
-                f"a batch_size that is a multiple of per_class, not {self.batch_size} "
-                f"and {self.per_class}"
+                f"batch_size {self.batch_size} must be a multiple of per_class {self.per_class}"
             )
         return self
 

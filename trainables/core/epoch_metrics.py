@@ -62,8 +62,8 @@ class EpochMetrics:
         if faults:
             step, name, number = min(faults, key=lambda fault: fault[0])
             raise TrialFailure(
-                f"term {name!r} is {number} at step {self.first_step + step} "
-                f"(epoch {self.epoch}, its step {step}): the loss is no longer finite"
+                f"term {name!r} is {number} at step {self.first_step + step} (epoch {self.epoch}, "
+                f"its step {step}): the loss is no longer finite"
             )
 
     def compute_means(self) -> dict[str, float]:

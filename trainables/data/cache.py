@@ -118,8 +118,8 @@ def explain_write_errors(where: Path) -> Iterator[None]:
             raise
         raise OSError(
             error.errno,
-            f"{os.strerror(error.errno or 0)}{WRITING} {where}; free some space "
-            "or set ABLATE_CACHE to another folder",
+            f"{os.strerror(error.errno or 0)}{WRITING} {where}; free some space or set "
+            "ABLATE_CACHE to another folder",
         ) from error
 
 

@@ -118,7 +118,7 @@ class Flow(nn.Module):
     def __init__(self, config: FlowConfig, *, dim: int, condition_dim: int = 0) -> None:
         super().__init__()
         if dim < 2:
-            raise ValueError(f"dim of at least 2, not {dim}: a coupling needs two halves")
+            raise ValueError(f"dim must be at least 2, not {dim}: a coupling needs two halves")
         self.config, self.dim, self.condition_dim = config, dim, condition_dim
         self._half = dim // 2
         sizes = [dim - self._half, self._half]  # what even and odd couplings transform
@@ -212,10 +212,12 @@ class Flow(nn.Module):
 
     def _check_input(self, x: Tensor, condition: Tensor | None) -> tuple[Tensor, Tensor | None]:
         if x.shape[-1] != self.dim:
-            raise ValueError(f"x with {self.dim} dimensions at its end, not {tuple(x.shape)}")
+            raise ValueError(
+                f"the last axis of x must be {self.dim} long; its shape is {tuple(x.shape)}"
+            )
         if (0 if condition is None else condition.shape[-1]) != self.condition_dim:
             have = "none" if condition is None else str(tuple(condition.shape))
-            raise ValueError(f"a condition of {self.condition_dim} dimensions, not {have}")
+            raise ValueError(f"the condition must have {self.condition_dim} dimensions, not {have}")
         if x.dtype in (torch.bfloat16, torch.float16):
             x = x.float()
         return x, None if condition is None else condition.to(x.dtype).expand(

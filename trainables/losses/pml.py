@@ -90,9 +90,9 @@ class Pml(Loss):
         check_one_label(trial, method, "gives a class index for each image to another library")
         if method.own_scores:
             raise ValueError(
-                f"a method that compares plain embeddings, not {trial.method.name}: a loss of "
-                "pytorch-metric-learning computes its own scores from embeddings; take a loss "
-                "from here"
+                f"method {trial.method.name} does not compare plain embeddings, and a loss of "
+                "pytorch-metric-learning computes its own scores from them: take one of this "
+                "project's losses"
             )
         assert isinstance(trial.loss, PmlOptions)
         dim, labels = trial.embedding.dim, torch.arange(8) // 2
@@ -105,7 +105,7 @@ class Pml(Loss):
                 raise _build_refusal(trial.loss, error) from error
         if not (isinstance(value, Tensor) and value.shape == ()):
             raise ValueError(
-                f"a loss whose value is one number, not {getattr(trial.loss, 'class')}: leave its "
+                f"the value of {getattr(trial.loss, 'class')} must be one number: leave its "
                 "reduction as it is"
             )
 
@@ -175,17 +175,17 @@ def _build_part(kind: str, part: Any, **arguments: Any) -> nn.Module:
         known = vars(import_module(f"{LIBRARY}.{kind}"))
     except ImportError as error:
         raise ValueError(
-            "pytorch-metric-learning installed for loss pml, not missing: pip install 'ablate[pml]'"
+            "loss pml needs pytorch-metric-learning: pip install 'ablate[pml]'"
         ) from error
     modules = [n for n, c in known.items() if inspect.isclass(c) and issubclass(c, nn.Module)]
     if name not in modules:
         near = get_close_matches(name, modules, 1)
         remedy = f"did you mean {near[0]}?" if near else f"see its page on {kind}"
-        raise ValueError(f"a class of {LIBRARY}.{kind}, not {name}: {remedy}")
+        raise ValueError(f"{LIBRARY}.{kind} has no class {name}: {remedy}")
     wrong = [option for option in FILLED if option in part.options]
     if wrong:
         raise ValueError(
-            f"no option {wrong[0]} of {name}, not {part.options[wrong[0]]}: it is filled in"
+            f"option {wrong[0]} of {name} is filled in: leave {part.options[wrong[0]]!r} out"
         )
     # Names of all arguments of the constructors of the class and its bases.
     constructors = [

@@ -49,8 +49,8 @@ class TripletConfig(NamedConfig):
     def check_sampling(self) -> TripletConfig:
         if self.mining == "distance_weighted" and not self.normalize:
             raise ValueError(
-                "normalize: true with mining distance_weighted, not false: its weights are those "
-                "of points on the unit sphere"
+                "mining distance_weighted needs normalize: true: its weights are those of points "
+                "on the unit sphere"
             )
         return self
 

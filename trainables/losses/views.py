@@ -42,6 +42,6 @@ def check_one_label(trial: Trial, method: Traits, why: str) -> None:
     """
     if method.label_sets:
         raise ValueError(
-            f"one label an image, not the label sets of method {trial.method.name}: loss "
-            f"{trial.loss.name} {why}; turn mixing off or take another loss"
+            f"method {trial.method.name} gives an image several labels, and loss {trial.loss.name} "
+            f"{why}: turn mixing off or take another loss"
         )

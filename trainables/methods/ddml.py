@@ -124,8 +124,8 @@ class DDML(Plain):
             loss = LOSSES[trial.loss.name](trial.loss, classes=2, dim=trial.embedding.dim)
         if loss.references() is not None and loss.logit_scale is None:
             raise ValueError(
-                f"a number for logit_scale, not 'tied': {trial.loss.name} states no scale of its "
-                "logits"
+                f"logit_scale must be a number, not 'tied': {trial.loss.name} states no scale of "
+                "its logits"
             )
 
     def __init__(self, config: Config, **parts: Unpack[MethodParts]) -> None:

@@ -147,9 +147,9 @@ class DetReg(Plain):
         assert isinstance(config, cls.Config)
         if config.augmentation != "none" and 1 < each <= config.neighbour:
             raise ValueError(
-                f"method.neighbour below training.per_class ({each}), not {config.neighbour}: no "
-                "item of a batch has that many others of its class; take augmentation: none to "
-                "have no augmented points"
+                f"method.neighbour must be below training.per_class ({each}), not "
+                f"{config.neighbour}: no item of a batch has that many others of its class; take "
+                "augmentation: none to have no augmented points"
             )
 
     def forward(

@@ -134,8 +134,9 @@ class DVML(Plain):
             weights = [getattr(config, f"lambda{term}_phase{phase}") for term in (1, 2, 3, 4)]
             if runs and not any(weights):
                 raise ValueError(
-                    f"a lambda_phase{phase} above 0, not 0 for all four: set lambda4_phase{phase} "
-                    f"for the plain loss, or phase1 to {phase - 1} to leave the phase out"
+                    f"all four lambdas of phase {phase} are 0, so it would train nothing: set "
+                    f"lambda4_phase{phase} for the plain loss, or phase1 to {phase - 1} to leave "
+                    "the phase out"
                 )
 
     @classmethod

@@ -177,53 +177,54 @@ class IDML(Mixing):
             ),
             (
                 config.bias_in_score and not relu,
-                "method.bias_in_score with uncertainty relu, not with uncertainty "
-                f"{config.uncertainty}: only that form scores products with class weights",
+                f"method.bias_in_score needs uncertainty relu, not {config.uncertainty}: only that "
+                "form scores products with class weights",
             ),
             (
                 config.bias_in_score and not has_bias,
-                "method.bias_in_score with a classifier that has a bias, not with loss "
-                f"{name} without one: set loss.bias true, or leave bias_in_score out",
+                f"method.bias_in_score needs a classifier with a bias, and loss {name} has none: "
+                "set loss.bias true, or leave bias_in_score out",
             ),
             (
                 token is not None and trial.backbone.mode == "frozen",
-                f"method.uncertainty_token with backbone.mode finetune, not {token} with frozen: "
-                "cached features have no token that could learn; leave it out",
+                f"method.uncertainty_token {token} needs backbone.mode finetune, because cached "
+                "features have no token that could learn: leave it out",
             ),
             (
                 token is not None and config.metric == "plain",
-                f"method.uncertainty_token with an introspective metric, not {token} with plain: "
-                "the uncertainty has no part in it; leave it out",
+                f"method.uncertainty_token {token} needs an introspective metric, because metric "
+                "plain has no uncertainty: leave it out",
             ),
             (
                 token == "discarded" and introspective_test,
-                "method.uncertainty_token kept with test_metric introspective, not discarded: the "
+                "test_metric introspective needs method.uncertainty_token kept, not discarded: the "
                 "uncertainty is of that token",
             ),
             (
                 config.metric == "plain" and introspective_test,
-                "method.test_metric semantic with metric plain, not introspective: the "
-                "uncertainty is not trained",
+                "metric plain does not train the uncertainty: method.test_metric must be "
+                "semantic, not introspective",
             ),
             (
                 config.metric == "ism_dis" and relu,
-                "method.metric ism_sim with uncertainty relu, not ism_dis: Eq. 20 is of cosines",
+                "with uncertainty relu, method.metric must be ism_sim, not ism_dis: Eq. 20 is "
+                "of cosines",
             ),
             (
                 of_cosines and geometry.kind not in ("l2", "l2sq") and not is_cosine(geometry),
-                f"a loss of cosines or Euclidean distances, not {name}, whose geometry is "
-                f"{geometry.kind}: the introspective metric has no form for it",
+                f"the introspective metric needs a loss of cosines or Euclidean distances, and the "
+                f"geometry of {name} is {geometry.kind}: take another loss",
             ),
             (
                 of_cosines and config.metric == "ism_dis" and not is_cosine(geometry),
-                f"method.metric ism_sim with loss {name}, not ism_dis: Eq. 20 is of cosines, and "
-                f"the loss's geometry is {geometry.kind}",
+                f"with loss {name}, whose geometry is {geometry.kind}, method.metric must be "
+                "ism_sim, not ism_dis: Eq. 20 is of cosines",
             ),
             (
                 of_cosines
                 and config.proxy_uncertainty == "learnable"
                 and loss.references is Loss.references,
-                f"method.proxy_uncertainty zero with loss {name}, not learnable: it has no proxies",
+                f"loss {name} has no proxies: method.proxy_uncertainty must be zero, not learnable",
             ),
         ):
             if refused:

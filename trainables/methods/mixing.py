@@ -85,23 +85,23 @@ class Mixing(Plain):
         for refused, reason in (
             (
                 cached and mixing in ("mixup", "cutmix"),
-                f"method.mixing feature_mixup or none with cached features, not {mixing}: "
-                "there are no images to mix where backbone.mode is frozen",
+                "with cached features (backbone.mode frozen) there are no images to mix: "
+                f"method.mixing must be feature_mixup or none, not {mixing}",
             ),
             (
                 not cached and mixing == "feature_mixup",
-                "method.mixing mixup, cutmix or none where images train the backbone, not "
-                "feature_mixup: it mixes cached features (backbone.mode frozen)",
+                "feature_mixup mixes cached features (backbone.mode frozen): where images train "
+                "the backbone, method.mixing must be mixup, cutmix or none",
             ),
             (
                 config.originals == "kept" and config.mixing_probability < 1,
-                "method.mixing_probability 1 with originals kept, not "
+                "with originals kept, method.mixing_probability must be 1, not "
                 f"{config.mixing_probability:g}: set method.originals to replaced",
             ),
             (
                 mixing != "none" and layout == "class_major",
-                f"method.mixing none with loss {trial.loss.name}, not {mixing}: the loss needs "
-                "one class's images together",
+                f"loss {trial.loss.name} needs one class's images together: method.mixing must be "
+                f"none, not {mixing}",
             ),
         ):
             if refused:

@@ -145,7 +145,8 @@ class NIR(Plain):
         def check_scale(self) -> NIR.Config:
             if self.scale == "none" and self.temperature != 1:
                 raise ValueError(
-                    f"a temperature of 1 with scale none, not {self.temperature:g}: scale t uses it"
+                    f"with scale none, temperature must be 1, not {self.temperature:g}: scale "
+                    f"t uses it"
                 )
             return self
 
@@ -154,7 +155,7 @@ class NIR(Plain):
         name = trial.loss.name
         if LOSSES[name].references is Loss.references:
             raise ValueError(
-                f"a loss with proxies or centres for method nir, not {name}: the flow is "
+                f"method nir needs a loss with proxies or centres, not {name}: the flow is "
                 "conditioned on the proxy of the sample's class"
             )
 
@@ -163,9 +164,7 @@ class NIR(Plain):
         if config.negative_pairs != "none" and self.classes < 2:
             raise ConfigError(
                 "method.negative_pairs",
-                f"{config.negative_pairs!r} with one training class",
-                "two classes or more",
-                "Take none, or more classes",
+                f"{config.negative_pairs!r} needs two training classes or more: take none",
             )
         self.options = config
         dim = parts["embedding"].dim

@@ -192,7 +192,7 @@ def test_a_refused_combination_is_a_row_without_numbers_and_a_reason() -> None:
     assert baselines(found) == ["loss=pa,method=plain", "loss=ms,method=plain"]
     row = found.rows[-1]
     assert row.labels == ("ms", "nir") and row.n == row.planned == 0
-    assert "Refused: loss=ms,method=nir: expected a loss with proxies." in found.notes
+    assert "Refused: loss=ms,method=nir: a loss with proxies." in found.notes
     lines = markup.format_markdown_table(found).splitlines()
     first, further = (line for line in lines if line.startswith("| ms | nir |"))
     assert first.startswith("| ms | nir | refused |") and first.rstrip("| ").endswith("–")

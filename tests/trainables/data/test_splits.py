@@ -162,10 +162,10 @@ def test_seeded_blocks_follow_the_seed() -> None:
 @pytest.mark.parametrize(
     ("given_config", "word"),
     [
-        ({"fold": 1}, "together with folds"),
-        ({"blocks": "seeded"}, "together with folds"),
-        ({"folds": 4}, "a fold from 0 to 3"),
-        ({"folds": 4, "fold": 4}, "a fold from 0 to 3"),
+        ({"fold": 1}, "needs folds beside it"),
+        ({"blocks": "seeded"}, "needs folds beside it"),
+        ({"folds": 4}, "fold must be 0 to 3"),
+        ({"folds": 4, "fold": 4}, "fold must be 0 to 3"),
         ({"folds": 4, "fold": 0, "protocol": "paper"}, "held_out"),
         ({"folds": 1, "fold": 0}, "2"),
     ],

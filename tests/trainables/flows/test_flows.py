@@ -243,9 +243,9 @@ def test_autocast_stays_outside() -> None:
 @pytest.mark.parametrize(
     ("shape", "condition", "message"),
     [
-        ((4, 5), (4, 3), "6 dimensions at its end, not"),
-        ((4, 6), None, "a condition of 3 dimensions, not none"),
-        ((4, 6), (4, 2), "a condition of 3 dimensions, not"),
+        ((4, 5), (4, 3), "last axis of x must be 6 long"),
+        ((4, 6), None, "3 dimensions, not none"),
+        ((4, 6), (4, 2), "3 dimensions, not"),
     ],
 )
 def test_wrong_shapes_are_told(shape: Any, condition: Any, message: str) -> None:
@@ -253,7 +253,7 @@ def test_wrong_shapes_are_told(shape: Any, condition: Any, message: str) -> None
     c = None if condition is None else torch.zeros(condition)
     with pytest.raises(ValueError, match=message):
         flow(torch.zeros(shape), c)
-    with pytest.raises(ValueError, match="dim of at least 2, not 1"):
+    with pytest.raises(ValueError, match="dim must be at least 2, not 1"):
         Flow(FlowConfig(), dim=1)
     with pytest.raises(ValueError, match="a condition of 0 dimensions, not"):
         flow_of(6)(torch.zeros(4, 6), torch.zeros(4, 3))

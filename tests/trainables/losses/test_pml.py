@@ -108,14 +108,17 @@ def test_retrieval_compares_by_the_losses_distance(
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
-        ({"class": "CircelLoss"}, "not CircelLoss: did you mean CircleLoss"),
-        ({"class": "Zzz"}, r"a class of pytorch_metric_learning\.losses, not Zzz"),
+        ({"class": "CircelLoss"}, "no class CircelLoss: did you mean CircleLoss"),
+        ({"class": "Zzz"}, r"pytorch_metric_learning\.losses has no class Zzz"),
         ({"class": "CircleLoss", "options": {"margin": 1}}, "unexpected keyword argument 'margin'"),
         ({"class": "RankedListLoss"}, "missing 2 required positional arguments"),
         ({"class": "VICRegLoss"}, "not VICRegLoss"),
         ({"class": "SelfSupervisedLoss"}, "not SelfSupervisedLoss"),
-        ({"class": "ArcFaceLoss", "options": {"num_classes": 9}}, "it is filled in"),
-        ({"class": "CircleLoss", "miner": {"class": "HardMiner"}}, "miners, not HardMiner"),
+        (
+            {"class": "ArcFaceLoss", "options": {"num_classes": 9}},
+            "num_classes of ArcFaceLoss is filled in",
+        ),
+        ({"class": "CircleLoss", "miner": {"class": "HardMiner"}}, "miners has no class HardMiner"),
         ({"class": "FastAPLoss", "distance": {"class": "CosineSimilarity"}}, "not FastAPLoss"),
     ],
 )
@@ -139,12 +142,12 @@ def test_methods_with_a_score_or_label_sets_of_their_own_are_refused(
 ) -> None:
     loss = {"name": "pml", "class": "CircleLoss"}
     pooled = {"name": "dvml", "generated": "pooled", "same_image": "excluded"}
-    with pytest.raises(ValidationError, match="compares plain embeddings, not dvml"):
+    with pytest.raises(ValidationError, match="method dvml does not compare plain"):
         TrialConfig(loss=loss, method=pooled)
     with monkeypatch.context() as patch:
         patch.setattr(Plain, "score", lambda self, q, r, g: q @ r.mT, raising=False)
-        with pytest.raises(ValidationError, match="compares plain embeddings, not plain"):
+        with pytest.raises(ValidationError, match="method plain does not compare plain"):
             TrialConfig(loss=loss)
     monkeypatch.setattr(Plain, "describe_traits", classmethod(lambda *_: Traits(label_sets=True)))
-    with pytest.raises(ValidationError, match="one label an image"):
+    with pytest.raises(ValidationError, match="several labels"):
         TrialConfig(loss=loss)

@@ -214,5 +214,5 @@ def test_retrieval_of_hypvit_is_its_own_distance() -> None:
 @pytest.mark.parametrize("loss", ["n_pair", "hypvit", "sphvit"])
 def test_label_sets_are_refused(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Plain, "describe_traits", classmethod(lambda *_: Traits(label_sets=True)))
-    with pytest.raises(ValidationError, match=f"one label an image.*loss {loss} pairs up"):
+    with pytest.raises(ValidationError, match=f"loss {loss} pairs up"):
         TrialConfig(loss={"name": loss})

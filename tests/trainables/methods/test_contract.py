@@ -163,7 +163,7 @@ def test_a_later_default_written_out_is_the_same_trial(
 def test_all_that_another_package_would_call() -> None:
     assert methods.check("ddml", "normsoftmax") is None
     refused = methods.check("nir", "multi_similarity")
-    assert refused is not None and "a loss with proxies" in refused
+    assert refused is not None and "nir needs a loss with proxies" in refused
 
 
 def test_a_method_has_at_most_fourteen_hooks() -> None:
@@ -174,9 +174,9 @@ def test_a_method_has_at_most_fourteen_hooks() -> None:
 @pytest.mark.parametrize("hook", list(Method.REMOVED_HOOKS))
 def test_a_hook_that_went_is_refused_with_the_new_name(hook: str) -> None:
     mine = type("Mine", (Plain,), {hook: lambda self: None})
-    with pytest.raises(ConfigError, match=f"hook `{hook}` .*removed in 0.2.0") as refused:
+    with pytest.raises(ConfigError, match=f"hook `{hook}` .*removed in 0.2.0") as fault:
         METHODS.register("mine")(mine)
-    assert refused.value.expected == Method.REMOVED_HOOKS[hook]
+    assert Method.REMOVED_HOOKS[hook] in fault.value.message
     assert "mine" not in METHODS
 
 

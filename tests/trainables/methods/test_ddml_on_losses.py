@@ -127,7 +127,7 @@ def test_an_added_decoder_is_tied_to_itself() -> None:
 
 def test_a_loss_without_a_scale_cannot_be_tied_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LOSSES["cosface"], "logit_scale", None)
-    expected = "a number for logit_scale, not 'tied': cosface states no scale of its logits"
+    expected = "logit_scale must be a number, not 'tied': cosface states no scale"
     with pytest.raises(ValidationError, match=expected):
         built("cosface", logit_scale="tied")
     assert built("cosface")

@@ -264,7 +264,7 @@ def test_what_is_observed() -> None:
 @pytest.mark.parametrize(
     ("method", "message"),
     [
-        ({"neighbour": 4}, r"method\.neighbour below training\.per_class \(4\), not 4"),
+        ({"neighbour": 4}, r"method\.neighbour must be below training\.per_class \(4\), not 4"),
         ({"epsilon": 1.5}, "less than or equal to 1"),
         ({"lambda1": -0.1}, "greater than or equal to 0"),
         ({"flow": {"depth": 65}}, "less than or equal to 64"),

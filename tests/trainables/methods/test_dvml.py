@@ -239,11 +239,8 @@ def test_log_variance_bends_above_ten_only() -> None:
 def test_a_phase_without_any_term_is_refused() -> None:
     for phase, without in ((1, 0), (2, 1)):
         none = {f"lambda{term}_phase{phase}": 0 for term in (1, 2, 3, 4)}
-        told = (
-            f"a lambda_phase{phase} above 0, not 0 for all four: set lambda4_phase{phase} for the "
-            f"plain loss, or phase1 to {without} to leave the phase out"
-        )
-        with pytest.raises(ValidationError, match=told):
+        message = f"lambdas of phase {phase} are 0.*lambda4_phase{phase} .* phase1 to {without}"
+        with pytest.raises(ValidationError, match=message):
             TrialConfig(method={"name": "dvml", **none})
         assert TrialConfig(method={"name": "dvml", **none, "phase1": without})
         assert TrialConfig(method={"name": "dvml", **none, f"lambda4_phase{phase}": 1})

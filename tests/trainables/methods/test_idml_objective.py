@@ -161,7 +161,7 @@ def test_losses_of_one_label_take_the_separate_objective() -> None:
     trial = {"loss": loss_options("pml"), "method": {"name": "idml", "metric": "plain"}}
     TrialConfig.model_validate(trial)
     trial["method"] |= {"objective": "joint"}
-    with pytest.raises(ValidationError, match="not the label sets of method idml"):
+    with pytest.raises(ValidationError, match="method idml gives an image several labels"):
         TrialConfig.model_validate(trial)
     trial["method"] |= {"mixed_labels": "weighted"}
     TrialConfig.model_validate(trial)

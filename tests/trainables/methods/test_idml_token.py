@@ -149,10 +149,10 @@ def test_off_it_is_no_part_of_a_trial() -> None:
     [
         (
             {"backbone": {"mode": "frozen"}, **method(mixing="none")},
-            "backbone.mode finetune, not discarded with frozen",
+            "discarded needs backbone.mode finetune",
         ),
-        (method(metric="plain"), "an introspective metric, not discarded with plain"),
-        (method(test_metric="introspective"), "kept with test_metric introspective, not disc"),
+        (method(metric="plain"), "discarded needs an introspective metric"),
+        (method(test_metric="introspective"), "uncertainty_token kept, not disc"),
         ({"backbone": {"name": "resnet18"}}, "backbone.name: .* resnet18, which gives features"),
         ({"backbone": {"name": "vit_nano"}}, "backbone.name: found 'vit_nano'; expected the name"),
         (method(uncertainty_token="yes"), "'discarded' or 'kept'"),

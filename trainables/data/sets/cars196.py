@@ -44,8 +44,7 @@ class Cars196(FileSet):
         signs=(("cars_train_annos.mat",), (LABELLED,)),
         folders=("cars196", "CARS196", "stanford_cars", "cars"),
         offered="https://ai.stanford.edu/~jkrause/cars/car_dataset.html (car_ims.tgz and "
-        "cars_annos.mat, or cars_train.tgz, cars_test.tgz, car_devkit.tgz and "
-        f"{LABELLED})",
+        f"cars_annos.mat, or cars_train.tgz, cars_test.tgz, car_devkit.tgz and {LABELLED})",
         classes="its folders are no classes, these stand in cars_annos.mat (or devkit/)",
         counts={"train": Count(98, 8_054), "test": Count(98, 8_131)},
         counted="Song et al., CVPR 2016, section 6",

@@ -115,8 +115,8 @@ def parse_shard(text: str) -> tuple[int, int]:
             "--shard",
             repr(text),
             "I/N with I from 1 to N, as 2/8",
-            "`slurm` went in 0.2.0: submit with --array=1-N, and give "
-            "--shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT",
+            "`slurm` went in 0.2.0: submit with --array=1-N, and give --shard "
+            "$SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT",
         )
     return int(match[1]), int(match[2])
 
