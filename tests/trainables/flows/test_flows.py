@@ -255,7 +255,7 @@ def test_wrong_shapes_are_told(shape: Any, condition: Any, message: str) -> None
         flow(torch.zeros(shape), c)
     with pytest.raises(ValueError, match="dim must be at least 2, not 1"):
         Flow(FlowConfig(), dim=1)
-    with pytest.raises(ValueError, match="a condition of 0 dimensions, not"):
+    with pytest.raises(ValueError, match="must have 0 dimensions, not"):
         flow_of(6)(torch.zeros(4, 6), torch.zeros(4, 3))
 
 
