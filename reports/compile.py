@@ -22,9 +22,12 @@ from reports.pages.folder import remove_stale_files, write_atomically
 from reports.pages.sources import KEY as SOURCES
 from reports.pages.sources import build_source_sheet
 from reports.pages.verdict import VerdictSection
-from reports.recipe import Recipe
+from reports.pages.verdict_file import format_verdicts
+from reports.recipe import Figure, Recipe
+from reports.stats.importance import LEAST
 from reports.store import open_client
 from reports.tables.build import build_all
+from reports.tables.cells import collect_trials
 from reports.tables.labels import declare_metrics, to_slug
 from reports.tables.model import Sheet, TableData
 from reports.tables.verdict import judge_tables, summarize_verdicts
@@ -116,7 +119,7 @@ def _write_report(
     # tables and verdicts
     sources = build_source_sheet(frame, recipe)
     tables = _with_distinct_keys([*build_all(frame, recipe), *([sources] if sources else [])])
-    shared, calls = markup.collect_footnotes(tables), judge_tables(tables)
+    shared, calls = markup.collect_footnotes(tables), judge_tables(frame, tables)
     summary, plot = summarize_verdicts(frame, calls), forest.draw_forest_plot(calls)
     texts = {name: text for table in tables for name, text in _format_table_files(table).items()}
     best = _format_best_configs(frame, recipe)
@@ -132,6 +135,7 @@ def _write_report(
             for part in recipe.tables
             if part.kind == "search"
         ),
+        *_draw_slices_of_small_searches(frame, recipe),
         *(curves.draw_learning_curves(frame, part) for part in recipe.curves),
     ]
     drawn = [
@@ -156,6 +160,7 @@ def _write_report(
     known = (
         [server + page for page in pages] if (server := find_server_address(tracking_uri)) else []
     )
+    texts["verdicts.json"] = format_verdicts(frame, calls)
     texts["report.md"] = markdown.format_report(frame, tables, judged, with_files, best, runs=known)
     seen = [figures.render_in_report(figure, svg) for figure, svg in with_files]
     page = partial(
@@ -260,6 +265,20 @@ def _log_report_artifacts(
         else:
             client.log_artifact(run_id, str(path), "report")
     client.set_tag(run_id, CONTENT_TAG, digest)
+
+
+def _draw_slices_of_small_searches(frame: Frame, recipe: Recipe) -> list[DrawnFigure]:
+    """Draw the trials of each search that is too small for importances."""
+    studies = [part for part in recipe.tables if part.kind == "search"]
+    drawn = {study for part in recipe.figures if part.kind == "slices" for study in part.studies}
+    draw = load_kind("figures", "slices")
+    return [
+        draw(frame, Figure(kind="slices", studies=(part.study,), metric=part.metrics[0]))
+        for part in studies
+        if part.study not in drawn
+        and frame.get_declared_study(part.study).get("space")
+        and 1 < len(collect_trials(frame.select_study(part.study), part.metrics[0]).trials) < LEAST
+    ]
 
 
 def _set_run_description(tracking_uri: str, parent: Parent, judged: VerdictSection) -> None:

@@ -1,11 +1,11 @@
-"""Which kinds of tables and figures there are: here, and in packages that are installed.
+"""Which kinds of tables, figures and rules of comparison there are: here, and in other packages.
 
 Each is an entry point, `name = module:function`. Those of this package stand below, those of others
-in the groups `ablate.tables` and `ablate.figures` of their metadata. A table's function takes
-(Frame, recipe.Table, the study's cells) and returns a `tables.model.Sheet`; a figure's takes
-(Frame, recipe.Figure) and returns a `figures.drawn.Drawn`. A figure that is decorated with
-`figures.drawn.figure` says which options it takes. Names are read without importing what they name,
-so that a plan stays quick.
+in the groups `ablate.tables`, `ablate.figures` and `ablate.rules` of their metadata. A table's
+function takes (Frame, recipe.Table, the study's cells) and returns a `tables.model.Sheet`; a
+figure's takes (Frame, recipe.Figure) and returns a `figures.drawn.Drawn`. A figure that is
+decorated with `figures.drawn.figure` says which options it takes. Names are read without importing
+what they name, so that a plan stays quick.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal
 
-Group = Literal["tables", "figures"]
+Group = Literal["tables", "figures", "rules"]
 
 TABLES = {
     "components": "comparison:compared",
@@ -31,7 +31,17 @@ NAMES = (
     *("shapley", "single_step", "slices", "spectrum", "uncertainty"),
 )
 FIGURES = {kind: f"{kind}:{kind}" for kind in NAMES}
-OWN: dict[Group, dict[str, str]] = {"tables": TABLES, "figures": FIGURES}
+RULES = {
+    "dunnett_and_t": "dunnett_and_t:DunnettAndT",
+    "holm_t": "holm_t:HolmT",
+    "permutation": "permutation:Permutation",
+}
+OWN: dict[Group, dict[str, str]] = {"tables": TABLES, "figures": FIGURES, "rules": RULES}
+FOLDERS: dict[Group, str] = {
+    "tables": "reports.tables",
+    "figures": "reports.figures",
+    "rules": "reports.stats.rules",
+}
 
 
 @cache
@@ -39,7 +49,7 @@ def list_kinds(group: Group) -> dict[str, EntryPoint]:
     """Return all kinds by name, this package's first."""
     installed = sorted(entry_points(group=f"ablate.{group}"), key=lambda each: each.name)
     own = {
-        name: EntryPoint(name, f"reports.{group}.{place}", f"ablate.{group}")
+        name: EntryPoint(name, f"{FOLDERS[group]}.{place}", f"ablate.{group}")
         for name, place in OWN[group].items()
     }
     return own | {each.name: each for each in installed if each.name not in own}
@@ -47,7 +57,7 @@ def list_kinds(group: Group) -> dict[str, EntryPoint]:
 
 @cache
 def load_kind(group: Group, kind: str) -> Callable[..., Any]:
-    """Return the function that makes tables or figures of a kind."""
+    """Return what a kind names: a function that makes tables or figures, or a class of rule."""
     function: Callable[..., Any] = list_kinds(group)[kind].load()
     return function
 

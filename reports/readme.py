@@ -7,16 +7,19 @@ is named there, one title a line as `<!-- table: TITLE -->`; each line keeps its
 what followed it is replaced. Notes that the report tells once and names by number are copied below
 the first table that has them; a note that stands under several of them is copied once. Where
 `<!-- first columns alone -->` stands in the block, further metrics and notes are left out: for a
-page that names another one with all of them.
+page that names another one with all of them. The report's `verdicts.json` is copied to `verdicts/`
+beside the page, for overviews.
 """
 
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from pathlib import Path
 
 from reports.errors import ReportError
+from reports.pages.verdict_file import read_verdicts
 
 HEADS = ("Sweep", "First started", "Data set", "Commit", "Device", "Threads")
 HEAD = re.compile(rf"^- ({'|'.join(HEADS)}): (.*)$", re.MULTILINE)
@@ -103,6 +106,10 @@ def main(arguments: list[str]) -> int:
     report, readme = map(Path, arguments)
     text = fill_block(readme.read_text("utf-8"), report.read_text("utf-8"))
     readme.write_text(text, "utf-8")
+    verdicts = report.with_name("verdicts.json")
+    copy = readme.parent / "verdicts" / f"{read_verdicts(verdicts).sweep}.json"
+    copy.parent.mkdir(exist_ok=True)
+    shutil.copyfile(verdicts, copy)
     return 0
 
 

@@ -85,8 +85,10 @@ class Published(RecipePart):
 
 if TYPE_CHECKING:
     TableKind = str
+    RuleName = str
 else:
     TableKind = Literal[(*TABLES, *list_kinds("tables"))]
+    RuleName = Literal[tuple(list_kinds("rules"))]
 
 
 class Table(RecipePart):
@@ -257,6 +259,12 @@ def list_part_studies(part: Part) -> tuple[str, ...]:
 class Recipe(RecipePart):
     """The whole `report:` section.
 
+    primary: the metric that decides each table that has it; default: the objective's, on the test
+        split. Other metrics are shown beside it and decide nothing.
+    smallest: δ, the smallest effect of interest, by metric (`map_at_r: 0.3`), in the unit in which
+        it is shown. Default: 0.3 points of MAP@R and its kin, 0.5 of other percentages.
+    rule: how rows are compared with their baseline, by name (`dunnett_and_t`, `holm_t`,
+        `permutation`, or one of an installed package).
     best: studies whose best configuration is written as YAML (default: all).
     sources: where settings come from; in a file the name of the one that says it.
     """
@@ -266,6 +274,9 @@ class Recipe(RecipePart):
     curves: tuple[Curves, ...] = ()
     factor_curves: tuple[FactorCurves, ...] = ()
     figures: tuple[Figure, ...] = ()
+    primary: str | None = None
+    smallest: dict[str, Annotated[float, Field(gt=0)]] = Field({})
+    rule: RuleName = "dunnett_and_t"
     best: tuple[str, ...] = ()
     sources: tuple[SourceBlock, ...] = ()
 

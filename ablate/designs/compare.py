@@ -36,12 +36,15 @@ OTHER = ", not neutral"  # how the name of such a row ends
 class Variant(SpecPart):
     """One row of a comparison, or one level of a crossed factor.
 
-    title: what reports call it. around: its own centre. trial: its own partial trial.
+    title: what reports call it. around: its own centre. trial: its own partial trial. shift_seeds:
+    added to each of the study's seeds, so that a row can be the baseline itself on other seeds (a
+    control that must show no difference); its table then pairs rows in the order of their seeds.
     """
 
     title: str = ""
     around: tuple[Around, ...] = ()
     trial: dict[str, Any] = Field(default_factory=dict)
+    shift_seeds: int | None = Field(None, ge=1, le=2**31)
 
     several = field_validator("around", mode="before")(to_list)
 
@@ -148,7 +151,9 @@ class Compare(StudyBase):
         trials = [factors[factor][level].trial for factor, level in arm]
         layers = [Layer(f"{place}.trial", t) for place, t in zip(places, trials, strict=True)]
         cell = levels[0] if len(levels) == 1 else build_cell_name(dict(arm))
-        return Point(cell, dict(arm), {}, places[-1], arm, tuple(layers), tuple(takes))
+        shift = sum(factors[factor][level].shift_seeds or 0 for factor, level in arm)
+        place = places[-1]
+        return Point(cell, dict(arm), {}, place, arm, tuple(layers), tuple(takes), shift=shift)
 
     def _find_base_references(self, factor: str, level: str) -> Iterator[InheritedConfig]:
         for around in self.list_factors()[factor][level].around:

@@ -114,6 +114,7 @@ class Point:
         None: as the study is.
     again: the cell of another study that is trained again as this one.
     stands_for: whether it is the best of another study as it is, a neutral one included.
+    shift: added to each seed of the study.
     """
 
     cell: str
@@ -125,6 +126,7 @@ class Point:
     takes: tuple[InheritedConfig, ...] | None = None
     again: Around | None = None
     stands_for: bool = False
+    shift: int = 0
 
 
 # The cell in which a method equals the plain loss, at the best rates of a baseline: its name, its

@@ -33,6 +33,7 @@ from ablate.ledger.sources import build_refusal, summarize_differences
 from ablate.plan import warnings as advice
 from ablate.plan.plan import Plan
 from ablate.sweep.progression import Progression
+from reports.stats.power import pool_standard_deviation
 from trainables.errors import ConfigError
 
 
@@ -83,7 +84,10 @@ def account_for_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> 
         for name in plan.order:
             lines.append(workload.add_study(name))
             details = [trainings[name]] if name in trainings else []
-            lines += [f"    {text}" for text in details + advice.list_study_notes(plan, name)]
+            details += advice.list_study_notes(plan, name)
+            scatter = estimate_seed_scatter(progression, name)
+            details += advice.describe_precision(plan, name, scatter)
+            lines += [f"    {text}" for text in details]
         lines += notes
         parallel, again = count_fitting_here(settings.request), len(workload.again)
         lines.append(
@@ -99,6 +103,17 @@ def account_for_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> 
         refused=None if settings.same_code else build_refusal(facts.differing),
         runnable=not failures or not failures.keys() >= kinds.keys(),
     )
+
+
+def estimate_seed_scatter(progression: Progression, name: str) -> float | None:
+    """Return the standard deviation of a run over seeds, from a study's known trials."""
+    split, _, metric = advice.find_primary_metric(progression.plan, name).partition("/")
+    groups: dict[str, list[float]] = {}
+    for cell in progression.studies[name].cells:
+        value = progression.facts[cell.trial_id].evaluations.get(split, {}).get(metric)
+        if value is not None and cell.fold is None:
+            groups.setdefault(cell.config_hash, []).append(value)
+    return pool_standard_deviation([*groups.values()])
 
 
 def describe_sources(facts: Facts, *, same_code: bool) -> list[str]:

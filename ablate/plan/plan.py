@@ -269,7 +269,7 @@ class Plan:
             }
             cells += [
                 Cell(seed=seed, trial_id=identity.build_trial_id(key, seed), **shared)
-                for seed in self.list_seeds(name)
+                for seed in (listed + point.shift for listed in self.list_seeds(name))
             ]
         return cells
 

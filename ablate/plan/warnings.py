@@ -10,7 +10,8 @@ from ablate.plan.plan import Plan
 from ablate.values.canonical import to_canonical_json
 from ablate.values.errors import format_value
 from ablate.values.paths import expand_paths, flatten_paths
-from reports.stats.paired import can_reach_verdict, count_pairs_needed
+from reports.stats.power import compute_detectable_size
+from reports.tables.labels import display_scale, format_metric_name, is_share
 from trainables.config.images import AugmentConfig
 
 COMPARING = ("components", "compare")  # the kinds of tables that give verdicts
@@ -26,7 +27,7 @@ def list_study_notes(plan: Plan, name: str) -> list[str]:
         changes = _list_changed_settings(plan, name, source.best_of)
         listed = ", ".join(f"{path} {before} → {after}" for path, before, after in changes)
         more = [f"changed for them: {listed or 'nothing'}"]
-    return [*study.notes(), *more, *_warn_of_undecidable(plan, name)]
+    return [*study.notes(), *more]
 
 
 def list_plan_warnings(plan: Plan) -> list[str]:
@@ -76,14 +77,45 @@ def _warn_of_cached_features(plan: Plan) -> list[str]:
     return lines
 
 
-def _warn_of_undecidable(plan: Plan, name: str) -> list[str]:
-    """Say of a study whose table compares rows that its seeds allow no verdict, if they do not.
+def describe_precision(plan: Plan, name: str, sd: float | None = None) -> list[str]:
+    """Say which differences the tables of a study will be able to tell with its seeds.
 
-    Rows are counted at the least: those that show a best cell beside a neutral one may turn out to
-    be their neighbours, and each data set and each level of `within` has a baseline of its own.
+    Args:
+        sd: of one run over seeds, on the scale of the primary metric; None where the ledger has no
+            trials of the study: then the answer is in standard deviations of a run.
     """
-    study, seeds = plan.spec.studies[name], len(plan.list_seeds(name))
-    counts = []
+    comparisons, cells = _count_comparisons(plan, name)
+    if not comparisons:
+        return []
+    metric = find_primary_metric(plan, name)
+    seeds = len(plan.list_seeds(name))
+    size = compute_detectable_size(seeds, comparisons, cells=cells)
+    several = f"{comparisons} comparison{'' if comparisons == 1 else 's'}"
+    if size is None:
+        return [f"with one seed its table can tell nothing of {several}: give --seeds N"]
+    amount = f"{size:.1f} standard deviations of a run"
+    if sd is not None:
+        points = " points" if is_share(metric) else ""
+        amount = f"{size * sd * display_scale(metric):.2g}{points} of {format_metric_name(metric)}"
+    return [f"with {seeds} seeds its table tells differences of {amount} ({several})"]
+
+
+def find_primary_metric(plan: Plan, name: str) -> str:
+    """Return the metric that decides the tables of a study."""
+    objective = plan.list_objectives(name)[0].metric
+    return plan.spec.report.primary or f"test/{objective.rpartition('/')[2]}"
+
+
+def _count_comparisons(plan: Plan, name: str) -> tuple[int, int | None]:
+    """Count the comparisons of the smallest family of a study's tables; 0 without such a table.
+
+    Beside it, of a table of components, which is judged by its main effects and their total, the
+    number of cells.
+
+    Rows that show a best cell beside a neutral one may turn out to be their neighbours, and each
+    data set and each level of `within` has a baseline of its own.
+    """
+    study, counts = plan.spec.studies[name], list[tuple[int, int | None]]()
     for table in plan.spec.report.tables:
         if table.study == name and table.kind in COMPARING and study.is_fixed:
             points = [point for point in study.all_points if LEFT_OUT not in point.arm]
@@ -94,13 +126,11 @@ def _warn_of_undecidable(plan: Plan, name: str) -> list[str]:
                 )
                 for point in points
             }
-            counts.append(len(points) - len(baselines))
-    if not counts or can_reach_verdict(seeds, min(counts)):
-        return []
-    return [
-        f"no comparison of its table can come out better or worse: comparisons {min(counts)}, "
-        f"seeds {seeds}, seeds needed {count_pairs_needed(min(counts))} (give --seeds N)"
-    ]
+            counts.append((len(points) - len(baselines), None))
+            if table.kind == "components":
+                factors = {factor for point in points for factor in point.coords}
+                counts[-1] = len(factors) + 1, len(points)
+    return min(counts, default=(0, None), key=lambda count: count[0])
 
 
 def _warn_of_promotion(plan: Plan, name: str) -> list[str]:

@@ -2,10 +2,13 @@
 
 All cells get the first seeds. Then, seed by seed, a cell is dropped if the whole interval of its
 paired difference to the leader lies below zero, and the others go on. What is dropped is a
-function of the results alone, so a stopped sweep goes on with the same race. Idea: Maron & Moore,
-"Hoeffding races", NIPS 1993; F-race, Birattari et al., GECCO 2002; here with the paired-t interval
-that the tables show. Cells are compared again and again, so that `level` is no error rate of the
-race: a race saves time, and its tables state how many seeds each cell had.
+function of the results alone, so a stopped sweep goes on with the same race. Intervals are paired
+t at 1 − (1 − level) / (looks · (cells − 1)), so that the best cell is dropped with a chance of at
+most 1 − level, however often the race looks. A dropped cell's mean is biased downwards: its row
+gets no verdict.
+
+References:
+    Maron and Moore, "Hoeffding races", NIPS 1993; Birattari et al. (F-race), GECCO 2002.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from trainables.config.strict import Strict
 
 
 class Race(Strict):
-    """after: seeds that every cell gets. level: of the two-sided interval that decides."""
+    """after: seeds that every cell gets. level: with which the best cell survives the race."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -48,6 +51,8 @@ def evaluate_race(
     """
     alive, dropped = list(values), dict[int, int]()
     count = min(race.after, len(seeds))
+    looks = max(1, len(seeds) - count)  # the last seed drops nobody
+    level = 1 - (1 - race.level) / (looks * max(1, len(values) - 1))
     while True:
         drawn = seeds[:count]
         if not alive or any(seed not in values[cell] for cell in alive for seed in drawn):
@@ -59,7 +64,7 @@ def evaluate_race(
         left = [cell for cell in alive if len(whole[cell]) == count]
         if left:
             leader = max(left, key=lambda cell: math.fsum(whole[cell].values()))
-            left = [cell for cell in left if not _is_worse(whole[cell], whole[leader], race.level)]
+            left = [cell for cell in left if not _is_worse(whole[cell], whole[leader], level)]
         if count < len(seeds):
             dropped |= {cell: count for cell in alive if cell not in left}
             alive = left

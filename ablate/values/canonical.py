@@ -9,7 +9,10 @@ from typing import Any
 MAX_SEEDS = 10_000
 MAX_SEED = 2**31 - 1
 # Options of a study that came after the first sweeps; unused, they are no part of its identity.
-LATER = ("by", "cross", "folds", "neutral", "objectives", "population", "race", "scheduler", "when")
+LATER = (
+    *("by", "cross", "folds", "neutral", "objectives", "population", "race", "scheduler"),
+    *("shift_seeds", "when"),
+)
 
 
 def to_canonical_json(value: object) -> str:

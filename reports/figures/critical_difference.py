@@ -58,7 +58,8 @@ def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> 
     ]
     levels, blocks = collect_blocks(cells, factor, metric)
     whole = {key: values for key, values in blocks.items() if len(values) == len(levels)}
-    rows = [[values[name] for name in levels] for values in whole.values()]
+    telling = {key: values for key, values in whole.items() if len({*values.values()}) > 1}
+    rows = [[values[name] for name in levels] for values in telling.values()]
     ranking = rank_methods(rows, lower_is_better=is_lower_better(metric)) if rows else None
     title = replace_greek_names(recipe.title) or f"Mean ranks by {format_metric_label(metric)}"
     caption = f"{format_metric_label(metric)}, {find_protocol(frame)}: "
@@ -71,6 +72,9 @@ def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> 
             f"{ranking.critical:.2f}). Friedman's test, Iman and Davenport's form: "
             f"{format_p_equation(ranking.p)}."
         )
+    if len(telling) < len(whole):
+        same = len(whole) - len(telling)
+        caption += f" Blocks left out in which all are the same: {same}."
     if options.without:
         caption += f" Left out: {', '.join(options.without)}."
     if lacking := [", ".join(dict(block).values()) for block in blocks if block not in whole]:

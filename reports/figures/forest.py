@@ -16,7 +16,11 @@ from reports.tables.labels import (
 from reports.tables.verdict import Verdict, group_verdicts
 
 MOST = 80  # rows; a taller picture is no overview
-MARKS = {"better": ("^", "#0072B2"), "worse": ("v", "#D55E00")}
+MARKS = {
+    "better": ("^", "#0072B2"),
+    "worse": ("v", "#D55E00"),
+    "no difference": ("s", "#009E73"),
+}
 OPEN = ("o", "#5f5f5f")
 ROW = 0.24  # inches
 WIDTH = 6.4
@@ -26,8 +30,9 @@ WIDTH = 6.4
 def draw_forest_plot(verdicts: Sequence[Verdict]) -> plot.DrawnFigure | None:
     """Draw one line a comparison: the paired difference, 95 % interval, and what the verdict is.
 
-    A triangle up is better, one down worse, a dot is open. Metrics of different units have panels
-    of their own. None where no comparison has a difference.
+    A triangle up is better, one down worse, a square no difference, a dot open; the band is ±δ, a
+    diamond the gain that a paper prints. Metrics of different units have panels of their own. None
+    where no comparison has a difference.
     """
     known = [verdict for verdict in verdicts if verdict.difference is not None]
     shown = known[:MOST]
@@ -43,12 +48,14 @@ def draw_forest_plot(verdicts: Sequence[Verdict]) -> plot.DrawnFigure | None:
     spots: list[plot.Tooltip] = []
     for panel, (metric, own) in zip(panels, lines.items(), strict=True):
         spots += _draw(panel, metric, own)
-    bars = "; lines: 95 % paired-t intervals, each of its comparison alone"
+    bars = "; lines: the 95 % intervals that decide"
     caption = (
         f"Difference to the baseline row, {plot.format_seed_counts([v.n for v in shown])}"
-        f"{bars if max(v.n for v in shown) > 1 else ''}. Triangle up: better, down: worse, both "
-        "after Holm's correction; dot: cannot tell."
+        f"{bars if max(v.n for v in shown) > 1 else ''}. Triangle up: better, down: worse, square: "
+        "no difference, dot: open. Band: ±δ, the smallest effect of interest."
     )
+    if any(v.printed and v.printed.metric == v.metric for v in shown):
+        caption += " Diamond: the gain that the paper prints."
     if len(known) > MOST:
         caption += f" The first {MOST} of {len(known)}."
     title = "All differences at a glance"
@@ -65,6 +72,9 @@ def _draw(axes: plot.Axes, metric: str, lines: list[Verdict | str]) -> list[plot
     white = {"facecolor": "white", "edgecolor": "none", "pad": 1}
     heavy: Any = {"fontweight": "bold", "bbox": white}
     names, spots = {}, []
+    smallest = max(line.smallest for line in lines if not isinstance(line, str))
+    if smallest:
+        axes.axvspan(*(end * smallest * display_scale(metric) for end in (-1, 1)), alpha=0.08)
     for y, line in enumerate(lines):
         if isinstance(line, str):
             head = textwrap.shorten(line, 76, placeholder="…")
@@ -78,6 +88,9 @@ def _draw(axes: plot.Axes, metric: str, lines: list[Verdict | str]) -> list[plot
         if gap.low is not None and gap.high is not None:
             axes.plot([gap.low * factor, gap.high * factor], [y, y], color=colour, linewidth=1.6)
         axes.plot([gap.mean * factor], [y], mark, color=colour, markersize=6)
+        if line.printed and line.printed.metric == metric:
+            spot = line.printed.value * factor
+            axes.plot([spot], [y], "D", color="black", markersize=5, fillstyle="none")
         words = format_with_interval(gap.mean, gap.low, gap.high, metric, line.digits)
         spots.append(
             plot.Tooltip(axes, gap.mean * factor, y, f"{line.label}: {words}, {line.call}")

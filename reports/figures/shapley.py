@@ -7,7 +7,8 @@ from reports.errors import ReportError
 from reports.frame import Frame
 from reports.recipe import Figure
 from reports.tables.cells import collect_factor_cells, collect_levels, find_protocol
-from reports.tables.effects import attribute_effects, explain_attribution, is_full
+from reports.tables.effects import attribute_with_error, explain_attribution, is_full
+from reports.tables.judging import find_resolution
 from reports.tables.labels import (
     display_scale,
     format_coordinates,
@@ -38,7 +39,7 @@ def shapley(frame: Frame, recipe: Figure, _: ShapleyOptions) -> plot.DrawnFigure
             f"report.figures: {study} is no full factorial of two levels each, as a figure of "
             "Shapley values needs; name a study with all combinations of its components"
         )
-    attribution = attribute_effects(data, levels)
+    attribution = attribute_with_error(data, levels, find_resolution(cells, metric))
     title = replace_greek_names(recipe.title) or f"{study}: what each component gains"
     shares, factor = attribution.values if attribution else {}, display_scale(metric)
     drawing, panel = plot.create_single_panel(title, 0.95 + 0.3 * max(len(shares), 2))

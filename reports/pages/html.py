@@ -103,10 +103,12 @@ def _build_verdict_section(judged: VerdictSection) -> dict[str, Any]:
         count += len(group)
         lines = [
             {
-                "call": each.call,
+                "call": verdict.format_call(each),
                 "kind": to_slug(each.call),
                 "label": each.label,
-                "href": build_run_anchor(each.study, each.cell),
+                "href": f"runs-{to_slug(each.study)}"
+                if each.is_term
+                else build_run_anchor(each.study, each.cell),
                 "difference": verdict.format_difference(each),
                 "evidence": verdict.format_evidence(each),
             }

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+from reports.stats.paired import can_reach_verdict
 from reports.tables import labels
 from reports.tables.model import AnyTable, Field, Grid, MeasuredMetric, Sheet, TableData, TableRow
 from reports.tables.notes import EFFECT_SIZES
@@ -95,6 +96,14 @@ def _format_improvement(measured: MeasuredMetric) -> str:
     return f"{chance.probability:.2f} [{chance.low:.2f}, {chance.high:.2f}]"
 
 
+def _can_permutation_decide(measured: MeasuredMetric) -> bool:
+    """Tell whether the least corrected p that a comparison's seeds can reach is at most 0.05."""
+    comparison, gap = measured.compared, measured.difference
+    if comparison is None or gap is None:
+        return False
+    return can_reach_verdict(gap.n, comparison.family)
+
+
 def build_grid(table: AnyTable) -> Grid:
     """Lay out the fields of a table, in printing order."""
     if isinstance(table, Sheet):
@@ -137,7 +146,8 @@ def _lay_out_columns(table: TableData, columns: Sequence[Column]) -> Grid:
 
 def _build_metric_columns(table: TableData, metric: str, place: int) -> list[Column]:
     """Return the columns of one metric, of which the first one's come first."""
-    digits, further, name = table.recipe.digits, place > 0, labels.format_metric_name(metric)
+    digits, name = table.recipe.digits, labels.format_metric_name(metric)
+    further = place > 0 and table.recipe.find_published_column(metric) is None
     searched = table.recipe.kind == "search"
     results = [row.measured[metric] for row in table.rows]
 
@@ -159,8 +169,13 @@ def _build_metric_columns(table: TableData, metric: str, place: int) -> list[Col
         columns.append((f"Δ {name} [95 %]", further, [delta(row) for row in table.rows]))
     if place == 0 and any(result.p_corrected is not None for result in results):
         sizes = [result.compared.dz if result.compared else None for result in results]
+        reachable = any(map(_can_permutation_decide, results))
         statistics = {
-            "p (Holm)": [labels.format_p(result.p_corrected) for result in results],
+            **(
+                {"p (permutation)": [labels.format_p(r.p_corrected) for r in results]}
+                if reachable
+                else {}
+            ),
             "d_z": ["" if dz is None else labels.format_number(dz, 2) for dz in sizes],
             "P(better) [95 %]": [_format_improvement(result) for result in results],
         }

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 from reports.figures.figure import DrawnFigure
-from reports.stats.paired import LEVEL
-from reports.tables.labels import format_metric_label, format_p_equation, format_with_interval
+from reports.tables.labels import (
+    display_scale,
+    format_metric_label,
+    format_metric_name,
+    format_signed_metric,
+    format_with_interval,
+)
 from reports.tables.verdict import Verdict, group_verdicts
 
 MOST = 40  # lines on a terminal, and in MLflow
 LONGEST = 4900  # characters of a tag in MLflow on some databases, less a sentence
+WANTED = 0.8  # of δ: a half-width with which a true 0 is mostly seen as no difference
 TITLE = "## Verdict"
-WHY = {
-    "saturated": "both at 100 %: the metric has no room left",
-    "no difference": "exactly the same at every seed",
-    "no result": "one of the two has not finished",
-}
-FEW = {0: "no seed has both", 1: "one seed shows no scatter: 2 or more tell how many it takes"}
+NOTHING = "its best configuration is the baseline: the method brought nothing in this search"
+NEUTRAL = "(best is neutral)"  # how the label of such a row ends
 
 
 @dataclass(frozen=True)
@@ -49,29 +52,67 @@ def format_difference(verdict: Verdict) -> str:
     return format_with_interval(gap.mean, gap.low, gap.high, verdict.metric, verdict.digits)
 
 
+def format_call(verdict: Verdict) -> str:
+    """Write the verdict: `better`, `no difference above 0.3`, `same as NormSoftmax`."""
+    if verdict.call == "same":
+        return f"same as {verdict.same_as}"
+    if verdict.call == "no difference":
+        return f"no difference above {_format_smallest(verdict)}"
+    small = f" by less than {_format_smallest(verdict)}" if verdict.small else ""
+    return f"{verdict.call}{small}"
+
+
+def _format_smallest(verdict: Verdict) -> str:
+    return f"{verdict.smallest * display_scale(verdict.metric):g}"
+
+
 def format_evidence(verdict: Verdict) -> str:
-    """Write n, what p is or what would settle it, and the tuning."""
-    seeds = f"n = {verdict.n} seed{'' if verdict.n == 1 else 's'}"
-    settle = f"about {verdict.needed:,} seeds would settle it" if verdict.needed else ""
-    if verdict.call in ("better", "worse"):
-        why = format_p_equation(verdict.p or 0.0)
-    elif known := WHY.get(verdict.call) or FEW.get(verdict.n):
-        why = known
-    elif not verdict.possible:
-        why = "; ".join(filter(None, ("too few for any verdict", settle.replace(" seeds", ""))))
-    else:
-        why = settle or "no number of seeds up to 10,000 is likely to settle it"
-    return "; ".join(filter(None, (seeds, why, verdict.tuned)))
+    """Write the seeds, what would shorten the interval, a printed gain, and the tuning."""
+    gap = verdict.difference
+    words = [f"n = {verdict.n} seed{'' if verdict.n == 1 else 's'}"]
+    if verdict.call == "no result":
+        words.append("one of the two has not finished")
+    elif verdict.call == "same":
+        words.append(NOTHING if NEUTRAL in verdict.label else "no test image differs")
+    elif verdict.n < 2:
+        words.append("no seed has both" if not verdict.n else "one seed gives no interval")
+    elif gap is not None and gap.low is not None and gap.high is not None:
+        half = (gap.high - gap.low) / 2
+        if verdict.call == "open" and 0 < verdict.smallest <= half:
+            seeds = estimate_seeds(verdict.n, half, WANTED * verdict.smallest)
+            words.append(
+                f"about {seeds:,} seeds give ±{WANTED * float(_format_smallest(verdict)):g}"
+            )
+    if verdict.printed is not None:
+        printed = verdict.printed
+        value = format_signed_metric(printed.value, printed.metric, 1)
+        name = "" if printed.metric == verdict.metric else f" {format_metric_name(printed.metric)}"
+        where = "inside" if printed.inside else "outside"
+        words.append(f"the printed {value}{name} is {where} its interval")
+    return "; ".join([*words, *([verdict.tuned] if verdict.tuned else [])])
+
+
+def estimate_seeds(n: int, half: float, wanted: float) -> int:
+    """Return the seeds at which an interval of half-width `half` at n seeds is `wanted` wide.
+
+    Half-widths fall with √n; the quantile falls too, so it is a little fewer. It depends on the
+    scatter alone, and not on the difference that was measured.
+    """
+    return max(n + 1, math.ceil(n * (half / wanted) ** 2))
 
 
 def explain_verdicts(verdicts: Sequence[Verdict]) -> str:
     """Explain how the verdicts were come by; empty without any."""
     if not verdicts:
         return ""
+    families = len(group_verdicts(verdicts))
+    several = f" There are {families} families, each with 5 %." if families > 1 else ""
     return (
-        f"Better or worse: Holm-corrected permutation p ≤ {LEVEL}; intervals are of each "
-        "comparison alone. Seeds that would settle it: for a chance of 80 %, were the difference "
-        "and the seeds' scatter as measured here."
+        "Better or worse: the interval leaves out 0. No difference: the interval lies within "
+        "±δ, the "
+        "smallest effect of interest. Open: neither. Intervals hold together with 95 % over the "
+        f"comparisons of one table and baseline.{several} They speak of further seeds on this "
+        f"split."
     )
 
 
@@ -88,9 +129,10 @@ def format_plain_verdict(
     for group in _take_first_groups(verdicts):
         width = max(len(each.label) for each in group)
         room = max(len(format_difference(each)) for each in group)
+        calls = max(len(format_call(each)) for each in group)
         lines.append(f"  {group[0].title}: {format_group_heading(group)}")
         lines += [
-            f"    {v.call:<13}  {v.label:<{width}}  {format_difference(v):<{room}}  "
+            f"    {format_call(v):<{calls}}  {v.label:<{width}}  {format_difference(v):<{room}}  "
             f"{format_evidence(v)}"
             for v in group
         ]
@@ -122,7 +164,7 @@ def _list_groups(verdicts: Sequence[Sequence[Verdict]]) -> list[str]:
         lines += [f"{group[0].title}: {format_group_heading(group)}", ""]
         for v in group:
             words = "; ".join(filter(None, (format_difference(v), format_evidence(v))))
-            lines.append(f"- **{v.call}** · {v.label}: {words}")
+            lines.append(f"- **{format_call(v)}** · {v.label}: {words}")
         lines.append("")
     return lines
 

@@ -2,17 +2,21 @@
 
 The model is y = seed + Σ terms + error, with the seed as a block where cells have several (runs at
 one seed share their draws). Two-level factors are coded −1 and +1, others by deviations from
-their mean.
+their mean. Cells that are copies of each other (a component that changes nothing) are one
+observation: k copies weigh 1/k each, and count once in the error.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
+
+from reports.stats.blocks import are_equal, dunnett_quantile
 
 Floats = NDArray[np.float64]
 ROUNDING = 1e-12  # of the values, below which scatter is none
@@ -29,7 +33,8 @@ class Effect:
     se, low, high: its standard error and 95 % interval; None without degrees of freedom.
     spread: largest − smallest of the fitted level means (of an interaction: of its deviations).
     best: the level (or levels) with the largest fitted mean.
-    share: the term's sum of squares over that of all cells' means (partial where unbalanced).
+    share: ω² = (SS − df σ²) / (SS_between + σ²), at least 0: the share of the variation between
+        cells' means, without what noise alone gives a term; η² = SS / SS_between without an error.
     df, f, p: of the F test of the term; f and p None without degrees of freedom for error, or
         where the error is nothing but rounding.
     """
@@ -54,7 +59,8 @@ class Fit:
     error: "replicates" (cells × seeds after their main effects) or "residual" (what the terms leave
         over) or "none". error_df: its degrees of freedom; sigma: its standard deviation.
     aliased: terms left out because earlier ones span them, with the terms they are mixed with.
-    n: values used; cells: cells with any. flat: no two cells differ by more than rounding.
+    n: values used; cells: cells with any, distinct: without copies. flat: no two cells differ by
+        more than rounding.
     """
 
     effects: tuple[Effect, ...]
@@ -65,6 +71,7 @@ class Fit:
     n: int
     cells: int
     flat: bool
+    distinct: int
 
 
 def fit_factorial(
@@ -72,6 +79,8 @@ def fit_factorial(
     *,
     order: int = 2,
     levels: Mapping[str, Sequence[str]] | None = None,
+    resolution: float = 0.0,
+    family: int = 1,
 ) -> Fit | None:
     """Fit least-squares effects up to interactions of `order` factors.
 
@@ -92,6 +101,8 @@ def fit_factorial(
         order: 1 for main effects alone, 2 for two-way interactions too, and so on.
         levels: the order of a factor's levels, low first; default: as they come. Of two-level
             factors the last one is the high one.
+        resolution: cells are copies where no seed differs by as much, or by nothing.
+        family: so many intervals hold together with 95 % (independent contrasts of one error).
 
     Returns:
         None if fewer than two cells have a value, or no factor varies.
@@ -99,7 +110,6 @@ def fit_factorial(
     Source: Montgomery, "Design and Analysis of Experiments" (8th ed.), chs. 4, 6 and 8.
     """
     from scipy.stats import f as f_distribution
-    from scipy.stats import t
 
     rows = [
         (dict(coords), seed, float(value))
@@ -118,19 +128,25 @@ def fit_factorial(
         for i, name in enumerate(factors)
     }
     kept, aliased = _select_independent_terms(blocks, codes, order)
+    copies = group_copies(places, [seed for _, seed, _ in rows], y, resolution)
+    counts = Counter(copies.values())
+    first = np.array([copies[at] == at for at in places])  # one cell of each group of copies
+    root = np.sqrt([1 / counts[copies[at]] for at in places])
     everything = np.hstack([blocks, *kept.values()])
-    within, ranks = _compute_within_squares(y, blocks, places)
+    weighted, target = everything * root[:, None], y * root
+    distinct = [at for at, once in zip(places, first, strict=True) if once]
+    within, ranks = _compute_within_squares(y[first], blocks[first], distinct)
     sigma2, df, error = None, 0, "none"
     for name, squares, rank in (
         ("replicates", within, ranks),
-        ("residual", _compute_residual_squares(y, everything), everything.shape[1]),
+        ("residual", _compute_residual_squares(target, weighted), everything.shape[1]),
     ):
-        if sigma2 is None and len(y) > rank:
-            sigma2, df, error = squares / (len(y) - rank), len(y) - rank, name
-    between = _compute_residual_squares(y, blocks) - within
+        if sigma2 is None and first.sum() > rank:
+            sigma2, df, error = squares / (first.sum() - rank), int(first.sum() - rank), name
+    between = _compute_residual_squares(y[first], blocks[first]) - within
     flat = between <= len(y) * (ROUNDING * np.abs(y).max()) ** 2
-    beta = np.linalg.lstsq(everything, y, rcond=None)[0]
-    inverse = np.linalg.inv(everything.T @ everything)
+    beta = np.linalg.lstsq(weighted, target, rcond=None)[0]
+    inverse = np.linalg.inv(weighted.T @ weighted)
     effects, start = [], blocks.shape[1]
     for term, columns in kept.items():
         width = columns.shape[1]
@@ -145,8 +161,10 @@ def fit_factorial(
             p = float(f_distribution.sf(f, width, df))
             if estimate is not None:
                 se = 2 * float(np.sqrt(sigma2 * inverse[mine, mine][0, 0]))
-                half = float(t.ppf(0.975, df)) * se
+                half = dunnett_quantile(family, df, 0.0) * se
                 low, high = estimate - half, estimate + half
+        noise = 0.0 if sigma2 is None else sigma2
+        share = 0.0 if flat else max(0.0, (squares - width * noise) / (between + noise))
         fitted = columns @ beta[mine]
         top = int(np.argmax(fitted))
         effects.append(
@@ -158,15 +176,32 @@ def fit_factorial(
                 high,
                 float(np.ptp(fitted)),
                 tuple(places[top][list(factors).index(name)] for name in term),
-                0.0 if flat else squares / between,
+                share,
                 width,
                 f,
                 p,
             )
         )
     sigma = None if sigma2 is None else float(np.sqrt(sigma2))
-    cells_used = len(set(places))
-    return Fit(tuple(effects), error, df, sigma, aliased, len(y), cells_used, bool(flat))
+    cells_used = len(copies)
+    return Fit(
+        *(tuple(effects), error, df, sigma, aliased, len(y), cells_used, bool(flat), len(counts))
+    )
+
+
+def group_copies(
+    places: Sequence[tuple[str, ...]], seeds: Sequence[int], y: Floats, resolution: float
+) -> dict[tuple[str, ...], tuple[str, ...]]:
+    """Return cell → the first cell that it equals at every common seed, itself where none does."""
+    values: dict[tuple[str, ...], dict[int, float]] = {}
+    for at, seed, value in zip(places, seeds, y, strict=True):
+        values.setdefault(at, {})[seed] = float(value)
+    copies: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for at, row in values.items():
+        originals = (other for other in values if copies.get(other) == other)
+        same = (o for o in originals if are_equal(row, values[o], resolution))
+        copies[at] = next(same, at)
+    return copies
 
 
 def _collect_factor_levels(

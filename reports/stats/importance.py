@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 EVALUATORS = {"ped_anova": "PED-ANOVA", "fanova": "fANOVA"}
 TARGET = 0.1
 IN_TARGET = 5
-LEAST = 10  # fewer trials have no five that are the best
-SENSIBLE = 50  # where five trials are a tenth
+LEAST = 50  # of fewer trials the shares are noise
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ def compute_importances(
         Hutter, Hoos and Leyton-Brown (ICML 2014); Optuna's implementation.
 
     Both look at where the sampler went, so that few trials, or a sampler that has settled, make
-    them unsteady: below 50 trials that is said in `warnings`.
+    them unsteady: below 50 trials there are none.
 
     Args:
         params: per trial, its values by path. Trials with no finite value are left out.
@@ -87,8 +86,6 @@ def compute_importances(
     if evaluator == "ped_anova":
         name = f"{EVALUATORS[evaluator]} of the best {best} of {n} trials"
     notes = []
-    if n < SENSIBLE:
-        notes.append(f"{n} trials are few: below {SENSIBLE}, importances are a hint and no more")
     if len({v for _, v in trials}) == 1:
         notes.append("all trials have the same value, so nothing can matter")
     if dropped:

@@ -89,8 +89,8 @@ def rank_methods(
 
     χ² = 12N / (k(k+1)) · (Σ_j R_j² − k(k+1)²/4), F = (N−1)χ² / (N(k−1) − χ²) with k−1 and
     (k−1)(N−1) degrees of freedom; CD = q · √(k(k+1) / 6N), q being the quantile of the studentised
-    range at k and infinitely many degrees of freedom, over √2. χ² is Demšar's, without the
-    correction for ties that SciPy's `friedmanchisquare` makes.
+    range at k and infinitely many degrees of freedom, over √2. χ² is divided by the correction for
+    ties 1 − Σ (t³ − t) / (N k (k² − 1)), t the sizes of groups of equal values in a block.
 
     Args:
         values: [N, k], a row a block (a data set), a column a method; all finite.
@@ -109,6 +109,9 @@ def rank_methods(
     n, k = table.shape
     mean = rankdata(table if lower_is_better else -table, axis=1).mean(axis=0)
     chi = 12 * n / (k * (k + 1)) * float((mean**2).sum() - k * (k + 1) ** 2 / 4)
+    sizes = np.concatenate([np.unique(row, return_counts=True)[1] for row in table])
+    ties = 1 - float((sizes**3 - sizes).sum()) / (n * k * (k**2 - 1))
+    chi = chi / ties if ties > 0 else 0.0  # all alike in every block
     left = n * (k - 1) - chi
     p = 0.0  # where all blocks rank alike: F is infinite
     if left > 1e-9:

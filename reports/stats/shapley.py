@@ -9,17 +9,19 @@ from math import factorial as faculty
 
 import numpy as np
 
-from reports.stats.describe import t_interval
+from reports.stats.blocks import SharedError, are_equal, dunnett_quantile
 
 MAX_COMPONENTS = 16  # 2^16 subsets
 
 
 @dataclass(frozen=True)
 class Attribution:
-    """Each component's share of total = v(all) − v(none), and an interval over seeds.
+    """Each component's share of total = v(all) − v(none), with intervals.
 
     values: mean over the seeds that have every subset; they sum to `total`.
-    intervals: 95 % Student's over those seeds; None for one seed.
+    intervals: φ_i is a contrast of the cells' means, so φ_i ± t σ √(Σ_g w_g² / n) with σ and the
+        degrees of freedom of the factorial's error, n seeds, and w_g the sum of φ_i's weights over
+        the cells of a group of copies. None without an error.
     seeds: those that count; dropped: those that lack a subset.
     """
 
@@ -67,12 +69,19 @@ def shapley(worth: Mapping[frozenset[str], float]) -> dict[str, float]:
     return values
 
 
-def attribute_over_seeds(worth: Mapping[frozenset[str], Mapping[int, float]]) -> Attribution | None:
-    """Return Shapley values seed by seed, their means and Student's 95 % intervals over the seeds.
+def attribute_over_seeds(
+    worth: Mapping[frozenset[str], Mapping[int, float]],
+    error: SharedError | None = None,
+    *,
+    resolution: float = 0.0,
+    family: int = 1,
+) -> Attribution | None:
+    """Return Shapley values seed by seed, their means and intervals from the factorial's error.
 
     Args:
         worth: {subset: {seed: value}}. A seed that lacks a subset, or has no finite value there, is
             dropped (and named): its attribution would not sum to its own total.
+        error: of one trial, as the factorial's fit has it. resolution, family: as there.
 
     Returns:
         None if no seed has all 2^n subsets.
@@ -89,11 +98,35 @@ def attribute_over_seeds(worth: Mapping[frozenset[str], Mapping[int, float]]) ->
         return None
     each = [shapley({s: values[seed] for s, values in worth.items()}) for seed in complete]
     columns = {name: [one[name] for one in each] for name in names}
+    values = {name: float(np.mean(column)) for name, column in columns.items()}
+    intervals: dict[str, tuple[float, float] | None] = dict.fromkeys(names)
+    if error is not None:
+        kept = {subset: {seed: row[seed] for seed in complete} for subset, row in worth.items()}
+        quantile = dunnett_quantile(family, error.df, 0.0)
+        for name in names:
+            size = _compute_contrast_size(name, kept, resolution)
+            half = quantile * error.sd * size / np.sqrt(len(complete))
+            intervals[name] = (values[name] - half, values[name] + half)
     totals = [worth[frozenset(names)][seed] - worth[frozenset()][seed] for seed in complete]
     return Attribution(
-        {name: float(np.mean(column)) for name, column in columns.items()},
-        {name: t_interval(column) for name, column in columns.items()},
+        values,
+        intervals,
         float(np.mean(totals)),
         tuple(complete),
         tuple(sorted(seen - set(complete))),
     )
+
+
+def _compute_contrast_size(
+    name: str, worth: Mapping[frozenset[str], Mapping[int, float]], resolution: float
+) -> float:
+    """Return √(Σ_g w_g²) of a component's contrast over groups of cells that are copies."""
+    n = max(map(len, worth))
+    groups: dict[frozenset[str], float] = {}
+    for subset, row in worth.items():
+        others = len(subset - {name})
+        weight = faculty(others) * faculty(n - others - 1) / faculty(n)
+        same = (g for g in groups if are_equal(row, worth[g], resolution))
+        group = next(same, subset)
+        groups[group] = groups.get(group, 0.0) + (weight if name in subset else -weight)
+    return float(np.sqrt(sum(w * w for w in groups.values())))

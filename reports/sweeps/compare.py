@@ -17,19 +17,15 @@ from reports.frame import Frame, load_frame
 from reports.pages import markup
 from reports.pages.facts import collect_provenance
 from reports.recipe import Table
+from reports.stats.comparison_rule import Judgement, Sample, judge
 from reports.stats.describe import summarize
-from reports.stats.paired import (
-    Difference,
-    adjust_by_holm,
-    paired_difference,
-    paired_differences,
-    permutation_p,
-)
+from reports.stats.paired import Difference, paired_differences
+from reports.stats.rules.holm_t import HolmT
 from reports.store import open_client
 from reports.tables import labels
 from reports.tables.cells import find_protocol, group_by_cell, summarize_cells
+from reports.tables.judging import find_smallest
 from reports.tables.model import Field, Sheet
-from reports.tables.verdict import call_difference
 from reports.uri import redact_uri
 
 BEST = "best of the search"
@@ -38,9 +34,9 @@ NAMES = ("first", "second")
 SHOWN = 30  # settings, of which the first are those of the most cells
 DIGITS = 2
 NOTE = (
-    "Δ: second − first, paired by seed, with 95 % paired-t intervals; means ± sd (seeds). p: "
-    "sign-flip permutation, Holm-corrected over the cells of a study. Better and worse: p at most "
-    "0.05."
+    "Δ: second − first, paired by seed; means ± sd (seeds). Intervals hold together with 95 % over "
+    "the cells of a study (paired t, Holm). Better or worse: the interval leaves out 0. No "
+    "difference: it lies within ±δ. Open: neither."
 )
 
 
@@ -63,27 +59,26 @@ class Side:
 
 @dataclass(frozen=True)
 class Pair:
-    """A cell in both. p: two-sided permutation p, Holm-corrected over the study's cells; same: they
-    are the very same trials."""
+    """A cell in both. judgement: of the second against the first; same: they are the same
+    trials."""
 
     cell: str
     first: Side
     second: Side
-    difference: Difference | None
-    p: float | None
+    judgement: Judgement
     same: bool
 
-    def judge_pair(self, metric: str) -> str:
+    @property
+    def difference(self) -> Difference | None:
+        return self.judgement.interval
+
+    def describe_call(self) -> str:
         """Say what the second is beside the first."""
         if self.same:
             return "same trials"
         if not self.first.values or not self.second.values:
             return "no result"
-        if self.difference is None:  # no seed in both
-            return "cannot tell"
-        if not paired_differences(self.second.values, self.first.values).any():
-            return "equal"
-        return call_difference(metric, self.difference, self.p)
+        return self.judgement.call or "equal"
 
 
 @dataclass(frozen=True)
@@ -192,19 +187,23 @@ def _match_study(first: Frame, second: Frame, name: str) -> Study:
         metric = other
     sides = [_collect_sides(frame, name, metric) for frame in (first, second)]
     both = [(cell, a, sides[1][cell]) for cell, a in sides[0].items() if cell in sides[1]]
-    p = adjust_by_holm(
-        [permutation_p(list(paired_differences(b.values, a.values))) for _, a, b in both]
+    gaps = {cell: dict(enumerate(paired_differences(b.values, a.values))) for cell, a, b in both}
+    zeros = dict.fromkeys(range(max(map(len, gaps.values()), default=0)), 0.0)
+    judgements = judge(
+        HolmT(),
+        Sample(zeros, gaps),
+        smallest=find_smallest(first, metric),
+        lower_is_better=labels.is_lower_better(metric),
     )
     matched = tuple(
         Pair(
             cell,
             a,
             b,
-            paired_difference(b.values, a.values),
-            corrected,
+            judgements[cell],
             bool(a.trials) and a.trials == b.trials and dict(a.values) == dict(b.values),
         )
-        for (cell, a, b), corrected in zip(both, p, strict=True)
+        for cell, a, b in both
     )
     return Study(name, metric, matched, _split_unmatched([*sides[0]], [*sides[1]]))
 
@@ -267,10 +266,8 @@ def _collect_shared_params(
 
 def summarize_comparison(matched: SweepComparison) -> str:
     """Say how many cells are in both, and what the second is beside the first."""
-    calls = Counter(
-        pair.judge_pair(study.metric) for study in matched.studies for pair in study.pairs
-    )
-    order = ("better", "worse", "cannot tell", "equal", "same trials", "no result")
+    calls = Counter(pair.describe_call() for study in matched.studies for pair in study.pairs)
+    order = ("better", "worse", "no difference", "open", "equal", "same trials", "no result")
     parts = [f"{calls[call]} {call}" for call in order if calls[call]]
     if not parts:
         return "No cell is in both."
@@ -337,7 +334,7 @@ def _build_study_sheet(study: Study) -> Sheet:
         elif pair.first.values and pair.second.values:
             size = "no seed in both"
         values = (_format_side(pair.first, metric), _format_side(pair.second, metric))
-        rows.append((name, *values, size, labels.format_p(pair.p), pair.judge_pair(metric)))
+        rows.append((name, *values, size, pair.describe_call()))
     same = len(study.pairs) - len(rows)
     notes = [f"Not shown: {same} cells that are the same trials in both."] if same else []
     notes += [
@@ -347,7 +344,7 @@ def _build_study_sheet(study: Study) -> Sheet:
     ]
     headers = (
         *("cell", *NAMES),
-        *(f"Δ {labels.format_metric_name(metric)} [95 %]", "p (Holm)", "second is"),
+        *(f"Δ {labels.format_metric_name(metric)} [95 %]", "second is"),
     )
     title = f"{study.name}: {labels.format_metric_label(metric)}"
     return _build_text_sheet(study.name, title, headers, rows, labelled=1, notes=notes)

@@ -42,7 +42,7 @@ def build_all(frame: Frame, recipe: Recipe) -> list[AnyTable]:
         companion = Table(
             kind=kind,
             study=part.study,
-            metrics=part.metrics[:1],
+            metrics=table.recipe.metrics[:1],
             title=f"{part.title or part.study}: {name}",
             digits=part.digits,
         )

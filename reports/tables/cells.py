@@ -255,6 +255,6 @@ def explain_race(frame: Frame, study: str) -> list[str]:
     if not frame.get_declared_study(study).get("race"):
         return []
     return [
-        "Raced: cells that were clearly worse got fewer seeds, by what the first ones showed; no p "
-        "and no interval here allows for that."
+        "Raced: cells that were clearly worse got fewer seeds, so their means are biased down. "
+        "They have no verdict and are no comparisons."
     ]

@@ -12,8 +12,9 @@ from reports.published import papers
 from reports.published.papers import PrintedValue
 from reports.recipe import Table, to_level_name
 from reports.stats import paired
+from reports.stats.comparison_rule import count_comparisons
 from reports.stats.describe import half_width, summarize
-from reports.tables import notes, rows
+from reports.tables import judging, notes, rows
 from reports.tables.cells import (
     EMPTY,
     NEUTRAL,
@@ -27,16 +28,17 @@ from reports.tables.cells import (
 )
 from reports.tables.labels import format_level, is_lower_better, to_slug
 from reports.tables.model import Comparison, MeasuredMetric, TableData, TableRow
-from reports.tables.verdict import judge_metric
 
 if TYPE_CHECKING:
     import pandas as pd
 
 ON, OFF = "✓", "–"
+LEAST_RUNS = 5  # of either side, for a chance of being better to say anything
 
 
 def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     """Return each cell's metrics and its difference to the baseline cell, paired by seed."""
+    recipe = judging.put_primary_first(frame, recipe)
     order = rows.order_rows(dict.fromkeys(cells["cell"]))
     groups = dict(iter(cells.groupby("cell", sort=False)))
     coords = {
@@ -87,7 +89,7 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
                 base,
             )
         )
-    table_rows = _judge_rows(table_rows, recipe)
+    table_rows = _judge_rows(frame, recipe, table_rows, cells, every)
     refused = rows.build_refused_rows(
         frame, recipe, lambda c, own: _label_row(recipe, headers, c, own)
     )
@@ -118,10 +120,11 @@ def _compare_values(
         paired.wilcoxon_p(differences),
         paired.cohens_dz(differences),
         paired.cliffs_delta(mine, theirs),
-        paired.probability_of_improvement(
+        None
+        if min(len(mine), len(theirs)) < LEAST_RUNS
+        else paired.probability_of_improvement(
             *((theirs, mine) if is_lower_better(metric) else (mine, theirs))
         ),
-        zero=len(differences) > 0 and not any(differences),
     )
 
 
@@ -201,24 +204,53 @@ def _find_printed_value(
     return None if row is None else table.get_printed_value(row, column)
 
 
-def _judge_rows(table_rows: list[TableRow], recipe: Table) -> list[TableRow]:
-    """Add to rows their corrected p, and a mark where the verdict on a metric is "better"."""
-    place = {row.cell: i for i, row in enumerate(table_rows)}
+def _judge_rows(
+    frame: Frame,
+    recipe: Table,
+    table_rows: list[TableRow],
+    cells: pd.DataFrame,
+    every: Mapping[str, Mapping[str, Mapping[int, float]]],
+) -> list[TableRow]:
+    """Return the rows with intervals, verdicts and corrected p, family by family."""
     measured: list[dict[str, MeasuredMetric]] = [dict(row.measured) for row in table_rows]
-    for metric in recipe.metrics:
-        comparisons = [own[metric].compared for own in measured]
-        p = paired.adjust_by_holm([each.permutation if each else None for each in comparisons])
-        p_wilcoxon = paired.adjust_by_holm(
-            [each.wilcoxon if each else None for each in comparisons]
-        )
-        for i, (own, each) in enumerate(zip(measured, comparisons, strict=True)):
-            corrected = each and replace(each, p=p[i], p_wilcoxon=p_wilcoxon[i])
-            own[metric] = replace(own[metric], compared=corrected)
-        for row, own in zip(table_rows, measured, strict=True):
-            if row.against in place and not row.baseline:
-                base = measured[place[row.against]][metric]
-                better = judge_metric(metric, own[metric], base) == "better"
-                own[metric] = replace(own[metric], better=better)
+    families: dict[str, list[int]] = {}
+    full = max((row.planned for row in table_rows), default=0)
+    raced = bool(frame.get_declared_study(recipe.study).get("race"))
+    for i, row in enumerate(table_rows):
+        dropped = raced and row.planned < full
+        if row.against is not None and not row.baseline and not dropped:
+            families.setdefault(row.against, []).append(i)
+    for metric, values in every.items():
+        resolution = judging.find_resolution(cells, metric)
+        for base, members in families.items():
+            names = [table_rows[i].cell for i in members]
+            rows_of = {name: values[name] for name in names}
+            judgements = judging.judge_family(
+                frame, metric, (base, values.get(base, {})), rows_of, resolution
+            )
+            family = count_comparisons([*judgements.values()])
+            comparisons = [measured[i][metric].compared for i in members]
+            tested = [
+                each if each and judgements[name].call else None
+                for name, each in zip(names, comparisons, strict=True)
+            ]
+            p = paired.adjust_by_holm([each.permutation if each else None for each in tested])
+            p_wilcoxon = paired.adjust_by_holm([each.wilcoxon if each else None for each in tested])
+            for place, i in enumerate(members):
+                judgement, own = judgements[names[place]], comparisons[place]
+                corrected = own and replace(
+                    own,
+                    difference=judgement.interval or own.difference,
+                    p=p[place],
+                    p_wilcoxon=p_wilcoxon[place],
+                    judgement=judgement,
+                    family=family,
+                )
+                measured[i][metric] = replace(
+                    measured[i][metric],
+                    compared=corrected,
+                    better=metric == recipe.metrics[0] and judgement.call == "better",
+                )
     return [replace(row, measured=own) for row, own in zip(table_rows, measured, strict=True)]
 
 
@@ -233,9 +265,8 @@ def _build_table_notes(
         )
     if any(result.better for row in table_rows for result in row.measured.values()):
         lines.append(notes.BOLD)
-    lines += notes.explain_differences(table_rows) + notes.explain_limits(
-        recipe.metrics, table_rows
-    )
+    lines += notes.explain_differences(frame, recipe, table_rows)
+    lines += notes.explain_limits(recipe.metrics, table_rows)
     lines += notes.explain_tuning(tuned, table_rows)
     if recipe.published is not None:
         table = papers.load_published_table(recipe.published.table)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from reports.frame import Frame
 from reports.recipe import Table
 from reports.stats import shapley
+from reports.stats.blocks import SharedError
 from reports.stats.factorial import Effect, Fit, fit_factorial
 from reports.stats.paired import adjust_by_holm
 from reports.stats.shapley import Attribution
@@ -21,6 +22,7 @@ from reports.tables.cells import (
     explain_race,
     list_missing_seeds,
 )
+from reports.tables.judging import find_resolution
 from reports.tables.model import Field, Sheet
 
 if TYPE_CHECKING:
@@ -45,11 +47,17 @@ def effects(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
     notes: list[str] = []
     for metric, data in worth.items():
         name, digits = labels.format_metric_label(metric), recipe.digits
-        fit = fit_factorial(data, order=recipe.order, levels=levels)
+        resolution = find_resolution(cells, metric)
+        family = sum(len(own) > 1 for own in levels.values()) + 1  # main effects, and the total
+        fit = fit_factorial(
+            data, order=recipe.order, levels=levels, resolution=resolution, family=family
+        )
         if fit is None:
             notes.append(f"{name}: no two finished cells differ, so there are no effects.")
             continue
-        whole = attribute_effects(data, levels) if with_shapley else None
+        whole = (
+            attribute_with_error(data, levels, resolution, recipe.order) if with_shapley else None
+        )
         mixed = sorted((e for e in fit.effects if len(e.term) > 1), key=lambda e: -e.spread)
         shown = [*(e for e in fit.effects if len(e.term) == 1), *mixed[: recipe.top]]
         corrected = dict(zip(fit.effects, adjust_by_holm([e.p for e in fit.effects]), strict=True))
@@ -149,13 +157,15 @@ def _build_effect_notes(fit: Fit, shown: int, metric: str, digits: int) -> list[
         )
     else:
         source = "cells × seeds" if fit.error == "replicates" else "what the terms leave over"
+        if fit.distinct < fit.cells:
+            source += f" ({fit.distinct} distinct cells; copies count once)"
         notes.append(
             f"{squares}, seeds as blocks; error from {source}, sd "
             f"{labels.format_number(fit.sigma * labels.display_scale(metric), digits)} with "
             f"{fit.error_df} degrees of freedom. p: F test, Holm-corrected over {len(fit.effects)} "
             "terms."
         )
-    notes.append("Variation: the term's sum of squares over that between cells.")
+    notes.append("Variation: ω², the term's share of the variation between cells without noise.")
     if shown < len(fit.effects):
         notes.append(f"Not shown: the {len(fit.effects) - shown} smallest interactions (CSV: all).")
     if fit.aliased:
@@ -175,11 +185,24 @@ def is_full(data: Cells, levels: Levels) -> bool:
     return len(counts) > 1 and set(counts) == {2} and len(data) == 2 ** len(counts)
 
 
-def attribute_effects(data: Cells, levels: Levels) -> Attribution | None:
-    """Return the Shapley attribution; a factor's second level is the component being there."""
+def attribute_with_error(
+    data: Cells, levels: Levels, resolution: float, order: int = 2
+) -> Attribution | None:
+    """Return the Shapley attribution; a factor's second level is the component being there.
+
+    Its intervals are from the error of the factorial with interactions of `order` factors.
+    """
     second = {name: own[1] for name, own in levels.items() if len(own) > 1}
+    family = len(second) + 1
+    fit = fit_factorial(data, order=order, levels=levels, resolution=resolution, family=family)
+    error = None
+    if fit is not None and fit.sigma is not None:
+        error = SharedError(fit.sigma, fit.error_df)
     return shapley.attribute_over_seeds(
-        {frozenset(n for n in second if coords[n] == second[n]): values for coords, values in data}
+        {frozenset(n for n in second if coords[n] == second[n]): values for coords, values in data},
+        error,
+        resolution=resolution,
+        family=family,
     )
 
 
@@ -191,9 +214,9 @@ def explain_attribution(whole: Attribution | None, levels: Levels, metric: str, 
     ends = "all on − all off"
     if any(own != ["off", "on"] for own in levels.values() if len(own) == 2):
         ends = "all at their second level − all at their first"
-    interval = "One seed gives no interval."
-    if len(whole.seeds) > 1:
-        interval = f"Interval: t over {len(whole.seeds)} seeds."
+    interval = "Interval: from the error of the effects above."
+    if all(ends is None for ends in whole.intervals.values()):
+        interval = "No error, so no interval: more seeds give one."
     text = (
         f"Shapley, {name}: mean gain of adding a component over all orders; they sum to {ends} = "
         f"{labels.format_signed_metric(whole.total, metric, digits)}. {interval}"

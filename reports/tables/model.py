@@ -8,6 +8,7 @@ from typing import Any
 
 from reports.published.papers import PrintedValue
 from reports.recipe import Table
+from reports.stats.comparison_rule import Judgement
 from reports.stats.describe import Summary
 from reports.stats.paired import Difference, Improvement
 
@@ -41,8 +42,8 @@ class Comparison:
     """One row beside the baseline row, both at the seeds that both have.
 
     difference, permutation and wilcoxon (two-sided p), and dz are paired by seed; delta (Cliff's)
-    and improvement are over all pairs of runs. p and p_wilcoxon: Holm-corrected over the rows.
-    zero: the two are the same at every seed that both have.
+    and improvement are over all pairs of runs. p and p_wilcoxon: Holm-corrected over the family.
+    judgement: the verdict, whose interval `difference` has; family: comparisons it corrects over.
     """
 
     difference: Difference | None
@@ -53,15 +54,16 @@ class Comparison:
     improvement: Improvement | None
     p: float | None = None
     p_wilcoxon: float | None = None
-    zero: bool = False
+    judgement: Judgement | None = None
+    family: int = 0
 
 
 @dataclass(frozen=True)
 class MeasuredMetric:
     """One metric of one row, on the scale [0, 1] of the runs.
 
-    half: half the 95 % interval of the mean, as the reality check reports it. better: whether its
-    verdict beside the baseline row is "better"; such numbers are bold.
+    half: half the 95 % interval of the mean, as the reality check reports it. better: whether it is
+    the primary metric and its verdict is "better"; such numbers are bold.
     """
 
     summary: Summary | None

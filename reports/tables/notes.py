@@ -10,55 +10,49 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reports.frame import Frame
-from reports.stats.paired import LEVEL, can_reach_verdict, count_pairs_needed, least_possible_p
-from reports.tables.labels import format_metric_label, is_share
+from reports.recipe import Table
+from reports.stats.comparison_rule import load_rule
+from reports.tables.judging import find_smallest
+from reports.tables.labels import display_scale, format_metric_label, is_share
 from reports.tables.model import TableRow
 
 EFFECT_SIZES = "d_z"  # how the note on the columns of effect sizes starts
-DELTA = (
-    "Δ: mean difference to the baseline row, paired by seed, with its 95 % paired-t interval. p: "
-    "two-sided sign-flip permutation test, Holm-corrected over the comparisons of the table; "
-    f"better or worse is said where it is at most {LEVEL}."
-)
 SIZES = (
     f"{EFFECT_SIZES}: mean difference in standard deviations of the differences. P(better): "
     "share of pairs of a run and one of the baseline that it wins, ties half, with a 95 % "
     "percentile bootstrap interval, which is too narrow at few seeds and none where all runs "
     "of one side win."
 )
-BOLD = (
-    "Bold: better than the baseline row (sign-flip permutation test, Holm-corrected p at most "
-    f"{LEVEL})."
-)
-ONE_SEED = (
-    "Δ: difference to the baseline row; one seed gives no interval, no effect size and no test."
-)
+BOLD = "Bold: better than the baseline row, by the primary metric."
+ONE_SEED = "Δ: difference to the baseline row. One seed gives no interval and no verdict."
 
 
-def count_tests(rows: Sequence[TableRow], metric: str) -> int:
-    """Count the comparisons of a metric that have a test: those that Holm corrects over."""
-    comparisons = [row.measured[metric].compared for row in rows]
-    return sum(each is not None and each.permutation is not None for each in comparisons)
-
-
-def explain_differences(rows: Sequence[TableRow]) -> list[str]:
-    """Explain Δ, its tests and what their number of seeds allows; none without a difference."""
+def explain_differences(frame: Frame, recipe: Table, rows: Sequence[TableRow]) -> list[str]:
+    """Explain Δ, what decides, and over how many comparisons; nothing without a difference."""
     pairs = [m.difference.n for row in rows for m in row.measured.values() if m.difference]
     if not pairs:
         return []
     if max(pairs) < 2:
         return [ONE_SEED]
-    most = max(pairs)
-    comparisons = max(count_tests(rows, metric) for metric in rows[0].measured)
-    least, needed = least_possible_p(most) or 1.0, count_pairs_needed(comparisons, LEVEL)
-    text = f"p: corrected over {comparisons} comparison(s)."
-    if not can_reach_verdict(most, comparisons, LEVEL):
-        text = (
-            f"Too few seeds for a verdict: with {most} pairs over {comparisons} comparison(s) no "
-            f"corrected p can be below {min(1.0, least * comparisons):.2g}; {needed} seeds could "
-            f"reach {LEVEL}."
-        )
-    return [DELTA, SIZES, text]
+    primary = recipe.metrics[0]
+    delta = find_smallest(frame, primary) * display_scale(primary)
+    smallest = f", δ = {delta:g}" if delta else ""
+    decides = (
+        f"Δ: row − baseline row, 95 % over the family. {load_rule(frame.recipe.rule).description} "
+        f"Better "
+        "or worse: the interval leaves out 0. No difference: it lies within ±δ. Open: neither."
+    )
+    family = max(find_family_sizes(rows, primary), default=0)
+    count = f"{family} comparison{'' if family == 1 else 's'}"
+    if recipe.kind == "components":
+        count = "verdicts are of the terms of its effects, where cells repeat over seeds"
+    return [decides, SIZES, f"{format_metric_label(primary)} decides{smallest}; {count}."]
+
+
+def find_family_sizes(rows: Sequence[TableRow], metric: str) -> list[int]:
+    """Return how many comparisons the family of each compared row has."""
+    comparisons = (row.measured[metric].compared for row in rows)
+    return [each.family for each in comparisons if each and each.judgement]
 
 
 def explain_limits(metrics: Sequence[str], rows: Sequence[TableRow]) -> list[str]:
@@ -75,7 +69,7 @@ def explain_limits(metrics: Sequence[str], rows: Sequence[TableRow]) -> list[str
                 f"Saturated: {format_metric_label(metric)} is 100 in every row, so that it tells "
                 "none from another; a harder task or a finer metric would."
             )
-        elif comparisons and all(each.zero for each in comparisons):
+        elif comparisons and all(each.judgement and each.judgement.same_as for each in comparisons):
             notes.append(
                 f"No difference: {format_metric_label(metric)} is the same in every row at every "
                 "seed. Where rows should differ, look whether what was varied had any effect."

@@ -1,8 +1,7 @@
-"""What each comparison of a report says: better, worse, or that it cannot be told.
+"""What each comparison of a report says: better, worse, no difference above δ, or open.
 
-The rule is the tables' own: a difference is told where its two-sided sign-flip permutation p,
-Holm-corrected over the comparisons of its table, is at most 0.05. The interval beside it is
-of that comparison alone and may leave out zero where the verdict is open.
+A compare table is judged row by row, a table of components by the terms of its factorial (main
+effects, and all on against all off). The interval beside a verdict is the one that decides it.
 """
 
 from __future__ import annotations
@@ -13,32 +12,39 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from reports.frame import Frame
-from reports.stats.paired import (
-    LEVEL,
-    Difference,
-    can_reach_verdict,
-    count_pairs_needed,
-    pairs_for_power,
-)
-from reports.tables.labels import is_lower_better, is_share
+from reports.stats.blocks import are_equal, dunnett_quantile
+from reports.stats.comparison_rule import decide
+from reports.stats.factorial import Fit, fit_factorial
+from reports.stats.paired import Difference
+from reports.tables.cells import Cells, Levels, collect_factor_cells, collect_levels
+from reports.tables.judging import find_resolution, find_smallest
+from reports.tables.labels import format_coordinate, is_lower_better
 from reports.tables.model import AnyTable, MeasuredMetric, TableData, TableRow
-from reports.tables.notes import count_tests
 
-Call = Literal["better", "worse", "cannot tell", "no difference", "saturated", "no result"]
+Call = Literal["better", "worse", "no difference", "open", "same", "no result"]
 CALLS: tuple[Call, ...] = get_args(Call)
 ON = "✓"
+TOTAL = "all on − all off"
+
+
+@dataclass(frozen=True)
+class PrintedGain:
+    """A gain that a paper prints, on the scale of the runs, and whether the interval holds it."""
+
+    metric: str
+    value: float
+    inside: bool
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One comparison: a row of a table beside its baseline row, by the table's first metric.
+    """One comparison by the metric that decides its table.
 
-    title, key: of the table; cell: of the row; label, baseline: the two rows as a reader knows
-    them. difference: paired, on the scale of the runs. n: seeds that have both rows. p: corrected.
-    needed: seeds at which the difference would be told with a chance of 80 %, were it and the
-    seeds' scatter as they were measured; None where it is told, or where no number follows.
-    possible: whether n seeds can give any verdict, whatever their values. tuned: what went into the
-    settings of the row, in words.
+    title, key: of the table; cell: of the row, or the term (`is_term`); label, baseline: the two as
+    a reader knows them. difference: paired, on the scale of the runs. n: seeds that have both.
+    small: the whole interval lies inside ±δ. same_as: the row that this one equals. smallest: δ, on
+    the scale of the runs. family: comparisons that the interval is corrected over. tuned: what went
+    into the settings of the row, in words. printed: the gain that a paper prints.
     """
 
     title: str
@@ -52,102 +58,234 @@ class Verdict:
     call: Call
     difference: Difference | None
     n: int
-    p: float | None
-    needed: int | None
-    possible: bool
-    tuned: str
+    small: bool = False
+    same_as: str = ""
+    smallest: float = 0.0
+    family: int = 0
+    tuned: str = ""
+    printed: PrintedGain | None = None
+    is_term: bool = False
 
 
-def judge_tables(tables: Sequence[AnyTable]) -> list[Verdict]:
-    """Return one for each compared row; variants at their best first, then components, in order."""
+def judge_tables(frame: Frame, tables: Sequence[AnyTable]) -> list[Verdict]:
+    """Return the verdicts of all tables that compare; variants at their best first."""
     compared = [table for table in tables if isinstance(table, TableData)]
     compared.sort(key=lambda table: table.recipe.kind != "compare")
-    return [
-        _judge_row(table, row, rows[row.against])
-        for table in compared
-        for rows in [{each.cell: each for each in table.rows}]
-        for row in table.rows
-        if row.against in rows and not row.baseline
-    ]
+    verdicts: list[Verdict] = []
+    for table in compared:
+        terms = judge_terms(frame, table) if table.recipe.kind == "components" else []
+        verdicts += terms or _judge_rows(frame, table)
+    return verdicts
 
 
-def group_verdicts(found: Sequence[Verdict]) -> list[list[Verdict]]:
-    """Group the comparisons by table and baseline row, in the order in which each begins."""
-    made: dict[tuple[str, str], list[Verdict]] = {}
-    for verdict in found:
-        made.setdefault((verdict.key, verdict.baseline), []).append(verdict)
-    return [*made.values()]
+def group_verdicts(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
+    """Group comparisons by table and baseline, in order; in a group the decided ones come first."""
+    groups: dict[tuple[str, str], list[Verdict]] = {}
+    for verdict in verdicts:
+        groups.setdefault((verdict.key, verdict.baseline), []).append(verdict)
+    return [sorted(group, key=lambda each: CALLS.index(each.call)) for group in groups.values()]
 
 
-def summarize_verdicts(frame: Frame, found: Sequence[Verdict]) -> str:
+def summarize_verdicts(frame: Frame, verdicts: Sequence[Verdict]) -> str:
     """Sum up the report in one sentence: what has finished, and how the comparisons fell."""
     done = int((frame.cells["status"] == "done").sum())
     if not done:
         trials = frame.cells["trial_id"].nunique()
         return f"Nothing has finished: 0 of {trials} trials, so there is no verdict yet."
-    if not found:
+    if not verdicts:
         return "No table sets cells beside a baseline, so there is no comparison to judge."
-    counts = Counter(verdict.call for verdict in found)
-    parts = [f"{counts[call]} {call}" for call in CALLS if call in CALLS[:3] or counts[call]]
-    plural = "" if len(found) == 1 else "s"
-    return f"{len(found)} comparison{plural}: {', '.join(parts)}."
+    if controls := summarize_controls(verdicts):
+        return controls
+    counts = Counter(verdict.call for verdict in verdicts)
+    questions = len(verdicts) - counts["same"]
+    names = {"no difference": "no difference above δ", "same": "the same as another row"}
+    parts = [
+        f"{counts[call]} {names.get(call, call)}"
+        for call in CALLS
+        if counts[call] or call in ("better", "worse")
+    ]
+    plural = "" if questions == 1 else "s"
+    return f"Of {questions} question{plural}: {', '.join(parts)}."
 
 
-def _judge_row(table: TableData, row: TableRow, base: TableRow) -> Verdict:
+def summarize_controls(verdicts: Sequence[Verdict]) -> str:
+    """Say how many known effects were found and how many nulls were called different.
+
+    Rows named `known …` and `null …` are controls: effects that must be found, and rows
+    that must not differ. Empty without any.
+    """
+    rows = [verdict for verdict in verdicts if not verdict.is_term]
+    known, null = ([v for v in rows if v.label.startswith(word)] for word in ("known", "null"))
+    if not known and not null:
+        return ""
+    different = ("better", "worse")
+    found = sum(verdict.call in different for verdict in known)
+    wrong = sum(verdict.call in different for verdict in null)
+    missed = [v.label for v in known if v.call not in different]
+    missed += [v.label for v in null if v.call in different]
+    text = (
+        f"Controls: {found} of {len(known)} known effects found, {wrong} of {len(null)} nulls "
+        "called different."
+    )
+    return f"{text} Not as they should be: {', '.join(missed)}." if missed else text
+
+
+def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
+    """Judge each row that has a baseline; one that a race dropped has no verdict."""
+    rows = {row.cell: row for row in table.rows}
+    raced = bool(frame.get_declared_study(table.recipe.study).get("race"))
+    full = max((row.planned for row in table.rows), default=0)
+    return [
+        _judge_row(frame, table, row, rows)
+        for row in table.rows
+        if row.against in rows and not row.baseline and not (raced and row.planned < full)
+    ]
+
+
+def _judge_row(frame: Frame, table: TableData, row: TableRow, rows: dict[str, TableRow]) -> Verdict:
     metric = table.metrics[0]
-    result, comparison = row.measured[metric], row.measured[metric].compared
-    tests, gap = count_tests(table.rows, metric), result.difference
-    call = judge_metric(metric, result, base.measured[metric])
+    base = rows[row.against or ""]
+    comparison = row.measured[metric].compared
+    gap = comparison.difference if comparison else None
+    judgement = comparison.judgement if comparison else None
+    other = rows.get(judgement.same_as or "") if judgement else None
     return Verdict(
-        table.title,
-        table.key,
-        table.recipe.study,
-        metric,
-        table.recipe.digits,
-        row.cell,
-        describe_row(table, row),
-        describe_row(table, base),
-        call,
-        gap,
-        gap.n if gap else 0,
-        comparison.p if comparison else None,
-        _estimate_seeds_needed(result, tests) if call == "cannot tell" else None,
-        gap is not None and can_reach_verdict(gap.n, tests, LEVEL),
-        _describe_tuning(table, row, base),
+        title=table.title,
+        key=table.key,
+        study=table.recipe.study,
+        metric=metric,
+        digits=table.recipe.digits,
+        cell=row.cell,
+        label=describe_row(table, row),
+        baseline=describe_row(table, base),
+        call=judge_metric(row.measured[metric], base.measured[metric]),
+        difference=gap,
+        n=gap.n if gap else 0,
+        small=bool(judgement and judgement.small),
+        same_as=describe_row(table, other) if other else "",
+        smallest=find_smallest(frame, metric),
+        family=comparison.family if comparison else 0,
+        tuned=_describe_tuning(table, row, base),
+        printed=_compare_with_print(table, row, base),
     )
 
 
-def judge_metric(metric: str, result: MeasuredMetric, base: MeasuredMetric) -> Call:
+def judge_metric(result: MeasuredMetric, base: MeasuredMetric) -> Call:
     """Return the verdict on a row's metric beside that of its baseline row."""
-    comparison = result.compared
+    judgement = result.compared.judgement if result.compared else None
     if result.summary is None or base.summary is None:
         return "no result"
-    if comparison is None or comparison.difference is None:
-        return "cannot tell"
-    if comparison.zero:
-        full = is_share(metric) and result.summary.mean == base.summary.mean == 1.0
-        return "saturated" if full else "no difference"
-    return call_difference(metric, comparison.difference, comparison.p)
+    if judgement is None:
+        return "open"
+    return judgement.call or "same"
 
 
-def call_difference(metric: str, difference: Difference, p: float | None) -> Call:
-    """Call a difference better or worse where its corrected p is at most `LEVEL`."""
-    if p is None or p > LEVEL:
-        return "cannot tell"
-    return "better" if (difference.mean > 0) != is_lower_better(metric) else "worse"
+def _compare_with_print(table: TableData, row: TableRow, base: TableRow) -> PrintedGain | None:
+    """Return the gain that a paper prints of a row, by the first metric of which it prints both."""
+    for metric in table.metrics:
+        own, other = row.measured[metric], base.measured[metric]
+        gap = own.difference
+        if own.printed and other.printed and gap and gap.low is not None and gap.high is not None:
+            value = (own.printed.value - other.printed.value) / own.printed.scale
+            return PrintedGain(metric, value, gap.low <= value <= gap.high)
+    return None
 
 
-def _estimate_seeds_needed(result: MeasuredMetric, tests: int) -> int | None:
-    """Return the seeds for a power of 0.8 at the level of Holm's first step, 0.05 over the number
-    of tests, and never fewer than the permutation test can tell anything from."""
-    comparison, gap = result.compared, result.difference
-    if comparison is None or gap is None or gap.n < 2:
+# ------------------------------------------------------------------------- terms of a factorial
+
+
+def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
+    """Judge the components of a table by the terms of their factorial.
+
+    Main effects are contrasts of all cells, so they see smaller differences than single rows do.
+    Their intervals, and that of all on − all off, hold together with 95 %.
+
+    Returns:
+        Nothing where the cells give no error: then rows are judged one by one.
+    """
+    recipe = table.recipe
+    metric = table.metrics[0]
+    cells = frame.select_study(recipe.study)
+    data, levels = collect_factor_cells(frame, cells, metric), collect_levels(frame, cells)
+    varied = [name for name, own in levels.items() if len(own) > 1]
+    if any(len(levels[name]) > 2 for name in varied):
+        return []
+    family, resolution = len(varied) + 1, find_resolution(cells, metric)
+    fit = fit_factorial(data, order=2, levels=levels, resolution=resolution, family=family)
+    if fit is None or fit.flat or any(effect.low is None for effect in fit.effects):
+        return []
+    seeds = max(len(values) for _, values in data)
+    gaps = {
+        format_coordinate(effect.term[0]): Difference(
+            effect.estimate, effect.low, effect.high, seeds, "factorial"
+        )
+        for effect in fit.effects
+        if len(effect.term) == 1 and effect.estimate is not None
+    }
+    total = _compute_total(data, levels, varied, fit, family)
+    if total is not None:
+        gaps[TOTAL] = total
+    smallest, lower = find_smallest(frame, metric), is_lower_better(metric)
+    verdicts = []
+    for name, effect_gap in gaps.items():
+        gap = effect_gap
+        judgement = decide(gap, smallest, lower_is_better=lower)
+        if same := _has_no_effect(name, data, levels, resolution):
+            gap = Difference(0.0, None, None, gap.n, "same")
+        verdicts.append(
+            Verdict(
+                title=table.title,
+                key=table.key,
+                study=recipe.study,
+                metric=metric,
+                digits=recipe.digits,
+                cell=name,
+                label=name if name == TOTAL else f"{name}, main effect",
+                baseline="off",
+                call="same" if same else judgement.call or "open",
+                difference=gap,
+                n=gap.n,
+                small=judgement.small,
+                same_as="off" if same else "",
+                smallest=smallest,
+                family=len(gaps),
+                is_term=True,
+            )
+        )
+    return verdicts
+
+
+def _has_no_effect(name: str, data: Cells, levels: Levels, resolution: float) -> bool:
+    """Tell whether a component changes no value of any cell."""
+    if name == TOTAL:
+        return False
+    paths = [path for path in levels if format_coordinate(path) == name]
+    by_others: dict[tuple[tuple[str, str], ...], list[dict[int, float]]] = {}
+    for coords, values in data:
+        others = tuple(sorted(item for item in coords.items() if item[0] not in paths))
+        by_others.setdefault(others, []).append(values)
+    pairs = [pair for pair in by_others.values() if len(pair) == 2]
+    return bool(pairs) and all(are_equal(a, b, resolution) for a, b in pairs)
+
+
+def _compute_total(
+    data: Cells, levels: Levels, varied: Sequence[str], fit: Fit, family: int
+) -> Difference | None:
+    """Return all on − all off with its interval from the factorial's error."""
+    ends = []
+    for side in (0, -1):
+        wanted = {name: levels[name][side] for name in varied}
+        found = [values for coords, values in data if wanted.items() <= coords.items()]
+        ends.append(found[0] if found else {})
+    common = ends[0].keys() & ends[1].keys()
+    if not common or fit.sigma is None:
         return None
-    least = max(count_pairs_needed(tests, LEVEL), gap.n + 1)
-    if comparison.dz is None:  # alike at every seed: any number that the test can use
-        return least
-    by_power = pairs_for_power(comparison.dz, LEVEL / tests)
-    return None if by_power is None else max(by_power, least)
+    mean = sum(ends[1][seed] - ends[0][seed] for seed in common) / len(common)
+    half = dunnett_quantile(family, fit.error_df, 0.0) * fit.sigma * (2 / len(common)) ** 0.5
+    return Difference(mean, mean - half, mean + half, len(common), "factorial")
+
+
+# ----------------------------------------------------------------------------------- words
 
 
 def describe_row(table: TableData, row: TableRow) -> str:

@@ -200,13 +200,13 @@ def test_the_parent_is_described_by_the_verdict(sweep: Any, tmp_path: Path) -> N
     sweep.finish(trials[3:])
     sweep.track()
     later = described()
-    assert "- **cannot tell** · DDML (+NormSoftmax): " in later
+    assert "· DDML (+NormSoftmax): " in later and "no result" not in later
     client.set_tag(run.run_id, "mlflow.note.content", "our own words")
     assert described() == "our own words"
 
 
 def test_a_description_fits_a_tag(report: Report) -> None:
-    found = judge_tables(build_all(report.frame, report.frame.recipe))[0]
+    found = judge_tables(report.frame, build_all(report.frame, report.frame.recipe))[0]
     long = [replace(found, label=f"row {i} {'α' * 200}") for i in range(39)]
     text = format_run_description(VerdictSection("39 comparisons.", long, None), "#/x")
     assert len(text) <= 5000 and text.endswith("\n\nMore in the report.\n")

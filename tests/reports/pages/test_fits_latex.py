@@ -127,7 +127,7 @@ def test_each_file_has_its_label_and_notes_and_further_metrics_stand_below() -> 
             assert len(block) >= 2, name
     assert texts["table_rows_more"].count(r"\begin{tabular}") > 1 and COLUMN < PAGE
     for name in ("table_rows", "table_rows_more", "table_again"):
-        assert texts[name].count("paired by seed, with its") == 1
+        assert texts[name].count("Better or worse: the interval leaves out 0") == 1
     assert not [name for name, text in texts.items() if re.search(r"Notes? \d", text)]
 
 

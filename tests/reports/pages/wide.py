@@ -93,7 +93,7 @@ def gridded() -> DrawnFigure:
 def page(folder: Path) -> Path:
     """A report's page of them, with its forest plot and two figures more."""
     made, whole = tables(), compared()
-    found = judge_tables(made)
+    found = judge_tables(whole, made)
     drawn = draw_forest_plot(found)
     assert drawn is not None
     plot = (drawn, drawn.save_files(folder)["svg"])

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
+from reports.stats.blocks import SharedError
 from reports.stats.factorial import fit_factorial
 from reports.stats.shapley import attribute_over_seeds, shapley
 
@@ -77,10 +78,14 @@ def test_attribution_over_seeds() -> None:
     each = [orderings({s: v[i] for s, v in worth.items()}) for i in (0, 2)]
     assert found.values == pytest.approx({x: (each[0][x] + each[1][x]) / 2 for x in "abc"})
     assert sum(found.values.values()) == pytest.approx(found.total)
-    low, high = scipy_stats.t.interval(
-        0.95, 1, found.values["a"], scipy_stats.sem([e["a"] for e in each])
-    )
-    assert found.intervals["a"] == pytest.approx((low, high))
+    assert found.intervals == dict.fromkeys("abc")
+    error = SharedError(0.3, 14)
+    sized = attribute_over_seeds(worth, error)
+    assert sized is not None and sized.values == found.values
+    # each of 4 pairs of cells that differ in "a": weights 1/3, 1/6, 1/6, 1/3
+    size = math.sqrt(2 * (2 / 9 + 2 / 36) / 2)
+    low, high = scipy_stats.t.interval(0.95, 14, found.values["a"], 0.3 * size)
+    assert sized.intervals["a"] == pytest.approx((low, high))
     del worth[frozenset("bc")]
     assert attribute_over_seeds(worth) is None
     one = attribute_over_seeds({s: {0: 1.0} for s in subsets("a")})
@@ -137,8 +142,25 @@ def test_replicated_full_factorial_is_statsmodels() -> None:
         assert effect.p == pytest.approx(full.pvalues[key])
         low, high = sorted(2 * sign * full.conf_int().loc[key])
         assert (effect.low, effect.high) == pytest.approx((low, high))
-        assert effect.share == pytest.approx(anova.loc[name, "sum_sq"] / between)
+        omega = (anova.loc[name, "sum_sq"] - full.mse_resid) / (between + full.mse_resid)
+        assert effect.share == pytest.approx(max(0.0, omega))
     assert fit.aliased == {} and (fit.n, fit.cells) == (32, 8)
+
+
+def test_copies_of_cells_are_no_further_observations() -> None:
+    """A factor that changes nothing: the others have the error of the design without it."""
+    cells = made({"A": "01", "B": "01"}, seeds=4, draw=3)
+    doubled = [({**coords, "C": level}, values) for coords, values in cells for level in "01"]
+    without, fit = fit_factorial(cells), fit_factorial(doubled)
+    assert without is not None and fit is not None
+    assert (fit.cells, fit.distinct) == (8, 4)
+    assert (fit.sigma, fit.error_df) == pytest.approx((without.sigma, without.error_df))
+    effects = {effect.term: effect for effect in fit.effects}
+    for effect in without.effects:
+        same = effects[effect.term]
+        assert same.estimate == pytest.approx(effect.estimate)
+        assert same.se == pytest.approx(effect.se) and same.p == pytest.approx(effect.p)
+    assert effects[("C",)].estimate == pytest.approx(0) and effects[("C",)].share == 0
 
 
 def test_more_levels_and_missing_cells_are_statsmodels() -> None:

@@ -11,6 +11,7 @@ from scipy import stats as scipy_stats
 from ablate.cli.main import main
 from reports.errors import ReportError
 from reports.frame import Frame
+from reports.stats.comparison_rule import Judgement
 from reports.sweeps.compare import (
     BEST,
     Pair,
@@ -23,7 +24,7 @@ from reports.sweeps.compare import (
     match_sweeps,
     summarize_comparison,
 )
-from tests.reports.made import METRIC, frame
+from tests.reports.made import frame
 
 ROWS = [{"variant": name} for name in ("plain", "ddml", "nir")]
 SEEDS = 8
@@ -52,7 +53,7 @@ def made(
 
 def calls(matched: SweepComparison) -> dict[str, str]:
     (study,) = matched.studies
-    return {pair.cell.removeprefix("variant="): pair.judge_pair(METRIC) for pair in study.pairs}
+    return {pair.cell.removeprefix("variant="): pair.describe_call() for pair in study.pairs}
 
 
 def test_a_cell_s_difference_is_paired_by_seed() -> None:
@@ -64,7 +65,6 @@ def test_a_cell_s_difference_is_paired_by_seed() -> None:
     assert pair.difference is not None and pair.difference.n == SEEDS
     assert pair.difference.mean == pytest.approx(sum(gaps) / SEEDS)
     assert (pair.difference.low, pair.difference.high) == pytest.approx((low, high))
-    assert pair.p == pytest.approx(3 * 2 / 2**SEEDS)  # Holm over three, all signs alike
     assert "The second beside the first: 1 better, 2 equal." in summarize_comparison(matched)
     assert calls(match_sweeps(made(0.05, tag="x"), made()))["ddml"] == "worse"
 
@@ -116,18 +116,19 @@ def test_cells_and_seeds_of_one_alone_are_named() -> None:
     (study,) = matched.studies
     assert study.only == (("variant=plain",), ()) and len(study.pairs) == 2
     assert study.pairs[0].difference is not None and study.pairs[0].difference.n == 1
-    assert study.pairs[0].judge_pair(METRIC) == "cannot tell"
+    assert study.pairs[0].describe_call() == "open"
     assert "Only in the first: variant=plain." in format_comparison(matched)
     lone, other = (Side("c", values, frozenset("a")) for values in ({0: 0.5}, {1: 0.9}))
-    assert Pair("c", lone, other, None, None, same=False).judge_pair(METRIC) == "cannot tell"
+    nothing = Judgement(None, "open")
+    assert Pair("c", lone, other, nothing, same=False).describe_call() == "open"
     none = Side("c", {}, frozenset())
-    assert Pair("c", lone, none, None, None, same=False).judge_pair(METRIC) == "no result"
+    assert Pair("c", lone, none, nothing, same=False).describe_call() == "no result"
 
 
 def test_two_stores_of_one_sweep_are_found_by_name_or_id(finished: Any) -> None:
     by_id = SweepRef(finished.sweep_id, finished.uri)
     found = compare_sweeps(by_id, SweepRef("ddml", finished.uri))
-    assert {p.judge_pair(s.metric) for s in found.studies for p in s.pairs} <= {
+    assert {p.describe_call() for s in found.studies for p in s.pairs} <= {
         "same trials",
         "no result",
     }

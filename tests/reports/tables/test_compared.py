@@ -17,7 +17,6 @@ from reports.recipe import Recipe, Table
 from reports.tables.build import build_all, build_table
 from reports.tables.labels import declare_metrics, find_metric, format_metric_label, is_share
 from reports.tables.model import Sheet, TableData
-from reports.tables.verdict import judge_tables
 from tests.reports.made import METRIC, frame
 from trainables.evaluation.metric import METRIC_REGISTRY
 
@@ -85,7 +84,8 @@ def test_crossed_rows_that_leave_neutral_cells_out_are_no_level_of_a_factor() ->
 
 
 @pytest.mark.parametrize("kind", ["search", "importance"])
-def test_a_neutral_cell_is_no_draw_of_a_search(kind: str) -> None:
+def test_a_neutral_cell_is_no_draw_of_a_search(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reports.stats.importance.LEAST", 10)
     coords: list[dict[str, Any]] = [{"lr": 10 ** -(1 + i / 8)} for i in range(16)]
     coords.append({"neutral": "yes", "lr": 0.01})
     names = [f"{i:04d}" for i in range(16)] + ["neutral"]
@@ -135,7 +135,7 @@ def test_each_data_set_of_a_cross_has_its_own_baseline_and_verdict() -> None:
     assert differences(found) == {**{f"plain {data}": None for data in LEVEL}, **gains}
     assert {row.cell for row in found.rows if row.measured[METRIC].better} == {*gains}
     text = markup.format_markdown_table(found)
-    assert "Rows are on 2 data sets" in text and "over 2 comparison(s)" in text
+    assert "Rows are on 2 data sets" in text and "decides, δ = 0.3; 1 comparison." in text
     # losses and data sets crossed with methods, `within: [loss]`: as many baselines as of both
     crossed = [
         {"data": data, "loss": loss, "method": method}
@@ -225,7 +225,8 @@ def test_printed_rows_that_nobody_trains_stand_below_with_their_numbers_alone() 
     text = markup.format_markdown_table(found)
     assert "| HDC 384 (published only) | – |  | 53.6 | – |" in text
     assert "Without a result" not in text, "nothing is missing"
-    assert [verdict.cell for verdict in judge_tables([found])] == ["DetReg"]
+    compared_rows = [row.cell for row in found.rows if row.against and not row.baseline]
+    assert compared_rows == ["DetReg"]
     assert csv_table.to_csv(found).count("HDC 384") == 2, "once as a cell and once as its label"
 
 

@@ -245,15 +245,15 @@ def test_a_loss_without_a_form_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
         TrialConfig.model_validate(given)
 
     trial("triplet_l2")
-    with pytest.raises(ValidationError, match="method.metric must be ism_sim"):
+    with pytest.raises(ValidationError, match=r"method\.metric must be ism_sim"):
         trial("triplet_l2", metric="ism_dis")  # its geometry is the instance's
     with pytest.raises(ValidationError, match="loss margin has no proxies"):
         trial("margin", proxy_uncertainty="learnable")
     cls = LOSSES["proxy_anchor"]
     monkeypatch.setattr(cls, "geometry", Geometry("hyperbolic"))
-    with pytest.raises(ValidationError, match="geometry of .* is hyperbolic"):
+    with pytest.raises(ValidationError, match=r"geometry of .* is hyperbolic"):
         trial()
     trial(metric="plain")
     monkeypatch.setattr(cls, "geometry", Geometry("dot", normalize=False))
-    with pytest.raises(ValidationError, match="geometry of .* is dot"):
+    with pytest.raises(ValidationError, match=r"geometry of .* is dot"):
         trial()

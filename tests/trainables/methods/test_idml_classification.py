@@ -98,7 +98,7 @@ def test_bias_in_score_needs_a_bias_and_is_off_by_default() -> None:
     assert compute_config_hash(trial(True), "data") != compute_config_hash(
         trial(True, bias_in_score=True), "data"
     )
-    with pytest.raises(ValidationError, match="has none: set loss.bias"):
+    with pytest.raises(ValidationError, match=r"has none: set loss\.bias"):
         trial(False, bias_in_score=True)
     with pytest.raises(ValidationError, match="bias_in_score needs uncertainty relu"):
         trial(True, uncertainty="vector", metric="plain", bias_in_score=True)

@@ -1,0 +1,69 @@
+"""`verdicts.json` of a report: every comparison with its interval, for programs and overviews."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from reports.errors import ReportError
+from reports.frame import Frame
+from reports.stats.paired import Difference
+from reports.tables.verdict import PrintedGain, Verdict
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class SweepVerdicts:
+    """The comparisons of one sweep."""
+
+    sweep: str
+    sweep_id: str
+    rule: str
+    verdicts: tuple[Verdict, ...]
+
+
+def format_verdicts(frame: Frame, verdicts: Sequence[Verdict]) -> str:
+    """Write the verdicts as JSON; differences are on the scale of the runs ([0, 1] of shares)."""
+    document = {
+        "version": VERSION,
+        "sweep": frame.document["name"],
+        "sweep_id": frame.document["sweep_id"],
+        "rule": frame.recipe.rule,
+        "verdicts": [asdict(verdict) for verdict in verdicts],
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def read_verdicts(path: Path) -> SweepVerdicts:
+    """Read what `format_verdicts` wrote.
+
+    Raises:
+        ReportError: there is no such file, or it is of another version.
+    """
+    try:
+        document = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ReportError(f"{path} cannot be read: {error.strerror}.") from None
+    if document.get("version") != VERSION:
+        raise ReportError(f"{path} is of version {document.get('version')}: write the report anew.")
+    return SweepVerdicts(
+        document["sweep"],
+        document["sweep_id"],
+        document["rule"],
+        tuple(map(_read_verdict, document["verdicts"])),
+    )
+
+
+def _read_verdict(fields: dict[str, Any]) -> Verdict:
+    gap, printed = fields["difference"], fields["printed"]
+    return Verdict(
+        **{
+            **fields,
+            "difference": Difference(**gap) if gap else None,
+            "printed": PrintedGain(**printed) if printed else None,
+        }
+    )

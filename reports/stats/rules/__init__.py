@@ -1,0 +1,1 @@
+"""Rules of comparison, one file each."""

@@ -1,0 +1,59 @@
+"""Paired t tests with Holm's correction, as intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from reports.stats.comparison_rule import LEVEL, ComparisonRule, Sample
+
+
+def assign_holm_levels(p_values: Mapping[str, float]) -> dict[str, float]:
+    """Return the level α / k at which each row's interval leaves out 0 exactly if Holm rejects.
+
+    In ascending order of p the i-th of m rows is tested at α / (m − i); from the first that is not
+    rejected on, all have that one's level.
+    """
+    levels, alpha, stopped = {}, 1 - LEVEL, 0
+    for i, (name, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
+        count = stopped or len(p_values) - i
+        levels[name] = alpha / count
+        if not stopped and p > levels[name]:
+            stopped = count
+    return levels
+
+
+class HolmT(ComparisonRule):
+    """Give each row d̄ ± t s_d √(1/n + overlap), at the level that Holm's procedure gives it.
+
+    References:
+        Holm, Scandinavian Journal of Statistics 6 (1979).
+    """
+
+    name = "holm_t"
+    description = (
+        "Interval: paired t over seeds, at the level that Holm's correction over the "
+        "comparisons of "
+        "the table gives the row."
+    )
+
+    def compute_half_widths(self, sample: Sample) -> Mapping[str, tuple[float, float]]:
+        from scipy import stats
+
+        stage = sample.restrict_to_first_stage()
+        errors, p_values = {}, {}
+        for name in sample.rows:
+            own, gaps = stage.compute_differences(name), sample.compute_differences(name)
+            df, error = len(own) - 1, np.inf
+            if df > 0:
+                error = float(own.std(ddof=1) * np.sqrt(sample.compute_mean_variance(len(gaps))))
+            errors[name] = df, error
+            ratio = abs(gaps.mean()) / error if error else np.inf
+            p_values[name] = float(2 * stats.t.sf(ratio, df)) if df > 0 else 1.0
+        levels = assign_holm_levels(p_values)
+        reach = {}
+        for name, (df, error) in errors.items():
+            half = float(stats.t.isf(levels[name] / 2, df) * error) if df > 0 else np.inf
+            reach[name] = (half, half)
+        return reach
