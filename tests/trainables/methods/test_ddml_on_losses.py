@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
 from tests.oracles import ddml as oracle
@@ -116,21 +115,6 @@ def test_tied_is_the_scale_at_which_the_loss_is_a_softmax_of_cosines(loss: str) 
     )
     expected = -log_q[torch.arange(len(LABELS)), torch.tensor(LABELS)].mean()
     torch.testing.assert_close(terms["metric"].value, expected)
-
-
-def test_an_added_decoder_is_tied_to_itself() -> None:
-    found = [
-        step(built("hypvit", logit_scale=scale))[1]["specific"].value for scale in ("tied", 20.0)
-    ]
-    assert torch.equal(*found)
-
-
-def test_a_loss_without_a_scale_cannot_be_tied_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LOSSES["cosface"], "logit_scale", None)
-    expected = "logit_scale must be a number, not 'tied': cosface states no scale"
-    with pytest.raises(ValidationError, match=expected):
-        built("cosface", logit_scale="tied")
-    assert built("cosface")
 
 
 def test_soft_triple_keeps_its_penalty_and_ten_centres() -> None:

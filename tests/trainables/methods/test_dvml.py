@@ -188,15 +188,6 @@ def test_the_papers_weights_by_phase(progress: Progress) -> None:
     assert DVML.Config().hidden == 512
 
 
-@pytest.mark.parametrize(
-    ("phase1", "fraction", "weight"),
-    [(0.5, 0.499, 0.1), (0.5, 0.5, 0.2), (0.0, 0.0, 0.2), (1.0, 0.999, 0.1), (0.3, 0.31, 0.2)],
-)
-def test_phase1_is_a_share_of_the_steps(phase1: float, fraction: float, weight: float) -> None:
-    _, terms = step(built(phase1=phase1), Progress(fraction=fraction))
-    assert terms["generated"].weight == weight
-
-
 def test_the_added_layers_start_as_in_chainer_and_apart() -> None:
     with streams.seed_global_generator(0, "init", "method"):
         method = DVML(

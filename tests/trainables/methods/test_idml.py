@@ -71,17 +71,6 @@ def test_ism_dis_by_loops() -> None:
             torch.testing.assert_close(found[i, j], expected, rtol=1e-6, atol=1e-12)
 
 
-def test_squared_losses_on_plain_distances_as_eq_14_has_them() -> None:
-    """−D_IN in place of −D_IN²."""
-    geometry = Geometry("l2sq", normalize=True)
-    q = torch.randn(4, D + U, dtype=torch.float64)
-    squared = attached("idml", pair_loss(geometry)).score(q, q[:3], geometry)
-    plain = attached("idml", pair_loss(geometry), squared="plain").score(q, q[:3], geometry)
-    torch.testing.assert_close(-plain.square(), squared, rtol=1e-9, atol=1e-12)
-    d = oracle.distance(q[3, :D], q[0, :D], q[3, D:], q[0, D:], TAU, GAMMA, unit=True)
-    torch.testing.assert_close(plain[3, 0], -d, rtol=1e-9, atol=0)
-
-
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 def test_gradients_on_duplicates_and_the_diagonal_are_finite(geometry: Geometry) -> None:
     for form in ("ism_sim", "ism_dis"):
@@ -99,31 +88,6 @@ def test_gradients_on_duplicates_and_the_diagonal_are_finite(geometry: Geometry)
 
 
 # --- on the losses -----------------------------------------------------------------------------
-
-
-def on_proxies(method: Any, features: Tensor, vectors: Tensor) -> oracle.Pairwise:
-    """C_IN(x_i, p_j) by loops from the heads' weights; proxies of no uncertainty."""
-    s = features @ method.head.weight.T + method.head.bias
-    u = features @ method.uncertainty.weight.T + method.uncertainty.bias
-    nothing = torch.zeros(U, dtype=torch.float64)
-    return lambda i, j: oracle.similarity(s[i], vectors[j], u[i], nothing, TAU, GAMMA)
-
-
-def test_proxy_anchor_is_eq_18() -> None:
-    method = attached("idml", base("proxy_anchor", alpha=9.0, margin=0.2))
-    features = x()
-    c = on_proxies(method, features, method.loss.proxies)
-    expected = oracle.proxy_anchor(c, SETS, C, 9.0, 0.2)
-    compare(method, metric(method, features, slots(SETS)), expected)
-
-
-def test_softmax_over_class_weights() -> None:
-    """The classification of Table 2: normsoftmax on C_IN."""
-    method = attached("idml", base("normsoftmax", temperature=0.3))
-    features = x()
-    c = on_proxies(method, features, method.loss.weights)
-    expected = oracle.softmax(c, SETS, C, 0.3)
-    compare(method, metric(method, features, slots(SETS)), expected)
 
 
 def test_the_public_codes_uncertainty_head_gets_no_gradient_and_the_papers_does() -> None:

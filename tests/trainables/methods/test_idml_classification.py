@@ -123,22 +123,6 @@ def test_mixed_images_alone_are_of_both_classes_by_their_share(form: str) -> Non
     compare(method, metric(method, mixed, batch.labels), expected)
 
 
-@pytest.mark.parametrize("name", ["normsoftmax", "softmax"])
-def test_neutral_is_plain_softmax(name: str) -> None:
-    """By τ within 1e-6, by the plain metric bit for bit: loss, and what is answered."""
-    uncertainty = "vector" if name == "normsoftmax" else "relu"
-    plain = attached("plain", base(name))
-    wanted = metric(plain, 3 * x(), ONE)
-    for options in ({"tau": 1e12, "gamma": 0.0}, {"metric": "plain"}):
-        method = attached(
-            "idml", base(name), mixing="none", **{"uncertainty": uncertainty, **options}
-        )
-        found = metric(method, 3 * x(), ONE)
-        torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-9)
-        assert torch.equal(found, wanted) or "metric" not in options
-        assert torch.equal(compute_class_logits(method, x()), compute_class_logits(plain, x()))
-
-
 @pytest.mark.parametrize(
     ("loss", "method", "message"),
     [

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from trainables import streams
 from trainables.config.network import EmbeddingConfig
-from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
-from trainables.methods.base import METHODS, Batch, Progress
+from trainables.methods.base import METHODS, Batch
 from trainables.methods.mixing import cut_mix, draw_beta_share
 
 B, SIDE, C, D = 6, 12, 4, 5
@@ -93,16 +92,6 @@ def test_cutmix_is_a_box_of_the_partner_and_tells_its_area() -> None:
     assert sum(left) > 20, "most small boxes are whole"
 
 
-def test_cutmix_needs_images() -> None:
-    with pytest.raises(ConfigError, match=r"cutmix of inputs of shape \(6, 7\)"):
-        cut_mix(
-            torch.zeros(6, 7),
-            torch.zeros(6, 7),
-            torch.tensor(0.5),
-            streams.create_generator(0, "c"),
-        )
-
-
 def test_a_share_of_steps_mixes() -> None:
     mixed = 0
     for step in range(200):
@@ -113,31 +102,6 @@ def test_a_share_of_steps_mixes() -> None:
         assert not (found.labels[:, 1] == -1).any() or same
         mixed += not same
     assert 30 <= mixed <= 70
-
-
-@pytest.mark.parametrize("originals", ["kept", "replaced"])
-def test_weighted_labels_weigh_two_losses(originals: str) -> None:
-    joint = {"mixing": "mixup", "originals": originals, "objective": "joint"}
-    mixing = method(**joint, mixed_labels="weighted")
-    x = images().flatten(1)
-    batch = mixing.prepare(Batch(x, LABELS), streams.create_generator(0, "prepare"))
-    share = draw_beta_share(1.0, x, streams.create_generator(0, "prepare"))
-    found = one_metric(mixing, batch.inputs, batch.labels)
-    first = batch.labels[:, 0]
-    second = torch.where(batch.labels[:, 1] < 0, first, batch.labels[:, 1])
-    alone = method(mixing="none")
-    expected = share * one_metric(alone, batch.inputs, first[:, None])
-    expected = expected + (1 - share) * one_metric(alone, batch.inputs, second[:, None])
-    torch.testing.assert_close(found, expected)
-    sets = method(**joint)
-    sets.prepare(Batch(x, LABELS), streams.create_generator(0, "prepare"))
-    assert not torch.isclose(found, one_metric(sets, batch.inputs, batch.labels))
-
-
-def one_metric(mixing: Any, features: Tensor, labels: Tensor) -> Tensor:
-    state = mixing(features, labels, Progress(), streams.create_generator(0, "method"))
-    found: Tensor = mixing.metric(state.query, labels, streams.create_generator(0, "loss"))
-    return found
 
 
 def test_nothing_is_drawn_or_changed_without_mixing() -> None:

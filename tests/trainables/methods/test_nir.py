@@ -18,7 +18,6 @@ from tests.trainables.methods import method_on
 from tests.trainables.methods.ddml_cases import LABELS, B, C, D, PairLoss, TwoCentres, built, step
 from trainables import streams
 from trainables.core.epoch_metrics import EpochMetrics
-from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
 from trainables.methods.nir import LIMIT, NIR, NIRState, exponential_with_tangent
 from trainables.trial import TrialConfig
@@ -93,17 +92,6 @@ def test_negative_pairs_by_loops(kind: str, reading: str) -> None:
         expected = oracle.regulariser(near, reading, "exp", 1 / D)
         expected = expected + oracle.regulariser([-x for x in far], reading, "exp", 1 / D)
     compare(method, terms["nir"].value, expected)
-
-
-def test_negative_pairs_need_two_classes() -> None:
-    with pytest.raises(ConfigError, match="two training classes"):
-        NIR(
-            NIR.Config(negative_pairs="separate"),
-            features=7,
-            classes=1,
-            embedding=TrialConfig(embedding={"dim": D}).embedding,
-            loss=nir().loss,
-        )
 
 
 @pytest.mark.parametrize("centre", ["nearest", "mean"])
@@ -269,11 +257,6 @@ def test_exponents_beyond_the_limit_keep_a_finite_gradient() -> None:
     assert gradient[4:].tolist() == pytest.approx([steep, steep], rel=1e-6)
 
 
-def test_a_temperature_without_a_scale_is_refused() -> None:
-    with pytest.raises(ValidationError, match="temperature must be 1, not 3"):
-        NIR.Config(scale="none", temperature=3.0)
-
-
 def test_losses_without_references_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     LOSSES.load()
     monkeypatch.setitem(LOSSES._components, "pair", PairLoss)
@@ -282,9 +265,3 @@ def test_losses_without_references_are_refused(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(ValidationError, match="proxies or centres, not triplet_l2"):
         TrialConfig(method={"name": "nir"}, loss={"name": "triplet_l2"})
     assert TrialConfig(method={"name": "nir"}, loss={"name": "soft_triple"})
-
-
-def test_the_flow_is_auxiliary() -> None:
-    method = nir()
-    roles = {group.role: group.params for group in method.param_groups("main")}
-    assert {id(p) for p in roles["auxiliary"]} == {id(p) for p in method.flow.parameters()}

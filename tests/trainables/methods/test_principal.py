@@ -11,7 +11,6 @@ import torch
 from tests.trainables.core_trials import config, train
 from trainables import streams
 from trainables.core.runtime import Runtime
-from trainables.core.trainer import Trainer
 from trainables.data import cache as caches
 from trainables.machine import kernels
 from trainables.methods import principal
@@ -105,13 +104,3 @@ def test_a_trial_that_finds_them_kept_ends_in_the_same_bits(
             final = train(trial, 0, runtime)
             ends.append((final.evaluations, (folder / str(final.export)).read_bytes()))
     assert ends[0] == ends[1] == ends[2]
-
-
-def test_a_backbone_that_trains_keeps_none(
-    drawn: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its features may be its seed's alone: each trial would leave a file for nobody."""
-    monkeypatch.setattr(principal, "get_or_build", never)
-    changes = {"backbone": {"mode": "finetune"}, "embedding": {"dim": 8, "init": "pca"}}
-    trainer = Trainer(config(drawn, **changes), 0, Runtime("cpu", 1, shared_cache))
-    assert next(trainer.train_epochs()).epoch == 1
