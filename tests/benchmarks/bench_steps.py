@@ -1,9 +1,8 @@
-"""Training steps beside the bare backbone, each method's beside the plain loss's, and ranking.
+"""Training steps beside the bare backbone, and each method's beside the plain loss's.
 
 On a CPU the network is that of `search_spaces/ddml.yaml`'s `finetuned`: EfficientNet-Lite0 at
 64 px, batches of 128, one thread. On a GPU, ResNet-50 at 224 px, batches of 120, bf16,
-channels-last, images resident, and then ranking of 60,502 rows of 512 beside the bare product of
-all by all in the same precision.
+channels-last, images resident.
 
 Every method of the registry is measured at its defaults, on the first loss that it takes, from the
 middle of a trial on: where a method has phases, the later one. Trainers take their steps in turns,
@@ -23,13 +22,11 @@ from typing import NamedTuple
 import torch
 from pydantic import ValidationError
 
-from tests.benchmarks.bench_evaluation import RANKS, drawn
 from tests.benchmarks.made_photographs import photographs
 from tests.benchmarks.results import Result
 from trainables.core.epoch_metrics import EpochMetrics
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
-from trainables.evaluation.metrics import evaluate_embeddings
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
 from trainables.trial import TrialConfig
@@ -45,12 +42,11 @@ class Sizes(NamedTuple):
     batch: int
     images: int
     classes: int
-    items: int
     precision: str
 
 
-GPU = Sizes("resnet50", 224, 120, 1200, 60, 60_502, "bf16")
-CPU = Sizes("tf_efficientnet_lite0", 64, 128, 1200, 60, 0, "fp32")
+GPU = Sizes("resnet50", 224, 120, 1200, 60, "bf16")
+CPU = Sizes("tf_efficientnet_lite0", 64, 128, 1200, 60, "fp32")
 
 
 def trial(method: str, loss: str, root: Path, sizes: Sizes) -> TrialConfig:
@@ -170,24 +166,7 @@ def measure_steps(sizes: Sizes, device: torch.device) -> list[Result]:
     return results
 
 
-def measure_evaluation(sizes: Sizes, device: torch.device) -> list[Result]:
-    x, y = (part.to(device) for part in drawn(sizes.items, None))
-
-    def product() -> None:
-        for part in torch.split(x, 2048):
-            torch.mm(part, x.T)
-
-    def ranked() -> None:
-        evaluate_embeddings(x, y, score="cosine", metrics=RANKS)
-
-    name = f"all ranking metrics of {sizes.items} × 512"
-    return [
-        compare(name, device, {"ours": ranked, "bare matrix product": product}, 1.5),
-    ]
-
-
 def measure_all() -> list[Result]:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     sizes = GPU if device.type == "cuda" else CPU
-    results = measure_steps(sizes, device)
-    return [*results, *measure_evaluation(sizes, device)] if sizes.items else results
+    return measure_steps(sizes, device)

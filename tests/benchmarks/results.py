@@ -18,7 +18,7 @@ GIB = 2**30
 class Result:
     """name: what is measured. base: what it is compared with, by name. All in `unit`.
 
-    The bound is an upper one; `at_least` makes it a lower one. None: a number without a promise.
+    The bound is an upper one. None: a number without a promise.
     """
 
     name: str
@@ -27,7 +27,6 @@ class Result:
     base: float
     bound: float | None
     unit: str
-    at_least: bool = False
 
     @property
     def ratio(self) -> float:
@@ -35,14 +34,12 @@ class Result:
 
     @property
     def met(self) -> bool:
-        if self.bound is None:
-            return True
-        return self.ours >= self.bound if self.at_least else self.ours <= self.bound
+        return self.bound is None or self.ours <= self.bound
 
     def row(self) -> tuple[str, ...]:
         bound, verdict = "", ""
         if self.bound is not None:
-            bound = f"{'≥' if self.at_least else '≤'} {self.bound:.4g} {self.unit}"
+            bound = f"≤ {self.bound:.4g} {self.unit}"
             verdict = "met" if self.met else "MISSED"
         base = f"{self.base_name} {self.base:.4g} {self.unit}"
         ours = f"{self.ours:.4g} {self.unit}"
