@@ -91,7 +91,7 @@ def evaluate_embeddings(
     }
     for name in metrics:
         if name not in ranking and name not in ALL:
-            raise ConfigError("metrics", repr(name), f"one of {', '.join(ALL)}")
+            raise ConfigError("metrics", f"{name!r} is no metric: take one of {', '.join(ALL)}")
     by_kind = {kind: [n for n in metrics if n in _FUNCTIONS[kind]] for kind in _FUNCTIONS}
     _check(embeddings, labels)
     values: dict[str, float] = {}
@@ -141,7 +141,7 @@ def needs_embeddings_alone(name: str) -> bool:
 
 
 def find_ranking_metric(name: str) -> RankingMetric | None:
-    """Of that name, or None."""
+    """Return the ranking metric of that name, or None."""
     recall = re.fullmatch(r"recall_at_([1-9]\d*)", name)
     if recall and int(recall[1]) <= MOST_RECALL:
         return RecallAt(int(recall[1]))
@@ -152,7 +152,8 @@ def _check(embeddings: Tensor, labels: Tensor) -> None:
     """Refuse rows and labels that do not belong together, and rows that are not finite."""
     if len(embeddings) != len(labels) or len(labels) == 0:
         raise ConfigError(
-            "embeddings", f"{len(embeddings)} rows and {len(labels)} labels", "as many, and some"
+            "embeddings",
+            f"{len(embeddings)} rows and {len(labels)} labels: give as many, and at least one",
         )
     # A sum costs less than a look at each number, and shows whether that is needed.
     if not torch.isfinite(embeddings.sum()) and (

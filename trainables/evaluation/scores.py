@@ -81,6 +81,7 @@ def resolve_score(score: Score | str) -> Score:
     """Return a plain score by name; a callable as it is."""
     if isinstance(score, str):
         if score not in PLAIN:
-            raise ConfigError("score", repr(score), f"one of {', '.join(PLAIN)}, or a callable")
+            fault = f"{score!r} is no score: take one of {', '.join(PLAIN)}, or a callable"
+            raise ConfigError("score", fault)
         return PLAIN[score]
     return score

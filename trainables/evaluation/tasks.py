@@ -81,12 +81,11 @@ class Task:
             fault = f"{by} does not go with task: {self.name}, which says it itself: leave it out"
             raise ConfigError("data.split.by", fault)
         if trial.selection.metric not in self.selected:
-            raise ConfigError(
-                "selection.metric",
-                f"{trial.selection.metric} with task: {self.name}",
-                f"one of {', '.join(self.selected)}",
-                "Change it, or leave it out",
+            fault = (
+                f"task: {self.name} is not selected by {trial.selection.metric}: take one of "
+                f"{', '.join(self.selected)}, or leave it out"
             )
+            raise ConfigError("selection.metric", fault)
 
 
 class Retrieval(Task):

@@ -21,7 +21,7 @@ from torch import Generator, Tensor, nn
 
 from trainables import streams
 from trainables.config.registry import ComponentConfig, NamedConfig
-from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, ParamGroup, Traits
+from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, Traits
 from trainables.losses.views import check_one_label
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Pml(Loss):
         self.geometry = find_geometry(self.module.distance)
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
-        raise TypeError("loss pml takes embeddings, not scores; call of_embeddings")
+        raise TypeError("loss pml takes embeddings, not scores; call compute_from_embeddings")
 
     def compute_from_embeddings(
         self, query: Tensor, labels: Tensor, *, generator: Generator | None = None
@@ -128,10 +128,6 @@ class Pml(Loss):
         with torch.random.fork_rng(devices=devices):
             torch.manual_seed(seed)
             return self._compute_loss(query, labels)
-
-    def param_groups(self) -> list[ParamGroup]:
-        params = list(self.parameters())
-        return [ParamGroup("proxies", params)] if params else []
 
     def _compute_loss(self, query: Tensor, labels: Tensor) -> Tensor:
         own = labels[:, 0]

@@ -27,9 +27,8 @@ def build_linear_head(features: int, embedding: EmbeddingConfig) -> nn.Linear:
     if embedding.init == "pca" and embedding.dim > features:
         raise ConfigError(
             "embedding.dim",
-            f"{embedding.dim} with init pca",
-            f"at most the backbone's {features} features",
-            "Lower the dimension or take init orthogonal",
+            f"{embedding.dim} is more than the backbone's {features} features, of which init pca "
+            "takes directions: lower it or take init orthogonal",
         )
     head = Linear(features, embedding.dim, bias=embedding.bias)
     if embedding.init == "kaiming":

@@ -26,7 +26,6 @@ from trainables.methods.base import METHODS, MethodParts, Progress, State
 from trainables.methods.head import start_kaiming
 from trainables.methods.introspective import (
     CLOSEST,
-    confidence_exponent,
     introspective_score,
     is_cosine,
     pair_uncertainty_squared,
@@ -289,11 +288,9 @@ class IDML(Mixing):
             )
         if geometry.kind == "l2sq" and self.options.squared == "plain":
             plain, geometry = -semantic_distance(plain, geometry), replace(geometry, kind="l2")
-        found = introspective_score(
-            plain, confidence_exponent(relative, self.options.tau), geometry, form
-        )
+        score = introspective_score(plain, -relative / self.options.tau, geometry, form)
         # The loss adds the bias to every score, this one included, which has it inside.
-        return found if bias is None else found - bias
+        return score if bias is None else score - bias
 
     def observed(self) -> dict[str, Tensor]:
         """Mean ‖u‖ of the step's original and of its mixed images."""
@@ -354,7 +351,7 @@ class IDML(Mixing):
             return
         mixed = (labels[:, -1] != UNUSED).to(norms.dtype)
         # Where a step has none of a kind the mean is 0/0; the trace leaves it out of the epoch's.
-        found = {"uncertainty_mixed": (norms * mixed).sum() / mixed.sum()}
+        means = {"uncertainty_mixed": (norms * mixed).sum() / mixed.sum()}
         if self.mix.originals == "kept" or self.mix.mixing_probability < 1:
-            found["uncertainty_original"] = (norms * (1 - mixed)).sum() / (1 - mixed).sum()
-        self._watched = found
+            means["uncertainty_original"] = (norms * (1 - mixed)).sum() / (1 - mixed).sum()
+        self._watched = means

@@ -43,9 +43,8 @@ def semantic_distance(score: Tensor, geometry: Geometry) -> Tensor:
         return safe_sqrt((2 - 2 * score).clamp_min(0))
     raise ConfigError(
         "loss.geometry",
-        repr(geometry.kind),
-        "a cosine or a Euclidean distance",
-        "The introspective metric has no form for it",
+        f"the introspective metric has no form for {geometry.kind!r}: take a loss of cosines or "
+        "Euclidean distances",
     )
 
 
@@ -57,11 +56,6 @@ def pair_uncertainty_squared(query: Tensor, reference: Tensor) -> Tensor:
     """Return β² = ‖u_q + u_r‖² [..., B, R] of u_q [..., B, U] and u_r [..., R, U]: the vectors are
     added before the norm is taken."""
     return squared_distance(query, -reference)
-
-
-def confidence_exponent(relative: Tensor, tau: float | Tensor) -> Tensor:
-    """Return −r/τ, the exponent that all forms share."""
-    return -relative / tau
 
 
 def introspective_score(

@@ -13,7 +13,6 @@ from pydantic import Field, field_validator
 from torch import Generator, Tensor
 
 from trainables.config.registry import ComponentConfig, NamedConfig
-from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES, Loss, Traits
 from trainables.methods.base import Batch, MethodParts, read_as_none
 from trainables.methods.plain import Plain
@@ -148,9 +147,7 @@ class Mixing(Plain):
     def metric(
         self, query: Tensor, labels: Tensor, generator: Generator, loss: Loss | None = None
     ) -> Tensor:
-        """Weigh the losses of query [..., 2B, E] of a prepared batch, or [..., B, E] where
-        originals are
-        replaced."""
+        """Weigh the losses of query [..., 2B, E] of a prepared batch, [..., B, E] of mixtures."""
         if self.share is None:
             return super().metric(query, labels, generator, loss)
         if self.mix.objective == "joint" or self.mix.originals == "replaced":
@@ -189,21 +186,14 @@ def cut_mix(
 ) -> tuple[Tensor, Tensor]:
     """Return a box of the partner in x[B, C, H, W], and the share of x that is left (Yun et al.,
     "CutMix", ICCV 2019): sides W√(1 − λ), H√(1 − λ) around a uniform point, cut off at the border.
-
-    Raises:
-        ConfigError: inputs that are no images.
     """
-    if x.dim() != 4:
-        raise ConfigError(
-            "method.mixing", f"cutmix of inputs of shape {tuple(x.shape)}", "images [B, C, H, W]"
-        )
     height, width = x.shape[-2:]
     side = (1 - share).sqrt()
     centre = torch.rand(2, generator=generator, device=x.device)
     inside = []
-    for place, length in zip(centre, (height, width), strict=True):
+    for position, length in zip(centre, (height, width), strict=True):
         half = (length * side).floor().div(2, rounding_mode="floor")
-        middle = (length * place).floor()
+        middle = (length * position).floor()
         at = torch.arange(length, device=x.device)
         inside.append((at >= middle - half) & (at < middle + half))
     box = inside[0][:, None] & inside[1][None, :]
