@@ -128,7 +128,7 @@ def test_retrieval_written_out_is_the_same_trial() -> None:
         ({"loss": {"name": "proxy_anchor"}}, "loss.name: proxy_anchor"),
         ({"method": {"name": "ddml"}}, "method.name: ddml"),
         ({"method": {"name": "pel", "mixing": "none"}}, "method.name: pel"),
-        ({"selection": {"metric": "map_at_r"}}, "selection.metric: task: classification is not selected by map_at_r"),
+        ({"selection": {"metric": "map_at_r"}}, "is not selected by map_at_r"),
         ({"data": {"split": {"by": "classes"}}}, "data.split.by: classes"),
         ({"data": {"split": {"folds": 2, "fold": 0}}}, "folds: "),
         ({"evaluation": {"restarts": 5}}, "evaluation.restarts: "),
