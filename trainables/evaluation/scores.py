@@ -24,8 +24,8 @@ Kind = Literal["dot", "euclidean"]
 def compute_dot_products(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
     """Return ⟨a, b⟩ [A, B] of rows by the quicker library; into `out` if given."""
     if uses_onednn(a, b):
-        made = onednn_product(a, b)
-        return made if out is None else out.copy_(made)
+        product = onednn_product(a, b)
+        return product if out is None else out.copy_(product)
     return torch.mm(a, b.T, out=out)
 
 
@@ -58,10 +58,10 @@ class PlainScore:
     ) -> Tensor:
         """Return scores [A, B] of prepared rows, `of_a` and `of_b` their squares; into `out` if
         given."""
-        made = compute_dot_products(a, b, out)
+        tile = compute_dot_products(a, b, out)
         if self.kind == "euclidean":
-            made.mul_(2).sub_(of_a[:, None]).sub_(of_b[None]).clamp_(max=0)
-        return made
+            tile.mul_(2).sub_(of_a[:, None]).sub_(of_b[None]).clamp_(max=0)
+        return tile
 
     def __call__(self, query: Tensor, reference: Tensor) -> Tensor:
         q, r = self.prepare(query), self.prepare(reference)

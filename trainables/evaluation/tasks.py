@@ -134,10 +134,10 @@ class Classification(Task):
             "loss": (loss, "a softmax over one weight vector a class"),
             "method": (method, "plain or idml, which leave the classes' scores"),
         }
-        for part, (fits, known) in needs.items():
+        for part, (fits, expected) in needs.items():
             if not fits:
                 name = getattr(trial, part).name
-                fault = f"{name} is of retrieval alone; task: {self.name} takes {known}"
+                fault = f"{name} is of retrieval alone; task: {self.name} takes {expected}"
                 raise ConfigError(f"{part}.name", fault)
         if trial.evaluation.restarts is not None:
             fault = f"it is of k-means, which task: {self.name} has none of: leave it out"

@@ -168,12 +168,12 @@ def _build_part(kind: str, part: Any, **arguments: Any) -> nn.Module:
     """Build a class of the library. Sizes among `arguments` are given where it wants them."""
     name = getattr(part, "class")
     try:
-        known = vars(import_module(f"{LIBRARY}.{kind}"))
+        library = vars(import_module(f"{LIBRARY}.{kind}"))
     except ImportError as error:
         raise ValueError(
             "loss pml needs pytorch-metric-learning: pip install 'ablate[pml]'"
         ) from error
-    modules = [n for n, c in known.items() if inspect.isclass(c) and issubclass(c, nn.Module)]
+    modules = [n for n, c in library.items() if inspect.isclass(c) and issubclass(c, nn.Module)]
     if name not in modules:
         near = get_close_matches(name, modules, 1)
         remedy = f"did you mean {near[0]}?" if near else f"see its page on {kind}"
@@ -185,12 +185,12 @@ def _build_part(kind: str, part: Any, **arguments: Any) -> nn.Module:
         )
     # Names of all arguments of the constructors of the class and its bases.
     constructors = [
-        vars(base)["__init__"] for base in known[name].__mro__ if "__init__" in vars(base)
+        vars(base)["__init__"] for base in library[name].__mro__ if "__init__" in vars(base)
     ]
-    wanted = {each for init in constructors for each in inspect.signature(init).parameters}
-    given = {k: v for k, v in arguments.items() if k in wanted or k not in FILLED}
+    parameters = {p for init in constructors for p in inspect.signature(init).parameters}
+    sizes = {k: v for k, v in arguments.items() if k in parameters or k not in FILLED}
     try:
-        built: nn.Module = known[name](**part.options, **given)
+        built: nn.Module = library[name](**part.options, **sizes)
     except Exception as error:
         raise _build_refusal(part, error) from error
     return built

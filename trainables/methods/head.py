@@ -41,14 +41,14 @@ def build_linear_head(features: int, embedding: EmbeddingConfig) -> nn.Linear:
 
 
 def start_kaiming(linear: nn.Linear) -> None:
-    """Weight N(0, 2 / outputs), bias zero."""
+    """Draw the weight from N(0, 2 / outputs) and set the bias to zero."""
     nn.init.kaiming_normal_(linear.weight, mode="fan_out")
     if linear.bias is not None:
         nn.init.zeros_(linear.bias)
 
 
 def start_lecun(linear: nn.Linear) -> None:
-    """Weight N(0, 1 / inputs), bias zero: outputs about as large as the inputs' entries."""
+    """Draw the weight from N(0, 1 / inputs), which keeps the inputs' scale; bias zero."""
     nn.init.normal_(linear.weight, std=linear.in_features**-0.5)
     if linear.bias is not None:
         nn.init.zeros_(linear.bias)

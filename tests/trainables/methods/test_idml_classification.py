@@ -1,4 +1,4 @@
-"""IDML where classes are told: both forms against loops, neutral and mixed; what it answers by."""
+"""IDML where classes are told: both forms against loops, alone and mixed; what it answers by."""
 
 from __future__ import annotations
 
