@@ -235,20 +235,12 @@ def test_what_is_observed() -> None:
     assert "r2_items" not in observed_of(built(dueling=False))
 
 
-# --- neutral -----------------------------------------------------------------------------------
+# --- what is refused ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("method", "message"),
-    [
-        ({"neighbour": 4}, r"method\.neighbour must be below training\.per_class \(4\), not 4"),
-    ],
-)
-def test_refused_at_plan_time(method: dict[str, Any], message: str) -> None:
+def test_a_rank_that_no_batch_has_is_refused_where_it_augments() -> None:
+    message = r"method\.neighbour must be below training\.per_class \(4\), not 4"
     with pytest.raises(ValidationError, match=message):
-        TrialConfig(method={"name": "detreg", **method})
-
-
-def test_a_rank_that_no_batch_has_is_no_fault_without_augmentation() -> None:
+        TrialConfig(method={"name": "detreg", "neighbour": 4})
     TrialConfig(method={"name": "detreg", "neighbour": 4, "augmentation": "none"})
     TrialConfig(method={"name": "detreg", "neighbour": 4}, training={"per_class": 1})
