@@ -111,6 +111,10 @@ class Frame:
         import pandas as pd
 
         rows = _drop_duplicate_rows(self.cells[self.cells["study"] == name]).reset_index(drop=True)
+        has_splits = self.get_declared_study(name).get("splits") is not None
+        rows = rows.assign(split=rows["fold"] if has_splits else None)
+        if has_splits:
+            rows["fold"] = None
         coords = pd.DataFrame(list(rows["coords"]), index=rows.index)
         coords = coords[[name for name in coords.columns if name not in rows.columns]]
         return pd.concat([rows, coords], axis=1) if len(coords.columns) else rows

@@ -96,6 +96,9 @@ class StudyBase(SpecPart):
     folds: every cell trains once for each of so many class-disjoint folds (`data.split.folds`);
         what cells are compared by is the mean over folds and seeds. The mean over folds is what
         the reality check (Musgrave et al. 2020) calls "separated".
+    splits: every cell trains once for each of so many splits with disjoint test classes
+        (`data.split.parts`), and its tables compare splits, each the mean of its seeds. A claim
+        then is about further classes, where seeds alone speak of one split.
     race: end repeats over seeds early where a cell is clearly worse
         (`ablate/schedulers/racing.py`).
     objectives: what its cells are compared by, metrics with their directions
@@ -113,6 +116,7 @@ class StudyBase(SpecPart):
     trial: dict[str, Any] = Field({})
     seeds: Seeds | None = None
     folds: int | None = Field(None, ge=2, le=100)
+    splits: int | None = Field(None, ge=2, le=100)
     race: Race | None = None
     objectives: tuple[Objective, ...] = ()
     evaluate: tuple[Literal["val", "test", "train", "ensemble"], ...] = ()
@@ -132,6 +136,12 @@ class StudyBase(SpecPart):
 
     @model_validator(mode="after")
     def check_race(self) -> StudyBase:
+        if self.splits is not None and (self.folds is not None or self.race is not None):
+            other = "race" if self.folds is None else "folds"
+            raise ConfigError("splits", f"it excludes {other}: remove one of them")
+        if self.splits is not None and not self.is_fixed:
+            message = "a search may not see test classes that a split trains on: put splits in a "
+            raise ConfigError("splits", f"{message}study around the best of this one")
         if self.race is not None and (self.folds is not None or self.objectives):
             other = "objectives" if self.folds is None else "folds"
             message = (
@@ -320,6 +330,9 @@ class StudyBase(SpecPart):
         if self.folds is not None:
             split = {"data.split.folds": self.folds, "data.split.fold": fold or 0}
             layers.append(Layer("folds", split))
+        if self.splits is not None:
+            split = {"data.split.parts": self.splits, "data.split.part": fold or 0}
+            layers.append(Layer("splits", split))
         return layers
 
     def export_params(self, point: Point) -> dict[str, Any]:

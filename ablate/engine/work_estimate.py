@@ -174,7 +174,7 @@ class Workload:
         self._first_study = dict.fromkeys(trials, name) | self._first_study
         # describe the study
         text = f"  {name}: {design.design}, {state.size // seeds // folds} cells × {seeds} seeds"
-        text += f" × {folds} folds" if folds > 1 else ""
+        text += f" × {folds} {'folds' if design.splits is None else 'splits'}" if folds > 1 else ""
         text += " and their ensemble" if ENSEMBLE in design.evaluate else ""
         text += f", {len(known)} known already"
         text += f", shares trials with {', '.join(sorted(shared))}" if shared else ""

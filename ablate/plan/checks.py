@@ -199,6 +199,7 @@ class _Checker:
         if study.folds is not None and (split.folds, split.fold) != (study.folds, 0):
             message = f"{place}.folds sets the folds ({study.folds}): change it there"
             raise ConfigError("--set data.split", message)
+        self._check_splits(name, config)
         resources = self.spec.resources  # as many processes as are asked for, or GPUs
         processes = resources.processes or int(max(1.0, resources.gpus or 0.0))
         try:
@@ -245,6 +246,47 @@ class _Checker:
             f"{condition} data.split.protocol: paper. Write `{where.rpartition('.')[2]}: "
             f"{wanted}`, or change the protocol",
         )
+
+    def _check_splits(self, name: str, config: TrialConfig) -> None:
+        """Refuse splits that test classes which chose the study's settings.
+
+        A search without splits of the same division never trains, validates or tests on a part's
+        classes, unless its objective is read of the test classes.
+        """
+        splits, place = self.spec.studies[name].splits, f"studies.{name}.splits"
+        if splits is None:
+            return
+        if (config.data.split.parts, config.data.split.part) != (splits, 0):
+            raise ConfigError("--set data.split", f"{place} sets the parts: change it there")
+        own = config.data.split.model_copy(update={"parts": None, "part": None})
+        for source in self._list_sources(name):
+            chosen = self.plan.resolve_config(source, None, self.plan.find_example(source)).data
+            other = chosen.split.model_copy(update={"parts": None, "part": None})
+            folds = {"folds": None, "fold": None}
+            same = other.model_copy(update=folds) == own.model_copy(update=folds)
+            on_test = any(
+                MetricName.parse(objective.metric).split == "test"
+                for objective in self.plan.list_objectives(source)
+            )
+            if on_test or (chosen.images == config.data.images and not same):
+                raise ConfigError(
+                    self.locate(place),
+                    f"{source}, which chose settings of {name}, may have seen classes that some "
+                    "splits test: give both the same data.split, and search by validation",
+                )
+
+    def _list_sources(self, name: str) -> list[str]:
+        """Return the studies that chose settings of a study, directly or through others."""
+        found: dict[str, None] = {}
+        pending = [name]
+        while pending:
+            study = self.spec.studies[pending.pop()]
+            names = [reference.around.best_of for reference in study.references()]
+            if (source := study.find_source_cell()) is not None:
+                names.append(source.best_of)
+            pending += [each for each in names if each not in found]
+            found |= dict.fromkeys(names)
+        return [*found]
 
     def _check_scheduler(self, name: str, config: TrialConfig) -> None:
         """Check that a scheduler can compare cells at the end of any epoch, before the last."""

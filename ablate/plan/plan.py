@@ -39,7 +39,7 @@ from trainables.trial import TrialConfig
 class Cell:
     """One cell at one seed.
 
-    fold: the one held out, in a study with folds.
+    fold: the one held out, in a study with folds; the one tested, in a study with splits.
     error: why its configuration cannot be (a proposal that breaks a rule between fields);
     such a cell is a failure from the start.
     """
@@ -236,7 +236,10 @@ class Plan:
         return tuple(split for split in SPLITS if split in asked)
 
     def list_folds(self, name: str) -> list[int | None]:
-        return [None] if (n := self.spec.studies[name].folds) is None else list(range(n))
+        """Return the folds of a study, or its splits; one None without either."""
+        study = self.spec.studies[name]
+        count = study.folds if study.splits is None else study.splits
+        return [None] if count is None else list(range(count))
 
     def build_cells(
         self, name: str, point: Point, idx: int, taken: Sequence[Mapping[str, Any]]

@@ -69,20 +69,20 @@ def _format_smallest(verdict: Verdict) -> str:
 def format_evidence(verdict: Verdict) -> str:
     """Write the seeds, what would shorten the interval, a printed gain, and the tuning."""
     gap = verdict.difference
-    words = [f"n = {verdict.n} seed{'' if verdict.n == 1 else 's'}"]
+    words = [f"n = {verdict.n} {verdict.unit}{'' if verdict.n == 1 else 's'}"]
     if verdict.call == "no result":
         words.append("one of the two has not finished")
     elif verdict.call == "same":
         words.append(NOTHING if NEUTRAL in verdict.label else "no test image differs")
     elif verdict.n < 2:
-        words.append("no seed has both" if not verdict.n else "one seed gives no interval")
+        one = f"one {verdict.unit} gives no interval"
+        words.append(f"no {verdict.unit} has both" if not verdict.n else one)
     elif gap is not None and gap.low is not None and gap.high is not None:
         half = (gap.high - gap.low) / 2
         if verdict.call == "open" and 0 < verdict.smallest <= half:
             seeds = estimate_seeds(verdict.n, half, WANTED * verdict.smallest)
-            words.append(
-                f"about {seeds:,} seeds give ±{WANTED * float(_format_smallest(verdict)):g}"
-            )
+            wanted = WANTED * float(_format_smallest(verdict))
+            words.append(f"about {seeds:,} {verdict.unit}s give ±{wanted:g}")
     if verdict.printed is not None:
         printed = verdict.printed
         value = format_signed_metric(printed.value, printed.metric, 1)
@@ -108,12 +108,19 @@ def explain_verdicts(verdicts: Sequence[Verdict]) -> str:
     families = len(group_verdicts(verdicts))
     several = f" There are {families} families, each with 5 %." if families > 1 else ""
     return (
-        "Better or worse: the interval leaves out 0. No difference: the interval lies within "
-        "±δ, the "
-        "smallest effect of interest. Open: neither. Intervals hold together with 95 % over the "
-        f"comparisons of one table and baseline.{several} They speak of further seeds on this "
-        f"split."
+        "Better or worse: the interval leaves out 0. No difference: the interval lies within ±δ, "
+        "the smallest effect of interest. Open: neither. Intervals hold together with 95 % over "
+        f"the comparisons of one table and baseline.{several} {_describe_population(verdicts)}"
     )
+
+
+def _describe_population(verdicts: Sequence[Verdict]) -> str:
+    """Say what the claims are about."""
+    about = {
+        "seed": "Claims are about further seeds on this split of the classes, not about others.",
+        "split": "Claims over splits are about further classes of the same data set.",
+    }
+    return " ".join(about[unit] for unit in dict.fromkeys(each.unit for each in verdicts))
 
 
 def _take_first_groups(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:

@@ -33,6 +33,8 @@ def group_by_cell(cells: pd.DataFrame, metric: str) -> dict[str, dict[int, float
     (Musgrave et al. 2020); a seed that lacks a fold has none. Folds are parts of one estimate and
     no repeats of it. Their ensemble's (`ensemble/…`), the "concatenated" result, is one value per
     seed, which stands at the first fold.
+
+    With splits the unit is the split: {split: mean over its seeds}.
     """
     values: dict[str, dict[int, float]] = {str(cell): {} for cell in cells["cell"]}
     if metric not in cells.columns:
@@ -40,7 +42,11 @@ def group_by_cell(cells: pd.DataFrame, metric: str) -> dict[str, dict[int, float
     if metric.startswith(ENSEMBLE):
         cells = cells[cells["fold"] == 0].assign(fold=None)
     keys, results = zip(cells["cell"], cells["seed"], strict=True), cells[metric]
-    if cells["fold"].notna().any():
+    if has_splits(cells):
+        groups = cells.groupby(["cell", "split"], sort=False)[metric]
+        results = groups.agg(lambda own: own.mean(skipna=False))
+        keys = results.index
+    elif cells["fold"].notna().any():
         groups = cells.groupby(["cell", "seed"], sort=False)[metric]
         results = groups.agg(lambda own: own.mean(skipna=False))  # NaN of a seed with a gap
         keys = results.index
@@ -48,6 +54,11 @@ def group_by_cell(cells: pd.DataFrame, metric: str) -> dict[str, dict[int, float
         if not is_missing(value):
             values[str(cell)][int(seed)] = float(value)
     return values
+
+
+def has_splits(cells: pd.DataFrame) -> bool:
+    """Tell whether a study's cells are compared over class splits."""
+    return "split" in cells.columns and bool(cells["split"].notna().any())
 
 
 def group_by_seed(cells: pd.DataFrame, metric: str) -> dict[int, float]:
@@ -68,6 +79,13 @@ def is_missing(value: Any) -> bool:
 
 def explain_folds(cells: pd.DataFrame, metrics: Sequence[str]) -> list[str]:
     """Say what folds mean for a table of these cells and metrics."""
+    if has_splits(cells):
+        seeds, count = cells["seed"].nunique(), cells["split"].nunique()
+        return [
+            f"Each value is the mean over {seeds} seed(s) on one of {count} class splits, whose "
+            "test classes are disjoint; n counts splits. Differences are about further classes of "
+            "this data set."
+        ]
     count = cells["fold"].nunique()
     if count == 0:
         return []

@@ -23,6 +23,7 @@ from reports.tables.cells import (
     explain_race,
     find_protocol,
     group_by_cell,
+    has_splits,
     list_missing_seeds,
     run_ids,
 )
@@ -81,7 +82,7 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
                 labels,
                 measured,
                 run_ids(own),
-                own["seed"].nunique(),
+                own["split" if has_splits(own) else "seed"].nunique(),
                 list_missing_seeds(own),
                 cell == base,
                 tuned.trials.get(cell),

@@ -41,10 +41,11 @@ class Verdict:
     """One comparison by the metric that decides its table.
 
     title, key: of the table; cell: of the row, or the term (`is_term`); label, baseline: the two as
-    a reader knows them. difference: paired, on the scale of the runs. n: seeds that have both.
-    small: the whole interval lies inside ±δ. same_as: the row that this one equals. smallest: δ, on
-    the scale of the runs. family: comparisons that the interval is corrected over. tuned: what went
-    into the settings of the row, in words. printed: the gain that a paper prints.
+    a reader knows them. difference: paired, on the scale of the runs. n: seeds that have both, or
+    splits (`unit`). small: the whole interval lies inside ±δ. same_as: the row that this one
+    equals. smallest: δ, on the scale of the runs. family: comparisons that the interval is
+    corrected over. tuned: what went into the settings of the row, in words. printed: the gain that
+    a paper prints.
     """
 
     title: str
@@ -65,6 +66,7 @@ class Verdict:
     tuned: str = ""
     printed: PrintedGain | None = None
     is_term: bool = False
+    unit: Literal["seed", "split"] = "seed"
 
 
 def judge_tables(frame: Frame, tables: Sequence[AnyTable]) -> list[Verdict]:
@@ -167,7 +169,13 @@ def _judge_row(frame: Frame, table: TableData, row: TableRow, rows: dict[str, Ta
         family=comparison.family if comparison else 0,
         tuned=_describe_tuning(table, row, base),
         printed=_compare_with_print(table, row, base),
+        unit=_find_unit(frame, table),
     )
+
+
+def _find_unit(frame: Frame, table: TableData) -> Literal["seed", "split"]:
+    splits = frame.get_declared_study(table.recipe.study).get("splits")
+    return "seed" if splits is None else "split"
 
 
 def judge_metric(result: MeasuredMetric, base: MeasuredMetric) -> Call:
@@ -250,6 +258,7 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
                 smallest=smallest,
                 family=len(gaps),
                 is_term=True,
+                unit=_find_unit(frame, table),
             )
         )
     return verdicts

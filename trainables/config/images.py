@@ -25,6 +25,9 @@ class SplitConfig(ComponentConfig):
     seed: of shuffled orders and seeded blocks, apart from a trial's.
     folds, fold: instead of that share, the training classes are cut into so many blocks, of which
         this one, counted from 0, is held out. None: off.
+    parts, part: the test classes are dealt into so many disjoint parts, of which this one, counted
+        from 0, is tested; the others train, after the validation classes were held out. So each
+        part has a training of its own, and none of them saw its test classes. None: off.
     blocks: of the classes by name ("contiguous"), or of a permutation drawn with `seed` ("seeded").
     by: "classes", none of which is in two parts; or "images", so that each part shows others of
         every class, whose images `test` and `validation` then divide. The trial's task says it.
@@ -39,6 +42,8 @@ class SplitConfig(ComponentConfig):
     seed: int = Field(0, ge=0)
     folds: int | None = Field(None, ge=2, le=100)
     fold: int | None = Field(None, ge=0)
+    parts: int | None = Field(None, ge=2, le=100)
+    part: int | None = Field(None, ge=0)
     blocks: Literal["contiguous", "seeded"] | None = None
     by: Literal["classes", "images"] | None = None
     imbalance: float | None = Field(None, gt=1, le=1000)
@@ -48,6 +53,19 @@ class SplitConfig(ComponentConfig):
     def normalize_blocks(cls, value: Any) -> Any:
         """So that the default, written out or not, is one trial."""
         return None if value in ("contiguous", "classes") else value
+
+    @model_validator(mode="after")
+    def check_parts(self) -> SplitConfig:
+        if (self.parts is None) != (self.part is None) or (self.part or 0) >= (self.parts or 1):
+            raise ValueError(
+                f"part must be 0 to parts − 1, not {self.part} with parts {self.parts}"
+            )
+        if self.parts is not None and (self.by == "images" or self.protocol == "paper"):
+            message = (
+                'it needs classes that differ, and validation classes: leave it out with "by: '
+            )
+            raise ConfigError("parts", f'{message}images" and protocol "paper"')
+        return self
 
     @model_validator(mode="after")
     def check_folds(self) -> SplitConfig:

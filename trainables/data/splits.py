@@ -10,6 +10,9 @@ matter. "shuffled" permutes them by `streams.derive(seed, "data.split")`; "sorte
 The last round(test·C) are test classes, the last round(validation·rest) of the others
 validation classes: changing the validation share leaves the test classes alone.
 
+With J parts, the test classes in a permutation by `streams.derive(seed, "data.parts")` are cut into
+J blocks; one is tested, and the others train. Validation classes stay those without parts.
+
 With k folds, block f of the n training classes, places ⌊f·n/k⌋ to ⌊(f+1)·n/k⌋ − 1, is held out: of
 the classes in the order of their names, or of a permutation by `streams.derive(seed,
 "data.folds")`. The blocks are disjoint, cover all training classes, and differ by at most one.
@@ -150,9 +153,14 @@ def _split_classes(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subse
     training, val_rows = official.train, official.val
     if val_rows is not None and (config.folds is not None or config.protocol == "paper"):
         training, val_rows = torch.cat([training, val_rows]), None
+    others: list[str] = []
     if dataset.official is None:
         train, tested = _split_test_classes(sorted(dataset.classes), config)
+        tested, others = _take_part(tested, config)
     else:
+        if config.parts is not None:
+            message = "the data set has test classes of its own, which are one split: leave it out"
+            raise ConfigError("data.split.parts", message)
         tested = _list_class_names(dataset, official.test)
         both = set(_list_class_names(dataset, official.train)) & set(tested)
         if both and not official.shared:
@@ -164,7 +172,7 @@ def _split_classes(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subse
         train, held = _split_validation_classes(train, config)
         val_rows = training
     return (
-        _build_subset(dataset, train, training),
+        _build_subset(dataset, train + others, training),
         _build_subset(dataset, held, val_rows) if held else None,
         _build_subset(dataset, tested, official.test),
     )
@@ -181,7 +189,8 @@ def count_split_classes(classes: int, config: SplitConfig) -> tuple[int, int, in
         return classes, 0 if config.protocol == "paper" else classes, classes
     rest, test = _split_test_classes([str(number) for number in range(classes)], config)
     train, val = _split_validation_classes(rest, config)
-    return len(train), len(val), len(test)
+    tested, others = _take_part(test, config)
+    return len(train) + len(others), len(val), len(tested)
 
 
 def _list_class_names(dataset: Dataset, rows: Tensor) -> list[str]:
@@ -203,6 +212,22 @@ def _split_test_classes(names: list[str], config: SplitConfig) -> tuple[list[str
     return _cut_names(_order_names(names, config), config.test, "data.split.test", keep=2)
 
 
+def _take_part(names: list[str], config: SplitConfig) -> tuple[list[str], list[str]]:
+    """Return the test classes of a part, and those of the other parts; all and none without."""
+    if config.parts is None or config.part is None:
+        return names, []
+    if len(names) < config.parts:
+        fault = f"{config.parts} parts of {len(names)} test classes leave one empty: take fewer"
+        raise ConfigError("data.split.parts", fault)
+    dealt = _permute_names(sorted(names), config.seed, "data.parts")
+    start, end = _find_block(len(dealt), config.parts, config.part)
+    return dealt[start:end], dealt[:start] + dealt[end:]
+
+
+def _find_block(count: int, blocks: int, block: int) -> tuple[int, int]:
+    return block * count // blocks, (block + 1) * count // blocks
+
+
 def _split_validation_classes(names: list[str], config: SplitConfig) -> tuple[list[str], list[str]]:
     """Return training and validation classes: of a fold, of protocol "paper", or of a share."""
     if config.folds is None:
@@ -216,7 +241,7 @@ def _split_validation_classes(names: list[str], config: SplitConfig) -> tuple[li
     names = sorted(names)
     if config.blocks == "seeded":
         names = _permute_names(names, config.seed, "data.folds")
-    start, end = fold * len(names) // folds, (fold + 1) * len(names) // folds
+    start, end = _find_block(len(names), folds, fold)
     return names[:start] + names[end:], names[start:end]
 
 

@@ -124,8 +124,9 @@ def test_parallel_lines_pass_the_places_of_their_values() -> None:
 
 
 def test_importance_bars_are_optunas_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = drawer("importance")  # imported before the limit is another
     monkeypatch.setattr("reports.stats.importance.LEAST", 10)
-    drawn = drawer("importance")(made(), recipe("importance"))
+    drawn = draw(made(), recipe("importance"))
     told = compute_importances([POINTS[i] for i in DONE], [MEANS[i + 1] for i in DONE], SPACE)
     assert told is not None
     panel = drawn.figure.axes[0]

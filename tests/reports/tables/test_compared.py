@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from reports.errors import ReportError
 from reports.frame import OTHER, Frame
+from reports.kinds import load_kind
 from reports.pages import csv_table, markup
 from reports.published.papers import load_published_table as printed
 from reports.recipe import Recipe, Table
@@ -85,6 +86,7 @@ def test_crossed_rows_that_leave_neutral_cells_out_are_no_level_of_a_factor() ->
 
 @pytest.mark.parametrize("kind", ["search", "importance"])
 def test_a_neutral_cell_is_no_draw_of_a_search(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    load_kind("tables", kind)  # imported before the limit is another
     monkeypatch.setattr("reports.stats.importance.LEAST", 10)
     coords: list[dict[str, Any]] = [{"lr": 10 ** -(1 + i / 8)} for i in range(16)]
     coords.append({"neutral": "yes", "lr": 0.01})

@@ -202,3 +202,38 @@ def test_only_what_trains_is_thinned(drawn: Path, tmp_path: Path) -> None:
     assert set(after.train.index.tolist()) < set(before.train.index.tolist())
     sizes = torch.bincount(after.train.labels)
     assert (int(sizes.max()), int(sizes.min())) == (6, 2)
+
+
+@settings(deadline=None)
+@given(st.integers(6, 30), st.integers(2, 4), CONFIGS)
+def test_parts_are_disjoint_and_each_trains_on_the_others(
+    classes: int, count: int, config: SplitConfig
+) -> None:
+    data = dataset([*range(classes)] * 2, classes)
+    config = config.model_copy(update={"protocol": "held_out", "test": 0.7, "validation": 0.4})
+    plain = split_dataset(data, config, "f")
+    made = [
+        split_dataset(data, config.model_copy(update={"parts": count, "part": part}), "f")
+        for part in range(count)
+    ]
+    tested = [name for found in made for name in found.test.classes]
+    assert sorted(tested) == sorted(plain.test.classes), "each once"
+    for found in made:
+        assert found.val is not None and plain.val is not None
+        assert found.val.classes == plain.val.classes, "a search without parts chose by these"
+        others = {*plain.test.classes} - {*found.test.classes}
+        assert {*found.train.classes} == {*plain.train.classes} | others
+    sizes = [len(found.test.classes) for found in made]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_parts_need_classes_to_deal() -> None:
+    data = dataset([*range(6)] * 2, 6)
+    with pytest.raises(ConfigError, match="leave one empty"):
+        split_dataset(data, SplitConfig(parts=9, part=0), "f")
+    rows = torch.arange(12)
+    official = dataset([*range(6)] * 2, 6, Official(rows[:6], rows[6:], shared=True))
+    with pytest.raises(ConfigError, match="test classes of its own"):
+        split_dataset(official, SplitConfig(parts=2, part=0), "f")
+    with pytest.raises(ValueError, match="part must be"):
+        SplitConfig(parts=2, part=2)

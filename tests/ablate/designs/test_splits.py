@@ -1,0 +1,91 @@
+"""A study with splits: every cell once for each part of the test classes, compared over splits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from ablate.plan.plan import Plan
+from reports.stats.paired import paired_difference
+from reports.tables.cells import explain_folds, group_by_cell
+from tests.ablate import specs
+from tests.ablate.driven import dispatch, drain, finish, table
+from trainables.errors import ConfigError
+
+SPLITS = 5
+SEEDS = 2
+
+
+def split(seeds: int = SEEDS, **study: Any) -> Plan:
+    given = specs.spec()
+    given["studies"]["rows"] |= {"splits": SPLITS, "seeds": seeds, **study}
+    return specs.plan(given)
+
+
+def test_every_cell_trains_on_every_split_and_a_stopped_run_goes_on_alike(tmp_path: Path) -> None:
+    whole, stopped = dispatch(split(), tmp_path / "a"), dispatch(split(), tmp_path / "b")
+    drain(whole)
+    for _ in range(3):
+        job = stopped.claim_next_job()
+        assert job is not None
+        finish(stopped, job.trial_id)
+    resumed = dispatch(split(), tmp_path / "b")
+    drain(resumed)
+    rows = [row for row in table(whole) if row["study"] == "rows"]
+    assert len(rows) == 2 * SPLITS * SEEDS == len({row["trial_id"] for row in rows})
+    for row in rows:
+        trial = whole.ledger.get_trial(row["trial_id"])
+        assert trial is not None
+        parts = trial["config"]["data"]["split"]
+        assert (parts["parts"], parts["part"]) == (SPLITS, row["fold"])
+    assert [*table(resumed)] == [*table(whole)]
+
+
+def test_more_seeds_top_up_every_split(tmp_path: Path) -> None:
+    first = dispatch(split(), tmp_path)
+    drain(first)
+    order = drain(dispatch(split(seeds=SEEDS + 1), tmp_path))
+    assert len(order) == 2 * SPLITS and all(f"-s{SEEDS} " in entry for entry in order)
+
+
+@pytest.mark.parametrize(
+    ("study", "word"),
+    [
+        ({"folds": 4}, "excludes folds"),
+        ({"race": {"after": 3}, "seeds": 5}, "excludes race"),
+        ({"trial": {"data.split.protocol": "paper"}}, "validation classes"),
+    ],
+)
+def test_what_splits_exclude(study: dict[str, Any], word: str) -> None:
+    with pytest.raises(ConfigError, match=word):
+        split(**study)
+
+
+def test_a_search_has_none_and_none_may_have_seen_their_test_classes() -> None:
+    given = specs.spec()
+    given["studies"]["tune"]["splits"] = SPLITS
+    with pytest.raises(ConfigError, match="a search may not see test classes"):
+        specs.plan(given)
+    given = specs.spec()
+    given["studies"]["parts"] |= {"splits": SPLITS, "trial": {"data.split.seed": 1}}
+    with pytest.raises(ConfigError, match="tune, which chose settings of parts"):
+        specs.plan(given)
+
+
+def test_a_table_compares_splits_each_the_mean_of_its_seeds() -> None:
+    values = {(s, seed): 0.1 * s + 0.01 * seed for s in range(SPLITS) for seed in range(SEEDS)}
+    cells = pd.DataFrame(
+        [
+            {"cell": cell, "seed": seed, "fold": None, "split": s, "m": value + gain * (s + 1)}
+            for cell, gain in (("a", 0.0), ("b", 0.001))
+            for (s, seed), value in values.items()
+        ]
+    )
+    grouped = group_by_cell(cells, "m")
+    assert grouped["a"] == pytest.approx({s: 0.1 * s + 0.005 for s in range(SPLITS)})
+    gap = paired_difference(grouped["b"], grouped["a"])
+    assert gap is not None and gap.n == SPLITS and gap.mean == pytest.approx(0.003)
+    assert "5 class splits" in explain_folds(cells, ["m"])[0]
