@@ -36,9 +36,10 @@ OTHER = ", not neutral"  # how the name of such a row ends
 class Variant(SpecPart):
     """One row of a comparison, or one level of a crossed factor.
 
-    title: what reports call it. around: its own centre. trial: its own partial trial. shift_seeds:
-    added to each of the study's seeds, so that a row can be the baseline itself on other seeds (a
-    control that must show no difference); its table then pairs rows in the order of their seeds.
+    title: what reports call it. around: its own centre. trial: its own partial trial.
+    shift_seeds: added to each of the study's seeds, so that a row can be the baseline itself on
+    other seeds (a control that must show no difference); its table then pairs rows in the order of
+    their seeds.
     """
 
     title: str = ""

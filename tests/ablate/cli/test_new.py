@@ -67,7 +67,7 @@ def test_every_method_is_known_and_every_loss_plans(tree: Path, capsys: Captured
 def test_a_loss_that_a_method_refuses_is_one_line(capsys: Captured) -> None:
     assert main(["new", "x", "--method", "nir", "--loss", "n_pair"]) == 2
     said = capsys.readouterr().err
-    assert "a loss with proxies or centres for method nir" in said and said.count("\n") == 1
+    assert "method nir needs a loss with proxies or centres" in said and said.count("\n") == 1
     assert not Path("x.yaml").exists()
 
 
