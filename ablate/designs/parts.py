@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Discriminator, Field, Tag
 
 from ablate.samplers.sampling import Direction
+from ablate.schedulers.precision import PrecisionSeeds
 from ablate.values.canonical import MAX_SEED, MAX_SEEDS, to_canonical_json
 from ablate.values.layers import Layer
 from trainables.config.strict import Strict
@@ -72,15 +73,28 @@ class Objective(SpecPart):
     direction: Direction = "maximize"
 
 
-Seeds = Annotated[int, Field(ge=1, le=MAX_SEEDS)] | Annotated[tuple[int, ...], Field(min_length=1)]
+def _tag_seeds(value: Any) -> str:
+    if isinstance(value, Mapping | PrecisionSeeds):
+        return "precision"
+    return "list" if isinstance(value, list | tuple) else "number"
 
 
-def expand_seeds(seeds: int | tuple[int, ...]) -> list[int]:
-    """Map n → 0…n−1."""
+Seeds = Annotated[
+    Annotated[int, Field(ge=1, le=MAX_SEEDS), Tag("number")]
+    | Annotated[tuple[int, ...], Field(min_length=1), Tag("list")]
+    | Annotated[PrecisionSeeds, Tag("precision")],
+    Discriminator(_tag_seeds),
+]
+
+
+def expand_seeds(seeds: Seeds) -> list[int]:
+    """Map n → 0…n−1; of seeds by precision those that there can be at most."""
+    if isinstance(seeds, PrecisionSeeds):
+        return list(range(seeds.at_most))
     return list(range(seeds)) if isinstance(seeds, int) else list(seeds)
 
 
-def check_seeds(seeds: int | tuple[int, ...] | None) -> int | tuple[int, ...] | None:
+def check_seeds(seeds: Seeds | None) -> Seeds | None:
     if isinstance(seeds, tuple):
         if len(set(seeds)) != len(seeds):
             raise ConfigError("seeds", "a seed is named twice: remove one")

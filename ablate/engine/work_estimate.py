@@ -107,7 +107,7 @@ def account_for_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> 
 
 def estimate_seed_scatter(progression: Progression, name: str) -> float | None:
     """Return the standard deviation of a run over seeds, from a study's known trials."""
-    split, _, metric = advice.find_primary_metric(progression.plan, name).partition("/")
+    split, _, metric = progression.plan.find_primary_metric(name).partition("/")
     groups: dict[str, list[float]] = {}
     for cell in progression.studies[name].cells:
         value = progression.facts[cell.trial_id].evaluations.get(split, {}).get(metric)

@@ -23,6 +23,7 @@ from ablate.plan import inheritance
 from ablate.plan.inheritance import Lineage
 from ablate.plan.neutral import build_neutral_layer, inherits_neutral
 from ablate.plan.resolve import MisfitError, resolve_layers
+from ablate.schedulers.precision import PrecisionSeeds
 from ablate.spec.model import LoadedSpec
 from ablate.values.canonical import compute_canonical_hash
 from ablate.values.errors import join_words, suggest_nearest
@@ -220,7 +221,27 @@ class Plan:
         study = self.spec.studies[name]
         if self.overrides.seeds is not None and not study.keeps_seeds:
             return expand_seeds(self.overrides.seeds)
-        return expand_seeds(self.spec.seeds if study.seeds is None else study.seeds)
+        seeds = self.spec.seeds if study.seeds is None else study.seeds
+        if isinstance(seeds, PrecisionSeeds) and self.find_precision(name) is None:
+            return list(range(seeds.first))  # nothing to be precise about
+        return expand_seeds(seeds)
+
+    def find_precision(self, name: str) -> PrecisionSeeds | None:
+        """Return how a study's seeds follow from a first stage; None where they are listed."""
+        if self.overrides.seeds is not None:
+            return None
+        own = self.spec.studies[name].seeds
+        seeds = self.spec.seeds if own is None else own
+        is_judged = self.spec.studies[name].is_fixed and any(
+            table.study == name and table.kind in ("compare", "components")
+            for table in self.spec.report.tables
+        )
+        return seeds if isinstance(seeds, PrecisionSeeds) and is_judged else None
+
+    def find_primary_metric(self, name: str) -> str:
+        """Return the metric that decides the tables of a study."""
+        objective = self.list_objectives(name)[0].metric
+        return self.spec.report.primary or f"test/{objective.rpartition('/')[2]}"
 
     def list_objectives(self, name: str) -> tuple[Objective, ...]:
         """What a study's cells are compared by: its own objectives, or the sweep's."""
@@ -371,6 +392,8 @@ class Plan:
         }
         for name in self.loaded.order:
             dump["studies"][name]["seeds"] = self.list_seeds(name)
+            if (precision := self.find_precision(name)) is not None:
+                dump["studies"][name]["first_stage"] = list(range(precision.first))
             dump["studies"][name]["evaluate"] = list(self.list_evaluation_splits(name))
         return dump
 

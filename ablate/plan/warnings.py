@@ -11,7 +11,12 @@ from ablate.values.canonical import to_canonical_json
 from ablate.values.errors import format_value
 from ablate.values.paths import expand_paths, flatten_paths
 from reports.stats.power import compute_detectable_size
-from reports.tables.labels import display_scale, format_metric_name, is_share
+from reports.tables.labels import (
+    choose_smallest_effect,
+    display_scale,
+    format_metric_name,
+    is_share,
+)
 from trainables.config.images import AugmentConfig
 
 COMPARING = ("components", "compare")  # the kinds of tables that give verdicts
@@ -87,8 +92,16 @@ def describe_precision(plan: Plan, name: str, sd: float | None = None) -> list[s
     comparisons, cells = _count_comparisons(plan, name)
     if not comparisons:
         return []
-    metric = find_primary_metric(plan, name)
+    metric = plan.find_primary_metric(name)
     seeds = len(plan.list_seeds(name))
+    if (precision := plan.find_precision(name)) is not None:
+        wanted = precision.precision or 0.8 * choose_smallest_effect(
+            plan.spec.report.smallest, metric
+        )
+        return [
+            f"{precision.first} seeds first, then as many as give intervals of ±{wanted:g} "
+            f"({format_metric_name(metric)}), at most {precision.at_most}"
+        ]
     size = compute_detectable_size(seeds, comparisons, cells=cells)
     several = f"{comparisons} comparison{'' if comparisons == 1 else 's'}"
     if size is None:
@@ -98,12 +111,6 @@ def describe_precision(plan: Plan, name: str, sd: float | None = None) -> list[s
         points = " points" if is_share(metric) else ""
         amount = f"{size * sd * display_scale(metric):.2g}{points} of {format_metric_name(metric)}"
     return [f"with {seeds} seeds its table tells differences of {amount} ({several})"]
-
-
-def find_primary_metric(plan: Plan, name: str) -> str:
-    """Return the metric that decides the tables of a study."""
-    objective = plan.list_objectives(name)[0].metric
-    return plan.spec.report.primary or f"test/{objective.rpartition('/')[2]}"
 
 
 def _count_comparisons(plan: Plan, name: str) -> tuple[int, int | None]:

@@ -8,7 +8,7 @@ the engine and `--cell` share it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -20,10 +20,12 @@ from ablate.plan.plan import Cell, Plan
 from ablate.samplers import branches
 from ablate.samplers.history import ObservedTrial
 from ablate.samplers.sampling import propose
-from ablate.schedulers.racing import Race, evaluate_race
+from ablate.schedulers.precision import PrecisionSeeds, evaluate_precision
+from ablate.schedulers.racing import Race, Standing, evaluate_race
 from ablate.sweep.ranking import Ranking
 from ablate.sweep.state import StudyState, SweepState
 from ablate.values.paths import get_at, has_path
+from reports.tables.labels import choose_smallest_effect, display_scale
 
 
 class Proposer:
@@ -203,12 +205,10 @@ class Racing:
                 self._every[idx] = {cell.seed: cell for cell in cells}
                 state.listed.add(idx)
         seeds = plan.list_seeds(self.name)
-        now = evaluate_race(
-            self.race, seeds, {idx: self._collect_values(idx) for idx in self._every}
-        )
+        now = self._evaluate(seeds)
         state.dropped = now.dropped
         whole = study.size - len(now.dropped)
-        state.size = sum(now.dropped.values()) + len(seeds) * whole
+        state.size = sum(now.dropped.values()) + self._count_seeds(seeds, now) * whole
         fresh = [
             self._every[idx][seed]
             for idx in now.alive
@@ -218,9 +218,59 @@ class Racing:
         self._listed |= {(cell.idx, cell.seed) for cell in fresh}
         return fresh
 
+    def _evaluate(self, seeds: Sequence[int]) -> Standing:
+        return evaluate_race(
+            self.race, seeds, {idx: self._collect_values(idx) for idx in self._every}
+        )
+
+    def _count_seeds(self, seeds: Sequence[int], now: Standing) -> int:
+        """Return how many seeds a cell that is not dropped gets, as far as that is known."""
+        return len(seeds)
+
     def _collect_values(self, idx: int) -> dict[int, float | None]:
         return {
             seed: self._sweep.ranking.mean_objective([cell])
+            for seed, cell in self._every[idx].items()
+            if (idx, seed) in self._listed and self._sweep.is_settled(cell)
+        }
+
+
+class Staging(Racing):
+    """A study whose number of seeds follows from a first stage (`schedulers/precision.py`)."""
+
+    def __init__(self, sweep: Progression, name: str, precision: PrecisionSeeds) -> None:
+        super().__init__(sweep, name, Race())
+        self.precision = precision
+        plan, study = sweep.plan, sweep.plan.spec.studies[name]
+        self.metric = plan.find_primary_metric(name)
+        smallest = choose_smallest_effect(plan.spec.report.smallest, self.metric)
+        wanted = precision.precision or 0.8 * smallest
+        self.half_width = wanted / display_scale(self.metric)
+        baseline = next(
+            (t.baseline for t in plan.spec.report.tables if t.study == name and t.baseline), None
+        )
+        cells = [point.cell for point in study.all_points]
+        off = [i for i, p in enumerate(study.all_points) if {*p.coords.values()} == {"off"}]
+        self.baseline = cells.index(baseline) if baseline in cells else next(iter(off), 0)
+
+    def _evaluate(self, seeds: Sequence[int]) -> Standing:
+        values = {idx: self._collect_values(idx) for idx in self._every}
+        if self.baseline not in values:
+            return Standing(tuple(values), self.precision.first)
+        return evaluate_precision(self.precision, values, self.baseline, self.half_width)
+
+    def _count_seeds(self, seeds: Sequence[int], now: Standing) -> int:
+        """Return at most so many seeds until the first stage is over."""
+        stage = range(self.precision.first)
+        over = all((idx, seed) in self._listed for idx in self._every for seed in stage)
+        known = over and all(len(self._collect_values(idx)) >= len(stage) for idx in self._every)
+        return now.seeds if known else len(seeds)
+
+    def _collect_values(self, idx: int) -> dict[int, float | None]:
+        split, _, metric = self.metric.partition("/")
+        facts = self._sweep.facts
+        return {
+            seed: facts[cell.trial_id].evaluations.get(split, {}).get(metric)
             for seed, cell in self._every[idx].items()
             if (idx, seed) in self._listed and self._sweep.is_settled(cell)
         }
@@ -238,6 +288,8 @@ class Progression(SweepState):
             study = plan.spec.studies[name]
             if study.race is not None:
                 self.races[name] = Racing(self, name, study.race)
+            elif (precision := plan.find_precision(name)) is not None:
+                self.races[name] = Staging(self, name, precision)
             if (sampled := study.sampling()) is not None:
                 self.proposers[name] = Proposer(self, name, sampled)
 

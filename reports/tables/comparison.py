@@ -215,6 +215,7 @@ def _judge_rows(
     """Return the rows with intervals, verdicts and corrected p, family by family."""
     measured: list[dict[str, MeasuredMetric]] = [dict(row.measured) for row in table_rows]
     families: dict[str, list[int]] = {}
+    first_stage = frame.get_declared_study(recipe.study).get("first_stage")
     full = max((row.planned for row in table_rows), default=0)
     raced = bool(frame.get_declared_study(recipe.study).get("race"))
     for i, row in enumerate(table_rows):
@@ -227,7 +228,12 @@ def _judge_rows(
             names = [table_rows[i].cell for i in members]
             rows_of = {name: values[name] for name in names}
             judgements = judging.judge_family(
-                frame, metric, (base, values.get(base, {})), rows_of, resolution
+                frame,
+                metric,
+                (base, values.get(base, {})),
+                rows_of,
+                resolution,
+                first_stage=first_stage,
             )
             family = count_comparisons([*judgements.values()])
             comparisons = [measured[i][metric].compared for i in members]
@@ -269,6 +275,7 @@ def _build_table_notes(
     lines += notes.explain_differences(frame, recipe, table_rows)
     lines += notes.explain_limits(recipe.metrics, table_rows)
     lines += notes.explain_tuning(tuned, table_rows)
+    lines += notes.explain_stages(frame.get_declared_study(recipe.study), table_rows)
     if recipe.published is not None:
         table = papers.load_published_table(recipe.published.table)
         columns = sorted(filter(None, {recipe.find_published_column(m) for m in recipe.metrics}))

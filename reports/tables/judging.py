@@ -7,7 +7,7 @@ metric. Every interval and verdict of a report comes from `judge_family` or `jud
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -15,13 +15,11 @@ from reports.frame import Frame
 from reports.recipe import Table
 from reports.stats.blocks import Blocks
 from reports.stats.comparison_rule import Judgement, Sample, judge, load_rule
-from reports.tables.labels import display_scale, is_lower_better, is_share
+from reports.tables.labels import choose_smallest_effect, display_scale, is_lower_better
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SHARP = ("map_at_r", "r_precision", "map_at_1000", "map_at_1000_of_found")
-SHARP_SMALLEST, SMALLEST = 0.3, 0.5  # points, by default
 MOST_IMAGES = 10**6  # of a split, whose number the values of Recall@k and of accuracy give
 
 
@@ -49,9 +47,7 @@ def find_smallest(frame: Frame, metric: str) -> float:
 
     `report.smallest` states it in the unit in which the metric is shown.
     """
-    name = metric.rpartition("/")[2]
-    default = (SHARP_SMALLEST if name in SHARP else SMALLEST) if is_share(metric) else 0.0
-    return frame.recipe.smallest.get(name, default) / display_scale(metric)
+    return choose_smallest_effect(frame.recipe.smallest, metric) / display_scale(metric)
 
 
 def find_resolution(cells: pd.DataFrame, metric: str) -> float:
@@ -96,16 +92,21 @@ def judge_family(
     baseline: tuple[str, Blocks],
     rows: Mapping[str, Blocks],
     resolution: float,
+    *,
+    first_stage: Collection[int] | None = None,
 ) -> dict[str, Judgement]:
     """Judge rows against their baseline by the rule of the report.
 
     Args:
         baseline: its cell, and its values by seed. rows: the same of the others.
+        first_stage: the seeds that decided how many there are.
     """
     cell, values = baseline
     return judge(
         load_rule(frame.recipe.rule),
-        Sample(values, {name: align_blocks(values, row) for name, row in rows.items()}),
+        Sample(
+            values, {name: align_blocks(values, row) for name, row in rows.items()}, first_stage
+        ),
         smallest=find_smallest(frame, metric),
         resolution=resolution,
         lower_is_better=is_lower_better(metric),

@@ -43,6 +43,8 @@ METRICS = {
     "top_1_accuracy": Metric("top-1 accuracy"),
     "top_5_accuracy": Metric("top-5 accuracy"),
 }
+SHARP = ("map_at_r", "r_precision", "map_at_1000", "map_at_1000_of_found")
+SHARP_SMALLEST, SMALLEST = 0.3, 0.5  # δ in points, by default
 RECALL = re.compile(r"recall_at_(\d+)")
 SPLITS = {
     "val": "validation",
@@ -82,6 +84,17 @@ def declare_metrics(declared: Mapping[str, Mapping[str, Any]]) -> None:
 def is_share(metric: str) -> bool:
     """Tell whether a metric of a split is shown in per cent."""
     return metric.partition("/")[0] in SPLITS and find_metric(metric).unit == "%"
+
+
+def choose_smallest_effect(stated: Mapping[str, float], metric: str) -> float:
+    """Return δ of a metric in the unit in which it is shown; 0 where none is stated.
+
+    Args:
+        stated: δ by the metric's name, as a spec has it (`report.smallest`).
+    """
+    name = metric.rpartition("/")[2]
+    default = (SHARP_SMALLEST if name in SHARP else SMALLEST) if is_share(metric) else 0.0
+    return stated.get(name, default)
 
 
 def display_scale(metric: str) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from reports.frame import Frame
 from reports.recipe import Table
@@ -105,6 +106,18 @@ def read_tuning(frame: Frame, study: str) -> Tuning:
         frame.get_plan_note("lineages", study) or {},
         frame.get_declared_study(study).get("tuning") == "as_published",
     )
+
+
+def explain_stages(declared: Mapping[str, Any], rows: Sequence[TableRow]) -> list[str]:
+    """Say how the number of seeds came about, where a first stage decided it."""
+    if not declared.get("first_stage"):
+        return []
+    first, seeds = len(declared["first_stage"]), max((row.planned for row in rows), default=0)
+    most = len(declared.get("seeds") or ())
+    text = f"Seeds: {first} of a first stage decided for {seeds}; intervals have its standard deviation."
+    if seeds >= most:
+        text += f" It ended at the limit of {most}, so that intervals may be longer than asked for."
+    return [text]
 
 
 def explain_tuning(tuned: Tuning, rows: Sequence[TableRow]) -> list[str]:

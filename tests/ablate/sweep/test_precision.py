@@ -1,0 +1,106 @@
+"""Seeds by precision: a first stage decides once how many seeds a study's rows get."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ablate.plan.plan import Plan
+from ablate.plan.warnings import describe_precision
+from tests.ablate import specs, synthetic
+from tests.ablate.driven import dispatch, drain, finish, table
+from trainables.errors import ConfigError
+
+FIRST, MOST = 4, 30
+
+
+@pytest.fixture
+def noisy(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Give each trial a scatter of its own; the list holds its standard deviation."""
+    scatter = [0.01]
+
+    def score(config: dict[str, Any], seed: int) -> float:
+        draw = np.random.default_rng([seed, config["embedding"]["dim"]]).normal()
+        return float(0.5 + scatter[0] * draw)
+
+    monkeypatch.setattr(synthetic, "score", score)
+    return scatter
+
+
+def staged(**seeds: Any) -> Plan:
+    given = specs.spec()
+    variants = {f"dim{dim}": {"trial": {"embedding.dim": dim}} for dim in (16, 32)}
+    given["studies"] = {
+        "rows": {
+            "design": "compare",
+            "seeds": {"first": FIRST, "at_most": MOST, **seeds},
+            "tuning": "as_published",
+            "evaluate": ["val", "test"],
+            "variants": variants,
+        }
+    }
+    given["report"] = {
+        "tables": [{"kind": "compare", "study": "rows", "metrics": ["test/map_at_r"]}]
+    }
+    return specs.plan(given)
+
+
+def count_seeds(folder: Path, plan: Plan) -> dict[str, set[int]]:
+    made = dispatch(plan, folder)
+    drain(made)
+    seeds: dict[str, set[int]] = {}
+    for row in table(made):
+        seeds.setdefault(row["cell"], set()).add(row["seed"])
+    return seeds
+
+
+def expect_seeds(folder: Path, half_width: float) -> int:
+    """Stein's number, from the first stage's recorded differences."""
+    rows = [row for row in table(dispatch(staged(), folder)) if row["seed"] < FIRST]
+    values = {(row["cell"], row["seed"]): row["test/map_at_r"] for row in rows}
+    gaps = [values["dim32", seed] - values["dim16", seed] for seed in range(FIRST)]
+    half = stats.t.ppf(0.975, FIRST - 1) * stats.sem(gaps)
+    return min(MOST, max(FIRST, math.ceil(FIRST * (half / half_width) ** 2)))
+
+
+@pytest.mark.parametrize(("precision", "bound"), [(1.0, False), (100.0, True), (0.01, True)])
+def test_all_rows_get_the_number_that_the_first_stage_asks_for(
+    tmp_path: Path, noisy: list[float], precision: float, bound: bool
+) -> None:
+    seeds = count_seeds(tmp_path, staged(precision=precision))
+    n = expect_seeds(tmp_path, precision / 100)
+    assert seeds == {"dim16": {*range(n)}, "dim32": {*range(n)}}
+    assert (n in (FIRST, MOST)) == bound
+
+
+def test_a_stopped_run_ends_with_the_same_seeds(tmp_path: Path, noisy: list[float]) -> None:
+    whole = count_seeds(tmp_path / "a", staged(precision=1.0))
+    stopped = dispatch(staged(precision=1.0), tmp_path / "b")
+    for _ in range(2 * FIRST + 3):
+        job = stopped.claim_next_job()
+        assert job is not None
+        finish(stopped, job.trial_id)
+    assert count_seeds(tmp_path / "b", staged(precision=1.0)) == whole
+
+
+def test_without_a_number_the_smallest_effect_decides(tmp_path: Path, noisy: list[float]) -> None:
+    noisy[0] = 0.003
+    n = len(count_seeds(tmp_path, staged())["dim16"])
+    assert n == expect_seeds(tmp_path, 0.8 * 0.003) and FIRST < n < MOST
+    (line,) = describe_precision(staged(), "rows")
+    assert line.startswith(f"{FIRST} seeds first") and "±0.24 (MAP@R), at most 30" in line
+
+
+def test_listed_seeds_and_searches_are_not_staged() -> None:
+    given = specs.spec(seeds={"precision": 0.5})
+    del given["studies"]["tune"]["seeds"]
+    plan = specs.plan(given)
+    assert plan.list_seeds("tune") == plan.list_seeds("grid") == [*range(5)]
+    assert staged().list_seeds("rows") == [*range(MOST)]
+    with pytest.raises(ConfigError, match="below the first stage"):
+        staged(at_most=3)
