@@ -25,6 +25,7 @@ COMMANDS = {
     "new": "write a spec to begin with, from a few options",
     "run": "run a sweep; what is known already is not run again",
     "plan": "show what a spec would run; run nothing",
+    "controls": "run known effects and nulls around the trial of a spec",
     "cells": "write the trials that a sweep could start now to a file that any machine runs",
     "status": "what runs in an output folder: studies, nodes, trials, time left, failures",
     "stop": "end the runs of an output folder cleanly, as Ctrl-C would",

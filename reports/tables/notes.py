@@ -114,7 +114,7 @@ def explain_stages(declared: Mapping[str, Any], rows: Sequence[TableRow]) -> lis
         return []
     first, seeds = len(declared["first_stage"]), max((row.planned for row in rows), default=0)
     most = len(declared.get("seeds") or ())
-    text = f"Seeds: {first} of a first stage decided for {seeds}; intervals have its standard deviation."
+    text = f"Seeds: a first stage of {first} decided for {seeds}, and gives the standard deviation."
     if seeds >= most:
         text += f" It ended at the limit of {most}, so that intervals may be longer than asked for."
     return [text]

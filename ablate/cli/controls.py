@@ -1,0 +1,117 @@
+"""`ablate controls`: known effects and nulls around the trial of a spec."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from ablate.cli import run as running
+from ablate.cli.options import build_options
+from ablate.values.layers import overlay_mappings
+from ablate.values.paths import expand_paths, get_at, has_path
+from ablate.values.terminal import print_text
+from trainables.errors import ConfigError
+from trainables.machine.texts import expand_user_path
+
+SEEDS = 10
+SHIFTS = (1000, 2000)  # of the seeds of rows that are the plain loss itself
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    running.add_arguments(command)
+    command.description = (
+        "Write a spec of controls around the trial of SPEC, and run it: rows that must not differ "
+        "from its plain loss, and effects that must be found. The report's first line counts both."
+    )
+    command.add_argument(
+        "--to", metavar="FILE", help="the spec that is written (default: controls_NAME.yaml)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from ablate import api
+    from ablate.spec.read import read_spec
+
+    loaded = read_spec(args.spec)
+    to = expand_user_path(args.to or f"controls_{loaded.spec.name}.yaml", "--to")
+    if to.exists():
+        raise ConfigError("--to", f"{to} is there already: name another file, or remove it")
+    plan, _ = api.prepare(loaded, build_options(args), runs=False)
+    trial = overlay_mappings(plan.base.merged, expand_paths(plan.top.values, plan.top.where))
+    document = build_controls(loaded.spec.name, trial, plan.spec.objective)
+    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    to.write_text(f"# Known effects and nulls around {Path(args.spec).name}.\n{text}", "utf-8")
+    rows = document["studies"]["controls"]["variants"]
+    print_text(f"{to}: {len(rows)} rows × {SEEDS} seeds")
+    args.spec, args.set, args.dataset, args.data_root = str(to), [], None, None
+    return running.run(args)
+
+
+def build_controls(name: str, trial: Mapping[str, Any], objective: str) -> dict[str, Any]:
+    """Return a spec of controls.
+
+    Args:
+        trial: the partial trial of a spec; its method is replaced by the plain loss.
+        objective: of the spec.
+    """
+    from trainables.trial import TrialConfig
+
+    plain = {**trial, "method": {"name": "plain"}}
+    config = TrialConfig.model_validate(plain).model_dump(mode="json")
+    variants: dict[str, Any] = {"plain": {}}
+    for shift in SHIFTS:
+        variants[f"null: seeds from {shift}"] = {"shift_seeds": shift}
+    for label, changes in _list_known_effects(config).items():
+        variant = expand_paths(changes, "controls")
+        try:
+            TrialConfig.model_validate(overlay_mappings(config, variant))
+        except (ValidationError, ConfigError):
+            continue  # this trial cannot have it
+        variants[f"known: {label}"] = {"trial": changes}
+    metrics = [f"test/{objective.rpartition('/')[2]}", "test/recall_at_1", objective]
+    table = {"kind": "compare", "study": "controls", "metrics": list(dict.fromkeys(metrics))}
+    return {
+        "name": f"controls-{name}",
+        "title": f"Controls around {name}",
+        "seeds": SEEDS,
+        "objective": objective,
+        "trial": plain,
+        "studies": {
+            "controls": {
+                "design": "compare",
+                "tuning": "as_published",
+                "evaluate": ["val", "test"],
+                "variants": variants,
+            }
+        },
+        "report": {"tables": [{**table, "title": "Controls"}]},
+    }
+
+
+def _list_known_effects(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return changes of a trial that cost it accuracy, by what they are called."""
+    dim, epochs = config["embedding"]["dim"], config["training"]["epochs"]
+    rate = config["optimizer"]["lr"]
+    effects: dict[str, dict[str, Any]] = {
+        "random backbone": {"backbone.weights": "none", "backbone.weights_sha256": None},
+        f"{max(2, dim // 16)} dimensions": {"embedding.dim": max(2, dim // 16)},
+        f"{max(3, dim // 4)} dimensions": {"embedding.dim": max(3, dim // 4)},
+        "a tenth of the rate": {"optimizer.lr": rate / 10},
+        "a hundredth of the rate": {"optimizer.lr": rate / 100},
+    }
+    if epochs > 1:
+        effects["one epoch"] = {"training.epochs": 1}
+    if has_path(config, "loss.temperature"):
+        temperature = get_at(config, "loss.temperature")
+        effects["an eighth of the temperature"] = {"loss.temperature": temperature / 8}
+        effects["a third of the temperature"] = {"loss.temperature": temperature / 3}
+    if config["embedding"]["init"] == "pca":
+        effects["no PCA start"] = {"embedding.init": "kaiming"}
+    if config["loss"]["name"] != "proxy_nca":
+        effects["Proxy-NCA at the loss's rates"] = {"loss": {"name": "proxy_nca"}}
+    return effects
