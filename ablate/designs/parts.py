@@ -73,7 +73,7 @@ class Objective(SpecPart):
     direction: Direction = "maximize"
 
 
-def _tag_seeds(value: Any) -> str:
+def _choose_seed_tag(value: Any) -> str:
     if isinstance(value, Mapping | PrecisionSeeds):
         return "precision"
     return "list" if isinstance(value, list | tuple) else "number"
@@ -83,7 +83,7 @@ Seeds = Annotated[
     Annotated[int, Field(ge=1, le=MAX_SEEDS), Tag("number")]
     | Annotated[tuple[int, ...], Field(min_length=1), Tag("list")]
     | Annotated[PrecisionSeeds, Tag("precision")],
-    Discriminator(_tag_seeds),
+    Discriminator(_choose_seed_tag),
 ]
 
 

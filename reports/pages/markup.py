@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from reports.stats.paired import can_reach_verdict
+from reports.stats.paired import can_permutation_decide
 from reports.tables import labels
 from reports.tables.model import AnyTable, Field, Grid, MeasuredMetric, Sheet, TableData, TableRow
 from reports.tables.notes import EFFECT_SIZES
@@ -101,7 +101,7 @@ def _can_permutation_decide(measured: MeasuredMetric) -> bool:
     comparison, gap = measured.compared, measured.difference
     if comparison is None or gap is None:
         return False
-    return can_reach_verdict(gap.n, comparison.family)
+    return can_permutation_decide(gap.n, comparison.family)
 
 
 def build_grid(table: AnyTable) -> Grid:

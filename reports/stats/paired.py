@@ -1,4 +1,4 @@
-"""Differences paired by seed: intervals, tests of them, Holm's correction, their size and power.
+"""Differences paired by seed: intervals, tests of them, Holm's correction, effect sizes.
 
 Runs at one seed share their data order and initial draws, so that differences between cells are
 taken seed by seed.
@@ -7,7 +7,6 @@ taken seed by seed.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,7 +19,6 @@ from reports.stats.describe import RESAMPLES, keep_finite, t_interval
 Floats = NDArray[np.float64]
 LEVEL = 0.05  # of every verdict
 EXACT_PAIRS = 15  # 2^15 sign patterns are enumerated, more are sampled
-MOST_PAIRS = 10_000  # that a difference may need to be told
 ROUNDING = 1e-12
 
 
@@ -133,76 +131,13 @@ def adjust_by_holm(p_values: Sequence[float | None]) -> list[float | None]:
     return adjusted
 
 
-def least_possible_p(n: int) -> float | None:
-    """Return 2 / 2^n, the least p that n pairs can reach in either exact paired test; None for
-    n < 2.
+def can_permutation_decide(n: int, comparisons: int, level: float = LEVEL) -> bool:
+    """Tell whether the least corrected p of a paired permutation test can be at most `level`.
 
-    All differences of one sign: only that pattern and its mirror reach the observed sum.
+    All differences of one sign: only that pattern and its mirror reach the observed sum, so the
+    least p of n pairs is 2 / 2^n, times the comparisons that Holm corrects over.
     """
-    return None if n < 2 else 2.0 ** (1 - n)
-
-
-def count_pairs_needed(comparisons: int, level: float = LEVEL) -> int:
-    """Return the least n with comparisons · 2/2^n ≤ level.
-
-    Below it no difference can be significant after Holm's correction, whatever the values are.
-    """
-    n = 2
-    while comparisons * 2.0 ** (1 - n) > level:
-        n += 1
-    return n
-
-
-def can_reach_verdict(n: int, comparisons: int, level: float = LEVEL) -> bool:
-    """Tell whether any comparison of a table can come out better or worse.
-
-    The rule of verdicts is the paired sign-flip permutation test with Holm's correction over the
-    comparisons of the table: its least p is comparisons · 2/2^n.
-
-    Args:
-        n: seeds that both rows of a comparison have. comparisons: of the table.
-    """
-    return n >= count_pairs_needed(comparisons, level)
-
-
-def power_of_t_test(size: float, n: int, level: float = LEVEL) -> float:
-    """Return the chance that a two-sided paired t test of n pairs rejects at `level`.
-
-    1 − β = P(|T| > t_{1−level/2, n−1}) with T noncentral t, n − 1 degrees of freedom and
-    noncentrality |d_z|·√n. Source: Cohen, "Statistical Power Analysis for the Behavioral Sciences"
-    (1988), §2.3 and §12.2, in its exact form.
-
-    Args:
-        size: d_z, the true mean difference in standard deviations of the differences.
-        n: pairs, two or more.
-    """
-    from scipy.stats import nct, t
-
-    shift, edge = abs(size) * math.sqrt(n), float(t.ppf(1 - level / 2, n - 1))
-    above, below = nct.sf(edge, n - 1, shift), nct.cdf(-edge, n - 1, shift)
-    # Far out in its tails SciPy's noncentral t is NaN; there the one is certain, the other not.
-    if math.isnan(above):
-        return 1.0 if shift > edge else 0.0
-    return float(above + (0.0 if math.isnan(below) else below))
-
-
-def pairs_for_power(size: float, level: float = LEVEL, wanted: float = 0.8) -> int | None:
-    """Return the least n at which `power` reaches `wanted`; None without difference, above 10,000.
-
-    The size that is put in is an estimate itself: from few pairs the answer is a guide.
-    """
-    if size == 0 or power_of_t_test(size, MOST_PAIRS, level) < wanted:
-        return None
-    low, high = 1, 2  # power grows with n: double, then halve
-    while power_of_t_test(size, high, level) < wanted:
-        low, high = high, min(2 * high, MOST_PAIRS)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if power_of_t_test(size, middle, level) < wanted:
-            low = middle
-        else:
-            high = middle
-    return high
+    return n >= 2 and comparisons * 2.0 ** (1 - n) <= level
 
 
 def cohens_dz(differences: Sequence[float]) -> float | None:
