@@ -99,6 +99,8 @@ class StudyBase(SpecPart):
     splits: every cell trains once for each of so many splits with disjoint test classes
         (`data.split.parts`), and its tables compare splits, each the mean of its seeds. A claim
         then is about further classes, where seeds alone speak of one split.
+    splits_seen: "allow" takes settings that were chosen on classes which some splits test. Its
+        rows are marked so, and are no verdict of the report's first lines.
     race: end repeats over seeds early where a cell is clearly worse
         (`ablate/schedulers/racing.py`).
     objectives: what its cells are compared by, metrics with their directions
@@ -117,6 +119,7 @@ class StudyBase(SpecPart):
     seeds: Seeds | None = None
     folds: int | None = Field(None, ge=2, le=100)
     splits: int | None = Field(None, ge=2, le=100)
+    splits_seen: Literal["allow"] | None = None
     race: Race | None = None
     objectives: tuple[Objective, ...] = ()
     evaluate: tuple[Literal["val", "test", "train", "ensemble"], ...] = ()

@@ -258,6 +258,8 @@ class _Checker:
             return
         if (config.data.split.parts, config.data.split.part) != (splits, 0):
             raise ConfigError("--set data.split", f"{place} sets the parts: change it there")
+        if self.spec.studies[name].splits_seen == "allow":
+            return
         own = config.data.split.model_copy(update={"parts": None, "part": None})
         for source in self._list_sources(name):
             chosen = self.plan.resolve_config(source, None, self.plan.find_example(source)).data
@@ -272,7 +274,8 @@ class _Checker:
                 raise ConfigError(
                     self.locate(place),
                     f"{source}, which chose settings of {name}, may have seen classes that some "
-                    "splits test: give both the same data.split, and search by validation",
+                    "splits test: give both the same data.split, and search by validation. With "
+                    "splits_seen: allow its rows are marked and have no headline",
                 )
 
     def _list_sources(self, name: str) -> list[str]:

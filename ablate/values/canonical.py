@@ -11,7 +11,7 @@ MAX_SEED = 2**31 - 1
 # Options of a study that came after the first sweeps; unused, they are no part of its identity.
 LATER = (
     *("by", "cross", "folds", "neutral", "objectives", "population", "race", "scheduler"),
-    *("shift_seeds", "splits", "when"),
+    *("shift_seeds", "splits", "splits_seen", "when"),
 )
 
 

@@ -11,7 +11,7 @@ from reports.tables.model import AnyTable, MeasuredMetric, Sheet, TableRow
 
 CSV_HEADERS = (
     *("metric", "mean", "sd", "n", "planned"),
-    *("delta", "delta_low", "delta_high", "delta_n", "delta_method"),
+    *("delta", "delta_low", "delta_high", "delta_n", "delta_method", "verdict", "same_as"),
     *("p", "p_holm", "p_wilcoxon", "p_wilcoxon_holm", "cohens_dz", "cliffs_delta"),
     *("p_better", "p_better_low", "p_better_high", "half_95", "tuning_trials"),
     *("published", "published_sd", "published_unit", "published_slip", "run_ids", "gaps"),
@@ -61,11 +61,12 @@ def _iterate_rows(table: AnyTable) -> Iterator[Sequence[object]]:
 def _collect_numbers(row: TableRow, measured: MeasuredMetric) -> list[object]:
     """Return the numbers of `CSV_HEADERS` after the metric."""
     s, c, printed = measured.summary, measured.compared, measured.printed
-    d, better = (c.difference, c.improvement) if c else (None, None)
+    d, better, j = (c.difference, c.improvement, c.judgement) if c else (None, None, None)
     return [
         *((s.mean, s.sd, s.n) if s else (None, None, 0)),
         row.planned,
         *((d.mean, d.low, d.high, d.n, d.method) if d else (None,) * 5),
+        *((j.call or "same", j.same_as) if j else (None, None)),
         *((c.permutation, c.p, c.wilcoxon, c.p_wilcoxon, c.dz, c.delta) if c else (None,) * 6),
         *((better.probability, better.low, better.high) if better else (None,) * 3),
         *(measured.half, row.tuning),

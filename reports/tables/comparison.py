@@ -275,7 +275,10 @@ def _build_table_notes(
     lines += notes.explain_differences(frame, recipe, table_rows)
     lines += notes.explain_limits(recipe.metrics, table_rows)
     lines += notes.explain_tuning(tuned, table_rows)
-    lines += notes.explain_stages(frame.get_declared_study(recipe.study), table_rows)
+    declared = frame.get_declared_study(recipe.study)
+    lines += notes.explain_stages(declared, table_rows)
+    if declared.get("splits_seen"):
+        lines.append("Tuned on classes that some splits test: no verdict of these rows is shown.")
     if recipe.published is not None:
         table = papers.load_published_table(recipe.published.table)
         columns = sorted(filter(None, {recipe.find_published_column(m) for m in recipe.metrics}))

@@ -12,12 +12,15 @@ import yaml
 from reports.errors import ReportError
 from reports.pages import markup
 from reports.pages.markup import collect_footnotes
+from reports.pages.verdict import format_difference
 from reports.pages.verdict_file import read_verdicts
 from reports.readme import extract_section, fill_block
 from reports.recipe import Table
+from reports.stats.comparison_rule import decide
 from reports.sweeps.overview import Overview, collect_lines, format_overview
 from reports.sweeps.overview import fill_block as overview_block
 from reports.tables.build import build_table
+from reports.tables.labels import is_lower_better
 from tests.reports.made import frame
 
 ROOT = Path(__file__).parents[2]
@@ -165,3 +168,21 @@ def test_a_report_s_own_numbers_are_read_back(tmp_path: Path) -> None:
     copied = extract_section(text, "b")
     assert all(f"- {note}" in copied for note in shared)
     assert "Note" not in copied.replace("Notes", "Note").split("- ")[0]
+
+
+def test_verdicts_of_pages_are_those_of_their_tables() -> None:
+    """Each interval stands in the page's table, and each verdict follows from its interval."""
+    files = sorted((SPACES / "verdicts").glob("*.json"))
+    assert len(files) >= 3
+    for path in files:
+        page = (SPACES / f"{path.stem}.md").read_text(encoding="utf-8")
+        tables = dict(TABLE.findall("".join(block for _, block in BLOCK.findall(page))))
+        for verdict in read_verdicts(path).verdicts:
+            gap = verdict.difference
+            if gap is None or gap.low is None or gap.high is None:
+                assert verdict.call in ("same", "open", "no result")
+                continue
+            decided = decide(gap, verdict.smallest, lower_is_better=is_lower_better(verdict.metric))
+            assert verdict.call in (decided.call, "same") and verdict.small == decided.small
+            if verdict.title in tables and not verdict.is_term:
+                assert format_difference(verdict) in tables[verdict.title], verdict.label

@@ -73,6 +73,8 @@ def test_a_search_has_none_and_none_may_have_seen_their_test_classes() -> None:
     given["studies"]["parts"] |= {"splits": SPLITS, "trial": {"data.split.seed": 1}}
     with pytest.raises(ConfigError, match="tune, which chose settings of parts"):
         specs.plan(given)
+    given["studies"]["parts"]["splits_seen"] = "allow"
+    assert specs.plan(given)
 
 
 def test_a_table_compares_splits_each_the_mean_of_its_seeds() -> None:

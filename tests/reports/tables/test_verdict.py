@@ -117,6 +117,30 @@ def test_copies_are_no_comparisons() -> None:
     assert headline == "Of 1 question: 1 better, 0 worse, 2 the same as another row."
 
 
+def test_a_large_loss_is_worse_with_three_seeds() -> None:
+    """−6.32 [−7.30, −5.34]: what the earlier rule could not tell at any number of rows."""
+    losses = (-0.0592, -0.0636, -0.0668)
+
+    def value(at: dict[str, Any], seed: int) -> float:
+        rows = {"plain": 0.0, "ddml": losses[seed % 3], "nir": 0.5 * NOISE[seed]}
+        return 0.5 + 0.001 * seed + rows[at["variant"]]
+
+    names = ["plain", "ddml", "nir"]
+    variants = [{"variant": name} for name in names]
+    found = frame("compare", variants, value, names=names, metric="test/recall_at_1")
+    verdict = judge(found, "test/recall_at_1")
+    assert verdict.difference is not None and verdict.difference.n == 3
+    assert verdict.difference.mean == pytest.approx(-0.0632) and verdict.call == "worse"
+
+
+def test_rows_that_were_tuned_on_what_splits_test_have_no_verdict() -> None:
+    study = {"splits": 5, "splits_seen": "allow"}
+    seen = made(0.05, study=study)
+    table = compared(seen)
+    assert judge_tables(seen, [table]) == []
+    assert any("Tuned on classes that some splits test" in note for note in table.notes)
+
+
 def test_the_primary_metric_decides_and_stands_first() -> None:
     recipe = Table(kind="compare", study="s", metrics=(METRIC, "test/recall_at_1"))
 
