@@ -109,8 +109,9 @@ def export_cells(plan: Plan, settings: Settings, to: Path) -> Counter[str]:
         try:
             write_cells(to, source, entries)
         except OSError as error:
-            found = f"{to}, which cannot be written ({error.strerror or error})"
-            raise ConfigError("--to", found, "a writable file") from error
+            raise ConfigError(
+                "--to", f"{to} cannot be written ({error.strerror or error}): name another file"
+            ) from error
     return counts
 
 
@@ -141,15 +142,14 @@ def _check_studies(plan: Plan, settings: Settings) -> None:
             proposer = progression.proposers.get(name)
             if name in progression.legs:
                 scheduler = progression.legs[name].scheduler.name
-                found = f"scheduler: {scheduler}, which stops trials while others run"
+                found = f"its scheduler {scheduler} stops trials while others run"
             elif proposer is not None and proposer.study.asynchronous:
-                found = "round: asynchronous, which proposes whenever a worker is free"
+                found = "round: asynchronous proposes whenever a worker is free"
             if found is not None and not progression.studies[name].complete:
                 raise ConfigError(
                     plan.loaded.source.locate(f"studies.{name}"),
-                    found,
-                    "for `ablate cells` studies whose trials run to their ends, in rounds",
-                    "Run it with `ablate run --study`, or write cells of others by --study",
+                    f"{found}, so its trials cannot leave: run it with `ablate run --study "
+                    f"{name}`, or write cells of other studies by --study",
                 )
         if settings.reads_data:
             for text in check_classes(plan, progression, settings.cache):
@@ -214,9 +214,9 @@ def _read_results(folder: Path, ledger: Ledger, counts: Counter[str]) -> list[Re
         ConfigError: anything is not what it should be.
     """
     if (folder / TRIALS).is_symlink() or not (folder / TRIALS).is_dir():
-        found = "a symbolic link" if (folder / TRIALS).is_symlink() else "no folder"
-        expected = "the folder of a batch (`python -m trainables.jobs.batch CELLS --out DIR`)"
-        raise ConfigError(str(folder / TRIALS), found, expected, "Copy it as a whole")
+        fault = "it is a link" if (folder / TRIALS).is_symlink() else "there is no such folder"
+        message = f"{fault}: copy the folder of `python -m trainables.jobs.batch` as a whole"
+        raise ConfigError(str(folder / TRIALS), message)
     sweep_ids = [row["sweep_id"] for row in queries.list_sweeps(ledger)]
     known = {cell["trial_id"] for sweep_id in sweep_ids for cell in ledger.list_cells(sweep_id)}
     results = []
@@ -229,9 +229,9 @@ def _read_results(folder: Path, ledger: Ledger, counts: Counter[str]) -> list[Re
         if result.trial_id != trial.name or result.trial_id not in known:
             raise ConfigError(
                 str(trial),
-                f"a result of trial {result.trial_id}",
-                f"one of the {len(known)} trials of this ledger, in its own folder",
-                "Copy each batch's folder as a whole, and give the --out that wrote the cells",
+                f"its result is of trial {result.trial_id}, which is none of the {len(known)} "
+                "trials of this ledger or not the folder's own: copy each batch's folder as a "
+                "whole, and give the --out that wrote the cells",
             )
         results.append(result)
     return results
@@ -264,9 +264,8 @@ def _check_code(
     if unsourced and not same_code:
         raise ConfigError(
             str(folder),
-            f"{unsourced} results that do not say which code made them",
-            "results of the code that is here",
-            "Where numbers are the same, give --same-code once",
+            f"{unsourced} results do not say which code made them: where numbers are the same, "
+            "give --same-code once",
         )
     if not same_code and (error := build_refusal(differing)):
         raise error
@@ -293,13 +292,13 @@ def _copy_files(result: Result, trials: Path, drafts: Path) -> None:
                 os.fsync(copy.fileno())
             if sha256 in (None, digest(draft / name)):
                 continue
-            found = "a file that is not as it was written"
+            fault = "it is not as it was written"
         except OSError as error:
             if is_full(error):
                 raise
-            found = f"no file of the trial ({error.strerror})"
-        remedy = "Copy the folder again, or remove this trial's and start the batch again"
-        raise ConfigError(str(source / name), found, f"the one that {RESULT_NAME} names", remedy)
+            fault = f"it cannot be read ({error.strerror})"
+        remedy = "copy the folder again, or remove this trial's and start the batch again"
+        raise ConfigError(str(source / name), f"{fault}: {remedy}")
 
 
 def _move_files(draft: Path, target: Path) -> None:
@@ -316,17 +315,15 @@ def _move_files(draft: Path, target: Path) -> None:
                 path.replace(target / path.name)
             shutil.rmtree(target / CHECKPOINTS, ignore_errors=True)
     except Timeout:
-        found, remedy = "a folder locked by another process", "End that process, and import again"
-        raise ConfigError(str(target), found, "it free", remedy) from None
+        raise ConfigError(
+            str(target), "it is locked by another process: end that process, and import again"
+        ) from None
     except OSError as error:
         if is_full(error):
             raise
-        remedy = "Move away what lies there, and import again"
         raise ConfigError(
             str(error.filename2 or error.filename or target),
-            str(error.strerror),
-            "a place that can be written",
-            remedy,
+            f"it cannot be written ({error.strerror}): move away what lies there, and import again",
         ) from error
 
 

@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     """Return 0 if a file was written, 1 if there is nothing that could start now."""
     to = expand_user_path(args.to, "--to")
     if to.is_dir():
-        raise ConfigError("--to", f"{to}, which is a folder", "a file", "Name a file in it")
+        raise ConfigError("--to", f"{to} is a folder: name a file in it")
     from ablate.spec.read import read_spec
 
     loaded = read_spec(args.spec)
@@ -72,9 +72,7 @@ def run(args: argparse.Namespace) -> int:
 def import_batch_folder(args: argparse.Namespace, out: Path) -> int:
     """Make facts of what a batch has finished, and say what became of each trial."""
     if args.name is None:
-        raise ConfigError(
-            "DIR", "nothing", "the folder of a batch", "Name it: ablate ledger import DIR"
-        )
+        raise ConfigError("DIR", "name the folder of a batch, as in `ablate ledger import DIR`")
     from ablate.batch import import_batch
 
     counts = import_batch(expand_user_path(args.name, "DIR"), out, same_code=args.same_code)

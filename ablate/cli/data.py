@@ -38,6 +38,8 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "check":
         return check_data_set(args)
     if args.name is not None:
-        raise ConfigError("NAME", repr(args.name), "nothing with list", "Say `check` before it")
+        raise ConfigError(
+            "NAME", f"`list` takes no name such as {args.name!r}: say `check` before it"
+        )
     print_text("\n".join(describe_data_sets()))
     return 0

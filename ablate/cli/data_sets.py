@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from ablate.cli.locate import explain_write_errors
-from ablate.values.errors import join_words, suggest_nearest
+from ablate.values.errors import suggest_nearest
 from ablate.values.terminal import print_text, show_progress
 from trainables.config.images import SplitConfig
 from trainables.data.cache import require_cache
@@ -103,10 +103,7 @@ def check_data_set(args: argparse.Namespace) -> int:
     """
     name = args.name or ("folder" if args.data_root else "")
     if name not in DATASETS:
-        expected = f"one of {join_words(DATASETS)}"
-        raise ConfigError(
-            "NAME", repr(name) if name else "nothing", expected, suggest_nearest(name, DATASETS)
-        )
+        raise ConfigError("NAME", f"{name!r} is no data set. {suggest_nearest(name, DATASETS)}")
     config, cache = (
         resolve_data_config({"name": name, "root": args.data_root}),
         locate_default_cache(),

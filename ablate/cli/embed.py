@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
     to = check_new_file(args.to, "--to", replace=args.replace)
     if to.suffix not in FORMATS:
-        raise ConfigError("--to", repr(str(to)), f"a file ending in {' or '.join(FORMATS)}")
+        raise ConfigError("--to", f"the name of {to} must end in {' or '.join(FORMATS)}")
     index_file = args.index and check_new_file(args.index, "--index", replace=args.replace)
     root = expand_user_path(args.folder, "FOLDER")
     paths = list_pictures(root, "FOLDER")

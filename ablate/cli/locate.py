@@ -18,7 +18,7 @@ def locate_ledger(out: str) -> Path:
     """Return the ledger of an output folder. Raises ConfigError if there is none."""
     path = resolve_output_folder(out) / "ledger.sqlite"
     if not path.is_file():
-        raise ConfigError(str(path), "no ledger", "the output folder of a run", "Give --out")
+        raise ConfigError(str(path), "there is no ledger: give the output folder of a run as --out")
     return path
 
 
@@ -43,7 +43,7 @@ def check_new_file(given: str, option: str, *, replace: bool) -> Path:
     """Return the path of a file to write; refuse one that is there, unless it may be replaced."""
     path = expand_user_path(given, option)
     if path.exists() and not replace:
-        raise ConfigError(option, f"{path}, which is there", "a new file", "Or give --replace")
+        raise ConfigError(option, f"{path} is there already: name a new file, or give --replace")
     return path
 
 

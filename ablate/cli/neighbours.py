@@ -43,16 +43,18 @@ def run(args: argparse.Namespace) -> int:
     to = expand_user_path(args.to, "--to")
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         if not to.is_dir() or not is_gallery(to):
-            raise ConfigError("--to", f"{to}, which is there", "a new folder", "Name another one")
+            raise ConfigError("--to", f"{to} is there already: name a new folder")
         if not args.replace:
-            raise ConfigError("--to", f"{to}, a gallery", "a new folder", "Or give --replace")
+            raise ConfigError(
+                "--to", f"{to} is a gallery already: name a new folder, or give --replace"
+            )
     root = expand_user_path(args.folder, "FOLDER")
     paths = list_pictures(root, "FOLDER")
     model = load_model(args.model, args.device)
     folder = embed_folder(model, root, paths)
     size = len(folder.paths)
     if size < 2:
-        raise ConfigError("FOLDER", f"{size} pictures that can be read", "at least 2")
+        raise ConfigError("FOLDER", f"{size} pictures can be read, and neighbours need at least 2")
     queries = search_folder(model, folder, args.queries, args.nearest)
     with explain_write_errors(to, "--to"):
         if is_gallery(to):

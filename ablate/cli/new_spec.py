@@ -22,7 +22,7 @@ from ablate.plan.neutral import get_neutral_options
 from ablate.plan.plan import Overrides
 from ablate.spec.read import read_spec
 from ablate.spec.yaml_loader import load_text
-from ablate.values.errors import join_words, suggest_nearest
+from ablate.values.errors import suggest_nearest
 from ablate.values.terminal import print_text
 from trainables.backbones.own_models import BACKBONES
 from trainables.backbones.timm_models import check_name, import_timm
@@ -52,7 +52,9 @@ def write_new_spec(args: argparse.Namespace, purpose: str) -> int:
     """
     name = args.name.removesuffix(".yaml")
     if not re.fullmatch(NAME, name):
-        raise ConfigError("NAME", repr(name), "letters a to z, digits, _ . and -, as my-first")
+        raise ConfigError(
+            "NAME", f"{name!r} must be of the letters a to z, digits, _ . and -, as my-first"
+        )
     path = check_new_file(args.to or f"{name}.yaml", "--to", replace=args.replace)
     for option, registry in (("loss", LOSSES), ("method", METHODS)):
         _check_name(option, getattr(args, option), list(registry))
@@ -70,8 +72,9 @@ def write_new_spec(args: argparse.Namespace, purpose: str) -> int:
 
 def _check_name(option: str, name: str, known: list[str], instead: str = "") -> None:
     if name not in known:
-        expected = f"{instead}one of {join_words(known)}"
-        raise ConfigError(f"--{option}", repr(name), expected, suggest_nearest(name, known))
+        raise ConfigError(
+            f"--{option}", f"{name!r} is {instead}not known. {suggest_nearest(name, known)}"
+        )
 
 
 def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) -> str:
@@ -86,7 +89,7 @@ def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) 
     given, terms = tuning.get("given", {}), tuning.get("terms", {})
     if (goal == "terms" and not terms) or (goal == "compare" and method == "plain"):
         expected = "a method with terms" if goal == "terms" else "another method"
-        raise ConfigError("--goal", f"{goal} with method {method}", expected, "Give --method")
+        raise ConfigError("--goal", f"{goal} with method {method} needs {expected}: give --method")
     # a batch of as many classes as train
     data = _describe_data(args.data)
     config, classes = resolve_data_config(data), BATCH_CLASSES
@@ -131,7 +134,7 @@ def _describe_data(named: str) -> dict[str, str]:
     known = [name for name in DATASETS if name not in ("folder", "manifest")]
     if named not in known and (folder := expand_user_path(named, "--data")).is_dir():
         return {"name": "folder", "root": str(folder.resolve())}
-    _check_name("data", named, known, "a folder that is there, or ")
+    _check_name("data", named, known, "no folder that is there, and ")
     return {"name": named}
 
 

@@ -129,11 +129,11 @@ def parse_positive(text: str) -> int:
 def parse_duration(text: str, option: str = "--budget") -> float:
     """Read a duration: `2h`, `90m`, `1h30m`, `45` (seconds)."""
     if not re.fullmatch(r"(\d+(\.\d+)?[hms])*(\d+(\.\d+)?)?", text) or not text:
-        raise ConfigError(option, repr(text), "a duration such as 2h, 90m or 1h30m")
+        raise ConfigError(option, f"{text!r} is no duration such as 2h, 90m or 1h30m")
     parts = re.findall(r"(\d+(?:\.\d+)?)([hms]?)", text)
     total = sum(float(number) * _UNITS[unit] for number, unit in parts)
     if total > LONGEST:
-        raise ConfigError(option, repr(text[:40]), "at most 100 years", "Leave it out for no end")
+        raise ConfigError(option, f"{text[:40]!r} is above 100 years: leave it out for no end")
     return total
 
 
@@ -145,9 +145,11 @@ def parse_seeds(text: str) -> int | tuple[int, ...]:
     many = len(numbers) if is_list else max(numbers, default=0)
     distinct = len(set(numbers)) == len(numbers) and max(numbers, default=0) <= MAX_SEED
     if not 1 <= many <= MAX_SEEDS or not distinct:
-        expected = f"a number of seeds from 1 to {MAX_SEEDS}, or a list of distinct ones"
-        remedy = f"As 0,1,5, each ≤ {MAX_SEED}; for the one seed 0 alone, give 0,"
-        raise ConfigError("--seeds", repr(text), expected, remedy)
+        raise ConfigError(
+            "--seeds",
+            f"{text!r} is neither a number of seeds from 1 to {MAX_SEEDS} nor a list of distinct "
+            f"ones as 0,1,5, each at most {MAX_SEED}; for the one seed 0 alone, give 0,",
+        )
     return numbers if is_list else numbers[0]
 
 
@@ -159,9 +161,9 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            raise ConfigError("--set", repr(pair), "key=value", "As in --set optimizer.lr=1e-4")
+            raise ConfigError("--set", f"{pair!r} must be key=value, as in --set optimizer.lr=1e-4")
         if key in chosen:
-            raise ConfigError(f"--set {key}", "it twice", "each key once", "Remove one")
+            raise ConfigError(f"--set {key}", "it is given twice: remove one")
         chosen[key] = load_text(value, f"--set {key}").data
     return chosen
 
@@ -184,6 +186,6 @@ def build_options(args: argparse.Namespace) -> Options:
         if name in given:
             given[name] = parse_duration(given[name], f"--{name.replace('_', '-')}")
     if given.get("budget") == 0:
-        raise ConfigError("--budget", repr(args.budget), "more than no time", "Give --plan instead")
+        raise ConfigError("--budget", f"{args.budget!r} is no time: give --plan to run nothing")
     given["stuck_after"] = given.get("stuck_after") or None
     return Options(**given, report=not getattr(args, "no_report", False))

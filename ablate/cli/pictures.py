@@ -78,7 +78,7 @@ def load_model(given: str, device: str) -> Model:
         try:
             fetch_weights(folder.parent, folder.name)
         except OSError as error:
-            raise ConfigError("MODEL", str(error), "a storage that answers") from error
+            raise ConfigError("MODEL", f"the storage does not answer: {error}") from error
     return load(path, device)
 
 
@@ -133,7 +133,7 @@ def embed_folder(model: Model, root: Path, paths: Sequence[Path]) -> EmbeddedFol
         if batch:
             blocks.append(model.embed(batch, BATCH))
     if not blocks:
-        raise ConfigError("FOLDER", f"no picture in {root} that can be read", "one that can be")
+        raise ConfigError("FOLDER", f"no picture in {root} can be read")
     unread = len(paths) - len(readable)
     return EmbeddedFolder(root, readable, torch.cat(blocks), find_class_names(readable), unread)
 

@@ -67,7 +67,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     for option, given in (("--cell", args.cell is not None), ("--plan", args.plan)):
         if args.storage is not None and given:
-            raise ConfigError("--storage", f"it with {option}", "it with a sweep", "Leave one out")
+            raise ConfigError(
+                "--storage", f"it needs a sweep, and {option} runs none: leave one out"
+            )
     if args.pilot and not args.plan:
         raise ConfigError("--pilot", "it needs --plan")
     from ablate.spec.read import read_spec

@@ -47,8 +47,10 @@ def run(args: argparse.Namespace) -> int:
     if args.sort:
         known = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
         if metric not in known:
-            expected = f"a metric that a trial has: {list_similar_metrics(metric, known)}"
-            raise ConfigError("--sort", repr(metric), expected, suggest_metric(metric, known))
+            expected = f"there are {list_similar_metrics(metric, known)}"
+            raise ConfigError(
+                "--sort", f"no trial has {metric!r}; {expected}. {suggest_metric(metric, known)}"
+            )
         sign = 1 if is_lower_better(metric) else -1
         rows.sort(key=lambda row: sign * row["metrics"].get(metric, sign * inf))
     varied = find_varied_paths(row["config"] for row in rows) if args.params else []

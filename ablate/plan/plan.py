@@ -26,7 +26,7 @@ from ablate.plan.resolve import MisfitError, resolve_layers
 from ablate.schedulers.precision import PrecisionSeeds
 from ablate.spec.model import LoadedSpec
 from ablate.values.canonical import compute_canonical_hash
-from ablate.values.errors import join_words, suggest_nearest
+from ablate.values.errors import suggest_nearest
 from ablate.values.layers import Layer, Stack, merge_layers
 from ablate.values.paths import expand_paths, flatten_paths
 from trainables.config.images import EMBEDDED, DataConfig
@@ -139,10 +139,7 @@ class Plan:
             if name not in self.spec.studies:
                 known = list(self.spec.studies)
                 raise ConfigError(
-                    "--study",
-                    repr(name),
-                    f"one of {join_words(known)}",
-                    suggest_nearest(name, known),
+                    "--study", f"there is no study {name!r}. {suggest_nearest(name, known)}"
                 )
             if name not in wanted:
                 wanted.add(name)

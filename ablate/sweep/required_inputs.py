@@ -154,7 +154,7 @@ def _is_backbone_path(path: str) -> bool:
 
 def locate_error(plan: Plan, progression: Progression, use: Use, error: ConfigError) -> ConfigError:
     """Return the same error, at its place in the spec."""
-    path, fault = error.path, error.found
+    path, fault = error.path, error.message
     if Path(path).is_absolute():  # a file below data.root
         path, fault = "data.root", f"{path}: {fault}"
     study, locate = f"studies.{use.study}", plan.loaded.source.locate
@@ -177,4 +177,4 @@ def locate_error(plan: Plan, progression: Progression, use: Use, error: ConfigEr
             where = locate(holding[-1].where)
         else:
             where = locate(find_origin(layers, path, path))
-    return ConfigError(where, fault, error.expected, error.remedy)
+    return ConfigError(where, fault)

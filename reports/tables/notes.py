@@ -40,8 +40,8 @@ def explain_differences(frame: Frame, recipe: Table, rows: Sequence[TableRow]) -
     smallest = f", δ = {delta:g}" if delta else ""
     decides = (
         f"Δ: row − baseline row, 95 % over the family. {load_rule(frame.recipe.rule).description} "
-        f"Better "
-        "or worse: the interval leaves out 0. No difference: it lies within ±δ. Open: neither."
+        "Better or worse: the interval leaves out 0. No difference: it lies within ±δ. Open: "
+        "neither."
     )
     family = max(find_family_sizes(rows, primary), default=0)
     count = f"{family} comparison{'' if family == 1 else 's'}"

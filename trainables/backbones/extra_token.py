@@ -77,8 +77,8 @@ def check_tokens(name: str, image_size: int, option: str) -> None:
     def refuse(fault: str) -> ConfigError:
         return ConfigError(
             "backbone.name",
-            f"{option} needs a timm transformer that keeps its tokens, not {name}, {fault}",
-            remedy=f"Take deit_small_patch16_224 or another ViT, or leave {option} out",
+            f"{option} needs a timm transformer that keeps its tokens, not {name}, {fault}. Take "
+            f"deit_small_patch16_224 or another ViT, or leave {option} out",
         )
 
     if name in BACKBONES:

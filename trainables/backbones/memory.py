@@ -69,14 +69,14 @@ def check_parts(
             remedy = f"Give each a GPU (resources.gpus), or s{remedy[1:]}"
         kind = type(remaining[0]).__name__
         fault += f"whose {len(remaining)} norms ({kind}) compute their statistics of the batch"
-        raise ConfigError(option, fault, remedy=remedy)
+        raise ConfigError(option, f"{fault}. {remedy}")
     with torch.device("meta"), torch.no_grad(), _Draws() as draws:
         maps = model.forward_features(torch.empty(2, 3, image_size, image_size))  # type: ignore[operator]
         model.forward_head(maps, pre_logits=True)  # type: ignore[operator]
     if draws.operations:
         fault += f"which draws in training ({', '.join(sorted(draws.operations))})"
         remedy = "Leave it out, or take a backbone without dropout and stochastic depth"
-        raise ConfigError(option, fault, remedy=remedy)
+        raise ConfigError(option, f"{fault}. {remedy}")
 
 
 def checkpoint_blocks(model: nn.Module) -> None:

@@ -39,8 +39,8 @@ def import_timm() -> Any:
         raise ConfigError(
             "torch and torchvision",
             f"the installed ones ({', '.join(versions)}) do not belong together "
-            f"({extract_first_line(error)})",
-            remedy="Reinstall both from one index: pip install --force-reinstall torch torchvision",
+            f"({extract_first_line(error)}): reinstall both from one index, with pip install "
+            "--force-reinstall torch torchvision",
         ) from error
 
 
@@ -56,9 +56,8 @@ def check_name(timm: Any, name: str) -> None:
     near = difflib.get_close_matches(name, [*BACKBONES, *timm.list_models()], n=3, cutoff=0.5)
     raise ConfigError(
         "backbone.name",
-        repr(name),
-        f"the name of a timm model, or {', '.join(BACKBONES)}",
-        f"Did you mean {', '.join(near)}?" if near else "See timm.list_models()",
+        f"{name!r} is neither a model of timm nor one of {', '.join(BACKBONES)}. "
+        + (f"Did you mean {', '.join(near)}?" if near else "See timm.list_models()"),
     )
 
 

@@ -81,9 +81,8 @@ def check_route(config: BackboneConfig) -> None:
             usual = "torchvision" if in_torchvision else "the path of a file"
         raise ConfigError(
             OPTION,
-            f"{config.weights!r}, which has no weights of {config.name}",
-            KNOWN,
-            f"Pretrained weights of {config.name} come with weights: {usual}",
+            f"there are no {config.weights!r} weights of {config.name}: give weights: {usual} for "
+            f"pretrained ones; it takes {KNOWN}",
         )
 
 
@@ -178,9 +177,7 @@ def _check_digest(path: Path, expected: str | None) -> None:
     except OSError as error:
         raise ConfigError(
             OPTION,
-            f"{path}: {error.strerror}",
-            KNOWN,
-            "`ablate backbones` names files that fit",
+            f"{path}: {error.strerror}; it takes {KNOWN}. `ablate backbones` names files that fit",
         ) from error
     if expected is None:
         fault = f"give the SHA-256 of the weights file: if you trust {path}, it is {digest}"
@@ -281,7 +278,7 @@ def load_tensors_into(
         usual = "Name the model the file was saved from"
         raise ConfigError(
             OPTION,
-            f"{source} is no weights file of {name}: of {len(needed)} tensors {listed}",
-            remedy=BACKBONES[name].FILE if name in BACKBONES else usual,
+            f"{source} is no weights file of {name}: of {len(needed)} tensors {listed}. "
+            + (BACKBONES[name].FILE if name in BACKBONES else usual),
         )
     model.load_state_dict({k: v for k, v in tensors.items() if k in own}, strict=False)

@@ -21,7 +21,7 @@ class Strict(BaseModel):
             values = value if isinstance(value, list | tuple) else [value]
             if any(isinstance(each, bool) for each in values) and key in _list_numeric_fields(cls):
                 word = str(value).lower() if isinstance(value, bool) else "true or false in it"
-                raise ConfigError(str(key), word, "a number", "Write it in digits")
+                raise ConfigError(str(key), f"it must be a number, not {word}: write it in digits")
         return data
 
 

@@ -186,7 +186,7 @@ def load_model(path: str | Path, device: str = "auto") -> Model:
 
     def require(condition: bool, fault: str) -> None:
         if not condition:
-            raise ConfigError(str(path), fault, remedy=DAMAGED)
+            raise ConfigError(str(path), f"{fault}. {DAMAGED}")
 
     # A small file must not make a loss allocate class vectors, or a backbone weights, of gigabytes.
     vector_bytes = 4 * len(about.classes) * config.embedding.dim
@@ -304,7 +304,7 @@ def _read_export(path: Path) -> tuple[_About, dict[str, Tensor]]:
     except ValidationError as error:
         first = error.errors()[0]
         fault = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    raise ConfigError(str(path), fault, remedy=DAMAGED)
+    raise ConfigError(str(path), f"{fault}. {DAMAGED}")
 
 
 def _to_canonical_json(about: dict[str, Any]) -> str:

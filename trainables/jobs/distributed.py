@@ -84,9 +84,8 @@ def assign_runtime(runtime: Runtime, rank: int) -> Runtime:
         if ":" in runtime.device or present < size:
             raise ConfigError(
                 "resources.processes",
-                f"{size} a trial on {runtime.device}, with {present} GPUs here",
-                "a GPU for each",
-                "Lower resources.gpus, and give --device cuda",
+                f"{size} processes a trial on {runtime.device} need a GPU each, and {present} are "
+                "here: lower resources.gpus, and give --device cuda",
             )
         device = torch.device("cuda", rank)
     threads = None if runtime.threads is None else max(1, runtime.threads // size)

@@ -207,8 +207,11 @@ def _load_result(job: Job, identity: Event) -> Event | None:
         return None
     recorded = {name: final.pop(name, None) for name in identity}
     if recorded != identity:
-        remedy = "Take another output folder, or remove this one"
-        raise ConfigError(str(path), f"the result of {recorded}", f"that of {identity}", remedy)
+        raise ConfigError(
+            str(path),
+            f"it is the result of {recorded}, not of {identity}: take another output folder, or "
+            "remove this one",
+        )
     if not join_inside(folder, final["export"]).exists():
         return None
     return final if is_own_evaluation else {**final, "evaluations": {}}

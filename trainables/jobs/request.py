@@ -46,9 +46,10 @@ class JsonSerializable:
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             path = ".".join(map(str, (cls.__name__.lower(), *first["loc"])))
-            remedy = "Put the same code on every machine"
             found = repr(first["input"])[:200]
-            raise ConfigError(path, found, first["msg"].lower(), remedy) from None
+            raise ConfigError(
+                path, f"{first['msg']}, not {found}: put the same code on every machine"
+            ) from None
         return instance
 
 

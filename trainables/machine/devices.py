@@ -28,7 +28,7 @@ def resolve_device(name: str) -> torch.device:
     with suppress(RuntimeError):
         device = torch.device(name)
     if device is None or device.type not in ("cpu", "cuda"):
-        raise ConfigError("device", repr(name), "auto, cpu, cuda or cuda:N")
+        raise ConfigError("device", f"{name!r} is none of auto, cpu, cuda and cuda:N")
     present = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if device.type == "cuda" and (device.index or 0) >= present:
         raise ConfigError(

@@ -45,8 +45,7 @@ def check_text(text: str, where: str, *, show: bool = True) -> str:
     what = find_unfit_character(text)
     if what is not None:
         inside = f" in '{escape_control_characters(text[:60])}'" if show else ""
-        expected = "text of whole characters that can be seen"
-        raise ConfigError(where, f"{what}{inside}", expected, "Remove it")
+        raise ConfigError(where, f"{what}{inside} is in it: remove it")
     return text
 
 
@@ -58,7 +57,7 @@ def check_option(text: str, option: str, *, show: bool = True) -> str:
         ConfigError: it is not.
     """
     if not text:
-        raise ConfigError(option, "nothing ('')", "a value", "Give one, or leave the option out")
+        raise ConfigError(option, "it is empty: give a value, or leave the option out")
     return check_text(text, option, show=show)
 
 
@@ -80,8 +79,9 @@ def check_values(value: Any, where: str) -> None:
 
 
 def build_length_error(where: str) -> ConfigError:
-    expected = f"one from {-LARGEST} to {LARGEST}"
-    return ConfigError(where, "an integer that is too long", expected, "Write fewer digits")
+    return ConfigError(
+        where, f"an integer lies outside {-LARGEST} to {LARGEST}: write fewer digits"
+    )
 
 
 def expand_user_path(text: str | Path, where: str) -> Path:
@@ -92,7 +92,7 @@ def expand_user_path(text: str | Path, where: str) -> Path:
     """
     path = check_text(str(text), where)
     if not path.strip():
-        raise ConfigError(where, repr(path), "a path", "Name one; `.` is this folder")
+        raise ConfigError(where, f"{path!r} is no path; `.` is this folder")
     try:
         return Path(path).expanduser()
     except RuntimeError:

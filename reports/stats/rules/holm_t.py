@@ -33,9 +33,8 @@ class HolmT(ComparisonRule):
 
     name = "holm_t"
     description = (
-        "Interval: paired t over seeds, at the level that Holm's correction over the "
-        "comparisons of "
-        "the table gives the row."
+        "Interval: paired t over seeds, at the level that Holm's correction over the comparisons "
+        "of the table gives the row."
     )
 
     def compute_half_widths(self, sample: Sample) -> Mapping[str, tuple[float, float]]:

@@ -29,9 +29,8 @@ class Permutation(ComparisonRule):
 
     name = "permutation"
     description = (
-        "Interval: the differences that a paired sign-flip permutation test does not reject, "
-        "at the "
-        "level that Holm's correction over the comparisons of the table gives the row."
+        "Interval: the differences that a paired sign-flip permutation test does not reject, at "
+        "the level that Holm's correction over the comparisons of the table gives the row."
     )
 
     def compute_half_widths(self, sample: Sample) -> Mapping[str, tuple[float, float]]:

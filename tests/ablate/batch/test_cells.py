@@ -81,7 +81,7 @@ def test_studies_that_depend_on_when_trials_end_are_refused(tmp_path: Path) -> N
     asynchronous = {**SEARCH, "round": "asynchronous"}
     settings, file = synthetic_settings(tmp_path / "out"), tmp_path / "cells.jsonl"
     halted = sweep(halted={**GRID, "scheduler": {"name": "asha"}}, grid=GRID)
-    for plan, found in ((halted, "asha, which stops"), (sweep(tune=asynchronous), "asynchronous")):
+    for plan, found in ((halted, "asha stops trials"), (sweep(tune=asynchronous), "asynchronous")):
         with pytest.raises(ConfigError, match=found):
             export_cells(plan, settings, file)
     assert list(tmp_path.iterdir()) == [], "a refusal leaves nothing"
@@ -94,7 +94,7 @@ def test_studies_that_depend_on_when_trials_end_are_refused(tmp_path: Path) -> N
 
 def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"--to: found .* cannot be written"):
+    with pytest.raises(ConfigError, match=r"--to: .* cannot be written"):
         export_cells(specs.plan(), synthetic_settings(tmp_path), tmp_path / "file" / "cells.jsonl")
 
 
@@ -151,5 +151,5 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert main(["cells", str(spec), "--out", str(out), *bad]) == 2
     capsys.readouterr()
     assert main(["ledger", "import", str(tmp_path / "none"), "--out", str(out)]) == 2
-    assert "the folder of a batch" in capsys.readouterr().err
+    assert "copy the folder of `python -m trainables.jobs.batch`" in capsys.readouterr().err
     assert main(["ledger", "import", "--out", str(out)]) == 2

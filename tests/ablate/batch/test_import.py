@@ -201,13 +201,13 @@ def test_a_result_of_another_identity(work: Path, out: Path) -> None:
         refused(work, out, found)
         path.write_bytes(data)
     other.write_bytes(data)
-    refused(work, out, "in its own folder")
+    refused(work, out, "or not the folder's own")
 
 
 def test_weights_that_are_not_as_they_were_written(work: Path, out: Path) -> None:
     path = first(work) / "best.safetensors"
     path.write_bytes(b"other")
-    refused(work, out, r"best\.safetensors: found a file that is not as it was written")
+    refused(work, out, r"best\.safetensors: it is not as it was written")
 
 
 def test_the_folder_of_another_sweep(work: Path, tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_the_folder_of_another_sweep(work: Path, tmp_path: Path) -> None:
     export_cells(other, synthetic_settings(tmp_path / "other"), tmp_path / "other.jsonl")
     assert "--out" in refused(work, tmp_path / "other", "of the 2 trials of this ledger")
     refused(work, tmp_path / "none", "of the 0 trials of this ledger")
-    refused(tmp_path, tmp_path / "other", "the folder of a batch")
+    refused(tmp_path, tmp_path / "other", "copy the folder of `python -m trainables.jobs.batch`")
 
 
 @pytest.fixture

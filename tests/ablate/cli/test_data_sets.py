@@ -146,9 +146,9 @@ def test_check_tells_every_fault(tmp_path: Path, capsys: Said) -> None:
 @pytest.mark.parametrize(
     ("arguments", "found"),
     [
-        (["check"], "NAME: found nothing; expected one of typefaces, emoji"),
-        (["check", "cubs"], "NAME: found 'cubs'; expected one of"),
-        (["list", "sop"], "NAME: found 'sop'; expected nothing with list"),
+        (["check"], "NAME: '' is no data set"),
+        (["check", "cubs"], "NAME: 'cubs' is no data set"),
+        (["list", "sop"], "NAME: `list` takes no name such as 'sop'"),
         (
             ["check", "typefaces", "--sheet", "/nowhere/s.png"],
             "--sheet: /nowhere/s.png cannot be written",

@@ -109,16 +109,16 @@ def test_a_faiss_index_compares_as_the_model_does(
     np.testing.assert_allclose(scores, expected.values.numpy(), atol=1e-6)
     capsys.readouterr()
     to.unlink()
-    assert main(words) == 2 and "--index: found" in capsys.readouterr().err
+    assert main(words) == 2 and "--index: " in capsys.readouterr().err
     assert not to.exists()
 
 
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["{model}", "{birds}", "--to", "a.pkl"], "--to: found 'a.pkl'; expected a file ending in"),
-        (["{model}", "{birds}", "--to", "{model}"], "--to: found"),
-        (["{model}", "{birds}", "--to", "there.npz"], "which is there; expected a new file"),
+        (["{model}", "{birds}", "--to", "a.pkl"], "--to: the name of a.pkl must end in"),
+        (["{model}", "{birds}", "--to", "{model}"], "--to: "),
+        (["{model}", "{birds}", "--to", "there.npz"], "is there already: name a new file"),
         (["{model}", "nowhere"], "FOLDER: nowhere: No such file"),
         (["{model}", "empty"], "FOLDER: no picture in empty"),
         (["{birds}", "{birds}"], "no export, best.safetensors (No such file"),
@@ -159,7 +159,7 @@ def test_a_gallery_of_class_folders(
     scores = torch.nn.functional.normalize(embeddings) @ torch.nn.functional.normalize(embeddings).T
     nearest = scores.fill_diagonal_(-2)[0].max()
     assert f"<br>{nearest:.3f}" in text
-    assert main(words) == 2 and "a gallery; expected a new folder" in capsys.readouterr().err
+    assert main(words) == 2 and "is a gallery already" in capsys.readouterr().err
     assert main([*words, "--replace", "--queries", "4", "--device", "cpu"]) == 0
     assert sorted(path.name for path in to.iterdir()) == ["index.html", "thumbs"]
     (to / "mine.txt").touch()

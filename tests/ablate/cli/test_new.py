@@ -43,7 +43,7 @@ def test_it_plans(method: str, goal: str, tree: Path, capsys: Captured) -> None:
     code = main(["new", "x", "--data", str(tree), "--method", method, "--goal", goal])
     if (method, goal) in NOTHING:
         said = capsys.readouterr().err
-        assert code == 2 and said.startswith("--goal: found ") and said.count("\n") == 1
+        assert code == 2 and said.startswith("--goal: ") and said.count("\n") == 1
         assert not Path("x.yaml").exists()
         return
     assert code == 0
@@ -74,12 +74,12 @@ def test_a_loss_that_a_method_refuses_is_one_line(capsys: Captured) -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["a b"], "NAME: found 'a b'"),
-        (["x", "--data", "nowhere"], "--data: found 'nowhere'; expected a folder that is there"),
+        (["a b"], "NAME: 'a b' must be of"),
+        (["x", "--data", "nowhere"], "--data: 'nowhere' is no folder that is there"),
         (["x", "--loss", "proxy_ancor"], "Did you mean 'proxy_anchor'?"),
         (["x", "--backbone", "bn_inception"], "--backbone: nobody offers weights of bn_inception"),
-        (["x", "--backbone", "resnet5"], "backbone.name: found 'resnet5'"),
-        (["there"], "--to: found there.yaml, which is there; expected a new file"),
+        (["x", "--backbone", "resnet5"], "backbone.name: 'resnet5' is neither"),
+        (["there"], "--to: there.yaml is there already"),
     ],
 )
 def test_bad_input_is_one_line(words: list[str], line: str, capsys: Captured) -> None:

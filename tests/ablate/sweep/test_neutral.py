@@ -89,7 +89,7 @@ def test_every_method_has_one(method: str) -> None:
 
 def test_the_plain_method_has_none() -> None:
     studies = {"a": search("plain"), "b": search("plain", **NEUTRAL)}
-    with pytest.raises(ConfigError, match=r"studies\.b\.neutral: found it for the method 'plain'"):
+    with pytest.raises(ConfigError, match=r"studies\.b\.neutral: the method 'plain' has no terms"):
         specs.plan({"name": "none", "studies": studies})
     assert not is_neutral({"method": {"name": "plain"}})
 

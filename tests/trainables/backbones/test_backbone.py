@@ -167,17 +167,17 @@ def test_files_that_are_no_plain_tensors(
     [
         ({"name": "test_resnt"}, "Did you mean .*test_resnet"),
         ({"name": "bn_inceptoin"}, "Did you mean bn_inception"),
-        ({"name": "test_vit", "image_size": 17}, "cannot take 17 × 17 .*Change data.image_size"),
+        ({"name": "test_vit", "image_size": 17}, "cannot take 17 × 17 .*: change data.image_size"),
         ({"weights": "absent.pth", "weights_sha256": "0" * 64}, "No such file.*`ablate backbones`"),
         ({"mean": [104, 117, 128], "std": [1, 1, 1]}, "pixel_max: 255"),
         # the remedy is the source of the model's usual weights
-        ({"weights": "packaged"}, "weights: timm$"),
-        ({"weights": "imagenet"}, "'imagenet', .* weights: timm$"),
-        ({"weights": "torchvision"}, "weights: timm$"),
-        ({"name": "tf_efficientnet_lite0", "weights": "imagenet"}, "weights: packaged$"),
-        ({"name": "googlenet", "weights": "timm"}, "weights: torchvision$"),
-        ({"name": "googlenet", "weights": "packaged"}, "weights: torchvision$"),
-        ({"name": "bn_inception", "weights": "timm"}, "weights: the path of a file$"),
+        ({"weights": "packaged"}, "weights: timm for"),
+        ({"weights": "imagenet"}, "'imagenet' weights .* weights: timm for"),
+        ({"weights": "torchvision"}, "weights: timm for"),
+        ({"name": "tf_efficientnet_lite0", "weights": "imagenet"}, "weights: packaged for"),
+        ({"name": "googlenet", "weights": "timm"}, "weights: torchvision for"),
+        ({"name": "googlenet", "weights": "packaged"}, "weights: torchvision for"),
+        ({"name": "bn_inception", "weights": "timm"}, "weights: the path of a file for"),
     ],
 )
 def test_what_cannot_be_built_is_refused_in_one_line(fields: dict[str, Any], words: str) -> None:

@@ -95,7 +95,7 @@ def test_another_trials_folder_is_refused(drawn: Path, shared_cache: Path, tmp_p
         job(trial, shared_cache, tmp_path, seed=4),
         job(core_trials.config(drawn, training={"epochs": 2}), shared_cache, tmp_path),
     ):
-        with pytest.raises(ConfigError, match=r"final\.json: found the result of"):
+        with pytest.raises(ConfigError, match=r"final\.json: it is the result of"):
             run(other)
 
 

@@ -68,8 +68,10 @@ def _stop(number: int, _: FrameType | None) -> NoReturn:
 
 def _run(args: argparse.Namespace) -> int:
     if args.processes < 1 or not args.checkpoint_seconds >= 0:
-        found = f"{args.processes} and {args.checkpoint_seconds}"
-        raise ConfigError("--processes, --checkpoint-seconds", found, "at least 1, and at least 0")
+        raise ConfigError(
+            "--processes, --checkpoint-seconds",
+            f"{args.processes} and {args.checkpoint_seconds} must be at least 1 and at least 0",
+        )
     part, parts = parse_shard(args.shard)
     cells, folder = (
         expand_user_path(args.cells, "CELLS"),
@@ -113,10 +115,8 @@ def parse_shard(text: str) -> tuple[int, int]:
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise ConfigError(
             "--shard",
-            repr(text),
-            "I/N with I from 1 to N, as 2/8",
-            "`slurm` went in 0.2.0: submit with --array=1-N, and give --shard "
-            "$SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT",
+            f"{text!r} must be I/N with I from 1 to N, as 2/8. In a Slurm array (--array=1-N) give "
+            "--shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT",
         )
     return int(match[1]), int(match[2])
 

@@ -81,7 +81,7 @@ def read_sheet(path: Path, kind: str) -> tuple[Any, list[Any]]:
         fault = f"no file to read ({error.strerror})"
     except (ValueError, RecursionError, AttributeError, TypeError, KeyError):
         fault = "a file of another kind, or one that is cut off"
-    raise ConfigError(str(path), fault, description, remedy)
+    raise ConfigError(str(path), f"{fault}, not {description}. {remedy}")
 
 
 def _encode(line: object) -> bytes:
@@ -318,4 +318,4 @@ def read_result(folder: Path) -> Result:
         where = ", ".join([str(path), *map(str, first["loc"][:9])])
         message = first["msg"].removeprefix("Value error, ")
         fault = f"{message} ({reprlib.repr(first['input'])[:200]})"
-        raise ConfigError(where, fault, *SHEETS["result"][:2]) from None
+        raise ConfigError(where, f"{fault}. {SHEETS['result'][1]}") from None

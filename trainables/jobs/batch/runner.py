@@ -101,16 +101,18 @@ def check_machine(settings: BatchSettings, entries: Sequence[Entry]) -> None:
     if differing := {name for code in sources for name in list_differing_components(code)}:
         raise ConfigError(
             socket.gethostname(),
-            f"other source of {', '.join(sorted(differing))} than where the cells were written",
-            "the same code",
-            "Put the same code on both machines, or write the cells anew with `ablate cells`",
+            f"the source of {', '.join(sorted(differing))} is other than where the cells were "
+            "written: put the same code on both machines, or write the cells anew with "
+            "`ablate cells`",
         )
     fingerprints, data_sets, backbones = dict[str, str](), {}, {}
     for entry in entries:
         try:
             config = files.check_identity(replace(entry, job=settings.localize_job(entry)))
         except ValueError as error:
-            raise ConfigError(str(entry), str(error), "the trial as it was exported") from None
+            raise ConfigError(
+                str(entry), f"it is not the trial that was exported: {error}"
+            ) from None
         data = config.data
         with require_cache(settings.cache):
             if data.images not in fingerprints:
@@ -118,9 +120,9 @@ def check_machine(settings: BatchSettings, entries: Sequence[Entry]) -> None:
         if fingerprints[data.images] != entry.fingerprint:
             raise ConfigError(
                 f"data.{data.name}",
-                f"images with the fingerprint {fingerprints[data.images][:16]}",
-                f"those of the sweep, {entry.fingerprint[:16]}",
-                "Copy the same files here, and say where they are by --data-root",
+                f"the images have the fingerprint {fingerprints[data.images][:16]}, and the "
+                f"sweep's {entry.fingerprint[:16]}: copy the same files here, and say where they "
+                "are by --data-root",
             )
         data_sets[data.model_dump_json(exclude={"augment"})] = data
         backbones[config.backbone.model_dump_json()] = config.backbone

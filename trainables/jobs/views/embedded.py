@@ -123,7 +123,7 @@ class Embedded:
             backbone = build_frozen_backbone(self.config.backbone, size).to(self.device)
         if not isinstance(backbone, Backbone):
             raise ConfigError(
-                "figures", "a transformer with a second token", "a backbone of one output"
+                "figures", "a transformer with a second token has no one output to show"
             )
         normalisation = {"mean": backbone.mean, "std": backbone.std}
         index = self.subset.index[places]
@@ -184,8 +184,7 @@ class Reader:
             final = json.loads(files.result.read_text(encoding="utf-8"))
             export = join_inside(folder, final["export"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            found = f"no finished trial ({error})"
-            raise ConfigError(str(folder), found, "its config.json and final.json") from error
+            raise ConfigError(str(folder), f"no finished trial is here ({error})") from error
         self.config, seed = TrialConfig.model_validate(about["config"]), int(about["seed"])
         self.splits = load_splits(self.config.data, cache)
         where = resolve_device(device)

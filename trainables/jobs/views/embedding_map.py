@@ -43,7 +43,9 @@ def embedding_map(
     candidates = torch.isin(split.subset.labels, chosen).nonzero().squeeze(1)
     places = candidates[draw(len(candidates), "map")[:points]]
     if len(places) < LEAST:
-        raise ConfigError("figures, embedding_map", f"{len(places)} images", f"at least {LEAST}")
+        raise ConfigError(
+            "figures, embedding_map", f"{len(places)} images are too few: it takes {LEAST}"
+        )
     rows = split.unit[places.to(split.device)].double().cpu()
     if centred:
         _, classes_of = torch.unique(split.subset.labels[places], return_inverse=True)

@@ -46,7 +46,9 @@ def grad_cam(split: Embedded, *, images: int, terms: tuple[str, ...]) -> dict[st
         state = method(backbone.pool(maps).float(), labels, progress, draws)
         own = method.terms(state, labels, progress, draws)
         if unknown := [name for name in terms if name not in own]:
-            raise ConfigError("figures, grad_cam.terms", repr(unknown[0]), f"of {', '.join(own)}")
+            raise ConfigError(
+                "figures, grad_cam.terms", f"{unknown[0]!r} is none of {', '.join(own)}"
+            )
         cams = {name: _compute_cam(own[name].value, maps, backbone) for name in terms or own}
     return {
         "terms": [*cams],
@@ -83,7 +85,7 @@ def _arrange_maps(maps: Tensor, backbone: Backbone) -> Tensor:
     if maps.dim() != 3 or side**2 != patches.shape[1]:
         raise ConfigError(
             "figures, grad_cam",
-            f"a backbone whose last features are of shape {tuple(maps.shape)}",
-            "a map [B, C, H, W], or the tokens of a square grid",
+            f"the backbone's last features have the shape {tuple(maps.shape)}, and it takes a map "
+            "[B, C, H, W] or the tokens of a square grid",
         )
     return patches.mT.reshape(len(patches), -1, side, side)

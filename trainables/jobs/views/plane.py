@@ -50,13 +50,11 @@ def plane(split: Embedded, *, images: int, level: float) -> dict[str, Any]:
         or split.rows.shape[1] != references.vectors.shape[1]
     ):
         raise ConfigError(
-            "figures, plane",
-            "a loss that is no softmax over the cosines to a proxy of each class",
-            "one that is",
+            "figures, plane", "the loss must be a softmax over the cosines to a proxy of each class"
         )
     centres = F.normalize(sum_classes(references.vectors, references.labels)).cpu()
     if len(centres) < 2:
-        raise ConfigError("figures, plane", "one training class", "two")
+        raise ConfigError("figures, plane", "it takes two training classes, and there is one")
     cosines = (centres @ centres.T).fill_diagonal_(-torch.inf)
     one, two = sorted(divmod(int(cosines.argmax()), len(centres)))
     first, second = centres[one], centres[two]

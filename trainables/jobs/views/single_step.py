@@ -41,7 +41,8 @@ def single_step(split: Embedded, *, images: int, rate: float, dark: float) -> di
     places = split.draw_pairs(images // 2, "single_step")
     if len(places) < 4:
         raise ConfigError(
-            "figures, single_step", f"{len(places) // 2} classes of two", "at least two"
+            "figures, single_step",
+            f"it takes two classes with two images, and there are {len(places) // 2}",
         )
     shown, backbone = split.load_pictures(places)
     mean, std = (
@@ -58,7 +59,9 @@ def single_step(split: Embedded, *, images: int, rate: float, dark: float) -> di
     _descend(network, inputs, labels, rate)
     after = _embed(network, inputs)
     if not after.isfinite().all():
-        raise ConfigError("figures, single_step.rate", f"{rate:g}", "a rate of finite steps")
+        raise ConfigError(
+            "figures, single_step.rate", f"a step at {rate:g} is not finite: lower it"
+        )
     points = fit_tsne(torch.cat([before, after]), min(PERPLEXITY, len(places) / 2 - 1))
     names = sorted({split.get_class_name(place) for place in places.tolist()})
     pixels = ((anchor[0] * std + mean).clamp(0, 1) * 255).round().to(torch.uint8)

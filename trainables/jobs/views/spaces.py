@@ -57,8 +57,8 @@ def distances(split: Embedded, *, images: int) -> dict[str, Any]:
     if not pairs.all():
         raise ConfigError(
             "figures, distances",
-            f"{int(pairs[0])} pairs of one class and {int(pairs[1])} of two",
-            "some of both",
+            f"it takes pairs of one class and of two, and there are {int(pairs[0])} and "
+            f"{int(pairs[1])}",
         )
     shares = counts / pairs[:, None]
     return {

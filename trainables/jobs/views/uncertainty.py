@@ -28,7 +28,9 @@ def uncertainty(split: Embedded, *, images: int, ends: int) -> dict[str, Any]:
     """
     method, subset = split.network.method, split.subset
     if not method.MEASURES:
-        raise ConfigError("figures, uncertainty", "a method that has none", "IDML, or one like it")
+        raise ConfigError(
+            "figures, uncertainty", "the method has no uncertainty: take IDML, or one like it"
+        )
     places = draw(len(subset), "uncertainty")[:images]
     sample = replace(subset, index=subset.index[places], labels=subset.labels[places], queries=None)
     draws = streams.create_generator(0, "measure", device=split.device)

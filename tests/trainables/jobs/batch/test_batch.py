@@ -178,7 +178,7 @@ def refused(
         assert command.main([str(cells), "--out", str(tmp_path / "out"), *more]) == 2
         assert not (tmp_path / "out" / "trials").exists()
         text = capsys.readouterr().err
-        assert text.count("\n") == 1 and "found" in text and "expected" in text
+        assert text.count("\n") == 1
         return text
 
     return told_of
@@ -193,7 +193,7 @@ def test_other_code_is_refused(refused: Any, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(source_digests, "compute_component_digest", edited)
     # The cells were written before the edit.
     monkeypatch.setattr(made, "code", lambda config: SAVED)
-    assert "other source of loss.proxy_anchor than where the cells" in refused()
+    assert "source of loss.proxy_anchor is other than where the cells" in refused()
 
 
 SAVED = made.code(core_trials.config(Path("unread")).model_dump(mode="json"))
@@ -204,7 +204,7 @@ def test_other_images_are_refused(
 ) -> None:
     other = core_trials.draw(tmp_path / "drawn")
     next(other.glob("*/*.png")).unlink()
-    assert "images with the fingerprint" in refused("--data-root", str(other))
+    assert "the images have the fingerprint" in refused("--data-root", str(other))
     assert "data.root: found" in refused("--data-root", str(tmp_path / "nothing"))
 
 

@@ -65,5 +65,5 @@ def test_a_file_of_another_kind_or_none(tmp_path: Path) -> None:
 def test_shards() -> None:
     assert parse_shard("1/1") == (1, 1) and parse_shard("2/8") == (2, 8)
     for text in ("0/3", "4/3", "2", "1/0", "a/b", "-1/3", "slurm"):
-        with pytest.raises(ConfigError, match=r"--shard: found .* 0\.2\.0"):
+        with pytest.raises(ConfigError, match=r"--shard: .* Slurm array"):
             parse_shard(text)

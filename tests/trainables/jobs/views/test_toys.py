@@ -158,7 +158,7 @@ def test_a_single_step_is_gradient_descent_on_the_loss(model: Reader) -> None:
 def test_what_has_no_plane_and_no_finite_step_is_told(
     model: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ConfigError, match="a rate of finite steps"):
+    with pytest.raises(ConfigError, match="is not finite"):
         asked(model, "single_step", "train", images=8, rate=1e38, dark=DARK)
     monkeypatch.setattr(type(model.network.method.loss), "logit_scale", None)
     with pytest.raises(ConfigError, match="no softmax over the cosines"):
