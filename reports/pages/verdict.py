@@ -20,6 +20,7 @@ from reports.tables.verdict import Verdict, group_verdicts
 
 MOST = 40  # lines on a terminal, and in MLflow
 LONGEST = 4900  # characters of a tag in MLflow on some databases, less a sentence
+MOST_SEEDS = 1000  # that a reader may be advised to run
 WANTED = 0.8  # of δ: a half-width with which a true 0 is mostly seen as no difference
 TITLE = "## Verdict"
 NOTHING = "its best configuration is the baseline: the method brought nothing in this search"
@@ -79,8 +80,10 @@ def format_evidence(verdict: Verdict) -> str:
         words.append(f"no {verdict.unit} has both" if not verdict.n else one)
     elif gap is not None and gap.low is not None and gap.high is not None:
         half = (gap.high - gap.low) / 2
+        seeds = 0
         if verdict.call == "open" and 0 < verdict.smallest <= half:
             seeds = estimate_seeds(verdict.n, half, WANTED * verdict.smallest)
+        if 0 < seeds <= MOST_SEEDS:
             wanted = WANTED * float(_format_smallest(verdict))
             words.append(f"about {seeds:,} {verdict.unit}s give ±{wanted:g}")
     if verdict.printed is not None:
