@@ -28,14 +28,14 @@ from trainables.data.dataset import (
     load_dataset,
     resolve_data_config,
 )
-from trainables.data.files.data_set_markers import Count, list_data_folders
-from trainables.data.files.fileset import FileSet
-from trainables.data.files.first_pass import (
+from trainables.data.decode import (
     Picture,
     decode_picture,
     map_ahead,
     silence_size_warning,
 )
+from trainables.data.files.data_set_markers import Count, list_data_folders
+from trainables.data.files.fileset import FileSet
 from trainables.data.files.hashes import rehash_everything
 from trainables.data.files.index import Index
 from trainables.data.splits import split_dataset
@@ -74,7 +74,7 @@ def _describe_data_set(name: str) -> Iterator[str]:
     try:
         summary = DATASETS[name].summary(resolve_data_config({"name": name}))
     except ConfigError as fault:
-        if about and fault.path == "data.root" and fault.found.startswith("nothing"):
+        if about and fault.path == "data.root" and fault.found.startswith("it is not given"):
             yield f"{title}: not here; offered at {about.offered}"
         else:
             yield f"{title}: {fault.message}"

@@ -13,7 +13,7 @@ import jinja2
 from PIL import Image
 
 from ablate.cli.pictures import Query
-from trainables.data.files.first_pass import Picture, decode_picture, map_ahead
+from trainables.data.decode import Picture, decode_picture, map_ahead
 from trainables.machine.texts import escape_control_characters
 
 INDEX, THUMBS = "index.html", "thumbs"

@@ -19,7 +19,7 @@ from ablate.storage.checkpoints import fetch_weights
 from ablate.values.terminal import print_text, show_progress
 from trainables import load
 from trainables.core.trial_folder import EXPORT, TRIALS
-from trainables.data.files.first_pass import Picture, decode_picture, map_ahead
+from trainables.data.decode import Picture, decode_picture, map_ahead
 from trainables.errors import ConfigError
 from trainables.evaluation.scores import PlainScore
 from trainables.machine.progress import Progress

@@ -1,10 +1,8 @@
 """A sweep killed twenty times: `python -m tests.faults.soak [KILLS [SEED]]`, or `make soak`.
 
-Before it, a report of 5,000 trials is made (`tests.reports.large`), and the first pass over a
-folder of photographs is killed ten times, kept as pixels and encoded, and ends in the same bytes as
-one that was left in peace. Then four nodes that share no folder lose one of them and their head, a
-node is cut off for a minute, and four sweeps write into a team's MLflow server that is away for a
-minute, slow, and fails (`python -m tests.faults.long_away`).
+Before it, a report of 5,000 trials is made (`tests.reports.large`). Then four nodes that share no
+folder lose one of them and their head, a node is cut off for a minute, and four sweeps write into
+a team's MLflow server that is away for a minute, slow, and fails (`tests.faults.long_away`).
 
 Two thirds of the kills hit a sweep that trains. Then it is finished, more is asked of its trials,
 and the others hit their re-evaluation and a sweep that has nothing left to do. Afterwards all of
@@ -30,8 +28,6 @@ from tests.faults.machine import processor
 from tests.faults.parted import apart as cut
 from tests.reports import large
 from tests.s3 import CREDENTIALS
-from tests.trainables.data.first_pass import begin, kept, kill_after
-from tests.trainables.data.trees import photographs
 
 
 def main(kills: int = 20, seed: int = 20) -> None:
@@ -57,29 +53,6 @@ def main(kills: int = 20, seed: int = 20) -> None:
     )
 
 
-def first_pass(kills: int = 10, seed: int = 20) -> None:
-    """Kill first passes at random instants of the time that a whole one takes."""
-    draw = random.Random(seed)
-    folder = Path(tempfile.mkdtemp(prefix="soak-first-pass-"))  # stays if something is wrong
-    root = photographs(folder / "photographs", 4000)
-    for store in ("pixels", "encoded"):
-        began = time.monotonic()
-        assert not kill_after(begin(root, folder / store / "whole", store), 3600)
-        whole, killed = time.monotonic() - began, 0
-        for _ in range(3 * kills):
-            if killed == kills:
-                break
-            if not kill_after(begin(root, folder / store / "killed", store), draw.random() * whole):
-                shutil.rmtree(folder / store / "killed")
-                continue
-            killed += 1
-        assert killed == kills, f"only {killed} first passes lived long enough"
-        assert not kill_after(begin(root, folder / store / "killed", store), 3600)
-        assert kept(folder / store / "killed") == kept(folder / store / "whole"), folder
-        print(f"first pass, {store}: killed {kills} times, the same bytes", flush=True)
-    shutil.rmtree(folder)
-
-
 def nothing_shared(trials: int = 60) -> None:
     """Nodes that share no folder: one goes, one comes, the head is lost."""
     os.environ |= CREDENTIALS
@@ -99,7 +72,6 @@ def parted(seconds: float = 60.0) -> None:
 
 if __name__ == "__main__":
     large.main()
-    first_pass()
     nothing_shared()
     parted()
     long_away.main()

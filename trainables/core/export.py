@@ -37,8 +37,14 @@ from trainables.backbones.backbone import Backbone, build_frozen_backbone, count
 from trainables.core.network import Network, build_method, build_trial_backbone
 from trainables.core.pictures import list_pictures
 from trainables.data.augment import cut_eval_images
-from trainables.data.decode import check_size, convert_to_rgb, resize_to_short_side
-from trainables.data.files.first_pass import Picture, decode_picture, map_ahead
+from trainables.data.decode import (
+    Picture,
+    check_size,
+    convert_to_rgb,
+    decode_picture,
+    map_ahead,
+    resize_to_short_side,
+)
 from trainables.data.images import Images
 from trainables.data.splits import Subset
 from trainables.errors import ConfigError

@@ -2,8 +2,7 @@
 
 Sixteen trials may start at once, and any of them may be killed at any instant. So a folder is built
 under another name and a file lock, flushed to disk and renamed into place: one that carries its
-final name is complete. What takes long to build may go on where a killed process left it
-(`published(…, goes_on=True)`), in `<name>.begun`.
+final name is complete.
 
 Copies and disks lose bytes, so a folder carries digests of its files
 (`trainables/machine/digests.py`). `<name>.checked`, beside it, has the state (size, times, inode)
@@ -35,18 +34,13 @@ LOG = logging.getLogger(__name__)
 WRITING = " while writing the cache"
 READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 UNWRITABLE = (*READ_ONLY, errno.ENOSPC, errno.EDQUOT)  # where keeping nothing may be good enough
-JOURNAL = "begun.rows"  # in a folder that goes on: how far it is; never in a complete one
 
 Build = Callable[[Path], None]  # makes the files in the folder that it is given
 State = dict[str, list[int]]  # file → size, times of its content and of its entry, inode
 
 
-def get_or_build(folder: Path, build: Build, *, goes_on: bool = False) -> Path:
+def get_or_build(folder: Path, build: Build) -> Path:
     """Return `folder`, after calling `build(temporary folder)` if it is not there whole.
-
-    Args:
-        goes_on: `build` is given the folder that an interrupted process left, with its `JOURNAL`,
-            and goes on from there. An error leaves nothing, as without.
 
     Raises:
         OSError: the disk is full or the cache cannot be written; the message says where.
@@ -69,7 +63,7 @@ def get_or_build(folder: Path, build: Build, *, goes_on: bool = False) -> Path:
                 if fault is not None:
                     if folder.exists():
                         LOG.warning("%s: %s; it is made again", folder, fault)
-                    _build_folder(folder, build, goes_on=goes_on)
+                    _build_folder(folder, build)
                     state = _read_state(folder)
                 write_atomically(_name_note(folder), seal_json({"files": state}))
         finally:
@@ -77,34 +71,23 @@ def get_or_build(folder: Path, build: Build, *, goes_on: bool = False) -> Path:
     return folder
 
 
-def locate_unfinished(folder: Path) -> Path:
-    """Return where a folder that goes on is built."""
-    return folder.with_name(f"{folder.name}.begun")
-
-
-def _build_folder(folder: Path, build: Build, *, goes_on: bool) -> None:
+def _build_folder(folder: Path, build: Build) -> None:
     # The lock is ours, so whatever else carries this name was left by a process that died.
-    for rest in (folder, *folder.parent.glob(f"{folder.name}.tmp-*")):
-        if rest.exists():
-            shutil.rmtree(rest)
-    if goes_on:
-        fresh = locate_unfinished(folder)
-        fresh.mkdir(mode=0o700, exist_ok=True)
-    else:
-        fresh = Path(tempfile.mkdtemp(prefix=f"{folder.name}.tmp-", dir=folder.parent))
+    unfinished = folder.with_name(f"{folder.name}.begun")  # of a version before 0.2.0
+    for remainder in (folder, unfinished, *folder.parent.glob(f"{folder.name}.tmp-*")):
+        if remainder.exists():
+            shutil.rmtree(remainder)
+    fresh = Path(tempfile.mkdtemp(prefix=f"{folder.name}.tmp-", dir=folder.parent))
     try:
         build(fresh)
-        (fresh / JOURNAL).unlink(missing_ok=True)
         seal_folder(fresh)
         fresh.chmod(0o755)
         for path in (*fresh.iterdir(), fresh):
             _sync_to_disk(path)
         fresh.replace(folder)
         _sync_to_disk(folder.parent)
-    except BaseException as error:
-        # Whoever was interrupted, and not refused, may go on.
-        if not goes_on or isinstance(error, Exception):
-            shutil.rmtree(fresh, ignore_errors=True)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
         raise
 
 
@@ -143,9 +126,8 @@ def require_cache(cache: Path) -> Iterator[None]:
         reason = (error.strerror or str(error)).partition(WRITING)[0]
         raise ConfigError(
             "ABLATE_CACHE",
-            f"the cache {cache}, which cannot be written ({reason})",
-            "a folder with room for decoded images",
-            "Free some space, or set it to another folder",
+            f"the cache {cache} cannot be written ({reason}): free some space, or set ABLATE_CACHE "
+            "to another folder with room for decoded images.",
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""One image file to uint8 RGB.
+"""Image files to uint8 RGB, in threads.
 
 Deviations from torchvision's ImageFolder pipeline: the EXIF orientation is applied, transparent
 pixels become white (not whatever colour lies under them), 16-bit greys keep their upper byte.
@@ -12,39 +12,84 @@ pixels brought to a short side of 256 to far more.
 
 from __future__ import annotations
 
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from PIL import Image, ImageOps
 
+from trainables.data.files.lists import name_unreadable_file
 from trainables.errors import ConfigError
+from trainables.machine.processes import count_cores
 
 # By content, whatever the name; JPEG's plugin opens multi-picture files (MPO) of cameras, too.
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
 MOST_PIXELS = 2**26  # 8192²: 0.27 GB decoded, 1.3 GB where it is transparent
 MOST_SIDE = 2**15
 MOST_RATIO = 32  # long side / short side
+IN_FLIGHT = 4  # images a core: bounds memory, 36 MB each of a camera, while the threads stay busy
+Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
+T = TypeVar("T")
 
 
-def decode_image(
-    path: Path,
-    short: int | None,
-    *,
-    content: bytes | None = None,
-    box: tuple[float, float, float, float] | None = None,
-) -> np.ndarray:
+class Picture(NamedTuple):
+    """An image file.
+
+    path: the file, or with `content` what to call it. content: its bytes, where they do not lie in
+    a file. box: the part that is kept, before it is resized.
+    """
+
+    path: Path
+    content: bytes | None = None
+    box: Box | None = None
+
+    def read_bytes(self) -> bytes:
+        """Return the file's bytes; a ConfigError names one that cannot be read."""
+        if self.content is not None:
+            return self.content
+        with name_unreadable_file(self.path, "check its permissions"):
+            return self.path.read_bytes()
+
+
+def map_ahead(work: Callable[[Picture], T], pictures: Iterable[Picture]) -> Iterator[T]:
+    """Do `work` on each in threads, in order, a bounded number of them ahead of the reader."""
+    threads = count_cores()
+    with ThreadPoolExecutor(threads) as pool:
+        remaining = iter(pictures)
+        waiting = deque(pool.submit(work, each) for each in islice(remaining, IN_FLIGHT * threads))
+        try:
+            while waiting:
+                yield waiting.popleft().result()
+                waiting.extend(pool.submit(work, picture) for picture in islice(remaining, 1))
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+@contextmanager
+def silence_size_warning() -> Iterator[None]:
+    """Silence Pillow's warning of large images: the limits and their message are ours."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        yield
+
+
+def decode_picture(picture: Picture, short: int | None) -> np.ndarray:
     """Decode to [H, W, 3] uint8 with min(H, W) = `short`; the long side is rounded down. None: as
     it lies.
-
-    Args:
-        content: the file's bytes, where they do not lie in a file; `path` then names them.
-        box: left, top, right and bottom in pixels of what is kept, before it is resized.
 
     Raises:
         ConfigError: not an image of a known format, damaged, truncated, or beyond the limits, or a
             box outside it; names the file.
     """
+    path, content, box = picture
     try:
         with Image.open(path if content is None else BytesIO(content), formats=FORMATS) as opened:
             check_size(opened.size, str(path))
@@ -56,14 +101,16 @@ def decode_image(
     except Image.DecompressionBombError:
         # Beyond twice Pillow's own limit, it does not tell the size.
         most = 2 * (Image.MAX_IMAGE_PIXELS or MOST_PIXELS)
-        raise _build_size_error(str(path), f"an image of more than {most:,} pixels") from None
+        raise _build_size_error(str(path), f"more than {most:,} pixels") from None
     except Exception as error:
         # Pillow's plugins raise whatever their parsers meet: OSError, SyntaxError, struct.error…
         unknown = isinstance(error, Image.UnidentifiedImageError)  # type: ignore[attr-defined]
         reason = "of none of the known formats" if unknown else error
-        expected = f"a whole image file: {', '.join(FORMATS)}"
-        found = f"an image that cannot be read ({reason})"
-        raise ConfigError(str(path), found, expected, "Replace or remove the file") from error
+        message = (
+            f"the image cannot be read ({reason}): replace or remove the file. Formats are "
+            f"{', '.join(FORMATS)}."
+        )
+        raise ConfigError(str(path), message) from error
     return np.asarray(image if short is None else resize_to_short_side(image, short))
 
 
@@ -88,28 +135,28 @@ def check_size(size: tuple[int, int], where: str) -> None:
     """
     short, long = sorted(size)
     if short * long > MOST_PIXELS or long > MOST_SIDE or long > MOST_RATIO * short:
-        raise _build_size_error(where, f"an image of {size[0]:,} × {size[1]:,} pixels")
+        raise _build_size_error(where, f"{size[0]:,} × {size[1]:,} pixels")
 
 
-def _crop_box(
-    image: Image.Image, box: tuple[float, float, float, float], where: str
-) -> Image.Image:
+def _crop_box(image: Image.Image, box: Box, where: str) -> Image.Image:
     """Return what of the box lies in the image; its edges at the nearest pixels."""
     left, top, right, bottom = (round(edge) for edge in box)
     inside = max(left, 0), max(top, 0), min(right, image.width), min(bottom, image.height)
     if inside[0] >= inside[2] or inside[1] >= inside[3]:
         text = f"a box of {left}, {top}, {right}, {bottom} holds nothing of an image of "
         text += f"{image.width} × {image.height} pixels: unpack the data set again, or leave boxes "
-        raise ConfigError(where, f"{text}out")
+        raise ConfigError(where, f"{text}out.")
     part = image.crop(inside)
     check_size(part.size, where)
     return part
 
 
-def _build_size_error(where: str, found: str) -> ConfigError:
-    expected = f"at most {MOST_PIXELS:,} pixels, {MOST_SIDE:,} on a side, and a long side of at "
-    expected += f"most {MOST_RATIO} short ones"
-    return ConfigError(where, found, expected, "Shrink, crop or remove it")
+def _build_size_error(where: str, size: str) -> ConfigError:
+    return ConfigError(
+        where,
+        f"the image has {size}, and the limits are {MOST_PIXELS:,} pixels, {MOST_SIDE:,} on a side "
+        f"and a long side of {MOST_RATIO} short ones: shrink, crop or remove it.",
+    )
 
 
 def convert_to_rgb(image: Image.Image) -> Image.Image:

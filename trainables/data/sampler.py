@@ -29,7 +29,7 @@ def check_batch(batch_size: int, per_class: int, classes: int) -> None:
             are; the remedy has the settings that would do.
     """
     if batch_size % per_class:
-        text = f"{batch_size} is not a multiple of per_class {per_class}"
+        text = f"{batch_size} is not a multiple of per_class {per_class}: give one."
         raise ConfigError("training.batch_size", text)
     wanted = batch_size // per_class
     if per_class == 1 or wanted <= classes:
@@ -39,10 +39,9 @@ def check_batch(batch_size: int, per_class: int, classes: int) -> None:
     more = next(m for m in counts if batch_size % m == 0 and batch_size // m <= classes)
     raise ConfigError(
         "training.batch_size",
-        f"{batch_size}, which at per_class {per_class} takes {wanted} classes a batch",
-        f"at most the {classes} training classes that data.split leaves",
-        f"Give --set training.batch_size={classes * per_class} or --set training.per_class={more}; "
-        "with another batch it is another trial",
+        f"{batch_size} at per_class {per_class} takes {wanted} classes a batch, and data.split "
+        f"leaves {classes} training classes: give --set training.batch_size={classes * per_class} "
+        f"or --set training.per_class={more}; with another batch it is another trial.",
     )
 
 
@@ -71,7 +70,7 @@ def draw_epoch_batches(  # noqa: PLR0917
         ConfigError: batch_size is no multiple of M, or asks for more classes than there are.
     """
     if len(labels) == 0:
-        raise ConfigError("data", "no training images", "at least one", "Look at data.split")
+        raise ConfigError("data", "data.split leaves no training images: change it.")
     sizes = torch.bincount(labels)
     check_batch(batch_size, per_class, len(sizes))
     generator = streams.create_generator(seed, "sampler", epoch)

@@ -85,11 +85,9 @@ class Splits:
     def __getitem__(self, name: str) -> Subset:
         part = {"train": self.train, "val": self.val, "test": self.test}.get(name)
         if part is None:
+            why = '; protocol "paper" trains on all training classes' if name == "val" else ""
             names = "train, test" if self.val is None else "train, val, test"
-            remedy = 'Protocol "paper" trains on all training classes: there is no validation split'
-            raise ConfigError(
-                "evaluate", repr(name), f"one of {names}", remedy if name == "val" else ""
-            )
+            raise ConfigError("evaluate", f"there is no split {name!r}{why}: give one of {names}.")
         return part
 
     def require_splits(self, names: Iterable[str]) -> None:

@@ -86,7 +86,7 @@ def test_damaged_pictures_are_named_and_left_out(
     (birds / "ant" / "no.jpg").write_text("text")
     assert embed(model, birds, tmp_path / "a.npz") == 1
     said = capsys.readouterr()
-    assert "left out ant/1.png: found an image that cannot be read" in said.err
+    assert "left out ant/1.png: the image cannot be read" in said.err
     assert "left out ant/no.jpg: " in said.err and "2 could not be read" in said.err
     with np.load(tmp_path / "a.npz", allow_pickle=False) as file:
         assert len(file["paths"]) == len(file["embeddings"]) == 11

@@ -124,19 +124,19 @@ def tune(space: dict[str, Any], **more: Any) -> dict[str, Any]:
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "fold": (
         {"rates": {**GRID, "folds": 2, "trial": {SIZE: 44}}},
-        "studies.rates.trial.training.batch_size: found 44",
+        "studies.rates.trial.training.batch_size: 44 at ",
     ),
     "grid": (
         {"sizes": {"design": "grid", "grid": {SIZE: [56, 60]}}},
-        "studies.sizes.grid.training.batch_size: found 60",
+        "studies.sizes.grid.training.batch_size: 60 at ",
     ),
     "compare": (
         {"rows": {"design": "compare", "variants": {"a": {}, "b": {"trial": {EACH: 2}}}}},
-        ": found 32, which at per_class 2 takes 16 classes",
+        ": 32 at per_class 2 takes 16 classes",
     ),
     "around": (
         {"tune": tune(RATE), "later": {**LATER, "trial": {SIZE: 60}}},
-        "studies.later.trial.training.batch_size: found 60",
+        "studies.later.trial.training.batch_size: 60 at ",
     ),
 }
 # What a search draws is the trial's to tell.

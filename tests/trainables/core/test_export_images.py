@@ -12,7 +12,7 @@ from PIL import EpsImagePlugin, Image
 
 from trainables.core.export import convert_to_images
 from trainables.data.augment import cut_eval_images
-from trainables.data.decode import decode_image
+from trainables.data.decode import Picture, decode_picture
 from trainables.errors import ConfigError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (3, 64, 64, 3), dtype=np.uint8)
@@ -44,7 +44,7 @@ def test_pictures_are_brought_to_the_size_that_a_data_folders_have(
     exif = Image.Exif()
     exif[0x0112] = turned
     Image.fromarray(pixels).save(tmp_path / "a.png", exif=exif)
-    wanted = decode_image(tmp_path / "a.png", 73)
+    wanted = decode_picture(Picture(tmp_path / "a.png"), 73)
     with Image.open(tmp_path / "a.png") as opened:
         images = convert_to_images(opened, 64 / 73, 73)
     shape = int(images.heights[0]), int(images.widths[0]), 3
@@ -68,9 +68,7 @@ def test_one_line_for_what_is_no_batch(given: Any, words: str) -> None:
 
 def test_pictures_beyond_the_limits_of_files_are_refused() -> None:
     small, bomb = Image.new("RGB", (40, 40)), Image.new("1", (13_000, 13_000))
-    with pytest.raises(
-        ConfigError, match=r"^images\[1\]: found an image of 13,000 × 13,000 pixels"
-    ):
+    with pytest.raises(ConfigError, match=r"^images\[1\]: the image has 13,000 × 13,000 pixels"):
         convert_to_images([small, bomb], 1.0, None)
 
 

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
-from torchvision.transforms import InterpolationMode, RandomCrop, RandomResizedCrop
+from torchvision.transforms import InterpolationMode
 from torchvision.transforms import functional as tv
 from torchvision.transforms.v2 import functional as tv2
 
 from tests.trainables.data.pictures import ragged
 from trainables.config.images import AugmentConfig
-from trainables.data.augment import cut_boxes, draw_fixed_boxes, draw_random_boxes, train_images
+from trainables.data.augment import draw_fixed_boxes, train_images
 from trainables.data.images import Images
 from trainables.data.resizing import Crops, resample_boxes
 from trainables.streams import create_generator
@@ -80,74 +78,6 @@ def smooth() -> Images:
         3,
         frame=224 / 256,
     )
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_trials_crops_are_random_resized_crops_of_pillow_images(
-    kind: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The whole way, with torchvision's own scale."""
-    images, index = smooth(), torch.tensor([0, 1, 1, 0, 0, 1])
-    config = AugmentConfig(crop_scale=(0.08, 1.0), interpolation=kind, flip=0)
-    g = create_generator(5, "augment")
-    draws = torch.rand(len(index), 10, 2, generator=g)
-    place = torch.rand(len(index), 4, generator=g)[:, :2]
-    boxes = draw_random_boxes(images.heights[index], images.widths[index], config, draws, place)
-    found = train_images(
-        images, index, config=config, size=224, generator=create_generator(5, "augment"), **PLAIN
-    )
-    transform = RandomResizedCrop(224, (0.08, 1.0), interpolation=InterpolationMode(kind))
-    shares = []
-    for row, box in enumerate(boxes.tolist()):
-        monkeypatch.setattr(RandomResizedCrop, "get_params", lambda *_, box=box: box)
-        picture = images[int(index[row])].numpy()
-        wanted = torch.from_numpy(np.array(transform(Image.fromarray(picture)))).permute(2, 0, 1)
-        # Pillow's weights have more bits. A step each axis at most, of what bicubic multiplies.
-        assert (found[row] - wanted).abs().max() <= {"bilinear": 1, "bicubic": 2}[kind]
-        assert (found[row] - wanted).abs().mean() < 0.05
-        shares.append(box[2] * box[3] / picture[..., 0].size)
-    assert min(shares) < 0.35 < max(shares)
-
-
-def test_the_interpolation_changes_no_draw_and_no_other_trial() -> None:
-    """Without one, pixels are those of before; with one, boxes and flips are."""
-    images, index = ragged(), torch.tensor([0, 2, 4])
-
-    def made(size: int = 24, **options: Any) -> torch.Tensor:
-        config = AugmentConfig(grey=0.5, **options)
-        g = create_generator(0, "augment")
-        return train_images(images, index, config=config, size=size, generator=g, **PLAIN)
-
-    g = create_generator(0, "augment")
-    draws, once = torch.rand(3, 10, 2, generator=g), torch.rand(3, 4, generator=g)
-    boxes = draw_random_boxes(
-        images.heights[index], images.widths[index], AugmentConfig(), draws, once[:, :2]
-    )
-    pixels = cut_boxes(Crops(images, index, boxes, 24, once[:, 2] < 0.5))
-    grey = tv.rgb_to_grayscale(pixels, 3)
-    before = torch.where((once[:, 3] < 0.5)[:, None, None, None], grey, pixels)
-    torch.testing.assert_close(made(), before, atol=1e-3, rtol=0)
-    soft, sharp = made(interpolation="bilinear"), made(interpolation="bicubic")
-    assert not torch.equal(soft, before) and not torch.equal(soft, sharp)
-    # Where images are enlarged, antialiasing only rounds: the same boxes, flips and greys.
-    wide = made(interpolation="bilinear", size=96) - made(size=96)
-    assert wide.abs().max() <= 1.5 and wide.abs().mean() < 0.4
-
-
-def test_fixed_boxes_have_torchvisions_distribution() -> None:
-    n, h, w, size = 6000, 20, 26, 14
-    place = torch.rand(n, 2, generator=torch.Generator().manual_seed(0))
-    ours = draw_fixed_boxes(torch.full((n,), h), torch.full((n,), w), size, place)
-    torch.manual_seed(1)
-    blank = torch.zeros(1, h, w)
-    theirs = torch.tensor([RandomCrop.get_params(blank, (size, size)) for _ in range(n)])
-    for axis, places in ((0, h - size + 1), (1, w - size + 1)):
-        counts = [torch.bincount(each[:, axis], minlength=places) for each in (ours, theirs)]
-        assert all(len(count) == places for count in counts)
-        # Six thousand draws on seven or thirteen places: within five standard errors.
-        expected = n / places
-        assert (counts[0] - expected).abs().max() < 5 * expected**0.5
-    assert (ours[:, 2:] == size).all()
 
 
 @pytest.mark.parametrize("kind", [None, "bilinear", "bicubic"])

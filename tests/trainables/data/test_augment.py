@@ -16,7 +16,6 @@ from trainables.data.augment import (
     normalize_pixels,
     train_images,
 )
-from trainables.data.images import Images
 from trainables.data.resizing import Crops, sample_at_once, sample_one_by_one
 from trainables.streams import create_generator
 
@@ -78,30 +77,6 @@ def test_the_fallback_is_torchvisions(h: int, w: int) -> None:
     assert tuple(box) == tuple(wanted)
 
 
-@pytest.mark.parametrize("options", [{"grey": 0.5}, {"resize": 30}])
-def test_draws_depend_on_the_generator_alone(options: dict[str, float]) -> None:
-    images, index = ragged(), torch.tensor([0, 2, 4])
-    config = AugmentConfig.model_validate(options)
-
-    def made(seed: int, rows: Images = images) -> torch.Tensor:
-        return train_images(
-            rows,
-            index,
-            config=config,
-            size=24,
-            mean=HALF,
-            std=HALF,
-            generator=create_generator(seed, "augment"),
-            device="cpu",
-        )
-
-    first = made(0)
-    torch.manual_seed(9)
-    assert torch.equal(made(0), first)
-    assert not torch.equal(made(1), first)
-    assert first.shape == (3, 3, 24, 24) and first.dtype == torch.float32
-
-
 def test_switched_off_it_is_the_evaluation_crop() -> None:
     images, index = ragged(), torch.tensor([0, 1, 2])
     config = AugmentConfig(crop_scale=(1, 1), flip=0, grey=0)
@@ -144,17 +119,3 @@ def test_normalised_equals_torchvision() -> None:
     x = torch.rand(2, 3, 4, 4) * 255
     mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
     torch.testing.assert_close(normalize_pixels(x, mean, std), tv.normalize(x / 255, mean, std))
-
-
-def test_rows_and_channels_are_normalised_to_the_same_bits_and_layout() -> None:
-    """Rows at once are a matter of speed: here beside the formula by channels."""
-    x = (torch.rand(3, 7, 5, 3) * 255).permute(0, 3, 1, 2)
-    mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-    scale = torch.tensor([1 / (255 * s) for s in std])[:, None, None]
-    shift = torch.tensor([-m / s for m, s in zip(mean, std, strict=True)])[:, None, None]
-    for pixels in (x, x.byte(), x.contiguous(), x[:, :1], x[:0]):
-        before = pixels.clone()
-        made, wanted = normalize_pixels(pixels, mean, std), pixels * scale + shift
-        assert made.dtype == torch.float32
-        assert torch.equal(made, wanted) and made.stride() == wanted.stride()
-        assert torch.equal(pixels, before), "what was given stays"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainables.config.images import DataConfig, SplitConfig
-from trainables.data.dataset import Dataset, Official, load_dataset
+from trainables.config.images import SplitConfig
+from trainables.data.dataset import Dataset, Official
 from trainables.data.images import Images
 from trainables.data.splits import Splits, count_split_classes, split_dataset
 from trainables.errors import ConfigError
@@ -70,17 +68,6 @@ def test_stratified_covering_disjoint(sizes: list[int], config: SplitConfig, r) 
     found.require_splits(parts(found))
 
 
-def test_the_share_of_validation_leaves_the_test_alone_and_seeds_deal_anew() -> None:
-    data = dataset([0, 1, 2] * 20)
-    made = [
-        split_dataset(data, SplitConfig(by="images", validation=share, seed=seed), "")
-        for share, seed in ((0.1, 0), (0.5, 0), (0.1, 1))
-    ]
-    assert rows(made[0], "test") == rows(made[1], "test") != rows(made[2], "test")
-    assert set(rows(made[0], "val")) < set(rows(made[1], "val"))
-    assert len(rows(made[0], "val")) == 3
-
-
 def official(*, val: bool, shared: bool = True) -> Official:
     own = [torch.arange(start, 24, 4) for start in range(4)]
     train = torch.cat([own[0], own[1]])
@@ -124,17 +111,3 @@ def test_a_division_of_its_own_wins(val: bool, protocol: str) -> None:
 def test_what_cannot_be_dealt(data: Dataset, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         split_dataset(data, SplitConfig(by="images"), "")
-
-
-def test_characters_are_what_the_glyphs_show(tmp_path: Path) -> None:
-    """A typeface has a character once; all of the glyphs of `l` are narrower than those of `W`."""
-    shown = load_dataset(DataConfig(name="characters"), tmp_path)
-    drawn = load_dataset(DataConfig(name="typefaces"), tmp_path)
-    both = torch.stack([drawn.labels, shown.labels], 1)
-    assert len(torch.unique(both, dim=0)) == len(both)
-    widths = {}
-    for name in "lW":
-        found = torch.nonzero(shown.labels == shown.classes.index(name)).squeeze(1)
-        ink = [(shown.images[row].squeeze() < 128).any(0).sum().item() for row in found.tolist()]
-        widths[name] = sum(ink) / len(ink)
-    assert widths["l"] < 0.75 * widths["W"]

@@ -14,7 +14,6 @@ from PIL import Image
 from pydantic import ValidationError
 from torchvision.transforms import CenterCrop, Compose, Resize
 
-import trainables
 from ablate.values.errors import explain_validation_error
 from tests.trainables import core_trials
 from trainables.backbones import backbone as backbones
@@ -22,12 +21,10 @@ from trainables.backbones.weights import compute_weights_identity
 from trainables.config.images import DataConfig
 from trainables.core.identity import compute_config_hash, dump_identity
 from trainables.core.runtime import Runtime
-from trainables.core.trainer import Trainer
 from trainables.data import features
 from trainables.data.augment import cut_eval_images
 from trainables.data.dataset import DATASETS, fingerprint, load_dataset
-from trainables.data.features import build_features_key, load_cached_features
-from trainables.data.splits import load_splits
+from trainables.data.features import build_features_key
 from trainables.trial import TrialConfig
 
 PLAIN: dict[str, Any] = {"mean": (0, 0, 0), "std": (1 / 255,) * 3, "device": "cpu"}
@@ -91,48 +88,6 @@ def test_of_what_is_kept_larger_evaluation_takes_the_same_crop(
     assert (found - other).abs().mean() > 12
 
 
-@pytest.mark.parametrize(
-    ("mode", "data"),
-    [("finetune", {"eval_resize": 32}), ("frozen", {"eval_resize": 32, "stored_side": 48})],
-)
-def test_an_export_crops_as_its_trial_did(
-    data: dict[str, int], mode: str, drawn: Path, shared_cache: Path, tmp_path: Path
-) -> None:
-    trial = core_trials.config(drawn, backbone={"mode": mode}, data=data, training={"epochs": 1})
-    trainer = Trainer(trial, 0, Runtime("cpu", 1, shared_cache, tmp_path))
-    list(trainer.train_epochs())
-    trainer.finish(())
-    test = load_splits(trial.data, shared_cache).test
-    with torch.no_grad():
-        expected = torch.cat(
-            [trainer.network.embed(b) for b in trainer.inputs.iterate_blocks(test)]
-        )
-    model = trainables.load(tmp_path / "best.safetensors", device="cpu")
-    kept = [test.images[int(row)].numpy() for row in test.index]
-    assert kept[0].shape[0] == trial.data.stored_short_side
-    for images in (np.stack(kept), [Image.fromarray(pixels) for pixels in kept]):
-        torch.testing.assert_close(model.embed(images), expected, rtol=1e-4, atol=1e-5)
-    files = [drawn / test.classes[int(y)] / f"{n % 6}.png" for n, y in enumerate(test.labels)]
-    opened = [Image.open(file).resize((96, 96)) for file in files]
-    torch.testing.assert_close(
-        model.embed(opened),
-        model.embed(
-            [image.resize((kept[0].shape[1],) * 2, Image.Resampling.BILINEAR) for image in opened]
-        ),
-    )
-
-
-def test_cached_features_are_of_the_crop_that_is_asked_for(drawn: Path, shared_cache: Path) -> None:
-    configs = [
-        core_trials.config(drawn, data=data)
-        for data in ({}, {"eval_resize": 32}, {"eval_resize": 32, "stored_side": 48})
-    ]
-    keys = {build_features_key(config, shared_cache) for config in configs}
-    assert len(keys) == 3
-    found = [np.array(load_cached_features(config, shared_cache)) for config in configs]
-    assert not np.allclose(found[0], found[1]) and not np.array_equal(found[1], found[2])
-
-
 def test_features_of_before_are_found(drawn: Path, shared_cache: Path) -> None:
     config = core_trials.config(drawn)
     parts = {
@@ -177,14 +132,6 @@ def test_what_cannot_be_is_told_in_one_line(data: dict[str, Any], words: str) ->
         TrialConfig.model_validate({"data": data})
     _, fault = explain_validation_error(caught.value, TrialConfig, {"data": data})
     assert words in str(fault)
-
-
-@pytest.mark.parametrize("augment", [{"interpolation": "bicubic"}, {"resize": 80}, {"pad": 4}])
-def test_crops_that_cached_features_would_not_see_are_refused(augment: dict[str, Any]) -> None:
-    given = {"data": {"augment": augment}}
-    assert TrialConfig.model_validate({**given, "backbone": {"mode": "finetune"}})
-    with pytest.raises(ValidationError, match="whose cached features are of evaluation crops"):
-        TrialConfig.model_validate({**given, "backbone": {"mode": "frozen"}})
 
 
 def test_options_that_are_off_leave_the_trial_what_it_was() -> None:

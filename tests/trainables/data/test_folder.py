@@ -15,7 +15,7 @@ from PIL import EpsImagePlugin, Image, ImageFile
 from tests.trainables.data.trees import noise
 from trainables.config.images import DataConfig
 from trainables.data.dataset import fingerprint, load_dataset
-from trainables.data.decode import decode_image
+from trainables.data.decode import Picture, decode_picture
 from trainables.errors import ConfigError
 
 
@@ -42,8 +42,8 @@ def test_sizes_labels_and_pixels(root: Path, tmp_path: Path) -> None:
     assert data.labels.tolist() == [c for c in range(4) for _ in range(4)]
     assert (torch.minimum(data.images.heights, data.images.widths) == 32).all()
     # 28 px: short side 32. PNG and BMP come back as Pillow resizes them.
-    whole = Image.open(root / "class 2" / "0.png").resize((42, 32), Image.Resampling.BILINEAR)
-    assert np.array_equal(data.images[8].numpy(), np.asarray(whole))
+    wide = Image.open(root / "class 2" / "0.png").resize((42, 32), Image.Resampling.BILINEAR)
+    assert np.array_equal(data.images[8].numpy(), np.asarray(wide))
     tall = Image.open(root / "class 3" / "3.bmp").resize((32, 91), Image.Resampling.BILINEAR)
     assert np.array_equal(data.images[15].numpy(), np.asarray(tall))
     assert data.images.frame == 28 / 32
@@ -65,25 +65,22 @@ def test_fingerprint_is_of_content(root: Path, tmp_path: Path) -> None:
     assert fingerprint(config(moved), cache) not in (first, changed)
 
 
-def said(action) -> str:
+def fail(action) -> str:
     with pytest.raises(ConfigError) as caught:
         action()
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
-def test_no_folder(tmp_path: Path) -> None:
-    assert "Give --data-root" in said(lambda: fingerprint(config(None), tmp_path))
-    message = said(lambda: fingerprint(config(tmp_path / "absent"), tmp_path))
-    assert "absent: No such file or directory" in message
+def test_folders_that_hold_no_classes(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert "Not a directory" in said(lambda: fingerprint(config(tmp_path / "file"), tmp_path))
     (tmp_path / "bare").mkdir()
-    assert "no class folder" in said(lambda: fingerprint(config(tmp_path / "bare"), tmp_path))
     noise(tmp_path / "one" / "only" / "a.png", (9, 9), 0)
-    assert "only one class folder" in said(lambda: fingerprint(config(tmp_path / "one"), tmp_path))
+    for root in (None, *(tmp_path / name for name in ("absent", "file", "bare", "one"))):
+        message = fail(lambda root=root: fingerprint(config(root), tmp_path))
+        assert message.startswith("data.root: ") and str(root or "--data-root") in message
     (tmp_path / "one" / "empty").mkdir()
-    assert "empty: found no images" in said(lambda: fingerprint(config(tmp_path / "one"), tmp_path))
+    assert "one/empty: " in fail(lambda: fingerprint(config(tmp_path / "one"), tmp_path))
 
 
 @pytest.mark.parametrize("damage", ["truncated", "text", "empty"])
@@ -91,9 +88,8 @@ def test_a_damaged_image_is_named(root: Path, tmp_path: Path, damage: str) -> No
     file = root / "class 2" / "1.jpg"
     raw = file.read_bytes()
     file.write_bytes({"truncated": raw[: len(raw) // 2], "text": b"hello", "empty": b""}[damage])
-    message = said(lambda: load_dataset(config(root), tmp_path / "cache"))
+    message = fail(lambda: load_dataset(config(root), tmp_path / "cache"))
     assert message.startswith(str(file))
-    assert "Replace or remove the file" in message
 
 
 @pytest.mark.parametrize("mode", ["L", "1", "P", "CMYK", "I;16", "RGBA", "LA"])
@@ -103,33 +99,10 @@ def test_every_mode_becomes_rgb(tmp_path: Path, mode: str) -> None:
         Image.fromarray(np.full((20, 30), 204 * 256, np.uint16)).save(path)
     else:
         Image.new("RGB", (30, 20), (204, 204, 204)).convert(mode).save(path)
-    pixels = decode_image(path, 20)
+    pixels = decode_picture(Picture(path), 20)
     assert pixels.shape == (20, 30, 3) and pixels.dtype == np.uint8
     if mode != "1":
         assert (abs(pixels.astype(int) - 204) <= 2).all()
-
-
-def test_transparency_is_white(tmp_path: Path) -> None:
-    Image.new("RGBA", (8, 8), (10, 20, 30, 0)).save(tmp_path / "a.png")
-    assert (decode_image(tmp_path / "a.png", 8) == 255).all()
-
-
-def test_exif_orientation_is_applied(tmp_path: Path) -> None:
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    Image.new("RGB", (40, 20)).save(tmp_path / "a.jpg", exif=exif)
-    assert decode_image(tmp_path / "a.jpg", 20).shape == (40, 20, 3)
-
-
-def test_a_file_name_that_is_no_utf8_is_named(root: Path, tmp_path: Path) -> None:
-    name = os.fsencode(str(root / "class 1")) + b"/bad\xff.png"
-    try:
-        Path(os.fsdecode(name)).write_bytes((root / "class 0" / "0.png").read_bytes())
-    except OSError:
-        pytest.skip("this file system takes UTF-8 names only")
-    with pytest.raises(ConfigError, match=r"bad\\xff\.png.*names in UTF-8") as caught:
-        fingerprint(config(root), tmp_path / "cache")
-    str(caught.value).encode()  # can be printed
 
 
 # --- hostile files --------------------------------------------------------------------------------
@@ -143,13 +116,12 @@ def test_other_formats_are_not_opened_whatever_their_name(
     monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *_, **__: pytest.fail("was started"))
     file = root / "class 1" / "1.jpg"
     noise(file, (32, 32), seed=0, format=form)
-    message = said(lambda: load_dataset(config(root), tmp_path / "cache"))
-    assert message.startswith(f"{file}: found an image that cannot be read (of none of the known")
-    assert "JPEG, PNG, WEBP, BMP, TIFF, GIF. Replace or remove the file" in message
+    message = fail(lambda: load_dataset(config(root), tmp_path / "cache"))
+    assert message.startswith(f"{file}: the image cannot be read (of none of the known formats)")
 
 
 @pytest.mark.parametrize(
-    ("size", "found"),
+    ("size", "limit"),
     [
         ((13_000, 13_000), "13,000 × 13,000 pixels"),
         ((14_000, 14_000), "more than 178,956,970 pixels"),
@@ -158,24 +130,21 @@ def test_other_formats_are_not_opened_whatever_their_name(
     ],
 )
 def test_bombs_and_strips_are_refused_before_they_unfold(
-    size: tuple[int, int], found: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    size: tuple[int, int], limit: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bomb = root / "class 2" / "0.png"
     Image.new("1", size).save(bomb)
     assert bomb.stat().st_size < 30_000
-    whole = ImageFile.ImageFile.load
+    load = ImageFile.ImageFile.load
     monkeypatch.setattr(
         ImageFile.ImageFile,
         "load",
-        lambda self: pytest.fail("was decoded") if self.size == size else whole(self),
+        lambda self: pytest.fail("was decoded") if self.size == size else load(self),
     )
-    with warnings.catch_warnings(record=True) as told:
-        message = said(lambda: load_dataset(config(root), tmp_path / "cache"))
-    assert message == (
-        f"{bomb}: found an image of {found}; expected at most 67,108,864 pixels, 32,768 on a "
-        "side, and a long side of at most 32 short ones. Shrink, crop or remove it"
-    )
-    assert not told
+    with warnings.catch_warnings(record=True) as caught:
+        message = fail(lambda: load_dataset(config(root), tmp_path / "cache"))
+    assert message.startswith(f"{bomb}: the image has {limit}, ")
+    assert not caught
 
 
 def test_pipes_sockets_and_devices_are_passed_over(root: Path, tmp_path: Path) -> None:
@@ -187,30 +156,4 @@ def test_pipes_sockets_and_devices_are_passed_over(root: Path, tmp_path: Path) -
         bound.bind(os.path.relpath(root / "class 0" / "s.png"))  # full paths may be too long
     assert fingerprint(config(root), tmp_path / "cache") == before
     (root / "class 0" / "gone.png").symlink_to("nowhere")  # an image that is missing is told
-    message = said(lambda: fingerprint(config(root), tmp_path / "cache"))
-    assert "gone.png: found No such file or directory; expected a readable image" in message
-
-
-def test_what_archives_and_desktops_leave_is_passed_over(root: Path, tmp_path: Path) -> None:
-    before = fingerprint(config(root), tmp_path / "cache")
-    for place in ("__MACOSX/class 0", "class 0/__MACOSX", "class 0/.thumbs/a", ".git", "class 1"):
-        (root / place).mkdir(parents=True, exist_ok=True)
-        (root / place / "._0.jpg").write_bytes(b"Mac OS X")
-        if place != "class 1":
-            (root / place / "0.jpg").write_bytes(b"no image")
-    assert fingerprint(config(root), tmp_path / "cache") == before
-    noise(root / "class 0" / "deeper" / "still" / "0.png", (9, 9), seed=0)
-    assert fingerprint(config(root), tmp_path / "cache") != before
-
-
-def test_links_to_files_and_to_class_folders_are_followed(root: Path, tmp_path: Path) -> None:
-    linked = tmp_path / "linked"
-    linked.mkdir()
-    for folder in root.iterdir():
-        (linked / folder.name).symlink_to(folder)
-    (root / "class 0" / "0.png").rename(tmp_path / "0.png")
-    (root / "class 0" / "0.png").symlink_to(tmp_path / "0.png")
-    found = fingerprint(config(linked), tmp_path / "cache")
-    (root / "class 0" / "0.png").unlink()
-    (tmp_path / "0.png").rename(root / "class 0" / "0.png")
-    assert found == fingerprint(config(root), tmp_path / "cache")
+    assert "gone.png: " in fail(lambda: fingerprint(config(root), tmp_path / "cache"))

@@ -16,7 +16,6 @@ from trainables.config.images import DataConfig
 from trainables.core import identity
 from trainables.data.dataset import fingerprint
 from trainables.data.files import hashes
-from trainables.errors import ConfigError
 from trainables.machine.digests import read_sealed_json, seal_json
 from trainables.trial import TrialConfig
 
@@ -76,19 +75,6 @@ def test_replaced_pictures_with_their_times_restored(
     assert identity.compute_config_hash(trial, after) != identity.compute_config_hash(trial, before)
 
 
-def test_exchanged_folders_are_seen(root: Path, tmp_path: Path) -> None:
-    """Only the inodes of the files move: a renamed folder leaves its files' times alone."""
-    names = [path.relative_to(root / "class 0") for path in sorted((root / "class 0").iterdir())]
-    shutil.copytree(root / "class 0", root / "class 9")
-    for name in names:
-        draw(root / "class 9" / name, 7)
-        os.utime(root / "class 9" / name, ns=(0, (root / "class 0" / name).stat().st_mtime_ns))
-    before = print_of(root, tmp_path / "cache")
-    for source, target in (("class 0", "t"), ("class 9", "class 0"), ("t", "class 9")):
-        (root / source).rename(root / target)
-    assert print_of(root, tmp_path / "cache") == print_of(root, tmp_path / "empty") != before
-
-
 def test_nodes_with_a_copy_each_share_a_cache(root: Path, tmp_path: Path, read: list[str]) -> None:
     """The same path on each node, with other inodes and change times; no node reads twice."""
     here, there = tmp_path / "here", tmp_path / "there"
@@ -100,19 +86,6 @@ def test_nodes_with_a_copy_each_share_a_cache(root: Path, tmp_path: Path, read: 
         found.add(print_of(root, tmp_path / "cache"))
         root.rename(copy)
     assert len(found) == 1 and len(read) == 128
-
-
-def test_what_was_read_is_written_down_on_the_way(
-    root: Path, tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*.bmp"))]
-    monkeypatch.setattr(hashes, "SECONDS", 0.0)
-    monkeypatch.setattr(hashes, "AT_ONCE", 5)
-    with pytest.raises(ConfigError, match="readable image"):
-        hashes.hash_files(root, [*names[:40], "absent"], tmp_path / "cache")
-    read.clear()
-    digests = hashes.hash_files(root, names, tmp_path / "cache")
-    assert len(read) == 24 and len(digests) == 64
 
 
 def test_data_check_trusts_nothing(

@@ -45,24 +45,6 @@ def test_a_layout_is_read(name: str, usual: str, tmp_path: Path) -> None:
         assert data.images[row].float().std() > 1
 
 
-@pytest.mark.parametrize(
-    ("name", "usual", "trained", "tested"),
-    [
-        ("cub200", "CUB_200_2011", [f"{n:03d}.Made_Bird_{n}" for n in range(1, 7)], 21),
-        ("cars196", "cars196", [f"{n:03d}" for n in range(1, 7)], 24),
-        ("cars196", "stanford_cars", [f"{n:03d}" for n in range(1, 7)], 24),
-        ("sop", "Stanford_Online_Products", [f"{n:05d}" for n in range(1, 7)], 21),
-        ("folder", "parts", [f"train {n}" for n in range(6)], 24),
-    ],
-)
-def test_its_own_lists_say_what_trains(
-    name: str, usual: str, trained: list[str], tested: int, tmp_path: Path
-) -> None:
-    data = loaded(name, usual, tmp_path)
-    assert data.official is not None and len(data.official.test) == tested
-    assert {data.classes[label] for label in data.labels[data.official.train]} == set(trained)
-
-
 def test_cub_boxes_crop_and_are_another_data_set(tmp_path: Path) -> None:
     root = trees.cub200(tmp_path / "cub")
     plain, boxed = config("cub200", root), config("cub200", root, boxes=True)
@@ -114,65 +96,8 @@ def test_imagenet_s_validation_has_its_own_file(usual: str, tmp_path: Path) -> N
     assert data.labels[data.official.test].tolist() == [n % 6 for n in range(12)]
 
 
-def test_imagenet_s_validation_in_class_folders(tmp_path: Path) -> None:
-    root = trees.imagenet(tmp_path / "sorted")
-    for n in range(1, 13):
-        name = f"ILSVRC2012_val_{n:08d}.JPEG"
-        folder = root / "val" / trees.WNIDS[(n - 1) % 6]
-        folder.mkdir(exist_ok=True)
-        (root / "val" / name).rename(folder / name)
-    for truth in (True, False):
-        if not truth:
-            (root / "ILSVRC2012_devkit_t12").rename(tmp_path / "devkit")
-        data = load_dataset(config("imagenet", root), tmp_path / "cache")
-        assert data.official is not None
-        assert data.labels[data.official.test].bincount().tolist() == [2] * 6
-
-
-def test_a_shared_division_holds_training_images_out(tmp_path: Path) -> None:
-    """Validation classes do not train; the test shows other images of all classes."""
-    data = loaded("cifar10", "cifar-10-batches-bin", tmp_path)
-    parts = split_dataset(data, SplitConfig(), "")
-    assert data.official is not None and parts.val is not None
-    assert not set(parts.train.classes) & set(parts.val.classes)
-    assert set(parts.train.classes) | set(parts.val.classes) == set(parts.test.classes)
-    assert set(parts.test.index.tolist()) == set(data.official.test.tolist())
-    used = {*parts.train.index.tolist(), *parts.val.index.tolist()}
-    assert used == set(data.official.train.tolist())
-
-
 def test_manifests_give_the_same_either_way(tmp_path: Path) -> None:
     beside, inside = (loaded("manifest", usual, tmp_path) for usual in ("csv", "parquet"))
     assert torch.equal(beside.images.flat, inside.images.flat)
     assert beside.classes == inside.classes and torch.equal(beside.labels, inside.labels)
     assert split_dataset(inside, SplitConfig(), "").test.queries == 6
-
-
-def test_a_manifest_s_own_validation(tmp_path: Path) -> None:
-    rows = trees.manifest_rows()
-    for row in rows:
-        row["role"] = ""
-        if row["label"] in ("thing 2", "thing 4"):
-            row["split"] = "validation"
-    root = trees.manifest_csv(tmp_path / "own", rows)
-    data = load_dataset(config("manifest", root), tmp_path / "cache")
-    held = split_dataset(data, SplitConfig(), "")
-    assert held.val is not None and held.val.classes == ("thing 2", "thing 4")
-    paper = split_dataset(data, SplitConfig(protocol="paper"), "")
-    assert len(paper.train) == 24 and paper.val is None
-    folds = [split_dataset(data, SplitConfig(folds=3, fold=fold), "") for fold in range(3)]
-    assert sorted(name for each in folds for name in each.val.classes) == [
-        f"thing {n}" for n in range(6)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("name", "usual"),
-    [("cub200", "CUB_200_2011"), ("cifar10", "cifar-10-batches-py"), ("manifest", "parquet")],
-)
-def test_a_data_set_can_be_moved(name: str, usual: str, tmp_path: Path) -> None:
-    root = trees.TREES[name][usual](tmp_path / "here" / usual)
-    before = fingerprint(config(name, root), tmp_path / "cache")
-    (tmp_path / "here").rename(tmp_path / "there")
-    moved = tmp_path / "there" / root.relative_to(tmp_path / "here")
-    assert fingerprint(config(name, moved), tmp_path / "other") == before

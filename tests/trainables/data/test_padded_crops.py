@@ -6,16 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 from torchvision.transforms import RandomCrop
 from torchvision.transforms import functional as tv
 
-from ablate.values.errors import explain_validation_error
 from trainables.config.images import AugmentConfig
 from trainables.data.augment import train_images
 from trainables.data.images import Images
-from trainables.trial import TrialConfig
 
 AS_THEY_ARE: dict[str, Any] = {"mean": (0, 0, 0), "std": (1 / 255,) * 3, "device": "cpu"}
 
@@ -81,17 +78,3 @@ def test_every_offset_is_as_likely() -> None:
         counts[top, left] += 1
     chi_squared = ((counts - n / 81).square() / (n / 81)).sum()
     assert chi_squared < 131.1  # 80 degrees of freedom: 0.9997 of draws are below
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"pad": 4, "resize": 64}, "pad: 4 and data.augment.resize exclude"),
-        ({"pad": 4, "crop_scale": (0.5, 1)}, "[0.5, 1] has no meaning with data.augment.pad"),
-        ({"pad": 0}, "greater than or equal to 1"),
-    ],
-)
-def test_what_does_not_fit_is_refused(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValidationError) as told:
-        TrialConfig.model_validate({"data": {"augment": options}})
-    assert words in str(told.value) or words in str(explain_validation_error(told.value))

@@ -51,18 +51,6 @@ def test_batches_in_the_expected_order() -> None:
     assert not read.begun and not read.coming
 
 
-def test_any_other_order_and_none_at_all() -> None:
-    images = elsewhere()
-    read = Reader(images, CPU)
-    check(read.load_rows(BATCHES[2]), BATCHES[2], images)
-    read.prefetch(BATCHES)
-    for rows in (BATCHES[0], BATCHES[3], BATCHES[1], BATCHES[1]):
-        check(read.load_rows(rows), rows, images)
-    read.prefetch(BATCHES[1:])
-    read.prefetch(BATCHES)
-    check(read.load_rows(BATCHES[0]), BATCHES[0], images)
-
-
 def test_the_next_batches_are_read_while_this_one_is_used() -> None:
     """Batches are packed before anybody asks for them, and no more of them than DEPTH."""
     images, packed = elsewhere(), list[list[int]]()
@@ -90,7 +78,7 @@ def test_an_image_that_cannot_be_decoded_any_more_is_named(tmp_path: Path) -> No
     images.flat[start : start + 300] = 0  # this process's copy alone
     read = Reader(images, CPU)
     read.prefetch([torch.tensor([0, 1])])
-    with pytest.raises(ConfigError, match=r"class 0.00004.jpg: found an image that cannot be read"):
+    with pytest.raises(ConfigError, match=r"class 0.00004.jpg: the image cannot be read"):
         read.load_rows(torch.tensor([0, 1]))
 
 

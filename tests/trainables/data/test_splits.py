@@ -91,14 +91,6 @@ def test_validation_share_and_protocol_leave_the_test_classes_alone() -> None:
     assert split_dataset(data, SplitConfig(seed=1), "f").test.classes != plain.test.classes
 
 
-def test_official_classes_are_kept_whatever_the_share() -> None:
-    official = Official(train=torch.tensor([0, 1, 2, 6]), test=torch.tensor([3, 4, 5]))
-    data = dataset([0, 1, 2, 3, 3, 4, 0], 5, official)
-    found = split_dataset(data, SplitConfig(test=0.9, protocol="paper"), "f")
-    assert found.test.classes == ("class 003", "class 004")
-    assert sorted(found.train.index.tolist()) == [0, 1, 2, 6]
-
-
 def test_too_few_classes() -> None:
     with pytest.raises(ConfigError, match="1 class cannot be divided"):
         split_dataset(dataset([0, 1, 0], 2), SplitConfig(), "f")
@@ -145,18 +137,6 @@ def test_folds_are_disjoint_blocks_of_the_training_classes(
     assert max(map(len, held)) - min(map(len, held)) <= 1
     if blocks == "contiguous":
         assert [name for part in held for name in part] == training, "in the order of the names"
-
-
-def test_seeded_blocks_follow_the_seed() -> None:
-    data = dataset([c for c in range(40) for _ in range(2)], 40)
-
-    def held(seed: int) -> tuple[str, ...]:
-        config = SplitConfig(order="sorted", folds=4, fold=1, blocks="seeded", seed=seed)
-        found = split_dataset(data, config, "f").val
-        assert found is not None
-        return found.classes
-
-    assert held(0) == held(0) != held(1)
 
 
 @pytest.mark.parametrize(

@@ -65,17 +65,6 @@ def test_both_are_the_same_pixels(side: Any, root: Path, tmp_path: Path) -> None
             assert torch.equal(part, wanted.reshape(-1))
 
 
-def test_original_is_the_file_as_it_lies(root: Path, tmp_path: Path) -> None:
-    data = load_dataset(config(root, store="pixels", stored_side="original"), tmp_path / "cache")
-    index = DATASETS["folder"].build_index(config(root))
-    for row, path in enumerate(index.paths):
-        if path.endswith(("turned.jpg", "transparent.png")):
-            continue
-        with Image.open(root / path) as opened:
-            assert np.array_equal(data.images[row].numpy(), np.asarray(opened.convert("RGB")))
-    assert data.images.resize == config(root).eval_side
-
-
 @pytest.mark.parametrize("mode", ["finetune", "frozen"])
 def test_a_trial_is_the_same_to_the_bit(mode: str, drawn: Path, tmp_path: Path) -> None:
     def ends(store: str) -> tuple[dict[str, Any], bytes]:

@@ -8,8 +8,10 @@ in In-Shop's list, both of Cars196's and ImageNet's forms, CIFAR's Python 2 pick
 from __future__ import annotations
 
 import csv
+import pickle
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -209,44 +211,27 @@ def _write_binary(path: Path, rows: np.ndarray, columns: list[list[int]]) -> Non
     np.concatenate([np.array(columns, np.uint8), rows], 1).astype(np.uint8).tofile(path)
 
 
-def python2_pickle(content: dict[str, object]) -> bytes:
-    """As Python 2's cPickle wrote it at protocol 2: SHORT_BINSTRING, BINPUT, arrays by BUILD."""
-    memo = 0
+class Python2Pickler(pickle._Pickler):
+    """Writes texts as Python 2's cPickle did: SHORT_BINSTRING and BINSTRING."""
 
-    def put() -> bytes:
-        nonlocal memo
-        memo += 1
-        return b"q" + bytes([memo]) if memo < 256 else b"r" + struct.pack("<I", memo)
+    dispatch = pickle._Pickler.dispatch.copy()
 
-    def text(value: str | bytes) -> bytes:
+    def save_text(self, value: str | bytes) -> None:
         raw = value if isinstance(value, bytes) else value.encode("latin1")
         short = len(raw) < 256
-        head = b"U" + bytes([len(raw)]) if short else b"T" + struct.pack("<i", len(raw))
-        return head + raw + put()
+        self.write(
+            (b"U" + bytes([len(raw)]) if short else b"T" + struct.pack("<i", len(raw))) + raw
+        )
+        self.memoize(value)
 
-    def number(value: int) -> bytes:
-        if value < 256:
-            return b"K" + bytes([value])
-        return b"M" + struct.pack("<H", value) if value < 65536 else b"J" + struct.pack("<i", value)
+    dispatch[str] = dispatch[bytes] = save_text
 
-    def array(value: np.ndarray) -> bytes:
-        shape = b"".join(number(each) for each in value.shape) + b"\x86" + put()
-        kind = b"cnumpy\ndtype\n" + put() + text("u1") + b"K\x00K\x01\x87" + put() + b"R" + put()
-        state = b"(K\x03" + text("|") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00t" + put()
-        begun = b"cnumpy.core.multiarray\n_reconstruct\n" + put() + b"cnumpy\nndarray\n" + put()
-        begun += b"K\x00\x85" + put() + text("b") + b"\x87" + put() + b"R" + put()
-        filled = b"(K\x01" + shape + kind + state + b"b" + b"\x89" + text(value.tobytes())
-        return begun + filled + b"t" + put() + b"b"
 
-    def any_value(value: object) -> bytes:
-        if isinstance(value, np.ndarray):
-            return array(value)
-        if isinstance(value, list):
-            return b"]" + put() + b"(" + b"".join(map(any_value, value)) + b"e"
-        return number(value) if isinstance(value, int) else text(str(value))
-
-    pairs = b"".join(text(key) + any_value(value) for key, value in content.items())
-    return b"\x80\x02}" + put() + b"(" + pairs + b"u."
+def python2_pickle(content: dict[str, object]) -> bytes:
+    """Pickle at protocol 2 with the names of modules of that time."""
+    file = BytesIO()
+    Python2Pickler(file, 2).dump(content)
+    return file.getvalue().replace(b"numpy._core.", b"numpy.core.")
 
 
 # ---------------------------------------------------------------------------------------- ImageNet

@@ -29,7 +29,7 @@ def test_a_split_that_is_not_there(
     monkeypatch.setattr(Trainer, "step", lambda *_: pytest.fail("a step was taken"))
     runtime = Runtime("cpu", 1, shared_cache)
     job = Job("t", paper(drawn).model_dump(mode="json"), 0, runtime, ("test", "val"))
-    with pytest.raises(ConfigError, match="evaluate: found 'val'"):
+    with pytest.raises(ConfigError, match="evaluate: there is no split 'val'"):
         list(run_job(job))
 
 

@@ -94,13 +94,11 @@ class Embedded(Packaged):
         """
         import pyarrow as pa  # only whoever decodes pays for it
 
-        path, expected = cls.FOLDER / f"{cls.FILE}.arrow", cls.get_manifest_entry()["file_sha256"]
+        path = cls.FOLDER / f"{cls.FILE}.arrow"
         LOG.info("decoding %s into %s", path.name, folder.parent)
         raw = path.read_bytes()
-        digest = hashlib.sha256(raw).hexdigest()
-        if digest != expected:
-            remedy = "The file is damaged; reinstall the package"
-            raise ConfigError(str(path), f"SHA-256 {digest[:12]}…", f"{expected[:12]}…", remedy)
+        if hashlib.sha256(raw).hexdigest() != cls.get_manifest_entry()["file_sha256"]:
+            raise ConfigError(str(path), "the file is damaged: reinstall the package.")
         batch = pa.ipc.open_file(pa.py_buffer(raw)).get_batch(0)
         height, width, channels = (
             int(batch.schema.metadata[key]) for key in (b"height", b"width", b"channels")

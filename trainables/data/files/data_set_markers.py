@@ -27,11 +27,10 @@ from trainables.errors import ConfigError
 from trainables.machine.texts import expand_user_path
 
 VARIABLE = "ABLATE_DATA"
-SHOWN = 3  # missing images that are named
-SHOWN_NAMES = 6  # of what a wrong folder holds
+SHOWN = 6  # names in a message
 GO_ON = (
-    "Unpack it again, or go on with what is there: --allow-partial (data.allow_partial: true), "
-    "which makes it another data set with trials of its own"
+    "unpack it again, or go on with what is there: --allow-partial (data.allow_partial: true), "
+    "which makes it another data set with trials of its own."
 )
 
 
@@ -52,11 +51,9 @@ class About:
 
     title: what it is called.
     markers: sets of files, and of folders (with a slash at the end), relative to its folder; each
-        set alone tells it.
+        set alone tells it, so that a folder of which a part is missing is still recognised.
     folders: what its folder is usually called; the case does not matter.
     offered: where its makers offer it, and under which file names.
-    signs: what else tells it, where a part of it is not there; such a folder is not taken for class
-        folders either.
     classes: why its folders, taken for classes, would be another task; empty: they may be.
     inner: folders inside it, in small letters, of which the same is true.
     counts: of its parts: train, val, test, query, gallery. counted: who says so.
@@ -66,37 +63,22 @@ class About:
     markers: tuple[tuple[str, ...], ...]
     folders: tuple[str, ...]
     offered: str
-    signs: tuple[tuple[str, ...], ...] = ()
     classes: str = ""
     inner: tuple[str, ...] = ()
     counts: Mapping[str, Count] = field(default_factory=dict)
     counted: str = ""
 
-    def find_markers(self, root: Path, *, signs: bool = False) -> str | None:
+    def find_markers(self, root: Path) -> str | None:
         """Return the files that tell `root` for this data set; None if it is not.
-
-        Args:
-            signs: whether a part of the data set is enough.
 
         Raises:
             OSError: it cannot be looked at.
         """
-        for names in (*self.markers, *(self.signs if signs else ())):
+        for names in self.markers:
             paths = [(root / name, name.endswith("/")) for name in names]
             if all(path.is_dir() if is_folder else path.is_file() for path, is_folder in paths):
                 return " and ".join(names)
         return None
-
-    def is_root(self, folder: Path) -> bool:
-        """Return whether a folder can be looked at and is this data set's."""
-        with suppress(OSError):
-            return self.find_markers(folder) is not None
-        return False
-
-    @property
-    def expected_folder(self) -> str:
-        ways = " or ".join(" and ".join(marker) for marker in self.markers)
-        return f"the folder of {self.title} as it is unpacked, which holds {ways}"
 
     def list_differences(self, counts: Mapping[str, Count]) -> list[str]:
         """Return a line for each part that is not as its makers say."""
@@ -107,20 +89,24 @@ class About:
         ]
 
     def build_difference_error(self, different: Iterable[str], where: str) -> ConfigError:
-        found = f"{self.title} in {where} with {'; '.join(different)}"
-        return ConfigError("data.root", found, f"the counts of {self.counted}", GO_ON)
+        text = f"{self.title} in {where} differs from the counts of {self.counted} ("
+        return ConfigError("data.root", f"{text}{'; '.join(different)}): {GO_ON}")
+
+
+def join_names(names: Sequence[str]) -> str:
+    """Return the first names, with dots where there are more."""
+    return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
 
 
 def build_absence_error(absent: Sequence[str], listed: int, title: str, where: str) -> ConfigError:
     """Return the error of images that are listed and not there."""
-    named = ", ".join(absent[:SHOWN]) + (", …" if len(absent) > SHOWN else "")
-    found = f"{len(absent):,} of {listed:,} images of {title} listed and not there: {named}"
-    return ConfigError("data.root", found, f"all of them in {where}", GO_ON)
+    text = f"{len(absent):,} of {listed:,} images of {title} are listed and not there in {where} ("
+    return ConfigError("data.root", f"{text}{join_names(absent)}): {GO_ON}")
 
 
-def build_unreadable_error(root: Path, error: OSError, expected: str) -> ConfigError:
-    found = f"{error.filename or root}: {error.strerror}"
-    return ConfigError("data.root", found, expected, "Check the path and its permissions")
+def build_unreadable_error(root: Path, error: OSError) -> ConfigError:
+    text = f"{error.filename or root} cannot be read ({error.strerror}): check the path and its "
+    return ConfigError("data.root", f"{text}permissions.")
 
 
 # ----------------------------------------------------------------------- where data sets lie
@@ -141,11 +127,12 @@ def list_data_folders() -> tuple[list[Path], str]:
         text = settings.read_text(encoding="utf-8") if settings.is_file() else ""
         folders = tomllib.loads(text).get("data", [])
     except (OSError, ValueError) as error:  # of UTF-8 and TOML
-        found = f"settings that cannot be read ({error})"
-        raise ConfigError(str(settings), found, 'TOML, as data = "/datasets"') from None
+        message = f'the settings cannot be read ({error}): write TOML, as data = "/datasets".'
+        raise ConfigError(str(settings), message) from None
     folders = [folders] if isinstance(folders, str) else folders
     if not isinstance(folders, list) or not all(isinstance(each, str) for each in folders):
-        raise ConfigError(f"{settings}: data", repr(folders), "a folder, or a list of folders")
+        message = f"{folders!r} must be a folder or a list of folders."
+        raise ConfigError(f"{settings}: data", message)
     paths = [expand_user_path(each, f"{settings}: data") for each in folders]
     return paths, str(settings) if paths else f"${VARIABLE} (not set)"
 
@@ -166,27 +153,27 @@ def locate_root(config: DataConfig, about: About) -> Path:
     root = get_given_root(config)
     if root is None:
         folders, source = list_data_folders()
-        usual = list(_list_usual_folders(folders, about))
-        root = next(filter(about.is_root, usual), usual[0] if usual else None)
+        root = next(_list_usual_folders(folders, about), None)
     if root is None:
         where = f"in {', '.join(map(str, folders))} ({source})" if folders else f"by {source}"
         raise ConfigError(
             "data.root",
-            f"nothing, and none of {', '.join(about.folders)} {where}",
-            f"the folder of {about.title}",
-            f"Give data.root, or --dataset {config.name} --data-root DIR, or set {VARIABLE} to the "
-            f"folder that it lies in; its makers offer it at {about.offered}",
+            f"it is not given, and no folder {join_names(about.folders)} is found {where}: give "
+            f"data.root, or --dataset {config.name} --data-root DIR, or set {VARIABLE} to the "
+            f"folder that {about.title} lies in. Its makers offer it at {about.offered}.",
         )
     root = Path(os.path.realpath(root))
     try:
         if about.find_markers(root) is None:
             inside = sorted(entry.name for entry in root.iterdir() if entry.name[0] != ".")
-            names = ", ".join(inside[:SHOWN_NAMES]) + (", …" if len(inside) > SHOWN_NAMES else "")
-            found = f"{root}, which holds {names or 'nothing'}"
-            remedy = f"Give the folder to which it was unpacked; it is offered at {about.offered}"
-            raise ConfigError("data.root", found, about.expected_folder, remedy)
+            markers = " or ".join(" and ".join(names) for names in about.markers)
+            raise ConfigError(
+                "data.root",
+                f"{root} holds {join_names(inside) or 'nothing'}, and not {markers}: give the "
+                f"folder to which {about.title} was unpacked. It is offered at {about.offered}.",
+            )
     except OSError as error:
-        raise build_unreadable_error(root, error, about.expected_folder) from error
+        raise build_unreadable_error(root, error) from error
     return root
 
 

@@ -31,15 +31,16 @@ import numpy as np
 
 from trainables.config.images import DataConfig
 from trainables.data.dataset import Dataset, DataSource, Summary
+from trainables.data.decode import Picture
 from trainables.data.files.data_set_markers import (
     build_absence_error,
     build_unreadable_error,
+    join_names,
     locate_root,
 )
-from trainables.data.files.first_pass import Picture, Pictures
 from trainables.data.files.hashes import hash_files
 from trainables.data.files.index import PARTS, Index, Row
-from trainables.data.files.store import Choice, choose_store, load_stored
+from trainables.data.files.store import Choice, Pictures, choose_store, load_stored
 
 LOG = logging.getLogger(__name__)
 
@@ -71,9 +72,8 @@ class Reading:
         """What is not as its makers say, a line for each."""
         if not self.absent:
             return self.different
-        some = ", ".join(self.absent[:3])
-        missing = f"{len(self.absent):,} of {self.listed:,} images missing ({some})"
-        return (missing, *self.different)
+        missing = f"{len(self.absent):,} of {self.listed:,} images missing"
+        return (f"{missing} ({join_names(self.absent)})", *self.different)
 
 
 _READINGS: ContextVar[dict[tuple[type, str], Reading] | None] = ContextVar("readings", default=None)
@@ -82,7 +82,7 @@ _READINGS: ContextVar[dict[tuple[type, str], Reading] | None] = ContextVar("read
 @contextmanager
 def share_readings() -> Iterator[None]:
     """Read the lists and folders of each data set once inside: a plan asks for them five times."""
-    token = _READINGS.set({})
+    token = _READINGS.set(_READINGS.get() or {})
     try:
         yield
     finally:
@@ -94,7 +94,6 @@ class FileSet(DataSource):
 
     NAME: ClassVar[str]
     REVISION: ClassVar[int] = 1
-    EXPECTED: ClassVar[str] = "a readable folder"
 
     @classmethod
     @abstractmethod
@@ -131,9 +130,7 @@ class FileSet(DataSource):
             listed = Index.from_rows(listing.base, listing.rows, str(listing.where))
             there = cls.find_present(listed)
         except OSError as error:
-            raise build_unreadable_error(
-                root, error, about.expected_folder if about else cls.EXPECTED
-            ) from error
+            raise build_unreadable_error(root, error) from error
         index = listed.select_rows(there)
         absent = tuple(listed.paths[row] for row in np.flatnonzero(~there))
         if not len(index):
@@ -165,10 +162,7 @@ class FileSet(DataSource):
         Raises:
             ConfigError: some are absent, or there are more or fewer than its makers say.
         """
-        return cls._check_listing(cls.read_listing(config), config)
-
-    @classmethod
-    def _check_listing(cls, reading: Reading, config: DataConfig) -> Index:
+        reading = cls.read_listing(config)
         if not config.allow_partial:
             where = str(reading.index.base)
             if reading.absent:
@@ -212,11 +206,11 @@ class FileSet(DataSource):
 
     @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
-        reading = cls.read_listing(config)
-        index = cls._check_listing(reading, config)
-        if reading.problems:
+        with share_readings():
+            index, problems = cls.build_index(config), cls.read_listing(config).problems
+        if problems:
             text = "%s in %s is partial, as data.allow_partial allows: %s"
-            LOG.warning(text, cls.title(), index.base, "; ".join(reading.problems))
+            LOG.warning(text, cls.title(), index.base, "; ".join(problems))
         rows = index.to_plan_dataset()
         digest, folder, pictures = cls._locate_pictures(index, cache)
         images = load_stored(folder, index, pictures, config)
@@ -227,7 +221,7 @@ class FileSet(DataSource):
         """Return how its images would be kept; decode nothing."""
         index = cls.build_index(config)
         _, folder, pictures = cls._locate_pictures(index, cache)
-        return choose_store(folder, index, pictures, config, look=True)
+        return choose_store(folder, index, pictures, config)
 
     @classmethod
     def _locate_pictures(cls, index: Index, cache: Path) -> tuple[str, Path, Pictures]:

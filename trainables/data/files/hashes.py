@@ -2,15 +2,13 @@
 
 A file is known by its size, modification time, change time and inode. The first two alone survive
 a replacement: `tar -x`, `rsync -t` and archives with normalised times restore them. No program can
-set the other two. What was read is written down every half minute, so that a pass that was killed
-goes on.
+set the other two.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -24,7 +22,6 @@ from trainables.machine.files import write_atomically
 from trainables.machine.processes import count_cores
 from trainables.machine.progress import Progress
 
-SECONDS = 30.0  # between two writings
 AT_ONCE = 256  # files a task: of those that are known, handing one over costs more than looking
 COPIES = 4  # stamps a file: nodes may share a cache and each have the data on a disk of its own
 
@@ -59,7 +56,7 @@ def hash_files(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]:
     def hash_file(name: str) -> tuple[str, str, list[list[str]]]:
         path = os.path.join(base, name)  # noqa: PTH118 - a Path costs more than the look itself
         copies = known.get(name, [])
-        with name_unreadable_file(path, "a readable image", "Check its permissions"):
+        with name_unreadable_file(path, "check its permissions"):
             stamp = _read_stamp(os.stat(path))  # noqa: PTH116
             for seen, digest in [] if anew else copies:
                 if seen == stamp:
@@ -73,23 +70,17 @@ def hash_files(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]:
     def hash_block(start: int) -> list[tuple[str, str, list[list[str]]]]:
         return [hash_file(name) for name in names[start : start + AT_ONCE]]
 
-    def write(content: dict[str, list[list[str]]]) -> None:
-        with explain_write_errors(cache):
-            write_atomically(index, seal_json(content))
-
     digests: dict[str, str] = {}
     entries: dict[str, list[list[str]]] = {}
-    due, progress = time.monotonic() + SECONDS, Progress(f"hashing {root}", len(names))
+    progress = Progress(f"hashing {root}", len(names))
     with ThreadPoolExecutor(count_cores()) as pool:
         for block in pool.map(hash_block, range(0, len(names), AT_ONCE)):
             for name, digest, copies in block:
                 digests[name], entries[name] = digest, copies
             progress.update(len(digests))
-            if time.monotonic() >= due:
-                write(known | entries)
-                due = time.monotonic() + SECONDS
     if entries != known:
-        write(entries)
+        with explain_write_errors(cache):
+            write_atomically(index, seal_json(entries))
     return digests
 
 

@@ -5,12 +5,9 @@ Shape legend: N rows.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from itertools import compress
 from pathlib import Path
 from typing import NamedTuple
@@ -19,13 +16,13 @@ import numpy as np
 import torch
 
 from trainables.data.dataset import BOTH, GALLERY, QUERY, Dataset, Official
+from trainables.data.decode import Box
 from trainables.data.files.data_set_markers import Count
 from trainables.data.images import Images
 from trainables.errors import ConfigError
 
 PARTS = ("", "train", "val", "test")  # "": data.split deals it
 ROLES = {"": BOTH, "query": QUERY, "gallery": GALLERY}
-Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
 
 
 class Row(NamedTuple):
@@ -62,7 +59,7 @@ class Index:
         """
         listed = list(_check_paths(rows, where))
         if not listed:
-            raise ConfigError(where, "no images", "a line for each", "Unpack the data set again")
+            raise ConfigError(where, "it lists no images: unpack the data set again.")
         classes = tuple(sorted({row.label for row in listed}))
         number = {name: place for place, name in enumerate(classes)}
         boxed = any(row.box is not None for row in listed)
@@ -93,25 +90,8 @@ class Index:
         )
 
     def find_present(self) -> np.ndarray:
-        """Return which images lie there, [N] bool. Folders are read once each, which on a network's
-        storage is far less than asking for each file."""
-
-        def is_file(entry: os.DirEntry[str]) -> bool:
-            with suppress(OSError):  # of a link to itself
-                return entry.is_file()  # reading a FIFO or a device would not end
-            return False
-
-        @cache
-        def list_files(folder: str) -> set[str]:
-            with (
-                suppress(FileNotFoundError, NotADirectoryError),
-                os.scandir(self.base / folder) as entries,
-            ):
-                return {entry.name for entry in entries if is_file(entry)}
-            return set()
-
-        split_paths = (path.rpartition("/") for path in self.paths)
-        return np.array([name in list_files(folder) for folder, _, name in split_paths], bool)
+        """Return which images lie there, [N] bool: reading a FIFO or a device would not end."""
+        return np.array([(self.base / path).is_file() for path in self.paths], bool)
 
     def count_parts(self) -> dict[str, Count]:
         """Count each part that there is; of a part with roles queries and gallery too."""
@@ -136,25 +116,21 @@ class Index:
         for part, inside in rows.items():
             without = int((self.roles[inside] == BOTH).sum())
             if 0 < without < len(inside):
-                found = f"{without:,} {part} images of no role beside others that have one"
-                raise ConfigError(where, found, "query or gallery for each, or for none")
-        for part, kind in (("train", "training images"), ("test", "test images")):
+                fault = f"{without:,} {part} images have no role, and others have one"
+                raise ConfigError(where, f"{fault}: write query or gallery for each, or for none.")
+        for part in ("train", "test"):
             if not len(rows[part]):
-                raise ConfigError(where, f"no {kind}", "images that train and others for test")
+                raise ConfigError(where, f"no images of part {part} are there: add some.")
         if len(rows[""]):
-            found = f"{len(rows['']):,} images of no part, as {self.paths[rows[''][0]]}"
-            raise ConfigError(where, found, "train, val or test for each, or for none")
+            fault = f"{len(rows['']):,} images have no part, as {self.paths[rows[''][0]]}"
+            raise ConfigError(where, f"{fault}: write train, val or test for each, or for none.")
         train, val, test = (rows[part] for part in PARTS[1:])
         tested = np.unique(self.labels[test])
         shared = np.intersect1d(tested, self.labels[np.concatenate([train, val])])
         if 0 < len(shared) < len(tested):
             some = ", ".join(self.classes[label] for label in shared[:3])
-            raise ConfigError(
-                where,
-                f"{len(shared)} of {len(tested)} test classes among those that train ({some})",
-                "none of them (retrieval), or all (other images of the same classes)",
-                "Move the images of a class to one side",
-            )
+            fault = f"{len(shared)} of {len(tested)} test classes train ({some}), not none or all"
+            raise ConfigError(where, f"{fault}: move the images of a class to one side.")
         return Official(
             torch.from_numpy(train),
             torch.from_numpy(test),
@@ -177,9 +153,9 @@ def _check_paths(rows: Iterable[Row], where: str) -> Iterator[Row]:
     for row in rows:
         path = row.path
         if path in seen:
-            raise ConfigError(where, f"{path} twice", "each image once")
+            raise ConfigError(where, f"it lists {path} twice: list each image once.")
         seen.add(path)
         if path.startswith("/") or (".." in path and ".." in re.split(r"[/\\]", path)):
-            expected = "paths relative to the images' folder, inside it"
-            raise ConfigError(where, f"the path {path!r}", expected)
+            message = f"the path {path!r} must be relative to the images' folder and inside it."
+            raise ConfigError(where, message)
         yield row

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,38 +18,30 @@ import numpy as np
 
 from trainables.errors import ConfigError
 
-UNPACK = "Unpack the data set again"
-OFFICIAL = "Give the file that its makers offer"
+UNPACK = "unpack the data set again"
+OFFICIAL = "take the file that its makers offer"
 SHOWN = 80  # characters of a line
 HDF5 = b"\x89HDF\r\n\x1a\n"
 HDF5_BYTES = 520  # MATLAB puts 512 bytes of text before it
 
 
-def build_damage_error(
-    where: Path | str, found: str, expected: str, remedy: str = UNPACK
-) -> ConfigError:
-    """Return the fault of a file that cannot be what its makers offer."""
-    return ConfigError(str(where), found, expected, remedy)
+def build_damage_error(where: Path | str, fault: str, remedy: str = UNPACK) -> ConfigError:
+    """Return the error of a file that cannot be what its makers offer."""
+    return ConfigError(str(where), f"{fault}: {remedy}.")
 
 
 def build_line_error(path: Path, number: int, line: str, expected: str) -> ConfigError:
     shown = line if len(line) <= SHOWN else f"{line[:SHOWN]}…"
-    return build_damage_error(f"{path}:{number}", repr(shown), expected)
+    return build_damage_error(f"{path}:{number}", f"{shown!r} must be {expected}")
 
 
 @contextmanager
-def name_unreadable_file(
-    path: Path | str, expected: str = "a file of the data set", remedy: str = UNPACK
-) -> Iterator[None]:
-    """Name the file that the system cannot read inside.
-
-    Raises:
-        ConfigError: in place of an OSError.
-    """
+def name_unreadable_file(path: Path | str, remedy: str = UNPACK) -> Iterator[None]:
+    """Raise a ConfigError that names the file in place of an OSError."""
     try:
         yield
     except OSError as error:
-        raise build_damage_error(path, f"{error.strerror}", expected, remedy) from error
+        raise build_damage_error(path, f"it cannot be read ({error.strerror})", remedy) from error
 
 
 def iterate_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -62,9 +55,7 @@ def iterate_lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise build_damage_error(
-            path, f"a byte that is not UTF-8 at {error.start}", "text"
-        ) from None
+        raise build_damage_error(path, f"the byte at {error.start} is not UTF-8") from None
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             yield number, line.strip()
@@ -80,15 +71,13 @@ def iterate_fields(
         start: lines of a head that are passed over. rest: the last field may hold blanks.
 
     Raises:
-        ConfigError: a line of more or fewer.
+        ConfigError: a line has more or fewer fields.
     """
-    for place, (number, line) in enumerate(iterate_lines(path)):
-        if place < start:
-            continue
-        parts = line.split(maxsplit=count - 1) if rest else line.split()
-        if len(parts) != count:
+    for number, line in islice(iterate_lines(path), start, None):
+        fields = line.split(maxsplit=count - 1) if rest else line.split()
+        if len(fields) != count:
             raise build_line_error(path, number, line, expected)
-        yield number, parts
+        yield number, fields
 
 
 def parse_whole_number(text: str, path: Path, number: int, line: str, expected: str) -> int:
@@ -102,33 +91,25 @@ def read_structs(path: Path, variable: str, names: tuple[str, ...]) -> dict[str,
     """Return fields of a struct array: name → a plain value of each struct.
 
     Raises:
-        ConfigError: no such file, not of MATLAB before 7.3, or without this.
+        ConfigError: no such file, not of MATLAB before 7.3, or without these fields.
     """
     from scipy.io import loadmat  # only whoever reads one pays for it
 
     with name_unreadable_file(path):
         raw = path.read_bytes()
     if HDF5 in raw[:HDF5_BYTES]:
-        raise build_damage_error(
-            path,
-            "a MATLAB file of version 7.3 (HDF5)",
-            "one of version 7 or before, as its makers offer it",
-            "Save it again in MATLAB with save(…, '-v7')",
-        )
+        fault = "a MATLAB file of version 7.3 (HDF5) cannot be read"
+        raise build_damage_error(path, fault, "save it again in MATLAB with save(…, '-v7')")
     try:
         table = loadmat(BytesIO(raw), variable_names=[variable], squeeze_me=True).get(variable)
     except MemoryError:
         raise
     except Exception as error:  # whatever its parsers meet: ValueError, TypeError, zlib.error…
-        found = f"a MATLAB file that cannot be read ({error})"
-        raise build_damage_error(path, found, "a whole one of version 7 or before") from error
-    if not isinstance(table, np.ndarray):
-        raise build_damage_error(path, f"no variable {variable}", "it", OFFICIAL)
-    present = table.dtype.names or ()
-    if not set(names) <= set(present):
-        found = f"{variable} with {', '.join(present) or 'no fields'}"
-        raise build_damage_error(path, found, ", ".join(names), OFFICIAL)
+        raise build_damage_error(path, f"the MATLAB file cannot be read ({error})") from error
+    if not isinstance(table, np.ndarray) or not set(names) <= set(table.dtype.names or ()):
+        fault = f"it has no {variable} with {' and '.join(names)}"
+        raise build_damage_error(path, fault, OFFICIAL)
     columns = {name: list(table[name].reshape(-1)) for name in names}
     if any(isinstance(value, np.ndarray) for column in columns.values() for value in column):
-        raise build_damage_error(path, "several values in a field", "one value a field", OFFICIAL)
+        raise build_damage_error(path, f"a field of {variable} holds several values", OFFICIAL)
     return columns

@@ -7,18 +7,16 @@ does, unless images are kept larger than it wants them.
 
 Encoded images are the bytes of their files in one memory-mapped file, decoded when asked for by the
 same function, so that a trial's numbers are the same to the bit. The first pass decodes each of
-them too: a damaged image ends a run before it begins, and sizes are known. It keeps nothing that
-depends on a size: one file serves all.
+them too, so that a damaged image ends a run before it begins. One file serves all sizes.
 
-`data.store: auto` takes what is there already. Otherwise pixels, if all of them take at most half
-of what is free on the cache's disk, and fit into the machine's memory, from which all its trials
-then read them. What they take is told by the sizes that some files' heads say.
+`data.store: auto` takes what is there already. Otherwise it takes pixels if they need at most half
+of the free disk of the cache and fit into the machine's memory, as the heads of some files tell.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import islice
@@ -31,17 +29,17 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from trainables.data.cache import get_or_build, locate_unfinished
-from trainables.data.decode import FORMATS, compute_short_size, decode_image
-from trainables.data.files.first_pass import (
-    GrowingFile,
+from trainables.data.cache import get_or_build
+from trainables.data.decode import (
+    FORMATS,
+    Box,
     Picture,
-    Pictures,
+    compute_short_size,
     decode_picture,
     map_ahead,
     silence_size_warning,
 )
-from trainables.data.files.index import Box, Index
+from trainables.data.files.index import Index
 from trainables.data.images import Images, map_array
 from trainables.machine.progress import Progress
 
@@ -49,6 +47,7 @@ if TYPE_CHECKING:
     from trainables.config.images import DataConfig
 
 Kind = Literal["pixels", "encoded"]
+Pictures = Callable[[int], Iterable[Picture]]  # those from a row on, in order
 SAMPLE = 64  # heads that are read
 SHARE = 0.5  # of the free disk that pixels may take
 
@@ -57,7 +56,7 @@ SHARE = 0.5  # of the free disk that pixels may take
 class Choice:
     """kind: what is kept. there: whether it lies in the cache whole. why: of `auto`, in words.
 
-    bytes: that all pixels take, about; None where no file was looked at.
+    bytes: that all pixels take, about; None where nothing depends on it.
     """
 
     kind: Kind
@@ -85,7 +84,7 @@ class EncodedImages(Images):
         start, length = int(self.offsets[row]), int(self.lengths[row])
         content = self.flat[start : start + length].numpy().tobytes()
         box = self.boxes[row] if self.boxes is not None else None
-        pixels = decode_image(Path(self.names[row]), self.short, content=content, box=box)
+        pixels = decode_picture(Picture(Path(self.names[row]), content, box), self.short)
         return torch.from_numpy(np.array(pixels))
 
     def is_resident(self, device: torch.device) -> bool:
@@ -117,19 +116,19 @@ def load_stored(folder: Path, index: Index, pictures: Pictures, config: DataConf
         return pixels.data, *pixels.shape[:2]
 
     def build(fresh: Path) -> None:
-        with GrowingFile(fresh, f"{kind}.bin", columns=2) as out, silence_size_warning():
-            done = len(out.rows)
-            doing = f"{'reading' if is_encoded else 'decoding'} {index.base}"
-            progress = Progress(doing, len(index), done)
-            for row, kept in enumerate(map_ahead(keep, pictures(done)), done + 1):
-                out.append_row(*kept)
-                progress.update(row)
-        ends, heights, widths = np.array(out.rows, np.int64).T
-        lengths = np.diff(ends, prepend=0)
-        columns = [ends - lengths, *([lengths] if is_encoded else []), heights, widths]
+        doing = f"{'reading' if is_encoded else 'decoding'} {index.base}"
+        progress, rows = Progress(doing, len(index)), list[tuple[int, int, int]]()
+        # Written, not mapped: a full disk is then an error here, not a SIGBUS later.
+        with (fresh / f"{kind}.bin").open("wb") as out, silence_size_warning():
+            for content, height, width in map_ahead(keep, pictures(0)):
+                rows.append((out.write(content), height, width))
+                progress.update(len(rows))
+        lengths, heights, widths = np.array(rows, np.int64).T
+        starts = np.cumsum(lengths) - lengths
+        columns = [starts, *([lengths] if is_encoded else []), heights, widths]
         np.save(fresh / "table.npy", np.stack(columns, 1), allow_pickle=False)
 
-    folder = get_or_build(_list_kind_folders(folder, short)[kind], build, goes_on=True)
+    folder = get_or_build(_list_kind_folders(folder, short)[kind], build)
     table = np.load(folder / "table.npy", allow_pickle=False)
     if is_encoded and short is not None:
         sizes = [compute_short_size((w, h), short)[::-1] for h, w in table[:, 2:4].tolist()]
@@ -150,26 +149,17 @@ def load_stored(folder: Path, index: Index, pictures: Pictures, config: DataConf
     return EncodedImages(**common, lengths=columns[1], short=short, names=names, boxes=index.boxes)
 
 
-def choose_store(
-    folder: Path, index: Index, pictures: Pictures, config: DataConfig, *, look: bool = False
-) -> Choice:
-    """Choose how images are kept.
-
-    Args:
-        look: at files even where nothing depends on it.
-    """
+def choose_store(folder: Path, index: Index, pictures: Pictures, config: DataConfig) -> Choice:
+    """Choose how images are kept."""
     folders = _list_kind_folders(folder, config.stored_short_side)
     kind: Kind | None = None if config.store == "auto" else config.store
     if kind is None:
-        complete = [each for each, place in folders.items() if place.is_dir()]
-        unfinished = [each for each, place in folders.items() if locate_unfinished(place).is_dir()]
-        kind = next(iter([*complete, *unfinished]), None)
-    if kind is not None and not look:
+        kind = next((each for each, path in folders.items() if path.is_dir()), None)
+    if kind is not None:
         return Choice(kind, folders[kind].is_dir())
     total = _estimate_bytes(index, pictures, config.stored_short_side)
-    why = "" if kind is not None else _explain_misfit(total, folder.parent)
-    kind = kind or ("encoded" if why else "pixels")
-    return Choice(kind, folders[kind].is_dir(), why, total)
+    why = _explain_misfit(total, folder.parent)
+    return Choice("encoded" if why else "pixels", False, why, total)
 
 
 def _list_kind_folders(folder: Path, short: int | None) -> dict[Kind, Path]:

@@ -38,10 +38,10 @@ class Cars196(FileSet):
         markers=(
             ("cars_annos.mat",),
             ("devkit/cars_train_annos.mat",),
-            ("cars_train_annos.mat", "cars_train/"),
             ("cars_train/", "cars_test/"),
+            ("cars_train_annos.mat",),
+            (LABELLED,),
         ),
-        signs=(("cars_train_annos.mat",), (LABELLED,)),
         folders=("cars196", "CARS196", "stanford_cars", "cars"),
         offered="https://ai.stanford.edu/~jkrause/cars/car_dataset.html (car_ims.tgz and "
         f"cars_annos.mat, or cars_train.tgz, cars_test.tgz, car_devkit.tgz and {LABELLED})",
@@ -52,15 +52,15 @@ class Cars196(FileSet):
 
     @classmethod
     def rows(cls, root: Path, config: DataConfig) -> Listing:
-        whole = root / "cars_annos.mat"
-        if whole.exists():
-            return Listing(root, whole, _build_rows(whole, "relative_im_path", ""))
+        annotations = root / "cars_annos.mat"
+        if annotations.exists():
+            return Listing(root, annotations, _build_rows(annotations, "relative_im_path", ""))
         train, test = (_find_devkit_file(root, name) for name in ("cars_train_annos.mat", LABELLED))
-        both = [
-            *_build_rows(train, "fname", "cars_train/"),
-            *_build_rows(test, "fname", "cars_test/"),
-        ]
-        return Listing(root, train, both)
+        training, tested = (
+            _build_rows(where, "fname", folder)
+            for where, folder in ((train, "cars_train/"), (test, "cars_test/"))
+        )
+        return Listing(root, train, [*training, *tested])
 
 
 def _find_devkit_file(root: Path, name: str) -> Path:
@@ -70,9 +70,8 @@ def _find_devkit_file(root: Path, name: str) -> Path:
     unlabelled = " (cars_test_annos.mat has no classes)" if name == LABELLED else ""
     raise ConfigError(
         "data.root",
-        f"no {name} in {root} or its devkit/{unlabelled}",
-        f"{name}, which says the class of each image",
-        "Its makers offer it with the data set; or take car_ims.tgz and cars_annos.mat",
+        f"{root} and its devkit/ have no {name}, which says the class of each image{unlabelled}: "
+        "its makers offer it with the data set; or take car_ims.tgz and cars_annos.mat.",
     )
 
 
@@ -80,8 +79,6 @@ def _build_rows(where: Path, path: str, folder: str) -> Iterator[Row]:
     table = read_structs(where, "annotations", (path, "class"))
     for name, label in zip(table[path], table["class"], strict=True):
         if not isinstance(label, int) or label < 1 or not isinstance(name, str):
-            raise build_damage_error(
-                where, f"class {label!r} of {name!r}", "a number from 1, and a file"
-            )
+            raise build_damage_error(where, f"class {label!r} of {name!r} must be 1 or more")
         part = "train" if label <= TRAINING else "test"
         yield Row(folder + name, f"{label:03d}", part)

@@ -35,7 +35,7 @@ from trainables.data.images import Images, map_array
 
 SIDE = 32
 BYTES = 3 * SIDE * SIDE
-BINARY = "Unpack it again, or take the binary version"
+BINARY = "unpack it again, or take the binary version"
 ADMITTED = (
     "numpy.core.multiarray._reconstruct",
     "numpy._core.multiarray._reconstruct",
@@ -214,15 +214,15 @@ def read_batch(path: Path, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
             or not all(isinstance(label, int) for label in labels)
             or pixels.shape != (len(labels), BYTES)
         ):
-            expected = f"data, of {BYTES:,} bytes a picture, and {layout.labels}, a number each"
-            raise build_damage_error(path, ", ".join(content) or "nothing", expected, BINARY)
+            fault = f"it must hold data, of {BYTES:,} bytes a picture, and a number each as "
+            raise build_damage_error(path, f"{fault}{layout.labels}", BINARY)
     else:
         with name_unreadable_file(path):
             raw = np.fromfile(path, np.uint8)
         size = layout.before + BYTES
         if len(raw) % size or not len(raw):
-            expected = f"a multiple of {size:,}, a class and a picture each"
-            raise build_damage_error(path, f"{len(raw):,} bytes", expected)
+            fault = f"{len(raw):,} bytes are no multiple of {size:,}, a class and a picture each"
+            raise build_damage_error(path, fault)
         rows = raw.reshape(-1, size)
         pixels, labels = rows[:, layout.before :], rows[:, layout.before - 1]
     planes = pixels.reshape(-1, 3, SIDE, SIDE)
@@ -250,9 +250,8 @@ def read_pickle(path: Path) -> dict[str, Any]:
         content = _Unpickler(BytesIO(raw), encoding="latin1").load()
         return {str(key): value for key, value in content.items()}
     except Exception as error:  # a damaged pickle fails with errors of any kind
-        found = f"a pickle that cannot be read safely ({error})"
-        expected = "a dictionary of plain values and arrays, as its makers offer it"
-        raise build_damage_error(path, found, expected, BINARY) from error
+        fault = f"the pickle cannot be read safely ({error})"
+        raise build_damage_error(path, fault, BINARY) from error
 
 
 def _unpack_pickles(root: Path, layout: Layout, batches: list[str], folder: Path) -> None:
@@ -264,12 +263,12 @@ def _unpack_pickles(root: Path, layout: Layout, batches: list[str], folder: Path
     else:
         names = [text for _, text in iterate_lines(where)]
     if len(set(names)) != len(names) or not names:
-        raise build_damage_error(where, f"{len(set(names))} names of classes", "one for each")
+        raise build_damage_error(where, "the names of the classes are missing or repeated")
     pixels, labels = zip(*(read_batch(root / name, layout) for name in batches), strict=True)
     numbers = np.concatenate(labels)
     if numbers.size and (numbers.max() >= len(names) or numbers.min() < 0):
-        found = f"{len(names)} names, and an image of class {numbers.max()}"
-        raise build_damage_error(where, found, "a name for each class")
+        fault = f"it has {len(names)} names, and an image has class {numbers.max()}"
+        raise build_damage_error(where, fault)
     tested = np.repeat([name in layout.test for name in batches], [len(each) for each in labels])
     np.save(folder / "images.npy", np.concatenate(pixels))
     np.save(folder / "labels.npy", np.argsort(np.argsort(names))[numbers])

@@ -18,9 +18,10 @@ from pydantic import field_validator
 
 from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS
+from trainables.data.decode import Box
 from trainables.data.files.data_set_markers import About, Count
 from trainables.data.files.fileset import FileSet, Listing
-from trainables.data.files.index import Box, Row
+from trainables.data.files.index import Row
 from trainables.data.files.lists import (
     build_damage_error,
     build_line_error,
@@ -78,31 +79,17 @@ def _build_rows(images: Path, labels: Path, boxes: dict[int, Box] | None) -> Ite
             parse_whole_number(text, labels, line, " ".join(pair), LABEL) for text in pair
         )
         classes[image] = label
-    folders: dict[int, str] = {}
-    numbers: dict[str, int] = {}
     for line, (number, path) in iterate_fields(images, IMAGE, 2, rest=True):
         text = f"{number} {path}"
         image = parse_whole_number(number, images, line, text, IMAGE)
         folder = path.rpartition("/")[0]
         if not folder:
             raise build_line_error(images, line, text, IMAGE)
-        for file, known in ((labels, classes), (labels.with_name(BOXES), boxes)):
-            if known is not None and image not in known:
-                found = f"no line for image {image} ({path})"
-                raise build_damage_error(file, found, "a line for each of images.txt")
-        label = classes.pop(image)
-        if folders.setdefault(label, folder) != folder:
-            expected = f"a file in {folders[label]}, the folder of its class"
-            raise build_line_error(images, line, path, expected)
-        if numbers.setdefault(folder, label) != label:
-            expected = f"class {numbers[folder]}, as others of its folder have"
-            raise build_line_error(images, line, path, expected)
-        part = "train" if label <= TRAINING else "test"
+        for file, table in ((labels, classes), (labels.with_name(BOXES), boxes)):
+            if table is not None and image not in table:
+                raise build_damage_error(file, f"it has no line for image {image} ({path})")
+        part = "train" if classes[image] <= TRAINING else "test"
         yield Row(path, folder, part, box=None if boxes is None else boxes[image])
-    if classes:
-        found = f"no line for image {min(classes)}, which has a class in {labels.name}"
-        expected = f"a line for each of its images ({len(classes)} more than here)"
-        raise build_damage_error(images, found, expected)
 
 
 def _read_boxes(path: Path) -> dict[int, Box]:

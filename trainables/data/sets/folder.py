@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
@@ -35,15 +36,13 @@ class Folder(FileSet):
 
     NAME = "folder"
     REVISION = 1
-    EXPECTED = "a readable folder of class folders"
 
     @classmethod
     def locate_root(cls, config: DataConfig) -> Path:
         root = get_given_root(config)
         if root is None:
-            raise ConfigError(
-                "data.root", "nothing", "a folder of class folders", "Give --data-root DIR"
-            )
+            message = "it is not given: give --data-root DIR, a folder of class folders."
+            raise ConfigError("data.root", message)
         return root
 
     @classmethod
@@ -83,10 +82,8 @@ def _find_parts(root: Path) -> list[str]:
     if "test" not in inside:
         raise ConfigError(
             "data.root",
-            f"train/ and val/ in {root}, and no test/",
-            "train/ and test/ (and perhaps val/), or class folders",
-            "Rename val/ to test/ if it is to be tested on; validation classes are then held out "
-            "of train/",
+            f"{root} holds train/ and val/, and no test/: rename val/ to test/ to test on it; "
+            "validation classes are then held out of train/.",
         )
     return [part for part in ("train", "val", "test") if part in inside]
 
@@ -102,25 +99,22 @@ def _list_images(root: Path) -> list[Path]:
     if len(classes) < 2:
         raise ConfigError(
             "data.root",
-            f"{'only one class folder' if classes else 'no class folder'} in {root}",
-            "at least two, because a metric compares classes",
-            "Give the folder that holds one folder of images per class",
+            f"{root} holds {'only one' if classes else 'no'} class folder, and a metric compares "
+            "classes: give the folder that holds one folder of images per class.",
         )
     files: list[Path] = []
     for folder in classes:
         inside = [Path(file).relative_to(root) for file in iterate_images(folder)]
         if not inside:
-            expected = f"files ending in {' '.join(SUFFIXES)}"
-            remedy = "Remove the folder, or put its images there"
-            raise ConfigError(str(folder), "no images", expected, remedy)
+            message = f"it holds no files ending in {' '.join(SUFFIXES)}: add some, or remove it."
+            raise ConfigError(str(folder), message)
         files += inside
     for file in files:  # names of other encodings have no text that could be hashed or logged
         try:
             str(file).encode()
         except UnicodeEncodeError:
-            found = f"the file name {os.fsencode(file)!r}"
-            remedy = "Rename that file (convmv renames many)"
-            raise ConfigError("data.root", found, "names in UTF-8", remedy) from None
+            message = f"the file name {os.fsencode(file)!r} is not UTF-8: rename the file."
+            raise ConfigError("data.root", message) from None
     # By parts, so that a class's files stand together whatever characters names hold.
     return sorted(files, key=lambda file: file.parts)
 
@@ -138,38 +132,33 @@ def refuse_official(root: Path) -> None:
         if about is None or not about.classes:
             continue
         for above in (root, *list(root.parents)[:SHALLOW]):
-            marker = about.find_markers(above, signs=True)
+            marker = about.find_markers(above)
             inside = root.relative_to(above).as_posix().lower()
             if marker is not None and (above == root or inside in about.inner):
                 raise ConfigError(
                     "data.root",
-                    f"{about.title} as it is unpacked ({marker}) in {above}: {about.classes}",
-                    "a folder that holds one folder of images per class",
-                    f"Say data.name: {name}, with this folder as its root (--dataset {name} "
-                    f"--data-root {above}), which also takes its own division",
+                    f"{above} is {about.title} as it is unpacked ({marker}), and {about.classes}: "
+                    f"say data.name: {name}, with this folder as its root (--dataset {name} "
+                    f"--data-root {above}), which also takes its own division.",
                 )
 
 
 def iterate_images(folder: Path) -> Iterator[str]:
-    """Yield image files at any depth.
+    """Yield image files at any depth."""
 
-    By what the folder says of its entries, so that nothing but links is asked for its kind: a data
-    set has a hundred thousand files, on a network's storage perhaps.
-    """
-    rest = [os.fspath(folder)]
-    while rest:
-        with os.scandir(rest.pop()) as entries:
-            for entry in entries:
-                if _is_left_behind(entry.name):
-                    continue
-                if entry.is_dir(follow_symlinks=False):
-                    rest.append(entry.path)
-                elif entry.name.lower().endswith(SUFFIXES) and (
-                    # Reading a pipe would wait for ever. A link that leads nowhere is an image
-                    # whose data is missing, which is told when it is read.
-                    entry.is_file() or (entry.is_symlink() and not Path(entry.path).exists())
-                ):
-                    yield entry.path
+    def refuse(error: OSError) -> NoReturn:
+        raise error
+
+    for base, folders, names in os.walk(folder, onerror=refuse):
+        folders[:] = [name for name in folders if not _is_left_behind(name)]
+        for name in names:
+            path = Path(base, name)
+            if _is_left_behind(name) or not name.lower().endswith(SUFFIXES):
+                continue
+            # Reading a pipe would wait for ever. A link that leads nowhere is an image whose data
+            # is missing, which is told when it is read.
+            if path.is_file() or (path.is_symlink() and not path.exists()):
+                yield str(path)
 
 
 def _is_left_behind(name: str) -> bool:

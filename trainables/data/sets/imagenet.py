@@ -25,7 +25,6 @@ from trainables.data.files.data_set_markers import About, Count
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.data.files.index import Row
 from trainables.data.files.lists import (
-    build_damage_error,
     build_line_error,
     iterate_lines,
     parse_whole_number,
@@ -110,5 +109,5 @@ def _read_kaggle_truth(solution: Path) -> Iterator[tuple[str, str]]:
             raise build_line_error(solution, line, text, expected)
         wnids = set(boxes.split()[::5])  # a class and four numbers for each box
         if len(wnids) != 1:
-            raise build_damage_error(f"{solution}:{line}", f"{len(wnids)} classes", expected)
+            raise build_line_error(solution, line, text, "boxes of one class")
         yield name, wnids.pop()

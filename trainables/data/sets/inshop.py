@@ -42,10 +42,8 @@ class InShop(FileSet):
         title="In-Shop Clothes Retrieval",
         markers=((PARTITION,), (f"Eval/{PARTITION}",)),
         folders=(
-            "In-shop Clothes Retrieval Benchmark",
-            "In-shop_Clothes_Retrieval_Benchmark",
-            "inshop",
-            "In-Shop",
+            *("In-shop Clothes Retrieval Benchmark", "In-shop_Clothes_Retrieval_Benchmark"),
+            *("inshop", "In-Shop"),
         ),
         offered="https://mmlab.ie.cuhk.edu.hk/projects/DeepFashion/InShopRetrieval.html "
         "(img.zip and list_eval_partition.txt)",
@@ -61,16 +59,12 @@ class InShop(FileSet):
 
     @classmethod
     def rows(cls, root: Path, config: DataConfig) -> Listing:
-        places = [root / PARTITION, root / "Eval" / PARTITION]
-        where = next(place for place in places if place.exists())
-        base = next((root / each for each in ("", "Img") if (root / each / "img").is_dir()), None)
+        lists = [root / PARTITION, root / "Eval" / PARTITION]
+        where = next(path for path in lists if path.exists())
+        base = next((root / name for name in ("", "Img") if (root / name / "img").is_dir()), None)
         if base is None:
-            raise ConfigError(
-                "data.root",
-                f"neither img/ nor Img/img/ in {root}",
-                f"the images of {where.relative_to(root)} beside it",
-                "Unpack img.zip there",
-            )
+            message = f"{root} has neither img/ nor Img/img/: unpack img.zip there."
+            raise ConfigError("data.root", message)
         return Listing(base, where, _build_rows(where))
 
 
@@ -84,4 +78,5 @@ def _build_rows(where: Path) -> Iterator[Row]:
         count += 1
         yield Row(path, item, *(("train", "") if kind == "train" else ("test", kind)))
     if count != listed:
-        raise build_damage_error(where, f"{count:,} images", f"the {listed:,} of its first line")
+        fault = f"it lists {count:,} images, and its first line says {listed:,}"
+        raise build_damage_error(where, fault)

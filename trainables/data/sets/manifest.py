@@ -26,9 +26,9 @@ import numpy as np
 
 from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS
-from trainables.data.files.data_set_markers import get_given_root
+from trainables.data.decode import Picture
+from trainables.data.files.data_set_markers import build_unreadable_error, get_given_root
 from trainables.data.files.fileset import FileSet, Listing
-from trainables.data.files.first_pass import Picture
 from trainables.data.files.hashes import hash_files
 from trainables.data.files.index import PARTS, ROLES, Index, Row
 from trainables.errors import ConfigError
@@ -36,6 +36,7 @@ from trainables.machine.files import open_regular
 
 COLUMNS = ("path", "label", "split", "role")  # of texts
 USUAL = ("manifest.parquet", "manifest.csv")
+EXPECTED = f"a CSV or Parquet file, or a folder with {' or '.join(USUAL)}"
 AT_ONCE = 256  # rows that are read together
 IMAGES_AT_ONCE = 8  # few kilobytes of a file can stand for gigabytes of them
 MOST_ROWS = 20_000_000  # of a table: ImageNet-21k has 14 million; a row takes 110 bytes
@@ -51,29 +52,22 @@ class Manifest(FileSet):
 
     NAME = "manifest"
     REVISION = 1
-    EXPECTED = "a readable table and images"
 
     @classmethod
     def locate_root(cls, config: DataConfig) -> Path:
-        expected = f"a CSV or Parquet file, or a folder with {' or '.join(USUAL)}"
         root = get_given_root(config)
         if root is None:
-            raise ConfigError("data.root", "nothing", expected, "Give --data-root FILE")
+            raise ConfigError("data.root", f"it is not given: give --data-root FILE, {EXPECTED}.")
         try:
             if root.is_dir():
                 inside = {entry.name for entry in root.iterdir()}
-                name = next((name for name in USUAL if name in inside), None)
-                if name is None:
-                    raise ConfigError("data.root", f"neither in {root}", expected, "Give the file")
-                root /= name
-            elif not root.exists():
-                raise ConfigError("data.root", f"{root}: no such file", expected)
-            elif root.suffix.lower() not in (".csv", ".parquet"):
-                raise ConfigError("data.root", f"{root}: another kind of file", expected)
+                root /= next((name for name in USUAL if name in inside), "")
+            if root.suffix.lower() not in (".csv", ".parquet"):
+                raise ConfigError("data.root", f"{root} is not {EXPECTED}: give one.")
             # One that can be read without waiting, and is of a bounded size.
             open_regular(root, most_bytes=MOST_CSV if _is_csv(root) else None).close()
         except OSError as error:
-            raise ConfigError("data.root", f"{root}: {error.strerror}", expected) from error
+            raise build_unreadable_error(root, error) from error
         return root
 
     @classmethod
@@ -117,15 +111,12 @@ def _build_rows(table: Path) -> Iterator[Row]:
         )
         path = path or f"row {number:08d}"
         if not label:
-            raise ConfigError(where, f"no label for {path}", "the class of each image")
+            raise ConfigError(where, f"{path} has no label: write the class of each image.")
         if split not in SPLITS:
-            raise ConfigError(where, f"split {split!r}", "train, val, test or nothing")
+            raise ConfigError(where, f"split {split!r} must be train, val, test or empty.")
         if role not in ROLES or (role and SPLITS[split] not in ("val", "test")):
-            raise ConfigError(
-                where,
-                f"role {role!r} of a row of split {split!r}",
-                "query or gallery where it is evaluated (val or test), else nothing",
-            )
+            fault = f"role {role!r} of split {split!r} must be query or gallery of val or test"
+            raise ConfigError(where, f"{fault}, or empty.")
         yield Row(path, label, SPLITS[split], role)
 
 
@@ -136,8 +127,8 @@ def _iterate_table(path: Path) -> Iterator[dict[str, Any]]:
     except (OSError, ValueError, csv.Error) as error:  # pyarrow's errors are of the first two
         if isinstance(error, ConfigError):
             raise
-        found = f"a table that cannot be read ({error})"
-        raise ConfigError(str(path), found, "a whole CSV or Parquet file") from error
+        message = f"the table cannot be read ({error}): give a whole CSV or Parquet file."
+        raise ConfigError(str(path), message) from error
 
 
 def _read_csv(path: Path) -> Iterator[dict[str, Any]]:
@@ -145,8 +136,8 @@ def _read_csv(path: Path) -> Iterator[dict[str, Any]]:
         # A file without a line's end must not fill memory.
         for number, line in enumerate(iter(partial(file.readline, MOST_LINE), ""), 1):
             if len(line) == MOST_LINE and not line.endswith("\n"):
-                found = f"a line of {MOST_LINE:,} characters or more"
-                raise ConfigError(f"{path}: line {number}", found, "one line for each image")
+                message = f"it has {MOST_LINE:,} characters or more: write a line for each image."
+                raise ConfigError(f"{path}: line {number}", message)
             yield line
 
     with path.open(newline="", encoding="utf-8-sig") as file:
@@ -164,8 +155,7 @@ def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
     names = list(opened.schema_arrow.names)
     _check_columns(path, names, ("label",) if "image" in names else ("path", "label"))
     if (count := opened.metadata.num_rows) > MOST_ROWS:
-        remedy = "Divide it into several tables"
-        raise ConfigError(str(path), f"{count:,} rows", f"at most {MOST_ROWS:,}", remedy)
+        raise ConfigError(str(path), f"{count:,} rows are more than {MOST_ROWS:,}: divide it.")
     texts = [name for name in names if name in COLUMNS]
     # Repeated texts stay dictionaries: a few kilobytes can stand for gigabytes of them.
     opened = pq.ParquetFile(path, read_dictionary=texts)
@@ -175,20 +165,16 @@ def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
             if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
                 longest = pc.max(pc.binary_length(values)).as_py() or 0
                 if longest > MOST_TEXT:
-                    found = f"a text of {longest:,} bytes in the column {name}"
-                    raise ConfigError(str(path), found, f"at most {MOST_TEXT:,}")
+                    text = f"a text of {longest:,} bytes in the column {name} is longer than "
+                    raise ConfigError(str(path), f"{text}{MOST_TEXT:,}: shorten it.")
         yield from batch.to_pylist()
 
 
 def _check_columns(path: Path, names: list[str], needed: tuple[str, ...]) -> None:
     missing = [name for name in needed if name not in names]
     if missing:
-        raise ConfigError(
-            str(path),
-            f"the columns {', '.join(map(str, names)) or 'none'}",
-            f"{' and '.join(needed)} (and split, role; in Parquet perhaps image)",
-            f"Name the columns so: {', '.join(missing)} missing",
-        )
+        columns, needs = ", ".join(map(str, names)) or "no columns", " and ".join(missing)
+        raise ConfigError(str(path), f"it has {columns}, and needs {needs}: name the columns so.")
 
 
 def _has_embedded_images(table: Path) -> bool:

@@ -28,8 +28,7 @@ class StanfordOnlineProducts(FileSet):
     REVISION = 1
     ABOUT = About(
         title="Stanford Online Products",
-        markers=(("Ebay_train.txt", "Ebay_test.txt"),),
-        signs=(("Ebay_train.txt",), ("Ebay_test.txt",), ("Ebay_info.txt",), ("bicycle_final/",)),
+        markers=(("Ebay_train.txt",), ("Ebay_test.txt",), ("Ebay_info.txt",), ("bicycle_final/",)),
         folders=("Stanford_Online_Products", "SOP", "online_products", "OnlineProducts"),
         offered="https://cvgl.stanford.edu/projects/lifted_struct/ (Stanford_Online_Products.zip)",
         classes="its 12 folders are super-classes, the classes stand in Ebay_train.txt and "
@@ -46,7 +45,7 @@ class StanfordOnlineProducts(FileSet):
 def _build_rows(root: Path) -> Iterator[Row]:
     for part in ("train", "test"):
         where = root / f"Ebay_{part}.txt"
-        for line, found in iterate_fields(where, LINE, 4, start=1):
-            number = parse_whole_number(found[1], where, line, " ".join(found), LINE)
+        for line, fields in iterate_fields(where, LINE, 4, start=1):
+            number = parse_whole_number(fields[1], where, line, " ".join(fields), LINE)
             # Filled with zeros, so that the order of names is that of numbers.
-            yield Row(found[3], f"{number:05d}", part)
+            yield Row(fields[3], f"{number:05d}", part)
