@@ -104,6 +104,3 @@ def _compute_features(config: Trial, cache: Path, device: torch.device, folder: 
                 progress.update(int(rows[-1]) + 1)
     finally:
         torch.set_num_threads(threads)
-    (folder / "about.json").write_text(
-        json.dumps({"backbone": config.backbone.model_dump(), "data": config.data.model_dump()})
-    )

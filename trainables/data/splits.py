@@ -234,8 +234,8 @@ def _split_validation_classes(names: list[str], config: SplitConfig) -> tuple[li
         return _cut_names(names, config.validation, "data.split.validation", keep=1)
     folds, fold = config.folds, config.fold or 0
     if len(names) < folds:
-        found = f"{folds} folds of {len(names)} training classes leave one empty: take fewer folds"
-        raise ConfigError("data.split.folds", found)
+        fault = f"{folds} folds of {len(names)} training classes leave one empty: take fewer folds."
+        raise ConfigError("data.split.folds", fault)
     names = sorted(names)
     if config.blocks == "seeded":
         names = _permute_names(names, config.seed, "data.folds")

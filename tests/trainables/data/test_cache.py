@@ -143,9 +143,7 @@ def whole(trial: Trial, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
     ("place", "spoil"),
     [
         ("features/*/features.npy", lambda path: flip(path, half(path))),
-        ("features/*/digests.json", lambda path: flip(path, half(path))),
         ("folder/*/pixels.bin", lambda path: os.truncate(path, half(path))),
-        ("folder/*/table.npy", Path.unlink),
         (None, None),
     ],
 )

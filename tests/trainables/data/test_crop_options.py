@@ -113,18 +113,8 @@ def test_features_of_before_are_found(drawn: Path, shared_cache: Path) -> None:
         ),
         ({"augment": {"interpolation": "nearest"}}, "data.augment.interpolation: it must be"),
         ({"stored_side": 80}, "data.stored_side: 80 is of photographs"),
-        (
-            {"name": "folder", "stored_side": 70},
-            "data.stored_side: 70 is less than 73, to which images are resized",
-        ),
-        (
-            {"name": "folder", "augment": {"resize": 90}},
-            "data.augment.resize: 90 is more than 73, the short side at which photographs are kept",
-        ),
-        (
-            {"name": "folder", "eval_resize": 64, "augment": {"resize": 73}},
-            "is more than 64",
-        ),
+        ({"name": "folder", "stored_side": 70}, "data.stored_side: 70 is less than 73"),
+        ({"name": "folder", "augment": {"resize": 90}}, "data.augment.resize: 90 is more than 73"),
     ],
 )
 def test_what_cannot_be_is_told_in_one_line(data: dict[str, Any], words: str) -> None:

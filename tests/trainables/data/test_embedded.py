@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.trainables.data import trees
-from trainables.config.images import EMBEDDED, DataConfig
-from trainables.data.dataset import DATASETS, load_dataset
+from trainables.config.images import DataConfig
+from trainables.data.dataset import load_dataset
 from trainables.data.embedded import reader
 from trainables.data.embedded.reader import Typefaces
 from trainables.errors import ConfigError
@@ -57,9 +56,3 @@ def test_a_damaged_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(ConfigError, match="damaged: reinstall"):
         Typefaces.load(DataConfig(name="typefaces"), tmp_path / "cache")
     assert not list((tmp_path / "cache").rglob("*.npy"))
-
-
-def test_the_registry_knows_every_configurable_set() -> None:
-    assert list(DATASETS)[: len(EMBEDDED)] == list(EMBEDDED)
-    assert set(DATASETS) == {*EMBEDDED, *trees.TREES}
-    assert all(DATASETS[name].REVISION >= 1 for name in DATASETS)

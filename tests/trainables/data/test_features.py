@@ -58,18 +58,6 @@ def test_equal_the_backbones_outputs(
     torch.testing.assert_close(torch.from_numpy(found), wanted, atol=1e-5, rtol=1e-4)
 
 
-def test_computed_once(
-    config: TrialConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = np.array(load_cached_features(config, tmp_path / "cache"))
-    monkeypatch.setattr(
-        backbones, "build_frozen_backbone", lambda *a, **k: pytest.fail("computed again")
-    )
-    # What trains nothing in a frozen backbone shares the features.
-    same = changed(config, "backbone", freeze_bn=False, hold=("conv1",))
-    assert np.array_equal(load_cached_features(same, tmp_path / "cache"), first)
-
-
 def test_key_changes_with_everything_that_changes_features(
     config: TrialConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,7 +92,7 @@ def test_a_damaged_image_is_named(root: Path, tmp_path: Path, damage: str) -> No
     assert message.startswith(str(file))
 
 
-@pytest.mark.parametrize("mode", ["L", "1", "P", "CMYK", "I;16", "RGBA", "LA"])
+@pytest.mark.parametrize("mode", ["L", "CMYK", "I;16", "RGBA"])
 def test_every_mode_becomes_rgb(tmp_path: Path, mode: str) -> None:
     path = tmp_path / ("a.tif" if mode == "CMYK" else "a.png")
     if mode == "I;16":
@@ -101,8 +101,7 @@ def test_every_mode_becomes_rgb(tmp_path: Path, mode: str) -> None:
         Image.new("RGB", (30, 20), (204, 204, 204)).convert(mode).save(path)
     pixels = decode_picture(Picture(path), 20)
     assert pixels.shape == (20, 30, 3) and pixels.dtype == np.uint8
-    if mode != "1":
-        assert (abs(pixels.astype(int) - 204) <= 2).all()
+    assert (abs(pixels.astype(int) - 204) <= 2).all()
 
 
 # --- hostile files --------------------------------------------------------------------------------
@@ -157,3 +156,40 @@ def test_pipes_sockets_and_devices_are_passed_over(root: Path, tmp_path: Path) -
     assert fingerprint(config(root), tmp_path / "cache") == before
     (root / "class 0" / "gone.png").symlink_to("nowhere")  # an image that is missing is told
     assert "gone.png: " in fail(lambda: fingerprint(config(root), tmp_path / "cache"))
+
+
+def test_transparency_is_white(tmp_path: Path) -> None:
+    Image.new("RGBA", (8, 8), (10, 20, 30, 0)).save(tmp_path / "a.png")
+    assert (decode_picture(Picture(tmp_path / "a.png"), 8) == 255).all()
+
+
+def test_exif_orientation_is_applied(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (40, 20)).save(tmp_path / "a.jpg", exif=exif)
+    assert decode_picture(Picture(tmp_path / "a.jpg"), 20).shape == (40, 20, 3)
+
+
+def test_what_archives_and_desktops_leave_is_passed_over(root: Path, tmp_path: Path) -> None:
+    before = fingerprint(config(root), tmp_path / "cache")
+    for place in ("__MACOSX/class 0", "class 0/__MACOSX", "class 0/.thumbs/a", ".git", "class 1"):
+        (root / place).mkdir(parents=True, exist_ok=True)
+        (root / place / "._0.jpg").write_bytes(b"Mac OS X")
+        if place != "class 1":
+            (root / place / "0.jpg").write_bytes(b"no image")
+    assert fingerprint(config(root), tmp_path / "cache") == before
+    noise(root / "class 0" / "deeper" / "still" / "0.png", (9, 9), seed=0)
+    assert fingerprint(config(root), tmp_path / "cache") != before
+
+
+def test_links_to_files_and_to_class_folders_are_followed(root: Path, tmp_path: Path) -> None:
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    for folder in root.iterdir():
+        (linked / folder.name).symlink_to(folder)
+    (root / "class 0" / "0.png").rename(tmp_path / "0.png")
+    (root / "class 0" / "0.png").symlink_to(tmp_path / "0.png")
+    found = fingerprint(config(linked), tmp_path / "cache")
+    (root / "class 0" / "0.png").unlink()
+    (tmp_path / "0.png").rename(root / "class 0" / "0.png")
+    assert found == fingerprint(config(root), tmp_path / "cache")

@@ -101,3 +101,21 @@ def test_manifests_give_the_same_either_way(tmp_path: Path) -> None:
     assert torch.equal(beside.images.flat, inside.images.flat)
     assert beside.classes == inside.classes and torch.equal(beside.labels, inside.labels)
     assert split_dataset(inside, SplitConfig(), "").test.queries == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "usual", "trained", "tested"),
+    [
+        ("cub200", "CUB_200_2011", [f"{n:03d}.Made_Bird_{n}" for n in range(1, 7)], 21),
+        ("cars196", "cars196", [f"{n:03d}" for n in range(1, 7)], 24),
+        ("cars196", "stanford_cars", [f"{n:03d}" for n in range(1, 7)], 24),
+        ("sop", "Stanford_Online_Products", [f"{n:05d}" for n in range(1, 7)], 21),
+        ("folder", "parts", [f"train {n}" for n in range(6)], 24),
+    ],
+)
+def test_its_own_lists_say_what_trains(
+    name: str, usual: str, trained: list[str], tested: int, tmp_path: Path
+) -> None:
+    data = loaded(name, usual, tmp_path)
+    assert data.official is not None and len(data.official.test) == tested
+    assert {data.classes[label] for label in data.labels[data.official.train]} == set(trained)

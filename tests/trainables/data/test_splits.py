@@ -139,22 +139,6 @@ def test_folds_are_disjoint_blocks_of_the_training_classes(
         assert [name for part in held for name in part] == training, "in the order of the names"
 
 
-@pytest.mark.parametrize(
-    ("given_config", "word"),
-    [
-        ({"fold": 1}, "needs folds beside it"),
-        ({"blocks": "seeded"}, "needs folds beside it"),
-        ({"folds": 4}, "fold must be 0 to 3"),
-        ({"folds": 4, "fold": 4}, "fold must be 0 to 3"),
-        ({"folds": 4, "fold": 0, "protocol": "paper"}, "held_out"),
-        ({"folds": 1, "fold": 0}, "2"),
-    ],
-)
-def test_folds_that_cannot_be(given_config: dict[str, object], word: str) -> None:
-    with pytest.raises(ValueError, match=word):
-        SplitConfig.model_validate(given_config)
-
-
 @pytest.mark.parametrize(("ratio", "each"), [(10.0, 100), (3.0, 7), (500.0, 40)])
 def test_sizes_fall_exponentially(ratio: float, each: int) -> None:
     labels = torch.arange(9).repeat_interleave(each)

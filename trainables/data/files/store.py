@@ -110,8 +110,8 @@ def load_stored(folder: Path, index: Index, pictures: Pictures, config: DataConf
         """Return what is kept of a picture, and its height and width."""
         if is_encoded:
             content = picture.read_bytes()
-            whole = decode_picture(picture._replace(content=content), None)
-            return content, *whole.shape[:2]
+            decoded = decode_picture(picture._replace(content=content), None)
+            return content, *decoded.shape[:2]
         pixels = np.ascontiguousarray(decode_picture(picture, short))
         return pixels.data, *pixels.shape[:2]
 
@@ -154,7 +154,7 @@ def choose_store(folder: Path, index: Index, pictures: Pictures, config: DataCon
     folders = _list_kind_folders(folder, config.stored_short_side)
     kind: Kind | None = None if config.store == "auto" else config.store
     if kind is None:
-        kind = next((each for each, path in folders.items() if path.is_dir()), None)
+        kind = next((name for name, path in folders.items() if path.is_dir()), None)
     if kind is not None:
         return Choice(kind, folders[kind].is_dir())
     total = _estimate_bytes(index, pictures, config.stored_short_side)

@@ -136,7 +136,7 @@ class Cifar(DataSource):
             ConfigError: no such folder; files missing, if that is not allowed.
         """
         root = locate_root(config, cls.ABOUT)
-        layout = next(each for each in cls.LAYOUTS if (root / each.train[0]).exists())
+        layout = next(form for form in cls.LAYOUTS if (root / form.train[0]).exists())
         files = (*layout.train, *layout.test, layout.names)
         absent = [name for name in files if not (root / name).exists()]
         if absent and (not config.allow_partial or layout.names in absent):

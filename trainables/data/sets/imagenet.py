@@ -67,12 +67,10 @@ class ImageNet(FileSet):
 
 
 def _list_folder_rows(folder: Path, part: str) -> Iterator[Row]:
-    for each in sorted(entry for entry in folder.iterdir() if entry.is_dir()):
-        with os.scandir(each) as entries:
-            names = sorted(entry.name for entry in entries)
-        for name in names:
+    for wnid in sorted(entry.name for entry in folder.iterdir() if entry.is_dir()):
+        for name in sorted(os.listdir(folder / wnid)):  # noqa: PTH208 - a Path for each is slow
             if name.lower().endswith(SUFFIX):
-                yield Row(f"{folder.name}/{each.name}/{name}", each.name, part)
+                yield Row(f"{folder.name}/{wnid}/{name}", wnid, part)
 
 
 def _list_validation_rows(root: Path, base: Path) -> Iterator[Row]:
