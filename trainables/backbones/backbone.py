@@ -110,7 +110,8 @@ def build_backbone(
 ) -> Backbone:
     """Return the configured backbone on the CPU, in training mode.
 
-    With weights "none" initial values come from torch's global generator: use `streams.seeded`.
+    With weights "none" initial values come from torch's global generator: use
+    `streams.seed_global_generator`.
     """
     model, stated = load_model(config, image_size)
     expected = resolve_pixel_statistics(config, stated)

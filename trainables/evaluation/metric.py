@@ -65,15 +65,15 @@ class Metric:
 def adapt_entry_point(name: str, entry: Any) -> Metric:
     """Return the metric that an entry point of another package stands for."""
     metric = entry if isinstance(entry, Metric) else Metric(name, entry)
-    place = f"entry point {name} of ablate.metrics"
+    path = f"entry point {name} of ablate.metrics"
     if not NAME.fullmatch(name) or metric.name != name or name in METRIC_REGISTRY:
         raise ConfigError(
-            place,
+            path,
             f"rename the metric: {name!r} is no name of lower-case letters, digits and _ that no "
             "other metric has",
         )
     if not inspect.isfunction(metric.function):
-        raise ConfigError(place, f"name a function (unit rows, labels) → float, not {entry!r}")
+        raise ConfigError(path, f"name a function (unit rows, labels) → float, not {entry!r}")
     return metric
 
 

@@ -40,7 +40,7 @@ class RankingMetric:
         """Return how many nearest items it looks at [B], of queries with R = `positives` [B]."""
         return positives
 
-    def __call__(self, found: PositiveRanks) -> tuple[Tensor, Tensor]:
+    def __call__(self, ranks: PositiveRanks) -> tuple[Tensor, Tensor]:
         """Return values [B] float64 and which of the queries count, [B] bool."""
         raise NotImplementedError
 
@@ -55,9 +55,9 @@ class RecallAt(RankingMetric):
     def depth(self, positives: Tensor) -> Tensor:
         return torch.full_like(positives, self.k)
 
-    def __call__(self, found: PositiveRanks) -> tuple[Tensor, Tensor]:
+    def __call__(self, ranks: PositiveRanks) -> tuple[Tensor, Tensor]:
         # The first is enough; without any column it is FAR.
-        hit = (found.places[:, :1] <= self.k).any(1)
+        hit = (ranks.places[:, :1] <= self.k).any(1)
         return hit.double(), torch.ones_like(hit)
 
 
@@ -65,18 +65,18 @@ class RPrecision(RankingMetric):
     """R-Precision: share of relevant items among the R nearest (Musgrave et al., arXiv
     2003.08505)."""
 
-    def __call__(self, found: PositiveRanks) -> tuple[Tensor, Tensor]:
-        within = (found.places <= found.positives[:, None]).sum(1)
-        return within / found.positives.clamp(min=1).double(), found.positives > 0
+    def __call__(self, ranks: PositiveRanks) -> tuple[Tensor, Tensor]:
+        within = (ranks.places <= ranks.positives[:, None]).sum(1)
+        return within / ranks.positives.clamp(min=1).double(), ranks.positives > 0
 
 
 class MapAtR(RankingMetric):
     """MAP@R = 1/R · Σ_{i ≤ R} P(i)·rel(i), P(i) the precision among the i nearest (Musgrave et
     al.)."""
 
-    def __call__(self, found: PositiveRanks) -> tuple[Tensor, Tensor]:
-        total = sum_precisions(found.places, found.positives[:, None])
-        return total / found.positives.clamp(min=1).double(), found.positives > 0
+    def __call__(self, ranks: PositiveRanks) -> tuple[Tensor, Tensor]:
+        total = sum_precisions(ranks.places, ranks.positives[:, None])
+        return total / ranks.positives.clamp(min=1).double(), ranks.positives > 0
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,9 @@ class MapAt(RankingMetric):
     def depth(self, positives: Tensor) -> Tensor:
         return torch.full_like(positives, self.k)
 
-    def __call__(self, found: PositiveRanks) -> tuple[Tensor, Tensor]:
-        of = found.positives + 1 if self.with_query else found.positives.clamp(1, self.k)
-        return sum_precisions(found.places, self.k) / of.double(), found.positives > 0
+    def __call__(self, ranks: PositiveRanks) -> tuple[Tensor, Tensor]:
+        of = ranks.positives + 1 if self.with_query else ranks.positives.clamp(1, self.k)
+        return sum_precisions(ranks.places, self.k) / of.double(), ranks.positives > 0
 
 
 def sum_precisions(places: Tensor, last: Tensor | int) -> Tensor:

@@ -152,7 +152,7 @@ class Loss(nn.Module):
     Random initial values come from torch's global generator, which the caller seeds.
 
     geometry: how closeness is measured in training. batch: what it asks of the sampler.
-    takes: "score", by `forward`; or "embeddings", by `of_embeddings`, for losses of other
+    takes: "score", by `forward`; or "embeddings", by `compute_from_embeddings`, for losses of other
         libraries. The latter cannot go with a method that has a score of its own or gives an
         item several labels; such a loss refuses those in `check`.
     classifies: whether its references are one weight vector a class, so that `logits` tells an

@@ -45,9 +45,9 @@ class FastAP(Loss):
         self.bins = config.bins
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
-        place = (-score).clamp(0, FARTHEST) * (self.bins / FARTHEST)
+        position = (-score).clamp(0, FARTHEST) * (self.bins / FARTHEST)
         centres = torch.arange(self.bins + 1, device=score.device, dtype=score.dtype)
-        share = F.relu(1 - (place[..., None] - centres).abs())
+        share = F.relu(1 - (position[..., None] - centres).abs())
         positives = (share * pairs.pos[..., None]).sum(-2)
         everything = positives + (share * pairs.neg[..., None]).sum(-2)
         up_to, of_all = positives.cumsum(-1), everything.cumsum(-1)

@@ -78,6 +78,7 @@ def soft_cross_entropy(
     targets = weights / total.clamp_min(1e-12)
     if smoothing is not None:
         # In the logits' type: pair weights are float32, in which ε/C is no round number.
-        told = (total > 0).to(logits.dtype)
-        targets = (1 - smoothing) * targets.to(logits.dtype) + smoothing / weights.shape[-1] * told
+        labelled = (total > 0).to(logits.dtype)
+        share = smoothing / weights.shape[-1]
+        targets = (1 - smoothing) * targets.to(logits.dtype) + share * labelled
     return -(targets * F.log_softmax(logits, dim=-1)).sum(-1).mean()

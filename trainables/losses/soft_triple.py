@@ -78,8 +78,8 @@ class SoftTriple(Loss):
         return References(self.centres, self.labels, self.per_class)
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
-        each = score.reshape(*score.shape[:-1], self.classes, self.per_class)
-        relaxed = ((each / self.gamma).softmax(-1) * each).sum(-1)
+        similarity = score.reshape(*score.shape[:-1], self.classes, self.per_class)
+        relaxed = ((similarity / self.gamma).softmax(-1) * similarity).sum(-1)
         weights = pairs.pos[..., :: self.per_class].to(score.dtype)
         return soft_cross_entropy(self.scale * (relaxed - self.margin * weights), weights)
 

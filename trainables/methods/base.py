@@ -114,8 +114,8 @@ class Method(nn.Module):
         parts: see `MethodParts`; the loss is kept as a submodule.
 
     Initial values come from torch's global generator, which the caller seeds
-    (`streams.seeded`); a method of several parts draws each inside `streams.part(name)`, so that
-    the head starts alike in all methods.
+    (`streams.seed_global_generator`); a method of several parts draws each inside
+    `streams.use_substream(name)`, so that the head starts alike in all methods.
 
     NEUTRAL names the options with which the method equals the plain loss, MEASURES what `measure`
     gives. classifies: whether its embeddings, compared with the class weights, are a classifier's
@@ -195,11 +195,11 @@ class Method(nn.Module):
 
         "metric" is the base loss; those of `Loss.penalty` and of `Loss.query_penalty` follow it.
         """
-        found = {"metric": Term(self.metric(state.query, labels, generator))}
+        terms = {"metric": Term(self.metric(state.query, labels, generator))}
         penalties = self.loss.penalty() | self.loss.query_penalty(self.embedding_of(state.query))
         for name, (value, weight) in penalties.items():
-            found[name] = Term(value, weight)
-        return found
+            terms[name] = Term(value, weight)
+        return terms
 
     def metric(
         self, query: Tensor, labels: Tensor, generator: torch.Generator, loss: Loss | None = None
@@ -243,8 +243,8 @@ class Method(nn.Module):
         """Return scalars worth watching that are no terms, read once a step, after `backward`.
 
         Logged as epoch means under `observed/<name>`. `<term>_to_metric` is the gradient of a term
-        over the metric term's, both with respect to the embedding (`watched.py`): its largest
-        value of an epoch is logged as `observed/<term>_to_metric/max`, and above
+        over the metric term's, both with respect to the embedding (`gradient_norms.py`): its
+        largest value of an epoch is logged as `observed/<term>_to_metric/max`, and above
         `trace.OVERWHELMING` the trial's log and the report warn.
         """
         return {}

@@ -175,17 +175,17 @@ class DDML(Plain):
         self, state: State, labels: Tensor, progress: Progress, generator: Generator
     ) -> dict[str, Term]:
         assert isinstance(state, DDMLState)
-        found = super().terms(state, labels, progress, generator)
+        terms = super().terms(state, labels, progress, generator)
         references = self._get_decoder_references()
         agnostic = self._compute_agnostic(self._compute_logits(state.sample, references))
         specific = soft_cross_entropy(
             self._compute_logits(state.specific_sample, references),
             make_pairs(labels, torch.arange(self.classes, device=labels.device)).pos,
         )
-        found["agnostic"] = Term(agnostic, self.options.alpha)
-        found["specific"] = Term(specific, self.options.beta)
-        found["split"] = Term(self._compute_split(state), self.options.gamma)
-        return found
+        terms["agnostic"] = Term(agnostic, self.options.alpha)
+        terms["specific"] = Term(specific, self.options.beta)
+        terms["split"] = Term(self._compute_split(state), self.options.gamma)
+        return terms
 
     def observed(self) -> dict[str, Tensor]:
         """Return std, std_to_mean, mean_to_sample: see `observed`."""

@@ -143,11 +143,11 @@ class DetReg(Plain):
 
     @classmethod
     def check(cls, trial: Trial) -> None:
-        config, each = trial.method, trial.training.per_class
+        config, per_class = trial.method, trial.training.per_class
         assert isinstance(config, cls.Config)
-        if config.augmentation != "none" and 1 < each <= config.neighbour:
+        if config.augmentation != "none" and 1 < per_class <= config.neighbour:
             raise ValueError(
-                f"method.neighbour must be below training.per_class ({each}), not "
+                f"method.neighbour must be below training.per_class ({per_class}), not "
                 f"{config.neighbour}: no item of a batch has that many others of its class; take "
                 "augmentation: none to have no augmented points"
             )
@@ -175,17 +175,17 @@ class DetReg(Plain):
     ) -> dict[str, Term]:
         """Return metric, the loss's own terms, metric2 (branch 2), r1 with λ₁ and r2 with −λ₂."""
         assert isinstance(state, DetRegState)
-        found = super().terms(state, labels, progress, generator)
+        terms = super().terms(state, labels, progress, generator)
         if state.second is not None and self.options.second_metric:
             loss = self.loss if self.second_loss is None else self.second_loss
-            found["metric2"] = Term(self.metric(state.second, labels, generator, loss))
+            terms["metric2"] = Term(self.metric(state.second, labels, generator, loss))
             if self.second_loss is not None:
                 for name, (penalty, weight) in self.second_loss.penalty().items():
-                    found[f"{name}2"] = Term(penalty, weight)
-        found["r1"] = Term(state.r1, self.options.lambda1)
+                    terms[f"{name}2"] = Term(penalty, weight)
+        terms["r1"] = Term(state.r1, self.options.lambda1)
         if state.r2 is not None:
-            found["r2"] = Term(state.r2, -self.options.lambda2)
-        return found
+            terms["r2"] = Term(state.r2, -self.options.lambda2)
+        return terms
 
     def observed(self) -> dict[str, Tensor]:
         """Return with_neighbour: share of items that have an augmented point. r1_items,
@@ -221,15 +221,15 @@ class DetReg(Plain):
     ) -> tuple[Tensor, Tensor]:
         """Return the query [B, D] of a branch and its R, the mean over items and augmented
         points."""
-        found, across = flow(points), self.options.across
+        output, across = flow(points), self.options.across
         if self.options.spectrum == "diagonal":
-            r = compute_diagonal_r(found, across)
+            r = compute_diagonal_r(output, across)
         else:
             r = compute_singular_r(flow, points, across)
         batch = len(points) if valid is None else len(valid)
         watched = {
             f"{name}_items": r[:batch].mean(),
-            f"{name}_log_det": found.log_det[:batch].mean() / points.shape[-1],
+            f"{name}_log_det": output.log_det[:batch].mean() / points.shape[-1],
         }
         if valid is None:
             mean = r.mean()
@@ -238,7 +238,7 @@ class DetReg(Plain):
             mean = (r[:batch].sum() + extra) / (batch + valid.sum())
             watched[f"{name}_augmented"] = extra / valid.sum()
         self._watched |= {key: value.detach() for key, value in watched.items()}
-        return self._normalize_after_flow(found.z[:batch]), mean
+        return self._normalize_after_flow(output.z[:batch]), mean
 
     def _augment_points(self, z: Tensor, labels: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Return the augmented point of each item, [B, D], and 1 or 0 for whether it has one, [B].

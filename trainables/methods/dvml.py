@@ -196,15 +196,15 @@ class DVML(Plain):
     ) -> dict[str, Term]:
         assert isinstance(state, DVMLState)
         # L_m(z_I) first: its draws are then those of the plain loss.
-        found = super().terms(state, labels, progress, generator)
+        terms = super().terms(state, labels, progress, generator)
         weights = self._get_phase_weights(progress)
-        found["metric"] = Term(found["metric"].value, weights[3])
-        found["kl"] = Term(self._compute_kl(state), weights[0])
-        found["reconstruction"] = Term(self._compute_reconstruction(state), weights[1])
-        found["generated"] = Term(
+        terms["metric"] = Term(terms["metric"].value, weights[3])
+        terms["kl"] = Term(self._compute_kl(state), weights[0])
+        terms["reconstruction"] = Term(self._compute_reconstruction(state), weights[1])
+        terms["generated"] = Term(
             self._compute_generated(state.generated, labels, generator), weights[2]
         )
-        return found
+        return terms
 
     def observed(self) -> dict[str, Tensor]:
         """Return std: mean of σ. invariant_norm, variance_norm: mean lengths of z_I and of z_V."""
@@ -229,8 +229,8 @@ class DVML(Plain):
     def _compute_kl(self, state: DVMLState) -> Tensor:
         log_variance = state.log_variance
         inner = 1 + log_variance - state.mean.square() - log_variance.exp()
-        each = inner.mean(-1) if self.options.kl_over == "mean" else inner.sum(-1)
-        printed = 0.5 * each.mean()
+        divergence = inner.mean(-1) if self.options.kl_over == "mean" else inner.sum(-1)
+        printed = 0.5 * divergence.mean()
         return printed if self.options.kl == "printed" else -printed
 
     def _compute_reconstruction(self, state: DVMLState) -> Tensor:

@@ -27,19 +27,19 @@ from trainables.flows.jacobian import compute_flow_jacobian, compute_layer_jacob
 Across = Literal["sum", "mean", "product"]
 
 
-def compute_diagonal_r(found: FlowOutput, across: Across) -> Tensor:
+def compute_diagonal_r(output: FlowOutput, across: Across) -> Tensor:
     """Return R from the layers' diagonals, [N]; free beside the flow's forward pass.
 
     A flow without layers gives 0, and log 2 with "product".
     """
-    dim = found.z.shape[-1]
+    dim = output.z.shape[-1]
     if across == "product":
-        return F.softplus(found.log_diagonal).mean(-1)
-    total = found.z.new_zeros(found.z.shape[:-1])
-    for log_scale in found.log_scales:
+        return F.softplus(output.log_diagonal).mean(-1)
+    total = output.z.new_zeros(output.z.shape[:-1])
+    for log_scale in output.log_scales:
         ones = dim - log_scale.shape[-1]  # passive dimensions, whose entry is 1
         total = total + (F.softplus(log_scale).sum(-1) + ones * math.log(2)) / dim
-    return total / max(len(found.log_scales), 1) if across == "mean" else total
+    return total / max(len(output.log_scales), 1) if across == "mean" else total
 
 
 def compute_singular_r(flow: Flow, x: Tensor, across: Across) -> Tensor:

@@ -218,21 +218,21 @@ class NIR(Plain):
         self, state: State, labels: Tensor, progress: Progress, generator: Generator
     ) -> dict[str, Term]:
         assert isinstance(state, NIRState)
-        found = {
+        terms = {
             name: Term(value, _multiply_weights(weight, self.options.omega))
             for name, (value, weight) in super().terms(state, labels, progress, generator).items()
         }
-        found["nir"] = Term(self._compute_regularizer(state), self.options.weight)
+        terms["nir"] = Term(self._compute_regularizer(state), self.options.weight)
         if state.synthetic is not None:
             value = self._compute_synthetic_loss(state.synthetic, labels, generator)
-            found["synthetic"] = Term(value, self.options.omega * self.options.synthetic_weight)
-        return found
+            terms["synthetic"] = Term(value, self.options.omega * self.options.synthetic_weight)
+        return terms
 
     def observed(self) -> dict[str, Tensor]:
-        found = self._watched | self._returned.norms
-        if {"nir_gradient", "metric_gradient"} <= found.keys():
-            found["nir_to_metric"] = found["nir_gradient"] / found["metric_gradient"]
-        return found
+        scalars = self._watched | self._returned.norms
+        if {"nir_gradient", "metric_gradient"} <= scalars.keys():
+            scalars["nir_to_metric"] = scalars["nir_gradient"] / scalars["metric_gradient"]
+        return scalars
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
         return [
@@ -266,13 +266,13 @@ class NIR(Plain):
         noise = torch.randn(
             condition.shape, generator=generator, device=condition.device, dtype=condition.dtype
         )
-        made: Tensor
+        samples: Tensor
         if kind == "generate":
             with torch.no_grad():
-                made = self.flow.inverse(noise, condition)
-            return made
-        made = self.flow.inverse(noise, condition.detach() if kind == "match" else condition)
-        return made
+                samples = self.flow.inverse(noise, condition)
+            return samples
+        samples = self.flow.inverse(noise, condition.detach() if kind == "match" else condition)
+        return samples
 
     def _compute_synthetic_loss(
         self, synthetic: Tensor, labels: Tensor, generator: Generator
@@ -319,13 +319,13 @@ def _call_flow(
     flow: Flow, weights: dict[str, Tensor], psi: Tensor, condition: Tensor
 ) -> FlowOutput:
     """Run the flow with `weights` in place of its parameters."""
-    found: FlowOutput = torch.func.functional_call(flow, weights, (psi, condition))
-    return found
+    output: FlowOutput = torch.func.functional_call(flow, weights, (psi, condition))
+    return output
 
 
 def _multiply_weights(weight: float | Tensor, factor: float | Tensor) -> float | Tensor:
     """Return their product; the number 0 if either is, so that its term stays out of the sum."""
-    numbers = [each for each in (weight, factor) if not isinstance(each, Tensor)]
+    numbers = [number for number in (weight, factor) if not isinstance(number, Tensor)]
     return 0.0 if 0 in numbers else weight * factor
 
 

@@ -108,11 +108,11 @@ class PEL(Mixing):
         self, state: State, labels: Tensor, progress: Progress, generator: Generator
     ) -> dict[str, Term]:
         assert isinstance(state, PELState)
-        found = super().terms(state, labels, progress, generator)
+        terms = super().terms(state, labels, progress, generator)
         second = state.mean.square() + state.std.square()
         divergence = (0.5 * (second - 1) - state.log_std).sum(-1).mean()
-        found["kl"] = Term(divergence, self.options.kl)
-        return found
+        terms["kl"] = Term(divergence, self.options.kl)
+        return terms
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
         return [*super().param_groups(phase), ParamGroup("head", list(self.raw_std.parameters()))]

@@ -87,17 +87,6 @@ def test_kolmogorov_and_the_test_equal_scipy() -> None:
         assert found == pytest.approx(stats.kstwo.sf(d, n), abs=0.02)
 
 
-def test_gaussian_p_tells_a_gaussian_from_two_points() -> None:
-    g = torch.Generator().manual_seed(0)
-    y = torch.arange(400) // 100
-    far = 40 * torch.eye(16)[y]
-    gaussian = far + torch.randn(400, 16, generator=g)
-    halves = far + (torch.randint(2, (400, 16), generator=g) * 2.0 - 1)
-    names = ("gaussian_p",)
-    assert evaluate_embeddings(gaussian, y, score="cosine", metrics=names)["gaussian_p"] > 0.6
-    assert evaluate_embeddings(halves, y, score="cosine", metrics=names)["gaussian_p"] < 0.1
-
-
 def test_equal_embeddings() -> None:
     x, y = torch.ones(12, 4), torch.arange(12) // 3
     found = evaluate_embeddings(

@@ -42,9 +42,3 @@ def test_a_methods_own_score_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(METHODS["plain"], "score", own, raising=False)
     made = network()
     assert made.retrieval_score() == made.score
-
-
-def test_hyperbolic_geometry_is_not_plain() -> None:
-    made = network()
-    made.method.loss.geometry = Geometry("hyperbolic")  # type: ignore[misc]
-    assert made.retrieval_score() == made.score

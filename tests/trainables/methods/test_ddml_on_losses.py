@@ -117,20 +117,6 @@ def test_tied_is_the_scale_at_which_the_loss_is_a_softmax_of_cosines(loss: str) 
     torch.testing.assert_close(terms["metric"].value, expected)
 
 
-def test_soft_triple_keeps_its_penalty_and_ten_centres() -> None:
-    method = built("soft_triple")
-    assert method.loss.references().per_class == 10
-    _, terms = step(method)
-    assert list(terms) == ["metric", "centres", "agnostic", "specific", "split"]
-    uniform = built("soft_triple")
-    with torch.no_grad():
-        uniform.loss.centres.copy_(torch.ones_like(uniform.loss.centres))
-    _, terms = step(uniform)
-    # Uniform over the C classes, not over the 10 C centres.
-    for name in ("agnostic", "specific"):
-        torch.testing.assert_close(terms[name].value, torch.log(torch.tensor(C).double()))
-
-
 @pytest.mark.parametrize("loss", list(LOSSES))
 def test_a_decoder_is_added_only_where_the_loss_has_no_proxies(loss: str) -> None:
     try:

@@ -91,14 +91,6 @@ def test_no_neighbour_no_point() -> None:
             torch.testing.assert_close(found[name].value, expected[name].value)
 
 
-def test_a_set_of_labels_has_neighbours_where_the_sets_meet() -> None:
-    z = torch.tensor([[0.0] * 5, [1.0] * 5, [3.0] * 5], dtype=torch.float64)
-    labels = torch.tensor([[0, 1], [2, -1], [1, 3]])
-    points, valid = built(epsilon=0.5)._augment_points(z, labels)
-    assert valid.tolist() == [1, 0, 1]
-    assert points[:, 0].tolist() == [1.5, 1.0, 1.5]
-
-
 # --- R -----------------------------------------------------------------------------------------
 
 
