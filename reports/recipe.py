@@ -280,6 +280,23 @@ class Recipe(RecipePart):
     best: tuple[str, ...] = ()
     sources: tuple[SourceBlock, ...] = ()
 
+    @model_validator(mode="after")
+    def check_metrics(self) -> Recipe:
+        """Refuse a primary metric, or a smallest effect, of a metric that no table has."""
+        metrics = {metric for table in self.tables for metric in table.metrics}
+        if self.primary is not None and self.primary not in metrics:
+            raise ValueError(
+                f"no table has the primary metric {self.primary}; they have "
+                f"{', '.join(sorted(metrics)) or 'none'}"
+            )
+        names = {metric.rpartition("/")[2] for metric in metrics}
+        if unknown := sorted(set(self.smallest) - names):
+            raise ValueError(
+                f"no table has the metric {unknown[0]} of smallest; they have "
+                f"{', '.join(sorted(names)) or 'none'}"
+            )
+        return self
+
     def map_studies_to_paths(self) -> dict[str, str]:
         """Return every study named, with the place that names it first:
         `{study: "report.tables.0.study"}`."""

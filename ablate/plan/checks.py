@@ -13,6 +13,7 @@ from ablate.plan.plan import LOOKED_AT, Fingerprint, Overrides, Plan
 from ablate.plan.resolve import MisfitError, check_path, resolve_layers
 from ablate.samplers import branches
 from ablate.samplers.space import Axis
+from ablate.schedulers.precision import PrecisionSeeds
 from ablate.spec.checks import report_metrics
 from ablate.spec.model import LoadedSpec
 from ablate.values.layers import Stack, find_origin
@@ -199,7 +200,7 @@ class _Checker:
         if study.folds is not None and (split.folds, split.fold) != (study.folds, 0):
             message = f"{place}.folds sets the folds ({study.folds}): change it there"
             raise ConfigError("--set data.split", message)
-        self._check_splits(name, config)
+        self._check_seeds_and_splits(name, config)
         resources = self.spec.resources  # as many processes as are asked for, or GPUs
         processes = resources.processes or int(max(1.0, resources.gpus or 0.0))
         try:
@@ -247,12 +248,20 @@ class _Checker:
             f"{wanted}`, or change the protocol",
         )
 
-    def _check_splits(self, name: str, config: TrialConfig) -> None:
-        """Refuse splits that test classes which chose the study's settings.
+    def _check_seeds_and_splits(self, name: str, config: TrialConfig) -> None:
+        """Refuse a precision of no table, and splits that test classes which chose settings.
 
         A search without splits of the same division never trains, validates or tests on a part's
         classes, unless its objective is read of the test classes.
         """
+        seeds, place = self.spec.studies[name].seeds, f"studies.{name}.seeds"
+        is_staged = isinstance(seeds, PrecisionSeeds) and self.plan.overrides.seeds is None
+        if is_staged and self.plan.find_precision(name) is None:
+            raise ConfigError(
+                self.locate(place),
+                "a precision is that of a table: add one of kind compare or components of the "
+                "study to report.tables, or list seeds",
+            )
         splits, place = self.spec.studies[name].splits, f"studies.{name}.splits"
         if splits is None:
             return

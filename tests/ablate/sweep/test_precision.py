@@ -104,3 +104,5 @@ def test_listed_seeds_and_searches_are_not_staged() -> None:
     assert staged().list_seeds("rows") == [*range(MOST)]
     with pytest.raises(ConfigError, match="below the first stage"):
         staged(at_most=3)
+    with pytest.raises(ConfigError, match=r"studies\.rows\.seeds: a precision is that of a table"):
+        specs.plan(specs.spec(studies__rows__seeds={"precision": 0.5}))

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from reports.figures.forest import draw_forest_plot
 from reports.frame import Frame
@@ -19,6 +20,7 @@ from tests.reports.made import METRIC, frame
 
 # Seed by seed: the scatter of the differences, and that of the seeds, which pairs away.
 NOISE = (0.004, -0.006, 0.001, 0.005, -0.004, 0.002, -0.003, 0.006)
+TABLE = {"kind": "compare", "study": "s", "metrics": [METRIC]}
 LEVELS = [{"a": a, "b": b} for a in ("on", "off") for b in ("on", "off")]
 
 
@@ -83,7 +85,7 @@ def test_no_difference_is_a_verdict_where_the_interval_lies_within_the_smallest_
     near, strict = made(0.0002, scatter=0.2), made(0.0002, scatter=0.2)
     assert judge(near).call == "no difference"
     assert words.format_call(judge(near)) == "no difference above 0.3"
-    strict.document["report"] = {"smallest": {"map_at_r": 0.01}}
+    strict.document["report"] = {"tables": [TABLE], "smallest": {"map_at_r": 0.01}}
     assert judge(strict).call == "open"
     small = judge(made(0.002, scatter=0.1))
     assert words.format_call(small) == "better by less than 0.3"
@@ -154,7 +156,8 @@ def test_the_primary_metric_decides_and_stands_first() -> None:
         return table, verdict
 
     _, by_default = judge_by({})
-    table, named = judge_by({"primary": "test/recall_at_1"})
+    both = {**TABLE, "metrics": [METRIC, "test/recall_at_1"]}
+    table, named = judge_by({"tables": [both], "primary": "test/recall_at_1"})
     assert (by_default.metric, by_default.call) == (METRIC, "better")
     assert (named.metric, named.call) == ("test/recall_at_1", "worse")
     assert isinstance(table, TableData) and table.metrics[0] == "test/recall_at_1"
@@ -243,3 +246,17 @@ def test_the_forest_tells_baselines_of_one_table_apart() -> None:
     titles = [title for title in titles if "against" in title]
     assert titles == [f"All (against {verdict.baseline})" for verdict in calls]
     assert len({*titles}) == 2
+
+
+@pytest.mark.parametrize(
+    ("report", "message"),
+    [
+        ({"primary": "test/nmi"}, "no table has the primary metric test/nmi"),
+        ({"smallest": {"nmi": 0.5}}, "no table has the metric nmi of smallest"),
+        ({"smallest": {"map_at_r": 0}}, "greater than 0"),
+        ({"rule": "bonferroni"}, "'dunnett_and_t', 'holm_t' or 'permutation'"),
+    ],
+)
+def test_what_would_be_ignored_is_refused(report: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        Recipe.model_validate({"tables": [TABLE], **report})
