@@ -245,7 +245,7 @@ class Method(nn.Module):
         Logged as epoch means under `observed/<name>`. `<term>_to_metric` is the gradient of a term
         over the metric term's, both with respect to the embedding (`gradient_norms.py`): its
         largest value of an epoch is logged as `observed/<term>_to_metric/max`, and above
-        `trace.OVERWHELMING` the trial's log and the report warn.
+        `epoch_metrics.OVERWHELMING` the trial's log and the report warn.
         """
         return {}
 

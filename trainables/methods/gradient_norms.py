@@ -16,22 +16,22 @@ class Gradients:
         self.norms: dict[str, Tensor] = {}
 
 
-def record_gradient_norm(x: Tensor, name: str, found: Gradients) -> Tensor:
-    """Return x; `backward` puts the norm of its gradient into `found.norms[name]`."""
-    through: Tensor = _GradientNormFunction.apply(x, name, found)
+def record_gradient_norm(x: Tensor, name: str, record: Gradients) -> Tensor:
+    """Return x; `backward` puts the norm of its gradient into `record.norms[name]`."""
+    through: Tensor = _GradientNormFunction.apply(x, name, record)
     return through
 
 
 class _GradientNormFunction(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, name: str, found: Gradients) -> Tensor:
-        ctx.name, ctx.found = name, found
+    def forward(ctx: Any, x: Tensor, name: str, record: Gradients) -> Tensor:
+        ctx.name, ctx.record = name, record
         return x.view_as(x)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         (gradient,) = gradients
-        ctx.found.norms[ctx.name] = torch.linalg.vector_norm(gradient.detach())
+        ctx.record.norms[ctx.name] = torch.linalg.vector_norm(gradient.detach())
         return gradient, None, None
 
 
@@ -48,7 +48,7 @@ class BranchNames(NamedTuple):
 
 
 def limit_branch(
-    x: Tensor, others: Sequence[Tensor], limit: float, names: BranchNames, found: Gradients
+    x: Tensor, others: Sequence[Tensor], limit: float, names: BranchNames, record: Gradients
 ) -> tuple[Tensor, ...]:
     """Split a computation after x into a main path and a branch with a bounded gradient.
 
@@ -65,18 +65,18 @@ def limit_branch(
     Returns:
         x for the main path, x for the branch, `others` for the branch.
     """
-    split: tuple[Tensor, ...] = _LimitedGradient.apply(x, _Limit(limit, names, found), *others)
+    split: tuple[Tensor, ...] = _LimitedGradient.apply(x, _Limit(limit, names, record), *others)
     return split
 
 
 class _Limit(NamedTuple):
     limit: float
     names: BranchNames
-    found: Gradients
+    record: Gradients
 
     def scale_branch(self, main: Tensor | None, branch: list[Tensor | None]) -> list[Tensor | None]:
         """Record the norms and return the branch's gradients, scaled."""
-        own, norms = branch[0], self.found.norms
+        own, norms = branch[0], self.record.norms
         if main is not None:
             norms[self.names.main] = torch.linalg.vector_norm(main.detach())
         if own is None:
@@ -90,8 +90,10 @@ class _Limit(NamedTuple):
         norms[self.names.branch] = torch.where(finite, length * factor, torch.zeros_like(length))
         norms[self.names.limited] = ((factor < 1) | ~finite).to(length.dtype)
         return [
-            None if each is None else torch.where(finite, each * factor, torch.zeros_like(each))
-            for each in branch
+            None
+            if gradient is None
+            else torch.where(finite, gradient * factor, torch.zeros_like(gradient))
+            for gradient in branch
         ]
 
 
