@@ -27,13 +27,6 @@ def test_crossed_factors_are_all_combinations() -> None:
         assert found.loss.name == loss
 
 
-def test_variants_are_a_factor_beside_the_crossed_ones() -> None:
-    both = {**CROSS, "variants": {"a": {}, "b": {"trial": {"embedding.dim": 64}}}}
-    study = plan(rows=both).spec.studies["rows"]
-    assert len(study.all_points) == 16
-    assert list(study.all_points[0].coords) == ["variant", "method", "loss", "data"]
-
-
 def test_a_comparison_leaves_out_the_combinations_that_rules_exclude() -> None:
     rules = [{"method": "ddml", "loss": "pa"}, {"loss": "ns", "data": ["emoji"]}]
     made = plan(rows=CROSS | {"exclude": rules})

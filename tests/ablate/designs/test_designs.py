@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -120,23 +119,6 @@ def test_a_path_belongs_to_one_component(design: Any) -> None:
 
 
 # ----------------------------------------------------------------------------- plans
-
-
-def test_a_plan_of_ten_thousand_cells_is_quick(tmp_path: Path) -> None:
-    """Checked and unfolded; about half a millisecond a cell of one free core. Printed."""
-    levels = {
-        "method.beta": [i / 100 for i in range(100)],
-        "method.gamma": [i / 1000 for i in range(100)],
-    }
-    began = time.perf_counter()
-    made = plan(big={"design": "grid", "grid": levels})
-    with Ledger(tmp_path / "l.sqlite") as ledger:
-        progression = Progression(made, Facts(ledger, None, retry_failed=False), record=False)
-        cells = progression.list_new_cells()
-    seconds = time.perf_counter() - began
-    print(f"10,000 cells planned in {seconds:.1f} s")
-    assert len({cell.trial_id for cell in cells}) == 10_000
-    assert seconds < 30
 
 
 def test_unused_options_leave_a_sweep_what_it_was() -> None:

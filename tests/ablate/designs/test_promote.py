@@ -131,14 +131,6 @@ def test_variants_are_promoted_with_their_trials(tmp_path: Path) -> None:
     assert (second["method"]["name"], second["optimizer"]["lr"]) == ("plain", 1e-2)
 
 
-def test_ranks_that_coincide_share_a_trial(tmp_path: Path) -> None:
-    made = run(
-        plan({"low": grid(), "high": promote(best=3, trial={"optimizer.lr": 1e-3})}), tmp_path
-    )
-    assert len({cell.trial_id for cell in cells_of(made, "high")}) == 1
-    assert made.trained == len(RATES) + 1 and made.progression.studies["high"].complete
-
-
 def test_take_says_what_is_kept(tmp_path: Path) -> None:
     low = {**grid(), "grid": {"optimizer.lr": RATES, "method.alpha": [0.1, 0.6]}}
     made = run(plan({"low": low, "high": promote(best=1, take=["method.alpha"])}), tmp_path)
@@ -175,30 +167,6 @@ def test_a_chain_is_successive_halving_with_a_stated_budget(tmp_path: Path, seed
         "source": "rank=1",
         "embedding.dim": max(dims),
     }
-
-
-def test_images_of_32_then_64_plan() -> None:
-    search = {"design": "search", "trials": 27, "space": specs.SPACE}
-    made = plan(
-        {
-            "small": {**search, "trial": {"data.image_size": 32, "backbone.mode": "frozen"}},
-            "large": promote(
-                "small", best=9, trial={"data.image_size": 64, "backbone.mode": "frozen"}
-            ),
-            "network": promote(
-                "large", best=3, trial={"data.image_size": 64, "training.epochs": 4}
-            ),
-        }
-    )
-    assert [made.count_cells(name) for name in made.order] == [27, 9, 3]
-    sizes = [made.resolve_config(name, None).data.image_size for name in made.order]
-    assert sizes == [32, 64, 64] and made.resolve_config("network", None).training.epochs == 4
-    assert advice.list_study_notes(made, "large") == [
-        "the best 9 of the 27 cells of small",
-        "changed for them: data.image_size 32 → 64",
-    ]
-    (warned,) = advice.list_plan_warnings(made)
-    assert 'backbone.mode ("frozen" there, default here)' in warned and "network" in warned
 
 
 def test_stopped_anywhere_it_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
@@ -247,18 +215,6 @@ def test_fewer_succeeded_than_are_wanted(tmp_path: Path, monkeypatch: pytest.Mon
     settings = Settings(tmp_path, tmp_path, Request(1, 0, "cpu"))
     told = account_for_plan(made_plan, settings).text
     assert "0 trials to run now and 0 later" in told
-
-
-def test_a_raced_promotion_with_too_few_cells(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SYN_FAIL", "2e-3")
-    high = promote(best=4, trial={"training.epochs": 2}, seeds=6, race={"after": 3})
-    made = run(plan({"low": grid(), "high": high}), tmp_path)
-    state = made.progression.studies["high"]
-    assert state.complete and state.short
-    assert 9 <= len(state.cells) < 18 and state.size == len(state.cells) + 6
-    assert cells_of(made, "high")[0].coords["source"] == "optimizer.lr=0.001"
 
 
 def test_no_cell_succeeded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,17 +270,6 @@ def test_promoted_cells_that_nothing_tells_apart_are_warned_of(
 ) -> None:
     made = plan({"low": grid(), "high": promote(best=2, **given)})
     assert alike == any("they are one trial" in text for text in advice.list_plan_warnings(made))
-
-
-def test_promoted_cells_without_the_folds_of_their_source_are_warned_of() -> None:
-    for folds, text in (
-        (None, "has 3 folds, and has none"),
-        (2, "has 3 folds, and has 2"),
-        (3, ""),
-    ):
-        studies = {"low": {**grid(), "folds": 3}, "high": promote(best=2, folds=folds)}
-        lines = [line for line in advice.list_plan_warnings(plan(studies)) if "folds" in line]
-        assert [text in line for line in lines] == ([True] if text else [])
 
 
 def test_an_unused_rank_leaves_a_sweep_what_it_was() -> None:
