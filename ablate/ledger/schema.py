@@ -127,7 +127,7 @@ def explain_sqlite_errors(path: Path) -> Iterator[None]:
             raise ConfigError(str(path), fault) from error
         for words, remedy in _REMEDIES.items():
             if words in text:
-                message = f"{path}: found {text}; expected a writable ledger. {remedy}"
+                message = f"The ledger {path} cannot be written ({text}). {remedy}"
                 raise LedgerError(message) from error
         raise
 
@@ -148,8 +148,7 @@ def is_disk_full_message(text: str) -> bool:
 
 def build_disk_full_error(path: Path | str) -> LedgerError:
     """Return the error that a full disk is, said in one line wherever it is met."""
-    found = f"{path}: found no space left on its disk; expected room to write."
-    return LedgerError(f"{found} {_REMEDIES['full']}")
+    return LedgerError(f"{path}: no space is left on its disk. {_REMEDIES['full']}")
 
 
 @contextmanager
@@ -271,8 +270,8 @@ def _create_or_migrate(connection: sqlite3.Connection, path: Path, timeout: floa
                 ) from error
     except Timeout as error:
         raise LedgerError(
-            f"{path}: found its first-use lock held for {timeout:.0f} s; expected it free. "
-            "Another process may hang while it makes the ledger; end it and start again"
+            f"{path}: its first-use lock has been held for {timeout:.0f} s. Another process may "
+            "hang while it makes the ledger: end it and start again"
         ) from error
 
 
@@ -297,6 +296,6 @@ def _check_no_driver(connection: sqlite3.Connection, path: Path) -> None:
     ):
         if Owner.parse(owner).is_alive(heartbeat):
             raise LedgerError(
-                f"{path}: found a run of an older ablate at work on it ({owner}); expected none "
-                "while its tables are brought up to date. Wait for its end, or end it"
+                f"{path}: its tables must be brought up to date, and a run of an older ablate at "
+                f"work on it ({owner}) would not know them. Wait for its end, or end it"
             )

@@ -30,8 +30,8 @@ class QuasiRandom(Sampler):
         with warnings.catch_warnings():
             # The balance of whole powers of two is not promised: a budget is what it is.
             warnings.simplefilter("ignore", UserWarning)
-            places = sequence.random(1)[0]
-        axes = zip(space.items(), places, strict=True)
+            positions = sequence.random(1)[0]
+        axes = zip(space.items(), positions, strict=True)
         return branches.drop_inactive(
-            space, {path: axis.value_at(float(place)) for (path, axis), place in axes}
+            space, {path: axis.value_at(float(position)) for (path, axis), position in axes}
         )

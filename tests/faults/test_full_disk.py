@@ -68,7 +68,7 @@ def test_a_full_disk_ends_the_run_in_one_line_and_costs_nothing(
     assert driver.returncode == 1, text
     assert "Traceback" not in text and "ray" not in text.lower(), text
     (line,) = [line for line in text.splitlines() if "Free some space" in line]
-    assert ("found no space left" in line or "disk is full" in line) and str(tiny.out) in line
+    assert ("no space is left" in line or "disk is full" in line) and str(tiny.out) in line
     (tiny.out / "filler").unlink()
     done = {t for t, row in tiny.trials().items() if row["status"] == "done"}
     before = len(tiny.started())

@@ -113,7 +113,7 @@ def test_a_full_disk_is_said_in_one_line_and_tried_no_further(
     tmp_path: Path, made: Callable[..., Made]
 ) -> None:
     sweep, _ = made("full work")
-    with pytest.raises(LedgerError, match=r"found no space left on its disk.*Free some space"):
+    with pytest.raises(LedgerError, match=r"no space is left on its disk.*Free some space"):
         sweep.run()
     assert lives(tmp_path) == 1
 
