@@ -42,8 +42,8 @@ EXPECTED = (
 )
 DRIVERS = {"psycopg2": "psycopg2-binary", "MySQLdb": "mysqlclient"}
 FIRST_USE_TIMEOUT = 300.0
-KIND = "mlflow.experimentKind"
-TRAINING = "custom_model_development"  # as MLflow calls the training of models of one's own
+# Without it MLflow opens an experiment in its view for generative models.
+EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
 SQLITE = "sqlite:///"
 _SQLITE = re.compile(r"sqlite(\+\w+)?://(/(?P<path>[^?]*))?(\?.*)?", re.DOTALL)
 
@@ -290,18 +290,13 @@ def get_or_create_experiment(client: MlflowClient, tracking_uri: str, name: str)
         path = find_sqlite_file(tracking_uri)
         root = None if path is None else (path.resolve().parent / "mlartifacts").as_uri()
         try:
-            return str(client.create_experiment(name, root, tags={KIND: TRAINING}))
+            return str(client.create_experiment(name, root, tags=EXPERIMENT_TAGS))
         except MlflowException:  # another process has just made it
             experiment = client.get_experiment_by_name(name)
             if experiment is None:
                 raise
     if experiment.lifecycle_stage == "deleted":
         client.restore_experiment(experiment.experiment_id)
-    # MLflow opens one whose kind it has to guess in its view for generative models. A kind that
-    # somebody has chosen stands.
-    kind = experiment.tags.get(KIND, "")
-    if not kind or kind.endswith("_inferred") or kind == "no_inferred_type":
-        client.set_experiment_tag(experiment.experiment_id, KIND, TRAINING)
     return str(experiment.experiment_id)
 
 

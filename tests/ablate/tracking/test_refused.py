@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ablate.ledger.ledger import Ledger
-from ablate.tracking.sync import IN_A_ROW, MlflowSync, extract_first_line
+from ablate.tracking.sync import IN_A_ROW, MlflowSync
 from tests.ablate.tracking.store import assert_complete, children, finish_some
 
 FORBIDDEN, BROKEN = "PERMISSION_DENIED", "INTERNAL_ERROR"
@@ -81,10 +81,3 @@ def test_a_store_that_takes_nothing_is_away(sweep: Any, monkeypatch: pytest.Monk
             with pytest.raises(MlflowException, match="no"):
                 writer.sync(trials)
             assert len(writer.refused) == tries * IN_A_ROW
-
-
-def test_the_reason_of_a_request_that_failed() -> None:
-    text = "x (Caused by ResponseError('too many 500 error responses'))"
-    assert extract_first_line(RuntimeError(text)) == "ResponseError('too many 500 error responses')"
-    assert extract_first_line(RuntimeError("one line\nof two")) == "one line"
-    assert extract_first_line(RuntimeError()) == "RuntimeError"

@@ -21,7 +21,7 @@ import yaml
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.tracking.payload import Settings, flatten_config, iterate_best_metrics
-from ablate.tracking.store import Store, get_or_create_experiment, open_store, store_key
+from ablate.tracking.store import Store, open_store, store_key
 from ablate.tracking.sync import MlflowSync, replay, replay_all
 from reports.compile import compile_report
 from tests.ablate.tracking.store import (
@@ -43,6 +43,8 @@ def artifacts(sweep: Any, run: Any) -> Path:
 def test_layout_is_the_contract_s(finished: Any) -> None:
     parent = parent_run(finished)
     assert parent.info.status == "FINISHED"
+    experiment = open_store(finished.uri).get_experiment(parent.info.experiment_id)
+    assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
     assert parent.data.tags["ablate.folder"] == str(finished.folder)
     expected = {"mlflow.runName": "ddml", "ablate.git_dirty": "false"}
     assert parent.data.tags.items() >= (expected | {"ablate.version.ray": "2.60.0"}).items()
@@ -83,24 +85,6 @@ def test_layout_is_the_contract_s(finished: Any) -> None:
                 assert inputs == {split: (f"{name} {split}", digest) for split in splits}
             else:
                 assert run.info.status == "FAILED" and tags["ablate.reason"].startswith("term")
-
-
-def test_it_opens_as_training_of_models(finished: Any, sweep: Any) -> None:
-    """Its kind is said where MLflow guessed it, or nobody did; a kind that was chosen stands."""
-
-    def kind(client: Any) -> str:
-        return str(client.get_experiment_by_name("ddml").tags["mlflow.experimentKind"])
-
-    assert kind(open_store(finished.uri)) == "custom_model_development"
-    client = open_store(sweep.uri)
-    made = client.create_experiment("ddml")
-    for before, after in (
-        ("genai_development_inferred", "custom_model_development"),
-        ("genai_development", "genai_development"),
-    ):
-        client.set_experiment_tag(made, "mlflow.experimentKind", before)
-        assert get_or_create_experiment(client, sweep.uri, "ddml") == made
-        assert kind(client) == after
 
 
 def test_the_parent_shows_the_best_so_far_of_each_study(sweep: Any) -> None:
