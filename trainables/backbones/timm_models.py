@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from importlib import import_module
-from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -24,23 +23,14 @@ SUFFIXES = (".safetensors", ".bin", ".pth", ".pt", ".npz")
 
 
 def import_timm() -> Any:
-    """Return timm, or one line that says what to reinstall.
-
-    A torch of one build beside a torchvision of another fails at import, with `operator
-    torchvision::nms does not exist` or an undefined symbol.
-    """
+    """Import timm and return it; raise ConfigError where it or one of its libraries is broken."""
     try:
         return import_module("timm")
     except (RuntimeError, ImportError, OSError) as error:
-        if isinstance(error, ModuleNotFoundError) and error.name == "timm":
-            raise ConfigError("timm", "it is not installed: pip install timm") from error
-        pair = ("torch", "torchvision")
-        versions = [each.version for name in pair for each in distributions(name=name)]
         raise ConfigError(
-            "torch and torchvision",
-            f"the installed ones ({', '.join(versions)}) do not belong together "
-            f"({extract_first_line(error)}): reinstall both from one index, with pip install "
-            "--force-reinstall torch torchvision",
+            "timm",
+            f"timm cannot be imported ({extract_first_line(error)}). Reinstall timm, torch and "
+            "torchvision from one index.",
         ) from error
 
 

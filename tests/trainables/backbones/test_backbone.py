@@ -14,9 +14,7 @@ import timm
 import torch
 from safetensors.torch import save_file
 
-from trainables.backbones import timm_models
 from trainables.backbones.backbone import build_backbone, build_frozen_backbone
-from trainables.backbones.timm_models import import_timm
 from trainables.backbones.weights import (
     PACKAGED_SHA256,
     compute_weights_identity,
@@ -199,26 +197,6 @@ def test_no_connection_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     message = said(weights="timm")
     assert "could not be fetched (Name or service not known)" in message
     assert "packaged, none, or the path" in message
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        RuntimeError("operator torchvision::nms does not exist"),
-        ImportError("libtorch.so: undefined symbol: _ZN2at4_ops"),
-    ],
-)
-def test_a_broken_pair_says_what_to_reinstall(
-    monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    def broken(name: str) -> Any:
-        raise error
-
-    monkeypatch.setattr(timm_models, "import_module", broken)
-    with pytest.raises(ConfigError, match="--force-reinstall torch torchvision") as caught:
-        import_timm()
-    assert str(error) in str(caught.value)
-    assert torch.__version__.split("+", maxsplit=1)[0] in str(caught.value)
 
 
 def test_timm_is_not_imported_before_it_is_needed() -> None:
