@@ -1,7 +1,7 @@
 """One exact trial: the loop, read from top to bottom.
 
     trainer = Trainer(config, seed, runtime)     builds all, resumes from its checkpoints
-    for report in trainer.epochs(): ...
+    for report in trainer.train_epochs(): ...
     final = trainer.finish(evaluate=("val", "test"))
 
 Numbers depend on (config, data, seed) alone: every draw has a named stream per step, the
@@ -53,7 +53,7 @@ class Trainer:
 
     Raises:
         ConfigError: bad data, device or option; a checkpoint of another trial.
-        TrialFailure: from `epochs`, when a term of the loss is not finite.
+        TrialFailure: from `train_epochs`, when a term of the loss is not finite.
     """
 
     def __init__(
@@ -66,16 +66,22 @@ class Trainer:
         group: Group = ALONE,
     ) -> None:
         self.config, self.seed, self.runtime, self.group = config, seed, runtime, group
+
+        # choose the device
         self.device = resolve_device(runtime.device)
         if runtime.threads is not None:
             torch.set_num_threads(runtime.threads)
         if self.device.type == "cpu":
             keep_freed_memory()
         check_shared(config, group.size, on_gpus=self.device.type == "cuda")
+
+        # load the data splits; the main process fills the cache first
         with group.main_process_first():
             self.splits = load_splits(config.data, runtime.cache_dir)
         self.splits.require_splits(list_epoch_splits(config, self.splits))
         self.hash = compute_config_hash(config, self.splits.fingerprint)
+
+        # build network, optimizer, evaluator and schedule
         parts = assemble_parts(
             config, seed, self.splits, runtime.cache_dir, self.device, group=group
         )
@@ -88,6 +94,7 @@ class Trainer:
         self.schedule = RateSchedule(config.schedule, config.training.epochs, per_epoch)
         self.total_steps = config.training.epochs * per_epoch
 
+        # begin at the first step
         self.epoch = 0  # whole epochs done
         self.steps = self.steps_here = 0  # optimiser steps done, in all and by this process
         self.seconds = 0.0
@@ -96,6 +103,8 @@ class Trainer:
         self.trace: EpochMetrics | None = None
         self.resumed_from: int | None = None
         self.clock = self._saved = time.monotonic()
+
+        # restore the newest checkpoint
         self.folder = None if runtime.trial_dir is None else TrialFolder(runtime.trial_dir)
         self.checkpoints: Checkpoints | None = None
         if self.folder is not None:
@@ -134,12 +143,15 @@ class Trainer:
 
     def _train_epoch(self) -> EpochReport:
         """Train the epoch under way, from its first step or from where a checkpoint left it."""
-        begun = self.seconds
+        # start or resume the epoch
+        seconds_before = self.seconds
         batches = self.plan_batches(self.epoch)
         phase = "warmup" if self.epoch < self.config.schedule.warmup_epochs else "main"
         self.network.enter(phase, self.parameters)
         trace = self.trace = self.trace or EpochMetrics(self.epoch + 1, self.steps)
         self.inputs.prefetch(batches[trace.length :])
+
+        # train its batches
         while trace.length < len(batches):
             self.step(batches[trace.length], phase)
             if trace.length % CHECK_EVERY == 0:
@@ -147,6 +159,8 @@ class Trainer:
                 if self._is_due(epoch_end=False):
                     self.save_checkpoint()
         trace.check()
+
+        # average its terms
         metrics = trace.compute_means()
         for term, ratio in find_overwhelming_terms(metrics).items():
             LOG.warning(
@@ -158,9 +172,11 @@ class Trainer:
                 term,
                 ratio,
             )
-        self.trace = None
+        self.trace = None  # the next checkpoint is of a whole epoch
         metrics |= {f"lr/{each['role']}": float(each["lr"]) for each in self.optimizer.param_groups}
         self.epoch += 1
+
+        # evaluate it and keep the best weights
         if self.looks.is_due(self.epoch):
             scores = self.looks.evaluate_epoch()
             self._select_epoch(scores[self.splits.selection][self.config.selection.metric])
@@ -169,31 +185,41 @@ class Trainer:
             }
         if self.best is not None:
             metrics[self.looks.best] = self.best["value"]
+
+        # report it
         self._signal_progress()
-        metrics["time/epoch_s"] = self.seconds - begun
+        metrics["time/epoch_s"] = self.seconds - seconds_before
         self.history.append(EpochReport(self.epoch, self.steps, self.seconds, metrics))
         return self.history[-1]
 
     def step(self, positions: Tensor, phase: str) -> None:
-        """One optimiser step on the training images at `positions`; its terms go to `trace`."""
+        """Take one optimiser step on the images at `positions`; its terms go to `trace`."""
         assert self.trace is not None
+
+        # set this step's random streams and learning rates
         seed_step(self.generators, self.seed, self.steps, self.network.backbone)
         set_rates(self.optimizer, self.schedule.compute_factor(self.steps))
         progress = Progress(phase, self.epoch, self.steps, self.steps / self.total_steps)
         method, generators = self.network.method, self.generators
 
+        # load and prepare the batch
         inputs = self.inputs.load_training_inputs(positions, generators["augment"])
         labels = self.labels.index_select(0, positions.to(self.device))
         batch = Batch(inputs, labels[:, None])
         batch = method.prepare(batch, generators["prepare"])
+
+        # forward pass
         features = self.passes.compute_features(batch.inputs)
         state = method(features, batch.labels, progress, generators["method"])
         terms = method.terms(state, batch.labels, progress, generators["loss"])
+
+        # backward pass
         for parameter in self.parameters:  # `zero_grad` goes through torch's compiler first
             parameter.grad = None
         self.passes.backward(self.trace.add(terms))
         self.trace.add_observed(method.observed())
 
+        # clip gradients and update the weights
         training = self.config.training
         clip_gradients(self.parameters, value=training.clip_value, norm=training.clip_norm)
         self.optimizer.step()
@@ -220,10 +246,15 @@ class Trainer:
         """Restore the selected epoch, evaluate the asked splits (by `metrics` besides those of the
         task) and export it."""
         if self.best is None:
-            raise RuntimeError("finish() before the first selected epoch; run epochs() first")
+            raise RuntimeError("finish() before the first selected epoch; run train_epochs() first")
+        # restore the selected epoch
         self.network.load_state_dict(self.best["weights"])
+
+        # evaluate it
         wanted = tuple(dict.fromkeys((*self.looks.task.metrics, *metrics)))
         evaluations = {split: self.looks.evaluate(split, wanted) for split in evaluate}
+
+        # export and report it
         if self.folder is not None:
             write_export(self.folder.export, self.network, self.config, self.splits.train)
         return FinalReport(
@@ -262,13 +293,12 @@ class Trainer:
         self.clock = now
 
     def _is_due(self, *, epoch_end: bool) -> bool:
-        """Return whether to save: after an epoch if the interval has passed; within one if not
-        0."""
+        """Return whether a checkpoint is due; an interval of 0 saves after epochs alone."""
         interval = self.runtime.checkpoint_seconds
         return time.monotonic() - self._saved >= interval and (epoch_end or interval > 0)
 
     def save_checkpoint(self) -> None:
-        """A checkpoint of where the trial stands, if it has a folder."""
+        """Save a checkpoint of the trial's state, if it has a folder."""
         if self.checkpoints is None:
             return
         self._signal_progress()
