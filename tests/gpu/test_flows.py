@@ -51,10 +51,6 @@ def flowed(
     }
 
 
-def test_kinds_are_known() -> None:
-    assert {"realnvp", "nice", "glow"} <= {*KINDS}
-
-
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("condition", [0, 5])
 @pytest.mark.parametrize("kind", KINDS)

@@ -75,16 +75,6 @@ def test_it_is_one_of_the_sequence(name: str) -> None:
         assert of_token.std(0).max() > 1e-4
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_it_learns_from_both_outputs(name: str) -> None:
-    backbone = two_tokens(name).double()
-    for half in (0, 1):
-        out = backbone(images().double()).chunk(2, 1)[half].double()
-        (gradient,) = torch.autograd.grad(out.square().sum() + out[:, 0].sum(), backbone.token)
-        assert gradient.norm() > 0
-    assert any(each is backbone.token for each in backbone.list_trainable_parameters())
-
-
 def test_blocks_that_run_anew_in_backward_have_it_too() -> None:
     def gradient(checkpointed: bool) -> Tensor:
         backbone = two_tokens("test_vit").train()

@@ -16,7 +16,6 @@ from trainables import load
 from trainables.core.identity import compute_config_hash, dump_identity
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
-from trainables.errors import ConfigError
 from trainables.evaluation.tasks import TASKS, get_task
 from trainables.losses.softmax import Softmax
 from trainables.methods.plain import Plain
@@ -85,20 +84,6 @@ def test_a_softmax_with_a_bias_is_selected_tested_and_exported_as_it_trains(
     pixels = torch.stack([test.images[row].squeeze(-1) for row in test.index.tolist()])
     model = load(tmp_path / "best.safetensors", device="cpu")
     torch.testing.assert_close(model.logits(pixels), logits, rtol=1e-3, atol=1e-3)
-
-
-def test_a_model_that_tells_no_classes_says_so(shared_cache: Path, tmp_path: Path) -> None:
-    retrieval = config(
-        task=None, loss={"name": "triplet_l2"}, training={"batch_size": 12, "per_class": 4}
-    )
-    trainer = Trainer(retrieval, 0, Runtime("cpu", 1, shared_cache, tmp_path))
-    list(trainer.train_epochs())
-    trainer.finish(("val",))
-    model = load(tmp_path / "best.safetensors", device="cpu")
-    pixels = torch.zeros(2, 16, 16, dtype=torch.uint8)
-    assert model.embed(pixels).shape == (2, 16)
-    with pytest.raises(ConfigError, match="a model of plain on triplet_l2"):
-        model.logits(pixels)
 
 
 def test_what_a_task_gives_and_what_is_said_wins() -> None:

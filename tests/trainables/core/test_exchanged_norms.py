@@ -1,8 +1,7 @@
 """BatchNorm in training by several processes: SyncBatchNorm on GPUs, refused without.
 
-SyncBatchNorm itself computes on GPUs alone, and is compared there (`tests/gpu`). Here its place is
-taken by a stand-in, so that all around it is tried: what is converted, who exchanges when, and
-what comes of gradients and running statistics.
+The numbers of a shared step are compared in `tests/gpu/test_processes.py`, which CI also runs on a
+CPU with a stand-in for SyncBatchNorm.
 """
 
 from __future__ import annotations
@@ -12,58 +11,17 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from tests.trainables.core import divided_steps as divided
-from tests.trainables.core import exchanged_norms
-from tests.trainables.core.sharing import shared, subgroup
 from tests.trainables.core_trials import config
-from trainables.backbones.backbone import Backbone, build_backbone
+from trainables.backbones.backbone import build_backbone
 from trainables.backbones.memory import check_parts, find_batch_norms, synchronize_batch_norms
 from trainables.config.network import BackboneConfig
 from trainables.core.assembly import check_shared, uses_sync_batch_norm
 from trainables.errors import ConfigError
-from trainables.machine.group import Group
 
-CLOSE = 1e-6  # of float64, relative to the largest gradient
-CASES: tuple[tuple[str, str], ...] = (("plain", "multi_similarity"), ("idml", "proxy_anchor"))
-GIVEN: dict[str, Any] = {"images": 14, "side": 32}  # which 4 does not divide
 TRAINS: dict[str, Any] = {"backbone": {"mode": "finetune", "freeze_bn": False}}
-
-
-def buffers(backbone: Backbone) -> dict[str, Tensor]:
-    return {name: buffer.clone() for name, buffer in backbone.named_buffers()}
-
-
-def stepped(group: Group) -> list[Any]:
-    found = []
-    for case in CASES:
-        backbone = divided.convolutions(freeze_bn=False)
-        synchronize_batch_norms(backbone, group.tensors)
-        step = divided.stepped(backbone, *case, group=group, **GIVEN)
-        found.append((step if group.is_main else divided.digest(step), buffers(backbone)))
-    return found
-
-
-def everything(group: Group) -> dict[str, Any]:
-    exchanged_norms.stand_in()
-    pair = subgroup(group, 2)
-    return {"4": stepped(group), "2": None if pair is None else stepped(pair)}
-
-
-@pytest.mark.slow
-def test_a_shared_step_is_that_of_the_whole_batch() -> None:
-    """Loss, gradients and running statistics, by two and four processes; all have the same."""
-    found = shared(4, everything)
-    for number, case in enumerate(CASES):
-        backbone = divided.convolutions(freeze_bn=False)
-        alone = divided.stepped(backbone, *case, **GIVEN)
-        for size in ("2", "4"):
-            (step, statistics), *others = (each[size][number] for each in found[: int(size)])
-            assert divided.apart(alone, step) < CLOSE
-            for name, buffer in backbone.named_buffers():
-                torch.testing.assert_close(statistics[name], buffer, rtol=1e-9, atol=1e-12)
-            assert [digest for digest, _ in others] == [divided.digest(step)] * (int(size) - 1)
 
 
 @pytest.mark.parametrize("name", ["mobilenetv3_small_050", "bn_inception", "resnet18"])
@@ -115,22 +73,3 @@ def test_it_is_refused_without_gpus_and_in_parts(drawn: Path) -> None:
     synchronize_batch_norms(backbone, None)
     with pytest.raises(ConfigError, match=r"SyncBatchNorm.* in training"):
         divided.stepped(backbone, "plain", "triplet_l2", 4, side=32)
-
-
-def test_what_cannot_be_converted_is_refused_with_gpus_too(
-    drawn: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A norm of another kind would be taken for a plain one."""
-    from trainables.backbones import memory
-
-    class Other(nn.BatchNorm2d):
-        pass
-
-    def made(name: str, size: int | None) -> nn.Module:
-        return nn.Sequential(nn.Conv2d(3, 4, 1), Other(4))
-
-    monkeypatch.setattr(memory, "build_on_meta", made)
-    memory.check_parts.cache_clear()
-    with pytest.raises(ConfigError, match=r"whose 1 norms .Other. compute"):
-        check_shared(config(drawn, **TRAINS), 2, on_gpus=True)
-    memory.check_parts.cache_clear()

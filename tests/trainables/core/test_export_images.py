@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -49,21 +48,6 @@ def test_pictures_are_brought_to_the_size_that_a_data_folders_have(
         images = convert_to_images(opened, 64 / 73, 73)
     shape = int(images.heights[0]), int(images.widths[0]), 3
     assert np.array_equal(images.flat.numpy().reshape(shape), wanted)
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        (PIXELS[0], r"images\[None\]"),
-        ([], "at least one image"),
-        (np.zeros((2, 4, 4, 5), np.uint8), "uint8"),
-        ("photo.jpg", "PIL.Image.open"),
-        (PIXELS.astype(np.float32), "uint8"),
-    ],
-)
-def test_one_line_for_what_is_no_batch(given: Any, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        convert_to_images(given, 1.0, None)
 
 
 def test_pictures_beyond_the_limits_of_files_are_refused() -> None:

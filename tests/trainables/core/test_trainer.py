@@ -171,11 +171,6 @@ def test_no_such_device(drawn: Path, shared_cache: Path) -> None:
             Trainer(config(drawn), 0, Runtime(device=name, cache_dir=shared_cache))
 
 
-def test_finish_before_training_is_an_error(drawn: Path, runtime: Runtime) -> None:
-    with pytest.raises(RuntimeError, match="finish"):
-        Trainer(config(drawn), 0, runtime).finish()
-
-
 def test_a_packed_trial_of_before_does_not_train(drawn: Path, runtime: Runtime) -> None:
     """Its numbers would be those of another trial, under its id."""
     trainer = Trainer(config(drawn, training={"packed": 4}), 0, runtime)
