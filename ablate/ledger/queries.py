@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
-
 from ablate.ledger.records import NO_FOLD, Records, Row
 from trainables.errors import ConfigError
-
-MAKES_UP_NULLS = ((3, 40, 0), (3, 40, 1))  # versions of SQLite
 
 
 def list_trials(records: Records) -> list[Row]:
@@ -143,7 +139,6 @@ def find_sweep(records: Records, named: str | None, place: str) -> str:
 
 
 def find_damage(records: Records) -> list[str]:
-    """Return what SQLite's own check finds wrong, without the NULLs that some versions make up."""
+    """Return what SQLite's own check finds wrong."""
     faults = [row["quick_check"] for row in records.query("PRAGMA quick_check(10000)")]
-    ignored = "NULL value in" if sqlite3.sqlite_version_info[:3] in MAKES_UP_NULLS else "ok"
-    return [text for text in faults if text != "ok" and not text.startswith(ignored)]
+    return [text for text in faults if text != "ok"]

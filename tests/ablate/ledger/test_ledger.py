@@ -218,16 +218,6 @@ def test_a_migration_waits_for_the_end_of_an_older_run(tmp_path: Path) -> None:
         assert ledger.list_cells("s") == before
 
 
-@pytest.mark.parametrize("version", [(3, 40, 1), (3, 41, 0)])
-def test_nulls_that_sqlite_makes_up_condemn_no_ledger(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, version: tuple[int, ...]
-) -> None:
-    told = ["NULL value in cells.trial_id", "row 3 missing from index cells_by_trial"]
-    monkeypatch.setattr(ledger, "query", lambda _: [{"quick_check": text} for text in told])
-    monkeypatch.setattr(sqlite3, "sqlite_version_info", version)
-    assert find_damage(ledger) == told[version < (3, 41) :]
-
-
 def test_a_trial_s_end_does_not_move(ledger: Ledger) -> None:
     """MLflow's points carry it: moved, they would be logged once more."""
     me = Owner.from_this_process()

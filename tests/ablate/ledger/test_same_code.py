@@ -33,7 +33,6 @@ from trainables.core.trial_folder import SOURCE
 from trainables.errors import ConfigError
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
-from trainables.methods.base import METHODS
 
 GRID = {"grid": {"design": "grid", "grid": {"method.beta": [0.1, 1]}}}
 Edit = Callable[[str, str | None], None]
@@ -111,15 +110,6 @@ def test_other_code_is_refused_until_somebody_says_that_it_is_the_same(
         ran(tmp_path)
     assert len(ran(tmp_path, force=True)) == 4
     assert ran(tmp_path) == []
-
-
-def test_a_raised_revision_is_another_trial(
-    tmp_path: Path, edit: Edit, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ran(tmp_path)
-    edit("method.ddml", "a")
-    monkeypatch.setattr(METHODS["ddml"], "REVISION", 2)
-    assert len(ran(tmp_path)) == 4
 
 
 def test_without_source_nothing_is_ever_equal(tmp_path: Path, edit: Edit) -> None:
