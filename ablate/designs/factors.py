@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, Tag
 
 from ablate.designs.parts import MAX_CELLS
+from ablate.samplers.branches import list_wanted_values
 from ablate.values.canonical import to_canonical_json
 from ablate.values.errors import describe_unknown, format_value, join_words
 from trainables.errors import ConfigError
@@ -74,7 +75,7 @@ def check_rules(rules: Iterable[Rule], factors: Mapping[str, Collection[Any]]) -
             if factor not in factors:
                 raise ConfigError(place, describe_unknown("the factor", factor, factors))
             known = [to_canonical_json(level) for level in factors[factor]]
-            levels = match_levels(wanted, known)
+            levels = list_wanted_values(wanted, known)
             if not levels:
                 raise ConfigError(place, f"it names no level of {factor}: remove the rule")
             for level in levels:
@@ -94,7 +95,7 @@ def drop_excluded(
     known = {factor: list(map(to_canonical_json, levels)) for factor, levels in factors.items()}
     matches = [
         [
-            (names.index(f), {*map(to_canonical_json, match_levels(w, known[f]))})
+            (names.index(f), {*map(to_canonical_json, list_wanted_values(w, known[f]))})
             for f, w in rule.items()
         ]
         for rule in rules
@@ -103,13 +104,3 @@ def drop_excluded(
         texts = list(map(to_canonical_json, levels)) if rules else []
         if not any(all(texts[i] in wanted for i, wanted in rule) for rule in matches):
             yield levels
-
-
-def match_levels(wanted: Any, known: Sequence[str]) -> list[Any]:
-    """Return the levels that a rule or a condition names: one, or a list; a level may be a list
-    itself.
-
-    known: all there are, as canonical JSON.
-    """
-    whole = not isinstance(wanted, list | tuple) or to_canonical_json(wanted) in known
-    return [wanted] if whole else list(wanted)

@@ -10,7 +10,7 @@ axis, itself active, or a part of one whose choices are mappings. Proposals hold
 from __future__ import annotations
 
 import graphlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ablate.samplers.space import Space
@@ -113,8 +113,9 @@ def check_conditions(space: Space) -> None:
                 raise ConfigError(place, f"{sentence}. {suggest_nearest(read, others)}")
             known = [_read_part(value, above, read) for value in space[above].list_samples()]
             if space[above].choice is not None:
-                for value in _to_condition_values(wanted, known):
-                    if to_canonical_json(value) not in map(to_canonical_json, known):
+                texts = list(map(to_canonical_json, known))
+                for value in list_wanted_values(wanted, texts):
+                    if to_canonical_json(value) not in texts:
                         choices = join_words(map(format_value, known))
                         sentence = (
                             f"{format_value(value)} is no choice of space.{above} ({choices})"
@@ -131,16 +132,19 @@ def check_conditions(space: Space) -> None:
             raise ConfigError(f"space.{path}.when", sentence) from None
 
 
-def _to_condition_values(wanted: Any, known: list[Any]) -> list[Any]:
-    """Return a condition's values: one, or a list of them; a value may be a list itself."""
-    whole = not isinstance(wanted, list | tuple) or to_canonical_json(wanted) in map(
-        to_canonical_json, known
-    )
-    return [wanted] if whole else list(wanted)
+def list_wanted_values(wanted: Any, known: Collection[str]) -> list[Any]:
+    """Return the values that a condition or a rule names: one, or a list; a value may be a list.
+
+    Args:
+        known: all possible values, as canonical JSON.
+    """
+    is_value = not isinstance(wanted, list | tuple) or to_canonical_json(wanted) in known
+    return [wanted] if is_value else list(wanted)
 
 
 def _is_match(value: Any, wanted: Any) -> bool:
-    return to_canonical_json(value) in map(to_canonical_json, _to_condition_values(wanted, [value]))
+    text = to_canonical_json(value)
+    return text in map(to_canonical_json, list_wanted_values(wanted, [text]))
 
 
 def _read_part(value: Any, above: str, read: str) -> Any:
@@ -149,7 +153,3 @@ def _read_part(value: Any, above: str, read: str) -> Any:
         if part:
             value = value.get(part) if isinstance(value, Mapping) else None
     return value
-
-
-def list_conditional_axes(space: Space) -> bool:
-    return any(axis.when for axis in space.values())

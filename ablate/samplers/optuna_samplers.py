@@ -114,7 +114,7 @@ class Tpe(ByOptuna):
             n_startup_trials=self.study.startup,
             multivariate=True,
             constant_liar=True,
-            group=branches.list_conditional_axes(self.study.space),
+            group=any(axis.when for axis in self.study.space.values()),
         )
 
 
