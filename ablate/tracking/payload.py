@@ -12,7 +12,7 @@ import math
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ablate.ledger.records import Records
 from ablate.ledger.results import collect_metrics, iterate_objectives
@@ -20,12 +20,8 @@ from ablate.ledger.schema import to_json
 from ablate.values.paths import flatten_paths
 from trainables.evaluation.metric_name import MetricName
 
-if TYPE_CHECKING:
-    from mlflow.entities import DatasetInput
-
 TAG_LIMIT = 5000  # MLflow's tag columns end at 8,000 characters, on some databases at 5,000
 PARAM_LIMIT = 6000
-DIGEST_LIMIT = 36  # characters of a data set's digest that MLflow keeps
 METRIC_COLUMNS, PARAM_COLUMNS = 6, 16
 STATUS = {"done": "FINISHED", "failed": "FAILED", "partial": "FINISHED", "interrupted": "KILLED"}
 ENDED = {*STATUS} - {"interrupted"}  # that one goes on, and ends later
@@ -197,24 +193,6 @@ def compute_checksum(trial: Row, *contents: object) -> int:
     """Return a number > 0 of a run's end and contents; if it changes, the run is written again."""
     state = [trial["status"], trial["reason"], trial["ended"], *contents]
     return zlib.crc32(to_json(state).encode()) + 1
-
-
-def list_data_inputs(trial: Row, splits: Iterable[str]) -> list[DatasetInput]:
-    """Return the splits that a trial has read; MLflow keeps one input for a name and digest."""
-    from mlflow.entities import Dataset, DatasetInput, InputTag
-
-    fingerprint = (trial["provenance"] or {}).get("data_fingerprint")
-    data = trial["config"].get("data") or {}
-    if not fingerprint or "name" not in data:
-        return []
-    digest, source = str(fingerprint)[:DIGEST_LIMIT], str(data.get("root") or data["name"])
-    return [
-        DatasetInput(
-            Dataset(f"{data['name']} {split}", digest, "local", source),
-            [InputTag("mlflow.data.context", split)],
-        )
-        for split in sorted({"train", *splits})
-    ]
 
 
 def build_shared_view(sweep: Row, parameters: Iterable[str]) -> str:

@@ -40,7 +40,6 @@ EXPECTED = (
     "is no MLflow URI (sqlite:///FILE, http, https, postgresql, …); without it runs are written to "
     "SQLite in --out"
 )
-DRIVERS = {"psycopg2": "psycopg2-binary", "MySQLdb": "mysqlclient"}
 FIRST_USE_TIMEOUT = 300.0
 # Without it MLflow opens an experiment in its view for generative models.
 EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
@@ -111,13 +110,6 @@ class Store:
         except ValueError:
             raise ConfigError(OPTION, f"{redact_uri(uri)!r} {EXPECTED}") from None
         kind = parts.scheme.partition("+")[0]
-        if uri and kind in ("", "file"):
-            if os.environ.get("MLFLOW_ALLOW_FILE_STORE", "").lower() not in ("true", "1"):
-                sentence = (
-                    "is a folder, in which MLflow keeps no runs any more: give sqlite:///FILE"
-                )
-                raise ConfigError(OPTION, f"{uri!r} {sentence}")
-            return
         if kind not in PORTS:
             raise ConfigError(OPTION, f"{redact_uri(uri)!r} {EXPECTED}")
         is_http = kind in ("http", "https")
@@ -211,16 +203,12 @@ def _check_driver(uri: str) -> None:
 
     try:
         make_url(uri).get_dialect().import_dbapi()
-    except ImportError as error:
-        name = str(getattr(error, "name", None) or error)
+    except (ImportError, SQLAlchemyError) as error:
+        reason = redact_text(str(error), uri).partition("\n")[0]
+        sentence = "install its driver, or name another, as in postgresql+psycopg2://…"
         raise ConfigError(
-            OPTION,
-            f"{redact_uri(uri)} needs the driver {name}, which is not installed: pip install "
-            f"{DRIVERS.get(name, name)}, or name another, as in postgresql+psycopg://…",
+            OPTION, f"{redact_uri(uri)} has no driver ({reason}): {sentence}"
         ) from None
-    except SQLAlchemyError as error:
-        reason = " ".join(redact_text(str(error), uri).split()).partition("(Background")[0].strip()
-        raise ConfigError(OPTION, f"{redact_uri(uri)} ({reason}) {EXPECTED}") from None
 
 
 def silence_mlflow() -> None:

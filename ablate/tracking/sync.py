@@ -322,8 +322,6 @@ class MlflowSync:
             text = yaml.safe_dump(trial["config"], sort_keys=False, allow_unicode=True, width=100)
             client.log_text(run_id, text, "config.yaml")
         if mark:
-            if inputs := payload.list_data_inputs(trial, evaluations):
-                client.log_inputs(run_id, inputs)  # one that the run has stays as it is
             end = payload.to_milliseconds(trial["ended"] or trial["created"])
             client.set_terminated(run_id, payload.STATUS[trial["status"]], end_time=end)
         # up to which the run has every epoch; one that a killed driver missed comes later
