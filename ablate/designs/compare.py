@@ -136,9 +136,9 @@ class Compare(StudyBase):
         return tuple(map(self._build_point, drop_excluded(every, self.exclude, factors)))
 
     def left_out(self) -> Iterator[Point]:
-        kept = {point.arm for point in self.combinations}
+        arms = {point.arm for point in self.combinations}
         every = itertools.product(*self.list_factors().values()) if self.exclude else ()
-        return (point for point in map(self._build_point, every) if point.arm not in kept)
+        return (point for point in map(self._build_point, every) if point.arm not in arms)
 
     def _build_point(self, levels: Sequence[str]) -> Point:
         factors = self.list_factors()

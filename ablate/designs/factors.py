@@ -92,10 +92,12 @@ def drop_excluded(
 ) -> Iterator[tuple[Any, ...]]:
     """Yield the combinations, one level for each factor in order, that no rule takes out."""
     names = list(factors)
-    known = {factor: list(map(to_canonical_json, levels)) for factor, levels in factors.items()}
+    texts_by_factor = {
+        factor: list(map(to_canonical_json, levels)) for factor, levels in factors.items()
+    }
     matches = [
         [
-            (names.index(f), {*map(to_canonical_json, list_wanted_values(w, known[f]))})
+            (names.index(f), {*map(to_canonical_json, list_wanted_values(w, texts_by_factor[f]))})
             for f, w in rule.items()
         ]
         for rule in rules

@@ -216,14 +216,14 @@ class Ledger(Records):
             for split, metrics in final["evaluations"].items():
                 key = (trial_id, split, final["evaluator"])
                 values, recorded, source = dict(metrics), now, evaluator
-                known = self.query(
+                rows = self.query(
                     "SELECT metrics_json, recorded, source FROM evaluations WHERE trial_id=? AND "
                     "split=? AND evaluator=?",
                     key,
                 )
-                if known and not trained:
-                    values, recorded = values | known[0]["metrics"], known[0]["recorded"]
-                    source = source or known[0]["source"]
+                if rows and not trained:
+                    values, recorded = values | rows[0]["metrics"], rows[0]["recorded"]
+                    source = source or rows[0]["source"]
                 db.execute(
                     "INSERT OR REPLACE INTO evaluations(trial_id, split, evaluator, metrics_json, "
                     "recorded, source) VALUES (?,?,?,?,?,?)",

@@ -133,9 +133,9 @@ def find_sweep(records: Records, named: str | None, place: str) -> str:
     for sweep in latest_first:
         if named in (None, sweep["sweep_id"], sweep["name"]):
             return str(sweep["sweep_id"])
-    known = ", ".join(f"{s['name']} ({s['sweep_id']})" for s in latest_first) or "none"
+    sweeps = ", ".join(f"{s['name']} ({s['sweep_id']})" for s in latest_first) or "none"
     what = f"{named!r} is no sweep of the ledger" if named else "the ledger has no sweep"
-    raise ConfigError(place, f"{what}; known: {known}")
+    raise ConfigError(place, f"{what}. Its sweeps: {sweeps}")
 
 
 def find_damage(records: Records) -> list[str]:

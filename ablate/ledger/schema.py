@@ -193,14 +193,14 @@ def _read_pragma(connection: sqlite3.Connection, name: str) -> int:
 def _check_file(path: Path) -> None:
     """Check that the file, if there is one, is a ledger or may become one, before it is opened."""
     try:
-        known = read_header(path)
+        header = read_header(path)
     except NoDatabase as error:
         fault = f"it is no ledger but {error}: move it away, {_RESTORE}"
         raise ConfigError(str(path), fault) from None
     except sqlite3.DatabaseError:
         return  # written just now, or damaged: opening it properly tells which
-    if known is not None and known.tables:
-        _check_version(path, known.user_version, is_ours=known.application_id == APPLICATION_ID)
+    if header is not None and header.tables:
+        _check_version(path, header.user_version, is_ours=header.application_id == APPLICATION_ID)
 
 
 def _check_version(path: Path, version: int, *, is_ours: bool) -> None:

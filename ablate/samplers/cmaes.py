@@ -46,7 +46,7 @@ class CmaEs(Sampler):
         axes = [path for path, axis in space.items() if axis.choice is None]
         # the tutorial's equation 48, if no population is wanted
         size = self.study.population or 4 + math.floor(3 * math.log(len(axes)))
-        made = assign_generations(size, earlier, lambda each: not each.running)
+        generations = assign_generations(size, earlier, lambda each: not each.running)
         state = CMA(
             mean=np.full(len(axes), 0.5),
             sigma=SIGMA,
@@ -55,8 +55,8 @@ class CmaEs(Sampler):
             seed=draw_seed(self.key, 0),
             n_max_resampling=10 * len(axes),
         )
-        for generation in range(made[-1]):
-            numbered = zip(earlier, made[:-1], strict=True)
+        for generation in range(generations[-1]):
+            numbered = zip(earlier, generations[:-1], strict=True)
             members = [each for each, its in numbered if its == generation and not each.running]
             if len(members) < size:
                 break  # a failure that is being retried was counted before
@@ -74,12 +74,12 @@ class CmaEs(Sampler):
                 solutions.append((np.array(places), float(rank)))
             state.tell(solutions)
         state.reseed_rng(draw_seed(self.key, len(earlier)))
-        asked = dict(zip(axes, state.ask(), strict=True))
+        coordinates = dict(zip(axes, state.ask(), strict=True))
         choices = random.Random(f"{self.key}\x1f{len(earlier)}")
         drawn: dict[str, Any] = {}
         for path, axis in space.items():
             place = choices.random()
-            drawn[path] = axis.value_at(float(asked.get(path, place)))
+            drawn[path] = axis.value_at(float(coordinates.get(path, place)))
         return branches.drop_inactive(space, drawn)
 
     def _compute_loss(self, proposal: ObservedTrial) -> float:

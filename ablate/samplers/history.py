@@ -49,15 +49,17 @@ def assign_generations(
     Args:
         counts: whether a proposal with a result is a member of its generation.
     """
-    made: list[int] = []
+    generations: list[int] = []
     members: Counter[int] = Counter()  # generation → proposals so far that count, by now
     waiting = tuple(i for i, each in enumerate(earlier) if each.running)
     for index in range(len(earlier) + 1):
         beside = earlier[index].beside if index < len(earlier) else waiting
-        known = members.copy()
-        known.subtract(made[i] for i in beside if not earlier[i].running and counts(earlier[i]))
-        latest = max((generation for generation, n in known.items() if n > 0), default=0)
-        made.append(latest + 1 if known[latest] >= size else latest)
+        sizes = members.copy()
+        sizes.subtract(
+            generations[i] for i in beside if not earlier[i].running and counts(earlier[i])
+        )
+        latest = max((generation for generation, n in sizes.items() if n > 0), default=0)
+        generations.append(latest + 1 if sizes[latest] >= size else latest)
         if index < len(earlier) and not earlier[index].running and counts(earlier[index]):
-            members[made[index]] += 1
-    return made
+            members[generations[index]] += 1
+    return generations

@@ -57,17 +57,19 @@ def evaluate_race(
         drawn = seeds[:count]
         if not alive or any(seed not in values[cell] for cell in alive for seed in drawn):
             return Standing(tuple(alive), count, dropped)
-        whole = {
+        complete = {
             cell: {seed: value for seed in drawn if (value := values[cell][seed]) is not None}
             for cell in alive
         }
-        left = [cell for cell in alive if len(whole[cell]) == count]
-        if left:
-            leader = max(left, key=lambda cell: math.fsum(whole[cell].values()))
-            left = [cell for cell in left if not _is_worse(whole[cell], whole[leader], level)]
+        survivors = [cell for cell in alive if len(complete[cell]) == count]
+        if survivors:
+            leader = max(survivors, key=lambda cell: math.fsum(complete[cell].values()))
+            survivors = [
+                cell for cell in survivors if not _is_worse(complete[cell], complete[leader], level)
+            ]
         if count < len(seeds):
-            dropped |= {cell: count for cell in alive if cell not in left}
-            alive = left
+            dropped |= {cell: count for cell in alive if cell not in survivors}
+            alive = survivors
         if count >= len(seeds) or not alive:
             return Standing(tuple(alive), count, dropped)
         count += 1
