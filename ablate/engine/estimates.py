@@ -122,9 +122,9 @@ def measure_pilot_rates(
 
 def run_pilot(config: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     """Train a few steps in a process (`trainables/jobs/pilot.py`); return its report."""
-    asked = settings.request
+    request = settings.request
     runtime = Runtime(
-        device=asked.device, threads=asked.threads, cache_dir=settings.cache.resolve()
+        device=request.device, threads=request.threads, cache_dir=settings.cache.resolve()
     )
     job = Job(trial_id="pilot", config=config, seed=0, runtime=runtime, evaluate=())
     libraries = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -134,7 +134,7 @@ def run_pilot(config: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
         input=json.dumps(job.to_dict()),
         text=True,
         capture_output=True,
-        env=environment | dict.fromkeys(libraries, str(asked.threads)),
+        env=environment | dict.fromkeys(libraries, str(request.threads)),
         check=False,
     )
     if process.returncode == 0 and process.stdout.strip():

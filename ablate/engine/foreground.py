@@ -36,14 +36,14 @@ def find_cell(progression: Progression, wanted: str) -> Cell:
     assert match is not None
     name, seed = match[1], int(match[2] or plan.list_seeds(study)[0])
     fold = plan.list_folds(study)[0] if match[3] is None else int(match[3])
-    known = progression.studies[study].cells
-    matches = [cell for cell in known if cell.cell == name]
+    study_cells = progression.studies[study].cells
+    matches = [cell for cell in study_cells if cell.cell == name]
     coords = dict(part.partition("=")[::2] for part in name.split(",") if "=" in part)
     if not matches and coords:
         coords = {**plan.spec.studies[study].find_optional_coordinates(), **coords}
         matches = [
             cell
-            for cell in known
+            for cell in study_cells
             if all(
                 key in cell.coords and value in (cell.coords[key], format_value(cell.coords[key]))
                 for key, value in coords.items()
@@ -53,10 +53,10 @@ def find_cell(progression: Progression, wanted: str) -> Cell:
     if len(cells) != 1:
         places = [
             f"{cell.cell}@{cell.seed}" + ("" if cell.fold is None else f".{cell.fold}")
-            for cell in cells or matches or known
+            for cell in cells or matches or study_cells
         ]
         there = f"name one of {join_words(places[:16])}, in quotes if need be"
-        if not known:
+        if not study_cells:
             there = "its cells are not known yet: run the sweep first"
         count = f"{len(cells)} cells" if cells else "no cell"
         raise ConfigError(OPTION, f"{study} has {count} {rest!r}; {there}")

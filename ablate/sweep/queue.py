@@ -124,7 +124,7 @@ class JobQueue:
 
     def keep_only(self, wanted: Callable[[str], bool]) -> None:
         """Drop all that are not wanted."""
-        for trial_id in [each for each in self._entries if not wanted(each)]:
+        for trial_id in [trial_id for trial_id in self._entries if not wanted(trial_id)]:
             del self._entries[trial_id]
             self._waiting.pop(trial_id, None)
 
@@ -190,14 +190,14 @@ def build_training_job(
     cells: Sequence[Cell], settings: JobSettings, sources: Sources | None
 ) -> Job:
     """Return the job that trains a trial to its end, and reads all that its cells ask for."""
-    asked = {split for each in cells for split in each.evaluate}
+    splits = {split for cell in cells for split in cell.evaluate}
     return Job(
         trial_id=cells[0].trial_id,
         config=cells[0].config,
         seed=cells[0].seed,
         runtime=settings.build_runtime(cells[0].trial_id),
         # An ensemble is a job of its own, later.
-        evaluate=tuple(each for each in SPLITS if each in asked and each != ENSEMBLE),
-        metrics=tuple(dict.fromkeys(name for each in cells for name in each.metrics)),
+        evaluate=tuple(name for name in SPLITS if name in splits and name != ENSEMBLE),
+        metrics=tuple(dict.fromkeys(name for cell in cells for name in cell.metrics)),
         source=None if sources is None else sources.collect_job_sources(cells[0].config),
     )

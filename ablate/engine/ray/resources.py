@@ -105,61 +105,62 @@ def count_processes(resources: Resources, gpus: float) -> int:
     Raises:
         ConfigError: another number than that of its GPUs, or on the CPU more than its cores.
     """
-    asked = resources.processes
-    if asked is None:
+    processes = resources.processes
+    if processes is None:
         return max(1, int(gpus))
     shares, limit = ("gpus", gpus) if gpus else ("cpus", resources.cpus)
-    if asked > 1 and (gpus != asked if gpus else asked > limit):
-        fault = f"{asked} do not go with {shares}: {limit:g}; set resources.{shares}: {asked}, or "
-        raise ConfigError("resources.processes", f"{fault}leave processes out")
-    return asked
+    if processes > 1 and (gpus != processes if gpus else processes > limit):
+        fault = f"{processes} do not go with {shares}: {limit:g}; set resources.{shares}: "
+        raise ConfigError("resources.processes", f"{fault}{processes}, or leave processes out")
+    return processes
 
 
 def request_without_local_check(resources: Resources, device: str) -> Request:
     """Return what a trial takes on machines that this one does not see; nothing is looked for."""
     on_cpu = device == "cpu" or (device == "auto" and resources.gpus == 0)
-    several = count_processes(resources, 0.0 if on_cpu else resources.gpus or 0.0)
-    if several > 1 or resources.accelerator:
-        asked = f"{several} processes a trial" if several > 1 else resources.accelerator
-        fault = f"{asked} cannot be had without a driver, where a trial is one process on the "
+    processes = count_processes(resources, 0.0 if on_cpu else resources.gpus or 0.0)
+    if processes > 1 or resources.accelerator:
+        demand = f"{processes} processes a trial" if processes > 1 else resources.accelerator
+        fault = f"{demand} cannot be had without a driver, where a trial is one process on the "
         fault += "machine that it is started on; leave it out, or use `ablate run`"
         raise ConfigError("resources", fault)
     return Request(resources.cpus, 0.0, "cpu" if on_cpu else device)
 
 
-def count_fitting_here(asked: Request) -> int:
+def count_fitting_here(request: Request) -> int:
     """Return how many trials fit on this machine at once, at least one."""
-    gpus = count_local_gpus() if asked.gpus else 0
-    return max(1, count_fitting(asked, {"CPU": count_cores(), "GPU": gpus}))
+    gpus = count_local_gpus() if request.gpus else 0
+    return max(1, count_fitting(request, {"CPU": count_cores(), "GPU": gpus}))
 
 
-def check_nodes(asked: Request, nodes: Iterable[Mapping[str, float]]) -> float:
+def check_nodes(request: Request, nodes: Iterable[Mapping[str, float]]) -> float:
     """Return how many trials fit on a cluster's nodes at once.
 
     Raises:
         ConfigError: not one fits on any node: Ray would wait for ever, silently.
     """
     nodes = list(nodes)
-    if count := sum(count_fitting(asked, node) for node in nodes):
+    if count := sum(count_fitting(request, node) for node in nodes):
         return float(count)
     remedy = "ask for less, add a node, or wait for one that is starting, and start again"
     kinds = {name.removeprefix(KIND) for node in nodes for name in node if name.startswith(KIND)}
-    if asked.accelerator and asked.accelerator not in kinds:
-        known = ", ".join(sorted(kinds)) or "none of a known kind"
-        fault = f"no node has the GPU {asked.accelerator}; there are {known}; {remedy}"
+    if request.accelerator and request.accelerator not in kinds:
+        kinds_there = ", ".join(sorted(kinds)) or "none of a known kind"
+        fault = f"no node has the GPU {request.accelerator}; there are {kinds_there}; {remedy}"
         raise ConfigError("resources.accelerator", fault)
     cpus, gpus = (
         max((node.get(name, 0.0) for node in nodes), default=0.0) for name in ("CPU", "GPU")
     )
-    fault = f"{asked.cpus:g} CPU(s) and {asked.gpus:g} {asked.accelerator or 'GPU(s)'} a trial fit "
+    kind = request.accelerator or "GPU(s)"
+    fault = f"{request.cpus:g} CPU(s) and {request.gpus:g} {kind} a trial fit "
     fault += f"on no node; the largest node has {cpus:g} CPU(s) and {gpus:g} GPU(s); {remedy}"
     raise ConfigError("resources", fault)
 
 
-def count_fitting(asked: Request, node: Mapping[str, float]) -> int:
+def count_fitting(request: Request, node: Mapping[str, float]) -> int:
     """Return how many trials fit on a node at once."""
-    if asked.accelerator and f"{KIND}{asked.accelerator}" not in node:
+    if request.accelerator and f"{KIND}{request.accelerator}" not in node:
         return 0
     cpus, gpus = node.get("CPU", 0.0), node.get("GPU", 0.0)
-    shares = [cpus / asked.cpus] + ([gpus / asked.gpus] if asked.gpus else [])
+    shares = [cpus / request.cpus] + ([gpus / request.gpus] if request.gpus else [])
     return int(min(shares) + 1e-9)  # 1 // 0.1 is 9: what lacks a billionth counts as whole

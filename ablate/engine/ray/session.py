@@ -65,7 +65,7 @@ def is_local(address: str | None) -> bool:
 
 
 @contextmanager
-def open_ray_session(address: str | None, asked: Request, folder: str) -> Iterator[float]:
+def open_ray_session(address: str | None, request: Request, folder: str) -> Iterator[float]:
     """Start or join Ray, and yield how many trials fit at once.
 
     For a process that has not yet imported Ray, which reads some of its settings when it is loaded.
@@ -111,7 +111,7 @@ def open_ray_session(address: str | None, asked: Request, folder: str) -> Iterat
     try:
         logging.getLogger("ray").setLevel(logging.CRITICAL)
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
-        yield check_nodes(asked, [node["Resources"] for node in list_live_nodes()])
+        yield check_nodes(request, [node["Resources"] for node in list_live_nodes()])
     finally:
         ray.shutdown()
 
@@ -136,10 +136,10 @@ def list_live_nodes() -> list[dict[str, Any]]:
     return [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
 
 
-def list_machines(asked: Request) -> list[tuple[str, str, int]]:
+def list_machines(request: Request) -> list[tuple[str, str, int]]:
     """Return, of each node that lives, its id, its name and how many trials fit on it."""
     return [
-        (node["NodeID"], node["NodeManagerHostname"], count_fitting(asked, node["Resources"]))
+        (node["NodeID"], node["NodeManagerHostname"], count_fitting(request, node["Resources"]))
         for node in list_live_nodes()
     ]
 

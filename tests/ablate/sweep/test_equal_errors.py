@@ -25,7 +25,7 @@ def failed(error: Exception) -> dict[str, Any]:
     return {"event": "failed", "reason": reason, "traceback": ""}
 
 
-NOT_HERE = failed(ConfigError("backbone.weights", "nothing", "a file"))
+NOT_HERE = failed(ConfigError("backbone.weights", "there is no file; name one"))
 
 
 def made(folder: Path, **studies: Any) -> JobScheduler:
@@ -54,7 +54,7 @@ def test_a_study_stops_after_three_and_the_next_run_goes_on(tmp_path: Path) -> N
     assert found.missing == {"rates": 3} and found.failed == {"rates": 3} and found.code == 1
     assert found.blocked["rates"] == (
         "stopped after 3 equal configuration errors: "
-        "ConfigError: backbone.weights: found nothing; expected a file"
+        "ConfigError: backbone.weights: there is no file; name one"
     )
     again = made(tmp_path, rates=GRID)
     assert run(again, lambda job: FINAL) == 3
@@ -77,14 +77,14 @@ def test_what_was_under_way_is_left_for_the_next_run(tmp_path: Path) -> None:
     assert outcome(sweep).failed == {"rates": 3} and outcome(sweep).missing == {"rates": 3}
     assert jobs[4] is not None
     left = sweep.ledger.get_trial(jobs[4].trial_id)
-    assert left is not None and left["status"] == "interrupted" and "a file" in left["reason"]
+    assert left is not None and left["status"] == "interrupted" and "no file" in left["reason"]
     assert run(made(tmp_path, rates=GRID), lambda job: FINAL) == 3
 
 
 @pytest.mark.parametrize(
     "event",
     [
-        lambda job: failed(ConfigError("lr", str(job.config["optimizer"]["lr"]), "less")),
+        lambda job: failed(ConfigError("lr", f"{job.config['optimizer']['lr']} is too high")),
         lambda job: failed(RuntimeError("the loss is not finite")),
         # Two of three fail, always by the same fault.
         lambda job: FINAL if job.config["optimizer"]["lr"] in RATES[::3] else NOT_HERE,

@@ -7,7 +7,7 @@ from copy import deepcopy
 from pathlib import Path
 
 from ablate.plan.plan import Cell
-from ablate.sweep.queue import JobQueue, Rank, count_followers
+from ablate.sweep.queue import JobQueue, Rank
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain
 
@@ -21,11 +21,6 @@ def ready(queue: JobQueue) -> list[str]:
 def studies_of(order: list[str], cells: dict[str, list[Cell]]) -> list[str]:
     """Of the trials that trained."""
     return [cells[line.split()[0]][0].study for line in order if line.endswith(" train")]
-
-
-def test_the_longest_chain_behind_a_study_counts() -> None:
-    found = count_followers({"a": [], "b": ["a"], "alone": [], "c": ["b", "a"], "d": ["a"]})
-    assert found == {"a": 2, "b": 1, "alone": 0, "c": 0, "d": 0}
 
 
 def test_a_search_is_never_behind_a_grid_that_nothing_waits_for(tmp_path: Path) -> None:

@@ -15,9 +15,6 @@ from trainables.errors import ConfigError
 from trainables.jobs.attempt import Attempt
 from trainables.jobs.request import Job
 
-# ----------------------------------------------------------------------- designs
-
-
 # --------------------------------------------------------------------------- plan
 
 
