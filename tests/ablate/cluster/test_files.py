@@ -12,7 +12,6 @@ import pytest
 
 from ablate.engine.ray.resources import Request, check_nodes
 from tests.ablate.cluster.files import BIN, FOLDER, ROOT, help_of, loaded, ray_schema, run_lines
-from tests.ablate.cluster.image import clean
 from trainables.errors import ConfigError
 
 CLOUDS = ("aws.yaml", "gcp.yaml")
@@ -160,17 +159,3 @@ def test_the_image_has_the_ray_that_is_tested() -> None:
     text = (FOLDER / "Dockerfile").read_text(encoding="utf-8")
     assert f"FROM rayproject/ray:{constraint('ray')}-py311\n" in text
     assert len(run_lines()) == 2
-
-
-def test_the_image_s_commands_reach_packages_as_we_do(tmp_path: Path) -> None:
-    reach = {
-        "PIP_INDEX_URL": "http://127.0.0.1/simple",
-        "https_proxy": "http://127.0.0.1:1",
-        "NO_PROXY": "127.0.0.1",
-        "SSL_CERT_FILE": "/certificates.pem",
-    }
-    others = {"PATH": "/elsewhere", "HOME": "/elsewhere", "PYTHONPATH": "/elsewhere"}
-    assert clean(tmp_path, reach | others) == reach | {
-        "PATH": f"{tmp_path}/env/bin:/usr/bin:/bin",
-        "HOME": str(tmp_path),
-    }
