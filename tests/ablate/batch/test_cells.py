@@ -11,10 +11,8 @@ import pytest
 
 from ablate.batch import export_cells
 from ablate.cli.main import main
-from ablate.engine.ray.resources import request_without_local_check
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.spec.model import Resources
 from tests.ablate import specs
 from tests.ablate.batch.sweeps import here, rounds, synthetic_settings
 from tests.ablate.driven import dispatch, drain
@@ -92,12 +90,6 @@ def test_studies_that_depend_on_when_trials_end_are_refused(tmp_path: Path) -> N
     assert export_cells(others, synthetic_settings(tmp_path / "others"), file)["trials"] == 4
 
 
-def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"--to: .* cannot be written"):
-        export_cells(specs.plan(), synthetic_settings(tmp_path), tmp_path / "file" / "cells.jsonl")
-
-
 def test_what_lacks_an_evaluation_is_in_it_once_more(tmp_path: Path) -> None:
     plan, settings = sweep(grid=GRID), synthetic_settings(tmp_path / "out")
     rounds(plan, settings, tmp_path / "work", here)
@@ -117,13 +109,6 @@ def test_folds_are_read_together_by_a_run(tmp_path: Path) -> None:
     assert rounds(plan, settings, tmp_path / "work", here) == [8]
     left = export_cells(plan, settings, tmp_path / "cells.jsonl")
     assert (left["trials"], left["ensembles"], left["known"]) == (0, 4, 4)
-
-
-def test_the_machine_that_writes_needs_no_gpu() -> None:
-    assert request_without_local_check(Resources(cpus=64), "auto").device == "auto"
-    assert request_without_local_check(Resources(gpus=1), "cuda").device == "cuda"
-    assert request_without_local_check(Resources(gpus=0), "auto").device == "cpu"
-    assert request_without_local_check(Resources(), "cpu").device == "cpu"
 
 
 def test_a_live_owner_is_asked(tmp_path: Path) -> None:

@@ -10,8 +10,6 @@ import pytest
 from ablate import api
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.sources import Sources
-from ablate.sweep.dispatch import JobScheduler
-from ablate.sweep.progression import Progression
 from tests.ablate import specs
 from tests.ablate.batch.sweeps import (
     by_command,
@@ -38,37 +36,6 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-def run_here(plan: Any, settings: Any) -> JobScheduler:
-    """The sweep by the engine's own logic, without Ray around it."""
-    ledger = Ledger(settings.ledger)
-    ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolve_spec(), {})
-    owner = dispatch(specs.plan(), settings.out / "unused").owner
-    progression = Progression(plan, settings.open_facts(ledger), record=True)
-    made = JobScheduler(
-        progression, ledger, owner, plan.sweep_id, settings.build_job_settings(plan)
-    )
-    drain(made)
-    return made
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_every_fact_equals_the_engines(
-    images: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ABLATE_CACHE", str(cache))
-    plan = real_plan(images, cache)
-    run_here(plan, real_settings(tmp_path / "engine", cache))
-    left = real_settings(tmp_path / "batch", cache)
-    assert rounds(plan, left, tmp_path / "work", by_command) == [2, 2, 4, 1]
-    mine, theirs = facts(tmp_path / "engine"), facts(tmp_path / "batch")
-    assert mine == theirs
-    assert len(mine["trials"]) == 8 and all(t["weights"] for t in mine["trials"].values())
-    # Nothing is left for a run, and it finds no record that it would doubt.
-    again = run_here(plan, left)
-    assert again.trained == 0 and again.is_exhausted
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_run_with_ray_and_mlflow_equals_a_batch(
@@ -81,7 +48,7 @@ def test_a_run_with_ray_and_mlflow_equals_a_batch(
     whole = api.run(spec, out=tmp_path / "engine", **options)
     assert whole.outcome.code == 0 and whole.outcome.trained == 8
     plan, left = real_plan(images, cache), real_settings(tmp_path / "batch", cache)
-    rounds(plan, left, tmp_path / "work", by_command)
+    assert rounds(plan, left, tmp_path / "work", by_command) == [2, 2, 4, 1]
     assert facts(tmp_path / "engine") == facts(tmp_path / "batch")
     ended = api.run(spec, out=tmp_path / "batch", **options)
     assert ended.outcome.code == 0 and ended.outcome.trained == 0
@@ -123,16 +90,6 @@ def test_a_whole_sweep_of_rounds(tmp_path: Path) -> None:
     assert sum(rounds(plan, settings, tmp_path / "work", here)) >= 20
     mine, theirs = facts(tmp_path / "engine"), facts(tmp_path / "batch")
     assert mine == theirs
-
-
-@pytest.mark.slow
-def test_a_race_goes_seed_by_seed(tmp_path: Path) -> None:
-    given = specs.spec(seeds=5)
-    given["studies"]["grid"]["race"] = {"after": 2}
-    plan = specs.plan(given)
-    drain(dispatch(plan, tmp_path / "engine"))
-    rounds(plan, synthetic_settings(tmp_path / "batch"), tmp_path / "work", here)
-    assert facts(tmp_path / "engine") == facts(tmp_path / "batch")
 
 
 @pytest.mark.slow

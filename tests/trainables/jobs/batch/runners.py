@@ -29,4 +29,4 @@ def crowded(job: Job) -> Events:
 
 def misconfigured(job: Job) -> Events:
     yield from ()
-    raise ConfigError("method.alpha", "1", "less", "Lower it")
+    raise ConfigError("method.alpha", "1 is too much: lower it")
