@@ -196,7 +196,6 @@ def _format_table_files(table: TableData | Sheet) -> dict[str, str]:
         return csv  # hundreds of lines of words: no table of an article
     tex = {
         "": latex.format_latex(table),
-        "_more": latex.format_further_columns(table),
         "_plain": latex.format_plain_latex(table),
     }
     return csv | {f"{table.key}{end}.tex": text for end, text in tex.items() if text is not None}

@@ -192,22 +192,28 @@ class Curves(Drawing):
 
 
 class FactorCurves(Drawing):
-    """A metric against one factor: the mean over seeds at each level, with an interval.
+    """A metric against one factor: the mean over seeds at each level, with its 95 % t interval.
 
     studies: grids, one-factor studies or any other that lists its cells; cells that do not vary
         `x` are left out. Each combination of the other coordinates' levels is its own line; a
         combination seen at one level of `x` only is left out where others have more.
     x: the factor, `method.gamma`.
     at: only cells at these levels of other coordinates, `{method.beta: 0.1}`.
-    interval: `t` (95 % Student), `bootstrap` (95 % percentile) or `sd` (± one standard deviation).
-    log: whether the axis of `x` is logarithmic; default: where the levels are spaced so.
     """
 
     studies: tuple[str, ...] = Field(min_length=1)
     x: str
     at: dict[str, Level] = Field({})
-    interval: Literal["t", "bootstrap", "sd"] = "t"
-    log: bool | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def refuse_removed_options(cls, options: Any) -> Any:
+        for name in {"interval", "log"} & set(options if isinstance(options, dict) else ()):
+            raise ValueError(
+                f"`{name}` went in 0.2.0: bars are 95 % t intervals, and the levels decide whether "
+                "the axis is logarithmic; remove the key"
+            )
+        return options
 
     @model_validator(mode="after")
     def check_x_is_free(self) -> FactorCurves:

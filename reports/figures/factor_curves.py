@@ -11,7 +11,7 @@ import reports.figures.figure as plot
 from reports.errors import ReportError
 from reports.frame import Frame
 from reports.recipe import FactorCurves, to_level_name
-from reports.stats.describe import bootstrap_interval, summarize, t_interval
+from reports.stats.describe import summarize, t_interval
 from reports.tables import labels
 from reports.tables.cells import complete_coordinates, find_protocol, group_by_seed
 from reports.tables.labels import (
@@ -24,11 +24,6 @@ from reports.tables.labels import (
 if TYPE_CHECKING:
     import pandas as pd
 
-INTERVALS = {
-    "t": "95 % t interval of the mean",
-    "bootstrap": "95 % percentile bootstrap interval of the mean",
-    "sd": "± one sd",
-}
 DECADE = 10.0
 
 
@@ -65,7 +60,7 @@ def draw_factor_curves(frame: Frame, recipe: FactorCurves) -> plot.DrawnFigure:
         or f"{format_metric_label(metric)} against {factor}"
     )
     levels = plot.sort_levels([x for line in lines for x in line.x])
-    kind = choose_axis_scale(levels, recipe.log)
+    kind = choose_axis_scale(levels)
     place = {x: i if kind == "words" else x for i, x in enumerate(levels)}
     drawing, axes = plot.create_single_panel(title)
     if kind in ("log", "symlog"):
@@ -98,7 +93,7 @@ def draw_factor_curves(frame: Frame, recipe: FactorCurves) -> plot.DrawnFigure:
     if labelled := sum(bool(line.label) for line in lines):
         plot.draw_legend(axes, labelled)
     counts = [n for line in lines for n in line.n]
-    bars = f", bars: {INTERVALS[recipe.interval]} over seeds" if max(counts, default=0) > 1 else ""
+    bars = ", bars: 95 % t interval of the mean over seeds" if max(counts, default=0) > 1 else ""
     held = ", ".join(f"{format_coordinate(k)} = {format_level(v)}" for k, v in recipe.at.items())
     caption = (
         f"{format_metric_label(metric)}, {find_protocol(frame)}: mean{bars}, "
@@ -165,12 +160,7 @@ def _build_line(cells: pd.DataFrame, recipe: FactorCurves, label: str) -> Line:
         )
         if (result := summarize(values)) is None:
             continue
-        ends: tuple[float, float] | None = None
-        if result.sd is not None and recipe.interval == "sd":
-            ends = result.mean - result.sd, result.mean + result.sd
-        elif result.sd is not None:
-            ends = (t_interval if recipe.interval == "t" else bootstrap_interval)(values)
-        low, high = ends or (np.nan, np.nan)
+        low, high = t_interval(values) or (np.nan, np.nan)
         points.append((x, result.mean * factor, low * factor, high * factor, result.n))
     return Line(label, *(list(zip(*points, strict=True)) or [()] * 5))
 
@@ -188,20 +178,19 @@ def _locate_level(value: Any) -> Any:
     )
 
 
-def choose_axis_scale(levels: list[Any], log: bool | None) -> str:
+def choose_axis_scale(levels: list[Any]) -> str:
     """Return `words`, `linear`, `log`, or `symlog` (log with zero) for the levels of a factor.
 
-    By itself logarithmic where three or more positive levels span a decade and their ratios are
+    Logarithmic where three or more positive levels span a decade and their ratios are
     more alike than their differences.
     """
     if any(isinstance(v, bool) or not isinstance(v, int | float) for v in levels):
         return "words"
     numbers = np.array(sorted(levels), dtype=float)
     positive = numbers[numbers > 0]
-    if log is None:
-        steps = [np.diff(np.log(positive)), np.diff(positive)]
-        log = len(positive) > 2 and bool(positive[-1] >= DECADE * positive[0])
-        log = log and steps[0].std() / steps[0].mean() < steps[1].std() / steps[1].mean()
-    if not log or not len(positive) or numbers[0] < 0:
+    if len(positive) < 3 or numbers[0] < 0 or positive[-1] < DECADE * positive[0]:
+        return "linear"
+    ratios, differences = np.diff(np.log(positive)), np.diff(positive)
+    if ratios.std() / ratios.mean() >= differences.std() / differences.mean():
         return "linear"
     return "log" if len(positive) == len(numbers) else "symlog"

@@ -6,7 +6,7 @@ import reports.figures.figure as plot
 from reports.frame import Frame
 from reports.recipe import Figure
 from reports.stats.describe import summarize
-from reports.stats.ranks import kendall, spearman
+from reports.stats.ranks import spearman
 from reports.tables.cells import find_protocol, group_by_seed
 from reports.tables.labels import (
     display_scale,
@@ -67,7 +67,7 @@ def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> plot.DrawnF
         f"Left: rank by {ranked_by} in the source study among the cells that were promoted; right: "
         f"rank by {format_metric_label(recipe.metric)} afterwards, {find_protocol(frame)}, "
         f"{plot.format_seed_counts(counts)}; 1 is the best. Blue rose, orange fell. ρ: Spearman's, "
-        "τ: Kendall's (τ_b), 1 where both order the cells alike. Only the best of a source are in "
+        "1 where both order the cells alike. Only the best of a source are in "
         "it, which are alike there: over all its cells they may be larger."
     )
     cells = pd.concat(studies.values())
@@ -87,12 +87,10 @@ def _draw_promotion_panel(
     before_sign, after_sign = rank_signs(promotion, metric)
     old_scores = [before_sign * before for _, before, _, _ in moves]
     new_scores = [after_sign * after for _, _, after, _ in moves]
-    rho, tau = spearman(old_scores, new_scores), kendall(old_scores, new_scores)
+    rho = spearman(old_scores, new_scores)
     agreement = f"{len(moves)} cells: no correlation"
-    if rho is not None and tau is not None:
-        agreement = (
-            f"ρ = {format_number(rho.value, 2)}, τ = {format_number(tau.value, 2)}, {rho.n} cells"
-        )
+    if rho is not None:
+        agreement = f"ρ = {format_number(rho.value, 2)}, {rho.n} cells"
     panel.set_title(f"{promotion.source} → {study}\n{agreement}")
     if not moves:
         plot.draw_empty_message(panel, "no promoted cell is finished")

@@ -1,8 +1,8 @@
 """A table as LaTeX: floats with booktabs that fit one column or two.
 
 A table too wide for a column of a two-column article is a `table*`, which spans both (and is a
-`table` where there is one). Further metrics that are too wide for one column stand below each other
-under the same rows. What is still too wide is made smaller (adjustbox), never cut.
+`table` where there is one). Metrics of a plain table that are too wide for one column stand below
+each other under the same rows. What is still too wide is made smaller (adjustbox), never cut.
 
 Each file holds one table with the notes on its columns. It compiles alone, and an article reads it
 in with \\input.
@@ -42,7 +42,6 @@ OPENING = (
     rf"\documentclass{{article}}\usepackage{{{PACKAGES}}}\begin{{document}}",
     r"\def\closetable{\end{document}}\fi",
 )
-SUBTITLES = {"more": "further metrics and statistics", "plain": "mean ± sd over seeds"}
 # How notes on columns start that a plain table does not have.
 NOT_PLAIN = ("Δ", "p:", "Too few seeds", "Published", "Measured numbers are", "±:", EFFECT_SIZES)
 COLUMN = 54  # signs of \footnotesize in a column of a two-column article, 230 pt at 4.25 pt
@@ -62,34 +61,23 @@ def format_latex(table: AnyTable) -> str:
     return _build_latex_file(table, [split_further_columns(build_grid(table))[0]], notes)
 
 
-def format_further_columns(table: AnyTable) -> str | None:
-    """Return the file of further metrics and statistics, with all notes; None without any."""
-    _, *second = split_further_columns(build_grid(table))
-    return (
-        _build_latex_file(table, _split_into_blocks(second[0]), table.notes, "more")
-        if second
-        else None
-    )
-
-
 def format_plain_latex(table: AnyTable) -> str | None:
     """Return the file of a plain table, mean ± sd of each metric and n; None for a sheet."""
     if not isinstance(table, TableData):
         return None
     notes = [note for note in table.notes if not note.startswith(NOT_PLAIN)]
-    return _build_latex_file(table, _split_into_blocks(mean_sd_grid(table)), notes, "plain")
+    return _build_latex_file(table, _split_into_blocks(mean_sd_grid(table)), notes, plain=True)
 
 
 def _build_latex_file(
-    table: AnyTable, blocks: list[Grid], notes: Sequence[str], part: str = ""
+    table: AnyTable, blocks: list[Grid], notes: Sequence[str], *, plain: bool = False
 ) -> str:
-    """Return the text of a file: blocks of the same rows below each other, then the notes.
-
-    part: which part of the table it is, a key of `SUBTITLES`.
-    """
-    title = f"{table.title}: {SUBTITLES[part]}" if part else table.title
-    caption = [title, table.recipe.caption] if part != "more" and table.recipe.caption else [title]
-    label = "-".join(filter(None, (table.key.removeprefix("table_").replace("_", "-"), part)))
+    """Return the text of a file: blocks of the same rows below each other, then the notes."""
+    title = f"{table.title}: mean ± sd over seeds" if plain else table.title
+    caption = [title, table.recipe.caption] if table.recipe.caption else [title]
+    label = "-".join(
+        filter(None, (table.key.removeprefix("table_").replace("_", "-"), "plain" if plain else ""))
+    )
     kind = "table" if max(map(_measure_width, blocks)) <= COLUMN else "table*"
     lines = [
         *OPENING,

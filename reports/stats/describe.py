@@ -75,25 +75,3 @@ def half_width(values: Sequence[float]) -> float | None:
     """
     ends = t_interval(values)
     return None if ends is None else (ends[1] - ends[0]) / 2
-
-
-def bootstrap_interval(
-    values: Sequence[float], *, seed: int = 0, resamples: int = RESAMPLES
-) -> tuple[float, float] | None:
-    """Return the 95 % percentile bootstrap interval of the mean; None for n < 2.
-
-    Its ends are the 0.025 and 0.975 quantiles of the resampled means. Values that are not finite
-    are left out; values that are all alike give (x̄, x̄). At few values it covers too little: with
-    n = 5 about 83 %.
-
-    Source: Efron and Tibshirani, "An Introduction to the Bootstrap" (1993), eq. 13.5.
-    """
-    x = keep_finite(values)
-    n = len(x)
-    if n < 2:
-        return None
-    if np.all(x == x[0]):
-        return float(x[0]), float(x[0])
-    draws = np.random.default_rng(seed).integers(0, n, size=(resamples, n))
-    low, high = np.percentile(x[draws].mean(axis=1), [2.5, 97.5])
-    return float(low), float(high)

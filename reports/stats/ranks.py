@@ -4,13 +4,10 @@ over several data sets."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -33,32 +30,14 @@ def spearman(a: Sequence[float], b: Sequence[float]) -> Correlation | None:
     """
     from scipy.stats import spearmanr
 
-    return _correlate_pairs(a, b, lambda x, y: spearmanr(x, y).statistic)
-
-
-def kendall(a: Sequence[float], b: Sequence[float]) -> Correlation | None:
-    """Return τ_b = (P − Q) / √((P + Q + T)(P + Q + U)): P pairs of pairs that both sides order
-    alike, Q those that they order against each other, T and U ties in a or b alone.
-
-    What is left out, None and errors as in `spearman`. Source: Kendall, "The treatment of ties in
-    ranking problems", Biometrika 33 (1945).
-    """
-    from scipy.stats import kendalltau
-
-    return _correlate_pairs(a, b, lambda x, y: kendalltau(x, y).statistic)
-
-
-def _correlate_pairs(
-    a: Sequence[float], b: Sequence[float], coefficient: Callable[[Floats, Floats], float]
-) -> Correlation | None:
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if x.shape != y.shape:
         raise ValueError(f"ranks are compared of pairs, not of {len(x)} and {len(y)} values")
-    whole = np.isfinite(x) & np.isfinite(y)
-    x, y = x[whole], y[whole]
+    finite = np.isfinite(x) & np.isfinite(y)
+    x, y = x[finite], y[finite]
     if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return None
-    return Correlation(float(coefficient(x, y)), len(x))
+    return Correlation(float(spearmanr(x, y).statistic), len(x))
 
 
 @dataclass(frozen=True)

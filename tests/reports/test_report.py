@@ -6,7 +6,6 @@ import itertools
 import json
 import re
 import xml.etree.ElementTree as ET
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,9 @@ from reports.compile import Report, compile_report
 from reports.errors import ReportError
 from reports.figures import curves, heatmap
 from reports.frame import load_frame
-from reports.pages import html, markdown
 from reports.pages.best import unflatten_params
-from reports.pages.verdict import VerdictSection, format_run_description
 from reports.recipe import Curves, Heatmap, Recipe, Table
-from reports.tables.build import build_all, build_table
-from reports.tables.verdict import judge_tables
+from reports.tables.build import build_table
 from tests.reports.conftest import REPORT
 
 
@@ -203,33 +199,6 @@ def test_the_parent_is_described_by_the_verdict(sweep: Any, tmp_path: Path) -> N
     assert "· DDML (+NormSoftmax): " in later and "no result" not in later
     client.set_tag(run.run_id, "mlflow.note.content", "our own words")
     assert described() == "our own words"
-
-
-def test_a_description_fits_a_tag(report: Report) -> None:
-    found = judge_tables(report.frame, build_all(report.frame, report.frame.recipe))[0]
-    long = [replace(found, label=f"row {i} {'α' * 200}") for i in range(39)]
-    text = format_run_description(VerdictSection("39 comparisons.", long, None), "#/x")
-    assert len(text) <= 5000 and text.endswith("\n\nMore in the report.\n")
-    short = [replace(found, label="row", tuned="")] * 90
-    many = format_run_description(VerdictSection("90 comparisons.", short, None), "#/x")
-    assert "And 50 more in the report." in many and many.count("\n- ") == 40
-
-
-def test_runs_are_linked_where_a_server_is_known(report: Report) -> None:
-    """Else the page says the address below MLflow's, and is no dead link."""
-    frame, judged = report.frame, VerdictSection("", [], None)
-
-    def page(uri: str) -> str:
-        return html.render_page(frame, uri, tables=[], judged=judged, figures=[], best={})
-
-    run = frame.trials["run_id"][0]
-    address = f"#/experiments/{frame.parents[0].experiment_id}/runs/{run}?workflowType="
-    assert f'<a href="https://x.org/ml/{address}' in page("https://me:word@x.org/ml?a=b")
-    local = page("sqlite:///mlflow.db")
-    assert f'<code title="{address}' in local and f'href="{address}' not in local
-    made = markdown.format_report(frame, [], judged, [], {}, runs=["https://x.org/#/r"])
-    assert "- MLflow: <https://x.org/#/r>" in made
-    assert "- MLflow" not in markdown.format_report(frame, [], judged, [], {})
 
 
 @pytest.mark.parametrize("finished_trials", [0, 12])

@@ -96,26 +96,6 @@ def test_each_tells_what_was_read(made: Frame) -> None:
     assert unsure in draw("plane", **one)[0].caption
 
 
-@pytest.mark.parametrize("kind", ["affinity", "distances"])
-def test_titles_of_panels_do_not_overlap(
-    kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    cells = [f"agnostic={v},specific={v},split={v}" for v in ("off", "on")]
-    cells += ["a name of many words that says what was varied", "Deep_Disentangled_Metric_Learning"]
-    coords = [{"v": name} for name in cells]
-    found = frame("compare", coords, lambda at, seed: 0.5, seeds=1, names=cells)
-    monkeypatch.setattr(Frame, "load_model_view", lambda self, run_id, name: READ[kind])
-    figure = drawer(kind)(found, recipe(kind, cells=cells))
-    figure.save_files(tmp_path)
-    axes = figure.figure.axes
-    titles = [each._left_title for each in axes if each._left_title.get_text()]  # type: ignore[attr-defined]
-    boxes = [title.get_window_extent() for title in titles]
-    assert len(boxes) == 4
-    for at, box in enumerate(boxes):
-        assert box.x1 <= figure.figure.bbox.x1
-        assert not any(box.overlaps(other) for other in boxes[at + 1 :])
-
-
 def test_a_row_whose_best_is_the_baseline_shows_its_method(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the baseline would be shown twice, under two names."""
     names = ["plain", "ddml", f"ddml{OTHER}"]
@@ -127,12 +107,3 @@ def test_a_row_whose_best_is_the_baseline_shows_its_method(monkeypatch: pytest.M
     told = "the best configuration with the method on, because the best of ddml is the baseline"
     assert told in drawer("gallery")(found, figure).caption
     assert models(found, recipe("spectrum")) == [("plain", 0), (names[2], 0)]
-
-
-def test_a_model_that_has_another_name_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row without a configuration of its own: the trial is the baseline's."""
-    found = frame("compare", [{"v": "plain"}, {"v": "ddml"}], lambda at, seed: 0.5, seeds=1)
-    found.cells["trial_id"] = "one"
-    monkeypatch.setattr(Frame, "load_model_view", lambda self, run_id, name: READ["grad_cam"])
-    drawn = drawer("grad_cam")(found, recipe("grad_cam", cells=["v=ddml"]))
-    assert "v=ddml, seed 0, the same model as v=plain: Grad-CAM" in drawn.caption

@@ -137,14 +137,6 @@ def test_importance_bars_are_optunas_shares(monkeypatch: pytest.MonkeyPatch) -> 
     assert "11 trials" in drawn.caption
 
 
-def test_nothing_finished_gives_an_empty_figure() -> None:
-    found = frame("search", POINTS, lambda at, seed: None, study={"space": SPACE})
-    for kind in ("slices", "parallel", "importance"):
-        drawn = drawer(kind)(found, recipe(kind))
-        words = {text.get_text() for panel in drawn.figure.axes for text in panel.texts}
-        assert {"no finished runs", "too few trials"} & words and not drawn.spots
-
-
 def test_a_recipe_that_does_not_fit_is_answered_in_one_line() -> None:
     with pytest.raises(ReportError, match=r"'loss\.rate'; it searches optimizer\.lr"):
         drawer("slices")(made(), recipe("slices", axes=["loss.rate"]))

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from reports.pages import latex
-from reports.pages.latex import COLUMN, PAGE
 from reports.published import papers
 from tests.needs import needed
 from tests.reports.pages import wide
@@ -26,12 +25,9 @@ def written() -> dict[str, str]:
     texts = {}
     for table in wide.tables():
         texts[table.key] = latex.format_latex(table)
-        for name, text in (
-            ("more", latex.format_further_columns(table)),
-            ("plain", latex.format_plain_latex(table)),
-        ):
-            assert text is not None
-            texts[f"{table.key}_{name}"] = text
+        plain = latex.format_plain_latex(table)
+        assert plain is not None
+        texts[f"{table.key}_plain"] = plain
     return texts
 
 
@@ -83,24 +79,6 @@ def test_tables_fit_and_nothing_is_swallowed(options: str, tmp_path: Path) -> No
     assert "The document goes on after them." in text
 
 
-@pytest.mark.parametrize("name", ["table_rows", "table_searched_more"])
-def test_a_table_compiles_alone_with_all_of_its_notes(name: str, tmp_path: Path) -> None:
-    (tmp_path / f"{name}.tex").write_text(written()[name], "utf-8")
-    log = run_latex(tmp_path, f"{name}.tex")
-    assert "Overfull" not in log
-    text = told(tmp_path, name).replace("- ", "")
-    table = next(each for each in wide.tables() if name.startswith(each.key))
-    notes = [note for note in table.notes if name.endswith("_more") or not note.startswith("d_z")]
-    words = re.findall(r"\b[a-z]{4,}\b", " ".join(notes))
-    assert len(words) > 10 and [word for word in words if word not in text] == []
-
-
-def test_columns_of_effect_sizes_are_explained_where_they_stand() -> None:
-    for name, text in written().items():
-        heads = "".join(re.findall(r"\\toprule(.*?)\\midrule", text, re.DOTALL))
-        assert (r"d\_z: mean" in text) == (r"d\_z" in heads), name
-
-
 def test_a_plain_table_has_means_and_deviations_alone() -> None:
     text = written()["table_rows_plain"]
     heads = text[text.index(r"\toprule") : text.index(r"\midrule")]
@@ -114,21 +92,6 @@ def test_the_test_sees_what_is_overfull(tmp_path: Path) -> None:
     """So that the test above cannot pass by finding nothing."""
     log = compiled(tmp_path, "10pt", r"\noindent\hbox to 500pt{\hrulefill}")
     assert "Overfull \\hbox" in log
-
-
-def test_each_file_has_its_label_and_notes_and_further_metrics_stand_below() -> None:
-    """Further metrics stand below each other rather than shrink."""
-    texts = written()
-    labels = re.findall(r"\\label\{(.*?)\}", "".join(texts.values()))
-    names = ("rows", "again", "searched")
-    assert labels == [f"tab:{name}{part}" for name in names for part in ("", "-more", "-plain")]
-    for name, text in texts.items():
-        for block in re.findall(r"\\begin\{tabular\}\{@\{\}(\w+)@\{\}\}", text):
-            assert len(block) >= 2, name
-    assert texts["table_rows_more"].count(r"\begin{tabular}") > 1 and COLUMN < PAGE
-    for name in ("table_rows", "table_rows_more", "table_again"):
-        assert texts[name].count("Better or worse: the interval leaves out 0") == 1
-    assert not [name for name, text in texts.items() if re.search(r"Notes? \d", text)]
 
 
 @pytest.mark.parametrize("name", ["ddml/table4", "idml/table4"])

@@ -80,25 +80,6 @@ def test_nothing_runs_off_a_page(open_page: Any, made: Report, width: int, schem
             assert serious(page) == [], name
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_pictures_keep_their_size_at_any_width(open_page: Any, made: Report, width: int) -> None:
-    page = open_page((made.html.parent / PAGES["gallery"]).as_uri(), width)
-    sides = page.evaluate("Array.from(document.querySelectorAll('.tile img')).map(e => e.width)")
-    assert len(sides) == 8 * 17 and min(sides) >= 64
-    edges = "e => getComputedStyle(e).borderTopStyle"
-    assert page.locator(".tile.miss img").first.evaluate(edges) == "dashed"
-    assert page.locator(".tile.hit img").first.evaluate(edges) == "solid"
-
-
-def test_a_click_leads_there_and_back(open_page: Any, made: Report) -> None:
-    page = open_page(made.html.as_uri(), 1440)
-    page.locator(f"figure a.page[href='{PAGES['gallery']}']").first.click()
-    page.wait_for_url(f"**/{PAGES['gallery']}")
-    page.locator("header a.page").click()
-    page.wait_for_url("**/report.html#gallery_tuned_test")
-    assert page.locator("figure#gallery_tuned_test").is_visible()
-
-
 def test_in_mlflow_the_pages_are_named(open_page: Any, made: Report) -> None:
     """It shows a file in a frame of this kind, from which no other file can be reached."""
     page = open_page("about:blank", 1440)
@@ -108,14 +89,3 @@ def test_in_mlflow_the_pages_are_named(open_page: Any, made: Report) -> None:
     told = frame.locator("figure#gallery_tuned_test figcaption a.page").inner_text()
     assert told == f"On a page of its own: {PAGES['gallery']} in the list of files"
     assert [line for line in page.console_texts if not line.startswith("asked for ")] == []
-
-
-@pytest.mark.parametrize("width", [820, 1440])
-def test_words_stand_beside_a_small_picture(open_page: Any, made: Report, width: int) -> None:
-    """So that no white is left beside it, as wide as the figures of a column are."""
-    page = open_page(made.html.as_uri(), width)
-    for figure in page.locator("figure.small").all():
-        whole, words = figure.bounding_box(), figure.locator("figcaption").bounding_box()
-        picture = figure.locator("img").bounding_box()
-        assert words["x"] >= picture["x"] + picture["width"] and words["y"] <= picture["y"] + 1
-        assert words["x"] + words["width"] >= whole["x"] + whole["width"] - 2

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.reports.pages import wide
 from tests.reports.pages.browsing import said
 
 PICTURE = ".figures figure"
@@ -42,18 +41,6 @@ def test_the_mark_below_the_pointer_tells_its_values(
     assert page.locator(TOLD).count() == 0
 
 
-def test_arrow_keys_walk_over_the_marks(open_page: Any, address: str) -> None:
-    page = open_page(address, 1440)
-    known = [words for _, _, words in spots(page)]
-    assert len(known) == 2 * (len(wide.COMPARED) - 1)  # two tables
-    page.locator(f"{PICTURE} button").first.focus()
-    for key, words in (("Right", known[0]), ("Right", known[1]), ("Left", known[0])):
-        page.keyboard.press(f"Arrow{key}")
-        assert page.locator(TOLD).all_inner_texts() == [words]
-    page.keyboard.press("ArrowLeft")
-    assert page.locator(TOLD).all_inner_texts() == [known[-1]]
-
-
 @pytest.mark.parametrize("width", [390, 1440])
 def test_enter_enlarges_and_esc_closes(open_page: Any, address: str, width: int) -> None:
     page = open_page(address, width)
@@ -74,12 +61,3 @@ def test_enter_enlarges_and_esc_closes(open_page: Any, address: str, width: int)
     page.locator("dialog .close").click()
     page.locator("dialog").wait_for(state="detached")
     assert said(page) == []
-
-
-def test_without_script_the_picture_is_there_as_it_was(browser: Any, address: str) -> None:
-    context = browser.new_context(java_script_enabled=False)
-    page = context.new_page()
-    page.goto(address)
-    assert page.locator(f"{PICTURE} > img").count() == 3
-    assert page.locator("button.zoom").count() == 0
-    context.close()

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from reports.errors import ReportError
 from reports.pages.markup import format_printed
 from reports.published.papers import PrintedValue, load_paper, load_published_table
 from reports.tables.model import MeasuredMetric
@@ -108,25 +107,6 @@ def test_a_dash_is_no_number() -> None:
             )
             is None
         )
-
-
-@pytest.mark.parametrize(
-    ("call", "word"),
-    [
-        (lambda: load_published_table("ddml/table9"), "ddml/table4"),
-        (lambda: load_published_table("dddml/table1"), "ddml"),
-        (lambda: load_published_table("ddml/table4").get_row("al"), "agnostic"),
-        (
-            lambda: load_published_table("ddml/table4").get_printed_value(
-                load_published_table("ddml/table4").rows[0], "CUB"
-            ),
-            "CUB/R@1",
-        ),
-    ],
-)
-def test_a_wrong_name_is_answered_with_the_right_ones(call: object, word: str) -> None:
-    with pytest.raises(ReportError, match=word):
-        call()  # type: ignore[operator]
 
 
 def test_recalls_rise_and_gains_are_those_of_the_rows_but_for_the_marked_ones() -> None:

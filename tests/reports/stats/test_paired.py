@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 from statsmodels.stats.multitest import multipletests
 
-from reports.stats.describe import Summary, bootstrap_interval, half_width, summarize, t_interval
+from reports.stats.describe import Summary, half_width, summarize, t_interval
 from reports.stats.paired import (
     Difference,
     Improvement,
@@ -53,27 +53,6 @@ def test_the_interval_of_a_mean_is_student_s() -> None:
     half = 2.262157162740992 * np.std(x, ddof=1) / math.sqrt(10)
     assert half_width([*x, math.nan]) == pytest.approx(half)
     assert half_width([0.5]) is None
-
-
-@pytest.mark.parametrize("n", [3, 5, 12])
-def test_bootstrap_is_scipy_s_draw_for_draw(n: int) -> None:
-    x = np.random.default_rng(n).gamma(2.0, 1.0, n)
-    oracle = scipy_stats.bootstrap(
-        (x,), np.mean, method="percentile", n_resamples=2000, rng=np.random.default_rng(5)
-    ).confidence_interval
-    found = bootstrap_interval(list(x), seed=5, resamples=2000)
-    assert found == pytest.approx((oracle.low, oracle.high), rel=1e-12)
-
-
-def test_bootstrap_at_its_edges() -> None:
-    assert bootstrap_interval([1.0]) is None and bootstrap_interval([2.0, math.nan]) is None
-    assert bootstrap_interval([2.0, 2.0, 2.0]) == (2.0, 2.0)
-    assert bootstrap_interval([1.0, math.nan, 3.0]) == bootstrap_interval([1.0, 3.0])
-    # so that the docstring's 83 % stays true
-    rng = np.random.default_rng(0)
-    ends = [bootstrap_interval(list(rng.normal(size=5)), resamples=500) for _ in range(1500)]
-    covered = [low < 0 < high for low, high in filter(None, ends)]
-    assert np.mean(covered) == pytest.approx(0.83, abs=0.03)
 
 
 def test_paired_interval_is_scipy_s() -> None:

@@ -9,7 +9,6 @@ import pytest
 from scipy import stats as scipy_stats
 
 from ablate.cli.main import main
-from reports.errors import ReportError
 from reports.frame import Frame
 from reports.stats.comparison_rule import Judgement
 from reports.sweeps.compare import (
@@ -17,9 +16,7 @@ from reports.sweeps.compare import (
     Pair,
     Side,
     SweepComparison,
-    SweepRef,
     build_sheets,
-    compare_sweeps,
     format_comparison,
     match_sweeps,
     summarize_comparison,
@@ -123,18 +120,6 @@ def test_cells_and_seeds_of_one_alone_are_named() -> None:
     assert Pair("c", lone, other, nothing, same=False).describe_call() == "open"
     none = Side("c", {}, frozenset())
     assert Pair("c", lone, none, nothing, same=False).describe_call() == "no result"
-
-
-def test_two_stores_of_one_sweep_are_found_by_name_or_id(finished: Any) -> None:
-    by_id = SweepRef(finished.sweep_id, finished.uri)
-    found = compare_sweeps(by_id, SweepRef("ddml", finished.uri))
-    assert {p.describe_call() for s in found.studies for p in s.pairs} <= {
-        "same trials",
-        "no result",
-    }
-    for wrong in ("made-up", "it's"):
-        with pytest.raises(ReportError, match="sweep"):
-            compare_sweeps(SweepRef(wrong, finished.uri), by_id)
 
 
 def test_the_commands(finished: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

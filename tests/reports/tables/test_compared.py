@@ -14,10 +14,10 @@ from reports.frame import OTHER, Frame
 from reports.kinds import load_kind
 from reports.pages import csv_table, markup
 from reports.published.papers import load_published_table as printed
-from reports.recipe import Recipe, Table
-from reports.tables.build import build_all, build_table
+from reports.recipe import Table
+from reports.tables.build import build_table
 from reports.tables.labels import declare_metrics, find_metric, format_metric_label, is_share
-from reports.tables.model import Sheet, TableData
+from reports.tables.model import TableData
 from tests.reports.made import METRIC, frame
 from trainables.evaluation.metric import METRIC_REGISTRY
 
@@ -68,20 +68,6 @@ def test_where_the_best_is_neutral_the_best_other_stands_beside_it(won: list[str
     assert [(*row.labels, mean) for row, mean in zip(made.rows, means, strict=True)] == expected
     notes = [note for note in made.notes if "best is neutral" in note]
     assert [note.partition(":")[0] for note in notes] == won and made.headers == ("variant",)
-
-
-def test_crossed_rows_that_leave_neutral_cells_out_are_no_level_of_a_factor() -> None:
-    coords = [{"method": m, "loss": loss} for m in ("plain", "ddml") for loss in ("pa", "ms")]
-    names = [f"method={c['method']},loss={c['loss']}" for c in coords]
-    coords.append({**coords[2], "neutral": "left out"})
-    names.append(names[2] + OTHER)
-    made = frame("compare", coords, lambda c, s: 0.5 + len(c) / 100 + s / 1e3, names=names)
-    found = compared(made)
-    assert found.headers == ("method", "loss")
-    assert [row.labels[0] for row in found.rows][2:4] == ["ddml (best is neutral)", f"ddml{OTHER}"]
-    both = build_all(made, Recipe(tables=(Table(kind="compare", study="s"),)))
-    assert [isinstance(each, Sheet) for each in both] == [False, True]
-    assert "neutral" not in str(both[1].rows)
 
 
 @pytest.mark.parametrize("kind", ["search", "importance"])
@@ -162,22 +148,6 @@ def test_the_baseline_is_the_method_s_and_none_where_a_data_set_has_no_other() -
     assert "| a \\| a birds |" in markup.format_markdown_table(alone), (
         "one row, though its name has two lines"
     )
-
-
-def test_a_sweep_that_is_not_done_has_its_rows_and_what_it_can_compare() -> None:
-    """Of a row that has not begun, nothing tells the data set; no more of it is known."""
-    names, lost = [" ".join(at.values()) for at in CROSS], {"method": "ddml", "data": "cars"}
-    made = frame(
-        "compare",
-        CROSS,
-        lambda at, seed: None if at == lost else value(at, seed),
-        names=names,
-        params=lambda at: {} if at == lost else where(at),
-    )
-    found = compared(made)
-    assert [row.cell for row in found.rows] == names
-    assert differences(found)["ddml birds"] == 0.1 and differences(found)["ddml cars"] is None
-    assert "| ddml | cars | missing |" in markup.format_markdown_table(found)
 
 
 def test_a_refused_combination_is_a_row_without_numbers_and_a_reason() -> None:

@@ -72,14 +72,6 @@ def test_effects_of_components_are_the_planted_ones() -> None:
     assert {line["term"] for line in lines} == {"A", "B", "C", "A*B", "A*C", "B*C"}
 
 
-@pytest.mark.parametrize("race", [None, {"after": 3, "level": 0.95}])
-def test_a_race_is_told(race: Any) -> None:
-    made = frame("factorial", ON_OFF, planted, study={"race": race})
-    for kind in ("effects", "compare"):
-        notes = build_table(made, Table(kind=kind, study="s")).notes
-        assert any(note.startswith("Raced:") for note in notes) == bool(race)
-
-
 def test_one_seed_gives_effects_without_intervals() -> None:
     full = frame("components", ON_OFF, planted, seeds=1)
     table = sheet(build_table(full, Table(kind="effects", study="s", order=3)))
@@ -208,11 +200,6 @@ def test_compared_rows_have_effect_sizes_and_corrected_p() -> None:
     line = list(csv.DictReader(io.StringIO(csv_table.to_csv(table))))[1]
     chance = comparisons[0].improvement
     assert chance is not None and float(line["p_better"]) == chance.probability
-
-
-def test_seeds_too_few_for_a_permutation_test_have_no_column_of_it() -> None:
-    assert "p (permutation)" not in markup.build_grid(compared(3)).headers
-    assert "One seed gives no interval and no verdict" in " ".join(compared(1).notes)
 
 
 def test_tuning_budgets_are_stated() -> None:

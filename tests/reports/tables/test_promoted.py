@@ -14,7 +14,7 @@ from reports.errors import ReportError
 from reports.figures.promotions import promotions
 from reports.pages import csv_table, html, latex, markup
 from reports.recipe import Figure, Recipe, Table
-from reports.stats.ranks import Correlation, kendall, spearman
+from reports.stats.ranks import Correlation, spearman
 from reports.tables.build import build_all, build_table
 from reports.tables.model import Sheet
 from tests.reports.made import METRIC
@@ -90,7 +90,7 @@ def test_a_line_a_cell_joins_its_ranks_among_the_promoted_ones() -> None:
     panel = drawn.figure.axes[0]
     ends = sorted(tuple(line.get_ydata()) for line in panel.lines)
     assert ends == [(1, 3), (2, 2), (3, 1)]  # the neutral cell comes of none
-    assert panel.get_title(loc="left") == "heads → network\nρ = −1.00, τ = −1.00, 3 cells"
+    assert panel.get_title(loc="left") == "heads → network\nρ = −1.00, 3 cells"
     words = []
     for cell, (rank, became) in {1: (1, 3), 3: (2, 2), 2: (3, 1)}.items():
         before, after = 100 * (LOW[cell] - 0.005), 100 * HIGH[cell]  # of the seeds 0 and 1; of all
@@ -104,7 +104,7 @@ def test_agreement_is_from_worst_to_best_of_both() -> None:
     frame.document["studies"]["heads"]["objectives"] = MINIMIZE
     assert "ρ = 1.00 over 3" in " ".join(build_table(frame, TABLE).notes)
     drawn = promotions(frame, FIGURE)
-    assert "ρ = 1.00, τ = 1.00" in drawn.figure.axes[0].get_title(loc="left")
+    assert "ρ = 1.00" in drawn.figure.axes[0].get_title(loc="left")
     assert drawn.spots[0].text.startswith("0001: rank 3")
 
 
@@ -117,7 +117,7 @@ def test_no_table_of_effects_follows_and_other_designs_are_refused() -> None:
         promotions(made(), FIGURE.model_copy(update={"studies": ("heads",)}))
 
 
-def test_correlations_are_of_ranks_and_of_pairs_that_are_ordered_alike() -> None:
+def test_correlations_are_of_ranks() -> None:
     rng = np.random.default_rng(0)
     for n in (3, 8, 30):
         a, b = rng.normal(size=n), rng.integers(0, 4, size=n).astype(float)
@@ -126,12 +126,7 @@ def test_correlations_are_of_ranks_and_of_pairs_that_are_ordered_alike() -> None
             expected = Correlation(pytest.approx(np.corrcoef(x, y)[0, 1]), n)
             assert spearman(a.tolist(), b.tolist()) == expected
     assert spearman([1, 2, 3, float("nan")], [1, 2, 4, 9]) == Correlation(1.0, 3)
-    a, b = [1.0, 2.0, 3.0, 4.0, float("nan")], [1.0, 3.0, 2.0, 4.0, 0.0]
-    assert kendall(a, b) == Correlation(pytest.approx(4 / 6), 4)  # 5 pairs alike, 1 not
-    tied = [1.0, 1.0, 2.0, 3.0], [1.0, 2.0, 2.0, 3.0]
-    assert kendall(*tied) == Correlation(pytest.approx(4 / 5), 4)  # 4 alike, a tie on each side
-    for correlation in (spearman, kendall):
-        assert correlation([1, 2], [1, 2]) is None
-        assert correlation([1, 2, 3], [1, 1, 1]) is None
-        with pytest.raises(ValueError, match="pairs"):
-            correlation([1], [1, 2])
+    assert spearman([1, 2], [1, 2]) is None
+    assert spearman([1, 2, 3], [1, 1, 1]) is None
+    with pytest.raises(ValueError, match="pairs"):
+        spearman([1], [1, 2])

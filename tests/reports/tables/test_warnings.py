@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from reports.compile import compile_report
-from reports.frame import load_frame
 from reports.tables.warnings import find_edge, find_warnings, is_stationary
 from tests.reports import made
-from tests.reports.conftest import Sweep
 
 RATE = {"low": 1e-5, "high": 1e-3, "log": True}
 PLAIN = {"low": 1.0, "high": 3.0, "log": False}
@@ -101,16 +97,6 @@ def test_they_name_the_study_the_trials_and_the_range() -> None:
     assert "did not move" not in edge, "half of them is what a search may try"
     assert searched([3e-5, 1e-4, 2e-4, 2.5e-4, 3e-4, 4e-4], still=0) == []
     assert searched(rates[-4:], still=0) == [], "four trials say nothing of an edge"
-
-
-def test_a_report_of_still_trials_says_so(
-    finished: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert find_warnings(load_frame(finished.uri, finished.sweep_id)) == []
-    monkeypatch.setattr("reports.tables.warnings.STILL", 10.0)
-    report = compile_report(finished.uri, finished.sweep_id, tmp_path, log_to_parent=False)
-    for text in (report.text, report.html.read_text(), report.paths["report.md"].read_text()):
-        assert "tune: validation did not move in 5 of 5 trials" in text
 
 
 def test_a_gradient_of_a_thousand_times_the_metrics_is_told_and_a_lesser_one_is_not() -> None:
