@@ -9,6 +9,7 @@ machine are named by a plan; a run fetches them, or ends before its first trial.
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,8 +19,10 @@ from typing import Any
 
 import torch
 
+from ablate.designs.parts import Point
 from ablate.ledger.ledger import Ledger
 from ablate.plan.plan import Plan
+from ablate.samplers import branches
 from ablate.sweep.progression import Progression
 from ablate.sweep.required_inputs import Use, iterate_required_inputs, locate_error
 from ablate.sweep.state import StudyState
@@ -80,6 +83,7 @@ def check_classes(plan: Plan, progression: Progression, cache: Path) -> list[str
     """
     counts: dict[str, int | None] = {}
     single = dict[str, None]()  # studies that select on one class
+    checked = set[tuple[str, int | None, int]]()  # spaces: study, fold, training classes
     for use in iterate_required_inputs(plan, progression):
         if use.data is None:
             continue
@@ -94,6 +98,9 @@ def check_classes(plan: Plan, progression: Progression, cache: Path) -> list[str
                 check_batch(*use.batch, train)
         except ConfigError as error:
             raise locate_error(plan, progression, use, error) from error
+        if (key := (use.study, use.fold, train)) not in checked:
+            checked.add(key)
+            _check_searched_batches(plan, use, train)
         if (val or test) == 1:
             single[use.study] = None
     if not single:
@@ -102,6 +109,36 @@ def check_classes(plan: Plan, progression: Progression, cache: Path) -> list[str
         f"{', '.join(single)}: epochs and settings are selected on the images of one class, among "
         "which every neighbour is right: nothing can be selected so; raise data.split.validation"
     ]
+
+
+def _check_searched_batches(plan: Plan, use: Use, train: int) -> None:
+    """Refuse a bound or choice of a searched batch that no batch of `train` classes fits, whatever
+    else is drawn with it."""
+    sampled = plan.spec.studies[use.study].sampling()
+    space = sampled.space if sampled else {}
+    paths = [path for path in ("training.batch_size", "training.per_class") if path in space]
+    faults: dict[tuple[str, Any], list[ConfigError | None]] = {}
+    for values in itertools.product(*(space[path].list_ends() for path in paths)):
+        params: dict[str, Any] = {}
+        for path in paths:
+            params |= branches.build_example(space, path)
+        params |= zip(paths, values, strict=True)
+        fault = None
+        try:
+            point = Point("", {}, params, "space")
+            config = plan.resolve_config(use.study, point, plan.find_example(use.study), use.fold)
+            check_batch(config.training.batch_size, config.training.per_class, train)
+        except ConfigError as error:
+            # other faults are the trial's to report
+            fault = error if error.path == "training.batch_size" else None
+        for key in zip(paths, values, strict=True):
+            faults.setdefault(key, []).append(fault)
+    for (path, value), batch_faults in faults.items():
+        if all(batch_faults):
+            where = plan.loaded.source.locate(f"studies.{use.study}.space.{path}")
+            raise ConfigError(
+                where, f"{value!r} cannot be drawn: {batch_faults[0]} Narrow the space."
+            )
 
 
 def describe_trainings(

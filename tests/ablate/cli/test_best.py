@@ -60,15 +60,6 @@ def test_without_a_study_it_is_the_best_of_all(results: api.Results) -> None:
     assert best.trials and best.model.parent.name == best.trials[0]
 
 
-def test_ready_commands_name_a_model_that_is_there(results: api.Results) -> None:
-    model = results.best("tune").model
-    text = results.best("tune").yaml
-    assert f"ablate embed {model} FOLDER" in text and f"ablate neighbours {model} FOLDER" in text
-    model.rename(model.with_suffix(".pruned"))
-    assert f"{model} is not here" in results.best("tune").yaml
-    model.with_suffix(".pruned").rename(model)
-
-
 def test_the_frame_has_what_cells_inherit(results: api.Results) -> None:
     """The learning rate of `parts` is that of the best of `tune`, and no coordinate of its own."""
     parts = results.frame[results.frame["study"] == "parts"]

@@ -164,15 +164,3 @@ def test_a_gallery_of_class_folders(
     assert sorted(path.name for path in to.iterdir()) == ["index.html", "thumbs"]
     (to / "mine.txt").touch()
     assert main([*words, "--replace"]) == 2, "not a gallery alone: nothing is removed"
-
-
-def test_a_gallery_without_classes(
-    model: Path, birds: Path, tmp_path: Path, capsys: Captured
-) -> None:
-    to = tmp_path / "shown"
-    words = [str(model), str(birds / "ant"), "--to", str(to), "--device", "cpu"]
-    assert main(["neighbours", *words]) == 0
-    said = capsys.readouterr().out
-    assert "4 of 4 pictures" in said and "same class" not in said
-    text = (to / "index.html").read_text()
-    assert text.count('class="near"') == 12 and "✓" not in text

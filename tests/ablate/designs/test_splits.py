@@ -44,6 +44,13 @@ def test_every_cell_trains_on_every_split_and_a_stopped_run_goes_on_alike(tmp_pa
     assert [*table(resumed)] == [*table(whole)]
 
 
+def test_more_seeds_top_up_every_split(tmp_path: Path) -> None:
+    first = dispatch(split(), tmp_path)
+    drain(first)
+    order = drain(dispatch(split(seeds=SEEDS + 1), tmp_path))
+    assert len(order) == 2 * SPLITS and all(f"-s{SEEDS} " in entry for entry in order)
+
+
 @pytest.mark.parametrize(
     ("study", "word"),
     [

@@ -109,16 +109,3 @@ def test_a_pilot_gives_time_and_memory_and_trains_nothing(
     text = capsys.readouterr().out
     assert ABOUT.search(text.splitlines()[-1]) and "GiB a trial, as piloted" in text
     assert not (tmp_path / "runs").exists()
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [(["--pilot"], "--pilot"), (["--plan", "--storage", "there"], "--storage")],
-)
-def test_options_of_a_plan_and_of_a_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], said: str
-) -> None:
-    spec = tmp_path / "spec.yaml"
-    spec.write_text(SPEC)
-    assert main(["run", str(spec), *more]) == 2
-    assert said in capsys.readouterr().err

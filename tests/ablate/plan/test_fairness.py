@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from ablate.plan import warnings as advice
-from ablate.plan.fairness import build_regime_key
 from ablate.plan.plan import Plan
 from tests.ablate import specs
 
@@ -70,27 +69,10 @@ def test_a_fair_comparison_is_not_warned_of() -> None:
     assert plan(**studies).count_tuning_trials() == {"rows": {"plain": 12, "ddml": 12}}
 
 
-def test_fewer_trials_are_named_with_what_is_expected_and_the_remedy() -> None:
-    (line,) = warned(
-        a=tune("plain", 6), b=tune("ddml", 9), rows=rows(best("a"), best("b"), seeds=1)
-    )
-    assert line == (
-        "rows compares rows tuned with different budgets: 12 trials for plain; 18 trials for ddml; "
-        "expected 18 for each: raise `trials` of a, or say `tuning: as_published` where its "
-        "settings are printed ones"
-    )
-
-
 def test_seeds_and_folds_of_a_proposal_are_trials() -> None:
     a, b = tune("plain", 6, folds=3), tune("ddml", 6)
     (line,) = warned(a=a, b=b, rows=rows(best("a"), best("b")))
     assert "12 trials for ddml; 36 trials for plain; expected 36 for each" in line
-
-
-def test_a_row_without_a_search_had_none() -> None:
-    (line,) = warned(b=tune("ddml", 6), rows=rows([], best("b")))
-    assert "0 trials for plain; 12 trials for ddml; expected 12 for each" in line
-    assert "centre plain on a search of its own (`around`)" in line
 
 
 def test_rows_that_nothing_tuned() -> None:
@@ -165,15 +147,6 @@ def test_a_split_or_an_optimizer_is_no_regime() -> None:
     more = {"data.split.validation": 0.4, "optimizer.weight_decay": 0.01}
     made = rows(best("a"), best("b"), trial={**FROZEN, **more})
     assert warned(a=tune("plain", 6), b=tune("ddml", 6), rows=made) == []
-
-
-def test_where_images_lie_and_how_they_are_kept_is_no_regime() -> None:
-    plain = build_regime_key({"data": {"name": "cub200"}})
-    assert (
-        build_regime_key({"data": {"name": "cub200", "store": "encoded", "root": "elsewhere"}})
-        == plain
-    )
-    assert build_regime_key({"data": {"name": "cub200", "image_size": 32}}) != plain
 
 
 def test_a_promotion_chooses_anew_in_its_own_regime() -> None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from ablate.designs.parts import Point
 from ablate.plan import warnings as advice
 from ablate.plan.plan import Plan
 from tests.ablate.specs import plan
 from trainables.config.images import AugmentConfig
-from trainables.trial import TrialConfig
 
 FINETUNE = {"backbone": {"mode": "finetune"}}
 
@@ -26,45 +23,6 @@ def spec(study: dict[str, Any], **trial: Any) -> dict[str, Any]:
 
 def grid(axes: dict[str, list[Any]], **trial: Any) -> Plan:
     return plan(spec({"design": "grid", "grid": axes}, **trial))
-
-
-def configs(made: Plan) -> list[TrialConfig]:
-    cells = [
-        cell
-        for idx, point in enumerate(made.spec.studies["one"].all_points)
-        for cell in made.build_cells("one", point, idx, ())
-    ]
-    assert all(cell.error is None for cell in cells), [cell.error for cell in cells]
-    assert len({cell.trial_id for cell in cells}) == len(cells)
-    return [TrialConfig.model_validate(cell.config) for cell in cells]
-
-
-@pytest.mark.parametrize(
-    ("axes", "trial"),
-    [
-        ({"optimizer.weight_decays.proxies": [None, 0, 1e-2]}, {}),
-        ({"optimizer.weight_decays": [None, {"head": 0}, {"head": 0, "proxies": 1}]}, {}),
-        ({"optimizer.nesterov": [False, True]}, {"optimizer": {"name": "sgd"}}),
-        ({"optimizer.dampening": [0, 0.1]}, {"optimizer": {"name": "sgd"}}),
-        (
-            {"schedule.milestones": [[5], [5, 10]], "schedule.counted_from": ["start", None]},
-            {"schedule": {"name": "multi_step", "milestones": [5], "warmup_epochs": 1}},
-        ),
-        (
-            {"schedule.warmup_hold": [None, [], ["backbone", "head"]]},
-            {"schedule": {"warmup_epochs": 2}},
-        ),
-        ({"data.augment.interpolation": [None, "bilinear", "bicubic"]}, FINETUNE),
-        ({"data.augment.resize": [None, 64, 70]}, FINETUNE),
-        ({"data.eval_resize": [None, 64, 73]}, {}),
-    ],
-)
-def test_each_is_an_axis(axes: dict[str, list[Any]], trial: dict[str, Any]) -> None:
-    found = configs(grid(axes, **trial))
-    product = 1
-    for values in axes.values():
-        product *= len(values)
-    assert len(found) == product
 
 
 def test_they_are_searched() -> None:

@@ -37,36 +37,3 @@ def test_what_is_left_out_by_choice_is_not_refused() -> None:
     for rules in ([nir, {"method": "plain", "loss": "contrastive"}], [{"method": "nir"}]):
         (refused,) = plan(*rules).resolve_spec()["refused"]["rows"]
         assert refused["cell"] == "method=nir,loss=contrastive"
-
-
-STUDIES = {
-    "found": {
-        "design": "search",
-        "trials": 4,
-        "space": {"optimizer.lr": {"low": 1e-4, "high": 1e-2, "log": True}},
-    },
-    "kept": {"design": "promote", "of": "found", "best": 2},
-    "switched": {
-        "design": "components",
-        "components": {"a": {"optimizer.lr": 1e-3}, "b": {"embedding.dim": 8}},
-    },
-    "crossed": {
-        "design": "grid",
-        "grid": {"embedding.dim": [8, 16, 32], "optimizer.lr": [1e-3, 1e-2]},
-    },
-    "alone": {"design": "grid", "grid": {"embedding.dim": [8, 16]}},
-}
-FIT = [
-    {"kind": "slices", "studies": ["found"], "options": {"axes": ["optimizer.lr"]}},
-    {"kind": "parallel", "studies": ["found"]},
-    {"kind": "importance", "studies": ["found"], "options": {"evaluator": "fanova"}},
-    {"kind": "shapley", "studies": ["switched"]},
-    {"kind": "interactions", "studies": ["switched"]},
-    {"kind": "interactions", "studies": ["crossed"], "options": {"top": 1}},
-    {"kind": "cost", "studies": ["found", "kept", "crossed"], "options": {"cost": "epochs"}},
-    {"kind": "promotions", "studies": ["kept"]},
-]
-
-
-def test_figures_that_fit_are_planned() -> None:
-    assert specs.plan({"name": "shown", "studies": STUDIES, "report": {"figures": FIT}})

@@ -23,13 +23,6 @@ def test_it_names_no_other_sweep_and_no_other_trial() -> None:
     assert now.sweep_id == before.sweep_id
 
 
-@pytest.mark.parametrize("metric", ["map_at_r", "loss"])
-def test_the_training_classes_have_curves(metric: str) -> None:
-    curve = {"curves": [{"studies": ["rows"], "metric": f"train/{metric}"}]}
-    trial = {"selection.train_curve": True} if metric == "map_at_r" else {}
-    assert plan(spec(report=curve, studies__rows__trial=trial))
-
-
 def test_a_metric_of_neither_task_is_refused_and_one_of_another_task_told() -> None:
     curve = {"curves": [{"studies": ["rows"], "metric": "train/top_1_accuracy"}]}
     with pytest.raises(ConfigError, match=r"report\.curves\.0\.metric.*selection: {train_curve"):
