@@ -133,9 +133,9 @@ def _check_searched_batches(plan: Plan, use: Use, train: int) -> None:
             fault = error if error.path == "training.batch_size" else None
         for key in zip(paths, values, strict=True):
             faults.setdefault(key, []).append(fault)
-    for (path, value), batch_faults in faults.items():
+    for (name, value), batch_faults in faults.items():
         if all(batch_faults):
-            where = plan.loaded.source.locate(f"studies.{use.study}.space.{path}")
+            where = plan.loaded.source.locate(f"studies.{use.study}.space.{name}")
             raise ConfigError(
                 where, f"{value!r} cannot be drawn: {batch_faults[0]} Narrow the space."
             )
