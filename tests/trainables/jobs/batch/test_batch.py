@@ -205,7 +205,7 @@ def test_other_images_are_refused(
     other = core_trials.draw(tmp_path / "drawn")
     next(other.glob("*/*.png")).unlink()
     assert "the images have the fingerprint" in refused("--data-root", str(other))
-    assert "data.root: found" in refused("--data-root", str(tmp_path / "nothing"))
+    assert "data.root: " in refused("--data-root", str(tmp_path / "nothing"))
 
 
 def test_another_configuration_than_its_identity_is_refused(
