@@ -48,7 +48,8 @@ def run(args: argparse.Namespace) -> int:
     to.write_text(f"# Known effects and nulls around {Path(args.spec).name}.\n{text}", "utf-8")
     rows = document["studies"]["controls"]["variants"]
     print_text(f"{to}: {len(rows)} rows × {SEEDS} seeds")
-    args.spec, args.set, args.dataset, args.data_root = str(to), [], None, None
+    args.spec, args.settings, args.studies = str(to), [], []  # the spec holds them
+    args.dataset = args.data_root = None
     return running.run(args)
 
 

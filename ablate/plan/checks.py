@@ -262,7 +262,15 @@ class _Checker:
                 "a precision is that of a table: add one of kind compare or components of the "
                 "study to report.tables, or list seeds",
             )
-        splits, place = self.spec.studies[name].splits, f"studies.{name}.splits"
+        study = self.spec.studies[name]
+        is_listed = study.race is not None or self.plan.find_precision(name) is not None
+        if is_listed and any(point.shift for point in study.all_points):
+            message = "shift_seeds needs listed seeds, without a race or a precision"
+            raise ConfigError(self.locate(f"studies.{name}"), message)
+        if is_staged and (study.splits is not None or study.folds is not None):
+            message = "a precision counts seeds alone: list seeds, or remove folds and splits"
+            raise ConfigError(self.locate(place), message)
+        splits, place = study.splits, f"studies.{name}.splits"
         if splits is None:
             return
         if (config.data.split.parts, config.data.split.part) != (splits, 0):

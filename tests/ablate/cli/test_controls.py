@@ -39,7 +39,9 @@ def test_a_spec_of_controls_is_written_and_planned(
     assert rows["known: a tenth of the rate"]["trial"]["optimizer.lr"] == pytest.approx(2e-4)
     assert sum(name.startswith("null") for name in rows) == 2
     assert sum(name.startswith("known") for name in rows) >= 8
-    assert f"{len(rows)} cells × 10 seeds" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert f"{len(rows)} cells × 10 seeds" in text
+    assert f"{10 * len(rows)} trials to run now" in text, "--set changes no row into another"
     assert main(["controls", "mine.yaml", "--plan"]) == 2
     assert "controls_mine.yaml is there already" in capsys.readouterr().err
 

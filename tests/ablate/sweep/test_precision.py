@@ -50,6 +50,15 @@ def staged(**seeds: Any) -> Plan:
     return specs.plan(given)
 
 
+def staged_with(**study: Any) -> Plan:
+    given = specs.spec()
+    rows = {"design": "compare", "seeds": {"at_most": MOST}, "variants": {"a": {}, "b": {}}}
+    given["studies"] = {"rows": {**rows, "tuning": "as_published", "evaluate": ["test"], **study}}
+    table = {"kind": "compare", "study": "rows", "metrics": ["test/map_at_r"]}
+    given["report"] = {"tables": [table]}
+    return specs.plan(given)
+
+
 def count_seeds(folder: Path, plan: Plan) -> dict[str, set[int]]:
     made = dispatch(plan, folder)
     drain(made)
@@ -104,5 +113,13 @@ def test_listed_seeds_and_searches_are_not_staged() -> None:
     assert staged().list_seeds("rows") == [*range(MOST)]
     with pytest.raises(ConfigError, match="below the first stage"):
         staged(at_most=3)
+    for option in ("splits", "folds"):
+        with pytest.raises(ConfigError, match="a precision counts seeds alone"):
+            staged_with(**{option: 2})
+    shifted = {"dim16": {}, "again": {"shift_seeds": 100}}
+    with pytest.raises(ConfigError, match="shift_seeds needs listed seeds"):
+        staged_with(variants=shifted)
+    with pytest.raises(ConfigError, match="shift_seeds needs listed seeds"):
+        staged_with(variants=shifted, seeds=5, race={"after": 3})
     with pytest.raises(ConfigError, match=r"studies\.rows\.seeds: a precision is that of a table"):
         specs.plan(specs.spec(studies__rows__seeds={"precision": 0.5}))
