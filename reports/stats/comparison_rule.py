@@ -1,8 +1,8 @@
 """The rule by which a table's rows are judged against their baseline.
 
 A rule gives each row one interval; the verdict follows from that interval and δ, the smallest
-effect of interest, so that no page can print an interval that its verdict contradicts. Rules
-register by name, in this package or in another one, and a spec names one (`rule: dunnett_and_t`).
+effect of interest, so that no page can print an interval that its verdict contradicts. A spec names
+the rule (`rule: dunnett_and_t`); `reports/kinds.py` lists those of this package and of others.
 """
 
 from __future__ import annotations

@@ -115,11 +115,11 @@ def summarize_verdicts(frame: Frame, verdicts: Sequence[Verdict]) -> str:
 def summarize_controls(verdicts: Sequence[Verdict]) -> str:
     """Say how many known effects were found and how many nulls were called different.
 
-    Rows named `known …` and `null …` are controls: effects that must be found, and rows
+    Rows named `known: …` and `null: …` are controls: effects that must be found, and rows
     that must not differ. Empty without any.
     """
     rows = [verdict for verdict in verdicts if not verdict.is_term]
-    known, null = ([v for v in rows if v.label.startswith(word)] for word in ("known", "null"))
+    known, null = ([v for v in rows if v.label.startswith(word)] for word in ("known: ", "null: "))
     if not known and not null:
         return ""
     different = ("better", "worse")

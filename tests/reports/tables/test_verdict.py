@@ -119,6 +119,28 @@ def test_copies_are_no_comparisons() -> None:
     assert headline == "Of 1 question: 1 better, 0 worse, 2 the same as another row."
 
 
+def test_controls_are_counted_in_the_first_line() -> None:
+    gains = {
+        "plain": 0,
+        "known: a": -0.05,
+        "known: b": 0,
+        "null: c": 0.05,
+        "null: d": 0,
+        "known": 0,
+    }
+
+    def value(at: dict[str, Any], seed: int) -> float:
+        draw = NOISE[(seed + len(at["variant"])) % 8] / 10
+        return 0.5 + gains[at["variant"]] + draw
+
+    variants = [{"variant": name} for name in gains]
+    found = frame("compare", variants, value, seeds=8, names=[*gains])
+    assert summarize_verdicts(found, judge_tables(found, [compared(found)])) == (
+        "Controls: 1 of 2 known effects found, 1 of 2 nulls called different. "
+        "Not as they should be: known: b, null: c."
+    )
+
+
 def test_a_large_loss_is_worse_with_three_seeds() -> None:
     """−6.32 [−7.30, −5.34]: what the earlier rule could not tell at any number of rows."""
     losses = (-0.0592, -0.0636, -0.0668)
