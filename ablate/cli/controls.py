@@ -113,6 +113,4 @@ def _list_known_effects(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         effects["a third of the temperature"] = {"loss.temperature": temperature / 3}
     if config["embedding"]["init"] == "pca":
         effects["no PCA start"] = {"embedding.init": "kaiming"}
-    if config["loss"]["name"] != "proxy_nca":
-        effects["Proxy-NCA at the loss's rates"] = {"loss": {"name": "proxy_nca"}}
     return effects

@@ -115,7 +115,7 @@ def summarize_verdicts(frame: Frame, verdicts: Sequence[Verdict]) -> str:
 def summarize_controls(verdicts: Sequence[Verdict]) -> str:
     """Say how many known effects were found and how many nulls were called different.
 
-    Rows named `known: …` and `null: …` are controls: effects that must be found, and rows
+    Rows named `known: …` and `null: …` are controls: losses that must be found, and rows
     that must not differ. Empty without any.
     """
     rows = [verdict for verdict in verdicts if not verdict.is_term]
@@ -123,9 +123,9 @@ def summarize_controls(verdicts: Sequence[Verdict]) -> str:
     if not known and not null:
         return ""
     different = ("better", "worse")
-    found = sum(verdict.call in different for verdict in known)
+    found = sum(verdict.call == "worse" for verdict in known)
     wrong = sum(verdict.call in different for verdict in null)
-    missed = [v.label for v in known if v.call not in different]
+    missed = [v.label for v in known if v.call != "worse"]
     missed += [v.label for v in null if v.call in different]
     text = (
         f"Controls: {found} of {len(known)} known effects found, {wrong} of {len(null)} nulls "
