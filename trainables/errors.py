@@ -10,38 +10,29 @@ neither: the engine retries it.
 
 from __future__ import annotations
 
-MOST = 1000  # characters of a value that a message quotes
+MOST = 1000  # characters of a message
 
 
 class ConfigError(ValueError):
     """Bad input, described by its place and one sentence.
 
     Args:
-        path: where it is: a dotted field (`method.alpha`), an option or a file name.
-        found: one full sentence with the value and what to do ("--storage needs a sweep: leave
-            --plan out"). With `expected`, only what was there.
-        expected: what would have been right. New code gives a sentence instead.
-        remedy: what to do about it, where another place shows it apart.
-
-    `message` is the sentence without the path.
+        path: where the input is: a dotted field (`method.alpha`), an option or a file name.
+        message: one full sentence with the value and the remedy ("--pilot needs --plan.").
     """
 
-    def __init__(self, path: str, found: str, expected: str = "", remedy: str = "") -> None:
-        self.path, self.found, self.expected, self.remedy = path, found, expected, remedy
-        self.message = found if len(found) <= MOST else f"{found[:MOST]}…"
-        if expected:
-            self.message = f"found {self.message}; expected {expected}"
-        if remedy:
-            self.message += f". {remedy}"
+    def __init__(self, path: str, message: str) -> None:
+        self.path = path
+        self.message = message if len(message) <= MOST else f"{message[:MOST]}…"
         super().__init__(f"{path}: {self.message}")
 
     def move_to(self, path: str) -> ConfigError:
         """Return the same fault at another place."""
-        return ConfigError(path, self.found, self.expected, self.remedy)
+        return ConfigError(path, self.message)
 
-    def __reduce__(self) -> tuple[type[ConfigError], tuple[str, str, str, str]]:
-        # Exceptions cross process borders by pickle; the default would pass the message alone.
-        return type(self), (self.path, self.found, self.expected, self.remedy)
+    def __reduce__(self) -> tuple[type[ConfigError], tuple[str, str]]:
+        # Exceptions cross process borders by pickle; the default would pass one argument.
+        return type(self), (self.path, self.message)
 
 
 class TrialFailure(RuntimeError):

@@ -74,7 +74,7 @@ def _describe_data_set(name: str) -> Iterator[str]:
     try:
         summary = DATASETS[name].summary(resolve_data_config({"name": name}))
     except ConfigError as fault:
-        if about and fault.path == "data.root" and fault.found.startswith("it is not given"):
+        if about and fault.path == "data.root" and fault.message.startswith("it is not given"):
             yield f"{title}: not here; offered at {about.offered}"
         else:
             yield f"{title}: {fault.message}"

@@ -30,7 +30,7 @@ def test_ranking(case: str, score: str, device: torch.device) -> None:
     try:
         expected = evaluate_embeddings(rows, labels, **given)  # type: ignore[arg-type]
     except ConfigError as refused:
-        with pytest.raises(ConfigError, match=refused.found):
+        with pytest.raises(ConfigError, match=refused.message):
             evaluate_embeddings(rows.to(device), labels, **given)  # type: ignore[arg-type]
         return
     assert evaluate_embeddings(rows.to(device), labels, **given) == pytest.approx(

@@ -65,7 +65,7 @@ def report_errors(driver: DriverClient) -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        parts = [error.path, error.found, error.expected, error.remedy]
+        parts = [error.path, error.message]
         driver.send("refused", error=parts)
     except Exception as error:
         traceback.print_exc()

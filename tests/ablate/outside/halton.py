@@ -20,7 +20,7 @@ class Halton(Sampler):
         super().check(study)
         if len(study.space) > len(PRIMES):
             raise ConfigError(
-                "space", f"{len(study.space)} axes", f"at most {len(PRIMES)} with halton"
+                "space", f"halton takes at most {len(PRIMES)} axes (here {len(study.space)})."
             )
 
     def propose(self, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:

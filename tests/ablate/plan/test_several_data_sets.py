@@ -42,7 +42,7 @@ def spec(objective: str = "test/recall_at_1", **trial: Any) -> dict[str, Any]:
 def with_birds_alone(*studies: str) -> Plan:
     def fingerprint(config: DataConfig, cache: Path) -> str:
         if config.name != "cub200":
-            raise ConfigError("data.root", "nothing", "the folder of Cars196")
+            raise ConfigError("data.root", "Cars196 needs a folder.")
         return "birds"
 
     return build_checked_plan(
@@ -58,7 +58,7 @@ def test_a_study_runs_without_the_data_of_the_others() -> None:
 
 @pytest.mark.parametrize("studies", [(), ("cars",), ("cub", "cars")])
 def test_a_study_that_runs_needs_its_data(studies: tuple[str, ...]) -> None:
-    with pytest.raises(ConfigError, match="the folder of Cars196"):
+    with pytest.raises(ConfigError, match="Cars196 needs a folder"):
         with_birds_alone(*studies)
 
 
