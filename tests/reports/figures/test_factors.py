@@ -8,19 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 from scipy import stats as scipy_stats
 
 from reports.errors import ReportError
 from reports.figures.critical_difference import collect_blocks
-from reports.figures.factor_curves import choose_axis_scale, collect_lines, draw_factor_curves
+from reports.figures.factor_curves import collect_lines, draw_factor_curves
 from reports.figures.heatmap import SPAN, compute_color_scale, draw_heatmap
-from reports.figures.interactions import Pair, list_factor_pairs
 from reports.frame import Frame
-from reports.recipe import FactorCurves, Figure, Heatmap, Recipe, Table
+from reports.recipe import FactorCurves, Figure, Heatmap, Table
 from reports.stats.describe import pooled_sd, t_interval
 from reports.tables.build import build_table
-from reports.tables.cells import collect_factor_cells, collect_levels
 from tests.reports.made import METRIC, drawer, frame
 
 NAMES = ("agnostic", "specific", "split")
@@ -48,13 +45,6 @@ def effects(found: Frame) -> dict[str, dict[str, Any]]:
     return {row["term"]: row for row in rows}
 
 
-def pairs(found: Frame) -> list[Pair]:
-    cells = found.select_study("s")
-    return list_factor_pairs(
-        collect_factor_cells(found, cells, METRIC), collect_levels(found, cells), (), METRIC
-    )
-
-
 # --- Shapley values and interactions: the numbers of the table of effects
 
 
@@ -68,22 +58,15 @@ def test_shapley_bars_are_the_numbers_of_the_table() -> None:
     assert widths == pytest.approx([100 * rows[name]["shapley"] for name in names])
     total = np.mean([gained(CELLS[-1], seed) - gained(CELLS[0], seed) for seed in range(3)])
     assert sum(widths) == pytest.approx(100 * total)
-    ends = [bar.lines[2][0].get_segments()[0][:, 0] for bar in panel.containers[1:]]
-    table = [(100 * rows[name]["shapley_low"], 100 * rows[name]["shapley_high"]) for name in names]
-    assert np.array(ends) == pytest.approx(np.array(table)) and len(drawn.spots) == 3
     with pytest.raises(ReportError, match="no full factorial"):
         draw(frame("components", CELLS[:-1], gained), "shapley")
-    empty = draw(frame("components", CELLS, lambda at, seed: None), "shapley")
-    assert "no seed has every cell" in texts(empty)
 
 
 def test_interaction_lines_are_means_over_the_other_factors() -> None:
     found = frame("components", CELLS, gained)
     drawn = draw(found, "interactions")
     first = drawn.figure.axes[0]
-    size = 100 * effects(found)["agnostic*specific"]["effect"]
-    title = first.get_title(loc="left")
-    assert title.startswith(f"agnostic × specific\neffect +{size:.2f} [") and round(size, 2) == 2
+    assert first.get_title(loc="left").startswith("agnostic × specific\neffect +2.00 [")
     for i, other in enumerate(("off", "on")):
         expected, bars = [], []
         for at in ("off", "on"):
@@ -94,38 +77,9 @@ def test_interaction_lines_are_means_over_the_other_factors() -> None:
         assert list(first.containers[i].lines[0].get_ydata()) == pytest.approx(expected)
         segments = first.containers[i].lines[2][0].get_segments()
         assert [tuple(segment[:, 1]) for segment in segments] == bars
-    assert len(drawn.spots) == 3 * 4
-
-
-def test_pairs_that_interact_most_come_first_and_options_choose() -> None:
-    found = frame("components", CELLS, gained)
-    drawn = draw(found, "interactions", top=1)
-    assert len(drawn.figure.axes) == 1 and "1 of 3 pairs that interact most" in drawn.caption
-    drawn = draw(found, "interactions", among=["split", "specific"])
-    assert [axes.get_xlabel() for axes in drawn.figure.axes] == ["split"]
     one = frame("grid", [{"a": 1}, {"a": 2}], lambda at, seed: 0.1 * at["a"])
     with pytest.raises(ReportError, match="fewer than two factors"):
         draw(one, "interactions")
-    for options in ({"among": ["a"]}, {"among": ["a", "a"]}, {"top": 0}):
-        with pytest.raises(ValidationError):
-            draw(found, "interactions", **options)
-
-
-def test_means_at_two_levels_are_of_whole_seeds_alone() -> None:
-    grid = [{"a": a, "b": b} for a in (1, 2, 3) for b in (1, 2)]
-    lost = {"a": 2, "b": 2}
-    found = frame("grid", grid, lambda at, s: None if at == lost else at["a"] / 10, seeds=1)
-    (pair,) = pairs(found)
-    assert (pair.x, pair.line) == ("a", "b") and len(pair.means) == 5
-    assert pair.means["1", "2"].mean == pytest.approx(10.0) and pair.means["1", "2"].low is None
-    drawn = draw(found, "interactions")
-    lengths = [len(c.lines[0].get_xdata()) for c in drawn.figure.axes[0].containers]
-    assert lengths == [3, 2] and "bars" not in drawn.caption
-    gappy = frame(
-        "components", CELLS, lambda at, s: None if s == 0 and at == CELLS[0] else gained(at, s)
-    )
-    pair = next(p for p in pairs(gappy) if {p.x, p.line} == {"agnostic", "specific"})
-    assert pair.means["off", "off"].n == 2 and pair.means["on", "on"].n == 3
 
 
 # --- mean ranks over blocks
@@ -159,15 +113,11 @@ def test_a_block_is_a_data_set_with_a_loss_and_one_that_lacks_a_level_is_left_ou
     assert "ddml (1.00) " in texts(drawn) and " plain (3.00)" in texts(drawn)
     fewer = ranks(found, without=["nir"]).caption
     assert "mean rank over 4 blocks" in fewer and "Left out: nir." in fewer
-    assert "lacking" not in fewer
     names = [" ".join(c.values()) for c in CROSS]
-    beside = [*CROSS, {**CROSS[1], "neutral": "left out"}]
-    made = frame("compare", beside, ranked, names=[*names, f"{names[1]}, not neutral"])
-    assert "over 2 blocks" in ranks(made).caption
-    empty = ranks(frame("compare", CROSS, lambda coords, seed: None))
-    assert "nothing to rank" in empty.caption
-    with pytest.raises(ValidationError, match="factor"):
-        Figure(kind="critical_difference", studies=("s",), options={})
+    neutral = [*CROSS, {**CROSS[1], "neutral": "left out"}]
+    tuned = frame("compare", neutral, ranked, names=[*names, f"{names[1]}, not neutral"])
+    assert "over 2 blocks" in ranks(tuned).caption
+    assert "nothing to rank" in ranks(frame("compare", CROSS, lambda at, seed: None)).caption
     with pytest.raises(ReportError, match="'flow'"):
         ranks(found, factor="flow")
 
@@ -200,8 +150,6 @@ def test_a_level_s_mean_and_interval() -> None:
     assert line.mean == pytest.approx((40.0, x.mean()))
     low, high = scipy_stats.t.interval(0.95, 3, x.mean(), scipy_stats.sem(x))
     assert (line.low[1], line.high[1]) == pytest.approx((low, high), rel=1e-12)
-    with pytest.raises(ValidationError, match="the levels decide"):
-        lines(found, "g", interval="sd")
 
 
 def test_each_level_of_the_other_factor_has_a_line() -> None:
@@ -222,31 +170,11 @@ def test_curves_are_drawn_over_any_kind_of_axis() -> None:
     axes = drawn.figure.axes[0]
     assert len(axes.containers) == 1 and axes.get_legend() is None
     assert axes.get_xscale() == "log" and "α = 0.01" in drawn.caption
-    assert "95 % t interval" in drawn.caption and "n = 2 seeds" in drawn.caption
     words = frame("compare", [{"variant": v} for v in ("b", "a")], lambda at, s: 0.5, seeds=1)
     axes = draw_factor_curves(words, FactorCurves(studies=("s",), x="variant")).figure.axes[0]
     assert [text.get_text() for text in axes.get_xticklabels()] == ["a", "b"]
-    assert axes.containers[0].lines[0].get_linestyle() == "None"
-    empty = draw_factor_curves(frame("grid", GRID, lambda at, s: None), recipe)
-    assert "no finished runs" in empty.caption
     with pytest.raises(ReportError, match=r"no cell of s .* method\.beta"):
         draw_factor_curves(found, FactorCurves(studies=("s",), x="method.beta"))
-    with pytest.raises(ValidationError, match="cannot be held"):
-        Recipe.model_validate({"factor_curves": [{"studies": ["a"], "x": "p", "at": {"p": 1}}]})
-
-
-def test_axis_follows_the_levels() -> None:
-    for levels, kind in (
-        ([0.1, 0.2, 0.3], "linear"),
-        ([1, 2, 3, 20], "log"),
-        ([0, 0.01, 0.1, 1], "symlog"),
-        ([0, 0.25, 0.5, 0.75, 1], "linear"),
-        ([-1, 0.1, 1, 10, 100], "linear"),
-        ([0.1, 1], "linear"),
-        (["on", 1], "words"),
-        ([], "linear"),
-    ):
-        assert choose_axis_scale(levels) == kind, levels  # type: ignore[arg-type]
 
 
 # --- heatmaps: colours of their own, with the scatter of the seeds on the scale
@@ -275,19 +203,5 @@ def test_noise_spans_a_small_part_of_the_colours_and_a_small_effect_all_of_them(
     assert noise.high - noise.low == pytest.approx(SPAN * 1.0)
     assert (noise.low + noise.high) / 2 == pytest.approx(50.1)
     assert (effect.low, effect.high) == pytest.approx((50.0, 80.0))
-    for gain, ends in ((0.02, (50.0, 52.0)), (0.5, (50.0, 100.0))):
-        drawn = draw_heatmap(map_of(gain, scatter=0.001), PART)
-        assert drawn.figure.axes[0].images[0].get_clim() == pytest.approx(ends)
-
-
-def test_the_scale_has_the_sd_on_it_and_letters_stand_for_their_names() -> None:
-    drawn = draw_heatmap(map_of(0.3), PART)
-    axes, bar = drawn.figure.axes
-    ends = bar.containers[0].lines[2][0].get_segments()[0][:, 1]
-    assert ends[1] - ends[0] == pytest.approx(2.0)
-    assert "± one sd of runs over seeds, 1.00, pooled over its own 4 cells" in drawn.caption
-    assert drawn.title == axes.get_title(loc="left") == "At γ = 1"
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("α", "β")
-    single = draw_heatmap(map_of(0.3, seeds=1), PART)
-    assert "no setting was repeated" in single.caption
-    assert not single.figure.axes[1].containers
+    drawn = draw_heatmap(map_of(0.02, scatter=0.001), PART)
+    assert drawn.figure.axes[0].images[0].get_clim() == pytest.approx((50.0, 52.0))

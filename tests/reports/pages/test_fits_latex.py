@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from reports.pages import latex
-from reports.published import papers
 from tests.needs import needed
 from tests.reports.pages import wide
 
@@ -86,17 +85,3 @@ def test_a_plain_table_has_means_and_deviations_alone() -> None:
     rows = [line for line in text.splitlines() if line.strip().startswith("NormSoftmax &")]
     assert "".join(rows).count(r"54.20 $\pm$ 0.20") == len(wide.METRICS)
     assert rows[-1].endswith(r"& 3 \\")
-
-
-def test_the_test_sees_what_is_overfull(tmp_path: Path) -> None:
-    """So that the test above cannot pass by finding nothing."""
-    log = compiled(tmp_path, "10pt", r"\noindent\hbox to 500pt{\hrulefill}")
-    assert "Overfull \\hbox" in log
-
-
-@pytest.mark.parametrize("name", ["ddml/table4", "idml/table4"])
-def test_signs_of_papers_are_known(name: str) -> None:
-    """What stands in a published table's words is set as LaTeX, not left to its fonts."""
-    table = papers.load_published_table(name)
-    words = latex.escape_latex(f"{table.paper} {table.source} {' '.join(table.columns)}")
-    assert words.isascii(), words

@@ -18,13 +18,6 @@ from tests.reports.views_read import READ, large_gallery, leave
 APART = ("gallery", "embedding_map", "grad_cam", "uncertainty")
 KINDS = (*APART, "spectrum", "affinity")
 PAGES = {kind: f"{kind}_tuned_{'train' if kind == 'grad_cam' else 'test'}.html" for kind in APART}
-FRAMED = """async ([text]) => {
-    const frame = document.createElement("iframe");
-    frame.setAttribute("sandbox", "allow-scripts");
-    frame.src = URL.createObjectURL(new Blob([text], {type: "text/html"}));
-    document.body.appendChild(frame);
-    await new Promise(done => { frame.onload = done; });
-}"""
 
 
 @pytest.fixture(scope="module")
@@ -78,14 +71,3 @@ def test_nothing_runs_off_a_page(open_page: Any, made: Report, width: int, schem
         assert said(page) == [], name
         if width == WIDTHS[0] and name in (PAGES["gallery"], PAGES["uncertainty"]):
             assert serious(page) == [], name
-
-
-def test_in_mlflow_the_pages_are_named(open_page: Any, made: Report) -> None:
-    """It shows a file in a frame of this kind, from which no other file can be reached."""
-    page = open_page("about:blank", 1440)
-    page.evaluate(FRAMED, [made.html.read_text()])
-    frame = page.frames[1]
-    assert frame.locator("a.page[href]").count() == 0
-    told = frame.locator("figure#gallery_tuned_test figcaption a.page").inner_text()
-    assert told == f"On a page of its own: {PAGES['gallery']} in the list of files"
-    assert [line for line in page.console_texts if not line.startswith("asked for ")] == []

@@ -12,7 +12,6 @@ from reports.sweeps.overview import (
     Comparison,
     Overview,
     collect_lines,
-    draw_overview_plot,
     fill_block,
     format_overview,
 )
@@ -74,43 +73,16 @@ def test_each_row_stands_with_its_difference_and_its_verdict(
     assert "Sweeps: one (0123456789ab), two (0123456789ab)." in text
 
 
-def test_the_picture_has_all_of_them(sweeps: dict[str, SweepVerdicts], tmp_path: Path) -> None:
-    for name in ("first", "second"):
-        draw_overview_plot(collect_lines(OVERVIEW, sweeps.__getitem__), tmp_path / f"{name}.svg")
-    made = (tmp_path / "first.svg").read_bytes()
-    assert made.startswith(b"<?xml") and made == (tmp_path / "second.svg").read_bytes()
-
-
 def test_what_there_is_not_is_told(sweeps: dict[str, SweepVerdicts], tmp_path: Path) -> None:
-    for field, value, told in (
-        ("table", "Best", "one has no verdicts of table 'Best', only of Each"),
-        ("rows", ("n",), "no row 'n', only _ddml_"),
-    ):
-        wrong = OVERVIEW.comparisons[0].model_copy(update={field: value})
-        with pytest.raises(ReportError, match=told):
-            collect_lines(OVERVIEW.model_copy(update={"comparisons": (wrong,)}), sweeps.__getitem__)
+    wrong = OVERVIEW.comparisons[0].model_copy(update={"rows": ("n",)})
+    with pytest.raises(ReportError, match="no row 'n', only _ddml_"):
+        collect_lines(OVERVIEW.model_copy(update={"comparisons": (wrong,)}), sweeps.__getitem__)
     with pytest.raises(ReportError, match=r"gone\.json cannot be read"):
         read_verdicts(tmp_path / "gone.json")
-    (tmp_path / "later.json").write_text('{"version": 2}', encoding="utf-8")
-    with pytest.raises(ReportError, match="of version 2"):
-        read_verdicts(tmp_path / "later.json")
     before = "# ablate\n<!-- overview -->\nold\n<!-- end overview -->\nrest\n"
     assert fill_block(before, "new") == before.replace("old", "new")
     with pytest.raises(ReportError, match="no `<!-- overview -->`"):
         fill_block("# ablate\n", "new")
-
-
-def test_metrics_that_differ_have_tables_of_their_own(
-    sweeps: dict[str, SweepVerdicts], tmp_path: Path
-) -> None:
-    one, two = OVERVIEW.comparisons
-    sweeps["two"] = sweep({"plain": 0.0, "m": 0.02}, tmp_path, "two", "test/recall_at_1")
-    asked = OVERVIEW.model_copy(update={"comparisons": (one, two, one)})
-    text = format_overview(collect_lines(asked, sweeps.__getitem__), "all.svg").splitlines()
-    headers = [line.split(" | ")[4] for line in text if line.startswith("| method")]
-    assert headers == ["Δ MAP@R, validation (%) [95 %]", "Δ Recall@1, test (%) [95 %]"]
-    rows = [line[2:5] for line in text if line.startswith(("| ONE", "| TWO"))]
-    assert rows == ["ONE", "ONE", "TWO"]
 
 
 @pytest.mark.parametrize("rows", [(), ("m",)])

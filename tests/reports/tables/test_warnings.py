@@ -23,16 +23,11 @@ WHOLE = {"low": 1, "high": 10, "int": True}
         ([0.405, 0.402, 0.3999], "val/map_at_r", False),  # it fell: that is movement
         ([0.4, 0.4], "val/map_at_r", None),  # too few epochs
         ([0.995, 1.0, 1.0], "val/recall_at_1", None),  # no room
-        ([0.994, 0.994, 0.994], "val/recall_at_1", True),
-        ([2.0, 2.01, 2.0], "val/embedding_norm", True),
-        ([2.0, 2.02, 2.0], "val/embedding_norm", False),
+        ([2.0, 2.01, 2.0], "val/spectrum", True),
+        ([2.0, 2.02, 2.0], "val/spectrum", False),
     ],
 )
-def test_a_curve_that_does_not_move(
-    values: list[float], metric: str, still: bool | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if "norm" in metric:
-        monkeypatch.setattr("reports.tables.warnings.is_share", lambda name: False)
+def test_a_curve_that_does_not_move(values: list[float], metric: str, still: bool | None) -> None:
     assert is_stationary(values, metric) is still
 
 
@@ -43,17 +38,12 @@ def test_a_curve_that_does_not_move(
         (RATE, [7.9e-4, 9e-4, 1e-3], None),  # log10 says 0.949 of the way
         (RATE, [8.0e-4, 9e-4, 1e-4], "high"),  # 0.952
         (RATE, [9e-4, 1e-4, 2e-4], None),  # a lone hit: the next best are far away
-        (RATE, [9e-4, 3.9e-4, 1e-5], None),  # 0.796
-        (RATE, [9e-4, 4.1e-4, 1e-5], "high"),  # 0.806
         (RATE, [1.2e-5, 2e-5, 1e-3], "low"),
         (PLAIN, [1.09, 1.39, 3.0], "low"),
         (PLAIN, [1.11, 1.4, 3.0], None),
-        (PLAIN, [2.91, 2.61, 1.0], "high"),
         (WHOLE, [10, 9, 1], "high"),
         ({**WHOLE, "high": 9}, [9, 8, 1], None),  # so few numbers end there by chance
-        ({"low": 0.0, "high": 0.5, "step": 0.1}, [0.5, 0.4, 0.4], None),
         ({"low": 0.0, "high": 3.0}, [0.0, 0.1, 0.1], None),  # 0 is the least there is
-        ({"low": 0.0, "high": 3.0}, [3.0, 2.9, 2.9], "high"),
         ({"low": 0.0, "high": 1.0}, [1.0, 0.9, 0.9], None),  # a share
         ({"choice": [1, 2, 3]}, [3, 3, 3], None),
     ],
