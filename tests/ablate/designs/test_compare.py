@@ -44,35 +44,6 @@ def test_a_comparison_leaves_out_the_combinations_that_rules_exclude() -> None:
     assert made.sweep_id != plan(rows=CROSS).sweep_id
 
 
-def test_only_what_rules_leave_counts_as_cells() -> None:
-    cross = {"m": {str(i): {} for i in range(101)}, "l": {str(i): {} for i in range(100)}}
-    rows = {
-        "design": "compare",
-        "cross": cross,
-        "exclude": [{"m": [str(i) for i in range(1, 101)]}],
-    }
-    assert len(plan(rows=rows).spec.studies["rows"].all_points) == 100
-
-
-def test_a_combination_that_is_left_out_needs_no_study_of_its_own() -> None:
-    rows = {
-        "design": "compare",
-        "around": {"best_of": "tune_{loss}"},
-        "exclude": [{"loss": "ms"}],
-        "variants": {"plain": {}, "wide": {"trial": {"embedding.dim": 512}}},
-        "cross": {
-            "loss": {
-                "normsoftmax": {"trial": {"loss": {"name": "normsoftmax"}}},
-                "ms": {"trial": {"loss": {"name": "multi_similarity"}}},
-            }
-        },
-    }
-    made = plan(rows=rows, tune_normsoftmax=search("normsoftmax", 6))
-    assert made.count_tuning_trials() == {
-        "rows": {"variant=plain,loss=normsoftmax": 12, "variant=wide,loss=normsoftmax": 12}
-    }
-
-
 def search(loss: str, trials: int) -> dict[str, Any]:
     return {
         "design": "search",

@@ -7,14 +7,11 @@ from typing import Any
 
 import pytest
 
-from ablate.designs.compare import Compare
 from ablate.designs.components import AddOne, Components, LeaveOneOut
 from ablate.designs.factorial import Factorial
-from ablate.designs.one_factor import OneFactor
 from ablate.ledger.facts import Facts
 from ablate.ledger.ledger import Ledger
 from ablate.sweep.progression import Progression
-from tests.ablate import specs
 from tests.ablate.designs.plans import plan
 
 PARTS = {
@@ -60,12 +57,6 @@ def test_factors_of_many_levels_and_rules_that_exclude() -> None:
     resolved = plan(f=study.model_dump()).resolve_config("f", last)
     assert (resolved.loss.name, resolved.loss.alpha) == ("proxy_anchor", 16)
     assert resolved.embedding.dim == 512 and resolved.optimizer.betas == (0.8, 0.99)
-
-
-def test_long_levels_have_names_of_their_own() -> None:
-    long = [{"name": "adamw", "x": "y" * 80 + str(i)} for i in range(3)]
-    study = OneFactor.model_validate({"design": "one_factor", "factors": {"f": long}})
-    assert len({p.cell for p in study.all_points}) == 4
 
 
 def test_one_factor_lists_the_centre_once() -> None:
@@ -119,16 +110,3 @@ def test_a_path_belongs_to_one_component(design: Any) -> None:
 
 
 # ----------------------------------------------------------------------------- plans
-
-
-def test_unused_options_leave_a_sweep_what_it_was() -> None:
-    """The ids of sweeps whose ledgers exist already."""
-    assert specs.plan().sweep_id == "0756fe74b404"
-
-
-def test_compare_studies_of_variants_alone_keep_their_cells() -> None:
-    study = Compare.model_validate({"design": "compare", "variants": {"a": {}, "b,c": {}}})
-    assert [(p.cell, p.coords) for p in study.all_points] == [
-        ("a", {"variant": "a"}),
-        ("b,c", {"variant": "b,c"}),
-    ]

@@ -9,13 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ablate.engine.foreground import find_cell
 from ablate.ledger.ledger import Ledger
 from reports.tables.cells import explain_folds, group_by_seed, list_missing_seeds
 from reports.tables.labels import format_metric_label
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain, table
-from trainables.errors import ConfigError
 
 FOLDS = 4
 
@@ -69,33 +67,6 @@ def test_the_best_and_what_a_search_is_told_are_means_over_folds(tmp_path: Path)
     config = made.ledger.get_trial(centre["trial_id"])["config"]  # type: ignore[index]
     assert config["data"]["split"]["folds"] is None, "folds are the study's, not the centre's"
     assert config["optimizer"]["lr"] == best.values["optimizer.lr"]
-
-
-def test_folds_change_nothing_for_studies_without() -> None:
-    assert specs.plan().sweep_id == "0756fe74b404"
-    assert specs.plan(folded()).sweep_id != "0756fe74b404"
-    assert specs.plan(folded()).count_cells("tune") == 6 * FOLDS
-    assert specs.plan().compute_study_key("tune", ()) != specs.plan(folded()).compute_study_key(
-        "tune", ()
-    )
-
-
-def test_folds_and_seeds_top_up(tmp_path: Path) -> None:
-    drain(dispatch(specs.plan(folded()), tmp_path))
-    order = drain(dispatch(specs.plan(folded(), seeds=3), tmp_path))
-    assert order and all(entry.split()[0].endswith("-s2") for entry in order)
-
-
-def test_cells_are_found_by_seed_and_fold(tmp_path: Path) -> None:
-    made = dispatch(specs.plan(folded()), tmp_path)
-    drain(made)
-    assert find_cell(made.progression, "rows/base").fold == 0
-    found = find_cell(made.progression, "rows/base@1.3")
-    assert (found.seed, found.fold) == (1, 3)
-    with pytest.raises(ConfigError, match=r"@1\.4.*@1\.3"):
-        find_cell(made.progression, "rows/base@1.4")
-    with pytest.raises(ConfigError, match="no cell"):
-        find_cell(made.progression, "grid/x@0.1")
 
 
 def test_a_ledger_without_folds_is_brought_up_to_date(tmp_path: Path) -> None:

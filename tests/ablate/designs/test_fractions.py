@@ -7,7 +7,6 @@ import itertools
 import numpy as np
 import pytest
 
-from ablate.designs import fractions
 from tests.ablate.designs.plans import factorial, signs
 
 
@@ -22,25 +21,6 @@ def test_plackett_burman_12_is_the_papers_table() -> None:
         for row in signs(factorial(11, fraction="plackett_burman"))
     ]
     assert " ".join(found) == table
-
-
-@pytest.mark.parametrize("factors", range(1, fractions.MAX_SCREENED + 1))
-def test_plackett_burman_is_balanced_and_orthogonal(factors: int) -> None:
-    runs = 2 * np.array(fractions.build_plackett_burman(factors)) - 1
-    n = len(runs)
-    assert n % 4 == 0 and factors < n <= factors + 4, "the fewest runs"
-    assert (runs.T @ runs == n * np.eye(factors, dtype=int)).all()
-    assert (runs.sum(0) == 0).all()
-    assert len({tuple(run) for run in runs.tolist()}) == n or factors < 3
-
-
-def test_2_4_1_has_the_defining_relation_abcd() -> None:
-    study = factorial(4, fraction="fractional")
-    runs = signs(study)
-    assert len(runs) == 8 and (runs.prod(axis=1) == 1).all(), "I = ABCD"
-    assert study.notes() == ["2^(4-1) of resolution 4"]
-    half = {tuple(run) for run in itertools.product((-1, 1), repeat=4) if np.prod(run) == 1}
-    assert {tuple(run) for run in runs.tolist()} == half
 
 
 @pytest.mark.parametrize(

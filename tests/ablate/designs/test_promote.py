@@ -17,8 +17,7 @@ from ablate.engine.work_estimate import account_for_plan
 from ablate.plan import warnings as advice
 from ablate.plan.plan import Plan
 from ablate.sweep.dispatch import JobScheduler
-from ablate.values.canonical import drop_unused
-from tests.ablate import specs, synthetic
+from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, run, stopped_often, table
 
 RATES = [1e-4, 1e-3, 1e-2, 3e-3, 3e-4]  # score −(log10 lr + 3)² / 10: ranked 1, (3, 4), (0, 2)
@@ -72,73 +71,6 @@ def test_ties_go_to_the_lower_index_and_share_counts_cells(tmp_path: Path) -> No
     made = run(plan(studies), tmp_path)
     assert [c.config["method"]["beta"] for c in cells_of(made, "some")] == [0.5, 0.4]
     assert [c.config["method"]["beta"] for c in cells_of(made, "all")] == [0.5, 0.4, 0.3, 0.2]
-
-
-@pytest.mark.parametrize(("share", "count"), [(0.07, 7), (0.071, 8), (1e-9, 1), (1, 100)])
-def test_a_share_is_the_decimal_that_was_written(share: float, count: int) -> None:
-    made = plan({"low": grid([i * 1e-4 for i in range(1, 101)]), "high": promote(share=share)})
-    assert made.count_cells("high") == count
-
-
-def test_by_and_minimized_objectives_decide_the_order(tmp_path: Path) -> None:
-    """Two objectives of the synthetic trial rise together: one of them minimised turns the order
-    around, and `by` names the other."""
-    low = {
-        "design": "search",
-        "trials": 6,
-        "round": 3,
-        "startup": 3,
-        "seeds": 1,
-        "space": specs.SPACE,
-        "objectives": [{"metric": "val/recall_at_1", "direction": "minimize"}, "val/map_at_r"],
-    }
-    studies = {"low": low, "worst": promote(best=6), "top": promote(best=6, by="val/map_at_r")}
-    made = run(plan(studies), tmp_path)
-    score = {c.cell: synthetic.score(c.config, 0) for c in cells_of(made, "low")}
-    ordered = [c.coords["source"] for c in cells_of(made, "worst")]
-    assert ordered == sorted(score, key=lambda cell: score[cell])
-    assert [c.coords["source"] for c in cells_of(made, "top")] == ordered[::-1]
-
-
-def test_around_takes_a_lower_rank(tmp_path: Path) -> None:
-    studies = {
-        "low": grid(),
-        "third": {
-            "design": "grid",
-            "grid": {"method.beta": [0.1]},
-            "around": {"best_of": "low", "rank": 3},
-        },
-    }
-    made = run(plan(studies), tmp_path)
-    assert rates_of(made, "third") == [3e-4]
-
-
-def test_variants_are_promoted_with_their_trials(tmp_path: Path) -> None:
-    rows = {
-        "design": "compare",
-        "variants": {
-            "plain": {"trial": {"method": {"name": "plain"}, "optimizer.lr": 1e-2}},
-            "ddml": {
-                "trial": {"method": {"name": "ddml", "alpha": 0.7}},
-                "around": {"best_of": "low"},
-            },
-        },
-    }
-    up = promote("rows", best=2, trial={"training.epochs": 2})
-    made = run(plan({"low": grid(), "rows": rows, "up": up}), tmp_path)
-    first, second = (cell.config for cell in cells_of(made, "up"))
-    assert (first["method"]["alpha"], first["optimizer"]["lr"]) == (0.7, 1e-3)
-    assert (second["method"]["name"], second["optimizer"]["lr"]) == ("plain", 1e-2)
-
-
-def test_take_says_what_is_kept(tmp_path: Path) -> None:
-    low = {**grid(), "grid": {"optimizer.lr": RATES, "method.alpha": [0.1, 0.6]}}
-    made = run(plan({"low": low, "high": promote(best=1, take=["method.alpha"])}), tmp_path)
-    config = cells_of(made, "high")[0].config
-    assert config["method"]["alpha"] == 0.6
-    assert (
-        config["optimizer"]["lr"] == made.progression.plan.resolve_config("high", None).optimizer.lr
-    )
 
 
 # -------------------------------------------------------------------------- chains
@@ -217,15 +149,6 @@ def test_fewer_succeeded_than_are_wanted(tmp_path: Path, monkeypatch: pytest.Mon
     assert "0 trials to run now and 0 later" in told
 
 
-def test_no_cell_succeeded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SYN_FAIL", "0")
-    made = run(plan({"low": grid(), "a": promote(best=2), "b": promote("a", best=1)}), tmp_path)
-    states = made.progression.studies
-    assert states["a"].blocked == "no trial of low succeeded"
-    assert states["b"].blocked == "waits for a, which is blocked"
-    assert made.trained == 0 and not cells_of(made, "a")
-
-
 def test_what_a_scheduler_or_a_race_ended_early_has_no_rank(tmp_path: Path) -> None:
     low = grid(scheduler={"name": "successive_halving"}, trial={"training.epochs": 9})
     raced = grid([1e-3, 1.2e-3, 3e-2, 1e-1], seeds=6, race={"after": 3})
@@ -241,17 +164,6 @@ def test_what_a_scheduler_or_a_race_ended_early_has_no_rank(tmp_path: Path) -> N
 
 
 # ------------------------------------------------------------------ plan and identity
-
-
-def test_a_plan_counts_and_estimates(tmp_path: Path) -> None:
-    made = plan({"low": grid(), "high": promote(best=2, trial={"training.epochs": 30})}, seeds=2)
-    settings = Settings(tmp_path, tmp_path, Request(1, 0, "cpu"))
-    told = account_for_plan(made, settings).text
-    assert "high: promote, 2 cells × 2 seeds, 0 known already, 4 follow from results" in told
-    assert "the best 2 of the 5 cells of low" in told
-    assert "changed for them: training.epochs 1 → 30" in told
-    only = specs.plan(made.spec.model_dump(exclude_none=True), studies=("high",))
-    assert only.order == ("low", "high"), "what it is of comes with it"
 
 
 @pytest.mark.parametrize(
@@ -270,13 +182,3 @@ def test_promoted_cells_that_nothing_tells_apart_are_warned_of(
 ) -> None:
     made = plan({"low": grid(), "high": promote(best=2, **given)})
     assert alike == any("they are one trial" in text for text in advice.list_plan_warnings(made))
-
-
-def test_an_unused_rank_leaves_a_sweep_what_it_was() -> None:
-    given = specs.spec()
-    before = specs.plan(given)
-    assert "rank" not in drop_unused(before.spec.studies["parts"].model_dump())["around"]
-    given["studies"]["parts"]["around"]["rank"] = 1
-    assert specs.plan(given).sweep_id == before.sweep_id
-    given["studies"]["parts"]["around"]["rank"] = 2
-    assert specs.plan(given).sweep_id != before.sweep_id

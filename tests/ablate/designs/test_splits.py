@@ -44,26 +44,6 @@ def test_every_cell_trains_on_every_split_and_a_stopped_run_goes_on_alike(tmp_pa
     assert [*table(resumed)] == [*table(whole)]
 
 
-def test_more_seeds_top_up_every_split(tmp_path: Path) -> None:
-    first = dispatch(split(), tmp_path)
-    drain(first)
-    order = drain(dispatch(split(seeds=SEEDS + 1), tmp_path))
-    assert len(order) == 2 * SPLITS and all(f"-s{SEEDS} " in entry for entry in order)
-
-
-@pytest.mark.parametrize(
-    ("study", "word"),
-    [
-        ({"folds": 4}, "excludes folds"),
-        ({"race": {"after": 3}, "seeds": 5}, "excludes race"),
-        ({"trial": {"data.split.protocol": "paper"}}, "validation classes"),
-    ],
-)
-def test_what_splits_exclude(study: dict[str, Any], word: str) -> None:
-    with pytest.raises(ConfigError, match=word):
-        split(**study)
-
-
 def test_a_search_has_none_and_none_may_have_seen_their_test_classes() -> None:
     given = specs.spec()
     given["studies"]["tune"]["splits"] = SPLITS

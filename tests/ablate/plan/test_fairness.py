@@ -69,12 +69,6 @@ def test_a_fair_comparison_is_not_warned_of() -> None:
     assert plan(**studies).count_tuning_trials() == {"rows": {"plain": 12, "ddml": 12}}
 
 
-def test_seeds_and_folds_of_a_proposal_are_trials() -> None:
-    a, b = tune("plain", 6, folds=3), tune("ddml", 6)
-    (line,) = warned(a=a, b=b, rows=rows(best("a"), best("b")))
-    assert "12 trials for ddml; 36 trials for plain; expected 36 for each" in line
-
-
 def test_rows_that_nothing_tuned() -> None:
     (line,) = warned(rows=rows([], []))
     assert "rows that no study tuned: 0 trials for plain, ddml; expected some" in line
@@ -143,12 +137,6 @@ def test_each_part_of_a_regime(other: dict[str, Any]) -> None:
     assert len(lines) == 2 and all(next(iter(other)) in line for line in lines)
 
 
-def test_a_split_or_an_optimizer_is_no_regime() -> None:
-    more = {"data.split.validation": 0.4, "optimizer.weight_decay": 0.01}
-    made = rows(best("a"), best("b"), trial={**FROZEN, **more})
-    assert warned(a=tune("plain", 6), b=tune("ddml", 6), rows=made) == []
-
-
 def test_a_promotion_chooses_anew_in_its_own_regime() -> None:
     judged = {"backbone.mode": "finetune", "training.epochs": 2}
     chain = {
@@ -161,28 +149,6 @@ def test_a_promotion_chooses_anew_in_its_own_regime() -> None:
     chain["b_net"]["best"] = chain["a_net"]["best"] = 1
     lines = warned(**chain, rows=rows(best("a_net"), best("b_net"), trial=judged))
     assert len(lines) == 2 and "than b, which chose" in lines[1], "one cell is no choice"
-
-
-def test_a_search_around_another_leaves_what_it_takes_where_it_was_chosen() -> None:
-    judged = {"backbone.mode": "finetune", "training.epochs": 2}
-    network = {"method": {"name": "ddml"}, **judged}
-    plain = {"method": {"name": "plain"}, **judged}
-    lines = warned(
-        a=tune("plain", 12, trial=plain),
-        b=tune("ddml", 6, space=WEIGHT),
-        rates=tune("ddml", 6, space=RATE, trial=network, around={"best_of": "b"}),
-        rows=rows(best("a"), best("rates"), trial=judged),
-    )
-    (line,) = lines
-    assert "judges ddml in another regime than b, which chose method.alpha:" in line
-
-
-def test_what_a_row_sets_itself_was_not_chosen_elsewhere() -> None:
-    judged = {"backbone.mode": "finetune", "training.epochs": 2}
-    study = rows(best("a"), best("a"), trial=judged)
-    for variant in study["variants"].values():
-        variant["trial"]["optimizer.lr"] = 1e-3
-    assert warned(a=tune("plain", 6), rows=study) == []
 
 
 # ------------------------------------------------------------------------ seeds
@@ -215,13 +181,6 @@ def test_finalists_on_fresh_seeds() -> None:
     ]
 
 
-def test_rows_around_one_search_share_its_luck() -> None:
-    shared = rows(best("a", take=["optimizer.lr"]), best("a", take=["optimizer.lr"]))
-    assert warned(a=tune("plain", 6, seeds=1), rows=shared) == []
-    twice = rows(best("a"), [*best("a", take=["optimizer.lr"]), *best("a")])
-    assert warned(a=tune("plain", 6, seeds=1), rows=twice) == []
-
-
 # ----------------------------------------------------------------------- neutral
 
 
@@ -235,22 +194,6 @@ def test_a_method_without_a_neutral_candidate() -> None:
     assert warned(floor=True, **studies) == []
 
 
-def test_its_finalists_may_have_it() -> None:
-    studies = {"a": tune("plain", 6), "b": tune("ddml", 6), "rows": rows(best("a2"), best("b2"))}
-    studies |= {"a2": finalists("a", "plain"), "b2": finalists("b", "ddml")}
-    (line,) = warned(floor=True, **studies)
-    assert line.endswith("give b2 one candidate more, `neutral: {best_of: a2}`")
-    studies["b2"]["neutral"] = {"best_of": "a2"}
-    assert warned(floor=True, **studies) == []
-
-
-def test_weights_that_nothing_chose_need_none() -> None:
-    shared = rows(best("a"), best("a"))
-    assert warned(floor=True, a=tune("plain", 6), rows=shared) == []
-    only = tune("ddml", 6, space=RATE)
-    assert warned(floor=True, a=tune("plain", 6), b=only, rows=rows(best("a"), best("b"))) == []
-
-
 # --------------------------------------------------------------------- published
 
 
@@ -259,10 +202,3 @@ def test_settings_as_published_are_no_matter_of_the_rule() -> None:
     study = rows([], best("b"), trial=judged)
     assert len(warned(b=tune("ddml", 6, seeds=1), rows=study)) == 3
     assert warned(b=tune("ddml", 6, seeds=1), rows={**study, "tuning": "as_published"}) == []
-
-
-def test_stating_the_tuning_leaves_the_sweep_id() -> None:
-    before, after = (plan(rows=rows([], [], **m)) for m in ({}, {"tuning": "as_published"}))
-    assert before.sweep_id == after.sweep_id
-    dump = after.resolve_spec()["studies"]["rows"]
-    assert dump["tuning"] == "as_published", "a report can state it"

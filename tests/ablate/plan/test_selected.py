@@ -36,17 +36,6 @@ def test_studies_not_asked_for_refuse_no_setting(settings: dict[str, Any]) -> No
         specs.plan(SPEC, settings=settings, studies=("steps", "rows"))
 
 
-def test_what_is_wrong_without_settings_is_still_found() -> None:
-    broken = specs.spec(studies__steps=SPEC["studies"]["steps"] | {"trial": {"training.lr": 1}})
-    with pytest.raises(ConfigError, match=r"training.*lr"):
-        specs.plan(broken, settings={"training.epochs": 2}, studies=("grid",))
-
-
-def test_a_misspelt_setting_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"--set trainig\.epochs"):
-        specs.plan(SPEC, settings={"trainig.epochs": 1}, studies=("grid",))
-
-
 def test_settings_that_fit_all_studies_leave_the_sweep_the_same() -> None:
     settings = {"training.epochs": 4}
     both = [specs.plan(SPEC, settings=settings, studies=s).sweep_id for s in ((), ("grid",))]

@@ -72,21 +72,6 @@ def test_held_out_selects_on_validation() -> None:
     assert made.sweep_id != plan(spec()).sweep_id
 
 
-@pytest.mark.parametrize(
-    ("settings", "objective"),
-    [
-        ({}, "test/recall_at_1"),
-        ({PAPER: "paper"}, "test/recall_at_1"),
-        ({"data": {"split": {"protocol": "held_out"}}}, "val/recall_at_1"),
-    ],
-    ids=str,
-)
-def test_the_objective_moves_where_it_is_asked_for(
-    settings: dict[str, Any], objective: str
-) -> None:
-    assert plan(spec(), settings=settings).spec.objective == objective
-
-
 def test_no_option_makes_test_classes_select() -> None:
     given = spec("val/recall_at_1", data={"split": {"protocol": "held_out"}})
     with pytest.raises(ConfigError, match=r"cannot compare .* data\.split\.protocol: paper"):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from ablate.plan.neutral import get_neutral_options, inherits_neutral, is_neutral
 from tests.ablate import specs
 
@@ -20,13 +18,6 @@ def given(**changes: Any) -> dict[str, Any]:
         "studies": {"rates": GRID},
         **changes,
     }
-
-
-@pytest.mark.parametrize("backbone", [{}, {"freeze_bn": False}], ids=["frozen_bn", "sync_bn"])
-def test_several_gpus_a_trial_leave_the_plan_as_it_is(backbone: dict[str, Any]) -> None:
-    trial = {"backbone": {"mode": "finetune", "weights": "none", **backbone}}
-    spec = {"name": "several", "trial": trial, "studies": {"rates": GRID}}
-    assert specs.plan({**spec, "resources": {"gpus": 4}}).order == specs.plan(spec).order
 
 
 def test_an_option_that_is_off_may_be_absent_from_a_neutral_configuration() -> None:
@@ -47,11 +38,3 @@ def test_a_classification_can_be_planned() -> None:
     (point, _) = plan.spec.studies["rates"].all_points
     config = plan.resolve_config("rates", point)
     assert config.data.split.by == "images" and config.training.per_class == 1
-
-
-def test_curves_and_tables_of_accuracies() -> None:
-    report = {
-        "tables": [{"kind": "compare", "study": "rates", "metrics": ["val/top_5_accuracy"]}],
-        "curves": [{"studies": ["rates"], "metric": "val/top_1_accuracy"}],
-    }
-    specs.plan(given(report=report))

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ablate.samplers import branches
-from ablate.samplers.space import Axis
 from tests.ablate.samplers.searches import SAMPLERS, driven, study
 
 BRANCHES: dict[str, Any] = {
@@ -61,18 +59,3 @@ def test_only_active_axes_are_proposed(sampler: str) -> None:
     if sampler in ("tpe", "gp"):  # it finds the branch with the most axes
         late = [len(t.params) for t in told[-8:]]
         assert np.mean(late) > np.mean([len(t.params) for t in told[:8]])
-
-
-def test_branches_of_branches() -> None:
-    space = {
-        k: Axis.model_validate(v)
-        for k, v in {
-            "a": {"choice": [1, 2]},
-            "b": {"choice": [1, 2], "when": {"a": 1}},
-            "c": {"low": 0, "high": 1, "when": {"b": [2]}},
-        }.items()
-    }
-    assert branches.order_axes({k: space[k] for k in "cba"}) == ["a", "b", "c"]
-    assert branches.build_example(space, "c") == {"a": 1, "b": 2}
-    assert branches.drop_inactive(space, {"a": 2, "b": 2, "c": 0.5}) == {"a": 2}
-    assert branches.drop_inactive(space, {"a": 1, "b": 1, "c": 0.5}) == {"a": 1, "b": 1}

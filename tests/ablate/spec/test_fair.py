@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from ablate.plan import warnings as advice
 from ablate.spec.read import read_spec
 from tests.ablate.specs import plan
-from trainables.errors import ConfigError
 
 LR = {"optimizer.lr": {"low": 1e-5, "high": 1e-3, "log": True}}
 ALPHA = {"method.alpha": {"low": 1e-3, "high": 1, "log": True}}
@@ -42,26 +39,6 @@ SPEC: dict[str, Any] = {
 }
 
 
-def with_fair(**changed: Any) -> dict[str, Any]:
-    return {**SPEC, "fair": {**SPEC["fair"], **changed}}
-
-
-@pytest.mark.parametrize(
-    ("own", "direction"),
-    [("test/r_precision", "maximize"), ({"metric": "test/nmi", "direction": "minimize"}, None)],
-)
-def test_a_comparison_with_objectives_of_its_own_is_judged_by_the_first(
-    own: Any, direction: str | None
-) -> None:
-    table = {**SPEC["studies"]["table1"], "objectives": [own, "test/recall_at_1"]}
-    made = plan({**SPEC, "studies": {"table1": table}})
-    wanted = ("val/r_precision", direction) if direction else ("val/nmi", "minimize")
-    twins = [name for name in made.order if "_fair" in name]
-    assert len(twins) == 7
-    for name in twins:
-        assert [(each.metric, each.direction) for each in made.list_objectives(name)] == [wanted]
-
-
 def test_every_row_has_a_search_finalists_and_as_many_trials() -> None:
     made = plan(SPEC)
     studies = made.spec.studies
@@ -89,50 +66,6 @@ def test_rows_keep_what_is_printed_but_for_what_is_searched() -> None:
     printed = made.spec.studies["table1"].all_points[1]
     assert made.resolve_config("table1", printed).data.split.protocol == "paper"
     assert made.resolve_config("table1", printed).model_dump()["method"]["alpha"] == 0.1
-
-
-def test_one_comparison_can_have_settings_of_its_own() -> None:
-    """As batches of fewer classes, where fewer are left."""
-    two = {**SPEC["studies"], "table2": SPEC["studies"]["table1"]}
-    common, own = {"training.batch_size": 48}, {"training.batch_size": 24}
-    common["data.split.protocol"] = "held_out"
-    fair = {**SPEC["fair"], "of": [*two], "trial": common, "overrides": {"table2": own}}
-    made = plan({**SPEC, "studies": two, "fair": fair})
-    for study, size in (("table1_fair", 48), ("table2_fair", 24)):
-        for row in made.spec.studies[study].all_points:
-            best = [{"optimizer.lr": 3e-4, "method.alpha": 0.7}][: 1 if row.cell == "DDML" else 0]
-            config = made.resolve_config(study, row, best or [{"optimizer.lr": 3e-4}])
-            assert config.training.batch_size == size, "it stands over `trial`"
-        tuned = made.build_layers(f"{study}_tune_2", None, ()).merged
-        assert tuned["training"]["batch_size"] == size
-
-
-def test_axes_are_those_of_the_rows_method_and_loss() -> None:
-    studies = plan(SPEC).spec.studies
-    assert [[*studies[f"table1_fair_tune_{i}"].paths] for i in (1, 2, 3)] == [
-        ["optimizer.lr"],
-        ["optimizer.lr", "method.alpha"],
-        ["optimizer.lr"],
-    ]
-
-
-def test_a_comparison_can_have_axes_of_its_own_which_come_last() -> None:
-    wide = {"optimizer.lr": {"low": 1e-2, "high": 1.0, "log": True}}
-    studies = {**SPEC["studies"], "table2": SPEC["studies"]["table1"]}
-    also = [{"methods": ["ddml"], "space": ALPHA}, {"studies": ["table2"], "space": wide}]
-    made = plan(
-        {**SPEC, "studies": studies, "fair": {**SPEC["fair"], "of": [*studies], "also": also}}
-    )
-    low = {
-        n: s.model_dump()["space"]["optimizer.lr"]["low"]
-        for n, s in made.spec.studies.items()
-        if "tune" in n
-    }
-    assert {low[f"table1_fair_tune_{i}"] for i in (1, 2, 3)} == {1e-5}
-    assert {low[f"table2_fair_tune_{i}"] for i in (1, 2, 3)} == {1e-2}
-    assert [*made.spec.studies["table2_fair_tune_2"].paths] == ["optimizer.lr", "method.alpha"]
-    with pytest.raises(ConfigError, match=r"fair\.also\.0"):
-        plan(with_fair(also=[{"studies": ["table3"], "space": wide}]))
 
 
 def test_test_classes_choose_nothing_in_it() -> None:

@@ -35,14 +35,6 @@ def test_what_stands_there_is_the_recipes(tmp_path: Path) -> None:
     assert block.fields == (("optimizer.lr", 1e-3, "Section 1"),)
 
 
-def test_a_file_that_extends_another_keeps_its_sources(tmp_path: Path) -> None:
-    written(tmp_path, SOURCES)
-    (tmp_path / "below").mkdir()
-    mine = tmp_path / "below" / "mine.yaml"
-    mine.write_text("extends: ../x.yaml\nname: mine\n", encoding="utf-8")
-    assert read_spec(mine).spec.report.sources == read_spec(tmp_path / "x.yaml").spec.report.sources
-
-
 @pytest.mark.parametrize(
     ("sources", "found"),
     [

@@ -14,7 +14,6 @@ from ablate.samplers.sampling import propose
 from ablate.sweep.dispatch import JobScheduler
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, table
-from trainables.errors import ConfigError
 from trainables.jobs.attempt import Attempt
 
 TRIALS = 24
@@ -89,21 +88,6 @@ def test_nothing_is_lost_or_repeated_over_interruptions(tmp_path: Path) -> None:
     )
 
 
-def test_two_drivers_share_one_budget(tmp_path: Path) -> None:
-    """In turn on one ledger; a proposal of one is followed by the other."""
-    alone = asynchronous()
-    alone["studies"] = {"tune": alone["studies"]["tune"]}
-    drivers = [dispatch(specs.plan(alone), tmp_path) for _ in range(2)]
-    for number in range(1, TRIALS + 1):
-        # Both are this process, so that the second is given the first one's trial again and
-        # not told that it is busy.
-        jobs = [made.claim_next_job() for made in drivers]
-        assert jobs[0] is not None and jobs[1] is not None
-        assert jobs[0].trial_id == jobs[1].trial_id
-        assert len(proposals(drivers[0])) == number
-    assert not any(made.progression.list_open_searches() for made in drivers)
-
-
 # ---------------------------------------------------------------------- objectives
 
 
@@ -140,8 +124,3 @@ def test_the_best_of_several_objectives(
     centre = next(r for r in table(made) if r["cell"] == "agnostic=on,specific=on")
     config = made.ledger.get_trial(centre["trial_id"])["config"]  # type: ignore[index]
     assert config["optimizer"]["lr"] == best["coords/optimizer.lr"]
-
-
-def test_by_must_be_read_of_the_study() -> None:
-    with pytest.raises(ConfigError, match=r"parts\.around\.by: 'test/nmi' is no metric"):
-        specs.plan(two(by="test/nmi"))

@@ -19,7 +19,6 @@ from tests.ablate.real_sweeps import real
 from tests.trainables import core_trials
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
-from trainables.errors import ConfigError
 from trainables.jobs.attempt import Attempt
 from trainables.jobs.ensemble import Member, evaluate_ensemble
 from trainables.jobs.request import Job
@@ -28,7 +27,6 @@ from trainables.trial import TrialConfig
 ASKED = ["val", "test", "ensemble"]
 FOLDED = {"folds": 2, "evaluate": ASKED}
 GRID: dict[str, Any] = {"design": "grid", "grid": {"method.alpha": [0, 1]}}
-TUNE = specs.SPEC["studies"]["tune"]
 
 
 def folded(folds: int = 2, **more: Any) -> dict[str, Any]:
@@ -114,17 +112,6 @@ def test_one_evaluation_per_cell_and_seed_after_its_folds(tmp_path: Path, at_onc
     assert drain(dispatch(specs.plan(folded(4)), tmp_path)) == []
 
 
-def test_other_numbers_of_folds_are_other_trials(tmp_path: Path) -> None:
-    drain(dispatch(specs.plan(folded(2)), tmp_path))
-    few = {row["trial_id"] for row in of(dispatch(specs.plan(folded(2)), tmp_path))}
-    made = dispatch(specs.plan(folded(3)), tmp_path)
-    drain(made)
-    assert few.isdisjoint(row["trial_id"] for row in of(made))
-    for option in ("data.split.folds", "data.split.fold"):
-        with pytest.raises(ConfigError, match=r"--set data\.split: .*studies\.grid\.fol"):
-            specs.plan(folded(3), settings={option: 2})
-
-
 def test_a_failed_fold_leaves_no_ensemble_and_nothing_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,20 +156,3 @@ def test_a_killed_evaluation_is_done_again(tmp_path: Path) -> None:
     assert first in later.ledger.release_dead()
     assert later.ledger.get_trial(first)["status"] == "done"  # type: ignore[index]
     assert f"{first} ensemble" in drain(later)
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"studies__grid__folds": None}, r"studies\.grid: evaluate: \[ensemble\]"),
-        (
-            {"studies__tune": TUNE | {"evaluate": ["ensemble"], "folds": 2}},
-            r"studies\.tune: evaluate: \[ensemble\]",
-        ),
-        ({"objective": "ensemble/map_at_r"}, r"objective.*ensemble/map_at_r.*val/map_at_r"),
-    ],
-)
-def test_what_is_refused(change: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said) as caught:
-        specs.plan(folded(**change))
-    assert "\n" not in str(caught.value)

@@ -67,20 +67,6 @@ def test_a_study_stops_after_three_and_the_next_run_goes_on(tmp_path: Path) -> N
     assert outcome(last).code == 0
 
 
-def test_what_was_under_way_is_left_for_the_next_run(tmp_path: Path) -> None:
-    sweep = made(tmp_path, rates=GRID)
-    jobs = [sweep.claim_next_job() for _ in range(5)]
-    for job in jobs:
-        assert job is not None
-        sweep.record_events(job.trial_id, [NOT_HERE])
-    assert sweep.is_exhausted
-    assert outcome(sweep).failed == {"rates": 3} and outcome(sweep).missing == {"rates": 3}
-    assert jobs[4] is not None
-    left = sweep.ledger.get_trial(jobs[4].trial_id)
-    assert left is not None and left["status"] == "interrupted" and "no file" in left["reason"]
-    assert run(made(tmp_path, rates=GRID), lambda job: FINAL) == 3
-
-
 @pytest.mark.parametrize(
     "event",
     [

@@ -11,7 +11,6 @@ import pytest
 from ablate.plan.plan import Plan
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, epochs_trained, finish, stopped_often, table
-from trainables.errors import ConfigError
 
 SPACE = specs.SPACE
 
@@ -98,28 +97,3 @@ def test_median_stops_are_facts(tmp_path: Path) -> None:
         "optimizer.lr=8.0",
     }
     assert drain(dispatch(plan, tmp_path)) == []
-
-
-def test_stopped_cells_are_told_as_pruned_with_their_reports(tmp_path: Path) -> None:
-    plan = scheduled(18, scheduler={"name": "successive_halving"})
-    made = dispatch(plan, tmp_path)
-    drain(made)
-    progression = made.progression
-    told = progression.proposers["tune"].list_history({})[:9]
-    whole = [t for t in told if t.value is not None]
-    assert len(whole) == 1
-    assert sorted(max(t.reports) for t in told if t.value is None) == [1] * 6 + [3] * 2
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"trial": {"selection.every": 2}}, "selection.every"),
-        ({"scheduler": {"name": "asha", "grace": 9}}, "grace"),
-    ],
-)
-def test_what_a_scheduler_needs_is_checked_at_plan_time(
-    changes: dict[str, Any], expected: str
-) -> None:
-    with pytest.raises(ConfigError, match=expected):
-        scheduled(**{"scheduler": {"name": "asha"}} | changes)

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from ablate.ledger.ledger import Ledger
-from ablate.ledger.owner import Owner
-from ablate.ledger.results import build_result_rows
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, table
 from tests.ablate.real_sweeps import real
-from tests.ablate.synthetic import FINAL
 from tests.trainables import core_trials
 from trainables.core.trainer import Trainer
 
@@ -64,18 +59,3 @@ def test_a_runner_that_does_not_tell_is_asked_once(
     order = drain(made)
     assert len(order) == len(set(order)) == len(made.lost) > 0
     assert set(made.lost.values()) == {"its evaluation lacks val: density"}
-
-
-def test_an_evaluation_adds_to_the_one_before_and_training_replaces_it(tmp_path: Path) -> None:
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        ledger.claim("t", "h", 0, {}, Owner.from_this_process())
-        ledger.record_final("t", FINAL)
-        more: dict[str, Any] = {**FINAL, "evaluations": {"val": {"density": 0.25}}}
-        ledger.record_final("t", more, trained=False)
-        assert ledger.get_evaluations("t") == {"val": {"map_at_r": 0.5, "density": 0.25}}
-        other = {**more, "evaluator": "retrieval-2"}
-        ledger.record_final("t", other, trained=False)
-        assert ledger.get_evaluations("t", "retrieval-2") == {"val": {"density": 0.25}}
-        ledger.record_final("t", FINAL)
-        assert ledger.get_evaluations("t", "retrieval-1") == FINAL["evaluations"]
-        assert build_result_rows(ledger, "none") == []

@@ -11,10 +11,8 @@ import pytest
 from ablate.designs.parts import NEUTRAL_POINT
 from ablate.plan.neutral import get_neutral_options, is_neutral
 from ablate.plan.plan import Plan
-from ablate.samplers import branches
-from ablate.samplers.space import Axis
 from ablate.sweep.dispatch import JobScheduler
-from tests.ablate import specs, synthetic
+from tests.ablate import specs
 from tests.ablate.driven import run, stopped_often, table
 from trainables.errors import ConfigError
 from trainables.methods.base import METHODS
@@ -171,16 +169,6 @@ def test_it_is_told_only_where_the_space_holds_it(tmp_path: Path) -> None:
     assert keys == {"away": True, "whole": False}, "known proposals are taken where they can be"
 
 
-def test_what_is_told_is_its_result_and_a_running_one_in_the_first_round(tmp_path: Path) -> None:
-    made = run(plan(WHOLE), tmp_path)
-    first, *rest = made.progression.proposers["b"].list_history({})
-    neutral = cells(made, "b")["neutral"]
-    assert first.params == {"optimizer.lr": neutral.config["optimizer"]["lr"], "method.alpha": 0}
-    scores = [synthetic.score(neutral.config, seed) for seed in (0, 1)]
-    assert first.values == (pytest.approx(sum(scores) / 2),) and not first.running
-    assert [each.beside for each in rest] == [(0,), (0, 1), (0, 1, 2), (), (4,), (4, 5)]
-
-
 SLOW = [
     pytest.param(name, marks=pytest.mark.slow) for name in ("nsga2", "gp", "quasi_random", "random")
 ]
@@ -209,48 +197,4 @@ def test_an_asynchronous_search_begins_once_it_is_known(tmp_path: Path) -> None:
 # --------------------------------------------------------------------- the space
 
 
-@pytest.mark.parametrize(
-    ("axis", "value", "holds"),
-    [
-        ({"low": 0, "high": 1}, 0, True),
-        ({"low": 0, "high": 1}, 1.5, False),
-        ({"low": 0, "high": 1}, True, False),
-        ({"low": 1e-3, "high": 1, "log": True}, 0.0, False),
-        ({"low": 0, "high": 8, "int": True}, 4.0, True),
-        ({"low": 0, "high": 8, "int": True}, 4.5, False),
-        ({"low": 0.1, "high": 0.5, "step": 0.1}, 0.3, True),
-        ({"low": 0.1, "high": 0.5, "step": 0.1}, 0.35, False),
-        ({"low": 0, "high": 1}, "none", False),
-        ({"choice": ["none", "mixup"]}, "none", True),
-        ({"choice": [1, 2]}, True, False),
-        ({"choice": [{"name": "a"}]}, {"name": "a"}, True),
-    ],
-    ids=str,
-)
-def test_what_an_axis_holds(axis: dict[str, Any], value: Any, holds: bool) -> None:
-    assert Axis.model_validate(axis).is_possible(value) == holds
-
-
-def test_a_space_holds_a_configuration_by_its_active_axes() -> None:
-    space = {
-        "loss": {"choice": ["a", "b"]},
-        "optimizer.lr": {"low": 0, "high": 1},
-        "method.alpha": {"low": 0.5, "high": 1, "when": {"loss": "b"}},
-    }
-    made = {path: Axis.model_validate(axis) for path, axis in space.items()}
-    config = {"loss": "a", "optimizer": {"lr": 0.5}, "method": {"alpha": 0}}
-    assert branches.find_proposal(made, config) == {"loss": "a", "optimizer.lr": 0.5}
-    assert branches.find_proposal(made, config | {"loss": "b"}) is None
-    assert branches.find_proposal(made, {"loss": "a"}) is None
-
-
 # --------------------------------------------------------------------- identity
-
-
-def test_without_it_a_sweep_is_what_it_was() -> None:
-    given = specs.spec()
-    before = specs.plan(given)
-    for study in before.spec.studies.values():
-        assert "neutral" not in str(study.build_identity())
-    given["studies"]["tune"]["neutral"] = None
-    assert specs.plan(given).sweep_id == before.sweep_id

@@ -6,7 +6,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +14,6 @@ from ablate.plan.plan import Plan
 from ablate.schedulers.racing import Race, evaluate_race
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, table
-from trainables.errors import ConfigError
 
 SEEDS = [0, 1, 2, 3, 4]
 
@@ -89,10 +87,3 @@ def test_a_race_without_seeds_to_save_is_warned_of() -> None:
     assert not any("races after" in text for text in advice.list_plan_warnings(raced()))
     few = specs.plan(raced().spec.model_dump(exclude_none=True), seeds=3)
     assert any("races after 3 of 3 seeds" in text for text in advice.list_plan_warnings(few))
-
-
-def test_no_race_where_it_makes_no_sense() -> None:
-    with pytest.raises(ConfigError, match="scheduler in place of a race"):
-        specs.plan(specs.spec(studies__tune__race={"after": 3}))
-    with pytest.raises(ConfigError, match="a race and a scheduler"):
-        raced(scheduler={"name": "asha"})

@@ -9,15 +9,13 @@ from typing import Any
 
 import pytest
 
-from ablate.ledger.owner import Owner
 from ablate.sweep import queue
 from ablate.sweep.dispatch import JobScheduler
 from tests.ablate import specs
-from tests.ablate.driven import dispatch, drain, finish
+from tests.ablate.driven import dispatch, drain
 
 GRID = {"design": "grid", "grid": {"optimizer.lr": [1e-2, 1e-3, 1e-4]}}
 FOLDS = {**GRID, "folds": 2, "evaluate": ["val", "ensemble"]}
-OTHER = Owner("another-host", 7, 1.0)
 
 
 class There:
@@ -65,16 +63,6 @@ def test_what_the_storage_keeps_the_ledger_does_not_forget(tmp_path: Path) -> No
     assert (tmp_path / "trials" / lost / "best.safetensors").exists()
     for trial in there.asked:
         assert there.before[trial]["status"] == "done", "the ledger forgot it first"
-
-
-def test_files_of_a_trial_that_another_driver_has_stay(tmp_path: Path) -> None:
-    made, there = forced(tmp_path, away=0)
-    (trial, *_) = (row["trial_id"] for row in made.ledger.query("SELECT trial_id FROM trials"))
-    assert made.ledger.claim_evaluation(trial, OTHER) == "mine"
-    while made.running or made.claim_next_job() is not None:
-        for running in list(made.running):
-            finish(made, running)
-    assert trial not in there.asked and len(there.asked) > 1
 
 
 def test_weights_are_fetched_before_a_job_reads_them(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,6 @@ from ablate.engine.foreground import find_cell
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain, table
 from trainables.errors import ConfigError
-from trainables.jobs.attempt import Attempt
 from trainables.jobs.request import Job
 
 # --------------------------------------------------------------------------- plan
@@ -160,17 +158,6 @@ def test_cells_are_found_by_name_number_and_coordinates(tmp_path: Path) -> None:
             find_cell(made.progression, wrong)
 
 
-def test_a_folder_is_entered_by_one_process_at_a_time(tmp_path: Path) -> None:
-    made = dispatch(specs.plan(), tmp_path)
-    job = made.claim_next_job()
-    assert job is not None
-    with_lock = Attempt(job, made.settings.runner, clean=True)
-    with pytest.raises(TimeoutError, match="locked by another process"):
-        Attempt(job, made.settings.runner, clean=True, lock_seconds=0.1)
-    with_lock.close()
-    Attempt(job, made.settings.runner, clean=True).close()
-
-
 def test_epochs_lost_on_the_way_come_with_the_end(tmp_path: Path) -> None:
     made = dispatch(specs.plan(), tmp_path)
     job = made.claim_next_job()
@@ -183,28 +170,6 @@ def test_epochs_lost_on_the_way_come_with_the_end(tmp_path: Path) -> None:
 def prepared(job: Job) -> Job:
     job.runtime.trial_dir.mkdir(parents=True)
     return job
-
-
-@pytest.mark.parametrize(
-    "design",
-    [
-        {"scheduler": {"name": "asha"}},
-        {"scheduler": {"name": "successive_halving"}},
-        {"round": "asynchronous"},
-    ],
-    ids=str,
-)
-def test_a_study_not_asked_for_is_no_concern_of_the_others(
-    tmp_path: Path, design: dict[str, Any]
-) -> None:
-    """A scheduler, or an asynchronous search, of a study that --study leaves out."""
-    other = {"design": "search", "trials": 3, "space": specs.SPACE, **design}
-    given = specs.spec(studies__other=other)
-    made = dispatch(specs.plan(given, studies=("grid",)), tmp_path)
-    drain(made)
-    assert {row["study"] for row in table(made)} == {"grid"}
-    with pytest.raises(ConfigError, match="--cell: --study leaves other out"):
-        find_cell(made.progression, "other/0000")
 
 
 def test_one_study_runs_with_what_it_is_centred_on(tmp_path: Path) -> None:
