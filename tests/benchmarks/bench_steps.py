@@ -19,10 +19,11 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from PIL import Image
 from pydantic import ValidationError
 
-from tests.benchmarks.made_photographs import photographs
 from tests.benchmarks.results import Result
 from trainables.core.epoch_metrics import EpochMetrics
 from trainables.core.runtime import Runtime
@@ -64,6 +65,16 @@ def trial(method: str, loss: str, root: Path, sizes: Sizes) -> TrialConfig:
             "channels_last": sizes.precision == "bf16",
         },
     )
+
+
+def draw_photographs(root: Path, sizes: Sizes) -> None:
+    """Write images of noise into class folders."""
+    generator = np.random.default_rng(0)
+    for number in range(sizes.images):
+        path = root / f"{number % sizes.classes:03d}" / f"{number:06d}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pixels = generator.integers(0, 256, (375, 500, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(path)
 
 
 def loss_for(method: str) -> str:
@@ -144,7 +155,7 @@ def measure_steps(sizes: Sizes, device: torch.device) -> list[Result]:
     results = []
     with tempfile.TemporaryDirectory() as folder:
         root, cache = Path(folder) / "images", Path(folder) / "cache"
-        photographs(root, sizes.images, (500, 375), sizes.classes)
+        draw_photographs(root, sizes)
 
         def build(method: str, loss: str) -> Stepping:
             return Stepping(trial(method, loss, root, sizes), device, cache)

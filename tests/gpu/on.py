@@ -8,11 +8,9 @@ same draws for all: on the device in float64, and in float32.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 VARIABLE = "ABLATE_TEST_DEVICE"
@@ -47,22 +45,3 @@ class SameDraws(TorchFunctionMode):
             dtype = dtype or torch.get_default_dtype()
             return func(*args, **given, dtype=torch.float64).to(device=device, dtype=dtype)
         return func(*args, **given, dtype=dtype).to(device)
-
-
-def apart(one: Mapping[str, Tensor | None], other: Mapping[str, Tensor | None]) -> float:
-    """The largest difference of tensors of one name, over the largest entry of all of `one`, or 1;
-    infinite where a tensor is in one of both alone, or not finite."""
-    assert one.keys() == other.keys()
-    both = [(one[name], other[name]) for name in one]
-    largest, found = 1.0, 0.0
-    for a, b in both:
-        if a is None or b is None:
-            found = found if a is b else float("inf")
-            continue
-        left, right = (x.detach().double().cpu() for x in (a, b))
-        if not (left.isfinite().all() and right.isfinite().all()) or left.shape != right.shape:
-            return float("inf")
-        if left.numel():
-            largest = max(largest, float(left.abs().max()))
-            found = max(found, float((left - right).abs().max()))
-    return found / largest

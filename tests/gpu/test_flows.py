@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from tests.gpu import on
+from tests.trainables.core.divided_steps import max_difference
 from trainables import streams
 from trainables.flows.config import FlowConfig
 from trainables.flows.flow import Flow
@@ -60,4 +61,4 @@ def test_value_inverse_and_gradients(
     flow = flow_of(kind, condition)
     expected = flowed(flow, condition, torch.device("cpu"), torch.float64)
     found = flowed(flow, condition, device, dtype)
-    assert on.apart(expected, found) < on.TOLERANCE[dtype]
+    assert max_difference(expected, found) < on.TOLERANCE[dtype]

@@ -57,18 +57,6 @@ def trial_of(root: Path, **training: Any) -> Any:
     )
 
 
-def test_a_pilot_tells_what_a_trial_takes(
-    drawn: Path, shared_cache: Path, device: torch.device
-) -> None:
-    told = run_pilot(trial_of(drawn), 0, Runtime(str(device), 1, shared_cache), steps=2)
-    weights = 4 * 500_000  # of the small network, at the least
-    assert told.peak_bytes > weights
-    if device.type == "cpu":
-        assert told.device_bytes is None
-    else:
-        assert told.device_bytes is not None and told.peak_bytes < told.device_bytes
-
-
 @contextmanager
 def limited(device: torch.device, most: int) -> Iterator[None]:
     """A block in which torch may take `most` bytes of the device; of a CPU there is no limit."""
@@ -90,8 +78,11 @@ def test_a_trial_fits_in_the_share_that_its_pilot_told(
 ) -> None:
     """As trials of a fraction of a GPU share it: logically, for nothing else holds them apart."""
     runtime = Runtime(str(device), 1, shared_cache)
-    told = run_pilot(trial_of(drawn), 0, runtime, steps=2)
-    with limited(device, told.peak_bytes + ROOM):
+    pilot = run_pilot(trial_of(drawn), 0, runtime, steps=2)
+    weights = 4 * 500_000  # of the small network, at the least
+    assert pilot.peak_bytes > weights
+    assert (pilot.device_bytes is None) == (device.type == "cpu")
+    with limited(device, pilot.peak_bytes + ROOM):
         trainer = Trainer(trial_of(drawn), 0, runtime)
         (report,) = trainer.train_epochs()
         assert trainer.finish(("test",)).evaluations["test"]

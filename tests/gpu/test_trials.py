@@ -50,18 +50,6 @@ def test_each_method_trains(
     assert all(math.isfinite(value) for value in {**last.metrics, **final}.values())
 
 
-@pytest.mark.parametrize("mixing", ["none", "mixup", "cutmix"])
-def test_classification_trains(
-    mixing: str, drawn: Path, shared_cache: Path, device: torch.device
-) -> None:
-    asked = {"task": "classification", "loss": {"name": "normsoftmax"}}
-    method = {"name": "idml", "mixing": mixing}
-    trainer = trainer_on(device, drawn, shared_cache, method=method, **asked)
-    first, last = list(trainer.train_epochs())
-    assert last.metrics["train/loss"] < first.metrics["train/loss"]
-    assert 0 <= trainer.finish(("test",)).evaluations["test"]["top_1_accuracy"] <= 1
-
-
 def test_cached_features_are_close(drawn: Path, tmp_path: Path, device: torch.device) -> None:
     trial = config(drawn)
     here, there = (

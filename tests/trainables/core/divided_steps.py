@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -26,12 +25,8 @@ IMAGES, CLASSES, SIDE = 12, 3, 16
 MANY = 48  # images of a step whose memory is measured
 
 
-@dataclass(frozen=True)
-class Stepped:
-    """loss: its value. gradients: of each parameter by name, None where none reaches it."""
-
-    loss: Tensor
-    gradients: dict[str, Tensor | None]
+# The loss, and the gradient of each parameter by name; None where none reaches it.
+Step = dict[str, Tensor | None]
 
 
 def transformer() -> Backbone:
@@ -84,7 +79,7 @@ def stepped(
     side: int = SIDE,
     through: Callable[[Tensor], Tensor] | None = None,
     device: torch.device | str = "cpu",
-) -> Stepped:
+) -> Step:
     """A step as the core takes it, of the same images and draws each time; told on the CPU.
 
     Args:
@@ -110,36 +105,40 @@ def stepped(
     terms = head.terms(state, batch.labels, progress, streams.create_generator(0, "loss"))
     total = EpochMetrics(1, 0).add(terms)
     passes.backward(total)
-    named = [*head.named_parameters(), *backbone.named_parameters()]
-    gradients = {
-        name: None if parameter.grad is None else parameter.grad.clone().cpu()
-        for name, parameter in named
-    }
-    return Stepped(total.detach().cpu(), gradients)
+    step: Step = {"loss": total.detach().cpu()}
+    for name, parameter in (*head.named_parameters(), *backbone.named_parameters()):
+        step[name] = None if parameter.grad is None else parameter.grad.clone().cpu()
+    return step
 
 
-def digest(step: Stepped) -> str:
-    """Of all its bits."""
-    tensors = {name: g for name, g in step.gradients.items() if g is not None}
-    found = hashlib.sha256(step.loss.numpy().tobytes())
-    for name, gradient in tensors.items():
-        found.update(name.encode() + gradient.contiguous().numpy().tobytes())
-    return found.hexdigest()
+def digest(step: Step) -> str:
+    """Return a hash of all its bits."""
+    total = hashlib.sha256()
+    for name, tensor in step.items():
+        if tensor is not None:
+            total.update(name.encode() + tensor.contiguous().numpy().tobytes())
+    return total.hexdigest()
 
 
-def apart(one: Stepped, other: Stepped) -> float:
-    """The largest difference of the losses, and of any gradient relative to the largest entry of
-    all; infinite where a gradient reaches a parameter in one of both alone."""
-    found = float((one.loss - other.loss).abs() / one.loss.abs().clamp_min(1))
-    assert one.gradients.keys() == other.gradients.keys()
-    largest = max(float(g.abs().max()) for g in one.gradients.values() if g is not None)
-    for name, gradient in one.gradients.items():
-        left = other.gradients[name]
-        if gradient is None or left is None:
-            found = found if gradient is left else float("inf")
-        else:
-            found = max(found, float((gradient - left).abs().max()) / max(largest, 1.0))
-    return found
+def max_difference(
+    expected: Mapping[str, Tensor | None], actual: Mapping[str, Tensor | None]
+) -> float:
+    """Return the largest difference of tensors of one name, over the largest entry of all expected
+    ones, or 1; infinite where a tensor is in one of both alone, or not finite."""
+    assert expected.keys() == actual.keys()
+    largest, difference = 1.0, 0.0
+    for name in expected:
+        one, other = expected[name], actual[name]
+        if one is None or other is None:
+            difference = difference if one is other else float("inf")
+            continue
+        one, other = (tensor.detach().double().cpu() for tensor in (one, other))
+        if not (one.isfinite().all() and other.isfinite().all()) or one.shape != other.shape:
+            return float("inf")
+        if one.numel():
+            largest = max(largest, float(one.abs().max()))
+            difference = max(difference, float((one - other).abs().max()))
+    return difference / largest
 
 
 def most_kept_bytes(backbone: Backbone, most: int | None) -> int:

@@ -77,16 +77,6 @@ def now(**changes: Any) -> dict[str, Any]:
 LISTED = renewed({}, now())
 
 
-def test_a_new_component_or_revision_starts_a_list() -> None:
-    assert LISTED["loss.a"] == {"revision": "1", "hashes": ["a"]}
-    raised = now(components__loss_a=["2", "x"])
-    assert changed(LISTED, raised) == []
-    assert renewed(LISTED, raised)["loss.a"] == {"revision": "2", "hashes": ["x"]}
-    all_raised = now(components__core=["2", "x"], components__loss_a=["1", "y"])
-    assert changed(LISTED, all_raised) == []  # every trial has another id
-    assert renewed(LISTED, all_raised)["loss.a"]["hashes"] == ["y"]
-
-
 MORE = [{"observed/a": 1.0, "observed/b": 2.0}]
 
 
@@ -110,22 +100,6 @@ def test_another_hash_at_the_same_revision_needs_equal_numbers(
     assert renewed(LISTED, other)["loss.a"]["hashes"] == ["a", "x"]
     raised = now(components__loss_a=["2", "y"], proofs__loss_a=proof)
     assert unproven(before, raised) == []
-
-
-@pytest.mark.parametrize(
-    ("metrics", "is_proven"),
-    [
-        ({"nmi": 0.5, "f1": 0.25, "mine": 1.0}, True),  # a new metric changes no number
-        ({"nmi": 0.5}, False),
-        ({"nmi": 0.5, "f1": 0.375}, False),
-    ],
-)
-def test_metrics_stay(metrics: dict[str, float], is_proven: bool) -> None:
-    before, after = (
-        {"components": {}, "proofs": {"evaluation": {"cosine": each}}}
-        for each in ({"nmi": 0.5, "f1": 0.25}, metrics)
-    )
-    assert unproven(before, after) == ([] if is_proven else ["evaluation"])
 
 
 def test_the_writer_refuses_and_writes_nothing(

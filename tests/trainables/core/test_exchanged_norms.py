@@ -1,7 +1,6 @@
 """BatchNorm in training by several processes: SyncBatchNorm on GPUs, refused without.
 
-The numbers of a shared step are compared in `tests/gpu/test_processes.py`, which CI also runs on a
-CPU with a stand-in for SyncBatchNorm.
+The numbers of a shared step are compared in `tests/gpu/test_processes.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from tests.trainables.core_trials import config
 from trainables.backbones.backbone import build_backbone
 from trainables.backbones.memory import check_parts, find_batch_norms, synchronize_batch_norms
 from trainables.config.network import BackboneConfig
-from trainables.core.assembly import check_shared, uses_sync_batch_norm
+from trainables.core.assembly import check_shared
 from trainables.errors import ConfigError
 
 TRAINS: dict[str, Any] = {"backbone": {"mode": "finetune", "freeze_bn": False}}
@@ -43,23 +42,6 @@ def test_what_is_converted_keeps_its_tensors_names_and_function(name: str) -> No
     assert len(found) == norms > 0
     assert all(isinstance(norm, nn.SyncBatchNorm) for norm in found)
     assert torch.equal(backbone.eval()(images), before)
-
-
-@pytest.mark.parametrize(
-    ("changes", "processes", "device", "exchange"),
-    [
-        (TRAINS, 2, "cuda", True),
-        (TRAINS, 2, "cpu", False),
-        (TRAINS, 1, "cuda", False),
-        ({"backbone": {"mode": "finetune"}}, 2, "cuda", False),
-        ({"backbone": {"mode": "frozen", "freeze_bn": False}}, 2, "cuda", False),
-    ],
-)
-def test_who_exchanges(
-    drawn: Path, changes: Any, processes: int, device: str, exchange: bool
-) -> None:
-    trial = config(drawn, **changes)
-    assert uses_sync_batch_norm(trial, processes, torch.device(device)) == exchange
 
 
 def test_it_is_refused_without_gpus_and_in_parts(drawn: Path) -> None:

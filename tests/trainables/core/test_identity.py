@@ -7,7 +7,6 @@ import json
 import pytest
 
 from trainables.core.identity import (
-    build_trial_id,
     collect_component_revisions,
     compute_config_hash,
     dump_identity,
@@ -53,10 +52,6 @@ def test_a_revision_makes_another_trial(monkeypatch: pytest.MonkeyPatch) -> None
     assert compute_config_hash(config, "f") != before
     softmax = TrialConfig(loss={"name": "normsoftmax"})
     assert "loss.proxy_anchor" not in collect_component_revisions(softmax)
-
-
-def test_trial_id() -> None:
-    assert build_trial_id("0123456789abcdef" * 4, 12) == "0123456789abcdef-s12"
 
 
 def test_an_option_that_is_off_leaves_the_trial_what_it_was() -> None:

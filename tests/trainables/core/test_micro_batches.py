@@ -32,7 +32,7 @@ def test_parts_are_the_whole_batch_with_every_loss(method: str) -> None:
             continue
         whole = divided.stepped(backbone, method, loss)
         parts = divided.stepped(backbone, method, loss, 5)
-        assert divided.apart(whole, parts) < CLOSE, loss
+        assert divided.max_difference(whole, parts) < CLOSE, loss
         compared += 1
     assert compared >= 8
 
@@ -43,7 +43,7 @@ def test_parts_of_a_convolutional_backbone_whose_norms_are_fixed(most: int) -> N
     given = ("dvml", "proxy_anchor")
     whole = divided.stepped(backbone, *given, side=32, fraction=0.6)
     parts = divided.stepped(backbone, *given, most, side=32, fraction=0.6)
-    assert divided.apart(whole, parts) < CLOSE
+    assert divided.max_difference(whole, parts) < CLOSE
 
 
 def test_four_parts_take_a_quarter_of_the_memory() -> None:

@@ -57,15 +57,6 @@ def test_the_first_bad_step_is_named_over_saves_and_checks() -> None:
         trace.check()
 
 
-def test_terms_may_come_and_go() -> None:
-    trace = EpochMetrics(1, 0)
-    trace.add({"a": Term(number(1.0))})
-    trace.add({"a": Term(number(1.0)), "late": Term(number(7.0), 2.0)})
-    trace.check()
-    assert trace.compute_means()["term/late/value"] == 7.0
-    assert trace.compute_means()["train/loss"] == (1 + 15) / 2
-
-
 def test_observed_scalars_are_meaned_and_survive_a_checkpoint() -> None:
     trace = EpochMetrics(1, 0)
     for value in (1.0, 3.0, math.inf):

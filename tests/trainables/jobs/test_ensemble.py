@@ -13,7 +13,6 @@ import torch
 
 from tests.oracles import retrieval
 from tests.trainables import core_trials
-from trainables.config.sections import EvaluationConfig
 from trainables.core import export
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
@@ -84,26 +83,6 @@ def test_metrics_are_those_of_a_loop_over_the_concatenation(
     for k in (1, 3):
         expected = retrieval.recall_at(similarity, labels, k)
         assert found[f"recall_at_{k}"] == pytest.approx(expected, abs=1e-6)
-
-
-def test_folds_of_a_fine_tuned_backbone(drawn: Path, shared_cache: Path, tmp_path: Path) -> None:
-    members = trained(tmp_path, drawn, shared_cache, backbone={"mode": "finetune"})
-    similarity, labels = 0.0, np.zeros(0)
-    for member in members:
-        _, z, labels = embedded(member, shared_cache)
-        x = torch.nn.functional.normalize(z.double(), dim=1).numpy()
-        similarity = similarity + x @ x.T
-    found = evaluate_ensemble(members, Runtime("cpu", 1, shared_cache, None))
-    assert found["map_at_r"] == pytest.approx(retrieval.map_at_r(similarity, labels), abs=1e-6)
-
-
-def test_restarts_of_k_means_are_the_members(
-    plain: list[Member], shared_cache: Path, k_means_starts: list[int]
-) -> None:
-    of = {"evaluation": EvaluationConfig(restarts=7)}
-    several = [replace(m, config=m.config.model_copy(update=of)) for m in plain]
-    evaluate_ensemble(several, Runtime("cpu", 1, shared_cache, None))
-    assert k_means_starts == [7]
 
 
 def test_members_are_folds_of_one_configuration(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from tests.trainables.data import trees
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.data.splits import load_splits
-from trainables.errors import ConfigError
 from trainables.evaluation.metrics import evaluate_embeddings
 from trainables.jobs.ensemble import Member, evaluate_ensemble
 from trainables.trial import TrialConfig
@@ -90,11 +88,3 @@ def test_an_ensemble(root: Path, tmp_path: Path) -> None:
     right = evaluate_embeddings(z[:12], labels[:12], score=score, metrics=names, gallery=gallery)
     assert right != evaluate_embeddings(z, labels, score=score, metrics=names)
     assert {name: found[name] for name in right} == right
-
-
-def test_a_gallery_without_a_query_s_class_is_told(root: Path, tmp_path: Path) -> None:
-    parts = load_splits(config(root, protocol="paper").data, tmp_path / "cache")
-    labels = parts.test.labels.clone()
-    labels[:12] += 100
-    with pytest.raises(ConfigError, match=r"none of the 12 queries .* 13 images of the gallery"):
-        replace(parts, test=replace(parts.test, labels=labels)).require_splits(("test",))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -52,10 +50,3 @@ def test_it_arrives_as_it_was_sent() -> None:
 def test_a_value_of_another_type_and_an_unknown_field_are_named(name: str, value: object) -> None:
     with pytest.raises(ConfigError, match=rf"job\.{name}.*same code on every machine"):
         Job.from_dict({**JOB.to_dict(), name: value})
-
-
-def test_it_needs_no_torch() -> None:
-    """A driver's plan and Ray's own process have jobs, and start in no time."""
-    code = "import sys, trainables.jobs.request; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"

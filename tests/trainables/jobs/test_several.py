@@ -11,8 +11,8 @@ import pytest
 
 from tests.trainables.core_trials import comparable, config, job
 from trainables.core.runtime import Runtime
-from trainables.errors import ConfigError, TrialFailure
-from trainables.jobs.distributed import Peer, assign_runtime
+from trainables.errors import ConfigError
+from trainables.jobs.distributed import assign_runtime
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
 from trainables.machine.devices import resolve_device
@@ -73,11 +73,3 @@ def test_threads_and_the_folder_are_shared_out(tmp_path: Path) -> None:
     if resolve_device("auto").type == "cpu":
         with pytest.raises(ConfigError, match="device: cuda is none"):
             assign_runtime(replace(runtime, device="cuda"), 0)
-
-
-def test_a_failure_of_another_is_told_by_its_reason() -> None:
-    peer = Peer.__new__(Peer)
-    peer.rank = 3
-    fault = peer.explain_end({"event": "failed", "reason": "OutOfMemoryError: x"})
-    assert isinstance(fault, TrialFailure)
-    assert "process 3 of the trial: OutOfMemoryError: x" in str(fault)

@@ -14,7 +14,6 @@ import trainables
 from tests.oracles import retrieval, structure
 from tests.trainables import core_trials
 from tests.trainables.core_trials import comparable, job
-from trainables.core.evaluator import Evaluator
 from trainables.data.splits import Splits, load_splits
 from trainables.jobs.job import run_job
 from trainables.trial import TrialConfig
@@ -69,27 +68,3 @@ def test_nothing_else_of_the_trial_changes(drawn: Path, shared_cache: Path, tmp_
     assert comparable(also) == comparable(alone)
     exports = [(tmp_path / name / "best.safetensors").read_bytes() for name in ("alone", "also")]
     assert exports[0] == exports[1]
-
-
-def test_they_are_read_once_after_the_last_epoch(
-    drawn: Path, shared_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[str] = []
-    whole = Evaluator.compute_metrics
-
-    def watched(self: Evaluator, split: str, *more: Any) -> dict[str, float]:
-        read.append(split)
-        return whole(self, split, *more)
-
-    monkeypatch.setattr(Evaluator, "compute_metrics", watched)
-    final(job(augmented(drawn), shared_cache, tmp_path, evaluate=("val", "train")))
-    assert read == ["val", "val", "val", "train"]  # two epochs, then what is asked for
-
-
-def test_of_protocol_paper_all_training_classes(
-    drawn: Path, shared_cache: Path, tmp_path: Path
-) -> None:
-    trial = core_trials.config(drawn, data={"split": {"protocol": "paper"}}, training={"epochs": 1})
-    given = job(trial, shared_cache, tmp_path, evaluate=("test", "train"), metrics=MORE)
-    found = final(given)["evaluations"]
-    assert set(found) == {"test", "train"} and set(found["train"]) == set(found["test"])

@@ -13,9 +13,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
-from reports.figures.models import decode_picture
 from tests.trainables import core_trials
 from trainables.backbones.backbone import Backbone
 from trainables.core.runtime import Runtime
@@ -100,20 +98,6 @@ def test_a_gallery_shows_the_nearest_and_the_hardest_failures(
     assert (wrong - right)[failed] == pytest.approx(expected, abs=CLOSE)
 
 
-def test_pictures_are_the_images(split: Embedded) -> None:
-    def away(made: np.ndarray, place: int) -> float:
-        small = Image.fromarray(split.subset.images[int(split.subset.index[place])].numpy())
-        small.thumbnail((72, 72))
-        whole = np.asarray(small.convert("RGB"), dtype=float)
-        return float(np.abs(made - whole).mean()) if whole.shape == made.shape else np.inf
-
-    for place in (0, 3, len(split.subset) - 1):
-        made = decode_picture(split.encode_thumbnail(place)).astype(float)
-        distances = [away(made, each) for each in range(len(split.subset))]
-        assert int(np.argmin(distances)) == place
-        assert distances[place] < 16, "more than a JPEG of noise loses"
-
-
 def test_spectrum_and_distances(model: Reader, split: Embedded) -> None:
     z, labels = unit(split), split.subset.labels.numpy()
     found = asked(model, "spectrum")
@@ -131,14 +115,6 @@ def test_spectrum_and_distances(model: Reader, split: Embedded) -> None:
         assert sum(far[kind]) == pytest.approx(1)
     low = np.minimum(far["intra"], far["inter"]).sum()
     assert far["overlap"] == pytest.approx(low)
-
-
-def test_a_map_has_a_point_an_image_of_the_classes_drawn(model: Reader, split: Embedded) -> None:
-    found = asked(model, "embedding_map", **MAP)
-    assert len(found["classes"]) == 2 and found["of_classes"] == len(split.subset.classes)
-    assert len(found["x"]) == len(found["y"]) == len(found["label"]) <= 12
-    assert {*found["label"]} <= {0, 1} and len(found["pictures"]) == 3
-    assert asked(model, "embedding_map", **MAP) == found
 
 
 def test_a_centred_map_is_of_what_differs_within_classes(

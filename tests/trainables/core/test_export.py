@@ -1,0 +1,277 @@
+"""Exported models: what they embed, and files that are damaged or that a stranger wrote."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import EpsImagePlugin, Image
+from safetensors import safe_open
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save
+
+import trainables
+from trainables.backbones import backbone
+from trainables.core import export
+from trainables.core.network import Network, build_method, build_trial_backbone
+from trainables.data.decode import Picture, decode_picture
+from trainables.data.images import Images
+from trainables.data.splits import Subset
+from trainables.errors import ConfigError
+from trainables.trial import TrialConfig
+
+About, Tensors = dict[str, Any], dict[str, torch.Tensor]
+GONE: Any = object()
+CLASSES = ("ant", "bee", "cat")
+PICTURES = np.random.default_rng(0).integers(0, 256, (3, 40, 40, 3), dtype=np.uint8)
+
+
+@pytest.fixture(scope="module")
+def valid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The export of an untrained network, as a trial would leave it."""
+    path = tmp_path_factory.mktemp("valid") / "best.safetensors"
+    config = TrialConfig(
+        data={"name": "folder", "root": "/elsewhere", "image_size": 32},
+        backbone={"name": "mobilenetv3_small_050", "weights": "none", "mode": "finetune"},
+        embedding={"dim": 16},
+    )
+    built = build_trial_backbone(config, 0)
+    method = build_method(config, features=built.features, classes=len(CLASSES), seed=0)
+    network = Network(config, built, method, built.features)
+    frame = config.data.image_size / config.data.eval_side
+    images = Images.from_equal_sizes(torch.zeros((0, 1, 1, 3), dtype=torch.uint8), frame)
+    none = torch.zeros(0, dtype=torch.int64)
+    export.write_export(path, network, config, Subset(images, none, none, CLASSES))
+    return path
+
+
+def read_parts(path: Path) -> tuple[About, Tensors]:
+    """Return what an export says of itself, without its digest, and its tensors."""
+    with safe_open(path, framework="pt") as file:
+        about = json.loads(file.metadata()[export.KEY])
+    del about["sha256"]
+    return about, load_tensors(path.read_bytes())
+
+
+def write_sealed(path: Path, about: About, tensors: Tensors) -> Path:
+    """Write an export with a digest that fits, whatever it says."""
+    digest = {"sha256": export._compute_digest(about, tensors)}
+    path.write_bytes(save(tensors, metadata={export.KEY: json.dumps(about | digest)}))
+    return path
+
+
+def read_refusal(path: Path) -> str:
+    """Return the sentence with which a file is refused."""
+    with pytest.raises(ConfigError) as caught:
+        export.load_model(path, "cpu")
+    assert caught.value.path.startswith((str(path), "backbone", "data")), caught.value
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def change_entry(about: About, dotted_path: str, value: Any) -> About:
+    changed = level = copy.deepcopy(about)
+    *parents, last = dotted_path.split(".")
+    for parent in parents:
+        level = level[parent]
+    if value is GONE:
+        del level[last]
+    else:
+        level[last] = value
+    return changed
+
+
+# ------------------------------------------------------------------------------------- embeddings
+
+
+def test_embeddings_may_be_trained_on(valid: Path) -> None:
+    """Autograd refuses tensors of inference mode."""
+    model = trainables.load(valid, "cpu")
+    embeddings = model.embed(PICTURES)
+    head = torch.nn.Linear(16, 2)
+    head(embeddings).sum().backward()
+    assert head.weight.grad is not None and head.weight.grad.isfinite().all()
+    scores = model.score(embeddings, embeddings)
+    assert not scores.is_inference() and scores.shape == (3, 3)
+
+
+def test_a_folder_of_pictures_is_embedded(valid: Path, tmp_path: Path) -> None:
+    for number, pixels in enumerate(PICTURES):
+        (tmp_path / f"class {2 - number}").mkdir()
+        Image.fromarray(pixels).save(tmp_path / f"class {2 - number}" / "a.png")
+    model = trainables.load(valid, "cpu")
+    expected = model.embed([Image.fromarray(pixels) for pixels in PICTURES[::-1]])
+    assert torch.allclose(model.embed(str(tmp_path), batch_size=2), expected, atol=1e-5)
+    (tmp_path / "class 1" / "b.png").write_bytes(b"none")
+    with pytest.raises(ConfigError, match=r"class 1/b\.png"):
+        model.embed(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match="no picture"):
+        model.embed(tmp_path / "empty")
+
+
+@pytest.mark.parametrize("size", [(20, 30), (400, 90), (73, 73)])
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_pictures_are_decoded_as_those_of_a_data_folder(
+    tmp_path: Path, size: tuple[int, int], orientation: int
+) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.fromarray(pixels).save(tmp_path / "a.png", exif=exif)
+    expected = decode_picture(Picture(tmp_path / "a.png"), 73)
+    with Image.open(tmp_path / "a.png") as opened:
+        images = export.convert_to_images(opened, 64 / 73, 73)
+    shape = int(images.heights[0]), int(images.widths[0]), 3
+    assert np.array_equal(images.flat.numpy().reshape(shape), expected)
+
+
+def test_huge_pictures_and_eps_drawings_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small, bomb = Image.new("RGB", (40, 40)), Image.new("1", (13_000, 13_000))
+    with pytest.raises(ConfigError, match=r"^images\[1\]: the image has 13,000 × 13,000 pixels"):
+        export.convert_to_images([small, bomb], 1.0, None)
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *_, **__: pytest.fail("was started"))
+    small.save(tmp_path / "a.eps")
+    with (
+        Image.open(tmp_path / "a.eps") as drawing,
+        pytest.raises(ConfigError, match=r"^images\[0\]: an EPS drawing"),
+    ):
+        export.convert_to_images(drawing, 1.0, None)
+
+
+# ------------------------------------------------------------------------------- damaged, hostile
+
+
+def parse_header(data: bytes) -> Any:
+    """Return the header of a file of tensors with what an export says of itself; None: no JSON."""
+    length = int.from_bytes(data[:8], "little")
+    try:
+        header = json.loads(data[8 : 8 + length])
+        return header | {"__metadata__": json.loads(header["__metadata__"][export.KEY])}
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def test_every_flipped_byte_is_one_error(valid: Path, tmp_path: Path) -> None:
+    data = valid.read_bytes()
+    start = 8 + int.from_bytes(data[:8], "little")
+    altered = tmp_path / "altered.safetensors"
+    for position in (*range(0, start, 7), *range(start, len(data), 49_999), len(data) - 1):
+        flipped = bytearray(data)
+        flipped[position] ^= 0x01
+        if position < start and parse_header(flipped) == parse_header(data):
+            continue  # the last digit of 4/3, say: the same number, written otherwise
+        altered.write_bytes(flipped)
+        with pytest.raises(ConfigError, match=r"altered\.safetensors: "):
+            export.read_weights(altered)
+    altered.write_bytes(data[: start + 10])
+    assert "no safetensors file" in read_refusal(altered)
+    altered.write_bytes(data[:-1] + bytes([data[-1] ^ 0x80]))
+    assert "is damaged: copy it anew, or train the trial again" in read_refusal(altered)
+
+
+def test_an_export_from_before_digests_loads(valid: Path, tmp_path: Path) -> None:
+    about, weights = read_parts(valid)
+    path = tmp_path / "old.safetensors"
+    for name in ("ablate-1", "ablate-2"):
+        path.write_bytes(save(weights, metadata={export.KEY: json.dumps(about | {"format": name})}))
+        if name == "ablate-1":
+            loaded = export.load_model(path, device="cpu").network.state_dict()
+            assert all(torch.equal(loaded[key], weights[key]) for key in weights)
+        else:
+            assert "bytes were not written so" in read_refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("entry", "values"),
+    [
+        ("config", [GONE, None, 3, "x", [], {}]),
+        ("config.data", [GONE, None, 3, "x", [], {}, {"name": []}]),
+        ("config.loss.name", [GONE, None, 3, {}, "\x1b[31mnone", "of_a_plug_in"]),
+        ("config.embedding.dim", [None, "x", -1, 10**9, 17]),
+        ("config.backbone.name", ["none such", "hf-hub:a/b", "vit_gigantic_patch14_224"]),
+        ("features", [GONE, None, "x", -1, 0, True, 1.5, 10**9, 2**70, 100]),
+        ("classes", [GONE, None, 3, "abc", [], [3], ["\ud800"] * 3, ["one"], ["a"] * 10**5]),
+        ("frame", [GONE, None, "x", 0, -1.0, 1.5, float("nan"), float("inf"), 1e9, 2**70]),
+    ],
+)
+def test_what_a_file_says_of_itself_is_typed(
+    valid: Path, tmp_path: Path, entry: str, values: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about, tensors = read_parts(valid)
+    monkeypatch.setattr(export, "SPARE_BYTES", 2**20)  # these classes are more
+    for value in values:
+        changed = change_entry(about, entry, value)
+        message = read_refusal(write_sealed(tmp_path / "best.safetensors", changed, tensors))
+        assert value != "of_a_plug_in" or "of this model is not here: install" in message
+
+
+def test_a_small_file_builds_no_large_backbone(
+    valid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about, tensors = read_parts(valid)
+    about = change_entry(about, "config.backbone.name", "vit_large_patch16_224")
+    monkeypatch.setattr(backbone, "build_backbone", lambda *_, **__: pytest.fail("it was built"))
+    message = read_refusal(write_sealed(tmp_path / "a", about, tensors))
+    assert "numbers, of a vit_large" in message
+
+
+CHANGES: dict[str, Callable[[Tensors, str], Tensors]] = {
+    "missing": lambda all_, name: {key: value for key, value in all_.items() if key != name},
+    "foreign": lambda all_, _: {**all_, "ex\x1btra": torch.zeros(3)},
+    "none": lambda _, __: {},
+    "flat": lambda all_, name: {**all_, name: all_[name].reshape(-1)},
+    "double": lambda all_, name: {**all_, name: all_[name].double()},
+    "nan": lambda all_, name: {**all_, name: all_[name] * float("nan")},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_tensors_are_those_of_the_network(valid: Path, tmp_path: Path, change: str) -> None:
+    about, tensors = read_parts(valid)
+    altered = CHANGES[change](tensors, "method.loss.proxies")
+    read_refusal(write_sealed(tmp_path / "best.safetensors", about, altered))
+
+
+def test_files_that_are_no_exports_are_refused_at_once(valid: Path, tmp_path: Path) -> None:
+    about, _ = read_parts(valid)
+    path = tmp_path / "best.safetensors"
+
+    def write_raw(header: bytes, size: int = 0) -> None:
+        with path.open("wb") as file:
+            file.write(len(header).to_bytes(8, "little") + header)
+            file.truncate(8 + len(header) + size)
+
+    def build_header(text: str) -> bytes:
+        return json.dumps({"__metadata__": {export.KEY: text}}).encode()
+
+    os.mkfifo(tmp_path / "fifo")
+    assert "a FIFO" in read_refusal(tmp_path / "fifo")
+    assert "a device" in read_refusal(Path("/dev/zero"))
+    assert "no export, best.safetensors" in read_refusal(tmp_path)
+    for header in (b"", b"{", *map(build_header, ("[" * 10**5, "9" * 10**5, "3", "[]"))):
+        write_raw(header)
+        read_refusal(path)
+    path.write_bytes((2**62).to_bytes(8, "little") + b"{}")
+    read_refusal(path)
+    tensor = {"dtype": "F32", "shape": [5 * 2**30], "data_offsets": [0, 20 * 2**30]}
+    old = json.dumps(about | {"format": export.UNDIGESTED})
+    write_raw(json.dumps({"__metadata__": {export.KEY: old}, "w": tensor}).encode(), 20 * 2**30)
+    assert "larger than" in read_refusal(path)
+
+
+def test_weights_of_a_frozen_backbone_are_a_regular_file(valid: Path, tmp_path: Path) -> None:
+    about, tensors = read_parts(valid)
+    os.mkfifo(tmp_path / "fifo")
+    about["config"]["backbone"] |= {"mode": "frozen", "weights": str(tmp_path / "fifo")}
+    about["config"]["backbone"]["weights_sha256"] = "0" * 64
+    assert "a FIFO" in read_refusal(write_sealed(tmp_path / "a", about, tensors))
