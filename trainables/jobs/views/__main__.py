@@ -1,8 +1,7 @@
 """`python -m trainables.jobs.views < request.json`: read trained models for figures.
 
-Each view is a file of its own, written whole, in its trial's folder. What cannot be read is told
-on standard error, one JSON line a view (`folder`, `name`, `reason`), and the others are read all
-the same. Exit codes: 0 all were read; 1 some could not be.
+Each view is written to a file in its trial's folder. Each that cannot be read is one JSON line on
+standard error (`folder`, `name`, `reason`), and the exit code is 1.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A trained model's embeddings of one split, and the registry of what figures compute from them.
 
-A figure that needs a model is one file here: a function of an `Embedded` and its options that
-returns JSON-able values, registered in `VIEWS` by the name that a report's YAML has. It is drawn in
-`reports/figures/models/`, which holds no model. Packages outside join by `ablate.views`.
+A figure that needs a model is one function of an `Embedded` and its options that returns JSON-able
+values, registered in `VIEWS` by the name that a report's YAML has. It is drawn in
+`reports/figures/models.py`, which holds no model. Packages outside join by `ablate.views`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
@@ -27,11 +26,9 @@ from trainables.backbones.backbone import Backbone, build_frozen_backbone
 from trainables.config.registry import Registry
 from trainables.core.assembly import assemble_parts
 from trainables.core.export import read_weights
-from trainables.core.inputs import Inputs
-from trainables.core.network import Network
 from trainables.core.trial_folder import TrialFolder
 from trainables.data.augment import cut_eval_images
-from trainables.data.splits import Subset, load_splits
+from trainables.data.splits import load_splits
 from trainables.errors import ConfigError
 from trainables.jobs.request import View
 from trainables.machine.devices import resolve_device
@@ -44,51 +41,70 @@ SIDE = 72  # pixels of a small picture's long side
 QUALITY = 80  # of its JPEG
 
 
-@dataclass(frozen=True)
-class Embedded:
-    """A split of a trained model. config: the trial's. network: in evaluation mode. inputs: as it
-    takes them. of: another split of the same model, by name."""
+class Reader:
+    """The model of one trial's folder; its splits are loaded once.
 
-    config: TrialConfig
-    network: Network
-    inputs: Inputs
-    subset: Subset
-    of: Callable[[str], Embedded]
+    Raises:
+        ConfigError: the trial has not finished here, or its weights are gone.
+    """
+
+    def __init__(self, folder: Path, device: str, cache: Path) -> None:
+        files = TrialFolder(folder)
+        try:
+            recorded = json.loads(files.config.read_text(encoding="utf-8"))
+            final = json.loads(files.result.read_text(encoding="utf-8"))
+            export = join_inside(folder, final["export"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ConfigError(str(folder), f"no finished trial is here ({error})") from error
+        self.config, seed = TrialConfig.model_validate(recorded["config"]), int(recorded["seed"])
+        self.splits, self.device = load_splits(self.config.data, cache), resolve_device(device)
+        parts = assemble_parts(self.config, seed, self.splits, cache, self.device)
+        parts.network.load_state_dict(read_weights(export))
+        self.network, self.inputs = parts.network.eval(), parts.inputs
+        self._splits: dict[str, Embedded] = {}
+
+    def embed_split(self, name: str) -> Embedded:
+        """Return a split. Raises ConfigError if the trial has none of this name."""
+        if name not in self._splits:
+            self._splits[name] = Embedded(self, name)
+        return self._splits[name]
+
+    def read_view(self, view: View) -> dict[str, Any]:
+        """Return what a view's file holds: its kind, options, the split's size, and the values.
+
+        Raises:
+            ConfigError: the trial has no such split, or the split or the method nothing to be read.
+        """
+        options = dict(view.options)
+        split = self.embed_split(options.pop("split"))
+        header = {"kind": view.kind, "options": dict(view.options)}
+        return header | {"split_images": len(split.subset)} | VIEWS[view.kind](split, **options)
+
+
+class Embedded:
+    """A split of a trained model, whose network is in evaluation mode. An image's place is its
+    position in the split."""
+
+    def __init__(self, model: Reader, name: str) -> None:
+        self.model, self.subset = model, model.splits[name]
+        self.network, self.inputs, self.device = model.network, model.inputs, model.device
+        self.labels = self.subset.labels.to(self.device)
+        self.training = model.splits.train  # what the model was trained on
+        # queries are looked for in the gallery, which begins here; 0: in all other images
+        self.gallery_start = self.subset.queries or 0
+        self.query_count = self.subset.queries or len(self.subset)
 
     @cached_property
     def rows(self) -> Tensor:
         """[N, E] of all images of the split, as retrieval compares them."""
         with torch.inference_mode():
-            return torch.cat(
-                [self.network.embed(x) for x in self.inputs.iterate_blocks(self.subset)]
-            )
-
-    @property
-    def training(self) -> Subset:
-        """What the model was trained on."""
-        return self.of("train").subset
+            blocks = self.inputs.iterate_blocks(self.subset)
+            return torch.cat([self.network.embed(block) for block in blocks])
 
     @property
     def unit(self) -> Tensor:
         """`rows` brought to unit length."""
         return F.normalize(self.rows, dim=1)
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.network.parameters()).device
-
-    @property
-    def labels(self) -> Tensor:
-        return self.subset.labels.to(self.device)
-
-    @property
-    def gallery_start(self) -> int:
-        """Where in the split the images begin in which queries are looked for."""
-        return self.subset.queries or 0
-
-    @property
-    def query_count(self) -> int:
-        return len(self.subset) if self.subset.queries is None else self.subset.queries
 
     def score_queries(self, places: Tensor) -> tuple[Tensor, Tensor]:
         """Return the scores [B, R] of queries against the gallery, and which of it are of their
@@ -104,10 +120,10 @@ class Embedded:
 
     def draw_pairs(self, count: int, stream: str) -> Tensor:
         """Draw two images each of up to `count` classes that have as many; return their places."""
-        of_class: dict[int, list[int]] = {}
+        by_class: dict[int, list[int]] = {}
         for place in draw(len(self.subset), stream).tolist():
-            of_class.setdefault(int(self.subset.labels[place]), []).append(place)
-        pairs = [places[:2] for places in of_class.values() if len(places) > 1][:count]
+            by_class.setdefault(int(self.subset.labels[place]), []).append(place)
+        pairs = [places[:2] for places in by_class.values() if len(places) > 1][:count]
         return torch.tensor([place for pair in pairs for place in pair])
 
     def load_pictures(self, places: Tensor) -> tuple[Tensor, Backbone]:
@@ -117,24 +133,28 @@ class Embedded:
         Raises:
             ConfigError: a transformer with a second token, whose two outputs are of no one map.
         """
-        size = self.config.data.image_size
-        backbone = self.network.backbone
+        config, backbone = self.model.config, self.network.backbone
+        size = config.data.image_size
         if backbone is None:
-            backbone = build_frozen_backbone(self.config.backbone, size).to(self.device)
+            backbone = build_frozen_backbone(config.backbone, size).to(self.device)
         if not isinstance(backbone, Backbone):
             raise ConfigError(
                 "figures", "a transformer with a second token has no one output to show"
             )
-        normalisation = {"mean": backbone.mean, "std": backbone.std}
+        options: dict[str, Any] = {"size": size, "mean": backbone.mean, "std": backbone.std}
         index = self.subset.index[places]
-        pixels = cut_eval_images(
-            self.subset.images, index, size=size, device=self.device, **normalisation
-        )
-        return pixels, backbone
+        return cut_eval_images(self.subset.images, index, device=self.device, **options), backbone
 
-    def get_class_name(self, place: int) -> str:
-        """Return the class of the image at this place of the split."""
-        return self.subset.classes[int(self.subset.labels[place])]
+    def show(self, place: int, **values: Any) -> dict[str, Any]:
+        """Return `picture`, the image at this place, `class`, its name, and these values."""
+        name = self.subset.classes[int(self.subset.labels[place])]
+        return {"picture": self.encode_thumbnail(place), "class": name, **values}
+
+    def list_classes(self, places: Tensor) -> dict[str, Any]:
+        """Return `label`, of each place that of its class in `classes`, the sorted names."""
+        names = [self.subset.classes[int(label)] for label in self.subset.labels[places]]
+        classes = sorted(set(names))
+        return {"label": [classes.index(name) for name in names], "classes": classes}
 
     def encode_thumbnail(self, place: int) -> str:
         """Return the image at this place of the split, small: JPEG in base64."""
@@ -168,47 +188,3 @@ def fit_tsne(rows: Tensor, perplexity: float) -> list[list[float]]:
     tsne = TSNE(init="pca", perplexity=perplexity, random_state=0)
     with threadpool_limits(1):  # its threads spin while others compute: 17 times slower was seen
         return list_points(tsne.fit_transform(rows.cpu().numpy()))
-
-
-class Reader:
-    """The model of one trial's folder; its splits are loaded once.
-
-    Raises:
-        ConfigError: the trial has not finished here, or its weights are gone.
-    """
-
-    def __init__(self, folder: Path, device: str, cache: Path) -> None:
-        files = TrialFolder(folder)
-        try:
-            about = json.loads(files.config.read_text(encoding="utf-8"))
-            final = json.loads(files.result.read_text(encoding="utf-8"))
-            export = join_inside(folder, final["export"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ConfigError(str(folder), f"no finished trial is here ({error})") from error
-        self.config, seed = TrialConfig.model_validate(about["config"]), int(about["seed"])
-        self.splits = load_splits(self.config.data, cache)
-        where = resolve_device(device)
-        parts = assemble_parts(self.config, seed, self.splits, cache, where)
-        parts.network.load_state_dict(read_weights(export))
-        self.network, self.inputs = parts.network.eval(), parts.inputs
-        self._splits: dict[str, Embedded] = {}
-
-    def embed_split(self, name: str) -> Embedded:
-        """Return a split. Raises ConfigError if the trial has none of this name."""
-        if name not in self._splits:
-            subset = self.splits[name]
-            self._splits[name] = Embedded(
-                self.config, self.network, self.inputs, subset, self.embed_split
-            )
-        return self._splits[name]
-
-    def read_view(self, view: View) -> dict[str, Any]:
-        """Return what a view's file holds: its kind, options, the split's size, and the values.
-
-        Raises:
-            ConfigError: the trial has no such split, or the split or the method nothing to be read.
-        """
-        options = dict(view.options)
-        split = self.embed_split(options.pop("split"))
-        about = {"kind": view.kind, "options": dict(view.options)}
-        return about | {"split_images": len(split.subset)} | VIEWS[view.kind](split, **options)

@@ -51,14 +51,13 @@ def embedding_map(
         _, classes_of = torch.unique(split.subset.labels[places], return_inverse=True)
         rows = rows - compute_class_means(rows, classes_of)[classes_of]
     plane = fit_tsne(rows, min(perplexity, (len(places) - 1) / 3))
-    names = sorted({split.get_class_name(place) for place in places.tolist()})
     return {
         "x": [x for x, _ in plane],
         "y": [y for _, y in plane],
-        "label": [names.index(split.get_class_name(place)) for place in places.tolist()],
-        "classes": names,
+        **split.list_classes(places),
         "of_classes": total,
         "pictures": [
-            [at, split.encode_thumbnail(p)] for at, p in enumerate(places[:pictures].tolist())
+            [number, split.encode_thumbnail(place)]
+            for number, place in enumerate(places[:pictures].tolist())
         ],
     }

@@ -35,15 +35,13 @@ def gallery(split: Embedded, *, queries: int, failures: int, nearest: int) -> di
         margins.append(wrong - right)
         answerable.append(hits.any(1) & scores.isfinite().any(1))
     margin, usable = torch.cat(margins), torch.cat(answerable)
-    # those of a class that none before is of come first, in their order
-    classes: set[int] = set()
-    fresh: list[int] = []
-    others: list[int] = []
+    # the first query of each class comes before all others
+    by_class: dict[int, list[int]] = {}
     for place in order[usable].tolist():
-        label = int(split.subset.labels[place])
-        (others if label in classes else fresh).append(place)
-        classes.add(label)
-    drawn = (fresh + others)[:queries]
+        by_class.setdefault(int(split.subset.labels[place]), []).append(place)
+    firsts = [places[0] for places in by_class.values()]
+    others = [place for place in order[usable].tolist() if place not in firsts]
+    drawn = (firsts + others)[:queries]
     failing = int((margin[usable] > 0).sum())
     worst = margin.masked_fill(~usable, -torch.inf).argsort(descending=True, stable=True)
     failed = [place for place in order[worst][:failing].tolist() if place not in drawn][:failures]
@@ -59,18 +57,9 @@ def _show_query(split: Embedded, place: int, nearest: int, *, failed: bool) -> d
     scores, hits = (each[0] for each in split.score_queries(torch.tensor([place]).to(split.device)))
     order = scores.argsort(descending=True, stable=True)
     count = min(nearest, int(scores.isfinite().sum()))
-    return {
-        "query": split.encode_thumbnail(place),
-        "class": split.get_class_name(place),
-        "rank": int(hits[order].int().argmax()) + 1,
-        "failed": failed,
-        "near": [
-            {
-                "picture": split.encode_thumbnail(at + split.gallery_start),
-                "class": split.get_class_name(at + split.gallery_start),
-                "hit": bool(hits[at]),
-                "score": float(scores[at]),
-            }
-            for at in order[:count].tolist()
-        ],
-    }
+    query = split.show(place, rank=int(hits[order].int().argmax()) + 1, failed=failed)
+    near = [
+        split.show(n + split.gallery_start, hit=bool(hits[n]), score=float(scores[n]))
+        for n in order[:count].tolist()
+    ]
+    return {"query": query.pop("picture"), **query, "near": near}

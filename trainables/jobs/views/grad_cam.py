@@ -44,21 +44,21 @@ def grad_cam(split: Embedded, *, images: int, terms: tuple[str, ...]) -> dict[st
         draws = streams.create_generator(0, "views.grad_cam", device=pictures.device)
         progress = Progress(fraction=1.0)
         state = method(backbone.pool(maps).float(), labels, progress, draws)
-        own = method.terms(state, labels, progress, draws)
-        if unknown := [name for name in terms if name not in own]:
+        available = method.terms(state, labels, progress, draws)
+        if unknown := [name for name in terms if name not in available]:
             raise ConfigError(
-                "figures, grad_cam.terms", f"{unknown[0]!r} is none of {', '.join(own)}"
+                "figures, grad_cam.terms", f"{unknown[0]!r} is none of {', '.join(available)}"
             )
-        cams = {name: _compute_cam(own[name].value, maps, backbone) for name in terms or own}
+        cams = {
+            name: _compute_cam(available[name].value, maps, backbone) for name in terms or available
+        }
     return {
         "terms": [*cams],
         "rows": [
-            {
-                "picture": split.encode_thumbnail(int(places[at])),
-                "class": split.get_class_name(int(places[at])),
-                "maps": {name: cam[at].tolist() for name, cam in cams.items()},
-            }
-            for at in range(0, len(places), 2)
+            split.show(
+                int(places[first]), maps={name: cam[first].tolist() for name, cam in cams.items()}
+            )
+            for first in range(0, len(places), 2)
         ],
     }
 

@@ -77,7 +77,7 @@ def plane(split: Embedded, *, images: int, level: float) -> dict[str, Any]:
 
     turns = torch.arange(DIRECTIONS, dtype=torch.float64) * (2 * math.pi / DIRECTIONS)
     between = sure(torch.linspace(0, angle, FINE, dtype=torch.float64))
-    seen = split.of("train")
+    seen = split.model.embed_split("train")
     return {
         "classes": [train.classes[one], train.classes[two], split.subset.classes[unseen]],
         "points": [project(seen, one), project(seen, two), project(split, unseen)],

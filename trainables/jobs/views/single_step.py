@@ -63,14 +63,12 @@ def single_step(split: Embedded, *, images: int, rate: float, dark: float) -> di
             "figures, single_step.rate", f"a step at {rate:g} is not finite: lower it"
         )
     points = fit_tsne(torch.cat([before, after]), min(PERPLEXITY, len(places) / 2 - 1))
-    names = sorted({split.get_class_name(place) for place in places.tolist()})
     pixels = ((anchor[0] * std + mean).clamp(0, 1) * 255).round().to(torch.uint8)
     picture = encode_picture(pixels.permute(1, 2, 0).cpu().numpy())
     return {
         "before": points[: len(places)],
         "after": points[len(places) :],
-        "label": [names.index(split.get_class_name(place)) for place in places.tolist()],
-        "classes": names,
+        **split.list_classes(places),
         "pictures": [picture, split.encode_thumbnail(int(places[1]))],
         "distances": [float((each[0] - each[1]).norm()) for each in (before, after)],
         "moved": (after - before).norm(dim=1).tolist(),

@@ -1,14 +1,20 @@
-"""Numbers of an embedding space that are more than one: its spectrum, its distances."""
+"""Numbers of an embedding space: its spectrum, its distances, what is alike, what is found."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 from trainables.errors import ConfigError
-from trainables.evaluation.structure import compute_singular_shares, spectrum, squared_distances
-from trainables.jobs.views.embedded import VIEWS, Embedded, draw
+from trainables.evaluation.structure import (
+    compute_singular_shares,
+    spectrum,
+    squared_distances,
+    sum_classes,
+)
+from trainables.jobs.views.embedded import BLOCK, VIEWS, Embedded, draw
 
 BINS = 60
 FARTHEST = 2.0  # between rows of unit length
@@ -19,10 +25,8 @@ FARTHEST = 2.0  # between rows of unit length
 def spectrum_of(split: Embedded) -> dict[str, Any]:
     """Return `shares`: singular values of the unit embeddings over their sum, descending;
     `spectrum`: ρ (NIR, Table 3 and Fig. 4)."""
-    return {
-        "shares": compute_singular_shares(split.unit).tolist(),
-        "spectrum": spectrum(split.unit),
-    }
+    shares = compute_singular_shares(split.unit).tolist()
+    return {"shares": shares, "spectrum": spectrum(split.unit)}
 
 
 @VIEWS.register("distances")
@@ -69,4 +73,70 @@ def distances(split: Embedded, *, images: int) -> dict[str, Any]:
         "overlap": float(shares.amin(0).sum()),
         "images": len(places),
         "classes": len(chosen),
+    }
+
+
+@VIEWS.register("affinity")
+@torch.inference_mode()
+def affinity(split: Embedded, *, classes: int) -> dict[str, Any]:
+    """Return which classes a model holds for alike (DDML's supplement): `cosines` [C × C] between
+    the proxies of up to `classes` training classes that are drawn, in an order that sets like ones
+    side by side (leaves of average linkage), with their names, `classes`; `mean`: of two classes.
+    `of`: "proxies", of several a class the mean of unit ones, or "class means", of unit embeddings,
+    where the loss has none."""
+    from scipy.cluster.hierarchy import leaves_list, linkage
+    from scipy.spatial.distance import squareform
+
+    references = split.network.method.loss.references()
+    if references is not None:
+        rows, labels = F.normalize(references.vectors, dim=1), references.labels
+    else:
+        rows, labels = split.unit, split.labels
+    centres = F.normalize(sum_classes(rows, labels), dim=1).cpu()
+    drawn = draw(len(centres), "affinity")[:classes]
+    cosines = (centres[drawn] @ centres[drawn].T).clamp(-1, 1)
+    cosines = (cosines + cosines.T) / 2
+    far = (1 - cosines).fill_diagonal_(0).numpy()
+    order = leaves_list(linkage(squareform(far, checks=False), "average"))
+    cosines = cosines[order][:, order]
+    off_diagonal = cosines[~torch.eye(len(cosines), dtype=torch.bool)]
+    return {
+        "classes": [split.subset.classes[int(drawn[position])] for position in order],
+        "of_classes": len(centres),
+        "cosines": [[round(value, 4) for value in row] for row in cosines.tolist()],
+        "mean": float(off_diagonal.mean()),
+        "of": "class means" if references is None else "proxies",
+    }
+
+
+@VIEWS.register("class_sizes")
+@torch.inference_mode()
+def class_sizes(split: Embedded) -> dict[str, Any]:
+    """Return how well images of each class with an answerable query are found: `classes`, names;
+    `sizes`, images of it in this split; `trained`, images of it that the model was trained on, 0 of
+    a class that it never saw; `recalls`, the share of its images whose nearest other one is of it.
+
+    DDML's authors tell of class-imbalanced data in their supplement, which is not public; this is
+    measured where sizes differ by themselves, or by `data.split.imbalance`.
+    """
+    subset, train = split.subset, split.training
+    total = len(subset.classes)
+    right, answerable = torch.zeros(2, total, dtype=torch.int64)
+    for block in torch.split(torch.arange(split.query_count), BLOCK):
+        scores, same = split.score_queries(block.to(split.device))
+        has_answer = same.any(1)
+        hit = same.gather(1, scores.argmax(1, keepdim=True)).squeeze(1)
+        labels = subset.labels[block]
+        answerable += torch.bincount(labels[has_answer.cpu()], minlength=total)
+        right += torch.bincount(labels[(hit & has_answer).cpu()], minlength=total)
+    sizes = torch.bincount(subset.labels, minlength=total).tolist()
+    counts = torch.bincount(train.labels, minlength=len(train.classes)).tolist()
+    trained = dict(zip(train.classes, counts, strict=True))
+    shown = answerable.nonzero().squeeze(1).tolist()
+    return {
+        "classes": [subset.classes[label] for label in shown],
+        "of_classes": total,
+        "sizes": [sizes[label] for label in shown],
+        "trained": [trained.get(subset.classes[label], 0) for label in shown],
+        "recalls": [round(float(right[n]) / float(answerable[n]), 6) for n in shown],
     }

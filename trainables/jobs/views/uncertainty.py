@@ -44,14 +44,7 @@ def uncertainty(split: Embedded, *, images: int, ends: int) -> dict[str, Any]:
 
     def show(numbers: Tensor) -> list[dict[str, Any]]:
         pairs = zip(places[numbers].tolist(), first[numbers].tolist(), strict=True)
-        return [
-            {
-                "picture": split.encode_thumbnail(place),
-                "class": split.get_class_name(place),
-                "value": value,
-            }
-            for place, value in pairs
-        ]
+        return [split.show(place, value=value) for place, value in pairs]
 
     return {
         "values": {name: [float(f"{x:.5g}") for x in v.tolist()] for name, v in values.items()},
