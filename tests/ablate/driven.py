@@ -11,6 +11,7 @@ from ablate.ledger.facts import Facts
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.results import build_result_rows
+from ablate.ledger.sources import Sources
 from ablate.plan.plan import Plan
 from ablate.sweep.dispatch import JobScheduler
 from ablate.sweep.progression import Progression
@@ -21,15 +22,18 @@ from trainables.jobs.attempt import Attempt
 Choose = Callable[[list[str]], str]
 
 
-def dispatch(plan: Plan, folder: Path, **more: Any) -> JobScheduler:
+def dispatch(plan: Plan, folder: Path, *, sources: bool = False, **more: Any) -> JobScheduler:
     ledger = Ledger(folder / "ledger.sqlite")
     retry, force = bool(more.get("retry_failed")), bool(more.get("force"))
     settings = JobSettings(
         folder / "trials", Runtime("cpu", 1, folder), "tests.ablate.synthetic:run_job"
     )
     ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolve_spec(), {})
+    facts = Facts(
+        ledger, None, retry_failed=retry, force=force, sources=Sources(ledger) if sources else None
+    )
     return JobScheduler(
-        Progression(plan, Facts(ledger, None, retry_failed=retry, force=force), record=True),
+        Progression(plan, facts, record=True),
         ledger,
         Owner.from_this_process(),
         plan.sweep_id,

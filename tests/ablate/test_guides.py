@@ -95,11 +95,3 @@ def test_the_examples_of_the_guides_run(tmp_path: Path) -> None:
     weight = uniform["config"]["method"]["weight"]
     assert metrics["term/uniform/weight"] == pytest.approx(weight)
     assert by_loss["proxy_anchor"]["config"]["optimizer"]["lr"] == 1e-3
-
-
-def test_commands_of_guides_are_commands() -> None:
-    """Those in shell blocks name files of the same page."""
-    for page in PAGES:
-        (shell,) = (text for language, text in guides.blocks(page) if not language)
-        named = [word for line in shell.splitlines() for word in line.split() if "." in word]
-        assert set(named) - {"."} <= set(guides.files(page)), page.name

@@ -12,7 +12,6 @@ from ablate import api
 from ablate.cli.main import main
 from ablate.engine.settings import Outcome
 from ablate.plan import resolve
-from ablate.plan.plan import Plan
 from tests.ablate import driven, specs
 from tests.trainables.core import exported
 from trainables import load
@@ -44,11 +43,6 @@ def test_a_spec_that_packs_is_refused(where: str) -> None:
     assert "Leave it out" in text
 
 
-def test_none_is_what_every_trial_has() -> None:
-    """As a trial's `config.yaml` of before says it, and `ablate best` of one."""
-    assert specs.plan(grid(**{"training.packed": None})).sweep_id
-
-
 def test_the_identity_of_a_packed_trial_is_what_it_was() -> None:
     config = TrialConfig.model_validate(PACKED)
     assert dump_identity(config)["training"]["packed"] == 8
@@ -56,19 +50,14 @@ def test_the_identity_of_a_packed_trial_is_what_it_was() -> None:
     assert compute_config_hash(config, "data") == known
 
 
-@pytest.fixture
-def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
-    """A sweep of packed trials, which 0.1.0 has left in `tmp_path`."""
+def test_a_ledger_of_packed_trials_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As 0.1.0 has left one."""
     with monkeypatch.context() as before:
         before.setattr(resolve, "PACKED", "no.such.key")
         plan = specs.plan(grid(**{"training.packed": 8}))
         driven.run(plan, tmp_path)
-    return plan
-
-
-def test_a_ledger_of_packed_trials_is_read(
-    tmp_path: Path, plan: Plan, capsys: pytest.CaptureFixture[str]
-) -> None:
     outcome = Outcome(plan.sweep_id, 0, {}, {}, {}, {}, None, out_of_time=False)
     results = api.Results(outcome, tmp_path / "ledger.sqlite")
     assert list(results.frame["status"]) == ["done"] * 8
@@ -77,19 +66,10 @@ def test_a_ledger_of_packed_trials_is_read(
         assert main([*words, "--out", str(tmp_path)]) == 0, capsys.readouterr()
 
 
-@pytest.mark.slow
-def test_packed_trials_are_reported(
-    tmp_path: Path, plan: Plan, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for words in (["ledger", "replay"], ["report"]):
-        assert main([*words, "--out", str(tmp_path)]) == 0, capsys.readouterr()
-    assert "grid" in capsys.readouterr().out
-
-
 def test_a_packed_trials_export_loads_and_embeds(tmp_path: Path) -> None:
     path = exported.write(tmp_path / "best.safetensors")
     about, tensors = exported.said(path)
     about["config"]["training"]["packed"] = 8
     exported.sealed(path, about, tensors)
-    found = load(path, device="cpu").embed(torch.zeros((2, 32, 32, 3), dtype=torch.uint8))
-    assert found.shape == (2, 16) and bool(found.isfinite().all())
+    rows = load(path, device="cpu").embed(torch.zeros((2, 32, 32, 3), dtype=torch.uint8))
+    assert rows.shape == (2, 16) and bool(rows.isfinite().all())

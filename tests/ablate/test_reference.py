@@ -42,9 +42,9 @@ def rows(page: str) -> Iterator[dict[str, str]]:
 
 
 def test_every_field_has_a_meaning(now: dict[str, str]) -> None:
-    told = list(rows(now["fields.md"]))
-    assert len(told) > 300
-    missing = [row["field"] for row in told if not row.get("meaning")]
+    fields = list(rows(now["fields.md"]))
+    assert len(fields) > 300
+    missing = [row["field"] for row in fields if not row.get("meaning")]
     assert not missing, f"{missing}: tell them in the docstrings of their models, `field: meaning`"
 
 

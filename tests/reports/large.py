@@ -17,7 +17,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+import yaml
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
@@ -29,107 +31,84 @@ from tests.ablate.command import ablate
 from tests.faults.machine import processor
 
 TRIALS, SECONDS, BYTES = 5000, 30.0, 5_000_000
-ALPHAS, LEARNING_RATES = 20, 20
-METHODS, COMPONENTS = 5, 8  # cells
-SPACE = {
-    path: {"low": low, "high": high, "log": True}
-    for path, low, high in (
-        ("optimizer.lr", 1e-4, 1e-2),
-        ("optimizer.multipliers.proxies", 1, 300),
-        ("loss.temperature", 0.02, 0.5),
-        ("method.alpha", 1e-3, 3),
-        ("method.beta", 1e-3, 3),
-        ("method.gamma", 1e-7, 1e-1),
-    )
-}
-TERMS = {
-    name: {f"method.{weight}": 0}
-    for name, weight in (("agnostic", "alpha"), ("specific", "beta"), ("split", "gamma"))
-}
-FACTOR = {"factor": "method.alpha"}
-
-
-class Made(NamedTuple):
-    """seconds: of the command, and those of them that it computed, whatever else the machine did.
-    page, files: bytes of the page, and of all that was written."""
-
-    trials: int
-    seconds: float
-    computed: float
-    page: int
-    files: int
+LEVELS = 20  # of a factor of the grid, at most
+CELLS = 13  # of the components and the methods
+SPEC = """
+name: large
+title: A sweep of thousands of trials
+trial: {training: {epochs: 3}, loss: {name: normsoftmax}, method: {name: ddml}}
+studies:
+  tune:
+    {design: search, sampler: random, startup: 1, seeds: [1000], space: {
+      optimizer.lr: {low: 1.0e-4, high: 1.0e-2, log: true},
+      optimizer.multipliers.proxies: {low: 1, high: 300, log: true},
+      loss.temperature: {low: 0.02, high: 0.5, log: true},
+      method.alpha: {low: 1.0e-3, high: 3, log: true},
+      method.beta: {low: 1.0e-3, high: 3, log: true},
+      method.gamma: {low: 1.0e-7, high: 0.1, log: true}}}
+  parts:
+    {design: components, components: {
+      agnostic: {method.alpha: 0}, specific: {method.beta: 0}, split: {method.gamma: 0}}}
+  rows:
+    {design: compare, evaluate: [val, test], variants: {
+      plain: {trial: {method: {name: plain}}},
+      alpha 0.1: {trial: {method.alpha: 0.1}}, alpha 0.3: {trial: {method.alpha: 0.3}},
+      alpha 0.5: {trial: {method.alpha: 0.5}}, alpha 0.9: {trial: {method.alpha: 0.9}}}}
+  grid: {design: grid}
+report:
+  tables:
+    - {kind: compare, study: rows, metrics: [test/map_at_r, val/map_at_r]}
+    - {kind: components, study: parts}
+    - {kind: effects, study: parts}
+    - {kind: search, study: tune, top: 20}
+    - {kind: importance, study: tune}
+    - {kind: compare, study: grid, title: Every cell of the grid}
+  heatmaps: [{study: grid, x: optimizer.lr, y: method.alpha}]
+  curves: [{studies: [tune, rows]}]
+  factor_curves: [{studies: [grid], x: optimizer.lr}]
+  figures:
+    - {kind: parallel, studies: [tune]}
+    - {kind: slices, studies: [tune]}
+    - {kind: importance, studies: [tune]}
+    - {kind: shapley, studies: [parts]}
+    - {kind: interactions, studies: [parts]}
+    - {kind: cost, studies: [tune, rows, grid]}
+    - {kind: critical_difference, studies: [grid], options: {factor: method.alpha}}
+  best: [tune]
+"""
 
 
 def spec(trials: int) -> dict[str, Any]:
-    """Half in a search, two fifths in grids of `ALPHAS` × `LEARNING_RATES` cells at most."""
-    side = max(2, min(ALPHAS, round((trials / 10) ** 0.5)))
-    grid_seeds = max(1, round(0.4 * trials / side**2))
-    rows = max(2, round(0.1 * trials / (METHODS + COMPONENTS)))
-    searched = trials - side**2 * grid_seeds - rows * (METHODS + COMPONENTS)
-    ddml = {"loss": {"name": "normsoftmax"}, "method": {"name": "ddml"}}
-    return {
-        "name": "large",
-        "title": "A sweep of thousands of trials",
-        "trial": {"training": {"epochs": 3}, **ddml},
-        "studies": {
-            "tune": {
-                **{"design": "search", "sampler": "random", "space": SPACE},
-                **{"trials": searched, "round": searched, "startup": 1, "seeds": [1000]},
-            },
-            "parts": {"design": "components", "components": TERMS, "seeds": rows},
-            "rows": {
-                "design": "compare",
-                "seeds": rows,
-                "variants": {
-                    "plain": {"trial": {"method": {"name": "plain"}}},
-                    **{f"alpha {a}": {"trial": {"method.alpha": a}} for a in (0.1, 0.3, 0.5, 0.9)},
-                },
-                "evaluate": ["val", "test"],
-            },
-            "grid": {
-                "design": "grid",
-                "seeds": grid_seeds,
-                "grid": {
-                    "method.alpha": [round(0.01 + 0.05 * at, 4) for at in range(side)],
-                    "optimizer.lr": [round(1e-4 * 1.2**at, 8) for at in range(side)],
-                },
-            },
-        },
-        "report": {
-            "tables": [
-                {"kind": "compare", "study": "rows", "metrics": ["test/map_at_r", "val/map_at_r"]},
-                {"kind": "components", "study": "parts"},
-                {"kind": "effects", "study": "parts"},
-                {"kind": "search", "study": "tune", "top": 20},
-                {"kind": "importance", "study": "tune"},
-                {"kind": "compare", "study": "grid", "title": "Every cell of the grid"},
-            ],
-            "heatmaps": [{"study": "grid", "x": "optimizer.lr", "y": "method.alpha"}],
-            "curves": [{"studies": ["tune", "rows"]}],
-            "factor_curves": [{"studies": ["grid"], "x": "optimizer.lr"}],
-            "figures": [
-                {"kind": "parallel", "studies": ["tune"]},
-                {"kind": "slices", "studies": ["tune"]},
-                {"kind": "importance", "studies": ["tune"]},
-                {"kind": "shapley", "studies": ["parts"]},
-                {"kind": "interactions", "studies": ["parts"]},
-                {"kind": "cost", "studies": ["tune", "rows", "grid"]},
-                {"kind": "critical_difference", "studies": ["grid"], "options": FACTOR},
-            ],
-            "best": ["tune"],
+    """Half in a search, two fifths in grids of `LEVELS` × `LEVELS` cells at most."""
+    side = max(2, min(LEVELS, round((trials / 10) ** 0.5)))
+    seeds = max(1, round(0.4 * trials / side**2))
+    repeats = max(2, round(0.1 * trials / CELLS))
+    searched = trials - side**2 * seeds - repeats * CELLS
+    content: dict[str, Any] = yaml.safe_load(SPEC)
+    studies = content["studies"]
+    studies["tune"] |= {"trials": searched, "round": searched}
+    studies["parts"]["seeds"] = studies["rows"]["seeds"] = repeats
+    studies["grid"] |= {
+        "seeds": seeds,
+        "grid": {
+            "method.alpha": [round(0.01 + 0.05 * at, 4) for at in range(side)],
+            "optimizer.lr": [round(1e-4 * 1.2**at, 8) for at in range(side)],
         },
     }
+    return content
 
 
 def store(folder: Path, trials: int) -> str:
     """Ledger, trials' folders and MLflow, in a folder; the sweep's id."""
     plan = specs.plan(spec(trials))
     planned = driven.dispatch(plan, folder)
-    known = {}
-    for state in planned.progression.studies.values():
-        known |= {cell.trial_id: cell for cell in state.cells}
-    assert len(known) == trials, f"{len(known)} trials"
-    for trial_id, cell in known.items():
+    cells = {
+        cell.trial_id: cell
+        for state in planned.progression.studies.values()
+        for cell in state.cells
+    }
+    assert len(cells) == trials, f"{len(cells)} trials"
+    for trial_id, cell in cells.items():
         finish(planned.ledger, folder / "trials" / trial_id, cell)
     planned.ledger.close()
     uri = f"sqlite:///{folder}/mlflow.db"
@@ -144,35 +123,17 @@ def finish(ledger: Ledger, folder: Path, cell: Cell) -> None:
     folder.mkdir(parents=True)
     for name in FILES.values():
         (folder / name).touch()
-    level = synthetic.score(cell.config, cell.seed)
-    epochs = cell.config["training"]["epochs"]
-    seconds = 20 + cell.seed % 7
-    ledger.claim(
-        cell.trial_id, cell.trial_id[:16] * 4, cell.seed, cell.config, Owner.from_this_process()
-    )
-    ledger.record_epochs(
-        cell.trial_id,
-        [
-            synthetic.report(epoch, epochs, level) | {"seconds": seconds * epoch / epochs}
-            for epoch in range(1, epochs + 1)
-        ],
-    )
-    found = {"map_at_r": level, "recall_at_1": level / 2 + 0.4}
+    trial_id, level = cell.trial_id, synthetic.score(cell.config, cell.seed)
+    epochs, seconds = cell.config["training"]["epochs"], 20 + cell.seed % 7
+    ledger.claim(trial_id, trial_id[:16] * 4, cell.seed, cell.config, Owner.from_this_process())
+    reports = [
+        synthetic.report(epoch, epochs, level) | {"seconds": seconds * epoch / epochs}
+        for epoch in range(1, epochs + 1)
+    ]
+    values = {"map_at_r": level, "recall_at_1": level / 2 + 0.4}
     ends = {"epochs": epochs, "best_epoch": epochs, "seconds": seconds}
-    evaluations = dict.fromkeys(("val", "test"), found)
-    ledger.record_final(cell.trial_id, synthetic.FINAL | ends | {"evaluations": evaluations})
-
-
-def made(folder: Path, trials: int) -> Made:
-    """By `ablate report`, from what `store` left there."""
-    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = ablate(folder, "report", "--out", str(folder))
-    took, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-    computed = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    assert done.returncode == 0, done.stderr
-    (page,) = folder.glob("reports/*/report.html")
-    sizes = [path.stat().st_size for path in page.parent.iterdir()]
-    return Made(trials, took, computed, page.stat().st_size, sum(sizes))
+    evaluations = dict.fromkeys(("val", "test"), values)
+    ledger.record_final(trial_id, synthetic.FINAL | ends | {"evaluations": evaluations}, reports)
 
 
 def main(trials: int = TRIALS) -> None:
@@ -181,15 +142,22 @@ def main(trials: int = TRIALS) -> None:
     began = time.monotonic()
     store(folder, trials)
     print(f"store of {trials:,} trials: {time.monotonic() - began:.0f} s", flush=True)
-    found = made(folder, trials)
+    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = ablate(folder, "report", "--out", str(folder))
+    seconds, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == 0, done.stderr
+    computed = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    (page,) = folder.glob("reports/*/report.html")
+    size = page.stat().st_size
+    total = sum(path.stat().st_size for path in page.parent.iterdir())
     today = datetime.datetime.now(tz=datetime.UTC).date()
     print(
         f"| {today} | {processor()}, {os.cpu_count()} cores | {os.getloadavg()[0]:.1f} "
-        f"| {trials:,} | {found.seconds:.1f} s "
-        f"| {found.computed:.1f} s | {found.page / 1e6:.2f} MB | {found.files / 1e6:.2f} MB |"
+        f"| {trials:,} | {seconds:.1f} s | {computed:.1f} s | {size / 1e6:.2f} MB "
+        f"| {total / 1e6:.2f} MB |"
     )
-    assert found.seconds <= SECONDS, f"{found.seconds:.1f} s"
-    assert found.page <= BYTES, f"{found.page:,} bytes"
+    assert seconds <= SECONDS, f"{seconds:.1f} s"
+    assert size <= BYTES, f"{size:,} bytes"
     shutil.rmtree(folder)
 
 

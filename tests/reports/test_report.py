@@ -12,15 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from pydantic import ValidationError
 
 from ablate.ledger.ledger import Ledger
 from reports.compile import Report, compile_report
 from reports.errors import ReportError
-from reports.figures import curves, heatmap
+from reports.figures import heatmap
 from reports.frame import load_frame
 from reports.pages.best import unflatten_params
-from reports.recipe import Curves, Heatmap, Recipe, Table
+from reports.recipe import Heatmap, Table
 from reports.tables.build import build_table
 from tests.reports.conftest import REPORT
 
@@ -125,18 +124,6 @@ def test_heatmap_means_and_hatching(finished: Any, report: Report) -> None:
     hatched = [patch for patch in empty.patches if patch.get_hatch()]
     assert len(hatched) == 36 - 5
     assert [text.get_text() for text in empty.texts].count("failed") == 1
-
-
-def test_curves_are_means_over_seeds(finished: Any, report: Report) -> None:
-    drawn = curves.draw_learning_curves(report.frame, Curves(studies=("tuned",)))
-    line = drawn.figure.axes[0].lines[0]
-    with Ledger(finished.ledger_path) as ledger:
-        mine = [r for r in ledger.list_cells(finished.sweep_id) if r["cell"] == "NormSoftmax"]
-        told = [
-            [e["metrics"]["val/map_at_r"] for e in ledger.list_epochs(r["trial_id"])] for r in mine
-        ]
-    assert list(line.get_xdata()) == [1, 2, 3, 4]
-    assert list(line.get_ydata()) == pytest.approx(list(100 * np.mean(told, axis=0)))
 
 
 def test_best_configuration_is_the_best_trial_s(finished: Any, report: Report) -> None:
@@ -276,27 +263,6 @@ def test_an_unknown_sweep_or_store_is_answered_in_one_line(finished: Any, tmp_pa
         with pytest.raises(ReportError):
             load_frame(uri, sweep_id)
     assert not (tmp_path / "no.db").exists()
-
-
-def test_recipe_refuses() -> None:
-    table = {"kind": "compare", "study": "a"}
-    for bad in (
-        {"tables": [{**table, "metric": "x"}]},
-        {"tables": [{**table, "kind": "bar"}]},
-        {"tables": [{**table, "metrics": []}]},
-        {"tables": [{**table, "published": {"table": "ddml/table1"}}]},
-        {"heatmaps": [{"study": "a", "x": "p", "y": "p"}]},
-        {"plots": []},
-    ):
-        with pytest.raises(ValidationError):
-            Recipe.model_validate(bad)
-
-
-def test_recipe_reads_yaml_s_on_and_off_as_levels() -> None:
-    text = "tables: [{kind: components, study: t, baseline: {agnostic: off, split: on}}]"
-    recipe = Recipe.model_validate(yaml.safe_load(text))
-    assert recipe.tables[0].baseline == {"agnostic": "off", "split": "on"}
-    assert recipe.map_studies_to_paths() == {"t": "report.tables.0.study"}
 
 
 def test_hostile_names_the_protocol_and_studies_that_stand_twice(

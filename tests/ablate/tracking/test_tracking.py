@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -20,10 +19,9 @@ import yaml
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.tracking.payload import Settings, flatten_config, iterate_best_metrics
-from ablate.tracking.store import Store, open_store, store_key
-from ablate.tracking.sync import MlflowSync, replay, replay_all
-from reports.compile import compile_report
+from ablate.tracking.payload import Settings, flatten_config
+from ablate.tracking.store import open_store, store_key
+from ablate.tracking.sync import MlflowSync, replay
 from tests.ablate.tracking.store import (
     assert_complete,
     children,
@@ -33,7 +31,6 @@ from tests.ablate.tracking.store import (
     runs,
     wait_until,
 )
-from tests.reports.conftest import REPORT
 
 
 def artifacts(sweep: Any, run: Any) -> Path:
@@ -79,27 +76,6 @@ def test_layout_is_the_contract_s(finished: Any) -> None:
                 assert tags["ablate.data_fingerprint"] == digest
             else:
                 assert run.info.status == "FAILED" and tags["ablate.reason"].startswith("term")
-
-
-def test_the_parent_shows_the_best_so_far_of_each_study(sweep: Any) -> None:
-    """A cell counts once all before it have ended; one that is interrupted will go on."""
-    trials = sweep.plan(seeds=1, studies=("tune",))
-    sweep.finish([trials[0], trials[2]])
-    sweep.finish([trials[1]], epochs=2, final=False)
-    with Ledger(sweep.ledger_path) as ledger:
-        ledger.release(trials[1], "interrupted", "its driver was killed")
-        row = ledger.get_sweep(sweep.sweep_id)
-        assert [step for *_, step in iterate_best_metrics(ledger, row)] == [0]
-        sweep.fail(trials[1], "term `split` is not finite")
-        told = [ledger.get_evaluations(trials[i])["val"]["nmi"] for i in (0, 2)]
-        objective = {"metric": "val/nmi", "direction": "minimize"}
-        row["spec"]["studies"]["tune"]["objectives"] = [objective]
-        points = [(key, value, step) for key, value, _, step in iterate_best_metrics(ledger, row)]
-        best = [told[0], told[0], min(told)]
-        assert points == [("best val nmi/tune", best[step], step) for step in range(3)]
-    sweep.track()
-    shown = history(sweep, parent_run(sweep), "best val map_at_r/tune")
-    assert [step for step, _ in shown] == [0, 1, 2]
 
 
 def test_trials_are_written_while_they_run(sweep: Any) -> None:
@@ -265,19 +241,6 @@ def test_what_mlflow_lost_is_written_again(sweep: Any, empty_store: Path, what: 
         assert_complete(sweep, trials)
 
 
-def test_two_trackers_of_one_sweep_make_one_set_of_runs(sweep: Any) -> None:
-    trials = finish_some(sweep, 10)
-    trackers = [sweep.tracker() for _ in range(3)]
-    starts = [threading.Thread(target=tracker.start) for tracker in trackers]
-    for thread in starts:
-        thread.start()
-    for thread in starts:
-        thread.join()
-    assert all(tracker.close() for tracker in trackers)
-    assert_complete(sweep, trials)
-    assert len(runs(sweep)) == 11
-
-
 @pytest.mark.slow
 def test_four_processes_may_be_the_first_to_use_a_store(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/fresh/mlflow.db"
@@ -297,24 +260,6 @@ client.log_metric(run.info.run_id, "x", 1.0)
     experiment = client.get_experiment_by_name("shared")
     assert len(client.search_runs([experiment.experiment_id])) == 4
     assert experiment.artifact_location == (tmp_path / "fresh" / "mlartifacts").as_uri()
-
-
-def test_a_replay_into_a_fresh_store_describes_the_parent_too(
-    sweep: Any, empty_store: Path
-) -> None:
-    """Of a sweep that has a report here."""
-    trials = sweep.plan(seeds=1, studies=("tuned",), report={"tables": REPORT["tables"][1:2]})
-    sweep.finish(trials)
-    sweep.track()
-    compile_report(sweep.uri, sweep.sweep_id, sweep.folder / "reports")
-    shutil.copy(empty_store, sweep.folder / "fresh.db")
-    fresh = f"sqlite:///{sweep.folder}/fresh.db"
-    replay_all(sweep.ledger_path, Store(sweep.folder, fresh), [sweep.sweep_id])
-    first, second = (
-        run.data.tags["mlflow.note.content"].replace(run.info.run_id, "")
-        for run in (parent_run(sweep), parent_run(sweep, fresh))
-    )
-    assert first == second
 
 
 def test_only_settings_that_vary_or_differ_from_defaults_are_parameters(sweep: Any) -> None:

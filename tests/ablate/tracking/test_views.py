@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from ablate.ledger.ledger import Ledger
 from ablate.storage.ledger_backup import NOTE, BackupState
-from ablate.tracking import views
 from tests.ablate.command import ablate_run
-from trainables.jobs.request import View, ViewOptions
 
 SPEC = """
 name: looks
@@ -75,24 +69,3 @@ def test_figures_of_models_are_read_once_and_drawn_from_mlflow(tmp_path: Path) -
     fetched = ablate_run(tmp_path, "more.yaml")
     assert fetched.returncode == 0 and "left empty" not in fetched.stderr
     assert "not read" not in page.read_text()
-
-
-def test_a_reader_that_dies_after_a_word_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    line = {"folder": str(tmp_path / "abc"), "name": "loss_slice-1", "reason": "no plane"}
-    said = f"a warning\n{json.dumps(line)}\n{json.dumps(line)[:30]}"
-    code = (
-        f"import os, sys; sys.stderr.write({said!r}); sys.stderr.flush(); os.kill(os.getpid(), 9)"
-    )
-    begin = subprocess.Popen
-
-    def dying(command: list[str], **given: Any) -> subprocess.Popen[bytes]:
-        return begin([sys.executable, "-c", code], **given)
-
-    monkeypatch.setattr(subprocess, "Popen", dying)
-    wanted = ViewOptions(tmp_path / "abc", (View("loss_slice-1", "loss_slice", {}),))
-    with caplog.at_level("WARNING"), views.read_views([wanted], tmp_path, "cpu") as finish:
-        finish()
-    assert "figure loss_slice of trial abc is left empty: no plane" in caplog.text
-    assert "ended by itself" in caplog.text
