@@ -19,31 +19,23 @@ from reports.store import open_client
 from reports.tables.build import build_all
 
 
-def both(uri: str, monkeypatch: Any) -> tuple[list[store.ChildRun], list[store.ChildRun]]:
-    """By the file, and by MLflow."""
-    client = open_client(uri)
-    (experiment,) = [e for e in client.search_experiments() if e.name != "Default"]
-    (parent,) = client.search_runs([experiment.experiment_id], "tags.`ablate.kind` = 'sweep'")
-    where = (client, uri, experiment.experiment_id, parent.info.run_id)
-    read = store.find_child_runs(*where)
-    monkeypatch.setattr(store, "read_tables", lambda *_: None)
-    return read, store.find_child_runs(*where)
-
-
 def test_the_file_and_mlflow_tell_the_same(finished: Any, tmp_path: Path, monkeypatch: Any) -> None:
     file = tmp_path / "mlflow.db"
     shutil.copy(finished.folder / "mlflow.db", file)
     uri = f"sqlite:///{file}"
-    client, trials = open_client(uri), load_frame(uri, finished.sweep_id).trials
+    client, frame = open_client(uri), load_frame(uri, finished.sweep_id)
+    trials, (parent,) = frame.trials, frame.parents
     deleted, odd = trials["run_id"][0], trials["run_id"][1]
     client.delete_run(deleted)
     client.log_metric(odd, "final/strange", math.nan)
     client.log_metric(odd, "final/large", math.inf)
     client.set_tag(odd, "words", "ä\n'")
-    read, told = both(uri, monkeypatch)
-    assert len(told) == len(trials) - 1 and deleted not in {each.run_id for each in told}
-    assert [each.run_id for each in read] == [each.run_id for each in told]
-    for one, other in zip(read, told, strict=True):
+    read = store.find_child_runs(client, uri, parent.experiment_id, parent.run_id)
+    monkeypatch.setattr(store, "read_tables", lambda *_: None)
+    answers = store.find_child_runs(client, uri, parent.experiment_id, parent.run_id)
+    assert len(answers) == len(trials) - 1 and deleted not in {run.run_id for run in answers}
+    assert [run.run_id for run in read] == [run.run_id for run in answers]
+    for one, other in zip(read, answers, strict=True):
         assert (one.tags, one.params) == (other.tags, other.params)
         assert one.metrics == pytest.approx(other.metrics, rel=0, abs=0, nan_ok=True)
     assert math.isnan(next(e for e in read if e.run_id == odd).metrics["final/strange"])
@@ -78,12 +70,7 @@ def test_a_store_of_before_gives_the_same_report(finished: Any, tmp_path: Path) 
         uri = f"sqlite:///{file}"
         frame = load_frame(uri, finished.sweep_id)
         assert all("optimizer.betas" in params for params in frame.trials["params"])
-        tables = build_all(frame, frame.recipe)
-        texts = [csv_table.to_csv(table) for table in tables]
-        texts += [
-            format_best_config(frame, "tune"),
-            collect_facts(frame),
-            list(frame.trials["params"]),
-        ]
-        reports[layout] = texts
+        tables = [csv_table.to_csv(table) for table in build_all(frame, frame.recipe)]
+        texts = format_best_config(frame, "tune"), collect_facts(frame)
+        reports[layout] = [*tables, *texts, list(frame.trials["params"])]
     assert len(reports["now"]) > 5 and reports["before"] == reports["now"]

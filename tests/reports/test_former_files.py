@@ -11,39 +11,27 @@ from typing import Any
 from reports.compile import compile_report
 from reports.pages import figures
 from reports.pages.folder import MANIFEST, remove_stale_files
+from reports.recipe import Recipe
 
 
 def test_files_of_a_larger_report_go_and_those_of_others_stay(
     finished: Any, tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(figures, "LARGEST", 1)  # each figure on a page of its own
-    made = compile_report(finished.uri, finished.sweep_id, tmp_path, log_to_parent=False)
-    folder = made.html.parent
-    page = next(name for name in made.paths if name.startswith("heatmap") and "html" in name)
-    gone = {f"{Path(page).stem}.{kind}" for kind in ("html", "png", "svg")}
-    assert gone <= {*made.paths}
-    edited = next(name for name in made.paths if name.startswith("curves") and "html" in name)
-    (folder / edited).write_text("notes of mine")
-    (folder / "heatmap_of_mine.png").write_bytes(b"mine")
-    monkeypatch.setattr(
-        type(made.frame.recipe),
-        "restrict_to_studies",
-        _smaller(type(made.frame.recipe).restrict_to_studies),
-    )
+    report = compile_report(finished.uri, finished.sweep_id, tmp_path, log_to_parent=False)
+    folder = report.html.parent
+    page = next(name for name in report.paths if name.startswith("heatmap") and "html" in name)
+    former = {f"{Path(page).stem}.{kind}" for kind in ("html", "png", "svg")}
+    assert former <= {*report.paths}
+    edited = next(name for name in report.paths if name.startswith("curves") and "html" in name)
+    (folder / edited).write_text("notes")
+    (folder / "heatmap_of_others.png").write_bytes(b"png")
+    smaller = report.frame.recipe.model_copy(update={"heatmaps": [], "curves": []})
+    monkeypatch.setattr(Recipe, "restrict_to_studies", lambda *_: smaller)
     again = compile_report(finished.uri, finished.sweep_id, tmp_path, log_to_parent=False)
-    left = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
-    assert left == {*again.paths, edited, "heatmap_of_mine.png"}
-    assert not gone & left
-    assert (folder / edited).read_text() == "notes of mine"
-
-
-def _smaller(begun: Any) -> Any:
-    """The recipe without its heatmaps and curves."""
-
-    def fewer(recipe: Any, studies: set[str]) -> Any:
-        return begun(recipe, studies).model_copy(update={"heatmaps": [], "curves": []})
-
-    return fewer
+    names = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+    assert names == {*again.paths, edited, "heatmap_of_others.png"} and not former & names
+    assert (folder / edited).read_text() == "notes"
 
 
 def test_a_name_that_leads_elsewhere_is_not_followed(tmp_path: Path) -> None:
