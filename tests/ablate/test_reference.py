@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Iterator
 
 import pytest
 
-from ablate.cli.main import build_parser
 from tests.ablate.reference.markdown import slug
 from tests.ablate.reference.pages import COMMAND, FOLDER, pages
 
@@ -53,23 +51,3 @@ def test_links_lead_to_headings(name: str, now: dict[str, str]) -> None:
     headings = [slug(h) for h in re.findall(r"^#+ (.*)$", now[name], re.MULTILINE)]
     assert len(set(headings)) == len(headings), "two headings of one anchor"
     assert set(re.findall(r"\]\(#([^)]*)\)", now[name])) <= set(headings)
-
-
-def test_every_option_of_every_command_is_told(now: dict[str, str]) -> None:
-    def leaves(command: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-        yield command
-        for action in command._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                for inner in action.choices.values():
-                    yield from leaves(inner)
-
-    seen = list(leaves(build_parser()))
-    assert len(seen) > 8
-    for command in seen:
-        heading = f"## {command.prog}\n"
-        assert heading in now["commands.md"]
-        section = now["commands.md"].partition(heading)[2].partition("\n## ")[0]
-        for option, action in command._option_string_actions.items():
-            if option in ("-h", "--help") or action.help == argparse.SUPPRESS:
-                continue
-            assert re.search(rf"`{option}[ `]", section), f"{command.prog} {option}"

@@ -19,6 +19,7 @@ import pytest
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.tracking.tracker import MlflowTracker
+from ablate.values.paths import flatten_paths
 
 SWEEP = "0123456789ab"
 ALPHAS, GAMMAS = [1e-3, 1e-2, 1e-1], [1e-7, 1e-5, 1e-3]
@@ -144,7 +145,7 @@ class Sweep:
             for cell in cells(seeds):
                 if studies and cell["study"] not in studies:
                     continue
-                key = repr(sorted(_flat(config(cell)).items()))
+                key = repr(sorted(flatten_paths(config(cell)).items()))
                 trial_id = f"{hashlib.sha256(key.encode()).hexdigest()[:16]}-s{cell['seed']}"
                 rows.append({**cell, "trial_id": trial_id})
                 if trial_id not in order:
@@ -191,14 +192,6 @@ class Sweep:
         tracker = self.tracker(uri)
         tracker.start()
         assert tracker.close()
-
-
-def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        path = f"{prefix}{key}"
-        flat |= _flat(value, f"{path}.") if isinstance(value, dict) else {path: value}
-    return flat
 
 
 def quality(made: dict[str, Any]) -> float:

@@ -65,23 +65,6 @@ def test_what_cannot_be_told_is_one_line(
     assert expected in error and error.count("\n") == 1 and "None" not in error
 
 
-def test_force_trains_all_of_it_once_more(tmp_path: Path) -> None:
-    plan = specs.plan()
-    known = dispatch(plan, tmp_path)
-    drain(known)
-    before = table(known)
-    trials = {row["trial_id"] for row in before}
-    mark = tmp_path / "trials" / min(trials) / "mark"
-    mark.touch()
-    assert drain(known) == []
-    forced = dispatch(plan, tmp_path, force=True)
-    trained = [name for name in drain(forced) if name.endswith(" train")]
-    assert sorted(trained) == sorted(f"{trial} train" for trial in trials), "each once"
-    assert table(forced) == before
-    assert not mark.exists()
-    assert drain(dispatch(plan, tmp_path)) == []
-
-
 def test_a_spreadsheet_runs_no_name(tmp_path: Path, capsys: Captured) -> None:
     levels = {"=1+1": {"embedding.dim": 64}, "@A1": {"embedding.dim": 128}}
     study = {"design": "one_factor", "factors": {"=SUM(A1)": levels}}
