@@ -41,16 +41,13 @@ class ArcFace(MarginSoftmax):
         margin: float = Field(0.5, ge=0, le=math.pi)
         beyond: Literal["linear", "printed"] = "linear"
 
-    def __init__(self, config: Config, *, classes: int, dim: int) -> None:
-        super().__init__(config, classes=classes, dim=dim)
-        self.margin: float | Tensor = config.margin
-        self.beyond = config.beyond
+    options: Config
 
     def target(self, cosine: Tensor) -> Tensor:
-        m = self.margin
-        cos_m, sin_m = (m.cos(), m.sin()) if isinstance(m, Tensor) else (math.cos(m), math.sin(m))
+        m = self.options.margin
+        cos_m, sin_m = math.cos(m), math.sin(m)
         sine = safe_sqrt((1 - cosine) * (1 + cosine), floor=0.0)
         turned = cosine * cos_m - sine * sin_m
-        if self.beyond == "printed":
+        if self.options.beyond == "printed":
             return turned
         return torch.where(cosine >= -cos_m, turned, cosine - m * sin_m)

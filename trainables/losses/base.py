@@ -12,7 +12,7 @@ a loss without compares the batch with itself.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Generator, Tensor, nn
@@ -151,7 +151,8 @@ class Loss(nn.Module):
     Args of subclasses: `config`, and keyword `classes` (training classes) and `dim` (D).
     Random initial values come from torch's global generator, which the caller seeds.
 
-    geometry: how closeness is measured in training. batch: what it asks of the sampler.
+    options: its `Config`. geometry: how closeness is measured in training. batch: what it asks of
+        the sampler.
     takes: "score", by `forward`; or "embeddings", by `compute_from_embeddings`, for losses of other
         libraries. The latter cannot go with a method that has a score of its own or gives an
         item several labels; such a loss refuses those in `check`.
@@ -162,6 +163,7 @@ class Loss(nn.Module):
     Config: ClassVar[type[NamedConfig]]
     REVISION: ClassVar[int]
 
+    options: Any
     geometry: Geometry = Geometry()
     batch: BatchNeeds = BatchNeeds()
     takes: ClassVar[Literal["score", "embeddings"]] = "score"
@@ -169,7 +171,7 @@ class Loss(nn.Module):
 
     def __init__(self, config: ComponentConfig, *, classes: int, dim: int) -> None:
         super().__init__()
-        self.classes, self.dim = classes, dim
+        self.options, self.classes, self.dim = config, classes, dim
 
     @classmethod
     def check(cls, trial: Trial, method: Traits) -> None:
@@ -205,7 +207,7 @@ class Loss(nn.Module):
         return self.geometry
 
     @property
-    def logit_scale(self) -> float | Tensor | None:
+    def logit_scale(self) -> float | None:
         """By how much a cosine counts in the loss's own exponentials, 1/τ of a softmax; None where
         there is no such number."""
         return None
@@ -214,11 +216,11 @@ class Loss(nn.Module):
         """Return learnable references, or None: the batch is compared with itself."""
         return None
 
-    def penalty(self) -> dict[str, tuple[Tensor, float | Tensor]]:
+    def penalty(self) -> dict[str, tuple[Tensor, float]]:
         """Return terms that depend on the loss's parameters alone: name → (value, weight)."""
         return {}
 
-    def query_penalty(self, query: Tensor) -> dict[str, tuple[Tensor, float | Tensor]]:
+    def query_penalty(self, query: Tensor) -> dict[str, tuple[Tensor, float]]:
         """Return terms that depend on the embeddings [..., B, D] themselves, of which `forward`
         sees the scores alone (their norms, say): name → (value, weight)."""
         return {}

@@ -48,23 +48,22 @@ class Contrastive(Loss):
         average: Literal["active", "all"] = "active"
         normalize: bool = True
 
+    options: Config
+
     def __init__(self, config: Config, *, classes: int, dim: int) -> None:
         super().__init__(config, classes=classes, dim=dim)
         self.geometry = Geometry("l2", config.normalize)
-        self.margin: float | Tensor = config.margin
-        self.pos_margin: float | Tensor = config.pos_margin
-        self.form, self.average = config.form, config.average
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         distance = -score
-        attract = self._average_excess(distance - self.pos_margin, pairs.pos)
-        repel = self._average_excess(self.margin - distance, pairs.neg)
+        attract = self._average_excess(distance - self.options.pos_margin, pairs.pos)
+        repel = self._average_excess(self.options.margin - distance, pairs.neg)
         return (attract + repel).mean()
 
     def _average_excess(self, excess: Tensor, weights: Tensor) -> Tensor:
         value = F.relu(excess)
-        if self.form == "squared":
+        if self.options.form == "squared":
             value = 0.5 * value.square()
-        counted = weights * (excess > 0) if self.average == "active" else weights
+        counted = weights * (excess > 0) if self.options.average == "active" else weights
         count = counted.sum((-2, -1))
         return (weights * value).sum((-2, -1)) / torch.where(count > 0, count, 1)

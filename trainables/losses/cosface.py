@@ -27,9 +27,7 @@ class CosFace(MarginSoftmax):
         name: Literal["cosface"] = "cosface"
         margin: float = Field(0.35, ge=0, le=2)
 
-    def __init__(self, config: Config, *, classes: int, dim: int) -> None:
-        super().__init__(config, classes=classes, dim=dim)
-        self.margin: float | Tensor = config.margin
+    options: Config
 
     def target(self, cosine: Tensor) -> Tensor:
-        return cosine - self.margin
+        return cosine - self.options.margin

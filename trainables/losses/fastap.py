@@ -40,13 +40,11 @@ class FastAP(Loss):
         name: Literal["fastap"] = "fastap"
         bins: int = Field(10, ge=1, le=1000)
 
-    def __init__(self, config: Config, *, classes: int, dim: int) -> None:
-        super().__init__(config, classes=classes, dim=dim)
-        self.bins = config.bins
+    options: Config
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
-        position = (-score).clamp(0, FARTHEST) * (self.bins / FARTHEST)
-        centres = torch.arange(self.bins + 1, device=score.device, dtype=score.dtype)
+        position = (-score).clamp(0, FARTHEST) * (self.options.bins / FARTHEST)
+        centres = torch.arange(self.options.bins + 1, device=score.device, dtype=score.dtype)
         share = F.relu(1 - (position[..., None] - centres).abs())
         positives = (share * pairs.pos[..., None]).sum(-2)
         everything = positives + (share * pairs.neg[..., None]).sum(-2)

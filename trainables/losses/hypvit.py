@@ -46,15 +46,14 @@ class PairwiseEntropy(Loss):
     """
 
     batch = BatchNeeds(per_class=2, layout="class_major")
-    temperature: float | Tensor
-    over: Literal["pairs", "classes"]
+    options: HypViT.Config | SphViT.Config
 
     @classmethod
     def check(cls, trial: Trial, method: Traits) -> None:
         check_one_label(trial, method, PAIRS_UP)
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
-        logits = score / self.temperature
+        logits = score / self.options.temperature
         same = compare_classes(pairs.labels)
         view = number_views(same).expand(logits.shape)
         # [i, v]: log Σ_k e^{logit_ik} over the images k ≠ i of view v
@@ -67,7 +66,7 @@ class PairwiseEntropy(Loss):
         wanted = pairs.pos > 0
         loss = torch.where(wanted, pairs.pos * loss, torch.zeros_like(loss))
         # Each class has one first image.
-        count = pairs.pos.sum() if self.over == "pairs" else (number_views(same) == 0).sum()
+        count = pairs.pos.sum() if self.options.over == "pairs" else (number_views(same) == 0).sum()
         return (loss.sum((-2, -1)) / torch.where(count > 0, count, 1)).mean()
 
 
@@ -103,7 +102,6 @@ class HypViT(PairwiseEntropy):
 
     def __init__(self, config: Config, *, classes: int, dim: int) -> None:
         super().__init__(config, classes=classes, dim=dim)
-        self.temperature, self.over = config.temperature, config.over
         self.geometry = Geometry("hyperbolic", False, config.curvature, config.clip)
 
 
@@ -119,7 +117,3 @@ class SphViT(PairwiseEntropy):
 
         name: Literal["sphvit"] = "sphvit"
         temperature: float = Field(0.1, gt=0, le=10)
-
-    def __init__(self, config: Config, *, classes: int, dim: int) -> None:
-        super().__init__(config, classes=classes, dim=dim)
-        self.temperature, self.over = config.temperature, config.over

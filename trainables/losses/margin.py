@@ -56,13 +56,10 @@ class Margin(Loss):
         near: float = Field(0.5, gt=0, lt=2)
         far: float = Field(1.4, gt=0, le=2)
 
+    options: Config
+
     def __init__(self, config: Config, *, classes: int, dim: int) -> None:
         super().__init__(config, classes=classes, dim=dim)
-        self.margin: float | Tensor = config.margin
-        self.nu: float | Tensor = config.nu
-        self.near: float | Tensor = config.near
-        self.far: float | Tensor = config.far
-        self.sampling = config.sampling
         self.beta = nn.Parameter(
             torch.full((classes if config.beta_of == "class" else 1,), config.beta)
         )
@@ -70,8 +67,8 @@ class Margin(Loss):
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         distance, beta = -score, self._look_up_beta(pairs.labels)
         chosen = distance.gather(-1, self.draw_negatives(distance.detach(), pairs, generator))
-        within = self.margin + distance - beta
-        beyond = self.margin + beta - chosen
+        within = self.options.margin + distance - beta
+        beyond = self.options.margin + beta - chosen
         drawn = pairs.pos * (pairs.neg.sum(-1, keepdim=True) > 0)
         total = pairs.pos * F.relu(within) + drawn * F.relu(beyond)
         active = pairs.pos * (within > 0) + drawn * (beyond > 0)
@@ -80,13 +77,14 @@ class Margin(Loss):
 
     def draw_negatives(self, distance: Tensor, pairs: Pairs, generator: Generator | None) -> Tensor:
         """Return [..., B, R]: the negative drawn for every (a, p)."""
-        if self.sampling == "uniform":
+        if self.options.sampling == "uniform":
             return draw_negatives(torch.zeros_like(distance), pairs.neg, generator)
-        weights = inverse_density(distance, self.dim, near=self.near, far=self.far)
+        near, far = self.options.near, self.options.far
+        weights = inverse_density(distance, self.dim, near=near, far=far)
         return draw_negatives(weights, pairs.neg, generator)
 
-    def penalty(self) -> dict[str, tuple[Tensor, float | Tensor]]:
-        return {"beta": (self.beta.mean(), self.nu)}
+    def penalty(self) -> dict[str, tuple[Tensor, float]]:
+        return {"beta": (self.beta.mean(), self.options.nu)}
 
     def param_groups(self) -> list[ParamGroup]:
         return [ParamGroup("margins", [self.beta])]

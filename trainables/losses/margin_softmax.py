@@ -39,15 +39,12 @@ class MarginSoftmax(ClassLoss):
     geometry = Geometry("cosine")
     classifies = True
     VECTORS = "weights"
-
-    def __init__(self, config: MarginConfig, *, classes: int, dim: int) -> None:
-        super().__init__(config, classes=classes, dim=dim)
-        self.scale: float | Tensor = config.scale
+    options: MarginConfig
 
     @property
-    def logit_scale(self) -> float | Tensor:
+    def logit_scale(self) -> float:
         """s."""
-        return self.scale
+        return self.options.scale
 
     def target(self, cosine: Tensor) -> Tensor:
         """Return ψ(c), elementwise; value and gradient finite on all of [−1, 1] and a rounding
@@ -57,4 +54,4 @@ class MarginSoftmax(ClassLoss):
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         # lerp is exact at weights 0 and 1.
         logits = torch.lerp(score, self.target(score), pairs.pos.to(score.dtype))
-        return soft_cross_entropy(self.scale * logits, pairs.pos)
+        return soft_cross_entropy(self.options.scale * logits, pairs.pos)

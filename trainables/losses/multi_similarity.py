@@ -51,33 +51,29 @@ class MultiSimilarity(Loss):
         epsilon: float = Field(0.1, ge=0, le=2)
         mining: Literal["max_plus_epsilon", "none", "idml_printed"] = "max_plus_epsilon"
 
-    def __init__(self, config: Config, *, classes: int, dim: int) -> None:
-        super().__init__(config, classes=classes, dim=dim)
-        self.alpha: float | Tensor = config.alpha
-        self.beta: float | Tensor = config.beta
-        self.threshold: float | Tensor = config.threshold
-        self.epsilon: float | Tensor = config.epsilon
-        self.mining = config.mining
+    options: Config
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
+        options = self.options
         pos, neg, near, far = pairs.pos, pairs.neg, score, score
-        if self.mining != "none":
+        if options.mining != "none":
             hard_pos, hard_neg = self._find_hard_pairs(score.detach(), pairs)
-            if self.mining == "idml_printed":
+            if options.mining == "idml_printed":
                 near = torch.where(hard_pos, score, torch.zeros_like(score))
                 far = torch.where(hard_neg, score, torch.zeros_like(score))
             else:
                 pos, neg = pos * hard_pos, neg * hard_neg
-        attract = log_one_plus_sum(-self.alpha * (near - self.threshold), pos) / self.alpha
-        repel = log_one_plus_sum(self.beta * (far - self.threshold), neg) / self.beta
-        return (attract + repel).mean()
+        attract = log_one_plus_sum(-options.alpha * (near - options.threshold), pos)
+        repel = log_one_plus_sum(options.beta * (far - options.threshold), neg)
+        return (attract / options.alpha + repel / options.beta).mean()
 
     def _find_hard_pairs(self, score: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """Return which pairs are kept if positive, and which if negative: [..., B, R] each."""
-        shift = -self.epsilon if self.mining == "idml_printed" else self.epsilon
+        epsilon = self.options.epsilon
+        shift = -epsilon if self.options.mining == "idml_printed" else epsilon
         nearest = torch.where(pairs.neg > 0, score, -torch.inf).amax(-1, keepdim=True)
         farthest = torch.where(pairs.pos > 0, score, torch.inf).amin(-1, keepdim=True)
-        return score < nearest + shift, score > farthest - self.epsilon
+        return score < nearest + shift, score > farthest - epsilon
 
 
 def log_one_plus_sum(exponent: Tensor, weights: Tensor) -> Tensor:

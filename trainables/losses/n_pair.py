@@ -51,18 +51,15 @@ class NPair(Loss):
         norm_weight: float = Field(0.002, ge=0)
         compare_by: Literal["cosine", "dot"] = "cosine"
 
+    options: Config
+
     @classmethod
     def check(cls, trial: Trial, method: Traits) -> None:
         check_one_label(trial, method, PAIRS_UP)
 
-    def __init__(self, config: Config, *, classes: int, dim: int) -> None:
-        super().__init__(config, classes=classes, dim=dim)
-        self.norm_weight: float | Tensor = config.norm_weight
-        self.compare_by = config.compare_by
-
     @property
     def retrieval(self) -> Geometry:
-        return self.geometry if self.compare_by == "dot" else Geometry("cosine")
+        return self.geometry if self.options.compare_by == "dot" else Geometry("cosine")
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         same = compare_classes(pairs.labels)
@@ -80,8 +77,8 @@ class NPair(Loss):
         count = weight.sum(-1)
         return ((weight * loss).sum(-1) / torch.where(count > 0, count, 1)).mean()
 
-    def query_penalty(self, query: Tensor) -> dict[str, tuple[Tensor, float | Tensor]]:
-        return {"norm": (0.5 * query.square().sum(-1).mean(), self.norm_weight)}
+    def query_penalty(self, query: Tensor) -> dict[str, tuple[Tensor, float]]:
+        return {"norm": (0.5 * query.square().sum(-1).mean(), self.options.norm_weight)}
 
 
 NOTHING = -1e30  # far below any score, and finite

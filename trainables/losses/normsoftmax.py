@@ -51,23 +51,20 @@ class NormSoftmax(ClassLoss):
 
         smoothing_off = field_validator("label_smoothing")(normalize_smoothing)
 
-    def __init__(self, config: Config, *, classes: int, dim: int) -> None:
-        super().__init__(config, classes=classes, dim=dim)
-        self.temperature: float | Tensor = config.temperature
-        self.smoothing: float | Tensor | None = config.label_smoothing
+    options: Config
 
     @property
-    def logit_scale(self) -> float | Tensor:
+    def logit_scale(self) -> float:
         """1/τ."""
-        return 1 / self.temperature
+        return 1 / self.options.temperature
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
-        return soft_cross_entropy(score / self.temperature, pairs.pos, self.smoothing)
+        return soft_cross_entropy(
+            score / self.options.temperature, pairs.pos, self.options.label_smoothing
+        )
 
 
-def soft_cross_entropy(
-    logits: Tensor, weights: Tensor, smoothing: float | Tensor | None = None
-) -> Tensor:
+def soft_cross_entropy(logits: Tensor, weights: Tensor, smoothing: float | None = None) -> Tensor:
     """Return cross-entropy of logits[..., B, C] to the targets t = weights[..., B, C] / Σ_C,
     meaned.
 

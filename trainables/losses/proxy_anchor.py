@@ -44,19 +44,17 @@ class ProxyAnchor(ClassLoss):
         margin: float = Field(0.1, ge=0, le=2)
         init: Init = "kaiming"
 
-    def __init__(self, config: Config, *, classes: int, dim: int) -> None:
-        super().__init__(config, classes=classes, dim=dim)
-        self.alpha: float | Tensor = config.alpha
-        self.margin: float | Tensor = config.margin
+    options: Config
 
     @property
-    def logit_scale(self) -> float | Tensor:
+    def logit_scale(self) -> float:
         """α."""
-        return self.alpha
+        return self.options.alpha
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
-        attract = log_one_plus_column_sum(-self.alpha * (score - self.margin), pairs.pos)
-        repel = log_one_plus_column_sum(self.alpha * (score + self.margin), pairs.neg)
+        alpha, margin = self.options.alpha, self.options.margin
+        attract = log_one_plus_column_sum(-alpha * (score - margin), pairs.pos)
+        repel = log_one_plus_column_sum(alpha * (score + margin), pairs.neg)
         present = (pairs.pos.sum(-2) > 0).sum(-1).clamp_min(1)
         return (attract.sum(-1) / present + repel.mean(-1)).mean()
 

@@ -47,20 +47,18 @@ class ProxyNCA(ClassLoss):
         denominator: Literal["negatives", "all"] = "negatives"
         init: Init = "randn8"
 
-    def __init__(self, config: Config, *, classes: int, dim: int) -> None:
-        super().__init__(config, classes=classes, dim=dim)
-        self.scale: float | Tensor = config.scale
-        self.denominator = config.denominator
+    options: Config
 
     @property
-    def logit_scale(self) -> float | Tensor:
+    def logit_scale(self) -> float:
         """2σ: ‖x − p‖² = 2 − 2 cos."""
-        return 2 * self.scale
+        return 2 * self.options.scale
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
-        exponent = self.scale * score
-        weights = pairs.neg if self.denominator == "negatives" else torch.ones_like(pairs.neg)
-        return nca_loss(exponent, pairs.pos, weights)
+        exponent = self.options.scale * score
+        everything = self.options.denominator == "all"
+        repel = torch.ones_like(pairs.neg) if everything else pairs.neg
+        return nca_loss(exponent, pairs.pos, repel)
 
 
 def nca_loss(exponent: Tensor, attract: Tensor, repel: Tensor) -> Tensor:

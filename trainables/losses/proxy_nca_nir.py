@@ -48,19 +48,17 @@ class ProxyNCANIR(ClassLoss):
         margin: float = Field(0.1, ge=0, le=2)
         init: Init = "randn8"
 
-    def __init__(self, config: Config, *, classes: int, dim: int) -> None:
-        super().__init__(config, classes=classes, dim=dim)
-        self.alpha: float | Tensor = config.alpha
-        self.margin: float | Tensor = config.margin
+    options: Config
 
     @property
-    def logit_scale(self) -> float | Tensor:
+    def logit_scale(self) -> float:
         """α."""
-        return self.alpha
+        return self.options.alpha
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
-        attract = log_one_plus_column_sum((-self.alpha * (score - self.margin)).mT, pairs.pos.mT)
-        repel = log_one_plus_column_sum((self.alpha * (score + self.margin)).mT, pairs.neg.mT)
+        alpha, margin = self.options.alpha, self.options.margin
+        attract = log_one_plus_column_sum((-alpha * (score - margin)).mT, pairs.pos.mT)
+        repel = log_one_plus_column_sum((alpha * (score + margin)).mT, pairs.neg.mT)
         drawn = (pairs.pos > 0).any(-1).sum(-1).clamp_min(1)
         pushed = (pairs.neg > 0).any(-1).sum(-1).clamp_min(1)
         return (attract.sum(-1) / drawn + repel.sum(-1) / pushed).mean()

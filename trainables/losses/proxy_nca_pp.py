@@ -42,14 +42,12 @@ class ProxyNCAPP(ClassLoss):
         temperature: float = Field(1 / 9, gt=0, le=10)
         init: Init = "randn8"
 
-    def __init__(self, config: Config, *, classes: int, dim: int) -> None:
-        super().__init__(config, classes=classes, dim=dim)
-        self.temperature: float | Tensor = config.temperature
+    options: Config
 
     @property
-    def logit_scale(self) -> float | Tensor:
+    def logit_scale(self) -> float:
         """2/T: ‖x − p‖² = 2 − 2 cos."""
-        return 2 / self.temperature
+        return 2 / self.options.temperature
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
-        return nca_loss(score / self.temperature, pairs.pos, torch.ones_like(pairs.pos))
+        return nca_loss(score / self.options.temperature, pairs.pos, torch.ones_like(pairs.pos))

@@ -17,18 +17,15 @@ import torch
 from torch import Generator, Tensor
 
 
-def inverse_density(
-    distance: Tensor, dim: int, *, near: float | Tensor, far: float | Tensor
-) -> Tensor:
-    """log 1/q(d) of `distance[..., B, R]`; −∞ from `far` on.
+def inverse_density(distance: Tensor, dim: int, *, near: float, far: float) -> Tensor:
+    """Return log 1/q(d) of `distance[..., B, R]`; −∞ from `far` on.
 
     near: distances below count as this one, which bounds the weights: the min(λ, 1/q) of the
         paper; 0.5 in the authors' code.
     far: negatives this far away are not drawn, for no loss would come of them; 1.4 in the
         authors' code. Distances of 2 and more, which the unit sphere does not have, are as far.
     """
-    nearest = torch.as_tensor(near, dtype=distance.dtype, device=distance.device)
-    d = distance.clamp_min(1e-6).maximum(nearest)
+    d = distance.clamp_min(max(near, 1e-6))
     below_far = (d < far) & (d < 2)
     inside = torch.where(below_far, d, torch.ones_like(d))
     log_q = (dim - 2) * inside.log() + (dim - 3) / 2 * torch.log1p(-0.25 * inside.square())

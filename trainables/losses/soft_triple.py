@@ -54,13 +54,11 @@ class SoftTriple(Loss):
         tau: float = Field(0.2, ge=0)
         init: Init = "kaiming_uniform"
 
+    options: Config
+
     def __init__(self, config: Config, *, classes: int, dim: int) -> None:
         super().__init__(config, classes=classes, dim=dim)
         self.per_class = config.centres
-        self.scale: float | Tensor = config.scale
-        self.gamma: float | Tensor = config.gamma
-        self.margin: float | Tensor = config.margin
-        self.tau: float | Tensor = config.tau
         self.centres = draw_initial_proxies(classes * self.per_class, dim, config.init)
         labels = torch.arange(classes).repeat_interleave(self.per_class)
         above = torch.ones(self.per_class, self.per_class).triu(1)
@@ -70,23 +68,24 @@ class SoftTriple(Loss):
         self.above: Tensor
 
     @property
-    def logit_scale(self) -> float | Tensor:
+    def logit_scale(self) -> float:
         """λ."""
-        return self.scale
+        return self.options.scale
 
     def references(self) -> References:
         return References(self.centres, self.labels, self.per_class)
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         similarity = score.reshape(*score.shape[:-1], self.classes, self.per_class)
-        relaxed = ((similarity / self.gamma).softmax(-1) * similarity).sum(-1)
+        relaxed = ((similarity / self.options.gamma).softmax(-1) * similarity).sum(-1)
         weights = pairs.pos[..., :: self.per_class].to(score.dtype)
-        return soft_cross_entropy(self.scale * (relaxed - self.margin * weights), weights)
+        logits = self.options.scale * (relaxed - self.options.margin * weights)
+        return soft_cross_entropy(logits, weights)
 
-    def penalty(self) -> dict[str, tuple[Tensor, float | Tensor]]:
+    def penalty(self) -> dict[str, tuple[Tensor, float]]:
         if self.per_class == 1:
             return {}
         w = F.normalize(self.centres, dim=-1).view(self.classes, self.per_class, -1)
         apart = safe_sqrt(2 - 2 * (w @ w.mT)) * self.above
         pairs = self.classes * self.per_class * (self.per_class - 1)
-        return {"centres": (apart.sum() / pairs, self.tau)}
+        return {"centres": (apart.sum() / pairs, self.options.tau)}

@@ -44,10 +44,11 @@ class Softmax(ClassLoss):
 
         smoothing_off = field_validator("label_smoothing")(normalize_smoothing)
 
+    options: Config
+
     def __init__(self, config: Config, *, classes: int, dim: int) -> None:
         super().__init__(config, classes=classes, dim=dim)
         self.bias = nn.Parameter(torch.zeros(classes)) if config.bias else None
-        self.smoothing: float | Tensor | None = config.label_smoothing
 
     @property
     def retrieval(self) -> Geometry:
@@ -65,4 +66,4 @@ class Softmax(ClassLoss):
         return score if self.bias is None else score + self.bias
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
-        return soft_cross_entropy(self.logits(score), pairs.pos, self.smoothing)
+        return soft_cross_entropy(self.logits(score), pairs.pos, self.options.label_smoothing)

@@ -45,13 +45,10 @@ class SphereFace(MarginSoftmax):
         margin: float = Field(1.5, gt=0, le=8)
         relaxation: float = Field(0.0, ge=0, le=1e6)
 
-    def __init__(self, config: Config, *, classes: int, dim: int) -> None:
-        super().__init__(config, classes=classes, dim=dim)
-        self.margin: float | Tensor = config.margin
-        self.relaxation: float | Tensor = config.relaxation
+    options: Config
 
     def target(self, cosine: Tensor) -> Tensor:
-        m, relaxation = self.margin, self.relaxation
+        m, relaxation = self.options.margin, self.options.relaxation
         turned = m * safe_arccos(cosine)
         k = (turned.detach() / math.pi).floor()
         phi = (1 - 2 * k.remainder(2)) * turned.cos() - 2 * k

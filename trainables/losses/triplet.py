@@ -64,29 +64,26 @@ class Triplet(Loss):
     """
 
     batch = BatchNeeds(per_class=2)
+    options: TripletConfig
 
     def __init__(self, config: TripletConfig, *, classes: int, dim: int) -> None:
         super().__init__(config, classes=classes, dim=dim)
         self.geometry = replace(self.geometry, normalize=config.normalize)
-        self.margin: float | Tensor = config.margin
-        self.near: float | Tensor = config.near
-        self.far: float | Tensor = config.far
-        self.mining, self.average = config.mining, config.average
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         distance = -score
-        if self.mining in ("all", "semihard_all"):
+        if self.options.mining in ("all", "semihard_all"):
             total, active, mined = self._sum_over_all(distance, pairs)
         else:
             total, active, mined = self._sum_over_drawn(distance, pairs, generator)
-        count = (active if self.average == "active" else mined).sum((-2, -1))
+        count = (active if self.options.average == "active" else mined).sum((-2, -1))
         return (total.sum((-2, -1)) / torch.where(count > 0, count, 1)).mean()
 
     def _sum_over_drawn(
         self, distance: Tensor, pairs: Pairs, generator: Generator | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Sum of losses, number above 0 and number, [..., B, R] of every (a, p), of one n each."""
-        if self.mining == "semihard":
+        if self.options.mining == "semihard":
             ordered, _ = sort_negatives(distance, pairs.neg)
             place = torch.searchsorted(ordered.detach(), distance.detach(), right=True)
             chosen = ordered.gather(-1, place.clamp_max(ordered.shape[-1] - 1))
@@ -96,28 +93,29 @@ class Triplet(Loss):
             plain = distance.detach()
             if self.geometry.kind == "l2sq":
                 plain = plain.clamp_min(0).sqrt()
-            weights = inverse_density(plain, self.dim, near=self.near, far=self.far)
+            near, far = self.options.near, self.options.far
+            weights = inverse_density(plain, self.dim, near=near, far=far)
             chosen = distance.gather(-1, draw_negatives(weights, pairs.neg, generator))
             there = pairs.neg.sum(-1, keepdim=True) > 0
         mined = pairs.pos * there
-        excess = self.margin + distance - chosen
+        excess = self.options.margin + distance - chosen
         return mined * F.relu(excess), mined * (excess > 0), mined
 
     def _sum_over_all(self, distance: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor, Tensor]:
         """As `_one_each`, over every n, or every n beyond p."""
         ordered, weights = sort_negatives(distance, pairs.neg)
-        limit = distance + self.margin
+        limit = distance + self.options.margin
         finite = torch.where(ordered.isfinite(), ordered, torch.zeros_like(ordered))
         number, length = accumulate_sums(weights), accumulate_sums(weights * finite)
         edges = ordered.detach()
         end = torch.searchsorted(edges, limit.detach())
-        if self.mining == "semihard_all":
+        if self.options.mining == "semihard_all":
             begin = torch.searchsorted(edges, distance.detach(), right=True).minimum(end)
         else:
             begin = torch.zeros_like(end)
         active = pairs.pos * (number.gather(-1, end) - number.gather(-1, begin))
         beyond = length.gather(-1, end) - length.gather(-1, begin)
-        mined = active if self.mining == "semihard_all" else pairs.pos * number[..., -1:]
+        mined = active if self.options.mining == "semihard_all" else pairs.pos * number[..., -1:]
         return limit * active - pairs.pos * beyond, active, mined
 
 
