@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ import timm
 import torch
 from safetensors.torch import save_file
 
-from trainables.backbones.backbone import build_backbone, build_frozen_backbone
+from trainables.backbones.backbone import build_backbone
 from trainables.backbones.weights import (
     PACKAGED_SHA256,
     compute_weights_identity,
@@ -102,16 +100,6 @@ def test_held_parts_do_not_train() -> None:
     assert said(hold=("patch_embe",)).startswith("backbone.hold: 'patch_embe'")
 
 
-def test_frozen_backbones_do_not_depend_on_the_seed() -> None:
-    torch.manual_seed(1)
-    first = build_frozen_backbone(config(), 64)
-    torch.manual_seed(2)
-    second = build_frozen_backbone(config(), 64)
-    with torch.no_grad():
-        assert torch.equal(first(IMAGES), second(IMAGES))
-    assert not first.training and not first.list_trainable_parameters()
-
-
 @pytest.mark.parametrize("kind", ["pth", "nested", "safetensors"])
 def test_weights_from_a_file(tmp_path: Path, kind: str) -> None:
     with seed_global_generator(1, "source"):
@@ -197,10 +185,3 @@ def test_no_connection_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     message = said(weights="timm")
     assert "could not be fetched (Name or service not known)" in message
     assert "packaged, none, or the path" in message
-
-
-def test_timm_is_not_imported_before_it_is_needed() -> None:
-    modules = "trainables.backbones.backbone, trainables.data.features"
-    code = f"import sys, {modules}\nprint('timm' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.strip() == "False"

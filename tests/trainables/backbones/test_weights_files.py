@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
-import types
 from pathlib import Path
-from typing import Any, ClassVar
 
 import pytest
 import timm
 import torch
 from torch import Tensor
 
-from ablate.cli.main import main
 from trainables.backbones.backbone import build_frozen_backbone, check_fits
 from trainables.backbones.own_models import BACKBONES
 from trainables.backbones.weights import load_tensors_into
@@ -36,32 +32,12 @@ def caffes(classifier: str = "last_linear") -> dict[str, Tensor]:
     return tensors
 
 
-def of_python_2() -> Any:
-    """Return a module that pickles text as Python 2 did, in which the usual file was made."""
-
-    class Pickler(pickle._Pickler):
-        dispatch: ClassVar[Any] = dict(pickle._Pickler.dispatch)
-
-        def save_text(self, text: str) -> None:
-            content = text.encode("ascii")
-            self.write(pickle.SHORT_BINSTRING + bytes([len(content)]) + content)
-            self.memoize(text)
-
-        dispatch[str] = save_text
-
-    module: Any = types.ModuleType("pickle")
-    module.Pickler = Pickler
-    module.dump = lambda value, file, protocol: Pickler(file, protocol).dump(value)
-    return module
-
-
 @pytest.mark.parametrize("classifier", ["last_linear", "fc"])
-def test_the_usual_file_loads_as_python_2_wrote_it(tmp_path: Path, classifier: str) -> None:
+def test_the_usual_file_loads(tmp_path: Path, classifier: str) -> None:
     path, tensors = tmp_path / "file.pth", caffes(classifier)
     torch.save(
         tensors,
         path,
-        pickle_module=of_python_2(),
         pickle_protocol=2,
         _use_new_zipfile_serialization=False,
     )
@@ -99,12 +75,3 @@ def test_a_tensor_of_another_shape_is_named() -> None:
     tensors = model.convert(caffes() | {"conv2_3x3.weight": torch.zeros(192, 64, 5, 5)})
     with pytest.raises(ConfigError, match=r"conv2_3x3.weight \[192, 64, 5, 5\], not \[192, 64, 3"):
         load_tensors_into(model.build(), tensors, model.CLASSIFIER, "a file", "bn_inception")
-
-
-def test_the_command_lists_files_and_no_longer_checks_one(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["backbones"]) == 0
-    assert "bn_inception-52deb4733.pth" in capsys.readouterr().out
-    assert main(["backbones", "bn_inception", "--file", "x"]) == 2
-    assert "version 0.2.0" in capsys.readouterr().err

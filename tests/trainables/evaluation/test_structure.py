@@ -51,30 +51,6 @@ def test_equals_naive_loops(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == pytest.approx(expected, abs=3e-4 if case == "duplicates" else 1e-5)
 
 
-def test_density_of_the_public_code_equals_scikit_learn_and_is_exact() -> None:
-    pairwise = pytest.importorskip("sklearn.metrics.pairwise")
-    x, y = SETS["imbalanced"](torch.Generator().manual_seed(3))
-    rows, labels = x.double().numpy(), y.numpy()
-    intra, middle = [], []
-    for c in np.unique(labels):
-        own = rows[labels == c]
-        far, n = pairwise.cosine_distances(own), len(own)
-        intra.append(far.sum() / (n * (n - 1)) if n > 1 else np.nan)
-        middle.append((own / np.linalg.norm(own, axis=1)[:, None]).mean(0))
-    inter, count = pairwise.cosine_distances(middle), len(middle)
-    inter = inter.sum() / (count * (count - 1))
-    expected = np.mean(np.where(np.isnan(intra), np.nanmax(intra), intra)) / inter
-    found = evaluate_embeddings(x, y, score="cosine", metrics=("density_code",))["density_code"]
-    assert found == pytest.approx(expected, rel=1e-6)
-    # Pairs are not formed, yet near classes lose no digits: float64 rows against the same loops.
-    near = torch.eye(6, dtype=torch.float64)[torch.arange(24) // 4]
-    near = near + 1e-4 * torch.randn(24, 6, generator=torch.Generator().manual_seed(4)).double()
-    of = torch.arange(24) // 4
-    assert structure.density_code(near, of) == pytest.approx(
-        oracle.density_code(near.numpy(), of.tolist()), rel=1e-6
-    )
-
-
 def test_kolmogorov_and_the_test_equal_scipy() -> None:
     special, stats = pytest.importorskip("scipy.special"), pytest.importorskip("scipy.stats")
     x = torch.linspace(0, 3, 200).double()

@@ -7,7 +7,6 @@ import math
 import pytest
 import torch
 from scipy import stats
-from scipy.integrate import quad
 
 from tests.oracles import pairs as oracles
 from trainables import streams
@@ -24,30 +23,6 @@ def test_weights_by_the_equation() -> None:
             else:
                 expected = math.log(oracles.inverse_density(max(distance, 0.5), dim))
                 assert found[i].item() == pytest.approx(expected, rel=1e-12, abs=1e-12)
-
-
-def test_no_overflow_in_512_dimensions() -> None:
-    found = inverse_density(torch.tensor([0.0, 1e-9, 1.3, 2.0]), 512, near=0.5, far=2.0)
-    assert found[:3].isfinite().all()
-    assert found[3] == -math.inf
-
-
-@pytest.mark.parametrize("dim", [3, 8, 64])
-def test_density_is_that_of_the_sphere(dim: int) -> None:
-    """The q that the weights invert, against uniform points: so that drawing is even in d."""
-    whole, _ = quad(lambda d: 1 / oracles.inverse_density(d, dim), 0, 2)
-    x = torch.randn(
-        4000, 2, dim, dtype=torch.float64, generator=streams.create_generator(0, "sphere")
-    )
-    x = x / x.norm(dim=-1, keepdim=True)
-    d = (x[:, 0] - x[:, 1]).norm(dim=-1).numpy()
-    for point in (0.4, 1.1, 1.9):
-        assert 1 / oracles.inverse_density(point, dim) / whole == pytest.approx(
-            oracles.sphere_density(point, dim), rel=1e-9
-        )
-    share = [quad(lambda t: oracles.sphere_density(t, dim), 0, c)[0] for c in (1.2, 1.4, 1.6)]
-    for limit, expected in zip((1.2, 1.4, 1.6), share, strict=True):
-        assert (d < limit).mean() == pytest.approx(expected, abs=0.03)
 
 
 def test_draws_follow_the_weights() -> None:

@@ -12,20 +12,77 @@ from torch import Tensor
 
 from tests.oracles import detreg as oracle
 from tests.oracles import losses as loss_oracle
-from tests.trainables.methods.detreg_cases import (
-    FLOW,
-    LABELS,
-    C,
-    D,
-    built,
-    expected_r,
-    flow_input,
-    inputs,
-    step,
-)
-from tests.trainables.methods.method_on import compare
-from trainables.flows.jacobian import compute_flow_jacobian, compute_layer_jacobians
+from tests.trainables.methods import cases
+from tests.trainables.methods.cases import C, build_on, compare
+from trainables import streams
+from trainables.config.registry import ComponentConfig
+from trainables.losses.base import LOSSES, Geometry, Loss, Pairs
+from trainables.methods.base import Term
+from trainables.methods.detreg import DetRegState
 from trainables.trial import TrialConfig
+
+B, FEATURES, D = 7, 6, 5  # of an odd size, whose halves differ
+
+LABELS = [0, 0, 1, 3, 3, 3, 2]  # classes 1 and 2 stand alone: no neighbour, no augmented point
+
+FLOW = {"depth": 3, "width": 4, "gain": 1.0, "scaling": True}
+
+
+class Pulls(Loss):
+    """No references, dot products, nothing normalised, and a parameter and a penalty of its own."""
+
+    geometry = Geometry("dot", normalize=False)
+
+    def __init__(self, config: ComponentConfig, *, classes: int, dim: int) -> None:
+        super().__init__(config, classes=classes, dim=dim)
+        self.slope = torch.nn.Parameter(torch.ones(()))
+
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Any = None) -> Tensor:
+        return (self.slope * score * (pairs.neg - pairs.pos)).mean()
+
+    def penalty(self) -> dict[str, tuple[Tensor, float | Tensor]]:
+        return {"slope": (self.slope.square(), 0.5)}
+
+
+def built(loss: str = "normsoftmax", **options: Any) -> Any:
+    with streams.seed_global_generator(0, "init", "loss"):
+        if loss == "pulls":
+            base: Loss = Pulls(ComponentConfig(), classes=C, dim=D)
+        else:
+            base = LOSSES[loss](LOSSES[loss].Config(), classes=C, dim=D)
+    options = {"flow": FLOW, "activation": "tanh"} | options
+    method = build_on("detreg", base, features=FEATURES, dim=D, **options)
+    for flow in (method.flow1, method.flow2):
+        if flow is not None and flow.scale is not None:
+            with torch.no_grad():
+                flow.scale.copy_(torch.linspace(-1, 1, D))
+    return method
+
+
+def inputs(n: int = B) -> Tensor:
+    return 2 * torch.randn(
+        n, FEATURES, dtype=torch.float64, generator=streams.create_generator(0, "x")
+    )
+
+
+def step(method: Any, labels: list[int] = LABELS) -> tuple[DetRegState, dict[str, Term]]:
+    return cases.step(method, None, inputs(len(labels)), torch.tensor(labels)[:, None])
+
+
+def flow_input(method: Any) -> Tensor:
+    z = inputs() @ method.head.weight.T + method.head.bias
+    z = torch.stack([oracle.flow_input(row, method.options.input or "unit") for row in z])
+    return {"tanh": torch.tanh, "relu": lambda v: torch.clamp(v, min=0), "none": lambda v: v}[
+        method.options.activation
+    ](z)
+
+
+def expected_r(method: Any, flow: Any, **augmentation: Any) -> Tensor:
+    z = flow_input(method)
+    points = [*z, *oracle.augmented(z, LABELS, method.options.epsilon, **augmentation)]
+    options = method.options
+    return oracle.r_of_set(oracle.layers_of(flow), points, options.spectrum, options.across)
+
 
 # --- the terms by loops ------------------------------------------------------------------------
 
@@ -94,32 +151,6 @@ def test_no_neighbour_no_point() -> None:
 # --- R -----------------------------------------------------------------------------------------
 
 
-def test_nice_needs_its_scaling() -> None:
-    """Without it R is constant, and has no gradient."""
-    bare = {"depth": 3, "width": 4, "kind": "nice", "scaling": False}
-    method = built(flow=bare)
-    _, terms = step(method)
-    assert terms["r1"].value.item() == pytest.approx(3 * math.log(2), rel=1e-12)
-    assert not terms["r1"].value.requires_grad
-    scaled = built(flow=bare | {"scaling": None})
-    (gradient,) = torch.autograd.grad(step(scaled)[1]["r1"].value, [scaled.flow1.scale])
-    assert gradient.abs().min() > 0
-
-
-def test_jacobians_are_autograds() -> None:
-    for kind in ("realnvp", "nice", "glow"):
-        flow = built(flow=FLOW | {"kind": kind}).flow1
-        x = inputs()[:, :D]
-        whole = compute_flow_jacobian(flow, x)
-        each = compute_layer_jacobians(flow, x)
-        assert len(each) == len(flow.couplings) + 1
-        for i in range(len(x)):
-            expected = torch.autograd.functional.jacobian(lambda v, f=flow: f(v).z, x[i])
-            torch.testing.assert_close(whole[i], expected)
-            det = torch.stack([m if m.dim() == 2 else m[i] for m in each]).det().prod()
-            torch.testing.assert_close(det.log(), flow(x[i]).log_det)
-
-
 # --- what goes into the flows -----------------------------------------------------------------
 
 LENGTHS = pytest.mark.parametrize("length", ["raw", "unit", "sqrt_d"])
@@ -140,19 +171,6 @@ def test_length_then_activation_stand_between_head_and_flow(activation: str, len
         "none": z,
     }[activation]
     torch.testing.assert_close(step(method)[0].query, expected)
-
-
-@LENGTHS
-def test_where_the_head_gives_nothing(length: str) -> None:
-    """z = 0 has no direction: value and gradient are finite all the same."""
-    method = built(input=length, activation="none")
-    with torch.no_grad():
-        method.head.weight.zero_()
-    _, terms = step(method)
-    total = sum(term.weight * term.value for term in terms.values())
-    assert total.isfinite()
-    total.backward()
-    assert all(p.grad is None or p.grad.isfinite().all() for p in method.parameters())
 
 
 # --- options -----------------------------------------------------------------------------------

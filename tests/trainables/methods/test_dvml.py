@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import pytest
 import torch
 from pydantic import ValidationError
@@ -10,28 +13,17 @@ from torch import Tensor
 from tests.oracles import dvml as oracle
 from tests.oracles import losses as oracle_losses
 from tests.oracles import pairs as oracle_pairs
-from tests.trainables.methods.dvml_cases import (
-    FIRST,
-    LABELS,
-    SECOND,
-    WIDE,
-    B,
-    ByLoops,
-    C,
-    D,
-    T,
-    built,
-    inputs,
-    loss_of,
-    step,
-)
-from tests.trainables.methods.method_on import compare
+from tests.trainables.methods import cases
+from tests.trainables.methods.cases import LABELS, WIDE, B, C, D, base, compare, noise, step, x
 from trainables import streams
 from trainables.config.network import EmbeddingConfig
 from trainables.methods.base import Progress
 from trainables.methods.dvml import DVML, bend_log_variance
 from trainables.trial import TrialConfig
 
+T = cases.SAMPLES
+FIRST, SECOND = Progress(fraction=0.0), Progress(fraction=0.9)
+built = partial(cases.built, "dvml")
 WEIGHTS = {FIRST: (1.0, 1.0, 0.1, 1.0), SECOND: (0.8, 1.0, 0.2, 0.8)}
 
 
@@ -42,16 +34,32 @@ SPREAD = {name for name in HEADS if not name.startswith("head")}
 DECODER = {"decoder.0.weight", "decoder.0.bias", "decoder.2.weight", "decoder.2.bias"}
 
 
+class ByLoops:
+    """The forward pass of `method` on `features`, from its weights and the step's own draws."""
+
+    def __init__(self, method: DVML, features: Tensor) -> None:
+        def rows(layer: Any) -> Tensor:
+            return torch.stack([oracle.linear(row, layer.weight, layer.bias) for row in features])
+
+        self.noise = noise(T, B, D)
+        self.invariant, self.mean = rows(method.head), rows(method.mean)
+        self.log_variance = rows(method.log_variance)
+        self.generated = oracle.samples(self.invariant, self.mean, self.log_variance, self.noise)
+        self.layers = [
+            (layer.weight, layer.bias) for layer in (method.decoder[0], method.decoder[2])
+        ]
+
+
 @pytest.mark.parametrize("kl", ["corrected", "printed"])
 @pytest.mark.parametrize("over", ["sum", "mean"])
 def test_l1_by_loops(over: str, kl: str) -> None:
-    method, x = built(kl=kl, kl_over=over), inputs().requires_grad_()
-    _, terms = step(method, x=x)
-    own = ByLoops(method, x)
+    method, features = built(kl=kl, kl_over=over), x(scale=3).requires_grad_()
+    _, terms = step(method, FIRST, features)
+    own = ByLoops(method, features)
     printed = oracle.kl_printed(own.mean, own.log_variance)
     divergence = oracle.kl_by_dimension(own.mean, own.log_variance) if over == "mean" else -printed
     expected = -divergence if kl == "printed" else divergence
-    assert compare(method, terms["kl"].value, expected, features=x) == {*SPREAD, "features"}
+    assert compare(method, terms["kl"].value, expected, features=features) == {*SPREAD, "features"}
     posterior = torch.distributions.Normal(own.mean, (0.5 * own.log_variance).exp())
     prior = torch.distributions.Normal(torch.zeros(()).double(), torch.ones(()).double())
     each = torch.distributions.kl_divergence(posterior, prior)
@@ -65,38 +73,38 @@ def test_l1_by_loops(over: str, kl: str) -> None:
 def test_l2_by_loops(progress: Progress, reading: str, target: str) -> None:
     """In phase 1 the decoder alone learns from it, and the features if they are its target; in
     phase 2 heads and features do too."""
-    method, x = built(reconstruction=reading, target=target), inputs().requires_grad_()
-    _, terms = step(method, progress, x)
-    own = ByLoops(method, x)
+    method, features = built(reconstruction=reading, target=target), x(scale=3).requires_grad_()
+    _, terms = step(method, progress, features)
+    own = ByLoops(method, features)
     cut = [z.detach() for z in own.generated] if progress is FIRST else own.generated
-    of_features = x if target == "attached" else x.detach()
+    of_features = features if target == "attached" else features.detach()
     power = 2 if reading == "squared" else 1
     expected = oracle.reconstruction(of_features, cut, own.layers, power)
-    reached = compare(method, terms["reconstruction"].value, expected, features=x)
+    reached = compare(method, terms["reconstruction"].value, expected, features=features)
     assert ("features" in reached) == (progress is SECOND or target == "attached")
     assert reached - {"features"} == (DECODER if progress is FIRST else {*DECODER, *HEADS})
 
 
 def test_a_detached_spread_leaves_the_features_alone() -> None:
     """The same values; L1 ends at its two heads, L2 and L3 reach the features by z_I alone."""
-    x, method = inputs().requires_grad_(), built(spread="detached")
-    _, terms = step(method, SECOND, x)
+    features, method = x(scale=3).requires_grad_(), built(spread="detached")
+    _, terms = step(method, SECOND, features)
     _, usual = step(built(), SECOND)
     for name, term in terms.items():
         assert torch.equal(term.value, usual[name].value)
-    leaves = {**dict(method.named_parameters()), "features": x}
+    leaves = {**dict(method.named_parameters()), "features": features}
     grads = torch.autograd.grad(
         terms["kl"].value, list(leaves.values()), retain_graph=True, allow_unused=True
     )
     assert {name for name, g in zip(leaves, grads, strict=True) if g is not None} == SPREAD
-    own = ByLoops(method, x)
+    own = ByLoops(method, features)
     alone = oracle.samples(
         own.invariant, *(part.detach() for part in (own.mean, own.log_variance)), own.noise
     )
     each = list(range(B))
     expected = sum(metric_by_loops("normsoftmax", method, list(z), each) for z in alone) / T
-    (mine,) = torch.autograd.grad(terms["generated"].value, x, retain_graph=True)
-    (loops,) = torch.autograd.grad(expected, x)
+    (mine,) = torch.autograd.grad(terms["generated"].value, features, retain_graph=True)
+    (loops,) = torch.autograd.grad(expected, features)
     torch.testing.assert_close(mine, loops, rtol=1e-6, atol=1e-10)
 
 
@@ -124,14 +132,14 @@ ON = ["normsoftmax", "proxy_anchor", "pairs", "n_pair", "triplet_l2sq"]
 @pytest.mark.parametrize("loss", ON)
 @pytest.mark.parametrize("progress", [FIRST, SECOND], ids=["phase 1", "phase 2"])
 def test_l3_as_the_mean_over_t_batches_and_l4_by_loops(loss: str, progress: Progress) -> None:
-    method, x = built(loss=loss), inputs().requires_grad_()
-    _, terms = step(method, progress, x)
-    own, each = ByLoops(method, x), list(range(B))
+    method, features = built(loss=loss), x(scale=3).requires_grad_()
+    _, terms = step(method, progress, features)
+    own, each = ByLoops(method, features), list(range(B))
     batches = [metric_by_loops(loss, method, list(z), each) for z in own.generated]
-    reached = compare(method, terms["generated"].value, sum(batches) / T, features=x)
+    reached = compare(method, terms["generated"].value, sum(batches) / T, features=features)
     assert reached >= {*HEADS, "features"}
     expected = metric_by_loops(loss, method, list(own.invariant), each)
-    reached = compare(method, terms["metric"].value, expected, features=x)
+    reached = compare(method, terms["metric"].value, expected, features=features)
     assert reached >= {"head.weight", "features"}
     assert not reached & {*SPREAD, *DECODER}
 
@@ -140,43 +148,13 @@ def test_l3_as_the_mean_over_t_batches_and_l4_by_loops(loss: str, progress: Prog
 @pytest.mark.parametrize("same_image", ["positive", "excluded"])
 def test_l3_as_one_pooled_batch_by_loops(loss: str, same_image: str) -> None:
     method = built(loss=loss, generated="pooled", same_image=same_image)
-    x = inputs().requires_grad_()
-    _, terms = step(method, SECOND, x)
-    own = ByLoops(method, x)
+    features = x(scale=3).requires_grad_()
+    _, terms = step(method, SECOND, features)
+    own = ByLoops(method, features)
     z = [batch[i] for i in range(B) for batch in own.generated]
     images = [i for i in range(B) for _ in range(T)]
     expected = metric_by_loops(loss, method, z, images)
-    compare(method, terms["generated"].value, expected, features=x)
-
-
-@pytest.mark.parametrize("same_image", ["positive", "excluded"])
-def test_pooled_triplets_by_loops(same_image: str) -> None:
-    method = built(loss="triplet_l2sq", generated="pooled", same_image=same_image)
-    x = inputs().requires_grad_()
-    _, terms = step(method, SECOND, x)
-    z = torch.stack([batch[i] for i in range(B) for batch in ByLoops(method, x).generated])
-    images = [i for i in range(B) for _ in range(T)]
-    distance = oracle_pairs.distances(z, squared=True, normalize=True)
-    every = oracle_pairs.triplets([{LABELS[i]} for i in images], distance, "semihard", WIDE)
-    kept = [t for t in every if same_image == "positive" or images[t[0]] != images[t[1]]]
-    assert kept
-    assert (len(kept) < len(every)) == (same_image == "excluded")
-    expected = oracle_pairs.triplet(kept, distance, WIDE, "active", z.new_zeros(()))
-    compare(method, terms["generated"].value, expected, features=x)
-
-
-def test_a_loss_that_draws_draws_for_every_batch_of_samples() -> None:
-    """Distance-weighted sampling: first for L4, as the plain loss does, then for all T at once."""
-    method, x = built(loss="triplet_l2"), inputs()
-    _, terms = step(method, x=x)
-    own, draws = ByLoops(method, x), streams.create_generator(0, "loss")
-    labels = torch.tensor(LABELS)[:, None]
-    assert torch.equal(terms["metric"].value, method.metric(method.head(x), labels, draws))
-    together = torch.stack(own.generated)
-    expected = method.metric(together, labels, draws)
-    torch.testing.assert_close(terms["generated"].value, expected)
-    alone = method.metric(together[:1], labels, streams.create_generator(0, "loss"))
-    assert not torch.isclose(alone, expected)
+    compare(method, terms["generated"].value, expected, features=features)
 
 
 @pytest.mark.parametrize("progress", [FIRST, SECOND], ids=["phase 1", "phase 2"])
@@ -194,7 +172,7 @@ def test_the_added_layers_start_as_in_chainer_and_apart() -> None:
             DVML.Config(),
             features=300,
             embedding=EmbeddingConfig(dim=200),
-            loss=loss_of("normsoftmax"),
+            loss=base("normsoftmax"),
             classes=C,
         )
     layers = {"mean": 300, "log_variance": 300, "decoder.0": 200, "decoder.2": 512}
@@ -203,13 +181,13 @@ def test_the_added_layers_start_as_in_chainer_and_apart() -> None:
         assert layer.weight.var().item() == pytest.approx(1 / wide, rel=0.03)
         assert not layer.bias.any()
     assert not torch.equal(method.mean.weight, method.log_variance.weight)
-    assert torch.equal(built("plain").head.weight, built().head.weight)
+    assert torch.equal(cases.built("plain").head.weight, built().head.weight)
 
 
 def test_observed_by_hand() -> None:
-    method, x = built(), inputs()
-    step(method, x=x)
-    own, seen = ByLoops(method, x), method.observed()
+    method, features = built(), x(scale=3)
+    step(method, FIRST, features)
+    own, seen = ByLoops(method, features), method.observed()
     torch.testing.assert_close(seen["std"], own.log_variance.exp().sqrt().mean())
     torch.testing.assert_close(seen["invariant_norm"], own.invariant.norm(dim=1).mean())
     variance = torch.stack(own.generated) - own.invariant

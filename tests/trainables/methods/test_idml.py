@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from tests.oracles import idml as oracle
-from tests.trainables.methods.idml_cases import (
+from tests.trainables.methods.cases import (
     GAMMA,
     GEOMETRIES,
     SETS,
@@ -19,9 +19,9 @@ from tests.trainables.methods.idml_cases import (
     C,
     D,
     U,
-    attached,
     base,
-    compare,
+    build_on,
+    compare_all,
     metric,
     pair_loss,
     slots,
@@ -39,7 +39,7 @@ from trainables.trial import TrialConfig
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 @pytest.mark.parametrize("gamma", [0.0, 3.0])
 def test_every_pairs_score_by_loops(geometry: Geometry, gamma: float) -> None:
-    method = attached("idml", pair_loss(geometry), gamma=gamma)
+    method = build_on("idml", pair_loss(geometry), gamma=gamma)
     q, r = (torch.randn(n, D + U, dtype=torch.float64).requires_grad_() for n in (4, 3))
     found = method.score(q, r, geometry)
     rows = []
@@ -61,7 +61,7 @@ def test_every_pairs_score_by_loops(geometry: Geometry, gamma: float) -> None:
 
 
 def test_ism_dis_by_loops() -> None:
-    method = attached("idml", pair_loss(Geometry("cosine")), metric="ism_dis")
+    method = build_on("idml", pair_loss(Geometry("cosine")), metric="ism_dis")
     q = torch.randn(4, D + U, dtype=torch.float64)
     found = method.score(q[:2], q[2:], Geometry("cosine"))
     for i in range(2):
@@ -75,7 +75,7 @@ def test_ism_dis_by_loops() -> None:
 def test_gradients_on_duplicates_and_the_diagonal_are_finite(geometry: Geometry) -> None:
     for form in ("ism_sim", "ism_dis"):
         for gamma in (0.0, 3.0):
-            method = attached("idml", pair_loss(geometry), metric=form, gamma=gamma).float()
+            method = build_on("idml", pair_loss(geometry), metric=form, gamma=gamma).float()
             for scale in (0.0, 1e-4, 1.0, 1e4):
                 q = scale * torch.randn(4, D + U)
                 q[1] = q[0]  # a duplicate
@@ -93,7 +93,7 @@ def test_gradients_on_duplicates_and_the_diagonal_are_finite(geometry: Geometry)
 def test_the_public_codes_uncertainty_head_gets_no_gradient_and_the_papers_does() -> None:
     """With u of unit length and proxies of none, β = 1 whatever the image."""
     features = x()
-    method = attached("idml", base("proxy_anchor", alpha=9.0), uncertainty="unit")
+    method = build_on("idml", base("proxy_anchor", alpha=9.0), uncertainty="unit")
     s = features @ method.head.weight.T + method.head.bias
     u = features @ method.uncertainty.weight.T + method.uncertainty.bias
     p = method.loss.proxies
@@ -104,22 +104,22 @@ def test_the_public_codes_uncertainty_head_gets_no_gradient_and_the_papers_does(
 
     head = ("uncertainty.weight", "uncertainty.bias")
     found = metric(method, features, slots(SETS))
-    compare(method, found, oracle.proxy_anchor(c, SETS, C, 9.0, 0.1), unreached=head)
+    compare_all(method, found, oracle.proxy_anchor(c, SETS, C, 9.0, 0.1), unreached=head)
     for gradient in torch.autograd.grad(found, list(method.uncertainty.parameters())):
         assert gradient.abs().max() < 1e-12
 
-    method = attached("idml", base("proxy_anchor", alpha=9.0))
+    method = build_on("idml", base("proxy_anchor", alpha=9.0))
     found = metric(method, features, slots(SETS))
     for gradient in torch.autograd.grad(found, list(method.uncertainty.parameters())):
         assert gradient.abs().max() > 1e-6
 
 
 def test_learnable_proxy_uncertainty() -> None:
-    method = attached("idml", base("proxy_anchor"), proxy_uncertainty="learnable")
+    method = build_on("idml", base("proxy_anchor"), proxy_uncertainty="learnable")
     features = x()
     assert method.proxy_uncertainty.shape == (C, U)
     assert not method.proxy_uncertainty.any()
-    zero = attached("idml", base("proxy_anchor"))
+    zero = build_on("idml", base("proxy_anchor"))
     labels = slots(SETS)
     found = metric(method, features, labels)
     assert torch.equal(found, metric(zero, features, labels))
@@ -135,7 +135,7 @@ def test_learnable_proxy_uncertainty() -> None:
 @pytest.mark.parametrize("test_metric", ["semantic", "introspective"])
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 def test_retrieval_compares_s_or_both(geometry: Geometry, test_metric: str) -> None:
-    method = attached("idml", pair_loss(geometry), test_metric=test_metric)
+    method = build_on("idml", pair_loss(geometry), test_metric=test_metric)
     features = x()
     z = method.embed(features)
     found = compare_embeddings(method, z, z, geometry)
@@ -153,20 +153,20 @@ def test_retrieval_compares_s_or_both(geometry: Geometry, test_metric: str) -> N
 
 
 def test_uncertainties_are_watched_apart() -> None:
-    method = attached("idml", base("proxy_anchor"), mixing="mixup")
+    method = build_on("idml", base("proxy_anchor"), mixing="mixup")
     batch = method.prepare(Batch(x(), slots(SETS)[:, :1]), streams.create_generator(0, "prepare"))
     method(batch.inputs, batch.labels, Progress(), streams.create_generator(0, "method"))
     norms = method.uncertainty(batch.inputs).norm(dim=1)
     watched = method.observed()
     assert watched["uncertainty_original"].item() == pytest.approx(norms[:B].mean().item())
     assert watched["uncertainty_mixed"].item() == pytest.approx(norms[B:].mean().item())
-    alone = attached("idml", base("proxy_anchor"), mixing="none")
+    alone = build_on("idml", base("proxy_anchor"), mixing="none")
     alone(x(), slots(SETS)[:, :1], Progress(), streams.create_generator(0, "method"))
     assert list(alone.observed()) == ["uncertainty_original"]
 
 
 def test_measures_of_a_block() -> None:
-    method = attached("idml", base("proxy_anchor"), mixing_beta=0.7)
+    method = build_on("idml", base("proxy_anchor"), mixing_beta=0.7)
     features = x()
     found = method.measure(features, lambda inputs: inputs, streams.create_generator(0, "measure"))
     share = torch._sample_dirichlet(

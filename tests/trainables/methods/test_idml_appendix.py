@@ -13,15 +13,15 @@ import torch
 from torch import Tensor
 
 from tests.oracles import idml as oracle
-from tests.trainables.methods.idml_cases import (
+from tests.trainables.methods.cases import (
     GAMMA,
     SETS,
     TAU,
     B,
     U,
-    attached,
     base,
-    compare,
+    build_on,
+    compare_all,
     metric,
     slots,
     x,
@@ -34,7 +34,7 @@ LABELS = [pytest.param(SETS, id="sets"), pytest.param(PLAIN_SETS, id="plain")]
 
 
 def built(loss: str, options: dict[str, Any] | None = None, **method: Any) -> Any:
-    return attached("idml", base(loss, **(options or {})), mixing="none", **method)
+    return build_on("idml", base(loss, **(options or {})), mixing="none", **method)
 
 
 def embedded(method: Any) -> tuple[Tensor, Tensor]:
@@ -67,7 +67,7 @@ def test_triplet_is_eq_12_and_13(mining: str, sets: list[set[int]]) -> None:
     loops = oracle.triplet_semihard if mining == "semihard" else oracle.triplet_all
     total, count = loops(distances(method), sets, 0.3)
     assert count > 3
-    compare(method, value(method, sets), total / count)
+    compare_all(method, value(method, sets), total / count)
 
 
 @pytest.mark.parametrize("sets", LABELS)
@@ -75,10 +75,10 @@ def test_proxy_nca_is_eq_14(sets: list[set[int]]) -> None:
     """With the sign corrected, on −D_IN; by default on −D_IN², for its own distance is squared."""
     plain, squared = built("proxy_nca", squared="plain"), built("proxy_nca")
     d = distances(plain, plain.loss.proxies)
-    compare(plain, value(plain, sets), oracle.proxy_nca(d, sets, 5))
+    compare_all(plain, value(plain, sets), oracle.proxy_nca(d, sets, 5))
     d = distances(squared, squared.loss.proxies)
     expected = oracle.proxy_nca(lambda i, p: d(i, p) ** 2, sets, 5)
-    compare(squared, value(squared, sets), expected)
+    compare_all(squared, value(squared, sets), expected)
 
 
 @pytest.mark.parametrize("sets", LABELS)
@@ -87,7 +87,7 @@ def test_contrastive_is_eq_15(sets: list[set[int]]) -> None:
     near, far = oracle.contrastive(distances(method), sets, 0.9)
     positives = sum(len(oracle.same(sets, i)) for i in range(B))
     negatives = sum(len(oracle.other(sets, i)) for i in range(B))
-    compare(method, value(method, sets), near / positives + far / negatives)
+    compare_all(method, value(method, sets), near / positives + far / negatives)
 
 
 @pytest.mark.parametrize("sets", LABELS)
@@ -98,7 +98,7 @@ def test_multi_similarity_is_eq_16_and_17(mining: str, sets: list[set[int]]) -> 
     expected = oracle.multi_similarity(
         similarities(method), sets, 2.0, 10.0, 0.6, 0.05, printed=mining == "idml_printed"
     )
-    compare(method, value(method, sets), expected)
+    compare_all(method, value(method, sets), expected)
 
 
 @pytest.mark.parametrize("sampling", ["distance_weighted", "uniform"])
@@ -117,7 +117,7 @@ def test_margin_is_eq_7(sampling: str) -> None:
     assert count > 0
     found = value(method, sets)
     torch.testing.assert_close(found, total / count, rtol=1e-6, atol=0)
-    compare(method, found, total / count, unreached=("loss.beta",))
+    compare_all(method, found, total / count, unreached=("loss.beta",))
 
 
 def test_fastap_ranks_by_d_in_squared() -> None:
@@ -130,4 +130,4 @@ def test_fastap_ranks_by_d_in_squared() -> None:
     labels = slots(SETS)
     pairs = make_pairs(labels, labels, self_index=torch.arange(B))
     expected = method.loss(torch.stack([torch.stack(row) for row in rows]), pairs)
-    compare(method, value(method, SETS), expected)
+    compare_all(method, value(method, SETS), expected)

@@ -10,15 +10,15 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from tests.oracles import idml as oracle
-from tests.trainables.methods.idml_cases import (
+from tests.trainables.methods.cases import (
     GAMMA,
     SETS,
     TAU,
     C,
     U,
-    attached,
     base,
-    compare,
+    build_on,
+    compare_all,
     metric,
     slots,
     x,
@@ -61,26 +61,26 @@ def public(method: Any, features: Tensor, tau: float, gamma: float) -> oracle.Pa
 @pytest.mark.parametrize(("tau", "gamma"), [(5.0, 0.0), (TAU, GAMMA)])
 def test_the_public_codes_softmax_by_loops(tau: float, gamma: float) -> None:
     options = {"uncertainty": "relu", "tau": tau, "gamma": gamma}
-    method, features = attached("idml", softmax(), **options), x()
+    method, features = build_on("idml", softmax(), **options), x()
     u = heads(method, features)[1]
     assert (u > 0).any() and (u < 0).any()
     expected = oracle.softmax(public(method, features, tau, gamma), SETS, C, 1.0)
-    compare(method, metric(method, features, slots(SETS)), expected)
+    compare_all(method, metric(method, features, slots(SETS)), expected)
 
 
 @pytest.mark.parametrize(("tau", "gamma"), [(5.0, 0.0), (TAU, GAMMA)])
 def test_the_bias_is_part_of_product_and_distance_by_loops(tau: float, gamma: float) -> None:
     options = {"uncertainty": "relu", "tau": tau, "gamma": gamma, "bias_in_score": True}
-    method, features = attached("idml", softmax(), **options), x()
+    method, features = build_on("idml", softmax(), **options), x()
     (s, u), w, b = heads(method, features), method.loss.weights, method.loss.bias
     assert (b != 0).sum() > 1
 
     def scored(i: int, j: int) -> Tensor:
         return oracle.public_product(s[i], w[j], u[i], gamma, tau, b[j])
 
-    compare(method, metric(method, features, slots(SETS)), oracle.softmax(scored, SETS, C, 1.0))
+    compare_all(method, metric(method, features, slots(SETS)), oracle.softmax(scored, SETS, C, 1.0))
     answers = compute_class_logits(
-        attached("idml", softmax(), test_metric="introspective", **options), features
+        build_on("idml", softmax(), test_metric="introspective", **options), features
     )
     for i in range(len(features)):
         for j in range(C):
@@ -110,7 +110,7 @@ def test_mixed_images_alone_are_of_both_classes_by_their_share(form: str) -> Non
     mixing = {"mixing": "mixup", "originals": "replaced"}
     options = PAPER if form == "paper" else {"uncertainty": "relu", "tau": 5.0, "gamma": 0.0}
     loss = base("normsoftmax", temperature=0.3) if form == "paper" else softmax()
-    method = attached("idml", loss, **mixing, **options)
+    method = build_on("idml", loss, **mixing, **options)
     batch = method.prepare(Batch(x(), ONE), streams.create_generator(0, "prepare"))
     assert len(batch.inputs) == len(ONE)
     mixed = batch.inputs
@@ -120,7 +120,7 @@ def test_mixed_images_alone_are_of_both_classes_by_their_share(form: str) -> Non
     one, other = ([{label} for label in column] for column in batch.labels.T.tolist())
     expected = share * oracle.softmax(c, one, C, temperature)
     expected = expected + (1 - share) * oracle.softmax(c, other, C, temperature)
-    compare(method, metric(method, mixed, batch.labels), expected)
+    compare_all(method, metric(method, mixed, batch.labels), expected)
 
 
 @pytest.mark.parametrize(

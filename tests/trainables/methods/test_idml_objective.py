@@ -12,15 +12,15 @@ from torch import Tensor
 
 from tests.oracles import idml as oracle
 from tests.trainables.components import loss_options
-from tests.trainables.methods.idml_cases import (
+from tests.trainables.methods.cases import (
     GAMMA,
     TAU,
     B,
     C,
     U,
-    attached,
     base,
-    compare,
+    build_on,
+    compare_all,
     x,
 )
 from trainables import streams
@@ -101,17 +101,17 @@ def step(method: Any) -> Tensor:
 @pytest.mark.parametrize("objective", list(OBJECTIVES))
 def test_each_objective_by_loops(loss: str, objective: str) -> None:
     options, loops = OBJECTIVES[objective]
-    method = attached(
+    method = build_on(
         "idml", base(loss, **LOSSES_BY_LOOPS[loss]), mixing="feature_mixup", **options
     )
     share, partner = drawn()
     expected = loops(by_loops(method, loss), x(), LABELS, partner, share)
-    compare(method, step(method), expected)
+    compare_all(method, step(method), expected)
 
 
 @pytest.mark.parametrize("loss", list(LOSSES_BY_LOOPS))
 def test_without_originals_the_mixtures_alone_are_weighed(loss: str) -> None:
-    method = attached(
+    method = build_on(
         "idml",
         base(loss, **LOSSES_BY_LOOPS[loss]),
         mixing="feature_mixup",
@@ -122,17 +122,17 @@ def test_without_originals_the_mixtures_alone_are_weighed(loss: str) -> None:
     mixed = oracle.mixtures(x(), partner, share)
     expected = share * of_sets(mixed, [{y} for y in LABELS])
     expected = expected + (1 - share) * of_sets(mixed, [{LABELS[j]} for j in partner])
-    compare(method, step(method), expected)
+    compare_all(method, step(method), expected)
 
 
 def test_a_step_that_does_not_mix_is_the_plain_one() -> None:
     """λ = 1 and no second class, with a share of steps mixed."""
     options = {"mixing": "feature_mixup", "originals": "replaced", "mixing_probability": 1e-9}
-    method = attached("idml", base("proxy_anchor"), **options)
+    method = build_on("idml", base("proxy_anchor"), **options)
     batch = prepared(method)
     assert (batch.labels[:, 1] == UNUSED).all()
     torch.testing.assert_close(
-        step(method), step(attached("idml", base("proxy_anchor"), mixing="none"))
+        step(method), step(build_on("idml", base("proxy_anchor"), mixing="none"))
     )
 
 
@@ -141,14 +141,14 @@ def test_a_step_that_does_not_mix_is_the_plain_one() -> None:
 def test_pel_mixes_alike(loss: str, monte_carlo: str) -> None:
     """Samples [K, 2B, D]: each third of the objective has its own rows and labels."""
     options = {"mixing": "feature_mixup", "samples": 3, "monte_carlo": monte_carlo}
-    method = attached("pel", base(loss), **options)
+    method = build_on("pel", base(loss), **options)
     batch = prepared(method)
     share, partner = drawn()
     state = method(batch.inputs, batch.labels, Progress(), streams.create_generator(0, "method"))
     assert state.query.shape[:2] == (3, 2 * B)
     draws = streams.create_generator(0, "loss")
     found = method.metric(state.query, batch.labels, draws)
-    alone = attached("pel", base(loss), **options | {"mixing": "none"})
+    alone = build_on("pel", base(loss), **options | {"mixing": "none"})
     one, other = torch.tensor(LABELS)[:, None], torch.tensor([LABELS[j] for j in partner])[:, None]
     originals, mixed = state.query[:, :B], state.query[:, B:]
     expected = alone.metric(originals, one, draws) + share * alone.metric(mixed, one, draws)

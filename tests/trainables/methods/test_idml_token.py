@@ -12,7 +12,6 @@ from pydantic import ValidationError
 from tests.trainables import core_trials
 from trainables import load
 from trainables.backbones.extra_token import ExtraTokenViT
-from trainables.core.identity import compute_config_hash, dump_identity
 from trainables.core.network import Network, build_method, build_trial_backbone
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
@@ -86,33 +85,15 @@ def test_classification_answers_without_it(shared_cache: Path, tmp_path: Path) -
         assert not torch.equal(in_sequence, ordinary)
 
 
-def test_it_may_stay_in_the_sequence(shared_cache: Path) -> None:
-    trainer = Trainer(
-        config(**method(uncertainty_token="kept")), 0, Runtime("cpu", 1, shared_cache)
-    )
-    list(trainer.train_epochs())
-    network = trainer.network.eval()
-    block = next(iter(trainer.inputs.iterate_blocks(trainer.splits.test)))
-    with torch.no_grad():
-        wanted = compute_class_logits(network.method, network.features(block))
-        assert torch.equal(network.logits(block), wanted)
-
-
-@pytest.mark.parametrize(
-    ("options", "width"),
-    [
-        ({"uncertainty_token": "discarded"}, 16),
-        ({"uncertainty_token": "kept", "test_metric": "introspective"}, 24),
-    ],
-)
-def test_retrieval(options: dict[str, Any], width: int, shared_cache: Path) -> None:
-    trial = config(**RETRIEVAL, **method(**options), embedding={"init": "pca"})
+def test_retrieval_with_the_token_kept(shared_cache: Path) -> None:
+    options = method(uncertainty_token="kept", test_metric="introspective")
+    trial = config(**RETRIEVAL, **options, embedding={"init": "pca"})
     trainer = Trainer(trial, 0, Runtime("cpu", 1, shared_cache))
     (report,) = trainer.train_epochs()
     assert report.metrics["val/recall_at_1"] > 0.3, report.metrics["val/recall_at_1"]
     block = next(iter(trainer.inputs.iterate_blocks(trainer.splits.test)))
     with torch.inference_mode():
-        assert trainer.network.eval().embed(block).shape[1] == width
+        assert trainer.network.eval().embed(block).shape[1] == 24
 
 
 def test_its_uncertainty_is_of_the_tokens_output() -> None:
@@ -132,16 +113,6 @@ def test_its_uncertainty_is_of_the_tokens_output() -> None:
 def query(built: Any, features: torch.Tensor) -> torch.Tensor:
     labels, generator = torch.zeros(len(features), 1, dtype=torch.long), torch.Generator()
     return built(features, labels, Progress(), generator).query  # type: ignore[no-any-return]
-
-
-def test_off_it_is_no_part_of_a_trial() -> None:
-    off, discarded, kept = (
-        config(**method(uncertainty_token=each)) for each in (None, "discarded", "kept")
-    )
-    assert "uncertainty_token" not in dump_identity(off)["method"]
-    assert len({compute_config_hash(each, "f") for each in (off, discarded, kept)}) == 3
-    neutral = config(**method(**METHODS["idml"].NEUTRAL))
-    assert not isinstance(build_trial_backbone(neutral, 0), ExtraTokenViT)
 
 
 @pytest.mark.parametrize(

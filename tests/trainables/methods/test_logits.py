@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.trainables.methods.idml_cases import C, attached, base, metric, x
+from tests.trainables.methods.cases import C, base, build_on, metric, x
 from trainables.losses.base import LOSSES, Loss
 from trainables.methods.base import METHODS, compute_class_logits
 
@@ -73,7 +73,7 @@ def trained_log_posterior(method: Any, features: Tensor) -> Tensor:
 
 @pytest.mark.parametrize(("method", "loss", "options"), CASES)
 def test_logits_are_what_the_loss_trained(method: str, loss: str, options: dict[str, Any]) -> None:
-    made, features = attached(method, classifier(loss), **options), 3 * x(12)
+    made, features = build_on(method, classifier(loss), **options), 3 * x(12)
     with torch.no_grad():
         for name, parameter in made.named_parameters():
             if name.endswith("proxy_uncertainty"):
@@ -90,8 +90,8 @@ def test_logits_are_what_the_loss_trained(method: str, loss: str, options: dict[
 def test_the_semantic_answer_is_that_of_the_same_network_without_uncertainty(loss: str) -> None:
     """IDML's default, section 3.3: trained introspectively, it answers by s alone."""
     uncertainty = "relu" if loss == "softmax" else "vector"
-    method = attached("idml", classifier(loss), uncertainty=uncertainty)
-    plain, features = attached("plain", classifier(loss)), 3 * x(12)
+    method = build_on("idml", classifier(loss), uncertainty=uncertainty)
+    plain, features = build_on("plain", classifier(loss)), 3 * x(12)
     with torch.no_grad():
         scaled = plain.loss.logit_scale * compute_class_logits(method, features)
         trained = trained_log_posterior(plain, features)

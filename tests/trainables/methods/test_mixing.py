@@ -8,13 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.trainables.methods.cases import B, base, build_on
 from trainables import streams
-from trainables.config.network import EmbeddingConfig
-from trainables.losses.base import LOSSES
-from trainables.methods.base import METHODS, Batch
+from trainables.methods.base import Batch
 from trainables.methods.mixing import cut_mix, draw_beta_share
 
-B, SIDE, C, D = 6, 12, 4, 5
+SIDE = 12
 LABELS = torch.tensor([0, 0, 1, 1, 2, 3])[:, None]
 
 
@@ -23,16 +22,7 @@ def images() -> Tensor:
 
 
 def method(**options: Any) -> Any:
-    with streams.seed_global_generator(0, "init", "loss"):
-        loss = LOSSES["proxy_anchor"](LOSSES["proxy_anchor"].Config(), classes=C, dim=D)
-    with streams.seed_global_generator(0, "init", "method"):
-        return METHODS["idml"](
-            METHODS["idml"].Config(uncertainty_dim=3, **options),
-            features=3 * SIDE * SIDE,
-            embedding=EmbeddingConfig(dim=D),
-            loss=loss,
-            classes=C,
-        )
+    return build_on("idml", base("proxy_anchor"), features=3 * SIDE * SIDE, **options).float()
 
 
 def prepared(step: int = 0, **options: Any) -> Batch:

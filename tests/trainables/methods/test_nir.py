@@ -13,20 +13,19 @@ from torch import Tensor
 
 from tests.oracles import losses as loss_oracle
 from tests.oracles import nir as oracle
-from tests.trainables.methods import method_on
-from tests.trainables.methods.ddml_cases import LABELS, B, C, D, TwoCentres, built, step
+from tests.trainables.methods import cases
+from tests.trainables.methods.cases import LABELS, B, C, D, TwoCentres, built, step, x
 from trainables import streams
 from trainables.core.epoch_metrics import EpochMetrics
 from trainables.methods.nir import LIMIT, NIR, NIRState, exponential_with_tangent
 from trainables.trial import TrialConfig
 
-SMALL = {"flow": {"depth": 2, "width": 5, "gain": 1.0}}
 HALF = {"paper": 1.0, "code": 0.5}
-compare = partial(method_on.compare, least=4, of_size=1e-6)
+compare = partial(cases.compare, least=4, of_size=1e-6)
 
 
 def nir(loss: str = "proxy_anchor", **options: Any) -> NIR:
-    method: NIR = built("nir", loss, **{**SMALL, **options})
+    method: NIR = built("nir", loss, **options)
     return method
 
 
@@ -35,8 +34,7 @@ def residual(method: NIR) -> oracle.Map:
 
 
 def psi_of(method: NIR) -> list[Tensor]:
-    x = torch.randn(B, 7, dtype=torch.float64, generator=streams.create_generator(0, "x"))
-    return [oracle.unit(z) for z in method.head(3 * x)]
+    return [oracle.unit(z) for z in method.head(x(scale=3))]
 
 
 def nlls(method: NIR, classes: list[int]) -> list[Tensor]:
