@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,9 +11,8 @@ from ablate.designs.promote import Promote
 from ablate.plan import warnings as advice
 from ablate.spec.equal_budget import ENDING as FAIR
 from reports.published.papers import load_published_table
-from reports.recipe import SourceBlock
 from tests.papers import sources
-from tests.papers.sources import ENDING, FOLDER, Row, Sources
+from tests.papers.sources import ENDING, FOLDER
 
 SPECS = sorted(path for path in FOLDER.glob("*.yaml") if not path.name.endswith(ENDING))
 each_paper = pytest.mark.parametrize("spec", SPECS, ids=[path.stem for path in SPECS])
@@ -104,34 +102,3 @@ def test_its_fair_tables_are_fair(spec: Path) -> None:
 # ------------------------------------------------------------------- that it would notice
 
 
-def row(cell: str = "a", **values: Any) -> Row:
-    return Row("table1_cub", cell, values, frozenset(values))
-
-
-def said(block: dict[str, Any], *found: Row) -> list[str]:
-    given = {"studies": ("*",), **block}
-    made = Sources(paper="x", sources=(SourceBlock.model_validate(given),))
-    return list(sources.faults(made, list(found)))
-
-
-def test_a_source_that_fits_has_no_fault() -> None:
-    assert said({"fields": (("lr", 1, "Table 1"),)}, row(lr=1.0)) == []
-    varied = {"varied": (("lr", (1, 2), "Table 1"),)}
-    assert said(varied, row("a", lr=1), row("b", lr=2)) == []
-
-
-@pytest.mark.parametrize(
-    ("block", "fault"),
-    [
-        ({"fields": (("lr", 2, "Table 1"),)}, "lr is 1 in table1_cub/a, not 2"),
-        ({}, "lr is 1, of which no source is named"),
-        ({"fields": (("lr", 1, "not stated"),)}, "why it is chosen is not said"),
-        ({"fields": (("lr", 1, "Table 1"),) * 2}, "is named before, in block 1"),
-        ({"fields": (("lr", 1, "x"),), "rows": ("*", "b")}, "'b' is the name of nothing"),
-        ({"varied": (("lr", (1, 2), "x"),)}, "lr takes ['1'], not [1, 2]"),
-    ],
-)
-def test_a_fault_is_told(block: dict[str, Any], fault: str) -> None:
-    found = said(block, row(lr=1))
-    assert len(found) == 1
-    assert fault in found[0]

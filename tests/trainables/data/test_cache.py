@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import errno
-import logging
 import os
-import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.trainables import core_trials
-from tests.trainables.core_trials import comparable, job
 from trainables.data import cache
 from trainables.data.cache import get_or_build
-from trainables.jobs.job import run_job
 from trainables.machine import digests
-from trainables.machine.cache_folder import locate_default_cache
 
 WRITE = """
 import sys, time
@@ -71,10 +63,6 @@ def flip(path: Path, at: int) -> None:
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-def half(path: Path) -> int:
-    return path.stat().st_size // 2
-
-
 def test_eight_at_once_build_once(tmp_path: Path) -> None:
     processes = [start(tmp_path / "set", 0.2) for _ in range(8)]
     said = [process.communicate()[0].splitlines()[-1] for process in processes]
@@ -117,64 +105,3 @@ def test_any_byte_counts(tmp_path: Path) -> None:
             flip(folder / name, at)
     flip(folder / "a.bin", 220)
     assert (get_or_build(folder, fill) / "a.bin").read_bytes() == CONTENT
-
-
-Trial = Callable[[Path], dict[str, Any]]  # a folder with a cache → what a trial comes to
-
-
-@pytest.fixture(scope="module")
-def trial(drawn: Path) -> Trial:
-    def run(folder: Path) -> dict[str, Any]:
-        config = core_trials.config(drawn, training={"epochs": 1})
-        event: dict[str, Any] = list(run_job(job(config, folder / "cache", folder / "trial")))[-1]
-        return event
-
-    return run
-
-
-@pytest.fixture(scope="module")
-def whole(trial: Trial, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """A filled cache, and what the trial came to that filled it."""
-    folder = tmp_path_factory.mktemp("whole")
-    return folder / "cache", trial(folder)
-
-
-@pytest.mark.parametrize(
-    ("place", "spoil"),
-    [
-        ("features/*/features.npy", lambda path: flip(path, half(path))),
-        ("folder/*/pixels.bin", lambda path: os.truncate(path, half(path))),
-        (None, None),
-    ],
-)
-def test_a_damaged_store_is_made_again_and_the_numbers_are_the_same(  # noqa: PLR0917
-    place: str | None,
-    spoil: Callable[[Path], object],
-    whole: tuple[Path, dict[str, Any]],
-    trial: Trial,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.WARNING, "trainables")
-    shutil.copytree(whole[0], tmp_path / "cache")
-    if place is None:  # a copy that is whole is left alone
-        assert comparable(trial(tmp_path)) == comparable(whole[1])
-        assert not caplog.messages
-        return
-    (path,) = (tmp_path / "cache").glob(place)
-    before = path.read_bytes()
-    spoil(path)
-    assert comparable(trial(tmp_path)) == comparable(whole[1])
-    assert path.read_bytes() == before
-    (line,) = caplog.messages
-    assert line.startswith(f"{path.parent}: {path.name} ") and line.endswith("it is made again")
-
-
-def test_default_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "a"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "x"))
-    assert locate_default_cache() == tmp_path / "a"
-    monkeypatch.delenv("ABLATE_CACHE")
-    assert locate_default_cache() == tmp_path / "x" / "ablate"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert locate_default_cache() == Path.home() / ".cache" / "ablate"

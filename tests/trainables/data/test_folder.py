@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import torch
 from PIL import EpsImagePlugin, Image, ImageFile
 
+from tests.trainables.data import trees
 from tests.trainables.data.trees import noise
 from trainables.config.images import DataConfig
 from trainables.data.dataset import fingerprint, load_dataset
@@ -34,6 +36,13 @@ def root(tmp_path: Path) -> Path:
 
 def config(root: Path | None, size: int = 28) -> DataConfig:
     return DataConfig(name="folder", root=None if root is None else str(root), image_size=size)
+
+
+def fail(action: Callable[[], object]) -> str:
+    with pytest.raises(ConfigError) as caught:
+        action()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
 
 
 def test_sizes_labels_and_pixels(root: Path, tmp_path: Path) -> None:
@@ -65,13 +74,6 @@ def test_fingerprint_is_of_content(root: Path, tmp_path: Path) -> None:
     assert fingerprint(config(moved), cache) not in (first, changed)
 
 
-def fail(action) -> str:
-    with pytest.raises(ConfigError) as caught:
-        action()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
 def test_folders_that_hold_no_classes(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "bare").mkdir()
@@ -83,17 +85,32 @@ def test_folders_that_hold_no_classes(tmp_path: Path) -> None:
     assert "one/empty: " in fail(lambda: fingerprint(config(tmp_path / "one"), tmp_path))
 
 
-@pytest.mark.parametrize("damage", ["truncated", "text", "empty"])
-def test_a_damaged_image_is_named(root: Path, tmp_path: Path, damage: str) -> None:
-    file = root / "class 2" / "1.jpg"
-    raw = file.read_bytes()
-    file.write_bytes({"truncated": raw[: len(raw) // 2], "text": b"hello", "empty": b""}[damage])
-    message = fail(lambda: load_dataset(config(root), tmp_path / "cache"))
-    assert message.startswith(str(file))
+def test_folders_of_parts(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    for name in ("train/a", "train/b", "val/a", "val/b"):
+        noise(mine / name / "1.png", (9, 9), 0)
+    assert "rename val/ to test/" in fail(lambda: fingerprint(config(mine), tmp_path / "cache"))
+    for name in ("train", "test"):  # these hold images, and so are classes
+        noise(tmp_path / "classes" / name / "1.png", (9, 9), 0)
+    data = load_dataset(config(tmp_path / "classes"), tmp_path / "cache")
+    assert data.classes == ("test", "train") and data.official is None
+
+
+@pytest.mark.parametrize(
+    ("name", "usual"), [case for case in trees.FIRST if case[0] not in ("folder", "manifest")]
+)
+def test_a_data_set_as_it_is_unpacked_is_named_with_its_loader(
+    name: str, usual: str, tmp_path: Path
+) -> None:
+    root = trees.TREES[name][usual](tmp_path / usual)
+    message = fail(lambda: fingerprint(config(root), tmp_path / "cache"))
+    assert f"--dataset {name} --data-root {root})" in message
+    remedy = DataConfig(name=name, root=str(root), allow_partial=True)
+    assert fingerprint(remedy, tmp_path / "cache")
 
 
 @pytest.mark.parametrize("mode", ["L", "CMYK", "I;16", "RGBA"])
-def test_every_mode_becomes_rgb(tmp_path: Path, mode: str) -> None:
+def test_every_mode_becomes_upright_rgb(tmp_path: Path, mode: str) -> None:
     path = tmp_path / ("a.tif" if mode == "CMYK" else "a.png")
     if mode == "I;16":
         Image.fromarray(np.full((20, 30), 204 * 256, np.uint16)).save(path)
@@ -102,21 +119,29 @@ def test_every_mode_becomes_rgb(tmp_path: Path, mode: str) -> None:
     pixels = decode_picture(Picture(path), 20)
     assert pixels.shape == (20, 30, 3) and pixels.dtype == np.uint8
     assert (abs(pixels.astype(int) - 204) <= 2).all()
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGBA", (40, 20), (10, 20, 30, 0)).save(tmp_path / "turned.png", exif=exif)
+    transparent = decode_picture(Picture(tmp_path / "turned.png"), 20)
+    assert transparent.shape == (40, 20, 3) and (transparent == 255).all()
 
 
 # --- hostile files --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", ["EPS", "PPM", "ICO", "PCX"])
-def test_other_formats_are_not_opened_whatever_their_name(
-    form: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("damage", ["EPS", "PPM", "truncated", "empty"])
+def test_damage_and_other_formats_are_named_and_not_opened(
+    damage: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """EPS above all: Pillow hands it to Ghostscript, which runs what it says."""
     monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *_, **__: pytest.fail("was started"))
     file = root / "class 1" / "1.jpg"
-    noise(file, (32, 32), seed=0, format=form)
+    if damage.isupper():
+        noise(file, (32, 32), seed=0, format=damage)
+    else:
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2 * (damage == "truncated")])
     message = fail(lambda: load_dataset(config(root), tmp_path / "cache"))
-    assert message.startswith(f"{file}: the image cannot be read (of none of the known formats)")
+    assert message.startswith(f"{file}: the image cannot be read (")
 
 
 @pytest.mark.parametrize(
@@ -124,7 +149,6 @@ def test_other_formats_are_not_opened_whatever_their_name(
     [
         ((13_000, 13_000), "13,000 × 13,000 pixels"),
         ((14_000, 14_000), "more than 178,956,970 pixels"),
-        ((33_000, 1_100), "33,000 × 1,100 pixels"),
         ((10, 330), "10 × 330 pixels"),
     ],
 )
@@ -133,7 +157,6 @@ def test_bombs_and_strips_are_refused_before_they_unfold(
 ) -> None:
     bomb = root / "class 2" / "0.png"
     Image.new("1", size).save(bomb)
-    assert bomb.stat().st_size < 30_000
     load = ImageFile.ImageFile.load
     monkeypatch.setattr(
         ImageFile.ImageFile,
@@ -146,50 +169,22 @@ def test_bombs_and_strips_are_refused_before_they_unfold(
     assert not caught
 
 
-def test_pipes_sockets_and_devices_are_passed_over(root: Path, tmp_path: Path) -> None:
+def test_what_is_no_image_is_passed_over_and_links_are_followed(root: Path, tmp_path: Path) -> None:
     before = fingerprint(config(root), tmp_path / "cache")
     os.mkfifo(root / "class 0" / "pipe.jpg")
-    (root / "class 0" / "link.jpg").symlink_to("pipe.jpg")
     (root / "class 0" / "null.png").symlink_to("/dev/null")
     with socket.socket(socket.AF_UNIX) as bound:
         bound.bind(os.path.relpath(root / "class 0" / "s.png"))  # full paths may be too long
-    assert fingerprint(config(root), tmp_path / "cache") == before
-    (root / "class 0" / "gone.png").symlink_to("nowhere")  # an image that is missing is told
-    assert "gone.png: " in fail(lambda: fingerprint(config(root), tmp_path / "cache"))
-
-
-def test_transparency_is_white(tmp_path: Path) -> None:
-    Image.new("RGBA", (8, 8), (10, 20, 30, 0)).save(tmp_path / "a.png")
-    assert (decode_picture(Picture(tmp_path / "a.png"), 8) == 255).all()
-
-
-def test_exif_orientation_is_applied(tmp_path: Path) -> None:
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    Image.new("RGB", (40, 20)).save(tmp_path / "a.jpg", exif=exif)
-    assert decode_picture(Picture(tmp_path / "a.jpg"), 20).shape == (40, 20, 3)
-
-
-def test_what_archives_and_desktops_leave_is_passed_over(root: Path, tmp_path: Path) -> None:
-    before = fingerprint(config(root), tmp_path / "cache")
-    for place in ("__MACOSX/class 0", "class 0/__MACOSX", "class 0/.thumbs/a", ".git", "class 1"):
-        (root / place).mkdir(parents=True, exist_ok=True)
-        (root / place / "._0.jpg").write_bytes(b"Mac OS X")
-        if place != "class 1":
-            (root / place / "0.jpg").write_bytes(b"no image")
-    assert fingerprint(config(root), tmp_path / "cache") == before
-    noise(root / "class 0" / "deeper" / "still" / "0.png", (9, 9), seed=0)
-    assert fingerprint(config(root), tmp_path / "cache") != before
-
-
-def test_links_to_files_and_to_class_folders_are_followed(root: Path, tmp_path: Path) -> None:
+    for folder in ("__MACOSX/class 0", "class 0/.thumbs/a", ".git"):
+        (root / folder).mkdir(parents=True)
+        (root / folder / "0.jpg").write_bytes(b"no image")
+    (root / "class 0" / "0.png").rename(tmp_path / "0.png")
+    (root / "class 0" / "0.png").symlink_to(tmp_path / "0.png")
     linked = tmp_path / "linked"
     linked.mkdir()
     for folder in root.iterdir():
         (linked / folder.name).symlink_to(folder)
-    (root / "class 0" / "0.png").rename(tmp_path / "0.png")
-    (root / "class 0" / "0.png").symlink_to(tmp_path / "0.png")
-    found = fingerprint(config(linked), tmp_path / "cache")
-    (root / "class 0" / "0.png").unlink()
-    (tmp_path / "0.png").rename(root / "class 0" / "0.png")
-    assert found == fingerprint(config(root), tmp_path / "cache")
+    for same in (root, linked):
+        assert fingerprint(config(same), tmp_path / "cache") == before
+    (root / "class 0" / "gone.png").symlink_to("nowhere")  # an image whose data is missing
+    assert "gone.png: " in fail(lambda: fingerprint(config(root), tmp_path / "cache"))

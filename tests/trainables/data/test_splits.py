@@ -1,4 +1,4 @@
-"""Splits are class-disjoint, cover everything, and depend on content and seed alone."""
+"""Splits are disjoint, cover everything, and depend on content and seed alone."""
 
 from __future__ import annotations
 
@@ -13,15 +13,20 @@ from tests.trainables import core_trials
 from trainables.config.images import DataConfig, SplitConfig
 from trainables.data.dataset import Dataset, Official
 from trainables.data.images import Images
-from trainables.data.splits import Splits, load_splits, split_dataset, thin_classes
+from trainables.data.splits import (
+    Splits,
+    count_split_classes,
+    load_splits,
+    split_dataset,
+    thin_classes,
+)
 from trainables.errors import ConfigError
 
 
 def dataset(labels: list[int], classes: int, official: Official | None = None) -> Dataset:
     images = Images.from_equal_sizes(torch.zeros(len(labels), 1, 1, dtype=torch.uint8))
-    return Dataset(
-        images, torch.tensor(labels), tuple(f"class {c:03d}" for c in range(classes)), official
-    )
+    names = tuple(f"class {c:03d}" for c in range(classes))
+    return Dataset(images, torch.tensor(labels), names, official)
 
 
 CONFIGS = st.builds(
@@ -42,26 +47,26 @@ def datasets(draw: st.DrawFn) -> Dataset:
     return dataset(labels, classes)
 
 
-def parts(found: Splits) -> list[str]:
-    return ["train", "test"] if found.val is None else ["train", "val", "test"]
+def parts(splits: Splits) -> list[str]:
+    return ["train", "test"] if splits.val is None else ["train", "val", "test"]
 
 
 @settings(deadline=None)
 @given(datasets(), CONFIGS)
 def test_disjoint_covering_contiguous(data: Dataset, config: SplitConfig) -> None:
-    found = split_dataset(data, config, "f")
-    names = [name for part in parts(found) for name in found[part].classes]
+    splits = split_dataset(data, config, "f")
+    names = [name for part in parts(splits) for name in splits[part].classes]
     assert sorted(names) == sorted(data.classes)
-    rows = torch.cat([found[part].index for part in parts(found)])
+    rows = torch.cat([splits[part].index for part in parts(splits)])
     assert sorted(rows.tolist()) == list(range(len(data.labels)))
-    for part in parts(found):
-        subset = found[part]
+    for part in parts(splits):
+        subset = splits[part]
         assert subset.labels.tolist() == sorted(subset.labels.tolist())
         assert set(subset.labels.tolist()) == set(range(len(subset.classes)))
         for row, label in zip(subset.index.tolist(), subset.labels.tolist(), strict=True):
             assert data.classes[data.labels[row]] == subset.classes[label]
-    assert (found.val is None) == (config.protocol == "paper")
-    assert found.selection == ("test" if config.protocol == "paper" else "val")
+    assert (splits.val is None) == (config.protocol == "paper")
+    assert splits.selection == ("test" if config.protocol == "paper" else "val")
 
 
 @settings(deadline=None)
@@ -108,10 +113,9 @@ def test_too_few_classes() -> None:
 def test_folds_are_disjoint_blocks_of_the_training_classes(
     classes: int, folds: int, blocks: str, seed: int, official: bool
 ) -> None:
-    labels = [c for c in range(classes) for _ in range(2)]
     rows = torch.arange(2 * classes)
-    given_test = Official(train=rows[: 2 * (classes - 1)], test=rows[2 * (classes - 1) :])
-    data = dataset(labels, classes, given_test if official else None)
+    own = Official(train=rows[:-2], test=rows[-2:]) if official else None
+    data = dataset([c for c in range(classes) for _ in range(2)], classes, own)
 
     def fold(number: int | None) -> Splits:
         config = {"seed": seed, "test": 0.3}
@@ -119,50 +123,43 @@ def test_folds_are_disjoint_blocks_of_the_training_classes(
             config |= {"folds": folds, "fold": number, "blocks": blocks}
         return split_dataset(data, SplitConfig.model_validate(config), "f")
 
-    whole = fold(None)
-    assert whole.val is not None
-    training = sorted([*whole.train.classes, *whole.val.classes])
+    plain = fold(None)
+    assert plain.val is not None
+    training = sorted([*plain.train.classes, *plain.val.classes])
     if len(training) < folds:
         with pytest.raises(ConfigError, match="folds of"):
             fold(0)
         return
     held = []
     for number in range(folds):
-        found = fold(number)
-        assert found.val is not None and found.test.classes == whole.test.classes
-        assert not {*found.train.classes} & {*found.val.classes}
-        assert sorted([*found.train.classes, *found.val.classes]) == training
-        held.append(found.val.classes)
-    assert sorted(name for part in held for name in part) == training, "each class once"
+        splits = fold(number)
+        assert splits.val is not None and splits.test.classes == plain.test.classes
+        assert sorted([*splits.train.classes, *splits.val.classes]) == training
+        held.append(splits.val.classes)
+    in_turn = [name for part in held for name in part]
+    assert sorted(in_turn) == training, "each class once"
     assert max(map(len, held)) - min(map(len, held)) <= 1
-    if blocks == "contiguous":
-        assert [name for part in held for name in part] == training, "in the order of the names"
+    assert blocks == "seeded" or in_turn == training, "in the order of the names"
 
 
-@pytest.mark.parametrize(("ratio", "each"), [(10.0, 100), (3.0, 7), (500.0, 40)])
-def test_sizes_fall_exponentially(ratio: float, each: int) -> None:
-    labels = torch.arange(9).repeat_interleave(each)
+@pytest.mark.parametrize(("ratio", "size"), [(10.0, 100), (3.0, 7), (500.0, 40)])
+def test_sizes_fall_exponentially(ratio: float, size: int) -> None:
+    labels = torch.arange(9).repeat_interleave(size)
     stays = thin_classes(labels, ratio, 0)
-    sizes = sorted((int((labels[stays] == at).sum()) for at in range(9)), reverse=True)
-    expected = []
-    for place in range(9):
-        size = each * ratio ** (-place / 8)
-        expected.append(max(2, round(size)))
-    assert sizes == expected
-    assert sizes[0] == each
+    sizes = sorted(torch.bincount(labels[stays]).tolist(), reverse=True)
+    assert sizes == [max(2, round(size * ratio ** (-rank / 8))) for rank in range(9)]
 
 
 def test_only_what_trains_is_thinned(drawn: Path, tmp_path: Path) -> None:
-    whole = core_trials.config(drawn).data
-    thin = DataConfig.model_validate(
-        {**whole.model_dump(), "split": {**whole.split.model_dump(), "imbalance": 3}}
+    config = core_trials.config(drawn).data.model_dump()
+    thin = {**config, "split": {**config["split"], "imbalance": 3}}
+    before, after = (
+        load_splits(DataConfig.model_validate(each), tmp_path) for each in (config, thin)
     )
-    before, after = load_splits(whole, tmp_path), load_splits(thin, tmp_path)
-    assert before.fingerprint == after.fingerprint and before.val and after.val
+    assert before.fingerprint == after.fingerprint
     for name in ("val", "test"):
         assert torch.equal(before[name].index, after[name].index)
     assert after.train.classes == before.train.classes
-    assert len(after.train) < len(before.train)
     assert set(after.train.index.tolist()) < set(before.train.index.tolist())
     sizes = torch.bincount(after.train.labels)
     assert (int(sizes.max()), int(sizes.min())) == (6, 2)
@@ -176,18 +173,18 @@ def test_parts_are_disjoint_and_each_trains_on_the_others(
     data = dataset([*range(classes)] * 2, classes)
     config = config.model_copy(update={"protocol": "held_out", "test": 0.7, "validation": 0.4})
     plain = split_dataset(data, config, "f")
-    made = [
+    all_splits = [
         split_dataset(data, config.model_copy(update={"parts": count, "part": part}), "f")
         for part in range(count)
     ]
-    tested = [name for found in made for name in found.test.classes]
+    tested = [name for splits in all_splits for name in splits.test.classes]
     assert sorted(tested) == sorted(plain.test.classes), "each once"
-    for found in made:
-        assert found.val is not None and plain.val is not None
-        assert found.val.classes == plain.val.classes, "a search without parts chose by these"
-        others = {*plain.test.classes} - {*found.test.classes}
-        assert {*found.train.classes} == {*plain.train.classes} | others
-    sizes = [len(found.test.classes) for found in made]
+    for splits in all_splits:
+        assert splits.val is not None and plain.val is not None
+        assert splits.val.classes == plain.val.classes, "a search without parts chose by these"
+        others = {*plain.test.classes} - {*splits.test.classes}
+        assert {*splits.train.classes} == {*plain.train.classes} | others
+    sizes = [len(splits.test.classes) for splits in all_splits]
     assert max(sizes) - min(sizes) <= 1
 
 
@@ -199,5 +196,83 @@ def test_parts_need_classes_to_deal() -> None:
     official = dataset([*range(6)] * 2, 6, Official(rows[:6], rows[6:], shared=True))
     with pytest.raises(ConfigError, match="test classes of its own"):
         split_dataset(official, SplitConfig(parts=2, part=0), "f")
-    with pytest.raises(ValueError, match="part must be"):
-        SplitConfig(parts=2, part=2)
+
+
+# --- by images ------------------------------------------------------------------------------------
+
+BY_IMAGES = st.builds(
+    SplitConfig,
+    by=st.just("images"),
+    protocol=st.sampled_from(["held_out", "paper"]),
+    test=st.floats(0.05, 0.95),
+    validation=st.floats(0.05, 0.95),
+    seed=st.integers(0, 5),
+)
+SIZES = st.lists(st.integers(3, 12), min_size=2, max_size=8)
+
+
+def rows_of(splits: Splits, part: str) -> list[int]:
+    return sorted(splits[part].index.tolist())
+
+
+@settings(deadline=None)
+@given(SIZES, BY_IMAGES, st.randoms(use_true_random=False))
+def test_images_are_dealt_class_by_class(sizes: list[int], config: SplitConfig, r) -> None:
+    labels = [c for c, n in enumerate(sizes) for _ in range(n)]
+    r.shuffle(labels)
+    splits = split_dataset(dataset(labels, len(sizes)), config, "f")
+    dealt = sorted(row for part in parts(splits) for row in rows_of(splits, part))
+    assert dealt == list(range(len(labels)))
+    paper = config.protocol == "paper"
+    assert (splits.val is None) == paper and splits.selection == ("test" if paper else "val")
+    for part in parts(splits):
+        subset = splits[part]
+        assert subset.classes == splits.train.classes and len(subset.classes) == len(sizes)
+        assert subset.labels.tolist() == [labels[row] for row in subset.index.tolist()]
+    for c, n in enumerate(sizes):
+        tested = int((splits.test.labels == c).sum())
+        assert tested == min(max(1, round(config.test * n)), n - (1 if paper else 2))
+        if splits.val is not None:
+            held = int((splits.val.labels == c).sum())
+            assert held == min(max(1, round(config.validation * (n - tested))), n - tested - 1)
+    count = len(sizes)
+    assert count_split_classes(count, config) == (count, 0 if paper else count, count)
+    splits.require_splits(parts(splits))
+
+
+@pytest.mark.parametrize("val", [True, False])
+@pytest.mark.parametrize("protocol", ["held_out", "paper"])
+def test_an_official_division_of_images_wins(val: bool, protocol: str) -> None:
+    first, second, test, own = (torch.arange(start, 24, 4) for start in range(4))
+    official = Official(torch.cat([first, second]), test, own if val else None, shared=True)
+    config = SplitConfig(by="images", protocol=protocol, validation=0.25)
+    splits = split_dataset(dataset([0, 0, 0, 0, 1, 1, 1, 1] * 3, 2, official), config, "")
+    assert rows_of(splits, "test") == test.tolist()
+    train = sorted(official.train.tolist())
+    if protocol == "paper":
+        assert rows_of(splits, "train") == sorted([*train, *(own.tolist() if val else [])])
+    elif val:
+        assert rows_of(splits, "val") == own.tolist() and rows_of(splits, "train") == train
+    else:
+        assert sorted(rows_of(splits, "train") + rows_of(splits, "val")) == train
+        held = torch.bincount(splits["val"].labels).tolist()
+        assert held == [2, 2]  # round(0.25 · 6), half to even
+
+
+DISJOINT = Official(torch.arange(0, 24, 2), torch.arange(1, 24, 2))
+UNTRAINED = Official(torch.arange(2), torch.arange(2, 4), shared=True)
+
+
+@pytest.mark.parametrize(
+    ("labels", "official", "message"),
+    [
+        ([0, 1] * 12, DISJOINT, "tests classes that do not"),
+        ([0, 0, 0, 1, 1], None, "class class 001 has 2 image.s., and 1 class.es. have fewer"),
+        ([0, 0, 1] + [0] * 21, UNTRAINED, "no image of class class 001 trains"),
+    ],
+)
+def test_images_that_cannot_be_dealt(
+    labels: list[int], official: Official | None, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        split_dataset(dataset(labels, 2, official), SplitConfig(by="images"), "")
