@@ -100,5 +100,3 @@ def test_its_fair_tables_are_fair(spec: Path) -> None:
 
 
 # ------------------------------------------------------------------- that it would notice
-
-

@@ -6,8 +6,6 @@ import torch
 
 from trainables.data.images import Images
 
-HALF = (0.5, 0.5, 0.5)
-
 
 def ragged(channels: int = 3) -> Images:
     g = torch.Generator().manual_seed(0)

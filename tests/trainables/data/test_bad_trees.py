@@ -6,10 +6,13 @@ from __future__ import annotations
 import os
 import pickle
 import resource
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from scipy.io import savemat
 
@@ -22,9 +25,9 @@ Change = Callable[[list[str]], list[str]]
 
 
 def fail_to_load(name: str, root: Path | None, **options: object) -> str:
-    given = {"name": name, "root": None if root is None else str(root), "image_size": 16}
+    data = {"name": name, "root": None if root is None else str(root), "image_size": 16, **options}
     with pytest.raises(ConfigError) as caught:
-        load_dataset(resolve_data_config({**given, **options}), Path(os.environ["ABLATE_CACHE"]))
+        load_dataset(resolve_data_config(data), Path(os.environ["ABLATE_CACHE"]))
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -59,11 +62,7 @@ def test_another_folder_and_counts_that_are_not_the_makers(
 
 ABSENT = {
     ("cub200", "CUB_200_2011"): "001.Made_Bird_1/Made_Bird_0002_3.jpg",
-    ("cars196", "cars196"): "car_ims/000007.jpg",
     ("cars196", "stanford_cars"): "cars_test/00004.jpg",
-    ("sop", "Stanford_Online_Products"): "bicycle_final/111085122872_3.JPG",
-    ("inshop", "inshop"): "img/MEN/Denim/id_00000003/02_1_front.jpg",
-    ("imagenet", "ILSVRC2012"): "val/ILSVRC2012_val_00000003.JPEG",
     ("cifar10", "cifar-10-batches-py"): "data_batch_3",
     ("manifest", "csv"): "pictures/3/1.jpg",
 }
@@ -72,9 +71,8 @@ ABSENT = {
 @pytest.mark.parametrize(("name", "usual"), ABSENT)
 def test_an_image_that_is_listed_and_absent(name: str, usual: str, tmp_path: Path) -> None:
     root, path = trees.TREES[name][usual](tmp_path / usual), ABSENT[name, usual]
-    given = {"name": name, "root": str(root), "image_size": 16, "allow_partial": True}
-    cache = tmp_path / "cache"
-    config = resolve_data_config(given)
+    data = {"name": name, "root": str(root), "image_size": 16, "allow_partial": True}
+    config, cache = resolve_data_config(data), tmp_path / "cache"
     complete, before = load_dataset(config, cache), fingerprint(config, cache)
     (root / "images" / path if name == "cub200" else root / path).unlink()
     message = fail_to_load(name, root)
@@ -84,7 +82,7 @@ def test_an_image_that_is_listed_and_absent(name: str, usual: str, tmp_path: Pat
     assert fingerprint(config, cache) != before
 
 
-def edited(path: Path, change: Change) -> None:
+def edit_lines(path: Path, change: Change) -> None:
     path.write_text("\n".join(change(path.read_text().splitlines())) + "\n")
 
 
@@ -104,11 +102,9 @@ def put(at: int, *lines: str, over: int = 1) -> Change:
         (trees.cub200, "cub200", LABELS, put(4), f"{LABELS}: "),
         (trees.cub200, "cub200", IMAGES, put(0, "x y/z.jpg"), f"{IMAGES}:1: "),
         (trees.cub200, "cub200", IMAGES, put(44, "45 ../../z.jpg"), "the path '../../z.jpg'"),
-        (trees.cub200, "cub200", LABELS, put(0, "1 a"), f"{LABELS}:1: "),
         (trees.inshop, "inshop", PARTITION, put(50), "lists 48 images"),
         (trees.inshop, "inshop", PARTITION, put(3, "img/a.jpg id_1 tset"), f"{PARTITION}:4: "),
         (trees.inshop, "inshop", PARTITION, lambda lines: [*lines[:3], *lines[2:-1]], " twice"),
-        (trees.inshop, "inshop", PARTITION, lambda lines: [], f"{PARTITION}:1: "),
         (trees.sop, "sop", "Ebay_test.txt", put(2, "26 7 1"), "Ebay_test.txt:3: "),
         (trees.imagenet, "imagenet", TRUTH, put(0, "77"), "ground_truth.txt:1: "),
         (trees.imagenet_kaggle, "imagenet", KAGGLE, put(2, "a,"), f"{KAGGLE}:3: "),
@@ -124,18 +120,18 @@ def test_damaged_lists(  # noqa: PLR0917
     tmp_path: Path,
 ) -> None:
     root = make(tmp_path / "root")
-    edited(root / file, change)
+    edit_lines(root / file, change)
     assert expected in fail_to_load(name, root, allow_partial=True)
 
 
 def test_boxes_of_cub(tmp_path: Path) -> None:
     root = trees.cub200(tmp_path / "cub")
-    edited(root / BOXES, put(0))
-    given = {"name": "cub200", "root": str(root), "allow_partial": True}
-    assert fingerprint(resolve_data_config(given), tmp_path)
+    edit_lines(root / BOXES, put(0))
+    data = {"name": "cub200", "root": str(root), "allow_partial": True}
+    assert fingerprint(resolve_data_config(data), tmp_path)
     boxed = {"allow_partial": True, "boxes": True}
     assert f"{BOXES}: " in fail_to_load("cub200", root, **boxed)
-    edited(root / BOXES, put(0, "1 99 99 5 5", over=0))
+    edit_lines(root / BOXES, put(0, "1 99 99 5 5", over=0))
     assert "a box of 99, 99, 104, 104" in fail_to_load("cub200", root, **boxed)
 
 
@@ -147,10 +143,12 @@ def test_matlab_files(tmp_path: Path) -> None:
     assert "fname and class" in fail_to_load("cars196", root)
     root = trees.cars196(tmp_path / "cars")
     file, raw = root / "cars_annos.mat", (root / "cars_annos.mat").read_bytes()
-    file.write_bytes(b"MATLAB 7.3 MAT-file".ljust(512) + b"\x89HDF\r\n\x1a\n" + bytes(99))
-    assert "version 7.3 (HDF5)" in fail_to_load("cars196", root)
-    file.write_bytes(raw[: len(raw) // 8])
-    assert "cars_annos.mat: the MATLAB file cannot be read" in fail_to_load("cars196", root)
+    version_7_3 = (
+        b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM" + b"\x89HDF\r\n\x1a\n" + bytes(99)
+    )
+    for damaged in (version_7_3, raw[: len(raw) // 8]):
+        file.write_bytes(damaged)
+        assert "cars_annos.mat: the MATLAB file cannot be read" in fail_to_load("cars196", root)
     table = trees.car_table([("car_ims/000001.jpg", 0)], "relative_im_path")
     savemat(file, {"annotations": table})
     assert "class 0 of 'car_ims/000001.jpg'" in fail_to_load("cars196", root)
@@ -175,11 +173,8 @@ BYTES = np.zeros((1, 3072), np.uint8)
     [
         ({"data": Bomb(), "labels": []}, "the name posix.system"),
         ({"data": np.zeros((1, 3072), object), "labels": [1]}, "it must hold data"),
-        ({"data": np.array, "labels": [1]}, "the name numpy"),
         ({"data": "x".encode, "labels": [1]}, "the name"),
-        ([1, 2], "the pickle cannot be read safely"),
         ({"data": np.repeat(BYTES, 2, 0), "labels": [1]}, "it must hold data"),
-        ({"data": BYTES, "labels": ["x"]}, "it must hold data"),
     ],
     ids=name_parameter,
 )
@@ -214,8 +209,29 @@ def test_a_pickle_with_a_huge_memo_takes_no_memory(pickled: Path) -> None:
 def test_rows_of_a_manifest(change: dict[str, str], expected: str, tmp_path: Path) -> None:
     rows = trees.manifest_rows()
     root = trees.manifest_csv(tmp_path / "own", rows)
-    lines = (root / "manifest.csv").read_text().splitlines()
-    rows[0] |= change
-    lines[1] = ",".join(rows[0].values())
-    (root / "manifest.csv").write_text("\n".join(lines) + "\n")
+    line = ",".join((rows[0] | change).values())
+    edit_lines(root / "manifest.csv", put(1, line))
     assert expected in fail_to_load("manifest", root)
+
+
+@pytest.mark.parametrize("name", ["manifest.csv", "manifest.parquet"])
+def test_a_table_is_a_regular_file(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    fail_to_load("manifest", tmp_path)
+    (tmp_path / name).unlink()
+    (tmp_path / name).symlink_to("/dev/zero")
+    fail_to_load("manifest", tmp_path / name)
+
+
+def test_a_repeated_path_ends_the_reading(tmp_path: Path) -> None:
+    """However many rows repeat it: 20 million are 100 kilobytes of a file."""
+    path = tmp_path / "manifest.parquet"
+    block = pa.DictionaryArray.from_arrays(pa.array(np.zeros(5_000_000, np.int8)), ["a.png"])
+    table = pa.table({"path": block, "label": block})
+    with pq.ParquetWriter(path, table.schema) as writer:
+        for _ in range(4):
+            writer.write_table(table)
+    tracemalloc.start()
+    assert "a.png twice" in fail_to_load("manifest", path)
+    assert tracemalloc.get_traced_memory()[1] < 10**7
+    tracemalloc.stop()

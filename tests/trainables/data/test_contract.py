@@ -23,11 +23,10 @@ def test_a_data_set_of_a_folder(name: str, usual: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["characters", "digits"])
 def test_an_embedded_data_set(name: str, tmp_path: Path) -> None:
     """Without training on all of it, which other tests do."""
-    given = {"name": name}
     datasets.check_options_are_off(name)
-    datasets.fingerprint_is_of_content(given, tmp_path)
-    datasets.check_loads_alike(given, tmp_path)
-    datasets.check_split(given, tmp_path)
+    datasets.fingerprint_is_of_content({"name": name}, tmp_path)
+    datasets.check_loads_alike({"name": name}, tmp_path)
+    datasets.check_split({"name": name}, tmp_path)
 
 
 class Bad(DataSource):

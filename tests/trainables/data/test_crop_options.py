@@ -20,7 +20,6 @@ from trainables.backbones import backbone as backbones
 from trainables.backbones.weights import compute_weights_identity
 from trainables.config.images import DataConfig
 from trainables.core.identity import compute_config_hash, dump_identity
-from trainables.core.runtime import Runtime
 from trainables.data import features
 from trainables.data.augment import cut_eval_images
 from trainables.data.dataset import DATASETS, fingerprint, load_dataset
@@ -28,11 +27,6 @@ from trainables.data.features import build_features_key
 from trainables.trial import TrialConfig
 
 PLAIN: dict[str, Any] = {"mean": (0, 0, 0), "std": (1 / 255,) * 3, "device": "cpu"}
-
-
-@pytest.fixture
-def runtime(shared_cache: Path) -> Runtime:
-    return Runtime(device="cpu", threads=1, cache_dir=shared_cache)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +42,7 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def evaluated(root: Path, cache: Path, **options: Any) -> torch.Tensor:
+def cut_crops(root: Path, cache: Path, **options: Any) -> torch.Tensor:
     """The evaluation crops of all photographs, 0 … 255."""
     config = DataConfig(name="folder", root=str(root), **options)
     images = load_dataset(config, cache).images
@@ -56,20 +50,20 @@ def evaluated(root: Path, cache: Path, **options: Any) -> torch.Tensor:
     return cut_eval_images(images, rows, size=config.image_size, **PLAIN)
 
 
-def of_torchvision(root: Path, short: int, size: int) -> torch.Tensor:
+def resize_and_crop(root: Path, short: int, size: int) -> torch.Tensor:
     transform = Compose([Resize(short), CenterCrop(size)])
     files = sorted(root.glob("*/*.png"))
-    made = [np.array(transform(Image.open(file).convert("RGB"))) for file in files]
-    return torch.from_numpy(np.stack(made)).permute(0, 3, 1, 2).float()
+    crops = [np.array(transform(Image.open(file).convert("RGB"))) for file in files]
+    return torch.from_numpy(np.stack(crops)).permute(0, 3, 1, 2).float()
 
 
 @pytest.mark.parametrize(("resize", "size"), [(56, 56), (64, 56), (60, 56), (None, 56)])
 def test_evaluation_is_torchvisions_resize_and_centre_crop(
     resize: int | None, size: int, photographs: Path, tmp_path: Path
 ) -> None:
-    found = evaluated(photographs, tmp_path, image_size=size, eval_resize=resize)
-    wanted = of_torchvision(photographs, resize or 64, size)
-    torch.testing.assert_close(found, wanted, atol=1e-3, rtol=0)
+    crops = cut_crops(photographs, tmp_path, image_size=size, eval_resize=resize)
+    wanted = resize_and_crop(photographs, resize or 64, size)
+    torch.testing.assert_close(crops, wanted, atol=1e-3, rtol=0)
 
 
 @pytest.mark.parametrize(("stored", "resize"), [(80, 56), (72, None), (72, 64)])
@@ -77,15 +71,11 @@ def test_of_what_is_kept_larger_evaluation_takes_the_same_crop(
     stored: int, resize: int | None, photographs: Path, tmp_path: Path
 ) -> None:
     """Resized twice, so not to the bit."""
-    sizes: dict[str, Any] = {"image_size": 56, "eval_resize": resize}
-    found = evaluated(photographs, tmp_path, stored_side=stored, **sizes)
-    config = DataConfig(name="folder", root=str(photographs), stored_side=stored, **sizes)
-    images = load_dataset(config, tmp_path).images
-    assert (torch.minimum(images.heights, images.widths) == stored).all()
-    wanted = of_torchvision(photographs, resize or 64, 56)
-    assert (found - wanted).abs().mean() < 4
-    other = of_torchvision(photographs, 56 if resize != 56 else 64, 56)
-    assert (found - other).abs().mean() > 12
+    crops = cut_crops(photographs, tmp_path, image_size=56, eval_resize=resize, stored_side=stored)
+    wanted = resize_and_crop(photographs, resize or 64, 56)
+    assert (crops - wanted).abs().mean() < 4
+    other = resize_and_crop(photographs, 56 if resize != 56 else 64, 56)
+    assert (crops - other).abs().mean() > 12
 
 
 def test_features_of_before_are_found(drawn: Path, shared_cache: Path) -> None:
@@ -111,9 +101,7 @@ def test_features_of_before_are_found(drawn: Path, shared_cache: Path) -> None:
             {"augment": {"resize": 80, "crop_scale": [0.08, 1]}},
             "data.augment.crop_scale: [0.08, 1] has no meaning with data.augment.resize",
         ),
-        ({"augment": {"interpolation": "nearest"}}, "data.augment.interpolation: it must be"),
         ({"stored_side": 80}, "data.stored_side: 80 is of photographs"),
-        ({"name": "folder", "stored_side": 70}, "data.stored_side: 70 is less than 73"),
         ({"name": "folder", "augment": {"resize": 90}}, "data.augment.resize: 90 is more than 73"),
     ],
 )
@@ -128,7 +116,7 @@ def test_options_that_are_off_leave_the_trial_what_it_was() -> None:
     dump = dump_identity(TrialConfig())["data"]
     assert set(dump) == {"name", "image_size", "split", "augment"}
     assert set(dump["augment"]) == {"crop_scale", "crop_ratio", "flip", "grey"}
-    made = [
+    options = [
         {},
         {"eval_resize": 73},
         {"stored_side": 80},
@@ -137,7 +125,7 @@ def test_options_that_are_off_leave_the_trial_what_it_was() -> None:
         {"augment": {"interpolation": "bicubic"}},
         {"augment": {"pad": 4}},
     ]
-    trials = [TrialConfig.model_validate({"data": {"name": "folder", **each}}) for each in made]
+    trials = [TrialConfig.model_validate({"data": {"name": "folder", **each}}) for each in options]
     assert len({compute_config_hash(trial, "f") for trial in trials}) == len(trials)
     for trial in trials:
         assert TrialConfig.model_validate(trial.model_dump(mode="json")) == trial

@@ -28,33 +28,29 @@ class Elsewhere(Images):
         return False
 
 
-def elsewhere() -> Images:
-    given = ragged()
-    return Elsewhere(given.flat, given.offsets, given.heights, given.widths, 3, given.frame, 77)
-
-
-def check(found: tuple[Images, torch.Tensor], rows: torch.Tensor, images: Images) -> None:
-    taken, places = found
-    assert type(taken) is Images and taken.is_resident(CPU)
-    assert (taken.frame, taken.resize, taken.channels) == (images.frame, images.resize, 3)
-    for place, row in zip(places.tolist(), rows.tolist(), strict=True):
-        assert torch.equal(taken[place], images[row])
+def build_images(kind: type[Images] = Elsewhere) -> Images:
+    images = ragged()
+    sizes = images.heights, images.widths
+    return kind(images.flat, images.offsets, *sizes, images.channels, images.frame, resize=77)
 
 
 def test_batches_in_the_expected_order() -> None:
-    images = elsewhere()
+    images = build_images()
     read = Reader(images, CPU)
     read.prefetch(BATCHES)
     for rows in BATCHES:
         assert len(read.begun) <= reader.DEPTH
-        check(read.load_rows(rows), rows, images)
+        batch, positions = read.load_rows(rows)
+        assert type(batch) is Images and batch.is_resident(CPU)
+        assert (batch.frame, batch.resize, batch.channels) == (images.frame, images.resize, 3)
+        for position, row in zip(positions.tolist(), rows.tolist(), strict=True):
+            assert torch.equal(batch[position], images[row])
     assert not read.begun and not read.coming
 
 
 def test_the_next_batches_are_read_while_this_one_is_used() -> None:
     """Batches are packed before anybody asks for them, and no more of them than DEPTH."""
-    images, packed = elsewhere(), list[list[int]]()
-    enough, pack = threading.Event(), Images.pack_rows
+    packed, enough, pack = list[list[int]](), threading.Event(), Images.pack_rows
 
     class Watched(Elsewhere):
         def pack_rows(self, rows, starts, room) -> None:  # type: ignore[no-untyped-def]
@@ -63,9 +59,7 @@ def test_the_next_batches_are_read_while_this_one_is_used() -> None:
             if len(packed) >= reader.DEPTH:
                 enough.set()
 
-    watched = Watched(images.flat, images.offsets, images.heights, images.widths, 3, 1.0)
-    read = Reader(watched, CPU)
-    read.prefetch(BATCHES)
+    Reader(build_images(Watched), CPU).prefetch(BATCHES)
     assert enough.wait(60)
     assert sorted(map(tuple, packed)) == sorted(tuple(rows.tolist()) for rows in BATCHES[:2])
 
@@ -84,15 +78,12 @@ def test_an_image_that_cannot_be_decoded_any_more_is_named(tmp_path: Path) -> No
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_on_a_gpu_batches_arrive_through_pinned_memory() -> None:
-    device = torch.device("cuda")
     images = ragged()
-    read = Reader(images, device)
-    for _ in range(50):
-        read.prefetch(BATCHES)
-        for rows in BATCHES:
-            taken, places = read.load_rows(rows)
-            assert taken.flat.is_cuda
-            busy = torch.ones(1024, 1024, device=device) @ torch.ones(1024, 1024, device=device)
-            for place, row in zip(places.tolist(), rows.tolist(), strict=True):
-                assert torch.equal(taken[place].cpu(), images[row])
-            assert float(busy[0, 0]) == 1024
+    read = Reader(images, torch.device("cuda"))
+    for rows in [*BATCHES * 50]:
+        if rows is BATCHES[0]:
+            read.prefetch(BATCHES)
+        batch, positions = read.load_rows(rows)
+        torch.ones(1024, 1024, device="cuda").square()  # other work on the stream in use
+        for position, row in zip(positions.tolist(), rows.tolist(), strict=True):
+            assert batch.flat.is_cuda and torch.equal(batch[position].cpu(), images[row])
