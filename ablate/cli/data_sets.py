@@ -36,7 +36,7 @@ from trainables.data.decode import (
 )
 from trainables.data.files.data_set_markers import Count, list_data_folders
 from trainables.data.files.fileset import FileSet
-from trainables.data.files.hashes import rehash_everything
+from trainables.data.files.hashes import forget_hashes
 from trainables.data.files.index import Index
 from trainables.data.splits import split_dataset
 from trainables.errors import ConfigError
@@ -111,7 +111,8 @@ def check_data_set(args: argparse.Namespace) -> int:
     source = DATASETS[name]
     start = time.monotonic()
     bad: list[str] = []
-    with require_cache(cache), show_progress(), rehash_everything():
+    with require_cache(cache), show_progress():
+        forget_hashes(cache / name)
         if issubclass(source, FileSet):
             reading = source.read_listing(config)
             index = reading.index

@@ -31,33 +31,33 @@ from trainables.machine.digests import find_damage, read_sealed_json, seal_folde
 from trainables.machine.files import write_atomically
 
 LOG = logging.getLogger(__name__)
-WRITING = " while writing the cache"
-READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
-UNWRITABLE = (*READ_ONLY, errno.ENOSPC, errno.EDQUOT)  # where keeping nothing may be good enough
-
-Build = Callable[[Path], None]  # makes the files in the folder that it is given
-State = dict[str, list[int]]  # file → size, times of its content and of its entry, inode
+READ_ONLY = (errno.EACCES, errno.EROFS)
+# where keeping nothing may be good enough; the last two: a file in the place of the folder
+UNWRITABLE = (*READ_ONLY, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.EEXIST)
 
 
-def get_or_build(folder: Path, build: Build) -> Path:
+class CacheError(OSError):
+    """A cache that cannot be written: an OSError, so that a trial is tried again."""
+
+
+def get_or_build(folder: Path, build: Callable[[Path], None]) -> Path:
     """Return `folder`, after calling `build(temporary folder)` if it is not there whole.
 
     Raises:
-        OSError: the disk is full or the cache cannot be written; the message says where.
+        CacheError: the disk is full or the cache cannot be written; the message says where.
     """
     if _is_checked(folder):
         return folder
     with explain_write_errors(folder.parent):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder.with_name(f"{folder.name}.lock"))
         try:
-            lock.acquire()
+            lock = FileLock(folder.with_name(f"{folder.name}.lock")).acquire()
         except OSError as error:
             # A cache that is only read has nobody who could change or make the folder.
             if error.errno not in READ_ONLY or find_damage(folder) is not None:
                 raise
             return folder
-        try:
+        with lock:
             if not _is_checked(folder):  # another process may have made it meanwhile
                 state, fault = _read_state(folder), find_damage(folder)
                 if fault is not None:
@@ -66,17 +66,13 @@ def get_or_build(folder: Path, build: Build) -> Path:
                     _build_folder(folder, build)
                     state = _read_state(folder)
                 write_atomically(_name_note(folder), seal_json({"files": state}))
-        finally:
-            lock.release()
     return folder
 
 
-def _build_folder(folder: Path, build: Build) -> None:
+def _build_folder(folder: Path, build: Callable[[Path], None]) -> None:
     # The lock is ours, so whatever else carries this name was left by a process that died.
-    unfinished = folder.with_name(f"{folder.name}.begun")  # of a version before 0.2.0
-    for remainder in (folder, unfinished, *folder.parent.glob(f"{folder.name}.tmp-*")):
-        if remainder.exists():
-            shutil.rmtree(remainder)
+    for remainder in (folder, *folder.parent.glob(f"{folder.name}.tmp-*")):
+        shutil.rmtree(remainder, ignore_errors=True)
     fresh = Path(tempfile.mkdtemp(prefix=f"{folder.name}.tmp-", dir=folder.parent))
     try:
         build(fresh)
@@ -92,42 +88,35 @@ def _build_folder(folder: Path, build: Build) -> None:
 
 
 @contextmanager
-def explain_write_errors(where: Path) -> Iterator[None]:
-    """Say what to do when the cache cannot be written; still an OSError, so it is retried."""
+def explain_write_errors(cache: Path) -> Iterator[None]:
+    """Raise a CacheError that says what to do when the cache cannot be written."""
     try:
         yield
     except OSError as error:
-        if error.errno not in UNWRITABLE or error.errno == errno.EPERM:
+        if error.errno not in UNWRITABLE:
             raise
-        raise OSError(
-            error.errno,
-            f"{os.strerror(error.errno or 0)}{WRITING} {where}; free some space or set "
-            "ABLATE_CACHE to another folder",
-        ) from error
+        reason = os.strerror(error.errno or 0)
+        message = (
+            f"{reason} while writing the cache {cache}; free some space or set ABLATE_CACHE to "
+            "another folder"
+        )
+        raise CacheError(error.errno, message) from error
 
 
 @contextmanager
 def require_cache(cache: Path) -> Iterator[None]:
-    """Report a cache that cannot be used as bad input, where nothing can go on without it.
+    """Report a cache that cannot be written as bad input, where nothing can go on without it.
 
     Raises:
-        ConfigError: for an OSError of the cache; others pass.
+        ConfigError: for a CacheError; other errors pass.
     """
     try:
         yield
-    except OSError as error:
-        if WRITING not in str(error):
-            if not isinstance(error.filename, str):
-                raise
-            file, top = Path(error.filename).absolute(), cache.absolute()
-            # A file in the cache, or one in whose place the cache should lie.
-            if not (file.is_relative_to(top) or top.is_relative_to(file)):
-                raise
-        reason = (error.strerror or str(error)).partition(WRITING)[0]
+    except CacheError as error:
         raise ConfigError(
             "ABLATE_CACHE",
-            f"the cache {cache} cannot be written ({reason}): free some space, or set ABLATE_CACHE "
-            "to another folder with room for decoded images.",
+            f"the cache {cache} cannot be written ({os.strerror(error.errno or 0)}): free some "
+            "space, or set ABLATE_CACHE to another folder with room for decoded images.",
         ) from error
 
 
@@ -143,8 +132,8 @@ def _name_note(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.checked")
 
 
-def _read_state(folder: Path) -> State:
-    """Return what changes with any change of the files."""
+def _read_state(folder: Path) -> dict[str, list[int]]:
+    """Return what changes with any change of the files: sizes, times and inodes, by name."""
     states = {file.name: file.stat() for file in folder.iterdir()} if folder.exists() else {}
     return {
         name: [file.st_size, file.st_mtime_ns, file.st_ctime_ns, file.st_ino]

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from contextvars import ContextVar
 from pathlib import Path
 
 from trainables.data.cache import explain_write_errors
@@ -25,21 +23,11 @@ from trainables.machine.progress import Progress
 AT_ONCE = 256  # files a task: of those that are known, handing one over costs more than looking
 COPIES = 4  # stamps a file: nodes may share a cache and each have the data on a disk of its own
 
-_hash_anew: ContextVar[bool] = ContextVar("hash_anew", default=False)
-
-
-@contextmanager
-def rehash_everything() -> Iterator[None]:
-    """Read every file in this block, whatever is known of it, and renew what is known."""
-    token = _hash_anew.set(True)
-    try:
-        yield
-    finally:
-        _hash_anew.reset(token)
+Copies = list[list[str]]  # stamp and digest of each copy of a file that was seen, newest first
 
 
 def hash_files(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]:
-    """Return name, relative to `root`, → SHA-256 (hex) of the file; what is known lies in `cache`.
+    """Return name, relative to `root`, → SHA-256 (hex) of the file; earlier ones lie in `cache`.
 
     Raises:
         ConfigError: a file cannot be read; names it.
@@ -47,41 +35,44 @@ def hash_files(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]:
     """
     index = cache / f"hashes-{hashlib.sha256(str(root).encode()).hexdigest()[:16]}.json"
     try:
-        # name → [stamp, digest] of each copy that was seen, newest first
-        known: dict[str, list[list[str]]] = read_sealed_json(index) or {}
+        earlier: dict[str, Copies] = read_sealed_json(index) or {}
     except OSError:
-        known = {}
-    base, anew = os.fspath(root), _hash_anew.get()
+        earlier = {}
+    base = os.fspath(root)
 
-    def hash_file(name: str) -> tuple[str, str, list[list[str]]]:
+    def hash_file(name: str) -> tuple[str, Copies]:
         path = os.path.join(base, name)  # noqa: PTH118 - a Path costs more than the look itself
-        copies = known.get(name, [])
+        copies = earlier.get(name, [])
         with name_unreadable_file(path, "check its permissions"):
             stamp = _read_stamp(os.stat(path))  # noqa: PTH116
-            for seen, digest in [] if anew else copies:
+            for seen, digest in copies:
                 if seen == stamp:
-                    return name, digest, copies
+                    return digest, copies
             with Path(path).open("rb") as opened:
                 stamp = _read_stamp(os.fstat(opened.fileno()))
                 digest = hashlib.file_digest(opened, "sha256").hexdigest()
-        others = [copy for copy in copies if copy[0] != stamp]
-        return name, digest, [[stamp, digest], *others[: COPIES - 1]]
+        return digest, [[stamp, digest], *(copy for copy in copies if copy[0] != stamp)][:COPIES]
 
-    def hash_block(start: int) -> list[tuple[str, str, list[list[str]]]]:
-        return [hash_file(name) for name in names[start : start + AT_ONCE]]
-
-    digests: dict[str, str] = {}
-    entries: dict[str, list[list[str]]] = {}
+    results: dict[str, tuple[str, Copies]] = {}
     progress = Progress(f"hashing {root}", len(names))
+    blocks = [names[start : start + AT_ONCE] for start in range(0, len(names), AT_ONCE)]
     with ThreadPoolExecutor(count_cores()) as pool:
-        for block in pool.map(hash_block, range(0, len(names), AT_ONCE)):
-            for name, digest, copies in block:
-                digests[name], entries[name] = digest, copies
-            progress.update(len(digests))
-    if entries != known:
+        hashed = pool.map(lambda block: list(map(hash_file, block)), blocks)
+        for block, block_results in zip(blocks, hashed, strict=True):
+            results |= zip(block, block_results, strict=True)
+            progress.update(len(results))
+    entries = {name: copies for name, (_, copies) in results.items()}
+    if entries != earlier:
         with explain_write_errors(cache):
             write_atomically(index, seal_json(entries))
-    return digests
+    return {name: digest for name, (digest, _) in results.items()}
+
+
+def forget_hashes(cache: Path) -> None:
+    """Have every file read again, also one whose stamp did not change."""
+    with explain_write_errors(cache):
+        for index in cache.glob("hashes-*.json"):
+            index.unlink()
 
 
 def _read_stamp(stat: os.stat_result) -> str:

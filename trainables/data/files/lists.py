@@ -1,8 +1,6 @@
-"""Data sets' own lists: lines of text files, and MATLAB files of plain values, in which nothing is
-run; a fault names the file, and of a text the line and what stands there.
+"""Read lists of data sets: lines of text files, and MATLAB files of plain values.
 
-MATLAB's version 7.3 is another format under the same ending (HDF5), which no official data set here
-uses and scipy does not read: it is refused, with what to do.
+Nothing in them is run. An error names the file, and of a text the line and what stands there.
 """
 
 from __future__ import annotations
@@ -21,8 +19,6 @@ from trainables.errors import ConfigError
 UNPACK = "unpack the data set again"
 OFFICIAL = "take the file that its makers offer"
 SHOWN = 80  # characters of a line
-HDF5 = b"\x89HDF\r\n\x1a\n"
-HDF5_BYTES = 520  # MATLAB puts 512 bytes of text before it
 
 
 def build_damage_error(where: Path | str, fault: str, remedy: str = UNPACK) -> ConfigError:
@@ -62,19 +58,19 @@ def iterate_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def iterate_fields(
-    path: Path, expected: str, count: int, start: int = 0, *, rest: bool = False
+    path: Path, expected: str, count: int, start: int = 0, *, last_has_blanks: bool = False
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield number and fields of each line, however many blanks stand between them.
 
     Args:
         expected: what a line holds, for the message. count: how many fields.
-        start: lines of a head that are passed over. rest: the last field may hold blanks.
+        start: lines of a head that are passed over.
 
     Raises:
         ConfigError: a line has more or fewer fields.
     """
     for number, line in islice(iterate_lines(path), start, None):
-        fields = line.split(maxsplit=count - 1) if rest else line.split()
+        fields = line.split(maxsplit=count - 1) if last_has_blanks else line.split()
         if len(fields) != count:
             raise build_line_error(path, number, line, expected)
         yield number, fields
@@ -97,15 +93,13 @@ def read_structs(path: Path, variable: str, names: tuple[str, ...]) -> dict[str,
 
     with name_unreadable_file(path):
         raw = path.read_bytes()
-    if HDF5 in raw[:HDF5_BYTES]:
-        fault = "a MATLAB file of version 7.3 (HDF5) cannot be read"
-        raise build_damage_error(path, fault, "save it again in MATLAB with save(…, '-v7')")
     try:
         table = loadmat(BytesIO(raw), variable_names=[variable], squeeze_me=True).get(variable)
     except MemoryError:
         raise
     except Exception as error:  # whatever its parsers meet: ValueError, TypeError, zlib.error…
-        raise build_damage_error(path, f"the MATLAB file cannot be read ({error})") from error
+        fault = f"the MATLAB file cannot be read ({error})"
+        raise build_damage_error(path, fault, f"{OFFICIAL}, of MATLAB before 7.3") from error
     if not isinstance(table, np.ndarray) or not set(names) <= set(table.dtype.names or ()):
         fault = f"it has no {variable} with {' and '.join(names)}"
         raise build_damage_error(path, fault, OFFICIAL)

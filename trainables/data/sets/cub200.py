@@ -79,7 +79,7 @@ def _build_rows(images: Path, labels: Path, boxes: dict[int, Box] | None) -> Ite
             parse_whole_number(text, labels, line, " ".join(pair), LABEL) for text in pair
         )
         classes[image] = label
-    for line, (number, path) in iterate_fields(images, IMAGE, 2, rest=True):
+    for line, (number, path) in iterate_fields(images, IMAGE, 2, last_has_blanks=True):
         text = f"{number} {path}"
         image = parse_whole_number(number, images, line, text, IMAGE)
         folder = path.rpartition("/")[0]
