@@ -13,8 +13,6 @@ import yaml
 from ablate.cli.main import main
 from tests.trainables import core_trials
 from trainables.backbones.timm_models import import_timm
-from trainables.backbones.weights import describe_missing_weights
-from trainables.config.network import BackboneConfig
 from trainables.data.features import load_cached_features
 from trainables.trial import TrialConfig
 
@@ -35,13 +33,12 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 @pytest.fixture
-def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty cache of timm's weights, and no way to fetch any."""
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    return tmp_path / "hub"
 
 
 def ablate(spec: dict[str, Any], folder: Path, *more: str) -> int:
@@ -56,10 +53,10 @@ def test_a_file_that_is_not_here(
     file = tmp_path / "trained.pth"
     spec["trial"]["backbone"] |= {"weights": str(file), "weights_sha256": "0" * 64}
     assert ablate(spec, tmp_path, "--plan") == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert (
         f"weights: {file} is not here (backbone.weights of rates, again): "
-        "a run ends before its first trial (`ablate backbones` names" in said
+        "a run ends before its first trial (`ablate backbones` names" in output
     )
     assert ablate(spec, tmp_path) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -85,27 +82,16 @@ def test_a_file_that_no_trial_reads_is_not_missed(spec: dict[str, Any], tmp_path
 
 
 def test_weights_of_timms_that_cannot_be_fetched(
-    spec: dict[str, Any], tmp_path: Path, offline: Path, capsys: pytest.CaptureFixture[str]
+    spec: dict[str, Any], tmp_path: Path, offline: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec["trial"]["backbone"]["weights"] = "timm"
     assert ablate(spec, tmp_path, "--plan") == 0
-    said = capsys.readouterr().out
-    assert f"weights: timm's file of {MODEL} is not here" in said and "fetches it first" in said
+    output = capsys.readouterr().out
+    assert f"weights: timm's file of {MODEL} is not here" in output and "fetches it first" in output
     assert ablate(spec, tmp_path) == 2
-    found = capsys.readouterr()
-    assert f"weights: fetching timm's file of {MODEL}, once for all trials" in found.out
-    assert f"trial.backbone.weights: timm's weights of {MODEL} could not be fetched" in found.err
+    output = capsys.readouterr()
+    assert f"weights: fetching timm's file of {MODEL}, once for all trials" in output.out
+    assert f"trial.backbone.weights: timm's weights of {MODEL} could not be fetched" in output.err
     assert not (tmp_path / "runs").exists()
 
 
-def test_what_is_in_timms_cache_is_here(offline: Path) -> None:
-    config = BackboneConfig(name=MODEL, weights="timm")
-    assert describe_missing_weights(config) == f"timm's file of {MODEL}"
-    folder = offline / "models--timm--mobilenetv3_small_050.lamb_in1k" / "snapshots" / "0"
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text("{}")
-    assert describe_missing_weights(config) is not None
-    (folder / "model.safetensors").write_bytes(b"")
-    assert describe_missing_weights(config) is None
-    assert describe_missing_weights(BackboneConfig()) is None
-    assert describe_missing_weights(BackboneConfig(weights="none")) is None

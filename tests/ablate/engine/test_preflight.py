@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +9,7 @@ import pytest
 import yaml
 
 import ablate.engine.driver
-import ablate.engine.preflight
+from ablate.cli.main import main
 from ablate.engine.driver import run_plan
 from ablate.engine.preflight import check_data
 from ablate.engine.ray.resources import Request
@@ -29,7 +26,6 @@ from tests.trainables import core_trials
 from trainables.data.dataset import fingerprint
 from trainables.errors import ConfigError
 
-ROOT = Path(__file__).resolve().parents[3]
 GRID = {"design": "grid", "grid": {"optimizer.lr": [1e-3, 1e-4]}}
 TUNE = {
     "design": "search",
@@ -43,6 +39,15 @@ TUNE = {
 @pytest.fixture
 def images(tmp_path: Path) -> Path:
     return core_trials.draw(tmp_path / "images")
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> Path:
+    """Images of which one is damaged."""
+    root = core_trials.draw(tmp_path / "bad")
+    image = root / "class03" / "2.png"
+    image.write_bytes(image.read_bytes()[:80])
+    return root
 
 
 def spec(images: Path, **studies: dict[str, Any]) -> dict[str, Any]:
@@ -59,32 +64,18 @@ def check(images: Path, folder: Path, **studies: dict[str, Any]) -> None:
         check_data(plan, progression, folder / "cache")
 
 
-def run(path: Path, out: Path, cache: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "ablate.run", str(path), "--out", str(out)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "ABLATE_CACHE": str(cache)},
-    )
-
-
-def damage(folder: Path) -> Path:
-    broken = folder / "class03" / "2.png"
-    broken.write_bytes(broken.read_bytes()[:80])
-    return broken
-
-
-def test_a_damaged_image_ends_a_run_before_its_first_trial(images: Path, tmp_path: Path) -> None:
-    broken = damage(images)
-    path = tmp_path / "spec.yaml"
-    path.write_text(yaml.safe_dump(spec(images, rates=GRID)))
-    out = tmp_path / "out"
-    done = run(path, out, cache=tmp_path / "cache")
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1 and str(broken) in done.stderr
-    assert "replace or remove the file" in done.stderr
+def test_a_damaged_image_ends_a_run_before_its_first_trial(
+    bad: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache"))
+    path, out = tmp_path / "spec.yaml", tmp_path / "out"
+    path.write_text(yaml.safe_dump(spec(bad, rates=GRID)))
+    assert main(["run", str(path), "--out", str(out), "--device", "cpu"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(bad / "class03" / "2.png") in line and "replace or remove the file" in line
     assert not (out / "mlflow.db").exists() and not (out / "trials").exists()
     with Ledger(out / "ledger.sqlite") as ledger:
         assert ledger.query("SELECT * FROM trials") == []
@@ -112,18 +103,6 @@ def test_more_folds_than_classes_are_told_with_their_place(
     assert str(caught.value).startswith(f"spec: {place}: 40 folds of 10 training classes")
 
 
-@pytest.fixture
-def bad(tmp_path: Path) -> Path:
-    """Images of which one is damaged."""
-    root = core_trials.draw(tmp_path / "bad")
-    damage(root)
-    return root
-
-
-def bad_in(study: dict[str, Any], bad: Path, good: Path) -> Any:
-    return yaml.safe_load(yaml.safe_dump(study).replace("BAD", str(bad)).replace("GOOD", str(good)))
-
-
 @pytest.mark.parametrize(
     "later",
     [
@@ -140,64 +119,33 @@ def bad_in(study: dict[str, Any], bad: Path, good: Path) -> Any:
 def test_data_of_studies_that_follow_from_results_is_read_now(
     later: dict[str, Any], images: Path, bad: Path, tmp_path: Path
 ) -> None:
+    study = yaml.safe_load(yaml.safe_dump(later).replace("BAD", str(bad)))
     with pytest.raises(ConfigError, match=rf"data\.root: {bad}/class03/2.png: the image "):
-        check(images, tmp_path, tune=TUNE, later=bad_in(later, bad, images))
+        check(images, tmp_path, tune=TUNE, later=study)
 
 
-ROOTS = {
-    "design": "search",
-    "trials": 4,
-    "round": 2,
-    "startup": 2,
-    "trial": {"data.root": "BAD"},
-    "space": {"data.root": {"choice": ["GOOD", "GOOD/../images"]}},
-}
-
-
-@pytest.mark.parametrize(
-    "later",
-    [
-        {
-            "design": "grid",
-            "around": {"best_of": "roots", "take": ["data.root"]},
-            "trial": {"data.root": "BAD"},
-            "grid": {"embedding.dim": [8]},
-        },
-        {"design": "promote", "of": "roots", "best": 1, "trial": {"embedding.dim": 8}},
-    ],
-    ids=lambda study: study["design"],
-)
-def test_data_that_results_decide_is_not_guessed(
-    later: dict[str, Any], images: Path, bad: Path, tmp_path: Path
-) -> None:
-    studies = {
-        "tune": TUNE,
-        "roots": ROOTS,
-        "later": later,
-        "last": {
-            "design": "grid",
-            "around": {"best_of": "later"},
-            "trial": {"data.root": "BAD"},
-            "grid": {"embedding.dim": [16]},
-        },
+def test_data_that_results_decide_is_not_guessed(images: Path, bad: Path, tmp_path: Path) -> None:
+    """The bad root stands in the file, and the search's best cell replaces it."""
+    roots = {
+        **TUNE,
+        "trial": {"data.root": str(bad)},
+        "space": {"data.root": {"choice": [str(images), f"{images}/../images"]}},
     }
-    check(images, tmp_path, **bad_in(studies, bad, images))
-
-
-def test_a_cache_that_cannot_be_written_is_one_line(images: Path, tmp_path: Path) -> None:
-    path = tmp_path / "spec.yaml"
-    for trial in ({"data": {"name": "emoji"}}, spec(images)["trial"]):
-        path.write_text(yaml.safe_dump({"name": "s", "trial": trial, "studies": {"rates": GRID}}))
-        done = run(path, tmp_path / "out", cache=path)
-        assert done.returncode == 2 and done.stderr.count("\n") == 1
-        assert done.stderr.startswith(f"ABLATE_CACHE: the cache {path} cannot be written")
+    around = {
+        "design": "grid",
+        "around": {"best_of": "roots", "take": ["data.root"]},
+        "trial": {"data.root": str(bad)},
+        "grid": {"embedding.dim": [8]},
+    }
+    promoted = {"design": "promote", "of": "roots", "best": 1, "trial": {"embedding.dim": 8}}
+    check(images, tmp_path, roots=roots, around=around, promoted=promoted)
 
 
 def test_what_is_known_needs_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(*_: object) -> None:
+    def refuse(*_: object) -> None:
         raise AssertionError("the data was read")
 
-    monkeypatch.setattr(ablate.engine.driver, "check_data", never)
+    monkeypatch.setattr(ablate.engine.driver, "check_data", refuse)
     plan = specs.plan({"name": "small", "studies": {"rates": GRID}})
     settings = Settings(
         tmp_path, tmp_path, Request(1, 0, "cpu"), evaluator=synthetic.EVALUATOR, reads_data=True
