@@ -11,15 +11,15 @@ TABLE = re.compile(r"<!-- faults -->\n(.*?)<!-- end faults -->", re.DOTALL)
 
 
 def test_each_fault_of_the_table_is_injected_by_a_test() -> None:
-    found = TABLE.search((ROOT / "ablate" / "cluster" / "README.md").read_text(encoding="utf-8"))
-    assert found is not None
-    rows = [line.strip("| ").split(" | ") for line in found[1].strip().splitlines()[2:]]
+    table = TABLE.search((ROOT / "ablate" / "cluster" / "README.md").read_text(encoding="utf-8"))
+    assert table is not None
+    rows = [line.strip("| ").split(" | ") for line in table[1].strip().splitlines()[2:]]
     assert len(rows) >= 9 and all(len(row) == 4 for row in rows)
-    there = {
+    tests = {
         node.name
         for path in (ROOT / "tests" / "faults").glob("test_*.py")
         for node in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(node, ast.FunctionDef)
     }
     named = [row[3].strip("`| ") for row in rows]
-    assert len({*named}) == len(named) and {*named} <= there
+    assert len({*named}) == len(named) and {*named} <= tests

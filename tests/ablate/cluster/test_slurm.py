@@ -43,14 +43,8 @@ Started = Callable[..., "subprocess.Popen[str]"]
 def start(tmp_path: Path) -> Started:
     folder = tmp_path / "bin"
     folder.mkdir()
-    scripts = {
-        "scontrol": SCONTROL,
-        "srun": SRUN,
-        "hostname": HOSTNAME,
-        "ray": RAY,
-        "ablate": ABLATE,
-    }
-    for name, text in scripts.items():
+    scripts = {"scontrol": SCONTROL, "srun": SRUN, "hostname": HOSTNAME, "ray": RAY}
+    for name, text in (scripts | {"ablate": ABLATE}).items():
         path = folder / name
         path.write_text(f"#!/bin/bash\n{text}\n")
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
@@ -64,9 +58,7 @@ def start(tmp_path: Path) -> Started:
             stderr=subprocess.STDOUT,
             env={
                 "PATH": f"{folder}:{os.environ['PATH']}",
-                "CALLS": str(tmp_path / "calls"),
-                "TOKEN": str(tmp_path / "token"),
-                "STOPPED": str(tmp_path / "stopped"),
+                **{name.upper(): str(tmp_path / name) for name in ("calls", "token", "stopped")},
                 "SLURM_JOB_NODELIST": "node-[a-b]",
                 "SLURM_JOB_NUM_NODES": "2",
                 "SLURM_CPUS_PER_TASK": "16",
@@ -82,36 +74,26 @@ def calls(folder: Path) -> list[str]:
     return (folder / "calls").read_text().splitlines()
 
 
-def test_one_ray_on_all_nodes_and_the_sweep_on_the_first(tmp_path: Path, start: Started) -> None:
+def test_one_ray_on_all_nodes_with_a_token_of_its_own(tmp_path: Path, start: Started) -> None:
     process = start("s.yaml", "out", "--set", "title=a b")
     text, _ = process.communicate(timeout=20)
     assert process.returncode == 0, text
-    ray = (
-        "ray symmetric-run --address 10.0.0.7:6379 --min-nodes 2 --num-cpus=16 --num-gpus=4 -- "
-        "ablate run s.yaml --address 10.0.0.7:6379 --out out --set title=a b"
-    )
+    run = "ablate run s.yaml --address 10.0.0.7:6379 --out out --set title=a b"
+    ray = "ray symmetric-run --address 10.0.0.7:6379 --min-nodes 2 --num-cpus=16 --num-gpus=4 --"
     assert calls(tmp_path) == [
         "scontrol show hostnames node-[a-b]",
         "srun --nodes=1 --ntasks=1 --nodelist=node-a hostname --ip-address",
-        f"srun --nodes=2 --ntasks=2 --cpus-per-task=16 {ray}",
-        ray,
-        "ablate run s.yaml --address 10.0.0.7:6379 --out out --set title=a b",
+        f"srun --nodes=2 --ntasks=2 --cpus-per-task=16 {ray} {run}",
+        f"{ray} {run}",
+        run,
     ]
+    mode, path, rights, size = (tmp_path / "token").read_text().split()
+    assert (mode, rights, size) == ("token", "600", "64")
+    assert Path(path).parent == tmp_path / "out" and not Path(path).exists()
 
 
-def test_its_token_is_its_own_and_gone_at_the_end(tmp_path: Path, start: Started) -> None:
-    for _ in range(2):
-        assert start("s.yaml", "out").wait(20) == 0
-    told = [line.split() for line in (tmp_path / "token").read_text().splitlines()]
-    assert [(mode, rights, size) for mode, _, rights, size in told] == [("token", "600", "64")] * 2
-    paths = {Path(path) for _, path, _, _ in told}
-    assert len(paths) == 2 and {path.parent for path in paths} == {tmp_path / "out"}
-    assert list((tmp_path / "out").iterdir()) == []
-
-
-@pytest.mark.parametrize("code", ["1", "2", "143"])
-def test_its_end_is_the_run_s(start: Started, code: str) -> None:
-    assert start("s.yaml", "out", CODE=code).wait(20) == int(code)
+def test_its_end_is_the_run_s(start: Started) -> None:
+    assert start("s.yaml", "out", CODE="143").wait(20) == 143
 
 
 def test_at_the_end_of_its_time_the_run_is_stopped_and_waited_for(
@@ -134,12 +116,6 @@ def test_a_head_without_an_address_of_ipv4(tmp_path: Path, start: Started) -> No
     text, _ = process.communicate(timeout=20)
     assert process.returncode == 1 and "node-a has no IPv4 address" in text
     assert not any(line.startswith("ray") for line in calls(tmp_path))
-
-
-def test_what_it_lacks_is_said(start: Started) -> None:
-    process = start("s.yaml")
-    text, _ = process.communicate(timeout=20)
-    assert process.returncode == 2 and text.startswith("usage: ")
 
 
 def test_options_of_slurm_come_before_the_first_command() -> None:

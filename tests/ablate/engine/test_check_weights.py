@@ -93,5 +93,3 @@ def test_weights_of_timms_that_cannot_be_fetched(
     assert f"weights: fetching timm's file of {MODEL}, once for all trials" in output.out
     assert f"trial.backbone.weights: timm's weights of {MODEL} could not be fetched" in output.err
     assert not (tmp_path / "runs").exists()
-
-

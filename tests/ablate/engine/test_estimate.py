@@ -28,8 +28,6 @@ def config(**parts: Any) -> dict[str, Any]:
     return TrialConfig.model_validate(parts).model_dump(mode="json")
 
 
-
-
 def test_a_plan_adds_up_trials_by_kind(tmp_path: Path) -> None:
     """Half a GPU for 10 epochs of 360 s, twice: one GPU-hour a cell of two seeds."""
     grid = {"design": "grid", "grid": {"optimizer.lr": [1e-4, 1e-3, 1e-2]}, "seeds": 2}

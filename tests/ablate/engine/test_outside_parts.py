@@ -137,5 +137,3 @@ def test_their_options_are_checked_like_ours(answer: dict[str, Any]) -> None:
 def test_the_schema_lists_them(answer: dict[str, Any]) -> None:
     assert answer["schema"] == [True, True]
     assert answer["samplers"][-1] == "halton" and answer["samplers"][0] == "tpe", "ours come first"
-
-
