@@ -13,11 +13,11 @@ import pytest
 ALL = "ABLATE_TEST_ALL"
 
 
-def needed(program: str, package: str) -> str:
-    """The program's path; `package`: Debian's, of which the reason tells."""
-    found = shutil.which(program)
-    if found is not None:
-        return found
+def needed(program: str, package: str, path: str | None = None) -> str:
+    """The file of a program of a Debian package, looked for in `path`, or else in PATH."""
+    file = shutil.which(program, path=path)
+    if file is not None:
+        return file
     reason = f"no {program} here; it comes with Debian's {package}"
     if os.environ.get(ALL):
         pytest.fail(f"{reason}, and {ALL} is set")

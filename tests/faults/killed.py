@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from ablate.ledger.ledger import Ledger
-from tests.faults.told import Point, told
+from tests.faults.polling import wait_until
+from tests.faults.told import Point, list_expected_points
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -109,13 +110,15 @@ class Run:
         """A driver, killed at a random instant of its life: at its start, or somewhat after it has
         recorded something. Whether it was still alive."""
         driver = self.start(spec)
-        before, end = self.progress(), time.monotonic() + 240
+        before = self.progress()
         if draw.random() < 0.3:
             time.sleep(draw.uniform(0, 12))
         else:
-            while self.progress() <= before and driver.poll() is None:
-                assert time.monotonic() < end, "no trial made progress"
-                time.sleep(0.05)
+            wait_until(
+                lambda: self.progress() > before or driver.poll() is not None,
+                "no trial made progress",
+                240,
+            )
             time.sleep(draw.uniform(0, 3))
         driver.send_signal(signal.SIGKILL)
         text, _ = driver.communicate(timeout=60)
@@ -132,18 +135,18 @@ class Run:
             return 0
         with Ledger(self.ledger) as ledger:
             (epochs,) = ledger.query("SELECT count(*) AS n FROM epochs")
-            (told,) = ledger.query("SELECT sum(length(metrics_json)) AS n FROM evaluations")
-        return int(epochs["n"]) + int(told["n"] or 0)
+            (lengths,) = ledger.query("SELECT sum(length(metrics_json)) AS n FROM evaluations")
+        return int(epochs["n"]) + int(lengths["n"] or 0)
 
     def tables(self) -> dict[str, list[dict[str, str]]]:
         """Every table but for the run ids, which each store draws anew."""
-        found = {}
+        tables = {}
         for path in self.folder.glob("out/reports/*/table_*.csv"):
             with path.open(newline="") as file:
                 rows = list(csv.DictReader(file))
             assert all(row.pop("run_ids") for row in rows)
-            found[path.name] = rows
-        return found
+            tables[path.name] = rows
+        return tables
 
     def facts(self) -> dict[str, Any]:
         """Per trial: status, epochs recorded, evaluations; no times."""
@@ -160,35 +163,35 @@ class Run:
 
     def trained(self) -> dict[str, list[int]]:
         """Epochs that each attempt of each trial trained itself, from the trials' logs."""
-        found: dict[str, list[int]] = {}
-        for log in self.folder.glob("out/trials/*/trial.log"):
-            found[log.parent.name] = [
+        return {
+            log.parent.name: [
                 int(line.split(" epoch ")[1].split("/")[0])
                 for line in log.read_text().splitlines()
                 if " epoch " in line and " · step " in line
             ]
-        return found
+            for log in self.folder.glob("out/trials/*/trial.log")
+        }
 
     def mlflow_runs(self) -> dict[str, tuple[str, dict[str, str]]]:
         """Trial, or "" for the sweep → status and parameters of its only run."""
         _, runs = self._mlflow()
-        found = {
+        by_trial = {
             run.data.tags.get("ablate.trial_id", ""): (run.info.status, dict(run.data.params))
             for run in runs
         }
-        assert len(found) == len(runs), "a run is there twice"
-        return found
+        assert len(by_trial) == len(runs), "a run is there twice"
+        return by_trial
 
     def points(self) -> Counter[Point]:
         """Every point of every metric that MLflow has, as often as it has it."""
         client, runs = self._mlflow()
-        found: Counter[Point] = Counter()
+        points: Counter[Point] = Counter()
         for run in runs:
             trial = run.data.tags.get("ablate.trial_id", "")
             for key in run.data.metrics:
                 for p in client.get_metric_history(run.info.run_id, key):
-                    found[trial, key, p.value, p.timestamp, p.step] += 1
-        return found
+                    points[trial, key, p.value, p.timestamp, p.step] += 1
+        return points
 
     def _mlflow(self) -> tuple[Any, list[Any]]:
         from mlflow import MlflowClient
@@ -198,9 +201,9 @@ class Run:
         assert experiment is not None
         return client, list(client.search_runs([experiment.experiment_id], max_results=1000))
 
-    def told(self) -> Counter[Point]:
+    def expected_points(self) -> Counter[Point]:
         with Ledger(self.ledger) as ledger:
-            return told(ledger)
+            return list_expected_points(ledger)
 
 
 def timeless(points: Counter[Point]) -> Counter[tuple[str, str, float, int]]:
@@ -223,10 +226,10 @@ def assert_same(run: Run, whole: Run) -> int:
     assert set(runs) == {"", *run.facts()}, "a run lost"
     assert {status for status, _ in runs.values()} == {"FINISHED"}
     assert runs == whole.mlflow_runs()
-    points, told = run.points(), run.told()
-    assert points == told, (
-        f"MLflow has not what the ledger says, once: too much {sorted(points - told)[:5]}, "
-        f"too little {sorted(told - points)[:5]}"
+    points, expected = run.points(), run.expected_points()
+    assert points == expected, (
+        f"MLflow has not what the ledger says, once: too much {sorted(points - expected)[:5]}, "
+        f"too little {sorted(expected - points)[:5]}"
     )
     assert max(points.values()) == 1
     assert len({(trial, key, step) for trial, key, _, _, step in points}) == len(points)

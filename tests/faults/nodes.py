@@ -12,11 +12,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,7 +23,8 @@ from typing import Any
 
 import pytest
 
-from tests.s3 import CREDENTIALS
+from tests.faults.polling import find_free_port, wait_until
+from tests.s3 import CREDENTIALS, answers
 from trainables.machine.processes import end_session
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,7 +82,7 @@ class Nodes:
 
     @property
     def environment(self) -> dict[str, str]:
-        own = {
+        folders = {
             "HOME": "home",
             "TMPDIR": "tmp",
             "ABLATE_CACHE": "cache",
@@ -91,8 +90,8 @@ class Nodes:
             "XDG_CACHE_HOME": "cache",
             "XDG_CONFIG_HOME": "home",
         }
-        places = {variable: str(self.here / folder) for variable, folder in own.items()}
-        return {**os.environ, **CREDENTIALS, **RAY, **places, "PYTHONPATH": str(ROOT)}
+        paths = {variable: str(self.here / folder) for variable, folder in folders.items()}
+        return {**os.environ, **CREDENTIALS, **RAY, **paths, "PYTHONPATH": str(ROOT)}
 
     def start(
         self, name: str, *, head: bool = False, slots: int = 1, of: tuple[str, list[str]] = ("", [])
@@ -102,8 +101,7 @@ class Nodes:
         of: its address, and the command that brings a process to the network where it has it."""
         ip = of[0] or (self.ip if head else f"127.0.0.{2 + len(self.addresses)}")
         if head:
-            with socket.create_server((self.ip, 0)) as free:
-                self.port = int(free.getsockname()[1])
+            self.port = find_free_port(self.ip)
             role = ["--head", f"--port={self.port}", f"--temp-dir={self.here / 'ray'}"]
             role += ["--include-dashboard=false"]
         else:
@@ -128,14 +126,8 @@ class Nodes:
             f"ray.init(address={self.address!r}, log_to_driver=False, logging_level='ERROR')\n"
             f"while sum(node['Alive'] for node in ray.nodes()) < {count}: time.sleep(0.1)\n"
         )
-        end = time.monotonic() + SECONDS
         name = next(iter(self.sessions))
-        while time.monotonic() < end:
-            try:
-                socket.create_connection((self.ip, self.port), 1).close()
-                break
-            except OSError:
-                time.sleep(0.2)
+        wait_until(lambda: answers(self.port, self.ip), "the head does not answer", SECONDS)
         asked = subprocess.run(
             self.command(name, [sys.executable, "-c", code]),
             env=self.environment,
@@ -175,18 +167,18 @@ class Nodes:
 @contextmanager
 def nodes() -> Iterator[Nodes]:
     """None yet. The path is short, as names of sockets have to be."""
-    made = Nodes(Path(tempfile.mkdtemp(prefix="n", dir="/tmp")), namespaces())
-    made.here.mkdir()
+    cluster = Nodes(Path(tempfile.mkdtemp(prefix="n", dir="/tmp")), namespaces())
+    cluster.here.mkdir()
     try:
-        yield made
+        yield cluster
     finally:
-        for driver in made.drivers:
+        for driver in cluster.drivers:
             if driver.poll() is None:
                 end_session(driver.pid)
                 driver.wait()
-        for name in list(made.sessions):
-            made.kill(name)
-        shutil.rmtree(made.base, ignore_errors=True)
+        for name in list(cluster.sessions):
+            cluster.kill(name)
+        shutil.rmtree(cluster.base, ignore_errors=True)
 
 
 def main(given: dict[str, Any]) -> int:

@@ -18,6 +18,7 @@ import pytest
 
 from tests.faults.apart import facts, spec
 from tests.faults.nodes import ROOT, Nodes, nodes
+from tests.faults.polling import wait_until
 from tests.needs import needed
 from tests.s3 import CREDENTIALS, server
 
@@ -39,23 +40,23 @@ def networks() -> Iterator[list[str]]:
     address `OURS`, and the node's, with `THEIRS`."""
     needed("ip", "iproute2")
     names = [f"ab{secrets.token_hex(4)}" for _ in range(2)]
-    made: list[str] = []
+    added: list[str] = []
     try:
         for name in names:
             try:
                 ip("netns", "add", name)
             except subprocess.CalledProcessError:
                 pytest.skip("this machine gives no network to this user")
-            made.append(name)
+            added.append(name)
         ours, theirs = names
         ip("link", "add", "far", "netns", ours, "type", "veth", "peer", "far", "netns", theirs)
         for name, address in zip(names, (OURS, THEIRS), strict=True):
             ip("address", "add", f"{address}/30", "dev", "far", inside=name)
-            for each in ("lo", "far"):
-                ip("link", "set", each, "up", inside=name)
+            for link in ("lo", "far"):
+                ip("link", "set", link, "up", inside=name)
         yield names
     finally:
-        for name in made:
+        for name in added:
             ip("netns", "delete", name)
 
 
@@ -90,19 +91,17 @@ def apart(folder: Path, seconds: float) -> None:
 
 def under_way(cluster: Nodes, name: str) -> Path:
     """The log of a trial that a node, which is apart, trains just now."""
-    end = time.monotonic() + 120
-    while True:
-        for checkpoints in (cluster.base / name).glob("cache/nodes/*/*/checkpoints"):
-            if any(checkpoints.iterdir()):
-                return checkpoints.parent / "trial.log"
-        assert time.monotonic() < end, "no trial is under way there"
-        time.sleep(0.02)
+    files = "cache/nodes/*/*/checkpoints/*"
+    (checkpoint, *_) = wait_until(
+        lambda: [*(cluster.base / name).glob(files)], "no trial is under way there"
+    )
+    return checkpoint.parents[1] / "trial.log"
 
 
 def sweep() -> dict[str, Any]:
-    made = spec(TRIALS)
-    made["trial"]["training"]["epochs"] = EPOCHS
-    return made
+    longer = spec(TRIALS)
+    longer["trial"]["training"]["epochs"] = EPOCHS
+    return longer
 
 
 def drive(folder: Path, seconds: float, network: str) -> None:
@@ -126,8 +125,8 @@ def drive(folder: Path, seconds: float, network: str) -> None:
         text, _ = driver.communicate(timeout=600)
         assert driver.returncode == 0, text
         assert json.loads(json.dumps(facts(cluster.out("head")))) == expected
-        here = cluster.out("head") / "trials" / trial / "trial.log"
-        assert "begins (train)" in here.read_text(), "nobody here took its trial"
+        log = cluster.out("head") / "trials" / trial / "trial.log"
+        assert "begins (train)" in log.read_text(), "nobody here took its trial"
         cluster.sessions["second"].wait(timeout=120)  # it was told that it is dead
 
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import os
 import pwd
-import shutil
 import signal
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.needs import ALL
+from tests.faults.polling import find_free_port, wait_until
+from tests.needs import needed
 from tests.unprivileged import open_folder
 
 DEBIAN = Path("/usr/lib/postgresql")  # a folder a version; none of them is on PATH
@@ -42,31 +38,16 @@ class Database:
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """What the database itself says, without MLflow between."""
-        connection = self.connect()
-        try:
-            with connection.cursor() as cursor:
-                cursor.execute(query)
-                return list(cursor.fetchall())
-        finally:
-            connection.close()
+        with closing(self.connect()) as connection, connection.cursor() as cursor:
+            cursor.execute(query)
+            return list(cursor.fetchall())
 
 
 def programs() -> tuple[str, str]:
     """`initdb` and `postgres`; skips, or fails where all tests must run, if there are none."""
-    places = [str(path) for path in sorted(DEBIAN.glob("*/bin"), reverse=True)]
-    path = os.pathsep.join([os.environ.get("PATH", os.defpath), *places])
-    found = [shutil.which(name, path=path) for name in ("initdb", "postgres")]
-    if not all(found):
-        reason = "no initdb and postgres here; they come with Debian's postgresql"
-        if os.environ.get(ALL):
-            pytest.fail(f"{reason}, and {ALL} is set")
-        pytest.skip(reason)
-    return str(found[0]), str(found[1])
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
+    folders = [str(path) for path in sorted(DEBIAN.glob("*/bin"), reverse=True)]
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), *folders])
+    return needed("initdb", "postgresql", path), needed("postgres", "postgresql", path)
 
 
 @contextmanager
@@ -80,24 +61,24 @@ def database() -> Iterator[Database]:
     with open_folder() as outer:
         folder = outer / "data"
         folder.mkdir(mode=0o700)
-        word = outer / "password"
-        word.write_text(PASSWORD, encoding="utf-8")
+        password = outer / "password"
+        password.write_text(PASSWORD, encoding="utf-8")
         if os.geteuid() == 0:
             nobody = pwd.getpwnam("nobody")
             who = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
             os.chown(folder, nobody.pw_uid, nobody.pw_gid)
         subprocess.run(
-            f"{initdb} -D {folder} -U {NAME} -A scram-sha-256 --pwfile={word}"
+            f"{initdb} -D {folder} -U {NAME} -A scram-sha-256 --pwfile={password}"
             " -E UTF8 --locale=C --no-sync".split(),
             cwd=folder,
             check=True,
             stdout=subprocess.DEVNULL,
             **who,
         )
-        given, log = Database(free_port()), outer / "log"
+        server, log = Database(find_free_port()), outer / "log"
         with log.open("w") as output:
             process = subprocess.Popen(
-                f"{postgres} -D {folder} -p {given.port} -c listen_addresses=127.0.0.1"
+                f"{postgres} -D {folder} -p {server.port} -c listen_addresses=127.0.0.1"
                 " -c unix_socket_directories= -c fsync=off".split(),
                 cwd=folder,
                 stdout=output,
@@ -105,26 +86,23 @@ def database() -> Iterator[Database]:
                 **who,
             )
         try:
-            _create(given, process, log)
-            yield given
+            _create(server, process, log)
+            yield server
         finally:
             process.send_signal(signal.SIGINT)  # a fast shutdown: clients are cut off
             process.wait(60)
 
 
-def _create(given: Database, process: subprocess.Popen[bytes], log: Path) -> None:
+def _create(server: Database, process: subprocess.Popen[bytes], log: Path) -> None:
     """The database, when the server answers."""
     import psycopg2
 
-    end = time.monotonic() + 60
-    while True:
-        try:
-            connection = given.connect("postgres")
-            break
-        except psycopg2.OperationalError:
-            assert process.poll() is None and time.monotonic() < end, log.read_text()
-            time.sleep(0.1)
-    connection.autocommit = True
-    with connection.cursor() as cursor:
-        cursor.execute(f"CREATE DATABASE {NAME}")
-    connection.close()
+    def connect() -> Any:
+        assert process.poll() is None, log.read_text()
+        with suppress(psycopg2.OperationalError):
+            return server.connect("postgres")
+
+    with closing(wait_until(connect, log.read_text, 60)) as connection:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE {NAME}")

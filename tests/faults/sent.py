@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +13,9 @@ from typing import Any
 
 from ablate.ledger.ledger import Ledger
 from ablate.tracking.payload import build_ledger_tag
+from tests.faults.polling import wait_until
 from tests.faults.team_server import ACCOUNT, Team
-from tests.faults.told import Point, told
+from tests.faults.told import Point, list_expected_points
 
 ROOT = Path(__file__).resolve().parents[2]
 # Two of them are one sweep, started on two machines that know nothing of each other.
@@ -69,10 +69,10 @@ class Sent:
     def command(self, *words: str) -> None:
         """Start `ablate WORDS` on this folder and this server."""
         self.folder.mkdir(exist_ok=True)
-        place = ["--out", str(self.folder / "out"), "--tracking-uri", self.team.proxy.uri]
+        options = ["--out", str(self.folder / "out"), "--tracking-uri", self.team.proxy.uri]
         with (self.folder / "terminal").open("a", encoding="utf-8") as terminal:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.faults.untrained", *words, *place],
+                [sys.executable, "-m", "tests.faults.untrained", *words, *options],
                 cwd=ROOT,
                 stdout=terminal,
                 stderr=terminal,
@@ -85,12 +85,16 @@ class Sent:
         path.write_text(json.dumps(spec(self.name, self.trials)), encoding="utf-8")
         self.command("run", str(path), "--no-report")
 
-    def ended(self, seconds: float) -> int:
+    @property
+    def has_ended(self) -> bool:
+        return self.process is None or self.process.poll() is not None
+
+    def wait(self, seconds: float) -> int:
         assert self.process is not None
         return self.process.wait(seconds)
 
     def kill(self) -> None:
-        if self.process is not None and self.process.poll() is None:
+        if self.process is not None and not self.has_ended:
             self.process.kill()
             self.process.wait()
 
@@ -99,7 +103,7 @@ class Sent:
         with Ledger(self.ledger_path) as ledger:
             trials = ledger.query("SELECT trial_id, status FROM trials")
             assert [row["status"] for row in trials] == ["done"] * self.trials
-            return told(ledger), {row["trial_id"] for row in trials}
+            return list_expected_points(ledger), {row["trial_id"] for row in trials}
 
     def tag(self) -> str:
         """Under which this ledger's runs are found."""
@@ -122,9 +126,6 @@ class Sent:
         """Trial ("": the sweep), status, and the run that has taken its place, of each run."""
         return sorted(self.team.database.rows(RUNS.format(self.tag())))
 
-    def count(self) -> int:
-        return len(self.team.database.rows(RUNS.format(self.tag())))
-
     def assert_once(self, without: frozenset[str] = frozenset()) -> int:
         """Every point of every trial is there once, and each trial is one run; how many points.
 
@@ -132,8 +133,8 @@ class Sent:
         """
         points, trials = self.expected()
         points = Counter({p: n for p, n in points.items() if p[0] not in without})
-        found = Counter({p: n for p, n in self.points().items() if p[0] not in without})
-        assert found == points, (found - points, points - found)
+        stored = Counter({p: n for p, n in self.points().items() if p[0] not in without})
+        assert stored == points, (stored - points, points - stored)
         runs = [run for run in self.runs() if run[0] not in without]
         assert runs == sorted((name, "FINISHED", "") for name in {"", *trials} - without)
         return sum(points.values())
@@ -151,14 +152,12 @@ def four(team: Team, folder: Path, trials: int, environment: dict[str, str]) -> 
 
 def until_sent(sweeps: list[Sent], more: int, seconds: float = 120.0) -> None:
     """Until each sweep has so many runs more in the database, or has ended."""
-    end = time.monotonic() + seconds
     for sweep in sweeps:
-        while not sweep.begun():
-            assert time.monotonic() < end, sweep.text
-            time.sleep(0.05)
-    enough = [sweep.count() + more for sweep in sweeps]
+        wait_until(sweep.begun, lambda sweep=sweep: sweep.text, seconds)
+    enough = [len(sweep.runs()) + more for sweep in sweeps]
     for sweep, count in zip(sweeps, enough, strict=True):
-        assert sweep.process is not None
-        while sweep.count() < count and sweep.process.poll() is None:
-            assert time.monotonic() < end, sweep.text
-            time.sleep(0.1)
+        wait_until(
+            lambda sweep=sweep, count=count: len(sweep.runs()) >= count or sweep.has_ended,
+            lambda sweep=sweep: sweep.text,
+            seconds,
+        )

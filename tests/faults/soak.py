@@ -2,7 +2,7 @@
 
 Before it, a report of 5,000 trials is made (`tests.reports.large`). Then four nodes that share no
 folder lose one of them and their head, a node is cut off for a minute, and four sweeps write into
-a team's MLflow server that is away for a minute, slow, and fails (`tests.faults.long_away`).
+a team's MLflow server that is away for a minute, slow, and fails.
 
 Two thirds of the kills hit a sweep that trains. Then it is finished, more is asked of its trials,
 and the others hit their re-evaluation and a sweep that has nothing left to do. Afterwards all of
@@ -21,11 +21,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.faults import long_away
 from tests.faults.apart import drive
+from tests.faults.faulty_proxy import PASS
 from tests.faults.killed import MORE, SPEC, Run, assert_same
 from tests.faults.machine import processor
 from tests.faults.parted import apart as cut
+from tests.faults.sent import four, until_sent
+from tests.faults.team_server import FAULTS, team
 from tests.reports import large
 from tests.s3 import CREDENTIALS
 
@@ -70,9 +72,33 @@ def parted(seconds: float = 60.0) -> None:
     print(f"parted for {seconds:.0f} s: {time.monotonic() - began:.0f} s", flush=True)
 
 
+def team_server_away(trials: int = 60) -> None:
+    """Write four sweeps, with Ray, to a team's MLflow server through every fault in turn."""
+    folder, began = Path(tempfile.mkdtemp(prefix="soak-server-")), time.monotonic()
+    with team(folder) as served:
+        sweeps = four(served, folder, trials, {"SYN_SLEEP": "4"})  # they outlast the faults
+        try:
+            until_sent(sweeps, 1, 300)
+            served.proxy.stop()
+            time.sleep(60)
+            served.proxy.start()
+            until_sent(sweeps, 1, 300)
+            for fault in (*FAULTS.values(), PASS):
+                served.proxy.fault = fault
+                time.sleep(20)
+            codes = [sweep.wait(900) for sweep in sweeps]
+            assert codes == [0] * len(sweeps), [sweep.text for sweep in sweeps]
+        finally:
+            for sweep in sweeps:
+                sweep.kill()
+        points = sum(sweep.assert_once() for sweep in sweeps)
+    shutil.rmtree(folder)
+    print(f"server away: {points:,} points, {time.monotonic() - began:.0f} s", flush=True)
+
+
 if __name__ == "__main__":
     large.main()
     nothing_shared()
     parted()
-    long_away.main()
+    team_server_away()
     main(*map(int, sys.argv[1:]))

@@ -6,12 +6,12 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.results import build_result_rows
+from tests.faults.polling import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 IN_TERMINAL = "import os, sys; os.login_tty(1); os.execv(sys.argv[1], sys.argv[1:])"
@@ -55,19 +55,17 @@ class Sweep:
 
     def wait_for_starts(self, count: int, driver: subprocess.Popen[str]) -> None:
         """Until so many trials have started, or the driver has ended with everything done."""
-        end = time.monotonic() + 120
-        while len(self.started()) < count:
-            if driver.poll() is not None:
-                assert driver.returncode == 0, driver.communicate()[0]
-                return
-            assert time.monotonic() < end, "no trial started"
-            time.sleep(0.02)
+        wait_until(
+            lambda: len(self.started()) >= count or driver.poll() is not None, "no trial started"
+        )
+        if driver.poll() is not None:
+            assert driver.returncode == 0, driver.communicate()[0]
 
     def started(self) -> list[tuple[str, str, int]]:
         if not self.starts.exists():
             return []
-        found = [line.split() for line in self.starts.read_text().splitlines()]
-        return [(trial, mode, int(first)) for trial, mode, first in found]
+        lines = [line.split() for line in self.starts.read_text().splitlines()]
+        return [(trial, mode, int(first)) for trial, mode, first in lines]
 
     def trained_epochs(self) -> int:
         """Epochs that were trained, those included that a kill took back."""
@@ -75,10 +73,8 @@ class Sweep:
 
     def wait_for_epochs(self, more: int) -> None:
         """Until so many epochs more have been trained."""
-        end, enough = time.monotonic() + 120, self.trained_epochs() + more
-        while self.trained_epochs() < enough:
-            assert time.monotonic() < end, "no epoch was trained"
-            time.sleep(0.02)
+        enough = self.trained_epochs() + more
+        wait_until(lambda: self.trained_epochs() >= enough, "no epoch was trained")
 
     def rows(self) -> list[dict[str, Any]]:
         with Ledger(self.out / "ledger.sqlite") as ledger:
@@ -98,4 +94,4 @@ def assert_whole(sweep: Sweep, table: list[dict[str, Any]]) -> None:
     assert sweep.rows() == table
     for row in sweep.trials().values():
         assert (row["status"], row["owner"]) == ("done", None)
-    assert all(found == [1, 2, 3] for found in sweep.epochs().values())
+    assert all(epochs == [1, 2, 3] for epochs in sweep.epochs().values())

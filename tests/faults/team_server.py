@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -18,13 +17,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.faults.faulty_proxy import Proxy
-from tests.faults.postgres import Database, database, free_port
+from tests.faults.faulty_proxy import Fault, Proxy
+from tests.faults.polling import find_free_port, wait_until
+from tests.faults.postgres import Database, database
 
 ADMIN, ADMIN_PASSWORD = "admin", "of-the-admin-s-own"
 USER, PASSWORD = "member", "of-one-of-the-team"
 # What MLflow's client reads; of a user who may do what members may.
 ACCOUNT = {"MLFLOW_TRACKING_USERNAME": USER, "MLFLOW_TRACKING_PASSWORD": PASSWORD}
+FAULTS = {
+    "slow": Fault(seconds=0.5),
+    "now and then 500, though carried out": Fault(500, after=True, every=3),
+    "no answer, though carried out": Fault(-1, after=True, every=2),
+    "500": Fault(500),
+    "429": Fault(429),
+    "500, though carried out": Fault(500, after=True),
+}
 AUTH = """[mlflow]
 default_permission = READ
 database_uri = sqlite:///{folder}/accounts.db
@@ -42,12 +50,12 @@ class Team:
     proxy: Proxy
     port: int
 
-    def ask(self, way: str, asked: dict[str, Any], user: str, word: str) -> Any:
+    def ask(self, endpoint: str, content: dict[str, Any], user: str, password: str) -> Any:
         """A POST to the server itself."""
-        secret = base64.b64encode(f"{user}:{word}".encode()).decode()
+        secret = base64.b64encode(f"{user}:{password}".encode()).decode()
         request = urllib.request.Request(
-            f"http://127.0.0.1:{self.port}/api/2.0/mlflow/{way}",
-            json.dumps(asked).encode(),
+            f"http://127.0.0.1:{self.port}/api/2.0/mlflow/{endpoint}",
+            json.dumps(content).encode(),
             {"Authorization": f"Basic {secret}", "Content-Type": "application/json"},
         )
         with urllib.request.urlopen(request, timeout=60) as answer:
@@ -58,7 +66,7 @@ class Team:
 def team(folder: Path) -> Iterator[Team]:
     """The server with one member's account. folder: for its artifacts, accounts and log."""
     with database() as behind:
-        port, log = free_port(), folder / "server.log"
+        port, log = find_free_port(), folder / "server.log"
         (folder / "auth.ini").write_text(AUTH.format(folder=folder), encoding="utf-8")
         with log.open("w") as output:
             process = subprocess.Popen(
@@ -78,27 +86,28 @@ def team(folder: Path) -> Iterator[Team]:
                 },
                 start_new_session=True,
             )
-        made = Team(behind, Proxy(port, free_port()), port)
+        served = Team(behind, Proxy(port, find_free_port()), port)
         try:
-            _wait(made, process, log)
+            _wait(served, process, log)
             account = {"username": USER, "password": PASSWORD}
-            made.ask("users/create", account, ADMIN, ADMIN_PASSWORD)
-            made.proxy.start()
-            yield made
-            made.proxy.stop()
+            served.ask("users/create", account, ADMIN, ADMIN_PASSWORD)
+            served.proxy.start()
+            yield served
+            served.proxy.stop()
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 
-def _wait(made: Team, process: subprocess.Popen[bytes], log: Path) -> None:
+def _wait(served: Team, process: subprocess.Popen[bytes], log: Path) -> None:
     """Until it answers, which takes as long as it takes to make some fifty tables."""
-    end = time.monotonic() + 120
-    while True:
-        assert process.poll() is None and time.monotonic() < end, log.read_text()[-4000:]
-        try:
-            made.ask("experiments/search", {"max_results": 1}, ADMIN, ADMIN_PASSWORD)
-            return
-        except (urllib.error.URLError, ConnectionError):
-            time.sleep(0.2)
+
+    def has_answered() -> bool:
+        assert process.poll() is None, log.read_text()[-4000:]
+        with contextlib.suppress(urllib.error.URLError, ConnectionError):
+            served.ask("experiments/search", {"max_results": 1}, ADMIN, ADMIN_PASSWORD)
+            return True
+        return False
+
+    wait_until(has_answered, lambda: log.read_text()[-4000:])

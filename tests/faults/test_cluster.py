@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from ablate.engine.driver_status import list_drivers
 from tests.faults.conftest import sweep, whole
 from tests.faults.driver import SPEC
+from tests.faults.polling import wait_until
 from tests.faults.sweeps import Sweep, assert_whole
 
 __all__ = ["sweep", "whole"]  # fixtures
@@ -24,27 +24,28 @@ import sys
 import numpy, ray
 from ray.exceptions import ObjectStoreFullError, OutOfDiskError
 ray.init(address=sys.argv[1], log_to_driver=False, logging_level="ERROR")
-kept = []
+blocks = []
 while True:
     try:
-        kept.append(ray.put(numpy.ones(4 << 20, numpy.uint8)))
+        blocks.append(ray.put(numpy.ones(4 << 20, numpy.uint8)))
     except (ObjectStoreFullError, OutOfDiskError) as error:
-        print(type(error).__name__, len(kept), flush=True)
+        print(type(error).__name__, len(blocks), flush=True)
         sys.stdin.read()
 """
 
 
 def wait_for_a_trial_under_way(epochs: Path, driver: subprocess.Popen[str]) -> None:
     """Until an epoch that is not its trial's last has just been trained, as the file tells."""
-    end, seen = time.monotonic() + 120, 0
-    while True:
+    seen = 0
+
+    def is_under_way() -> bool:
+        nonlocal seen
         lines = epochs.read_text().splitlines() if epochs.exists() else []
-        if len(lines) > seen and int(lines[-1].split()[1]) < EPOCHS:
-            return
-        seen = len(lines)
+        is_new, seen = len(lines) > seen, len(lines)
         assert driver.poll() is None, driver.communicate()[0]
-        assert time.monotonic() < end, "no trial of that node trained an epoch"
-        time.sleep(0.02)
+        return is_new and int(lines[-1].split()[1]) < EPOCHS
+
+    wait_until(is_under_way, "no trial of that node trained an epoch")
 
 
 @pytest.mark.slow
@@ -115,8 +116,8 @@ def test_an_object_store_that_is_full_costs_nothing(
     )
     try:
         assert hog.stdout is not None
-        told = hog.stdout.readline().split()
-        assert told and int(told[1]) >= 15, told
+        words = hog.stdout.readline().split()
+        assert words and int(words[1]) >= 15, words
         code, text = sweep.finish({"address": cluster.address})
         assert hog.poll() is None
     finally:

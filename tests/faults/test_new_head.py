@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import sqlite3
 import subprocess
-import time
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ import pytest
 from ablate.storage.ledger_backup import LEDGER
 from ablate.storage.store import Storage
 from tests.faults.conftest import sweep, whole
+from tests.faults.polling import wait_until
 from tests.faults.sweeps import Sweep, assert_whole
 from tests.s3 import CREDENTIALS, server
 
@@ -27,18 +26,19 @@ __all__ = ["sweep", "whole"]  # fixtures
 def wait_for_copy(uri: str, folder: Path, done: int, driver: subprocess.Popen[str]) -> None:
     """Until the storage's ledger knows of so many trials that have ended: what trials tell reaches
     the driver's ledger up to a second later, and storage with its next copy."""
-    copy, end = folder / "copy.sqlite", time.monotonic() + 120
-    known = 0
-    while known < done:
+    copy = folder / "copy.sqlite"
+
+    def has_done() -> bool:
         assert driver.poll() is None, "it was done before it could be killed"
-        assert time.monotonic() < end, f"storage knows of {known} trials' ends"
-        time.sleep(0.05)
-        if Storage(uri).download(LEDGER, copy):
-            # A copy that is replaced while it is read is no database.
-            with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(copy)) as ledger:
-                (known,) = ledger.execute(
-                    "SELECT count(*) FROM trials WHERE status = 'done'"
-                ).fetchone()
+        if not Storage(uri).download(LEDGER, copy):
+            return False
+        # A copy that is replaced while it is read is no database.
+        with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(copy)) as ledger:
+            query = "SELECT count(*) FROM trials WHERE status = 'done'"
+            return bool(ledger.execute(query).fetchone()[0] >= done)
+        return False
+
+    wait_until(has_done, f"storage does not know of {done} trials' ends")
 
 
 @pytest.mark.slow
@@ -67,12 +67,11 @@ def test_a_new_head_goes_on_from_storage(
         assert CREDENTIALS["AWS_SECRET_ACCESS_KEY"] not in text
         assert_whole(sweep, whole)
         again = [line[0] for line in sweep.started()[before:]]
-        known = {line[0] for line in sweep.started()[:before]} - set(again)
-        assert known, "it began from nothing"
+        finished = {line[0] for line in sweep.started()[:before]} - set(again)
+        assert finished, "it began from nothing"
         shutil.rmtree(sweep.out)
         sweep.out = tmp_path / "third" / "out"
         count = len(sweep.started())
         assert sweep.finish(options)[0] == 0
         assert_whole(sweep, whole)
         assert len(sweep.started()) == count, "what the storage has was trained again"
-    assert (sweep.out / LEDGER).exists() and os.environ["AWS_ACCESS_KEY_ID"]

@@ -1,4 +1,4 @@
-"""Nodes that share no folder, by way of a store. `make soak` does it with 60 trials."""
+"""Nodes that share no folder but a store, and one that is cut off; longer in `make soak`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.faults.apart import drive
+from tests.faults.parted import apart
 from tests.s3 import CREDENTIALS
 
 TRIALS = 20
+SECONDS = 12.0  # of a cut: twice what it takes until a node counts as dead
 
 
 @pytest.mark.slow
@@ -18,3 +20,9 @@ def test_nodes_that_share_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
     drive(tmp_path, TRIALS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_node_that_was_cut_off_and_comes_back_changes_nothing(tmp_path: Path) -> None:
+    apart(tmp_path, SECONDS)

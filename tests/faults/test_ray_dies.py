@@ -14,6 +14,7 @@ import pytest
 
 from tests.faults.conftest import sweep, whole
 from tests.faults.driver import descendants, runs
+from tests.faults.polling import wait_until
 from tests.faults.sweeps import Sweep, assert_whole
 from trainables.machine.processes import list_session_processes
 
@@ -25,42 +26,43 @@ FOREIGN = ("Traceback", "***", "[state-dump]", "core_worker", "C  [", "(raylet)"
 
 def kill(driver: subprocess.Popen[str], name: str) -> int:
     """Kill a process of the driver's Ray as soon as there is one; returns Ray's session."""
-    end = time.monotonic() + 120
-    while time.monotonic() < end and driver.poll() is None:
+
+    def kill_one() -> int | None:
+        assert driver.poll() is None, f"no {name} to kill"
         for child in descendants(driver.pid):
-            try:
+            with suppress(psutil.NoSuchProcess, ProcessLookupError):
                 if child.name() == name and child.status() != psutil.STATUS_ZOMBIE:
                     leader = os.getsid(child.pid)
                     child.kill()
                     return leader
-            except (psutil.NoSuchProcess, ProcessLookupError):
-                continue
-        time.sleep(0.05)
-    raise AssertionError(f"no {name} to kill")
+        return None
+
+    leader = wait_until(kill_one, f"no {name} to kill")
+    assert leader is not None
+    return leader
 
 
 def listeners(driver: subprocess.Popen[str]) -> list[tuple[str, str]]:
     """Name and address of each port on which a driver, or what it has started, listens."""
-    found: list[tuple[str, str]] = []
+    addresses: list[tuple[str, str]] = []
     for process in [psutil.Process(driver.pid), *descendants(driver.pid)]:
         with suppress(psutil.NoSuchProcess):  # it has just ended
-            found += [
-                (process.name(), each.laddr.ip)
-                for each in process.net_connections("inet")
-                if each.status == psutil.CONN_LISTEN and each.laddr
+            addresses += [
+                (process.name(), connection.laddr.ip)
+                for connection in process.net_connections("inet")
+                if connection.status == psutil.CONN_LISTEN and connection.laddr
             ]
-    return found
+    return addresses
 
 
 def open_to_others(driver: subprocess.Popen[str]) -> list[str]:
     """Those that another machine may reach."""
-    found = []
-    for name, ip in listeners(driver):
-        address = ipaddress.ip_address(ip)
-        mapped = getattr(address, "ipv4_mapped", None) or address
-        if not mapped.is_loopback:
-            found.append(f"{name} {ip}")
-    return found
+    addresses = ((name, ipaddress.ip_address(ip)) for name, ip in listeners(driver))
+    return [
+        f"{name} {address}"
+        for name, address in addresses
+        if not (getattr(address, "ipv4_mapped", None) or address).is_loopback
+    ]
 
 
 def assert_said_in_our_words(text: str) -> None:

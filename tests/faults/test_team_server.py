@@ -10,20 +10,13 @@ import pytest
 
 from ablate.ledger.ledger import Ledger
 from tests.faults.faulty_proxy import PASS, Fault, Proxy
+from tests.faults.polling import wait_until
 from tests.faults.sent import Sent, four, until_sent
-from tests.faults.team_server import team
+from tests.faults.team_server import FAULTS, team
 
 TRIALS = 16
 PACE = {"SLOTS": "8", "SLOTS_EPOCHS": "3", "SLOTS_PACE": "0.3"}
 AWAY, BACK = " is away (", " is back; nothing was lost"
-FAULTS = {
-    "slow": Fault(seconds=0.5),
-    "now and then 500, though carried out": Fault(500, after=True, every=3),
-    "no answer, though carried out": Fault(-1, after=True, every=2),
-    "500": Fault(500),
-    "429": Fault(429),
-    "500, though carried out": Fault(500, after=True),
-}
 
 
 @dataclass
@@ -51,7 +44,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Swept]:
             until_sent(sweeps, 1)
             for name, fault in FAULTS.items():
                 meet(served.proxy, name, fault)
-            yield Swept(sweeps, [sweep.ended(120) for sweep in sweeps], rejected)
+            yield Swept(sweeps, [sweep.wait(120) for sweep in sweeps], rejected)
         finally:
             for sweep in sweeps:
                 sweep.kill()
@@ -77,32 +70,26 @@ def test_a_server_that_rejects_one_run_gets_all_others(swept: Swept) -> None:
     sweep, (_, trial_id) = swept.sweeps[-1], swept.rejected
     assert swept.codes[-1] == 1  # all is trained, and something is missing in MLflow
     assert sweep.assert_once(without=frozenset({trial_id})) == (TRIALS - 1) * 12 + 1
-    (told,) = [line for line in sweep.text.splitlines() if " refused 1 of " in line]
-    assert f"refused 1 of the sweep's trials, as {trial_id} (403" in told
-    assert "the ledger has everything: `ablate ledger replay --out" in told
+    (line,) = [line for line in sweep.text.splitlines() if " refused 1 of " in line]
+    assert f"refused 1 of the sweep's trials, as {trial_id} (403" in line
+    assert "the ledger has everything: `ablate ledger replay --out" in line
     sweep.team.proxy.rejected = None
     sweep.command("ledger", "replay")
-    assert sweep.ended(60) == 0
+    assert sweep.wait(60) == 0
     assert sweep.assert_once() == TRIALS * 12
 
 
 def meet(proxy: Proxy, name: str, fault: Fault) -> None:
     """For two seconds, and until several have asked: writers wait ever longer between two tries."""
-    proxy.fault, end = fault, time.monotonic() + 120
+    proxy.fault = fault
     time.sleep(2)
-    while proxy.faults[fault] < 6:
-        assert time.monotonic() < end, f"{name}: hardly anybody asked"
-        time.sleep(0.05)
+    wait_until(lambda: proxy.faults[fault] >= 6, f"{name}: hardly anybody asked")
     proxy.fault = PASS
 
 
 def under_way(sweep: Sent) -> tuple[str, str]:
     """A run that has some of its trial's epochs, and the trial."""
     query = "SELECT run_id, trial_id FROM mlflow_runs WHERE logged_epoch > 0 AND logged_final = 0"
-    end = time.monotonic() + 120
-    while time.monotonic() < end:
-        with Ledger(sweep.ledger_path) as ledger:
-            for row in ledger.query(query):
-                return row["run_id"], row["trial_id"]
-        time.sleep(0.05)
-    raise AssertionError(f"no trial was written while it ran: {sweep.text}")
+    with Ledger(sweep.ledger_path) as ledger:
+        (row, *_) = wait_until(lambda: ledger.query(query), lambda: sweep.text)
+    return row["run_id"], row["trial_id"]

@@ -12,16 +12,16 @@ from ablate.ledger.ledger import Ledger
 Point = tuple[str, str, float, int, int]  # trial ("": the sweep), key, value, time in ms, step
 
 
-def told(ledger: Ledger) -> Counter[Point]:
+def list_expected_points(ledger: Ledger) -> Counter[Point]:
     """The points that MLflow should have: a function of the ledger, each once."""
-    found: Counter[Point] = Counter()
-    found.update(best_so_far(ledger))
+    points: Counter[Point] = Counter()
+    points.update(best_so_far(ledger))
     for trial in ledger.query("SELECT * FROM trials"):
         name, step = trial["trial_id"], trial["best_epoch"]
         created, ended = round(1000 * trial["created"]), round(1000 * trial["ended"])
         for row in ledger.list_epochs(name):
             at = created + round(1000 * row["seconds"])
-            found.update(
+            points.update(
                 (name, key, value, at, row["epoch"])
                 for key, value in row["metrics"].items()
                 if value is not None
@@ -29,16 +29,16 @@ def told(ledger: Ledger) -> Counter[Point]:
         recorded = ledger.get_recorded_times(name)
         for split, metrics in ledger.get_evaluations(name).items():
             at = round(1000 * recorded[split])
-            found.update(
+            points.update(
                 (name, f"final/{split}/{key}", value, at, step)
                 for key, value in metrics.items()
                 if value is not None
             )
-        found.update(
+        points.update(
             (name, f"final/{key}", float(trial[key]), ended, step)
             for key in ("best_epoch", "epochs", "steps", "seconds")
         )
-    return found
+    return points
 
 
 def best_so_far(ledger: Ledger) -> Iterator[Point]:

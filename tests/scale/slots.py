@@ -2,11 +2,11 @@
 
     python -P -m tests.scale.slots        as a driver's child, see `ablate/engine/ray/pipe.py`
 
-Trials last as long as SLOTS_SECONDS in the mean, of lengths that are log-normal, on a clock of its
+Trials last as long as MEAN in the mean, of lengths that are log-normal, on a clock of its
 own that stands still while the driver is at work: so the driver is all that takes time. SLOTS: how
 many run at once. SLOTS_EPOCHS: of each trial, one message an epoch and one at its end. SLOTS_DIE:
 the share of trials whose worker is gone at its first attempt. SLOTS_PACE: real seconds a message,
-for what goes on beside the driver. SLOTS_FILE: where it leaves, at its end, the simulated seconds.
+for what goes on beside the driver.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import sys
 import threading
 import time
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 from ablate.engine.ray.pipe import DriverClient
@@ -27,6 +26,7 @@ from ablate.engine.ray.process import ALIVE_SECONDS
 from tests.ablate.synthetic import EVALUATOR, report, score
 from trainables.jobs.request import Job, Payload
 
+MEAN = 100.0  # seconds
 SPREAD = 0.7  # of the logarithm of lengths: the longest of a thousand lasts ten times the mean
 
 
@@ -37,7 +37,6 @@ class Slots:
         self.driver = driver
         self.count = int(os.environ["SLOTS"])
         self.epochs = int(os.environ.get("SLOTS_EPOCHS", "1"))
-        self.mean = float(os.environ.get("SLOTS_SECONDS", "100"))
         self.deaths = float(os.environ.get("SLOTS_DIE", "0"))
         self.pace = float(os.environ.get("SLOTS_PACE", "0"))
         self.draw = random.Random(0)
@@ -66,19 +65,19 @@ class Slots:
 
     def begin(self, payload: str) -> None:
         job = Payload.parse(payload).job
-        length = self.mean * self.draw.lognormvariate(-(SPREAD**2) / 2, SPREAD)
+        length = MEAN * self.draw.lognormvariate(-(SPREAD**2) / 2, SPREAD)
         self.jobs[job.trial_id] = job
         self.attempts[job.trial_id] += 1
         self.push(job.trial_id, 1, length / self.epochs)
 
-    def push(self, trial_id: str, epoch: int, each: float) -> None:
+    def push(self, trial_id: str, epoch: int, length: float) -> None:
         self.serial += 1
-        heapq.heappush(self.due, (self.now + each, self.serial, trial_id, epoch, each))
+        heapq.heappush(self.due, (self.now + length, self.serial, trial_id, epoch, length))
 
     def step(self) -> None:
         """The next message of any trial."""
         time.sleep(self.pace)
-        self.now, _, trial_id, epoch, each = heapq.heappop(self.due)
+        self.now, _, trial_id, epoch, length = heapq.heappop(self.due)
         job = self.jobs[trial_id]
         if self.attempts[trial_id] == 1 and self.draw.random() < self.deaths / self.epochs:
             del self.jobs[trial_id]
@@ -87,7 +86,7 @@ class Slots:
         best = score(job.config, job.seed)
         if epoch < self.epochs:
             self.tell(trial_id, [report(epoch, self.epochs, best)])
-            self.push(trial_id, epoch + 1, each)
+            self.push(trial_id, epoch + 1, length)
             return
         del self.jobs[trial_id]
         self.tell(trial_id, [report(epoch, self.epochs, best), self.final(job, best)])
@@ -133,8 +132,6 @@ def main() -> int:
     driver.send("begun", parallel=slots.count, machines=nodes, watch=[], token=True)
     threading.Thread(target=beat, args=(driver, nodes), daemon=True).start()
     slots.run()
-    if "SLOTS_FILE" in os.environ:
-        Path(os.environ["SLOTS_FILE"]).write_text(str(slots.now), encoding="utf-8")
     driver.send("done")
     return 0
 

@@ -18,6 +18,6 @@ def test_many_slots_are_served_by_one_driver(
     assert meter.counts["ended"] > 5
     assert meter.counts["final"] == 200
     assert meter.counts["record"] >= 200
-    told = drive.costs(meter)
-    assert 0 < told["next"] < told["trial"]
-    assert "tenth" in drive.shown(meter)
+    costs = meter.costs()
+    assert 0 < costs["next"] < costs["trial"]
+    assert "tenth" in str(meter)
