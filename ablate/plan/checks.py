@@ -9,6 +9,7 @@ from typing import Any
 
 from ablate.designs.parts import NEUTRAL_POINT, InheritedConfig, Point
 from ablate.plan import inheritance
+from ablate.plan.inheritance import list_upstream_studies
 from ablate.plan.plan import LOOKED_AT, Fingerprint, Overrides, Plan
 from ablate.plan.resolve import MisfitError, check_path, resolve_layers
 from ablate.samplers import branches
@@ -127,9 +128,9 @@ class _Checker:
             try:
                 self.plan.resolve_config(name, Point("", {}, {**above, path: value}, "space"))
             except ConfigError as fault:
-                own = fault.path.endswith(f"space.{path}") or f"space.{path}." in fault.path
-                if own or len(self.spec.studies[name].paths) == 1:
-                    field = "" if own else f" with {fault.path}"
+                is_of_axis = f"space.{path}." in f"{fault.path}."
+                if is_of_axis or len(self.spec.studies[name].paths) == 1:
+                    field = "" if is_of_axis else f" with {fault.path}"
                     message = f"{value!r} cannot be{field}: {fault.message}. {remedy}"
                     raise ConfigError(where, message) from None
 
@@ -139,8 +140,8 @@ class _Checker:
         base = self.plan.build_layers(name, point, taken)
         for path in () if name in self.plan.as_written else self.plan.top.values:
             check_path(path, base.merged, f"--set {path}")
-        for each in self.spec.studies[name].list_base_references(point.arm if point else ()):
-            self._check_taken(name, point, each, base.merged)
+        for inherited in self.spec.studies[name].list_base_references(point.arm if point else ()):
+            self._check_inherited(name, point, inherited, base.merged)
         try:
             self._check_trial(name, base)
         except MisfitError as fault:
@@ -150,23 +151,18 @@ class _Checker:
             hint = f"Or leave the combination out with `exclude: [{{{levels}}}]` in studies.{name}"
             raise ConfigError(fault.path, f"{fault.message}. {hint}") from None
 
-    def _check_taken(
-        self, name: str, point: Point | None, taken: InheritedConfig, merged: Mapping[str, Any]
+    def _check_inherited(
+        self, name: str, point: Point | None, inherited: InheritedConfig, merged: Mapping[str, Any]
     ) -> None:
         """Check that what is taken from the best of a study fits here and reaches the trial: a
         later layer that names another loss or method would drop its options with the name."""
-        around, where = taken.around, self.locate(f"studies.{name}.{taken.place_in_spec}")
-        source = self.spec.studies[around.best_of]
-        for path in around.take or inheritance.list_always_exported_paths(
-            self.spec.studies, around.best_of
-        ):
+        around, where = inherited.around, self.locate(f"studies.{name}.{inherited.place_in_spec}")
+        studies, source = self.spec.studies, self.spec.studies[around.best_of]
+        shares_centre = source.find_source_cell() is None and None in source.list_representatives()
+        for path in around.take or inheritance.list_always_exported_paths(studies, around.best_of):
             check_path(path, merged, where)
-            varied = any(inheritance.is_path_within(path, each) for each in source.paths)
-            if (
-                not varied
-                and source.find_source_cell() is None
-                and None in source.list_representatives()
-            ):
+            varied = any(inheritance.is_path_within(path, other) for other in source.paths)
+            if shares_centre and not varied:
                 check_path(path, self.plan.build_layers(around.best_of, None, ()).merged, where)
             if not has_path(self.plan.build_layers(name, point, [{path: None}]).merged, path):
                 part = path.split(".", maxsplit=1)[0]
@@ -183,14 +179,20 @@ class _Checker:
         """Check that a trial of these layers can be, as far as can be told before it runs."""
         config = resolve_layers(layers, self.locate)
         self.tasks[name] = get_task(config)
-        study, place = self.spec.studies[name], f"studies.{name}"
-        asked = {f"{place}.objectives.{i}.metric": o.metric for i, o in enumerate(study.objectives)}
-        for where, metric in (asked or {"objective": self.spec.objective}).items():
+        study, place, split = self.spec.studies[name], f"studies.{name}", config.data.split
+        # metrics that it is compared by, and others that are read
+        compared = {"objective": self.spec.objective}
+        if study.objectives:
+            compared = {
+                f"{place}.objectives.{i}.metric": objective.metric
+                for i, objective in enumerate(study.objectives)
+            }
+        for where, metric in compared.items():
             self._check_task(where, metric, name)
             self._check_objective(name, where, metric, config)
         for i, metric in enumerate(study.metrics):
             self._check_task(f"{place}.metrics.{i}", f"/{metric}", name)
-        split = config.data.split
+        # splits, folds and seeds
         if split.protocol == "paper" and "val" in self.plan.list_evaluation_splits(name):
             raise ConfigError(
                 self.locate(f"{place}.evaluate"),
@@ -201,7 +203,8 @@ class _Checker:
             message = f"{place}.folds sets the folds ({study.folds}): change it there"
             raise ConfigError("--set data.split", message)
         self._check_seeds_and_splits(name, config)
-        resources = self.spec.resources  # as many processes as are asked for, or GPUs
+        # the processes of one trial: as many as are asked for, or GPUs
+        resources = self.spec.resources
         processes = resources.processes or int(max(1.0, resources.gpus or 0.0))
         try:
             check_shared(config, processes, on_gpus=bool(resources.gpus))
@@ -209,27 +212,27 @@ class _Checker:
             key = "processes" if resources.processes else "gpus"
             raise self.source.relocate(fault, f"resources.{key}") from None
         self._check_scheduler(name, config)
+        # data and weights
         try:
             self.plan.get_fingerprint(config)
         except ConfigError as fault:
-            if name not in self.plan.order:
-                pass  # its data need not be here
-            elif Path(fault.path).is_absolute():  # a file below data.root
-                where = self.locate(find_origin(layers, "data.root", "data.root"))
-                raise ConfigError(where, str(fault)) from None
-            elif fault.path.startswith("data"):
-                raise self._find_origin(fault, layers) from None
-            else:
-                raise
+            if name in self.plan.order:  # the data of the others need not be here
+                raise self._relocate_data_fault(fault, layers) from None
         network = (config.backbone, config.data.image_size)
         if network not in self.networks:
             try:
                 check_fits(*network)
             except ConfigError as fault:
-                raise self._find_origin(fault, layers) from None
+                raise self._relocate_fault(fault, layers) from None
             self.networks.append(network)
 
-    def _find_origin(self, fault: ConfigError, layers: Sequence[Any]) -> ConfigError:
+    def _relocate_data_fault(self, fault: ConfigError, layers: Sequence[Any]) -> ConfigError:
+        if Path(fault.path).is_absolute():  # a file below data.root
+            where = self.locate(find_origin(layers, "data.root", "data.root"))
+            return ConfigError(where, str(fault))
+        return self._relocate_fault(fault, layers) if fault.path.startswith("data") else fault
+
+    def _relocate_fault(self, fault: ConfigError, layers: Sequence[Any]) -> ConfigError:
         """Return the fault of a field, with the line or the option that gave it."""
         return self.source.relocate(fault, find_origin(layers, fault.path, fault.path))
 
@@ -254,15 +257,14 @@ class _Checker:
         A search without splits of the same division never trains, validates or tests on a part's
         classes, unless its objective is read of the test classes.
         """
-        seeds, place = self.spec.studies[name].seeds, f"studies.{name}.seeds"
-        is_staged = isinstance(seeds, PrecisionSeeds) and self.plan.overrides.seeds is None
+        study, place = self.spec.studies[name], f"studies.{name}.seeds"
+        is_staged = isinstance(study.seeds, PrecisionSeeds) and self.plan.overrides.seeds is None
         if is_staged and self.plan.find_precision(name) is None:
             raise ConfigError(
                 self.locate(place),
                 "a precision is that of a table: add one of kind compare or components of the "
                 "study to report.tables, or list seeds",
             )
-        study = self.spec.studies[name]
         is_listed = study.race is not None or self.plan.find_precision(name) is not None
         if is_listed and any(point.shift for point in study.all_points):
             message = "shift_seeds needs listed seeds, without a race or a precision"
@@ -275,18 +277,18 @@ class _Checker:
             return
         if (config.data.split.parts, config.data.split.part) != (splits, 0):
             raise ConfigError("--set data.split", f"{place} sets the parts: change it there")
-        if self.spec.studies[name].splits_seen == "allow":
+        if study.splits_seen == "allow":
             return
-        own = config.data.split.model_copy(update={"parts": None, "part": None})
-        for source in self._list_sources(name):
+        parts = {"parts": None, "part": None}
+        division = config.data.split.model_copy(update=parts)
+        bases = [reference.around.best_of for reference in study.references()]
+        for source in list_upstream_studies(self.spec.studies, bases, with_neutral=True):
             chosen = self.plan.resolve_config(source, None, self.plan.find_example(source)).data
-            other = chosen.split.model_copy(update={"parts": None, "part": None})
             folds = {"folds": None, "fold": None}
-            same = other.model_copy(update=folds) == own.model_copy(update=folds)
-            on_test = any(
-                MetricName.parse(objective.metric).split == "test"
-                for objective in self.plan.list_objectives(source)
-            )
+            other = chosen.split.model_copy(update=parts | folds)
+            same = other == division.model_copy(update=folds)
+            metrics = [objective.metric for objective in self.plan.list_objectives(source)]
+            on_test = any(MetricName.parse(metric).split == "test" for metric in metrics)
             if on_test or (chosen.images == config.data.images and not same):
                 raise ConfigError(
                     self.locate(place),
@@ -295,29 +297,16 @@ class _Checker:
                     "splits_seen: allow its rows are marked and have no headline",
                 )
 
-    def _list_sources(self, name: str) -> list[str]:
-        """Return the studies that chose settings of a study, directly or through others."""
-        found: dict[str, None] = {}
-        pending = [name]
-        while pending:
-            study = self.spec.studies[pending.pop()]
-            names = [reference.around.best_of for reference in study.references()]
-            if (source := study.find_source_cell()) is not None:
-                names.append(source.best_of)
-            pending += [each for each in names if each not in found]
-            found |= dict.fromkeys(names)
-        return [*found]
-
     def _check_scheduler(self, name: str, config: TrialConfig) -> None:
         """Check that a scheduler can compare cells at the end of any epoch, before the last."""
         scheduler = self.spec.studies[name].get_scheduler()
         if scheduler is None:
             return
         place, metric = f"studies.{name}.scheduler", MetricName.parse(self.spec.objective).metric
-        known, epochs = get_task(config).per_epoch, config.training.epochs
-        if metric not in known:
+        per_epoch, epochs = get_task(config).per_epoch, config.training.epochs
+        if metric not in per_epoch:
             message = f"{self.spec.objective!r} is not measured at every epoch, as {place} needs"
-            raise ConfigError(self.locate("objective"), f"{message}: choose {', '.join(known)}")
+            raise ConfigError(self.locate("objective"), f"{message}: choose {', '.join(per_epoch)}")
         if config.selection.every != 1:
             message = "it compares cells at every epoch: leave selection.every at 1"
             raise ConfigError(self.locate(place), message)
@@ -352,11 +341,11 @@ class _Checker:
         task = self.tasks[name]
         if task.can_read(last) or not any(other.can_read(last) for other in TASKS.values()):
             return
-        known = [str(MetricName(split, each)) if split else each for each in task.metrics]
+        names = [str(MetricName(split, each)) if split else each for each in task.metrics[:3]]
         raise ConfigError(
             self.locate(place),
             f"{(metric if split else last)!r}{self._note_default(place)} is no metric of task: "
-            f"{task.name}, which studies.{name} has. Write one as {', '.join(known[:3])}",
+            f"{task.name}, which studies.{name} has. Write one as {', '.join(names)}",
         )
 
     def _note_default(self, place: str) -> str:

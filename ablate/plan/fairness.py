@@ -13,11 +13,11 @@ one that promotes chooses anew, in its own regime, all that it takes along.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ablate.designs.parts import NEUTRAL, Around, Point
 from ablate.designs.study import Study
-from ablate.plan.inheritance import Lineage, is_path_within, list_upstream_studies
+from ablate.plan.inheritance import is_path_within, list_upstream_studies
 from ablate.plan.neutral import get_neutral_options
 from ablate.plan.plan import Plan
 from ablate.values.errors import format_value
@@ -31,170 +31,166 @@ from trainables.trial import TrialConfig
 PUBLISHED = "or say `tuning: as_published` where its settings are printed ones"
 SHOWN = 4  # rows or paths that a line names
 
+Studies = Mapping[str, Study]
+Regime = dict[str, Any]  # by path
+
+
+class _Row(NamedTuple):
+    """A row of a comparison. bases: the studies that it is centred on. choosers: path → the study
+    that chose its value. lineage: all studies behind it, with their trials."""
+
+    cell: str
+    method: str
+    loss: str
+    regime: Regime
+    bases: list[str]
+    choosers: dict[str, str]
+    lineage: dict[str, int]
+
 
 def warn_of_unfair_comparisons(plan: Plan) -> list[str]:
     """Return one line for each way in which a comparison of the sweep breaks the rule."""
     lines: list[str] = []
     for name, lineages in plan.trace_lineages().items():
-        if getattr(plan.spec.studies[name], "tuning", None) is None:
+        study = plan.spec.studies[name]
+        if getattr(study, "tuning", None) is None:
             # As written: not those that stand beside one in case a neutral cell is its best.
-            points = plan.spec.studies[name].list_representatives()
-            rows = [point for point in points if point is not None]
-            lines += _warn_of_unequal_budgets(plan, name, rows, lineages)
+            points = [point for point in study.list_representatives() if point is not None]
+            rows = [_build_row(plan, name, point, lineages[point.cell]) for point in points]
+            lines += _warn_of_unequal_budgets(plan, name, rows)
             lines += _warn_of_other_regimes(plan, name, rows)
             lines += _warn_of_single_seeds(plan, name, rows)
             lines += _warn_without_neutral_candidate(plan, name, rows)
     return lines
 
 
-# ----------------------------------------------------------------------- trials
+def _build_row(plan: Plan, name: str, point: Point, lineage: dict[str, int]) -> _Row:
+    studies, study = plan.spec.studies, plan.spec.studies[name]
+    merged = plan.build_layers(name, point, ()).merged
+    default = TrialConfig()
+    return _Row(
+        point.cell,
+        merged.get("method", {}).get("name", default.method.name),
+        merged.get("loss", {}).get("name", default.loss.name),
+        build_regime_key(merged),
+        [around.best_of for around in study.list_needed_bases(point.arm)],
+        map_paths_to_choosers(studies, study, point),
+        lineage,
+    )
 
 
-def _warn_of_unequal_budgets(
-    plan: Plan, name: str, rows: list[Point], lineages: dict[str, Lineage]
-) -> Iterator[str]:
+def _warn_of_unequal_budgets(plan: Plan, name: str, rows: list[_Row]) -> Iterator[str]:
     """Yield rows that had fewer trials than others, or none at all."""
-    budgets: dict[int, list[str]] = {}
-    for point in rows:
-        budgets.setdefault(sum(lineages[point.cell].values()), []).append(point.cell)
+    budgets: dict[int, list[_Row]] = {}
+    for row in rows:
+        budgets.setdefault(sum(row.lineage.values()), []).append(row)
+    cells = {trials: shorten_list([row.cell for row in of]) for trials, of in budgets.items()}
     most = max(budgets)
     # Rows of one method and loss are no comparison with a baseline.
-    if not most and len({_describe_row(plan, name, point) for point in rows}) > 1:
+    if not most and len({(row.method, row.loss) for row in rows}) > 1:
         yield (
-            f"{name} compares rows that no study tuned: 0 trials for {shorten_list(budgets[0])}; "
-            "expected some, as many for each: centre them on searches of their own (`around`), "
-            f"{PUBLISHED}"
+            f"{name} compares rows that no study tuned: 0 trials for {cells[0]}; expected some, "
+            f"as many for each: centre them on searches of their own (`around`), {PUBLISHED}"
         )
     if len(budgets) < 2:
         return
-    each = "; ".join(
-        f"{n} trials for {shorten_list(cells)}" for n, cells in sorted(budgets.items())
-    )
-    fewer = [lineages[cell] for n, cells in budgets.items() if n < most for cell in cells]
     searches = dict.fromkeys(
-        of for lineage in fewer for of in lineage if _list_sampled_studies(plan, of)
+        base
+        for trials, of in budgets.items()
+        for row in of
+        for base in row.lineage
+        if trials < most and _is_search(plan, base)
     )
     remedies = [f"raise `trials` of {shorten_list(list(searches))}"] if searches else []
     if 0 in budgets:
-        remedies.append(f"centre {shorten_list(budgets[0])} on a search of its own (`around`)")
+        remedies.append(f"centre {cells[0]} on a search of its own (`around`)")
+    counts = "; ".join(f"{trials} trials for {those}" for trials, those in sorted(cells.items()))
     yield (
-        f"{name} compares rows tuned with different budgets: {each}; expected {most} for each: "
+        f"{name} compares rows tuned with different budgets: {counts}; expected {most} for each: "
         f"{', '.join([*remedies, PUBLISHED])}"
     )
 
 
-def _describe_row(plan: Plan, name: str, point: Point) -> tuple[str, str]:
-    """Return method and loss of a row."""
-    trial = TrialConfig()
-    merged = plan.build_layers(name, point, ()).merged
-    method, loss = merged.get("method", {}), merged.get("loss", {})
-    return method.get("name", trial.method.name), loss.get("name", trial.loss.name)
-
-
-def _list_sampled_studies(plan: Plan, name: str) -> bool:
+def _is_search(plan: Plan, name: str) -> bool:
     study = plan.spec.studies.get(name)  # none of a line on a neutral cell
     return study is not None and study.sampling() is not None
 
 
-# ----------------------------------------------------------------------- regime
-
-
-def _warn_of_other_regimes(plan: Plan, name: str, rows: list[Point]) -> Iterator[str]:
+def _warn_of_other_regimes(plan: Plan, name: str, rows: list[_Row]) -> Iterator[str]:
     """Yield values that a study chose in another regime than the one that judges them."""
-    studies, study = plan.spec.studies, plan.spec.studies[name]
-    differences: dict[tuple[str, str], tuple[list[str], dict[str, None]]] = {}
-    for point in rows:
-        here = build_regime_key(plan.build_layers(name, point, ()).merged)
-        choosers = map_paths_to_choosers(studies, study, point)
-        for chooser in dict.fromkeys(choosers.values()):
+    differences: dict[tuple[str, str], list[_Row]] = {}
+    for row in rows:
+        for chooser in dict.fromkeys(row.choosers.values()):
             there = collect_study_regimes(plan, chooser)
-            other = [
+            changes = [
                 f"{path} {format_value(there[0].get(path))} there, {format_value(value)} here"
-                for path, value in here.items()
-                if path not in choosers and all(each.get(path) != value for each in there)
+                for path, value in row.regime.items()
+                if path not in row.choosers and all(each.get(path) != value for each in there)
             ]
-            if other:
-                cells, paths = differences.setdefault((chooser, shorten_list(other)), ([], {}))
-                cells.append(point.cell)
-                paths.update(dict.fromkeys(p for p, by in choosers.items() if by == chooser))
-    for (chooser, listed), (cells, paths) in differences.items():
+            if changes:
+                differences.setdefault((chooser, shorten_list(changes)), []).append(row)
+    for (chooser, changes_text), judged in differences.items():
+        paths = dict.fromkeys(
+            p for row in judged for p, by in row.choosers.items() if by == chooser
+        )
         yield (
-            f"{name} judges {shorten_list(cells)} in another regime than {chooser}, which chose "
-            f"{shorten_list(list(paths))}: {listed}; tune in the regime it judges, or promote the "
-            f"best cells of {chooser} in it and take the best of those"
+            f"{name} judges {shorten_list([row.cell for row in judged])} in another regime than "
+            f"{chooser}, which chose {shorten_list(list(paths))}: {changes_text}; tune in the "
+            f"regime it judges, or promote the best cells of {chooser} in it and take the best of "
+            "those"
         )
 
 
-# ------------------------------------------------------------------------ seeds
-
-
-def _warn_of_single_seeds(plan: Plan, name: str, rows: list[Point]) -> Iterator[str]:
+def _warn_of_single_seeds(plan: Plan, name: str, rows: list[_Row]) -> Iterator[str]:
     """Yield searches whose best was chosen by one training a proposal, and by no other seed since.
     Rows that all take from the same studies share their luck."""
-    study = plan.spec.studies[name]
-    lucky: dict[str, list[str]] = {}
-    asked: set[frozenset[str]] = set()
-    for point in rows:
-        names = [around.best_of for around in study.list_needed_bases(point.arm)]
-        asked.add(frozenset(names))
-        for of in dict.fromkeys(names):
-            if (
-                _list_sampled_studies(plan, of)
-                and len(plan.list_seeds(of)) * len(plan.list_folds(of)) == 1
-            ):
-                lucky.setdefault(of, []).append(point.cell)
-    if lucky and len(asked) > 1:
-        first = next(iter(lucky))
-        chosen_once = dict.fromkeys(cell for cells in lucky.values() for cell in cells)
+    trainings = {
+        base: len(plan.list_seeds(base)) * len(plan.list_folds(base))
+        for row in rows
+        for base in row.bases
+        if _is_search(plan, base)
+    }
+    lucky = [base for base, count in trainings.items() if count == 1]
+    if lucky and len({frozenset(row.bases) for row in rows}) > 1:
+        cells = [row.cell for row in rows if set(row.bases) & set(lucky)]
         yield (
-            f"{name} compares rows chosen by one training a proposal: "
-            f"{shorten_list(list(chosen_once))}; rank finalists of "
-            f"{shorten_list(list(lucky))} on fresh "
-            f"seeds ({{design: promote, of: {first}, best: 4, seeds: [1, 2]}}) and take the best "
-            "of those, or give 2 or 3 seeds a proposal"
+            f"{name} compares rows chosen by one training a proposal: {shorten_list(cells)}; rank "
+            f"finalists of {shorten_list(lucky)} on fresh seeds ({{design: promote, of: "
+            f"{lucky[0]}, best: 4, seeds: [1, 2]}}) and take the best of those, or give 2 or 3 "
+            "seeds a proposal"
         )
 
 
-# ---------------------------------------------------------------------- neutral
-
-
-def _warn_without_neutral_candidate(plan: Plan, name: str, rows: list[Point]) -> Iterator[str]:
+def _warn_without_neutral_candidate(plan: Plan, name: str, rows: list[_Row]) -> Iterator[str]:
     """Yield methods whose weights were chosen without the neutral cell at their baseline's best
     rates, so that they may end below the plain loss for no other reason than that they had more to
     try."""
-    studies, study = plan.spec.studies, plan.spec.studies[name]
-    baselines: dict[str, tuple[str, str]] = {}  # loss → row of the plain method, its study
-    others: list[tuple[str, Point]] = []
-    for point in rows:
-        method, loss = _describe_row(plan, name, point)
-        asked = [around.best_of for around in study.list_needed_bases(point.arm)]
-        if get_neutral_options(method):
-            others.append((loss, point))
-        elif asked:
-            baselines.setdefault(loss, (point.cell, asked[-1]))
-    lacking: dict[tuple[str, str], tuple[list[str], dict[str, None]]] = {}
-    for loss, point in others:
-        asked = list_upstream_studies(
-            studies, [around.best_of for around in study.list_needed_bases(point.arm)]
-        )
-        weights = map_paths_to_choosers(studies, study, point)
-        who = dict.fromkeys(by for path, by in weights.items() if is_path_within(path, "method"))
-        able = [by for by in who if "neutral" in type(studies[by]).model_fields]
-        if (
-            loss not in baselines
-            or not able
-            or any(studies[each].find_baseline() for each in asked)
-        ):
+    studies = plan.spec.studies
+    baselines: dict[str, _Row] = {}  # loss → row of the plain method
+    for row in rows:
+        if row.bases and not get_neutral_options(row.method):
+            baselines.setdefault(row.loss, row)
+    lacking: dict[str, list[tuple[_Row, list[str]]]] = {}
+    for row in rows:
+        if not get_neutral_options(row.method) or row.loss not in baselines:
             continue
-        if baselines[loss][1] not in asked:
-            cells, of = lacking.setdefault(baselines[loss], ([], {}))
-            cells.append(point.cell)
-            of.update(dict.fromkeys(able))
-    for (baseline, best_of), (cells, of) in lacking.items():
+        upstream = list_upstream_studies(studies, row.bases)
+        choosers = {by for path, by in row.choosers.items() if is_path_within(path, "method")}
+        able = [
+            base
+            for base in dict.fromkeys(row.choosers.values())
+            if base in choosers and "neutral" in type(studies[base]).model_fields
+        ]
+        has_neutral = any(studies[base].find_baseline() for base in upstream)
+        if able and not has_neutral and baselines[row.loss].bases[-1] not in upstream:
+            lacking.setdefault(row.loss, []).append((row, able))
+    for loss, pairs in lacking.items():
+        searches = dict.fromkeys(base for _, able in pairs for base in able)
         yield (
-            f"{name} has rows that may end below {baseline} for having more to try alone: "
-            f"{shorten_list(cells)}; give {shorten_list(list(of))} one candidate more, "
-            f"`neutral: {{best_of: {best_of}}}`"
+            f"{name} has rows that may end below {baselines[loss].cell} for having more to try "
+            f"alone: {shorten_list([row.cell for row, _ in pairs])}; give "
+            f"{shorten_list(list(searches))} one candidate more, "
+            f"`neutral: {{best_of: {baselines[loss].bases[-1]}}}`"
         )
 
 
@@ -206,59 +202,46 @@ def shorten_list(words: Sequence[str]) -> str:
 # ------------------------------------------------------------------ regimes
 
 
-Studies = Mapping[str, Study]
-Regime = dict[str, Any]  # by path
-
-
 def build_regime_key(merged: Mapping[str, Any]) -> Regime:
-    """Of a trial's merged layers. Not the split, whose folds are parts of one estimate, nor what
-    of the data changes no number: where they lie and how they are kept."""
+    """Return the regime of a trial's merged layers, without the split, whose folds are parts of one
+    estimate, and without what of the data changes no number: where they lie, how they are kept."""
     backbone = BackboneConfig.model_validate(merged.get("backbone", {}))
-    data = resolve_data_config(merged.get("data", {}))
-    training = TrainingConfig.model_validate(merged.get("training", {}))
-    selection = SelectionConfig.model_validate(merged.get("selection", {}))
+    data = flatten_paths(dump_identity(resolve_data_config(merged.get("data", {}))))
     return {
         "task": merged.get("task") or "retrieval",
         "backbone.name": backbone.name,
         "backbone.mode": backbone.mode,
-        "training.epochs": training.epochs,
-        "selection.keep": selection.keep or "best",
-        **{
-            f"data.{path}": value
-            for path, value in flatten_paths(dump_identity(data)).items()
-            if not is_path_within(path, "split")
-        },
+        "training.epochs": TrainingConfig.model_validate(merged.get("training", {})).epochs,
+        "selection.keep": SelectionConfig.model_validate(merged.get("selection", {})).keep
+        or "best",
+        **{f"data.{p}": value for p, value in data.items() if not is_path_within(p, "split")},
     }
 
 
 def collect_study_regimes(plan: Plan, name: str) -> list[Regime]:
-    """Return the regimes in which a study ranks its cells: one, unless its variants differ in
-    it."""
+    """Return the regimes in which a study ranks its cells: one, unless its variants differ."""
     points = plan.spec.studies[name].list_representatives()
     return [build_regime_key(plan.build_layers(name, point, ()).merged) for point in points]
 
 
 def map_paths_to_choosers(studies: Studies, study: Study, point: Point) -> dict[str, str]:
-    """Map path → the study that chose its value, for all that a cell takes and does not set
-    itself."""
+    """Map path → the study that chose its value, for all that a cell takes and does not set."""
     paths: dict[str, str] = {}
     for around in study.list_needed_bases(point.arm):
-        paths |= _list_inherited_paths(studies, around)
-    own = study.find_overriding_params(point)
-    return {p: who for p, who in paths.items() if not any(is_path_within(p, mine) for mine in own)}
+        paths |= _map_inherited_paths(studies, around)
+    set_paths = study.find_overriding_params(point)
+    return {p: by for p, by in paths.items() if not any(is_path_within(p, q) for q in set_paths)}
 
 
-def _list_inherited_paths(studies: Studies, around: Around) -> dict[str, str]:
+def _map_inherited_paths(studies: Studies, around: Around) -> dict[str, str]:
     study, paths = studies[around.best_of], dict[str, str]()
     for place, other in study.references():
         if place != NEUTRAL:
-            paths |= _list_inherited_paths(studies, other)
-    if study.find_source_cell() is not None and study.size > 1:
+            paths |= _map_inherited_paths(studies, other)
+    if study.find_source_cell() is not None and study.size > 1:  # a promotion chooses anew
         paths = dict.fromkeys(paths, around.best_of)
-    own = [path for point in study.all_points for path in study.export_params(point)]
-    paths |= dict.fromkeys([*own, *study.paths], around.best_of)
+    varied = [path for point in study.all_points for path in study.export_params(point)]
+    paths |= dict.fromkeys([*varied, *study.paths], around.best_of)
     if around.take is None:
         return paths
-    return {
-        p: who for p, who in paths.items() if any(is_path_within(p, each) for each in around.take)
-    }
+    return {p: by for p, by in paths.items() if any(is_path_within(p, q) for q in around.take)}

@@ -23,27 +23,21 @@ Studies = Mapping[str, Study]
 
 def list_example_layers(studies: Studies, name: str) -> Iterator[dict[str, Any]]:
     """Yield what the cells of a study that promotes may take, by path: one for each cell of its
-    source, as far as it can be told. Nothing of another design, whose centre stands for its cells.
-    """
+    source, without what that has itself taken or a search will propose. Nothing of another design,
+    whose centre stands for its cells."""
     source = studies[name].find_source_cell()
     if source is None:
         return
-    for values in list_exported_values(studies, source.best_of):
+    origin = studies[source.best_of]
+    exported: Iterable[dict[str, Any]] = [{}]
+    if origin.find_source_cell() is not None:
+        exported = list_example_layers(studies, source.best_of)
+    elif origin.is_fixed:
+        exported = map(origin.export_params, origin.all_points)
+    for values in exported:
         nested = expand_paths(values, source.best_of)
         paths = values if source.take is None else source.take
         yield {path: get_at(nested, path) for path in paths if has_path(nested, path)}
-
-
-def list_exported_values(studies: Studies, name: str) -> Iterator[dict[str, Any]]:
-    """What each cell of a study gives to those centred on it: but for what it has itself taken,
-    and what a search will propose."""
-    study = studies[name]
-    if not study.is_fixed:
-        yield {}
-    elif study.find_source_cell() is not None:
-        yield from list_example_layers(studies, name)
-    else:
-        yield from map(study.export_params, study.all_points)
 
 
 def list_exported_paths(studies: Studies, name: str) -> set[str]:
@@ -73,15 +67,6 @@ def list_always_exported_paths(studies: Studies, name: str) -> list[str]:
     return studies[name].find_always_exported_paths()
 
 
-def list_varied_paths(studies: Studies, name: str) -> list[str]:
-    """Return the paths in which the cells of a study differ; none where its variants tell them
-    apart."""
-    source = studies[name].find_source_cell()
-    if source is not None:
-        return list(source.take or list_varied_paths(studies, source.best_of))
-    return list(studies[name].paths)
-
-
 def is_path_within(path: str, other: str) -> bool:
     """Return whether a path is another one, or below it."""
     return path == other or path.startswith(f"{other}.")
@@ -101,44 +86,50 @@ def trace_lineages(
     A neutral cell at a baseline's best rates is a candidate of that baseline too, whose row counts
     it: as many as the row with the most of them has.
     """
-    reached = {
+    upstream = {
         point.cell: list_upstream_studies(
             studies, (around.best_of for around in study.list_needed_bases(point.arm))
         )
         for point in study.all_points
     }
 
-    def count_neutral(own: Sequence[str], other: Sequence[str]) -> Lineage:
-        """Return neutral cells of another row's studies that are centred on a study of `own`."""
-        baselines = {name: studies[name].find_baseline() for name in other if name not in own}
+    def count_neutral(names: Sequence[str], others: Sequence[str]) -> Lineage:
+        """Return neutral cells of another row's studies that are centred on a study of `names`."""
+        unshared = [other for other in others if other not in names]
+        baselines = {other: studies[other].find_baseline() for other in unshared}
         return {
-            f"{name}'s neutral cell": size(name) // studies[name].size
-            for name, baseline in baselines.items()
-            if baseline is not None and baseline.best_of in own
+            f"{other}'s neutral cell": size(other) // studies[other].size
+            for other, baseline in baselines.items()
+            if baseline is not None and baseline.best_of in names
         }
 
     return {
-        cell: {name: size(name) for name in own}
-        | max((count_neutral(own, other) for other in reached.values()), key=_count_lineage_trials)
-        for cell, own in reached.items()
+        cell: {name: size(name) for name in names}
+        | max(
+            (count_neutral(names, others) for others in upstream.values()),
+            key=lambda lineage: sum(lineage.values()),
+        )
+        for cell, names in upstream.items()
     }
 
 
-def _count_lineage_trials(lineage: Lineage) -> int:
-    return sum(lineage.values())
+def list_upstream_studies(
+    studies: Studies, names: Iterable[str], *, with_neutral: bool = False
+) -> list[str]:
+    """Return these studies and all that they take from, nearest first.
 
-
-def list_upstream_studies(studies: Mapping[str, Study], names: Iterable[str]) -> list[str]:
-    """Return these studies and all that they take from, nearest first."""
-    reached: dict[str, None] = {}
+    Args:
+        with_neutral: also what their neutral cells take, each of which is one candidate, no more.
+    """
+    upstream: dict[str, None] = {}
     waiting = list(names)
     while waiting:
         name = waiting.pop(0)
-        if name not in reached:
-            reached[name] = None
+        if name not in upstream:
+            upstream[name] = None
             waiting += [
                 around.best_of
                 for place, around in studies[name].references()
-                if place != NEUTRAL  # its neutral cell is one candidate, no more
+                if with_neutral or place != NEUTRAL
             ]
-    return list(reached)
+    return list(upstream)

@@ -14,16 +14,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from ablate.designs.base import ENSEMBLE, SPLITS
 from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Objective, Point, expand_seeds
-from ablate.designs.study import Study
 from ablate.plan import inheritance
 from ablate.plan.inheritance import Lineage
 from ablate.plan.neutral import build_neutral_layer, inherits_neutral
 from ablate.plan.resolve import MisfitError, resolve_layers
 from ablate.schedulers.precision import PrecisionSeeds
+from ablate.spec.checks import list_splits_read
 from ablate.spec.model import LoadedSpec
 from ablate.values.canonical import compute_canonical_hash
 from ablate.values.errors import suggest_nearest
@@ -128,22 +126,19 @@ class Plan:
         self.fingerprints: dict[str, str] = {}
         self._sections: dict[str, Any] = {}
         self.base = Stack([Layer("trial", self.spec.trial), *self._build_dataset_layers()])
-        self._centres: dict[str, tuple[list[Mapping[str, Any]], Stack]] = {}
 
     def _list_wanted_studies(self) -> tuple[str, ...]:
         """Return the studies to run: those asked for and all that they are centred on."""
-        left = list(self.overrides.studies or self.loaded.order)
+        waiting = list(self.overrides.studies or self.loaded.order)
         wanted: set[str] = set()
-        while left:
-            name = left.pop()
+        while waiting:
+            name = waiting.pop()
             if name not in self.spec.studies:
-                known = list(self.spec.studies)
-                raise ConfigError(
-                    "--study", f"there is no study {name!r}. {suggest_nearest(name, known)}"
-                )
+                remedy = suggest_nearest(name, self.spec.studies)
+                raise ConfigError("--study", f"there is no study {name!r}. {remedy}")
             if name not in wanted:
                 wanted.add(name)
-                left += self.spec.studies[name].find_base_studies()
+                waiting += self.spec.studies[name].find_base_studies()
         return tuple(name for name in self.loaded.order if name in wanted)
 
     # ------------------------------------------------------------------ layers
@@ -156,36 +151,26 @@ class Plan:
         fold: int | None = None,
     ) -> Stack:
         """Return the layers of a cell (without `point`: of the study's centre), lowest first."""
-        above = self._find_section(name, self.spec.studies[name].build_own_layers(point, fold))
-        centre = self._build_base_layers(name, taken)
+        study = self.spec.studies[name]
+
+        def locate(layers: Iterable[Layer]) -> list[Layer]:
+            return [Layer(f"studies.{name}.{layer.where}", layer.values) for layer in layers]
+
+        layers = [*self.base, *locate(study.build_base_layers(taken))]
+        layers += locate(study.build_own_layers(point, fold))
         if point is not None and (point.arm == NEUTRAL_POINT.arm or (taken and point.stands_for)):
             # Where the neutral cell won, the method's options are not those of its study.
-            merged = centre.with_layers(above).merged
+            merged = merge_layers(layers)
             if point.arm == NEUTRAL_POINT.arm or inherits_neutral(merged, taken):
-                above.append(build_neutral_layer(name, merged))
-        return centre.with_layers(above if name in self.as_written else [*above, self.top])
-
-    def _build_base_layers(self, name: str, taken: Sequence[Mapping[str, Any]]) -> Stack:
-        """Return the layers that the cells of a study share; those asked for last are kept."""
-        known = self._centres.get(name)
-        if known is not None and known[0] == [*taken]:
-            return known[1]
-        centre = self.base.with_layers(
-            self._find_section(name, self.spec.studies[name].build_base_layers(taken))
-        )
-        self._centres[name] = [*taken], centre
-        return centre
-
-    @staticmethod
-    def _find_section(name: str, layers: Iterable[Layer]) -> list[Layer]:
-        return [Layer(f"studies.{name}.{layer.where}", layer.values) for layer in layers]
+                layers.append(build_neutral_layer(name, merged))
+        return Stack(layers if name in self.as_written else [*layers, self.top])
 
     def _build_dataset_layers(self) -> Iterator[Layer]:
         dataset, root = self.overrides.dataset, self.overrides.data_root
         if dataset is None and root is not None:
-            data = Stack([Layer("trial", self.spec.trial)]).merged.get("data")
-            named = data.get("name") if isinstance(data, Mapping) else None
-            if (named or DataConfig().name) in (*EMBEDDED, "folder"):
+            data = merge_layers([Layer("trial", self.spec.trial)]).get("data")
+            data_name = data.get("name") if isinstance(data, Mapping) else None
+            if (data_name or DataConfig().name) in (*EMBEDDED, "folder"):
                 dataset = "folder"
         if dataset is not None:
             yield Layer("--dataset", {"data": {"name": dataset}})
@@ -227,9 +212,9 @@ class Plan:
         """Return how a study's seeds follow from a first stage; None where they are listed."""
         if self.overrides.seeds is not None:
             return None
-        own = self.spec.studies[name].seeds
-        seeds = self.spec.seeds if own is None else own
-        is_judged = self.spec.studies[name].is_fixed and any(
+        study = self.spec.studies[name]
+        seeds = self.spec.seeds if study.seeds is None else study.seeds
+        is_judged = study.is_fixed and any(
             table.study == name and table.kind in ("compare", "components")
             for table in self.spec.report.tables
         )
@@ -247,11 +232,8 @@ class Plan:
     def list_evaluation_splits(self, name: str) -> tuple[str, ...]:
         """Return splits a study's trials are read on: those it names and its objectives'. The first
         of its folds also stands for their ensemble."""
-        asked: set[str] = {*self.spec.studies[name].evaluate}
-        asked |= {
-            MetricName.parse(objective.metric).split for objective in self.list_objectives(name)
-        }
-        return tuple(split for split in SPLITS if split in asked)
+        splits = list_splits_read(self.spec.studies[name], self.spec.objective)
+        return tuple(split for split in SPLITS if split in splits)
 
     def list_folds(self, name: str) -> list[int | None]:
         """Return the folds of a study, or its splits; one None without either."""
@@ -264,7 +246,8 @@ class Plan:
     ) -> list[Cell]:
         """Return a point at every seed and fold. A broken rule between fields makes cells with
         `error`."""
-        cells = []
+        study, cells = self.spec.studies[name], []
+        splits = self.list_evaluation_splits(name)
         for fold in self.list_folds(name):
             error, layers = None, self.build_layers(name, point, taken, fold)
             try:
@@ -274,23 +257,22 @@ class Plan:
             except ConfigError as fault:
                 dump, error = layers.merged, str(fault)
                 key = compute_canonical_hash({"invalid": dump})
-            shared: dict[str, Any] = {
-                "study": name,
-                "cell": point.cell,
-                "coords": point.coords,
-                "idx": idx,
-                "config_hash": key,
-                "config": dump,
-                "evaluate": tuple(
-                    s for s in self.list_evaluation_splits(name) if not fold or s != ENSEMBLE
-                ),
-                "metrics": self.spec.studies[name].metrics,
-                "fold": fold,
-                "error": error,
-            }
             cells += [
-                Cell(seed=seed, trial_id=identity.build_trial_id(key, seed), **shared)
-                for seed in (listed + point.shift for listed in self.list_seeds(name))
+                Cell(
+                    study=name,
+                    cell=point.cell,
+                    coords=point.coords,
+                    idx=idx,
+                    seed=seed + point.shift,
+                    trial_id=identity.build_trial_id(key, seed + point.shift),
+                    config_hash=key,
+                    config=dump,
+                    evaluate=tuple(each for each in splits if not fold or each != ENSEMBLE),
+                    metrics=study.metrics,
+                    fold=fold,
+                    error=error,
+                )
+                for seed in self.list_seeds(name)
             ]
         return cells
 
@@ -312,14 +294,17 @@ class Plan:
         self,
         name: str,
         taken: Sequence[Mapping[str, Any]],
-        told: Mapping[str, Any] | None = None,
+        neutral: Mapping[str, Any] | None = None,
     ) -> str:
-        """Identify the proposals of a study that a sampler grows. told: the neutral cell,
-        where the sampler learns of it."""
+        """Identify the proposals of a study that a sampler grows.
+
+        Args:
+            neutral: the neutral cell, where the sampler learns of it.
+        """
         sampled = self.spec.studies[name].sampling()
         assert sampled is not None
         config = self.resolve_config(name, None, taken)
-        content = sampled.identifies() | ({} if told is None else {NEUTRAL: told})
+        content = sampled.identifies() | ({} if neutral is None else {NEUTRAL: neutral})
         content["base"] = identity.compute_config_hash(config, self.get_fingerprint(config))
         content |= {"objective": self.spec.objective, "seeds": self.list_seeds(name)}
         return compute_canonical_hash(content)[:16]
@@ -395,47 +380,26 @@ class Plan:
         return dump
 
 
-DECIDES = ("metric", "by")  # of objectives, and of what stands around the best of others
-
-
 def move_to_validation(loaded: LoadedSpec, top: Layer) -> LoadedSpec:
     """Return the spec with its objectives on validation, if `--set data.split.protocol=held_out`
     takes the test classes from one that selects by them, as the papers do. What was read of the
     test classes because a study was compared by them still is. The other way is no option's to say:
     whoever wants to select by test classes writes it in the spec."""
     spec = loaded.spec
-    if flatten_paths(Stack([top]).merged).get("data.split.protocol") != "held_out":
+    if flatten_paths(merge_layers([top])).get("data.split.protocol") != "held_out":
         return loaded
-    studies = {
-        name: _move_study_to_validation(study, spec.objective)
-        for name, study in spec.studies.items()
-    }
-    changed = {"objective": _to_validation_metric(spec.objective), "studies": studies}
-    return replace(loaded, spec=spec.model_copy(update=changed))
-
-
-def _move_study_to_validation(study: Study, objective: str) -> Study:
-    moved: Study = _move_part_to_validation(study)
-    splits = {MetricName.parse(metric).split for metric in study.list_objective_metrics(objective)}
-    if "test" in splits and "test" not in study.evaluate:
-        moved = moved.model_copy(update={"evaluate": (*study.evaluate, "test")})
-    return moved
-
-
-def _move_part_to_validation(value: Any) -> Any:
-    """Return a part of a study, with all that it holds, decided on validation."""
-    if isinstance(value, BaseModel):
-        parts = {name: getattr(value, name) for name in type(value).model_fields if name != "trial"}
-        moved = {
-            name: _to_validation_metric(part)
-            if name in DECIDES and isinstance(part, str)
-            else _move_part_to_validation(part)
-            for name, part in parts.items()
-        }
-        return value.model_copy(update=moved)
-    if isinstance(value, Mapping):
-        return {key: _move_part_to_validation(part) for key, part in value.items()}
-    return tuple(map(_move_part_to_validation, value)) if isinstance(value, tuple) else value
+    studies = {}
+    for name, study in spec.studies.items():
+        objectives = [
+            each.model_copy(update={"metric": _to_validation_metric(each.metric)})
+            for each in study.objectives
+        ]
+        reads_test = "test" in list_splits_read(study, spec.objective)
+        evaluate = dict.fromkeys([*study.evaluate, *(["test"] if reads_test else [])])
+        update = {"objectives": tuple(objectives), "evaluate": tuple(evaluate)}
+        studies[name] = study.model_copy(update=update)
+    changes = {"objective": _to_validation_metric(spec.objective), "studies": studies}
+    return replace(loaded, spec=spec.model_copy(update=changes))
 
 
 def _to_validation_metric(metric: str) -> str:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from ablate.designs.parts import LEFT_OUT
 from ablate.plan import fairness as rule
-from ablate.plan import inheritance
-from ablate.plan.inheritance import is_path_within
 from ablate.plan.plan import Plan
 from ablate.values.canonical import to_canonical_json
 from ablate.values.errors import format_value
-from ablate.values.paths import expand_paths, flatten_paths
+from ablate.values.paths import flatten_paths
 from reports.stats.power import compute_detectable_size
 from reports.tables.labels import (
     choose_smallest_effect,
@@ -17,7 +15,6 @@ from reports.tables.labels import (
     format_metric_name,
     is_share,
 )
-from trainables.config.images import AugmentConfig
 
 COMPARING = ("components", "compare")  # the kinds of tables that give verdicts
 
@@ -27,58 +24,46 @@ def list_study_notes(plan: Plan, name: str) -> list[str]:
     study = plan.spec.studies[name]
     source = study.find_source_cell()
     if source is None:
-        more = [f"refused: {point.cell}: {why}" for point, why in plan.list_refused(name)]
+        notes = [f"refused: {point.cell}: {why}" for point, why in plan.list_refused(name)]
     else:
         changes = _list_changed_settings(plan, name, source.best_of)
-        listed = ", ".join(f"{path} {before} → {after}" for path, before, after in changes)
-        more = [f"changed for them: {listed or 'nothing'}"]
-    return [*study.notes(), *more]
+        notes = [f"changed for them: {', '.join(changes) or 'nothing'}"]
+    return [*study.notes(), *notes]
 
 
 def list_plan_warnings(plan: Plan) -> list[str]:
-    """What is easily overlooked."""
+    """Return what is easily overlooked before a sweep runs."""
     lines = rule.warn_of_unfair_comparisons(plan)
-    lines += [text for name in plan.order for text in _warn_of_promotion(plan, name)]
     for name in plan.order:
-        race, seeds = plan.spec.studies[name].race, len(plan.list_seeds(name))
-        if race is not None and seeds <= race.after:
+        study, seeds = plan.spec.studies[name], plan.list_seeds(name)
+        # a race that has no seeds to save
+        if study.race is not None and len(seeds) <= study.race.after:
             lines.append(
-                f"{name} races after {race.after} of {seeds} seeds: all cells get all of them; "
-                "give more seeds, or a smaller `after`"
+                f"{name} races after {study.race.after} of {len(seeds)} seeds: all cells get all "
+                "of them; give more seeds, or a smaller `after`"
             )
-    return lines + _warn_of_cached_features(plan)
-
-
-def _warn_of_cached_features(plan: Plan) -> list[str]:
-    """Return settings that cached features do not see: what augments images, and the backbone's
-    bf16, which makes another trial with the numbers of fp32. A default that is written out, as the
-    YAML of `ablate best` does, asks for nothing."""
-    defaults = flatten_paths(AugmentConfig().model_dump(mode="json"), "data.augment.")
-    augmented: dict[str, list[str]] = {}
-    rounded = []
-    for name in plan.order:
-        given, varied = (
-            flatten_paths(plan.build_layers(name, None, ()).merged),
-            plan.spec.studies[name].paths,
-        )
-        if given.get("backbone.mode") != "frozen":
-            continue
-        changed = [path for path, value in given.items() if value != defaults.get(path, value)]
-        paths = [path for path in (*changed, *varied) if path.startswith("data.augment.")]
-        if paths:
-            augmented.setdefault(", ".join(dict.fromkeys(paths)), []).append(name)
-        if "training.precision" in varied or given.get("training.precision") == "bf16":
-            rounded.append(name)
-    lines = [
-        f"{', '.join(names)}: {paths} with backbone.mode: frozen, whose features are cached of "
-        "evaluation crops: nothing is augmented"
-        for paths, names in augmented.items()
-    ]
-    if rounded:
-        lines.append(
-            f"{', '.join(rounded)}: training.precision with backbone.mode: frozen, whose features "
-            "are cached in float32: bf16 changes nothing but the trial's name; leave it out"
-        )
+        # finalists that are ranked by the luck that chose them
+        source = study.find_source_cell()
+        if source is not None and study.size > 1:
+            repeated = sorted(set(seeds) & set(plan.list_seeds(source.best_of)))
+            if repeated and not _list_changed_settings(plan, name, source.best_of):
+                lines.append(
+                    f"{name} ranks the best cells of {source.best_of} at seeds that chose them "
+                    f"({rule.shorten_list(list(map(str, repeated)))}): give it fresh ones "
+                    f"(studies.{name}.seeds)"
+                )
+        # settings that features cached of evaluation crops, in float32, do not see
+        settings = flatten_paths(plan.build_layers(name, None, ()).merged)
+        unseen = [
+            path
+            for path in study.paths
+            if path.startswith("data.augment.") or path == "training.precision"
+        ]
+        if unseen and settings.get("backbone.mode") == "frozen":
+            lines.append(
+                f"{name} varies {', '.join(unseen)} with backbone.mode: frozen, whose cached "
+                "features do not depend on it: leave it out, or set backbone.mode: finetune"
+            )
     return lines
 
 
@@ -140,72 +125,12 @@ def _count_comparisons(plan: Plan, name: str) -> tuple[int, int | None]:
     return min(counts, default=(0, None), key=lambda count: count[0])
 
 
-def _warn_of_promotion(plan: Plan, name: str) -> list[str]:
-    """Warn of what a study that promotes leaves behind of the one whose cells it trains again."""
-    study = plan.spec.studies[name]
-    source = study.find_source_cell()
-    if source is None:
-        return []
-    of, count = source.best_of, study.size - (study.find_baseline() is not None)
-    promoted = plan.spec.studies[of]
-    there = flatten_paths(expand_paths(promoted.trial, f"studies.{of}.trial"))
-    here = flatten_paths(expand_paths(study.trial, f"studies.{name}.trial"))
-    ends = {"scheduler": promoted.get_scheduler(), "race": promoted.race}
-    lines = [
-        f"{name} promotes {count} of the {promoted.size} cells of {of}, whose {what} ends some of "
-        "them early: those have no rank"
-        for what, ending in ends.items()
-        if ending is not None
-    ]
-    # cells that have nothing left of what told them apart
-    varied = inheritance.list_varied_paths(plan.spec.studies, of)
-    distinct = [
-        path
-        for path in varied
-        if any(is_path_within(path, p) or is_path_within(p, path) for p in (source.take or varied))
-        and not any(is_path_within(path, p) for p in here)
-    ]
-    if varied and not distinct and count > 1:
-        where = f"studies.{name}.trial" + (
-            "" if source.take is None else f" and studies.{name}.take"
-        )
-        lines.append(
-            f"{name} promotes cells of {of} without anything that {of} varies "
-            f"({', '.join(varied)}): they are one trial; see {where}"
-        )
-    # other validation classes than those that the cells were chosen by
-    if promoted.folds != study.folds and not any(path.startswith("data.split") for path in here):
-        lines.append(
-            f"{name} promotes cells of {of}, which has {promoted.folds or 'no'} folds, and has "
-            f"{study.folds or 'none'} itself: it is validated on other classes; give both the same"
-        )
-    changes = _list_changed_settings(plan, name, of)
-    repeated = sorted(set(plan.list_seeds(name)) & set(plan.list_seeds(of)))
-    if not changes and repeated and study.size > 1:
-        lines.append(
-            f"{name} ranks the best cells of {of} at seeds that chose them "
-            f"({rule.shorten_list(list(map(str, repeated)))}): give it fresh ones "
-            f"(studies.{name}.seeds)"
-        )
-    dropped = [
-        f"{path} ({before} there, {after} here)"
-        for path, before, after in changes
-        if path in there and path not in here
-    ]
-    if dropped and source.take is None:
-        lines.append(
-            f"{name} promotes cells of {of} without what studies.{of}.trial sets: "
-            f"{', '.join(dropped)}; set it in studies.{name}.trial or in the sweep's trial"
-        )
-    return lines
-
-
-def _list_changed_settings(plan: Plan, name: str, of: str) -> list[tuple[str, str, str]]:
-    """Return (path, its value in the centre of the source, its value here), where they differ."""
-    centres = [flatten_paths(plan.build_layers(side, None, ()).merged) for side in (of, name)]
+def _list_changed_settings(plan: Plan, name: str, source: str) -> list[str]:
+    """Return the settings in which the centre of a study differs from that of its source."""
+    centres = [flatten_paths(plan.build_layers(side, None, ()).merged) for side in (source, name)]
     changes = []
     for path in dict.fromkeys(path for centre in centres for path in centre):
         texts = [format_value(centre[path]) if path in centre else "default" for centre in centres]
         if texts[0] != texts[1] and not path.startswith("data.split.fold"):  # parts of one cell
-            changes.append((path, texts[0], texts[1]))
+            changes.append(f"{path} {texts[0]} → {texts[1]}")
     return changes

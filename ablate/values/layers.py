@@ -54,34 +54,27 @@ def overlay_mappings(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[st
         elif renamed and key == "data":
             # The embedded data sets look at no folder; they keep its path, which the ids of sweeps
             # hold since they were alone with class folders.
-            own = {"root"} if value["name"] not in EMBEDDED else set()
-            old = {k: v for k, v in old.items() if k in DataConfig.model_fields and k not in own}
+            dropped = {"root"} if value["name"] not in EMBEDDED else set()
+            shared = DataConfig.model_fields.keys() - dropped
+            old = {option: setting for option, setting in old.items() if option in shared}
         merged[key] = overlay_mappings(old, value)
     return merged
 
 
-def merge_layers(layers: Iterable[Layer]) -> dict[str, Any]:
-    return Stack(layers).merged
-
-
 class Stack(tuple[Layer, ...]):
-    """Layers, lowest first, that are merged once, however often they are asked for."""
-
-    _below: Stack | None = None
-
-    def with_layers(self, layers: Iterable[Layer]) -> Stack:
-        """Lay others over them; what is below is not merged anew."""
-        stack = Stack((*self, *layers))
-        stack._below = self
-        return stack
+    """Layers, lowest first."""
 
     @cached_property
     def merged(self) -> dict[str, Any]:
         """All of them as one nested mapping; shared, so nobody may change it."""
-        merged, count = ({}, 0) if self._below is None else (self._below.merged, len(self._below))
-        for layer in self[count:]:
+        merged: dict[str, Any] = {}
+        for layer in self:
             merged = overlay_mappings(merged, expand_paths(layer.values, layer.where))
         return merged
+
+
+def merge_layers(layers: Iterable[Layer]) -> dict[str, Any]:
+    return Stack(layers).merged
 
 
 def find_origin(layers: Sequence[Layer], path: str, reported: str) -> str:

@@ -14,7 +14,6 @@ from ablate.engine.foreground import find_cell
 from ablate.engine.ray.resources import Request
 from ablate.engine.settings import Settings
 from ablate.engine.work_estimate import account_for_plan
-from ablate.plan import warnings as advice
 from ablate.plan.plan import Plan
 from ablate.sweep.dispatch import JobScheduler
 from tests.ablate import specs
@@ -154,9 +153,6 @@ def test_what_a_scheduler_or_a_race_ended_early_has_no_rank(tmp_path: Path) -> N
     raced = grid([1e-3, 1.2e-3, 3e-2, 1e-1], seeds=6, race={"after": 3})
     studies = {"low": low, "high": promote(best=2), "raced": raced, "up": promote("raced", best=2)}
     made_plan = plan(studies)
-    assert any(
-        "whose scheduler ends some of them early" in w for w in advice.list_plan_warnings(made_plan)
-    )
     made = run(made_plan, tmp_path)
     for study in ("high", "up"):
         assert rates_of(made, study) == [1e-3]
@@ -164,21 +160,3 @@ def test_what_a_scheduler_or_a_race_ended_early_has_no_rank(tmp_path: Path) -> N
 
 
 # ------------------------------------------------------------------ plan and identity
-
-
-@pytest.mark.parametrize(
-    ("given", "alike"),
-    [
-        ({"trial": {"optimizer.lr": 0.1}}, True),
-        ({"trial": {"training.epochs": 30}}, False),
-        ({"take": ["loss.alpha"]}, True),
-        ({"take": ["optimizer"]}, False),
-        ({"take": ["optimizer.lr"], "trial": {"optimizer": {"lr": 0.1}}}, True),
-    ],
-    ids=str,
-)
-def test_promoted_cells_that_nothing_tells_apart_are_warned_of(
-    given: dict[str, Any], alike: bool
-) -> None:
-    made = plan({"low": grid(), "high": promote(best=2, **given)})
-    assert alike == any("they are one trial" in text for text in advice.list_plan_warnings(made))

@@ -37,3 +37,13 @@ def test_what_is_left_out_by_choice_is_not_refused() -> None:
     for rules in ([nir, {"method": "plain", "loss": "contrastive"}], [{"method": "nir"}]):
         (refused,) = plan(*rules).resolve_spec()["refused"]["rows"]
         assert refused["cell"] == "method=nir,loss=contrastive"
+
+
+def test_what_cached_features_do_not_see_is_warned_of() -> None:
+    def warn(path: str, mode: str) -> list[str]:
+        grid = {"design": "grid", "grid": {path: [0.25, 0.5]}, "trial": {"backbone.mode": mode}}
+        return advice.list_plan_warnings(specs.plan({"name": "x", "studies": {"one": grid}}))
+
+    assert warn("data.augment.flip", "finetune") == warn("optimizer.lr", "frozen") == []
+    (line,) = warn("data.augment.flip", "frozen")
+    assert line.startswith("one varies data.augment.flip with backbone.mode: frozen")
