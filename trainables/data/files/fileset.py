@@ -23,7 +23,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -40,7 +39,7 @@ from trainables.data.files.data_set_markers import (
 )
 from trainables.data.files.hashes import hash_files
 from trainables.data.files.index import PARTS, Index, Row
-from trainables.data.files.store import Choice, Pictures, choose_store, load_stored
+from trainables.data.files.store import Choice, choose_store, load_stored
 
 LOG = logging.getLogger(__name__)
 
@@ -212,26 +211,21 @@ class FileSet(DataSource):
             text = "%s in %s is partial, as data.allow_partial allows: %s"
             LOG.warning(text, cls.title(), index.base, "; ".join(problems))
         rows = index.to_plan_dataset()
-        digest, folder, pictures = cls._locate_pictures(index, cache)
-        images = load_stored(folder, index, pictures, config)
+        digest = cls.compute_digest(index, cache)
+        folder = Path(cache) / cls.NAME / digest[:16]
+        images = load_stored(folder, index, cls.iterate_pictures(index), config)
         return replace(rows, images=images, fingerprint=digest)
 
     @classmethod
     def locate_store(cls, config: DataConfig, cache: Path) -> Choice:
         """Return how its images would be kept; decode nothing."""
         index = cls.build_index(config)
-        _, folder, pictures = cls._locate_pictures(index, cache)
-        return choose_store(folder, index, pictures, config)
+        folder = Path(cache) / cls.NAME / cls.compute_digest(index, cache)[:16]
+        return choose_store(folder, len(index), config)
 
     @classmethod
-    def _locate_pictures(cls, index: Index, cache: Path) -> tuple[str, Path, Pictures]:
-        """Return the fingerprint, the folder in the cache, and the pictures of the rows."""
-        digest = cls.compute_digest(index, cache)
-        return digest, Path(cache) / cls.NAME / digest[:16], partial(cls.iterate_pictures, index)
-
-    @classmethod
-    def iterate_pictures(cls, index: Index, first: int = 0) -> Iterator[Picture]:
-        """Yield what is to be decoded, in the order of the rows, from one on."""
-        for row in range(first, len(index)):
+    def iterate_pictures(cls, index: Index) -> Iterator[Picture]:
+        """Yield what is to be decoded, in the order of the rows."""
+        for row in range(len(index)):
             box = index.boxes[row] if index.boxes is not None else None
             yield Picture(index.base / index.paths[row], None, box)

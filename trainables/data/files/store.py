@@ -10,28 +10,24 @@ same function, so that a trial's numbers are the same to the bit. The first pass
 them too, so that a damaged image ends a run before it begins. One file serves all sizes.
 
 `data.store: auto` takes what is there already. Otherwise it takes pixels if they need at most half
-of the free disk of the cache and fit into the machine's memory, as the heads of some files tell.
+of the free disk of the cache and fit into the machine's memory.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from io import BytesIO
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import psutil
 import torch
-from PIL import Image
 from torch import Tensor
 
 from trainables.data.cache import get_or_build
 from trainables.data.decode import (
-    FORMATS,
     Box,
     Picture,
     compute_short_size,
@@ -47,9 +43,9 @@ if TYPE_CHECKING:
     from trainables.config.images import DataConfig
 
 Kind = Literal["pixels", "encoded"]
-Pictures = Callable[[int], Iterable[Picture]]  # those from a row on, in order
-SAMPLE = 64  # heads that are read
 SHARE = 0.5  # of the free disk that pixels may take
+ORIGINAL_SIDE = 384  # short side that photographs are taken to have before they are read
+ASPECT = 4 / 3  # long side / short side that they are taken to have
 
 
 @dataclass(frozen=True)
@@ -88,22 +84,24 @@ class EncodedImages(Images):
         return torch.from_numpy(np.array(pixels))
 
     def is_resident(self, device: torch.device) -> bool:
-        """Never: decoded they are nowhere."""
+        """Return False: decoded they are nowhere."""
         return False
 
     def to(self, device: torch.device | str, share: float = 0.3) -> Images:
-        """As they are: only decoded ones could be of use on a device."""
+        """Return these: only decoded ones could be of use on a device."""
         return self
 
 
-def load_stored(folder: Path, index: Index, pictures: Pictures, config: DataConfig) -> Images:
+def load_stored(
+    folder: Path, index: Index, pictures: Iterable[Picture], config: DataConfig
+) -> Images:
     """Return images from a folder of the cache; made there if need be.
 
     Args:
         folder: named after the content of the data; how it is kept is added to its name.
-        pictures: of the rows of `index` from one on, in order.
+        pictures: of the rows of `index`, in order.
     """
-    kind = choose_store(folder, index, pictures, config).kind
+    kind = choose_store(folder, len(index), config).kind
     is_encoded, short = kind == "encoded", config.stored_short_side
 
     def keep(picture: Picture) -> tuple[bytes | memoryview, int, int]:
@@ -116,11 +114,11 @@ def load_stored(folder: Path, index: Index, pictures: Pictures, config: DataConf
         return pixels.data, *pixels.shape[:2]
 
     def build(fresh: Path) -> None:
-        doing = f"{'reading' if is_encoded else 'decoding'} {index.base}"
-        progress, rows = Progress(doing, len(index)), list[tuple[int, int, int]]()
+        task = f"{'reading' if is_encoded else 'decoding'} {index.base}"
+        progress, rows = Progress(task, len(index)), list[tuple[int, int, int]]()
         # Written, not mapped: a full disk is then an error here, not a SIGBUS later.
         with (fresh / f"{kind}.bin").open("wb") as out, silence_size_warning():
-            for content, height, width in map_ahead(keep, pictures(0)):
+            for content, height, width in map_ahead(keep, pictures):
                 rows.append((out.write(content), height, width))
                 progress.update(len(rows))
         lengths, heights, widths = np.array(rows, np.int64).T
@@ -149,16 +147,22 @@ def load_stored(folder: Path, index: Index, pictures: Pictures, config: DataConf
     return EncodedImages(**common, lengths=columns[1], short=short, names=names, boxes=index.boxes)
 
 
-def choose_store(folder: Path, index: Index, pictures: Pictures, config: DataConfig) -> Choice:
-    """Choose how images are kept."""
+def choose_store(folder: Path, images: int, config: DataConfig) -> Choice:
+    """Choose how so many images are kept."""
     folders = _list_kind_folders(folder, config.stored_short_side)
     kind: Kind | None = None if config.store == "auto" else config.store
     if kind is None:
         kind = next((name for name, path in folders.items() if path.is_dir()), None)
     if kind is not None:
         return Choice(kind, folders[kind].is_dir())
-    total = _estimate_bytes(index, pictures, config.stored_short_side)
-    why = _explain_misfit(total, folder.parent)
+    total = images * 3 * ASPECT * (config.stored_short_side or ORIGINAL_SIDE) ** 2
+    cache = next(parent for parent in folder.absolute().parents if parent.is_dir())
+    free, memory = shutil.disk_usage(cache).free, psutil.virtual_memory().total
+    why = ""
+    if total > SHARE * free:
+        why = f"pixels would take about {total / 1e9:.1f} GB of {free / 1e9:.1f} GB free on disk"
+    elif total > memory:
+        why = f"pixels would take about {total / 1e9:.1f} GB of {memory / 1e9:.1f} GB of memory"
     return Choice("encoded" if why else "pixels", False, why, total)
 
 
@@ -167,40 +171,3 @@ def _list_kind_folders(folder: Path, short: int | None) -> dict[Kind, Path]:
         "pixels": folder.with_name(f"{folder.name}-{short or 'original'}"),
         "encoded": folder.with_name(f"{folder.name}-encoded"),
     }
-
-
-def _explain_misfit(total: float, cache: Path) -> str:
-    """Say why pixels do not fit; empty, if they do."""
-    while not cache.is_dir():
-        cache = cache.parent
-    free, memory = shutil.disk_usage(cache).free, psutil.virtual_memory().total
-    if total > SHARE * free:
-        return f"pixels would take {total / 1e9:.1f} GB of {free / 1e9:.1f} GB free in the cache"
-    if total > memory:
-        return f"pixels would take {total / 1e9:.1f} GB, memory has {memory / 1e9:.1f} GB"
-    return ""
-
-
-def _estimate_bytes(index: Index, pictures: Pictures, short: int | None) -> float:
-    """Return about how many bytes the pixels of all images take, by the heads of some files.
-
-    They lie evenly over all rows; of a table with the images in it they are the first.
-    """
-    sample: Iterable[Picture] = list(islice(pictures(0), SAMPLE))
-    if all(picture.content is None for picture in sample):
-        rows = np.linspace(0, len(index) - 1, min(SAMPLE, len(index))).astype(int).tolist()
-        sample = (next(iter(pictures(row))) for row in rows)
-    bytes_each = []
-    for picture in sample:
-        source = picture.path if picture.content is None else BytesIO(picture.content)
-        try:
-            with silence_size_warning(), Image.open(source, formats=FORMATS) as opened:
-                size = opened.size
-        except Exception:
-            continue  # the first pass tells what is wrong with it
-        if picture.box is not None:
-            left, top, right, bottom = picture.box
-            size = max(1, round(right - left)), max(1, round(bottom - top))
-        width, height = size if short is None else compute_short_size(size, short)
-        bytes_each.append(3 * width * height)
-    return float(np.mean(bytes_each)) * len(index) if bytes_each else 0.0

@@ -16,11 +16,8 @@ from __future__ import annotations
 import csv
 import hashlib
 from collections.abc import Iterator
-from dataclasses import replace
-from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 
@@ -40,15 +37,13 @@ EXPECTED = f"a CSV or Parquet file, or a folder with {' or '.join(USUAL)}"
 AT_ONCE = 256  # rows that are read together
 IMAGES_AT_ONCE = 8  # few kilobytes of a file can stand for gigabytes of them
 MOST_ROWS = 20_000_000  # of a table: ImageNet-21k has 14 million; a row takes 110 bytes
-MOST_TEXT = 2**16  # bytes of a path or label
 MOST_CSV = 2**32  # bytes
-MOST_LINE = 2**20  # characters of a line of a CSV
 SPLITS = {**{part: part for part in PARTS}, "validation": "val"}
 
 
 @DATASETS.register("manifest")
 class Manifest(FileSet):
-    """Images beside the table, or in it."""
+    """Images beside the table, or in it: the index's base is then the table itself."""
 
     NAME = "manifest"
     REVISION = 1
@@ -60,8 +55,8 @@ class Manifest(FileSet):
             raise ConfigError("data.root", f"it is not given: give --data-root FILE, {EXPECTED}.")
         try:
             if root.is_dir():
-                inside = {entry.name for entry in root.iterdir()}
-                root /= next((name for name in USUAL if name in inside), "")
+                names = {entry.name for entry in root.iterdir()}
+                root /= next((name for name in USUAL if name in names), "")
             if root.suffix.lower() not in (".csv", ".parquet"):
                 raise ConfigError("data.root", f"{root} is not {EXPECTED}: give one.")
             # One that can be read without waiting, and is of a bounded size.
@@ -72,31 +67,30 @@ class Manifest(FileSet):
 
     @classmethod
     def rows(cls, root: Path, config: DataConfig) -> Listing:
-        return Listing(root, root, _build_rows(root))
+        base = root if not _is_csv(root) and _has_embedded_images(root) else root.parent
+        return Listing(base, root, _build_rows(root))
 
     @classmethod
     def find_present(cls, listed: Index) -> np.ndarray:
-        if _has_embedded_images(listed.base):
-            return np.ones(len(listed), bool)
-        return replace(listed, base=listed.base.parent).find_present()
+        is_table = listed.base.is_file()
+        return np.ones(len(listed), bool) if is_table else super().find_present(listed)
 
     @classmethod
     def compute_digest(cls, index: Index, cache: Path) -> str:
         """Hash the table alone where the images are in it."""
         table = index.base
-        if not _has_embedded_images(table):
-            return super().compute_digest(replace(index, base=table.parent), cache)
+        if not table.is_file():
+            return super().compute_digest(index, cache)
         content = hash_files(table.parent, [table.name], cache / cls.NAME)[table.name]
         return hashlib.sha256(f"{cls.NAME} {cls.REVISION}{content}".encode()).hexdigest()
 
     @classmethod
-    def iterate_pictures(cls, index: Index, first: int = 0) -> Iterator[Picture]:
-        folder = index.base.parent
-        if not _has_embedded_images(index.base):
-            yield from super().iterate_pictures(replace(index, base=folder), first)
+    def iterate_pictures(cls, index: Index) -> Iterator[Picture]:
+        if not index.base.is_file():
+            yield from super().iterate_pictures(index)
             return
-        for row, content in enumerate(islice(_iterate_contents(index.base), first, None), first):
-            yield Picture(folder / index.paths[row], content)
+        for path, content in zip(index.paths, _iterate_contents(index.base), strict=True):
+            yield Picture(index.base / path, content)
 
 
 def _is_csv(table: Path) -> bool:
@@ -124,49 +118,31 @@ def _iterate_table(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows without the images."""
     try:
         yield from _read_csv(path) if _is_csv(path) else _read_parquet(path)
+    except ConfigError:
+        raise
     except (OSError, ValueError, csv.Error) as error:  # pyarrow's errors are of the first two
-        if isinstance(error, ConfigError):
-            raise
         message = f"the table cannot be read ({error}): give a whole CSV or Parquet file."
         raise ConfigError(str(path), message) from error
 
 
 def _read_csv(path: Path) -> Iterator[dict[str, Any]]:
-    def read_lines(file: TextIO) -> Iterator[str]:
-        # A file without a line's end must not fill memory.
-        for number, line in enumerate(iter(partial(file.readline, MOST_LINE), ""), 1):
-            if len(line) == MOST_LINE and not line.endswith("\n"):
-                message = f"it has {MOST_LINE:,} characters or more: write a line for each image."
-                raise ConfigError(f"{path}: line {number}", message)
-            yield line
-
     with path.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.DictReader(read_lines(file), strict=True)
+        reader = csv.DictReader(file, strict=True)
         _check_columns(path, list(reader.fieldnames or ()), ("path", "label"))
         yield from reader
 
 
 def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
-    import pyarrow as pa  # only whoever reads one pays for it
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
+    import pyarrow.parquet as pq  # only whoever reads one pays for it
 
-    opened = pq.ParquetFile(path)
-    names = list(opened.schema_arrow.names)
-    _check_columns(path, names, ("label",) if "image" in names else ("path", "label"))
-    if (count := opened.metadata.num_rows) > MOST_ROWS:
-        raise ConfigError(str(path), f"{count:,} rows are more than {MOST_ROWS:,}: divide it.")
-    texts = [name for name in names if name in COLUMNS]
+    schema = pq.read_schema(path).names
+    _check_columns(path, schema, ("label",) if "image" in schema else ("path", "label"))
+    texts = [name for name in schema if name in COLUMNS]
     # Repeated texts stay dictionaries: a few kilobytes can stand for gigabytes of them.
-    opened = pq.ParquetFile(path, read_dictionary=texts)
-    for batch in opened.iter_batches(AT_ONCE, columns=texts):
-        for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            values = column.dictionary if pa.types.is_dictionary(column.type) else column
-            if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-                longest = pc.max(pc.binary_length(values)).as_py() or 0
-                if longest > MOST_TEXT:
-                    text = f"a text of {longest:,} bytes in the column {name} is longer than "
-                    raise ConfigError(str(path), f"{text}{MOST_TEXT:,}: shorten it.")
+    table = pq.ParquetFile(path, read_dictionary=texts)
+    if (count := table.metadata.num_rows) > MOST_ROWS:
+        raise ConfigError(str(path), f"{count:,} rows are more than {MOST_ROWS:,}: divide it.")
+    for batch in table.iter_batches(AT_ONCE, columns=texts):
         yield from batch.to_pylist()
 
 
@@ -178,11 +154,12 @@ def _check_columns(path: Path, names: list[str], needed: tuple[str, ...]) -> Non
 
 
 def _has_embedded_images(table: Path) -> bool:
-    if _is_csv(table):
-        return False
     import pyarrow.parquet as pq
 
-    return "image" in pq.read_schema(table).names
+    try:
+        return "image" in pq.read_schema(table).names
+    except ValueError:  # no Parquet file, which reading its rows tells
+        return False
 
 
 def _iterate_contents(table: Path) -> Iterator[bytes]:
