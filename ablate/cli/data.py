@@ -11,9 +11,9 @@ from trainables.errors import ConfigError
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "Data sets are found in the folders of $ABLATE_DATA, or of `data` in "
-        "~/.config/ablate/settings.toml, by their usual names. On a cluster each node looks by "
-        "itself, and a trial fails there at once where its data set is not the driver's."
+        "Data sets are found in the folders of $ABLATE_DATA by their usual names. On a cluster "
+        "each node looks by itself, and a trial fails there at once where its data set is not the "
+        "driver's."
     )
     command.add_argument(
         "action",

@@ -52,8 +52,8 @@ Sheet = list[tuple[np.ndarray, str]]  # pictures ([H, W, 3] or [H, W] uint8) wit
 
 def describe_data_sets() -> list[str]:
     """Return a line for each data set, with a line for each thing that is wrong with it."""
-    folders, origin = list_data_folders()
-    lines = [f"data folders: {', '.join(map(str, folders)) or 'none'} ({origin})"]
+    folders = list_data_folders()
+    lines = [f"data folders: {', '.join(map(str, folders)) or 'none'} ($ABLATE_DATA)"]
     lines += [
         f"  {folder}: no folder that can be read"
         for folder in folders

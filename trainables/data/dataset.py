@@ -96,26 +96,20 @@ class DataSource(ABC):
         """Return SHA-256 (hex) of everything in the files that can change a trial's numbers."""
 
     @classmethod
-    @abstractmethod
-    def class_count(cls, config: DataConfig, cache: Path) -> int | None:
-        """Return how many classes there are, told without decoding an image; None: only `load`
-        tells, or the division of them is the data set's own."""
-
-    @classmethod
     def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
-        """Return the rows of the data set for a plan, which divides them and reads no pixel.
-
-        None where only `load` tells, which may take long.
-        """
+        """Return the rows for a plan, which reads no pixel; None where only `load` knows them."""
         return None
 
     @classmethod
-    def summary(cls, config: DataConfig) -> Summary | None:
-        """Count what is there, without decoding an image; None where only `load` tells.
+    def class_count(cls, config: DataConfig, cache: Path) -> int | None:
+        """Count the classes that `data.split` divides; None where only `load` knows them, or the
+        data set has a division of its own."""
+        rows = cls.without_pixels(config, cache)
+        return None if rows is None or rows.official is not None else len(rows.classes)
 
-        Raises:
-            ConfigError: it is not there, or its lists cannot be read.
-        """
+    @classmethod
+    def summary(cls, config: DataConfig) -> Summary | None:
+        """Count what is there, without decoding an image; None where only `load` knows it."""
         return None
 
     @classmethod

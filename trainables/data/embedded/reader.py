@@ -11,7 +11,7 @@ import json
 import logging
 from functools import cache as once
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -33,15 +33,11 @@ class Packaged(DataSource):
     """A data set that comes with a package: one file or a few, mapped and not read."""
 
     REVISION = 1
-
-    @classmethod
-    def count_classes_and_images(cls) -> Count:
-        """Return how many classes and images there are."""
-        raise NotImplementedError
+    COUNT: ClassVar[Count]
 
     @classmethod
     def class_count(cls, config: DataConfig, cache: Path) -> int:
-        return cls.count_classes_and_images().classes
+        return cls.COUNT.classes
 
     @classmethod
     def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
@@ -49,7 +45,7 @@ class Packaged(DataSource):
 
     @classmethod
     def summary(cls, config: DataConfig) -> Summary | None:
-        return Summary(None, {"all": cls.count_classes_and_images()})
+        return Summary(None, {"all": cls.COUNT})
 
 
 class Embedded(Packaged):
@@ -63,23 +59,19 @@ class Embedded(Packaged):
     FOLDER: ClassVar[Path] = HERE
 
     @classmethod
-    def get_manifest_entry(cls) -> dict[str, Any]:
-        """Return file_sha256, content_sha256, images and classes of the set's file."""
-        entries: dict[str, dict[str, Any]] = json.loads((cls.FOLDER / "manifest.json").read_text())
-        return entries[cls.FILE]
-
-    @classmethod
-    def count_classes_and_images(cls) -> Count:
-        return Count(cls.get_manifest_entry()["classes"], cls.get_manifest_entry()["images"])
+    def get_digest(cls, kind: str = "content") -> str:
+        """Return SHA-256 of the set's file, or of its content, as the manifest pins it."""
+        entries = json.loads((cls.FOLDER / "manifest.json").read_text())
+        return str(entries[cls.FILE][f"{kind}_sha256"])
 
     @classmethod
     def fingerprint(cls, config: DataConfig, cache: Path) -> str:
-        pinned = f"{cls.FILE} {cls.REVISION} {cls.get_manifest_entry()['content_sha256']}"
+        pinned = f"{cls.FILE} {cls.REVISION} {cls.get_digest()}"
         return hashlib.sha256(pinned.encode()).hexdigest()
 
     @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
-        name = f"{cls.__name__.lower()}-{cls.get_manifest_entry()['content_sha256'][:16]}"
+        name = f"{cls.__name__.lower()}-{cls.get_digest()[:16]}"
         folder = get_or_build(Path(cache) / "embedded" / name, cls.decode)
         labels = torch.from_numpy(np.load(folder / "labels.npy", allow_pickle=False))
         classes = tuple(json.loads((folder / "classes.json").read_text()))
@@ -97,7 +89,7 @@ class Embedded(Packaged):
         path = cls.FOLDER / f"{cls.FILE}.arrow"
         LOG.info("decoding %s into %s", path.name, folder.parent)
         raw = path.read_bytes()
-        if hashlib.sha256(raw).hexdigest() != cls.get_manifest_entry()["file_sha256"]:
+        if hashlib.sha256(raw).hexdigest() != cls.get_digest("file"):
             raise ConfigError(str(path), "the file is damaged: reinstall the package.")
         batch = pa.ipc.open_file(pa.py_buffer(raw)).get_batch(0)
         height, width, channels = (
@@ -117,6 +109,7 @@ class Typefaces(Embedded):
     """200 typefaces, 6,163 glyphs, 64 × 64 grey: few classes of about 31, like CUB."""
 
     FILE = "typefaces"
+    COUNT = Count(200, 6_163)
 
 
 @DATASETS.register("emoji")
@@ -124,6 +117,7 @@ class Emoji(Embedded):
     """1,526 emoji, 7,370 drawings, 64 × 64 RGB: many classes of 4 to 6, like SOP."""
 
     FILE = "emoji"
+    COUNT = Count(1_526, 7_370)
 
 
 @DATASETS.register("characters")
@@ -133,16 +127,13 @@ class Characters(Embedded):
 
     FILE = "typefaces"
     COLUMN = "character"
+    COUNT = Count(62, 6_163)
 
     @classmethod
     def fingerprint(cls, config: DataConfig, cache: Path) -> str:
         """Hash the file's digest: the content that the manifest pins is of typefaces."""
-        pinned = f"characters {cls.REVISION} {cls.get_manifest_entry()['file_sha256']}"
+        pinned = f"characters {cls.REVISION} {cls.get_digest('file')}"
         return hashlib.sha256(pinned.encode()).hexdigest()
-
-    @classmethod
-    def count_classes_and_images(cls) -> Count:
-        return Count(62, cls.get_manifest_entry()["images"])
 
 
 @DATASETS.register("digits")
@@ -150,9 +141,7 @@ class Digits(Packaged):
     """10 digits, 1,797 drawings by hand, 8 × 8 grey (Alpaydin and Kaynak, "Optical recognition of
     handwritten digits", UCI 1998): small enough for tests of classification."""
 
-    @classmethod
-    def count_classes_and_images(cls) -> Count:
-        return Count(len(DIGITS), len(_read_digits()[1]))
+    COUNT = Count(10, 1_797)
 
     @classmethod
     def fingerprint(cls, config: DataConfig, cache: Path) -> str:

@@ -5,18 +5,12 @@ difference from its makers' counts is an error unless `data.allow_partial` (`--a
 on with what is there.
 
 `data.root` says where a data set lies; without it, it is looked for by its usual names in the
-folders that `$ABLATE_DATA` lists (as PATH does), else in those of the user's settings,
-`$XDG_CONFIG_HOME/ablate/settings.toml` or `~/.config/ablate/settings.toml`:
-
-    data = "/datasets"          or a list of folders
-
-Each machine of a cluster looks by itself.
+folders that `$ABLATE_DATA` lists (as PATH does). Each machine of a cluster looks by itself.
 """
 
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -55,7 +49,6 @@ class About:
     folders: what its folder is usually called; the case does not matter.
     offered: where its makers offer it, and under which file names.
     classes: why its folders, taken for classes, would be another task; empty: they may be.
-    inner: folders inside it, in small letters, of which the same is true.
     counts: of its parts: train, val, test, query, gallery. counted: who says so.
     """
 
@@ -64,16 +57,11 @@ class About:
     folders: tuple[str, ...]
     offered: str
     classes: str = ""
-    inner: tuple[str, ...] = ()
     counts: Mapping[str, Count] = field(default_factory=dict)
     counted: str = ""
 
     def find_markers(self, root: Path) -> str | None:
-        """Return the files that tell `root` for this data set; None if it is not.
-
-        Raises:
-            OSError: it cannot be looked at.
-        """
+        """Return the files that tell `root` for this data set; None if it is not."""
         for names in self.markers:
             paths = [(root / name, name.endswith("/")) for name in names]
             if all(path.is_dir() if is_folder else path.is_file() for path, is_folder in paths):
@@ -112,29 +100,16 @@ def build_unreadable_error(root: Path, error: OSError) -> ConfigError:
 # ----------------------------------------------------------------------- where data sets lie
 
 
-def list_data_folders() -> tuple[list[Path], str]:
-    """Return the folders in which data sets lie, and who says so; ([], who could say so).
-
-    Raises:
-        ConfigError: settings that cannot be read.
-    """
+def list_data_folders() -> list[Path]:
+    """Return the folders in which data sets lie, as `$ABLATE_DATA` lists them."""
     if variable := os.environ.get(VARIABLE):
         parts = [part for part in variable.split(os.pathsep) if part.strip()]
-        return [expand_user_path(part, VARIABLE) for part in parts], f"${VARIABLE}"
+        return [expand_user_path(part, VARIABLE) for part in parts]
     home = expand_user_path(os.environ.get("XDG_CONFIG_HOME") or "~/.config", "XDG_CONFIG_HOME")
-    settings = home / "ablate" / "settings.toml"
-    try:
-        text = settings.read_text(encoding="utf-8") if settings.is_file() else ""
-        folders = tomllib.loads(text).get("data", [])
-    except (OSError, ValueError) as error:  # of UTF-8 and TOML
-        message = f'the settings cannot be read ({error}): write TOML, as data = "/datasets".'
-        raise ConfigError(str(settings), message) from None
-    folders = [folders] if isinstance(folders, str) else folders
-    if not isinstance(folders, list) or not all(isinstance(each, str) for each in folders):
-        message = f"{folders!r} must be a folder or a list of folders."
-        raise ConfigError(f"{settings}: data", message)
-    paths = [expand_user_path(each, f"{settings}: data") for each in folders]
-    return paths, str(settings) if paths else f"${VARIABLE} (not set)"
+    if (settings := home / "ablate" / "settings.toml").is_file():
+        message = f"this file was removed in 0.2.0: list its folders in {VARIABLE}, as PATH does."
+        raise ConfigError(str(settings), message)
+    return []
 
 
 def get_given_root(config: DataConfig) -> Path | None:
@@ -152,10 +127,10 @@ def locate_root(config: DataConfig, about: About) -> Path:
     """
     root = get_given_root(config)
     if root is None:
-        folders, source = list_data_folders()
+        folders = list_data_folders()
         root = next(_list_usual_folders(folders, about), None)
     if root is None:
-        where = f"in {', '.join(map(str, folders))} ({source})" if folders else f"by {source}"
+        where = f"in {', '.join(map(str, folders))} (${VARIABLE})" if folders else "anywhere"
         raise ConfigError(
             "data.root",
             f"it is not given, and no folder {join_names(about.folders)} is found {where}: give "
@@ -165,11 +140,11 @@ def locate_root(config: DataConfig, about: About) -> Path:
     root = Path(os.path.realpath(root))
     try:
         if about.find_markers(root) is None:
-            inside = sorted(entry.name for entry in root.iterdir() if entry.name[0] != ".")
-            markers = " or ".join(" and ".join(names) for names in about.markers)
+            names = sorted(entry.name for entry in root.iterdir() if entry.name[0] != ".")
+            markers = " or ".join(" and ".join(marker) for marker in about.markers)
             raise ConfigError(
                 "data.root",
-                f"{root} holds {join_names(inside) or 'nothing'}, and not {markers}: give the "
+                f"{root} holds {join_names(names) or 'nothing'}, and not {markers}: give the "
                 f"folder to which {about.title} was unpacked. It is offered at {about.offered}.",
             )
     except OSError as error:
@@ -181,6 +156,6 @@ def _list_usual_folders(folders: Iterable[Path], about: About) -> Iterator[Path]
     """Yield the folders of usual names, in the order of the data folders and of the names."""
     for base in folders:
         with suppress(OSError):  # `ablate data list` says which of them cannot be read
-            inside = {entry.name.casefold(): entry for entry in sorted(base.iterdir())}
-            entries = (inside.get(name.casefold()) for name in about.folders)
+            by_name = {entry.name.casefold(): entry for entry in sorted(base.iterdir())}
+            entries = (by_name.get(name.casefold()) for name in about.folders)
             yield from (entry for entry in entries if entry is not None and entry.is_dir())

@@ -40,6 +40,7 @@ from trainables.data.files.data_set_markers import (
 from trainables.data.files.hashes import hash_files
 from trainables.data.files.index import PARTS, Index, Row
 from trainables.data.files.store import Choice, choose_store, load_stored
+from trainables.errors import ConfigError
 
 LOG = logging.getLogger(__name__)
 
@@ -55,24 +56,25 @@ class Listing:
 
 @dataclass(frozen=True)
 class Reading:
-    """What lies in a data set's folder, before anybody judges it.
+    """What lies in a data set's folder.
 
-    index: of the images that are there. absent: paths of those that are listed and are not.
-    different: how the counts differ from the makers'.
+    index: of the images that are there. problems: a line for each thing that is not as its makers
+    say. error: of the first of them.
     """
 
     index: Index
-    listed: int
-    absent: tuple[str, ...]
-    different: tuple[str, ...]
+    problems: tuple[str, ...]
+    error: ConfigError | None
 
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """What is not as its makers say, a line for each."""
-        if not self.absent:
-            return self.different
-        missing = f"{len(self.absent):,} of {self.listed:,} images missing"
-        return (f"{missing} ({join_names(self.absent)})", *self.different)
+    def get_index(self, config: DataConfig) -> Index:
+        """Return the images, all of them unless `data.allow_partial`.
+
+        Raises:
+            ConfigError: some are absent, or there are more or fewer than its makers say.
+        """
+        if self.error is not None and not config.allow_partial:
+            raise self.error
+        return self.index
 
 
 _READINGS: ContextVar[dict[tuple[type, str], Reading] | None] = ContextVar("readings", default=None)
@@ -105,11 +107,7 @@ class FileSet(DataSource):
 
     @classmethod
     def locate_root(cls, config: DataConfig) -> Path:
-        """Return the folder of the data set.
-
-        Raises:
-            ConfigError: it is not there, or another.
-        """
+        """Return the folder of the data set; a ConfigError says that it is not there."""
         assert cls.ABOUT is not None
         return locate_root(config, cls.ABOUT)
 
@@ -123,19 +121,25 @@ class FileSet(DataSource):
         readings, key = _READINGS.get(), (cls, config.images)
         if readings is not None and key in readings:
             return readings[key]
-        root, about = cls.locate_root(config), cls.ABOUT
+        root = cls.locate_root(config)
         try:
             listing = cls.rows(root, config)
             listed = Index.from_rows(listing.base, listing.rows, str(listing.where))
-            there = cls.find_present(listed)
-        except OSError as error:
-            raise build_unreadable_error(root, error) from error
-        index = listed.select_rows(there)
-        absent = tuple(listed.paths[row] for row in np.flatnonzero(~there))
-        if not len(index):
-            raise build_absence_error(absent, len(listed), cls.title(), str(listing.base))
-        different = about.list_differences(index.count_parts()) if about else []
-        reading = Reading(index, len(listed), absent, tuple(different))
+            is_present = cls.find_present(listed)
+        except OSError as failure:
+            raise build_unreadable_error(root, failure) from failure
+        index, where = listed.select_rows(is_present), str(listing.base)
+        problems: list[str] = []
+        error: ConfigError | None = None
+        if cls.ABOUT and (problems := cls.ABOUT.list_differences(index.count_parts())):
+            error = cls.ABOUT.build_difference_error(problems, where)
+        if absent := [listed.paths[row] for row in np.flatnonzero(~is_present)]:
+            missing = f"{len(absent):,} of {len(listed):,} images missing ({join_names(absent)})"
+            problems = [missing, *problems]
+            error = build_absence_error(absent, len(listed), cls.title(), where)
+            if not len(index):
+                raise error
+        reading = Reading(index, tuple(problems), error)
         if readings is not None:
             readings[key] = reading
         return reading
@@ -147,8 +151,8 @@ class FileSet(DataSource):
 
     @classmethod
     def find_present(cls, listed: Index) -> np.ndarray:
-        """Return which images lie there, [N] bool."""
-        return listed.find_present()
+        """Return which images lie there, [N] bool: reading a FIFO or a device would not end."""
+        return np.array([(listed.base / path).is_file() for path in listed.paths], bool)
 
     @classmethod
     def title(cls) -> str:
@@ -156,27 +160,12 @@ class FileSet(DataSource):
 
     @classmethod
     def build_index(cls, config: DataConfig) -> Index:
-        """Return the images of the data set, all of them unless `data.allow_partial`.
-
-        Raises:
-            ConfigError: some are absent, or there are more or fewer than its makers say.
-        """
-        reading = cls.read_listing(config)
-        if not config.allow_partial:
-            where = str(reading.index.base)
-            if reading.absent:
-                raise build_absence_error(reading.absent, reading.listed, cls.title(), where)
-            if reading.different and cls.ABOUT:
-                raise cls.ABOUT.build_difference_error(reading.different, where)
-        return reading.index
+        """Return the images of the data set, as `Reading.get_index`."""
+        return cls.read_listing(config).get_index(config)
 
     @classmethod
     def fingerprint(cls, config: DataConfig, cache: Path) -> str:
-        """Return SHA-256 over classes, names, parts, roles, boxes and contents.
-
-        Contents are read once; later calls trust a file whose size, times and inode are unchanged
-        (`trainables/data/files/hashes.py`).
-        """
+        """Return SHA-256 over classes, names, parts, roles, boxes and contents."""
         return cls.compute_digest(cls.build_index(config), cache)
 
     @classmethod
@@ -195,21 +184,16 @@ class FileSet(DataSource):
         return f"\x1f{label}\x1f{part}\x1f{index.roles[row]}\x1f{'' if box is None else box}"
 
     @classmethod
-    def class_count(cls, config: DataConfig, cache: Path) -> int | None:
-        index = cls.build_index(config)
-        return None if index.parts.any() else len(index.classes)
-
-    @classmethod
     def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
         return cls.build_index(config).to_plan_dataset()
 
     @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
-        with share_readings():
-            index, problems = cls.build_index(config), cls.read_listing(config).problems
-        if problems:
+        reading = cls.read_listing(config)
+        index = reading.get_index(config)
+        if reading.problems:
             text = "%s in %s is partial, as data.allow_partial allows: %s"
-            LOG.warning(text, cls.title(), index.base, "; ".join(problems))
+            LOG.warning(text, cls.title(), index.base, "; ".join(reading.problems))
         rows = index.to_plan_dataset()
         digest = cls.compute_digest(index, cache)
         folder = Path(cache) / cls.NAME / digest[:16]

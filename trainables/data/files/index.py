@@ -89,10 +89,6 @@ class Index:
             self.boxes and tuple(compress(self.boxes, keep)),
         )
 
-    def find_present(self) -> np.ndarray:
-        """Return which images lie there, [N] bool: reading a FIFO or a device would not end."""
-        return np.array([(self.base / path).is_file() for path in self.paths], bool)
-
     def count_parts(self) -> dict[str, Count]:
         """Count each part that there is; of a part with roles queries and gallery too."""
         groups = {part or "all": self.parts == number for number, part in enumerate(PARTS)}

@@ -27,7 +27,6 @@ from trainables.data.files.index import PARTS, Index, Row
 from trainables.errors import ConfigError
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
-SHALLOW = 3  # folders between a data set's files and a folder of its images that somebody gives
 
 
 @DATASETS.register("folder")
@@ -74,18 +73,18 @@ def _list_class_folders(root: Path) -> list[Path]:
 
 def _find_parts(root: Path) -> list[str]:
     """Return the parts into which a folder is divided; none where its folders are classes."""
-    inside = {entry.name for entry in _list_class_folders(root)}
-    if "train" not in inside or not inside <= {"train", "val", "test"} or len(inside) < 2:
+    parts = {entry.name for entry in _list_class_folders(root)}
+    if "train" not in parts or not parts <= {"train", "val", "test"} or len(parts) < 2:
         return []
-    if not all(_list_class_folders(root / part) for part in inside):
+    if not all(_list_class_folders(root / part) for part in parts):
         return []
-    if "test" not in inside:
+    if "test" not in parts:
         raise ConfigError(
             "data.root",
             f"{root} holds train/ and val/, and no test/: rename val/ to test/ to test on it; "
             "validation classes are then held out of train/.",
         )
-    return [part for part in ("train", "val", "test") if part in inside]
+    return [part for part in ("train", "val", "test") if part in parts]
 
 
 def _list_images(root: Path) -> list[Path]:
@@ -104,11 +103,11 @@ def _list_images(root: Path) -> list[Path]:
         )
     files: list[Path] = []
     for folder in classes:
-        inside = [Path(file).relative_to(root) for file in iterate_images(folder)]
-        if not inside:
+        images = [Path(file).relative_to(root) for file in iterate_images(folder)]
+        if not images:
             message = f"it holds no files ending in {' '.join(SUFFIXES)}: add some, or remove it."
             raise ConfigError(str(folder), message)
-        files += inside
+        files += images
     for file in files:  # names of other encodings have no text that could be hashed or logged
         try:
             str(file).encode()
@@ -120,36 +119,30 @@ def _list_images(root: Path) -> list[Path]:
 
 
 def refuse_official(root: Path) -> None:
-    """Raise if `root` is a data set as it is unpacked, or a folder of its images whose folders are
-    not its classes: trials would run, and their numbers would be of another task.
+    """Raise if `root` is a data set as it is unpacked, whose folders are not its classes: trials
+    would run, and their numbers would be of another task.
 
     Raises:
         ConfigError: it is; says which, and the name that reads it.
-        OSError: it cannot be looked at.
     """
     for name in DATASETS:
         about = DATASETS[name].ABOUT
-        if about is None or not about.classes:
-            continue
-        for above in (root, *list(root.parents)[:SHALLOW]):
-            marker = about.find_markers(above)
-            inside = root.relative_to(above).as_posix().lower()
-            if marker is not None and (above == root or inside in about.inner):
-                raise ConfigError(
-                    "data.root",
-                    f"{above} is {about.title} as it is unpacked ({marker}), and {about.classes}: "
-                    f"say data.name: {name}, with this folder as its root (--dataset {name} "
-                    f"--data-root {above}), which also takes its own division.",
-                )
+        if about is not None and about.classes and (marker := about.find_markers(root)):
+            raise ConfigError(
+                "data.root",
+                f"{root} is {about.title} as it is unpacked ({marker}), and {about.classes}: say "
+                f"data.name: {name}, with this folder as its root (--dataset {name} --data-root "
+                f"{root}), which also takes its own division.",
+            )
 
 
 def iterate_images(folder: Path) -> Iterator[str]:
     """Yield image files at any depth."""
 
-    def refuse(error: OSError) -> NoReturn:
+    def raise_error(error: OSError) -> NoReturn:
         raise error
 
-    for base, folders, names in os.walk(folder, onerror=refuse):
+    for base, folders, names in os.walk(folder, onerror=raise_error):
         folders[:] = [name for name in folders if not _is_left_behind(name)]
         for name in names:
             path = Path(base, name)

@@ -48,7 +48,6 @@ class InShop(FileSet):
         offered="https://mmlab.ie.cuhk.edu.hk/projects/DeepFashion/InShopRetrieval.html "
         "(img.zip and list_eval_partition.txt)",
         classes=f"its folders are kinds of clothes, the classes are the items of {PARTITION}",
-        inner=("img", "img/img"),
         counts={
             "train": Count(3_997, 25_882),
             "query": Count(3_985, 14_218),
