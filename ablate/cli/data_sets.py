@@ -18,12 +18,13 @@ from PIL import Image, ImageDraw, ImageFont
 from ablate.cli.locate import explain_write_errors
 from ablate.values.errors import suggest_nearest
 from ablate.values.terminal import print_text, show_progress
-from trainables.config.images import SplitConfig
+from trainables.config.images import DataConfig, SplitConfig
 from trainables.data.cache import require_cache
 from trainables.data.dataset import (
     DATASETS,
     Dataset,
-    Summary,
+    DataSource,
+    count_parts,
     fingerprint,
     load_dataset,
     resolve_data_config,
@@ -34,7 +35,7 @@ from trainables.data.decode import (
     map_ahead,
     silence_size_warning,
 )
-from trainables.data.files.data_set_markers import Count, list_data_folders
+from trainables.data.files.data_set_markers import Count, list_data_folders, locate_root
 from trainables.data.files.fileset import FileSet
 from trainables.data.files.hashes import forget_hashes
 from trainables.data.files.index import Index
@@ -71,22 +72,38 @@ def _describe_data_set(name: str) -> Iterator[str]:
         kind = "class folders" if name == "folder" else "a CSV or Parquet table of images"
         yield f"{name}: {kind} of your own; give data.root"
         return
+    config = resolve_data_config({"name": name, "allow_partial": True})
     try:
-        summary = DATASETS[name].summary(resolve_data_config({"name": name}))
+        reading = _read_parts(DATASETS[name], config)
     except ConfigError as fault:
         if about and fault.path == "data.root" and fault.message.startswith("it is not given"):
             yield f"{title}: not here; offered at {about.offered}"
         else:
             yield f"{title}: {fault.message}"
         return
-    if summary is None:
+    if reading is None:
         yield f"{title}: of another package; `ablate data check {name}` reads it"
         return
-    counts = "; ".join(f"{part} {count}" for part, count in summary.counts.items())
-    yield f"{title}: {summary.root or 'comes with ablate'}: {counts.removeprefix('all ')}"
-    yield from (f"  {problem}" for problem in summary.problems)
-    if summary.problems and about is not None:
+    rows, root, problems = reading
+    counts = "; ".join(f"{part} {count}" for part, count in count_parts(rows).items())
+    yield f"{title}: {root or 'comes with ablate'}: {counts.removeprefix('all ')}"
+    yield from (f"  {problem}" for problem in problems)
+    if problems and about is not None:
         yield f"  offered at {about.offered}; or go on with what is there: --allow-partial"
+
+
+def _read_parts(
+    source: type[DataSource], config: DataConfig
+) -> tuple[Dataset, Path | None, Sequence[str]] | None:
+    """Return rows, folder (None: in a package) and faults; None where only `load` knows them."""
+    if issubclass(source, FileSet):
+        reading = source.read_listing(config)
+        return reading.rows, source.locate_root(config), reading.problems
+    rows = source.without_pixels(config, locate_default_cache())
+    if rows is None or source.ABOUT is None:
+        return rows and (rows, None, ())
+    problems = source.ABOUT.list_differences(count_parts(rows))
+    return rows, locate_root(config, source.ABOUT), problems
 
 
 # ------------------------------------------------------------------ reading every image
@@ -104,48 +121,40 @@ def check_data_set(args: argparse.Namespace) -> int:
     name = args.name or ("folder" if args.data_root else "")
     if name not in DATASETS:
         raise ConfigError("NAME", f"{name!r} is no data set. {suggest_nearest(name, DATASETS)}")
-    config, cache = (
-        resolve_data_config({"name": name, "root": args.data_root}),
-        locate_default_cache(),
-    )
-    source = DATASETS[name]
+    data = {"name": name, "root": args.data_root, "allow_partial": True}
+    config, cache, source = resolve_data_config(data), locate_default_cache(), DATASETS[name]
     start = time.monotonic()
     bad: list[str] = []
     with require_cache(cache), show_progress():
         forget_hashes(cache / name)
+        reading = _read_parts(source, config)
         if issubclass(source, FileSet):
-            reading = source.read_listing(config)
-            index = reading.index
-            summary = Summary(source.locate_root(config), index.count_parts(), reading.problems)
+            index = source.read_listing(config).index
             digest = source.compute_digest(index, cache)
-            dataset, size = index.to_plan_dataset(), len(index)
             sheet = _decode_files(source, index, bad)
         else:
-            config = config.model_copy(update={"allow_partial": True})
             dataset, digest = load_dataset(config, cache), fingerprint(config, cache)
-            size = len(dataset.images)
-            counts = {"all": Count(len(dataset.classes), size)}
-            summary = source.summary(config) or Summary(None, counts)
             sheet = [
                 (dataset.images[row].numpy().squeeze(), dataset.classes[int(dataset.labels[row])])
                 for row in choose_rows(dataset.labels.numpy())
             ]
+    rows, root, problems = reading or (dataset, None, ())
     seconds = time.monotonic() - start
     path = expand_user_path(args.sheet or f"{name}-sheet.png", "--sheet")
     with explain_write_errors(path, "--sheet"):
         write_sheet(path, sheet)
     lines = [
-        f"{name}: {summary.root or 'comes with its package'}",
+        f"{name}: {root or 'comes with its package'}",
         f"fingerprint {digest[:16]}",
-        *(f"{part}: {count}" for part, count in summary.counts.items()),
-        *(f"not as its makers say: {problem}" for problem in summary.problems),
-        _describe_splits(dataset),
-        f"{size:,} images read in {seconds:.1f} s, {len(bad):,} bad",
+        *(f"{part}: {count}" for part, count in count_parts(rows).items()),
+        *(f"not as its makers say: {problem}" for problem in problems),
+        _describe_splits(rows),
+        f"{len(rows.labels):,} images read in {seconds:.1f} s, {len(bad):,} bad",
         *(f"bad: {line}" for line in bad),
         f"contact sheet: {path}",
     ]
     print_text("\n".join(lines))
-    return 1 if bad or (summary.problems and not args.allow_partial) else 0
+    return 1 if bad or (problems and not args.allow_partial) else 0
 
 
 def _decode_files(source: type[FileSet], index: Index, bad: list[str]) -> Sheet:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import signal
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,19 +76,17 @@ def run(args: argparse.Namespace) -> int:
     loaded = read_spec(args.spec)  # a fault in it is told at once, before torch is imported
     check_machine(runs_ray=not args.plan and args.cell is None)
     from ablate import api
-    from trainables.data.files.fileset import share_readings
 
     options = build_options(args)
-    with share_readings() if args.plan else nullcontext():
-        plan, settings = api.prepare(loaded, options, runs=not args.plan)
-        if args.plan:
-            from ablate.engine.work_estimate import account_for_plan
+    plan, settings = api.prepare(loaded, options, runs=not args.plan)
+    if args.plan:
+        from ablate.engine.work_estimate import account_for_plan
 
-            preview = account_for_plan(plan, settings, pilot=args.pilot)
-            print_text(preview.text)
-            if preview.refused is not None:
-                raise preview.refused
-            return 0 if preview.runnable else 1
+        preview = account_for_plan(plan, settings, pilot=args.pilot)
+        print_text(preview.text)
+        if preview.refused is not None:
+            raise preview.refused
+        return 0 if preview.runnable else 1
     if args.cell is not None:
         from ablate.engine.foreground import run_cell
 

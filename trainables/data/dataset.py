@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from trainables.config.images import DataConfig
@@ -56,7 +57,7 @@ class Dataset:
     """All images of a data set, in an order that its content alone decides.
 
     labels: [N] int64 into `classes`.
-    fingerprint: that of `DataSource`, where loading it told.
+    fingerprint: that of `DataSource`, where loading has computed it.
     roles: [N] int8, `QUERY` or `GALLERY` where an image is only looked for or only found, as in
         In-Shop; None: each image is looked for among all the others of its split.
     """
@@ -69,13 +70,17 @@ class Dataset:
     fingerprint: str | None = None
 
 
-@dataclass(frozen=True)
-class Summary:
-    """root: where it lies; None: in the package. problems: what is not as its makers say."""
-
-    root: Path | None
-    counts: dict[str, Count]
-    problems: tuple[str, ...] = ()
+def count_parts(dataset: Dataset) -> dict[str, Count]:
+    """Count each part that there is, and queries and gallery where images have these roles."""
+    labels, official, roles = dataset.labels, dataset.official, dataset.roles
+    parts = {"all": labels}
+    if official is not None:
+        parts = {"train": labels[official.train], "test": labels[official.test]}
+        if official.val is not None:
+            parts["val"] = labels[official.val]
+    if roles is not None:
+        parts |= {"query": labels[roles == QUERY], "gallery": labels[roles == GALLERY]}
+    return {name: Count(len(torch.unique(part)), len(part)) for name, part in parts.items()}
 
 
 class DataSource(ABC):
@@ -108,28 +113,23 @@ class DataSource(ABC):
         return None if rows is None or rows.official is not None else len(rows.classes)
 
     @classmethod
-    def summary(cls, config: DataConfig) -> Summary | None:
-        """Count what is there, without decoding an image; None where only `load` knows it."""
-        return None
-
-    @classmethod
     @abstractmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
         """Return decoded images and labels; decodes into `cache` on the first call.
 
-        Photographs come with a short side of `config.kept`, or that of the file, and the frame
-        `config.image_size / config.evaluated`.
+        Photographs come with a short side of `config.stored_short_side`, or that of the file, and
+        the frame `config.image_size / config.eval_side`.
         """
 
 
-def resolve_data_config(given: Mapping[str, Any]) -> DataConfig:
-    """Return the configuration of the data set that `given` names, with its own options.
+def resolve_data_config(section: Mapping[str, Any]) -> DataConfig:
+    """Return the configuration of the data set that `section` names, with its own options.
 
     Raises:
         pydantic.ValidationError: an unknown option, or a value out of range.
         KeyError: there is no data set of that name.
     """
-    return DATASETS[given.get("name", DataConfig().name)].Config.model_validate(given)
+    return DATASETS[section.get("name", DataConfig().name)].Config.model_validate(section)
 
 
 def fingerprint(config: DataConfig, cache: Path) -> str:

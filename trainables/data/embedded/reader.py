@@ -18,7 +18,7 @@ import torch
 
 from trainables.config.images import DataConfig
 from trainables.data.cache import get_or_build
-from trainables.data.dataset import DATASETS, Dataset, DataSource, Summary
+from trainables.data.dataset import DATASETS, Dataset, DataSource
 from trainables.data.files.data_set_markers import Count
 from trainables.data.images import Images, map_array
 from trainables.errors import ConfigError
@@ -42,10 +42,6 @@ class Packaged(DataSource):
     @classmethod
     def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
         return cls.load(config, cache)
-
-    @classmethod
-    def summary(cls, config: DataConfig) -> Summary | None:
-        return Summary(None, {"all": cls.COUNT})
 
 
 class Embedded(Packaged):

@@ -20,8 +20,6 @@ import hashlib
 import logging
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -29,7 +27,7 @@ from typing import ClassVar
 import numpy as np
 
 from trainables.config.images import DataConfig
-from trainables.data.dataset import Dataset, DataSource, Summary
+from trainables.data.dataset import Dataset, DataSource, count_parts
 from trainables.data.decode import Picture
 from trainables.data.files.data_set_markers import (
     build_absence_error,
@@ -58,36 +56,14 @@ class Listing:
 class Reading:
     """What lies in a data set's folder.
 
-    index: of the images that are there. problems: a line for each thing that is not as its makers
-    say. error: of the first of them.
+    index, rows: of the images that are there. problems: a line for each thing that is not as its
+    makers say. error: of the first of them.
     """
 
     index: Index
+    rows: Dataset
     problems: tuple[str, ...]
     error: ConfigError | None
-
-    def get_index(self, config: DataConfig) -> Index:
-        """Return the images, all of them unless `data.allow_partial`.
-
-        Raises:
-            ConfigError: some are absent, or there are more or fewer than its makers say.
-        """
-        if self.error is not None and not config.allow_partial:
-            raise self.error
-        return self.index
-
-
-_READINGS: ContextVar[dict[tuple[type, str], Reading] | None] = ContextVar("readings", default=None)
-
-
-@contextmanager
-def share_readings() -> Iterator[None]:
-    """Read the lists and folders of each data set once inside: a plan asks for them five times."""
-    token = _READINGS.set(_READINGS.get() or {})
-    try:
-        yield
-    finally:
-        _READINGS.reset(token)
 
 
 class FileSet(DataSource):
@@ -113,14 +89,11 @@ class FileSet(DataSource):
 
     @classmethod
     def read_listing(cls, config: DataConfig) -> Reading:
-        """Return what lies in the folder (`share_readings`: once for all who ask inside it).
+        """Return what lies in the folder.
 
         Raises:
             ConfigError: there is no folder, or its list is damaged.
         """
-        readings, key = _READINGS.get(), (cls, config.images)
-        if readings is not None and key in readings:
-            return readings[key]
         root = cls.locate_root(config)
         try:
             listing = cls.rows(root, config)
@@ -131,23 +104,16 @@ class FileSet(DataSource):
         index, where = listed.select_rows(is_present), str(listing.base)
         problems: list[str] = []
         error: ConfigError | None = None
-        if cls.ABOUT and (problems := cls.ABOUT.list_differences(index.count_parts())):
-            error = cls.ABOUT.build_difference_error(problems, where)
         if absent := [listed.paths[row] for row in np.flatnonzero(~is_present)]:
-            missing = f"{len(absent):,} of {len(listed):,} images missing ({join_names(absent)})"
-            problems = [missing, *problems]
+            problems = [f"{len(absent):,} of {len(listed):,} images missing ({join_names(absent)})"]
             error = build_absence_error(absent, len(listed), cls.title(), where)
             if not len(index):
                 raise error
-        reading = Reading(index, tuple(problems), error)
-        if readings is not None:
-            readings[key] = reading
-        return reading
-
-    @classmethod
-    def summary(cls, config: DataConfig) -> Summary | None:
-        reading = cls.read_listing(config)
-        return Summary(cls.locate_root(config), reading.index.count_parts(), reading.problems)
+        rows = index.to_plan_dataset()
+        if cls.ABOUT and (different := cls.ABOUT.list_differences(count_parts(rows))):
+            problems += different
+            error = error or cls.ABOUT.build_difference_error(different, where)
+        return Reading(index, rows, tuple(problems), error)
 
     @classmethod
     def find_present(cls, listed: Index) -> np.ndarray:
@@ -159,14 +125,21 @@ class FileSet(DataSource):
         return cls.ABOUT.title if cls.ABOUT else cls.NAME
 
     @classmethod
-    def build_index(cls, config: DataConfig) -> Index:
-        """Return the images of the data set, as `Reading.get_index`."""
-        return cls.read_listing(config).get_index(config)
+    def check_listing(cls, config: DataConfig) -> Reading:
+        """Return what lies in the folder, which is all of it unless `data.allow_partial`.
+
+        Raises:
+            ConfigError: images are absent, or there are more or fewer than its makers say.
+        """
+        reading = cls.read_listing(config)
+        if reading.error is not None and not config.allow_partial:
+            raise reading.error
+        return reading
 
     @classmethod
     def fingerprint(cls, config: DataConfig, cache: Path) -> str:
         """Return SHA-256 over classes, names, parts, roles, boxes and contents."""
-        return cls.compute_digest(cls.build_index(config), cache)
+        return cls.compute_digest(cls.check_listing(config).index, cache)
 
     @classmethod
     def compute_digest(cls, index: Index, cache: Path) -> str:
@@ -185,25 +158,24 @@ class FileSet(DataSource):
 
     @classmethod
     def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
-        return cls.build_index(config).to_plan_dataset()
+        return cls.check_listing(config).rows
 
     @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
-        reading = cls.read_listing(config)
-        index = reading.get_index(config)
+        reading = cls.check_listing(config)
+        index = reading.index
         if reading.problems:
             text = "%s in %s is partial, as data.allow_partial allows: %s"
             LOG.warning(text, cls.title(), index.base, "; ".join(reading.problems))
-        rows = index.to_plan_dataset()
         digest = cls.compute_digest(index, cache)
         folder = Path(cache) / cls.NAME / digest[:16]
         images = load_stored(folder, index, cls.iterate_pictures(index), config)
-        return replace(rows, images=images, fingerprint=digest)
+        return replace(reading.rows, images=images, fingerprint=digest)
 
     @classmethod
     def locate_store(cls, config: DataConfig, cache: Path) -> Choice:
         """Return how its images would be kept; decode nothing."""
-        index = cls.build_index(config)
+        index = cls.check_listing(config).index
         folder = Path(cache) / cls.NAME / cls.compute_digest(index, cache)[:16]
         return choose_store(folder, len(index), config)
 

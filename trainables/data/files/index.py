@@ -17,7 +17,6 @@ import torch
 
 from trainables.data.dataset import BOTH, GALLERY, QUERY, Dataset, Official
 from trainables.data.decode import Box
-from trainables.data.files.data_set_markers import Count
 from trainables.data.images import Images
 from trainables.errors import ConfigError
 
@@ -61,7 +60,7 @@ class Index:
         if not listed:
             raise ConfigError(where, "it lists no images: unpack the data set again.")
         classes = tuple(sorted({row.label for row in listed}))
-        number = {name: place for place, name in enumerate(classes)}
+        number = {name: label for label, name in enumerate(classes)}
         boxed = any(row.box is not None for row in listed)
         return Index(
             base,
@@ -89,16 +88,6 @@ class Index:
             self.boxes and tuple(compress(self.boxes, keep)),
         )
 
-    def count_parts(self) -> dict[str, Count]:
-        """Count each part that there is; of a part with roles queries and gallery too."""
-        groups = {part or "all": self.parts == number for number, part in enumerate(PARTS)}
-        groups |= {role: self.roles == number for role, number in ROLES.items() if role}
-        return {
-            name: Count(len(np.unique(self.labels[inside])), int(inside.sum()))
-            for name, inside in groups.items()
-            if inside.any()
-        }
-
     def build_official_division(self, where: str) -> Official | None:
         """Return the division that the parts give; None where they give none.
 
@@ -114,32 +103,28 @@ class Index:
             if 0 < without < len(inside):
                 fault = f"{without:,} {part} images have no role, and others have one"
                 raise ConfigError(where, f"{fault}: write query or gallery for each, or for none.")
+        undivided, train, val, test = rows.values()
         for part in ("train", "test"):
             if not len(rows[part]):
                 raise ConfigError(where, f"no images of part {part} are there: add some.")
-        if len(rows[""]):
-            fault = f"{len(rows['']):,} images have no part, as {self.paths[rows[''][0]]}"
+        if len(undivided):
+            fault = f"{len(undivided):,} images have no part, as {self.paths[undivided[0]]}"
             raise ConfigError(where, f"{fault}: write train, val or test for each, or for none.")
-        train, val, test = (rows[part] for part in PARTS[1:])
         tested = np.unique(self.labels[test])
         shared = np.intersect1d(tested, self.labels[np.concatenate([train, val])])
         if 0 < len(shared) < len(tested):
             some = ", ".join(self.classes[label] for label in shared[:3])
             fault = f"{len(shared)} of {len(tested)} test classes train ({some}), not none or all"
             raise ConfigError(where, f"{fault}: move the images of a class to one side.")
-        return Official(
-            torch.from_numpy(train),
-            torch.from_numpy(test),
-            torch.from_numpy(val) if len(val) else None,
-            shared=bool(len(shared)),
-        )
+        own = torch.from_numpy(val) if len(val) else None
+        return Official(torch.from_numpy(train), torch.from_numpy(test), own, shared.size > 0)
 
     def to_plan_dataset(self) -> Dataset:
         """Return the rows as a data set, which can be divided and has no pixels."""
-        none = Images.from_equal_sizes(torch.zeros((0, 1, 1, 3), dtype=torch.uint8))
+        images = Images.from_equal_sizes(torch.zeros((0, 1, 1, 3), dtype=torch.uint8))
         roles = torch.from_numpy(self.roles) if self.roles.any() else None
         official = self.build_official_division(str(self.base))
-        return Dataset(none, torch.from_numpy(self.labels), self.classes, official, roles)
+        return Dataset(images, torch.from_numpy(self.labels), self.classes, official, roles)
 
 
 def _check_paths(rows: Iterable[Row], where: str) -> Iterator[Row]:

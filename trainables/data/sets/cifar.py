@@ -27,7 +27,7 @@ import torch
 
 from trainables.config.images import DataConfig
 from trainables.data.cache import get_or_build
-from trainables.data.dataset import DATASETS, Dataset, DataSource, Official, Summary
+from trainables.data.dataset import DATASETS, Dataset, DataSource, Official, count_parts
 from trainables.data.files.data_set_markers import About, Count, build_absence_error, locate_root
 from trainables.data.files.hashes import hash_files
 from trainables.data.files.lists import build_damage_error, iterate_lines, name_unreadable_file
@@ -36,6 +36,7 @@ from trainables.data.images import Images, map_array
 SIDE = 32
 BYTES = 3 * SIDE * SIDE
 BINARY = "unpack it again, or take the binary version"
+OFFERED = "https://www.cs.toronto.edu/~kriz/cifar.html"
 ADMITTED = (
     "numpy.core.multiarray._reconstruct",
     "numpy._core.multiarray._reconstruct",
@@ -55,7 +56,7 @@ class Layout:
     """
 
     train: tuple[str, ...]
-    test: tuple[str, ...]
+    test: str
     names: str
     before: int | None = None
     labels: str = ""
@@ -80,7 +81,7 @@ class Cifar(DataSource):
         hashes = hash_files(root, [*batches, layout.names], Path(cache) / cls.NAME)
         digest = hashlib.sha256(f"{cls.NAME} {cls.REVISION}".encode())
         for name, file_hash in hashes.items():
-            part = "test" if name in layout.test else "train"
+            part = "test" if name == layout.test else "train"
             digest.update(f"\x1e{part}\x1f{file_hash}".encode())
         return digest.hexdigest()
 
@@ -97,36 +98,23 @@ class Cifar(DataSource):
         root, layout, batches = cls._find_files(config)
         folder = get_or_build(
             Path(cache) / cls.NAME / cls.fingerprint(config, cache)[:16],
-            lambda fresh: _unpack_pickles(root, layout, batches, fresh),
+            lambda fresh: _unpack_batches(root, layout, batches, fresh),
         )
-        labels, tested = (
+        labels, is_test = (
             torch.from_numpy(np.load(folder / f"{name}.npy", allow_pickle=False))
             for name in ("labels", "tested")
         )
-        train, test = (torch.nonzero(rows).squeeze(1) for rows in (~tested, tested))
-        counts = {
-            "train": _count_labels(labels[train].numpy()),
-            "test": _count_labels(labels[test].numpy()),
-        }
-        different = cls.ABOUT.list_differences(counts)
-        if different and not config.allow_partial:
-            raise cls.ABOUT.build_difference_error(different, str(root))
-        return Dataset(
+        train, test = (torch.nonzero(rows).squeeze(1) for rows in (~is_test, is_test))
+        dataset = Dataset(
             Images.from_equal_sizes(map_array(folder / "images.npy")),
             labels,
             tuple(json.loads((folder / "classes.json").read_text())),
             Official(train, test, shared=True),
         )
-
-    @classmethod
-    def summary(cls, config: DataConfig) -> Summary | None:
-        """Count what each part holds; files that are not there count as empty."""
-        root, layout, batches = cls._find_files(config.model_copy(update={"allow_partial": True}))
-        counts = {}
-        for part, names in (("train", layout.train), ("test", layout.test)):
-            there = [read_batch(root / name, layout)[1] for name in batches if name in names]
-            counts[part] = _count_labels(np.concatenate([[], *there]))
-        return Summary(root, counts, tuple(cls.ABOUT.list_differences(counts)))
+        different = cls.ABOUT.list_differences(count_parts(dataset))
+        if different and not config.allow_partial:
+            raise cls.ABOUT.build_difference_error(different, str(root))
+        return dataset
 
     @classmethod
     def _find_files(cls, config: DataConfig) -> tuple[Path, Layout, list[str]]:
@@ -137,7 +125,7 @@ class Cifar(DataSource):
         """
         root = locate_root(config, cls.ABOUT)
         layout = next(form for form in cls.LAYOUTS if (root / form.train[0]).exists())
-        files = (*layout.train, *layout.test, layout.names)
+        files = (*layout.train, layout.test, layout.names)
         absent = [name for name in files if not (root / name).exists()]
         if absent and (not config.allow_partial or layout.names in absent):
             raise build_absence_error(absent, len(files), f"{cls.ABOUT.title} (files)", str(root))
@@ -158,15 +146,14 @@ class Cifar10(Cifar):
         title="CIFAR-10",
         markers=(("data_batch_1.bin", "batches.meta.txt"), ("data_batch_1", "batches.meta")),
         folders=("cifar-10-batches-bin", "cifar-10-batches-py", "cifar10"),
-        offered="https://www.cs.toronto.edu/~kriz/cifar.html (cifar-10-binary.tar.gz or "
-        "cifar-10-python.tar.gz)",
+        offered=f"{OFFERED} (cifar-10-binary.tar.gz or cifar-10-python.tar.gz)",
         classes="its images lie in a few files",
         counts={"train": Count(10, 50_000), "test": Count(10, 10_000)},
         counted="Krizhevsky 2009, section 3.1",
     )
     LAYOUTS = (
-        Layout(BINARY_BATCHES, ("test_batch.bin",), "batches.meta.txt", before=1),
-        Layout(BATCHES, ("test_batch",), "batches.meta", labels="labels", listed="label_names"),
+        Layout(BINARY_BATCHES, "test_batch.bin", "batches.meta.txt", before=1),
+        Layout(BATCHES, "test_batch", "batches.meta", labels="labels", listed="label_names"),
     )
 
 
@@ -180,23 +167,18 @@ class Cifar100(Cifar):
         title="CIFAR-100",
         markers=(("train.bin", "fine_label_names.txt"), ("train", "test", "meta")),
         folders=("cifar-100-binary", "cifar-100-python", "cifar100"),
-        offered="https://www.cs.toronto.edu/~kriz/cifar.html (cifar-100-binary.tar.gz or "
-        "cifar-100-python.tar.gz)",
+        offered=f"{OFFERED} (cifar-100-binary.tar.gz or cifar-100-python.tar.gz)",
         classes="its images lie in a few files",
         counts={"train": Count(100, 50_000), "test": Count(100, 10_000)},
         counted="Krizhevsky 2009, section 3.2",
     )
     LAYOUTS = (
-        Layout(("train.bin",), ("test.bin",), "fine_label_names.txt", before=2),
-        Layout(("train",), ("test",), "meta", labels="fine_labels", listed="fine_label_names"),
+        Layout(("train.bin",), "test.bin", "fine_label_names.txt", before=2),
+        Layout(("train",), "test", "meta", labels="fine_labels", listed="fine_label_names"),
     )
 
 
-def _count_labels(labels: np.ndarray) -> Count:
-    return Count(len(np.unique(labels)), len(labels))
-
-
-def read_batch(path: Path, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+def _read_batch(path: Path, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     """Return pictures [N, 32, 32, 3] uint8 and classes [N] int64.
 
     Raises:
@@ -205,7 +187,7 @@ def read_batch(path: Path, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     pixels: Any
     labels: Any
     if layout.before is None:
-        content = read_pickle(path)
+        content = _read_pickle(path)
         pixels, labels = content.get("data"), content.get(layout.labels)
         if (
             not isinstance(pixels, np.ndarray)
@@ -238,7 +220,7 @@ class _Unpickler(pickle._Unpickler):
         return super().find_class(module, name)
 
 
-def read_pickle(path: Path) -> dict[str, Any]:
+def _read_pickle(path: Path) -> dict[str, Any]:
     """Return the dictionary that a file holds, with its keys as text.
 
     Raises:
@@ -254,23 +236,23 @@ def read_pickle(path: Path) -> dict[str, Any]:
         raise build_damage_error(path, fault, BINARY) from error
 
 
-def _unpack_pickles(root: Path, layout: Layout, batches: list[str], folder: Path) -> None:
+def _unpack_batches(root: Path, layout: Layout, batches: list[str], folder: Path) -> None:
     """Write pixels, labels and class names; classes are renumbered in the order of their names."""
     where = root / layout.names
     if layout.before is None:
-        listed = read_pickle(where).get(layout.listed)
+        listed = _read_pickle(where).get(layout.listed)
         names = [str(name) for name in listed] if isinstance(listed, list) else []
     else:
         names = [text for _, text in iterate_lines(where)]
     if len(set(names)) != len(names) or not names:
         raise build_damage_error(where, "the names of the classes are missing or repeated")
-    pixels, labels = zip(*(read_batch(root / name, layout) for name in batches), strict=True)
+    pixels, labels = zip(*(_read_batch(root / name, layout) for name in batches), strict=True)
     numbers = np.concatenate(labels)
     if numbers.size and (numbers.max() >= len(names) or numbers.min() < 0):
         fault = f"it has {len(names)} names, and an image has class {numbers.max()}"
         raise build_damage_error(where, fault)
-    tested = np.repeat([name in layout.test for name in batches], [len(each) for each in labels])
+    is_test = np.repeat([name == layout.test for name in batches], list(map(len, labels)))
     np.save(folder / "images.npy", np.concatenate(pixels))
     np.save(folder / "labels.npy", np.argsort(np.argsort(names))[numbers])
-    np.save(folder / "tested.npy", tested)
+    np.save(folder / "tested.npy", is_test)
     (folder / "classes.json").write_text(json.dumps(sorted(names)))
