@@ -1,28 +1,25 @@
 """Training, validation and test splits, by classes or by images.
 
-By classes, no class is in two of them. Where a data set has a division of its own, that is taken,
-and validation classes are held out of its training classes. Only where it was made for
-classification do training and test show the same classes; validation classes are disjoint from
-those that train there too.
+By classes, no class is in two of them. A data set's own division is taken, and validation classes
+are held out of its training classes. Only where it was made for classification do training and
+test show the same classes; validation classes are disjoint from those that train there too.
 
 Classes are taken in the order of their names, so that the order of files or folders cannot
-matter. "shuffled" permutes them by `streams.derive(seed, "data.split")`; "sorted" leaves them.
-The last round(test·C) are test classes, the last round(validation·rest) of the others
-validation classes: changing the validation share leaves the test classes alone.
+matter. "shuffled" permutes them by the stream "data.split"; "sorted" leaves them. The last
+round(test·C) are test classes, the last round(validation·rest) of the others validation classes:
+changing the validation share leaves the test classes alone.
 
-With J parts, the test classes in a permutation by `streams.derive(seed, "data.parts")` are cut into
-J blocks; one is tested, and the others train. Validation classes stay those without parts.
+With J parts, the test classes in a permutation by the stream "data.parts" are cut into J blocks;
+one is tested, and the others train. Validation classes stay those without parts.
 
 With k folds, block f of the n training classes, places ⌊f·n/k⌋ to ⌊(f+1)·n/k⌋ − 1, is held out: of
-the classes in the order of their names, or of a permutation by `streams.derive(seed,
-"data.folds")`. The blocks are disjoint, cover all training classes, and differ by at most one.
+the classes in the order of their names, or of a permutation by the stream "data.folds".
 
-By images, each part shows other images of every class. A data set that was made for classification
+By images, each split shows other images of every class. A data set that was made for classification
 has test images, and perhaps validation images; these are taken. Otherwise, of the n images of a
-class in a permutation by `streams.derive(seed, "data.images")`, the last round(test · n) are
-tested, and of the others the last round(validation · rest) are held out for validation. Either
-share takes at least one image of each class, and leaves at least one. Changing the validation share
-leaves the test images alone.
+class in a permutation by the stream "data.images", the last round(test · n) are tested, and of the
+others the last round(validation · rest) are held out. Either share takes at least one image of each
+class, and leaves at least one.
 """
 
 from __future__ import annotations
@@ -83,12 +80,12 @@ class Splits:
     by_images: bool = False
 
     def __getitem__(self, name: str) -> Subset:
-        part = {"train": self.train, "val": self.val, "test": self.test}.get(name)
-        if part is None:
+        subset = {"train": self.train, "val": self.val, "test": self.test}.get(name)
+        if subset is None:
             why = '; protocol "paper" trains on all training classes' if name == "val" else ""
             names = "train, test" if self.val is None else "train, val, test"
             raise ConfigError("evaluate", f"there is no split {name!r}{why}: give one of {names}.")
-        return part
+        return subset
 
     def require_splits(self, names: Iterable[str]) -> None:
         """Raise now what evaluating these splits would raise after hours of training.
@@ -101,19 +98,17 @@ class Splits:
             if self.by_images:
                 continue
             if subset.queries is not None:
-                queried, gallery = subset.labels[: subset.queries], subset.labels[subset.queries :]
-                if not torch.isin(queried, gallery).any():
-                    raise ConfigError(
-                        f"data, split {name}",
-                        f"none of the {len(queried)} queries has an image of its class among the "
-                        f"{len(gallery)} images of the gallery: look at their roles",
+                queries, gallery = subset.labels.tensor_split([subset.queries])
+                if not torch.isin(queries, gallery).any():
+                    text = (
+                        f"none of the {len(queries)} queries has an image of its class among the "
                     )
+                    text += f"{len(gallery)} images of the gallery: look at their roles"
+                    raise ConfigError(f"data, split {name}", text)
             elif len(subset) == len(subset.classes):
-                raise ConfigError(
-                    f"data, split {name}",
-                    f"it has {len(subset)} classes of one image each, so retrieval has nothing to "
-                    "find: add images, or change data.split",
-                )
+                text = f"it has {len(subset)} classes of one image each, so retrieval has nothing "
+                text += "to find: add images, or change data.split"
+                raise ConfigError(f"data, split {name}", text)
 
     @property
     def selection(self) -> SplitName:
@@ -153,26 +148,26 @@ def _split_classes(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subse
         training, val_rows = torch.cat([training, val_rows]), None
     others: list[str] = []
     if dataset.official is None:
-        train, tested = _split_test_classes(sorted(dataset.classes), config)
-        tested, others = _take_part(tested, config)
+        train, test = _split_test_classes(sorted(dataset.classes), config)
+        test, others = _take_part(test, config)
     else:
         if config.parts is not None:
             message = "the data set has test classes of its own, which are one split: leave it out"
             raise ConfigError("data.split.parts", message)
-        tested = _list_class_names(dataset, official.test)
-        both = set(_list_class_names(dataset, official.train)) & set(tested)
+        test = _list_class_names(dataset, official.test)
+        both = set(_list_class_names(dataset, official.train)) & set(test)
         if both and not official.shared:
             raise ValueError(f"official splits share classes: {sorted(both)[:3]}")
         train = _order_names(_list_class_names(dataset, training), config)
     if val_rows is not None:
-        held = _list_class_names(dataset, val_rows)
+        val = _list_class_names(dataset, val_rows)
     else:
-        train, held = _split_validation_classes(train, config)
+        train, val = _split_validation_classes(train, config)
         val_rows = training
     return (
         _build_subset(dataset, train + others, training),
-        _build_subset(dataset, held, val_rows) if held else None,
-        _build_subset(dataset, tested, official.test),
+        _build_subset(dataset, val, val_rows) if val else None,
+        _build_subset(dataset, test, official.test),
     )
 
 
@@ -185,10 +180,10 @@ def count_split_classes(classes: int, config: SplitConfig) -> tuple[int, int, in
     """
     if config.by == "images":
         return classes, 0 if config.protocol == "paper" else classes, classes
-    rest, test = _split_test_classes([str(number) for number in range(classes)], config)
-    train, val = _split_validation_classes(rest, config)
-    tested, others = _take_part(test, config)
-    return len(train) + len(others), len(val), len(tested)
+    train, test = _split_test_classes([str(number) for number in range(classes)], config)
+    train, val = _split_validation_classes(train, config)
+    test, others = _take_part(test, config)
+    return len(train) + len(others), len(val), len(test)
 
 
 def _list_class_names(dataset: Dataset, rows: Tensor) -> list[str]:
@@ -198,7 +193,7 @@ def _list_class_names(dataset: Dataset, rows: Tensor) -> list[str]:
 
 def _permute_names(names: list[str], seed: int, stream: str) -> list[str]:
     order = torch.randperm(len(names), generator=streams.create_generator(seed, stream))
-    return [names[place] for place in order.tolist()]
+    return [names[position] for position in order.tolist()]
 
 
 def _order_names(names: list[str], config: SplitConfig) -> list[str]:
@@ -214,43 +209,42 @@ def _take_part(names: list[str], config: SplitConfig) -> tuple[list[str], list[s
     """Return the test classes of a part, and those of the other parts; all and none without."""
     if config.parts is None or config.part is None:
         return names, []
-    if len(names) < config.parts:
-        fault = f"{config.parts} parts of {len(names)} test classes leave one empty: take fewer"
-        raise ConfigError("data.split.parts", fault)
     dealt = _permute_names(sorted(names), config.seed, "data.parts")
-    start, end = _find_block(len(dealt), config.parts, config.part)
-    return dealt[start:end], dealt[:start] + dealt[end:]
+    others, part = _take_block(dealt, config.parts, config.part, "parts")
+    return part, others
 
 
-def _find_block(count: int, blocks: int, block: int) -> tuple[int, int]:
-    return block * count // blocks, (block + 1) * count // blocks
+def _take_block(
+    names: list[str], blocks: int, block: int, option: str
+) -> tuple[list[str], list[str]]:
+    """Return the names outside and inside one of so many blocks of about the same size."""
+    if len(names) < blocks:
+        text = f"{blocks} {option} of {len(names)} classes leave one empty: take fewer {option}."
+        raise ConfigError(f"data.split.{option}", text)
+    start, end = block * len(names) // blocks, (block + 1) * len(names) // blocks
+    return names[:start] + names[end:], names[start:end]
 
 
 def _split_validation_classes(names: list[str], config: SplitConfig) -> tuple[list[str], list[str]]:
     """Return training and validation classes: of a fold, of protocol "paper", or of a share."""
-    if config.folds is None:
-        if config.protocol == "paper":
-            return names, []
-        return _cut_names(names, config.validation, "data.split.validation", keep=1)
-    folds, fold = config.folds, config.fold or 0
-    if len(names) < folds:
-        fault = f"{folds} folds of {len(names)} training classes leave one empty: take fewer folds."
-        raise ConfigError("data.split.folds", fault)
-    names = sorted(names)
-    if config.blocks == "seeded":
-        names = _permute_names(names, config.seed, "data.folds")
-    start, end = _find_block(len(names), folds, fold)
-    return names[:start] + names[end:], names[start:end]
+    if config.folds is not None:
+        names = sorted(names)
+        if config.blocks == "seeded":
+            names = _permute_names(names, config.seed, "data.folds")
+        return _take_block(names, config.folds, config.fold or 0, "folds")
+    if config.protocol == "paper":
+        return names, []
+    return _cut_names(names, config.validation, "data.split.validation", keep=1)
 
 
 def _cut_names(names: list[str], share: float, path: str, keep: int) -> tuple[list[str], list[str]]:
     """Cut off the last round(share · n) of n names: at least 1, leaving `keep` if possible."""
     if len(names) < 2:
-        raise ConfigError(
-            path,
+        text = (
             f"{len(names)} class cannot be divided: there must be 2 (3 in all, with a validation "
-            "split). Add class folders, or use data.split.protocol: paper",
         )
+        text += "split). Add class folders, or use data.split.protocol: paper"
+        raise ConfigError(path, text)
     last = max(1, min(round(share * len(names)), len(names) - keep))
     return names[:-last], names[-last:]
 
@@ -258,11 +252,11 @@ def _cut_names(names: list[str], share: float, path: str, keep: int) -> tuple[li
 def _build_subset(dataset: Dataset, names: list[str], rows: Tensor) -> Subset:
     """Return the images of these classes among these rows, queries before the gallery."""
     classes = tuple(sorted(names))
-    number = {name: place for place, name in enumerate(classes)}
+    number = {name: label for label, name in enumerate(classes)}
     labels = torch.tensor([number.get(name, -1) for name in dataset.classes])[dataset.labels]
-    inside = torch.zeros(len(labels), dtype=torch.bool)
-    inside[rows] = True
-    index = torch.nonzero(inside & (labels >= 0)).squeeze(1)
+    is_row = torch.zeros(len(labels), dtype=torch.bool)
+    is_row[rows] = True
+    index = torch.nonzero(is_row & (labels >= 0)).squeeze(1)
     index = index[torch.argsort(labels[index], stable=True)]
     roles = None if dataset.roles is None else dataset.roles[index]
     if roles is None or not roles.any():
@@ -275,22 +269,12 @@ def _build_subset(dataset: Dataset, names: list[str], rows: Tensor) -> Subset:
 
 
 def _split_images(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset | None, Subset]:
-    """Deal the images of `dataset`: its own test images win over `config.test`, and its validation
-    images over `config.validation`.
-
-    Raises:
-        ConfigError: a class with too few images; a division of the data set's own in which other
-            classes are tested than train, or queries are looked for in a gallery.
-    """
     official = dataset.official
     if (official is not None and not official.shared) or dataset.roles is not None:
         tests = "classes that do not train" if dataset.roles is None else "queries in a gallery"
-        raise ConfigError(
-            "data",
-            f"the data set's own division tests {tests}, as task: retrieval takes it; for "
-            "classification take one whose test shows other images of the training classes, or "
-            "one without a division",
-        )
+        text = f"the data set's own division tests {tests}, as task: retrieval takes it; for "
+        text += "classification take one whose test shows other images of the training classes, "
+        raise ConfigError("data", f"{text}or one without a division")
     generator = streams.create_generator(config.seed, "data.images")
     order = torch.randperm(len(dataset.labels), generator=generator)
     paper = config.protocol == "paper"
@@ -306,10 +290,8 @@ def _split_images(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset
     labels = dataset.labels[test if val is None else torch.cat([test, val])]
     untrained = labels[~torch.isin(labels, dataset.labels[train])]
     if len(untrained):
-        name = dataset.classes[int(untrained[0])]
-        raise ConfigError(
-            "data", f"no image of class {name} trains: add some, or leave that class out"
-        )
+        text = f"no image of class {dataset.classes[int(untrained[0])]} trains: add some, or leave "
+        raise ConfigError("data", f"{text}that class out")
     names = _list_class_names(dataset, train)
     return (
         _build_subset(dataset, names, train),
@@ -329,15 +311,13 @@ def _split_class_rows(
     few = torch.nonzero((sizes > 0) & (sizes <= keep)).squeeze(1)
     if len(few):
         name, size = dataset.classes[int(few[0])], int(sizes[few[0]])
-        raise ConfigError(
-            "data.split",
-            f"class {name} has {size} image(s), and {len(few)} class(es) have fewer than the "
-            f"{keep + 1} that can be divided: add images, or leave those classes out",
-        )
+        text = f"class {name} has {size} image(s), and {len(few)} class(es) have fewer than the "
+        text += f"{keep + 1} that can be divided: add images, or leave those classes out"
+        raise ConfigError("data.split", text)
     last = torch.minimum((share * sizes.double()).round().long().clamp_min(1), sizes - keep)
-    place = torch.arange(len(rows)) - (torch.cumsum(sizes, 0) - sizes)[labels]
-    held = place >= (sizes - last)[labels]
-    return rows[~held], rows[held]
+    position = torch.arange(len(rows)) - (torch.cumsum(sizes, 0) - sizes)[labels]
+    is_last = position >= (sizes - last)[labels]
+    return rows[~is_last], rows[is_last]
 
 
 def thin_classes(labels: Tensor, ratio: float, seed: int) -> Tensor:
@@ -350,8 +330,8 @@ def thin_classes(labels: Tensor, ratio: float, seed: int) -> Tensor:
     sizes = torch.bincount(labels).tolist()
     order = torch.randperm(len(sizes), generator=generator).tolist()
     stays = torch.zeros(len(labels), dtype=torch.bool)
-    for place, label in enumerate(order):
-        share = ratio ** (-place / max(1, len(sizes) - 1))
+    for rank, label in enumerate(order):
+        share = ratio ** (-rank / max(1, len(sizes) - 1))
         rows = (labels == label).nonzero().squeeze(1)
         drawn = torch.randperm(len(rows), generator=generator)
         stays[rows[drawn[: max(FEWEST, round(sizes[label] * share))]]] = True
