@@ -24,6 +24,7 @@ from trainables.data.dataset import (
     DATASETS,
     Dataset,
     DataSource,
+    Index,
     count_parts,
     fingerprint,
     load_dataset,
@@ -38,7 +39,6 @@ from trainables.data.decode import (
 from trainables.data.files.data_set_markers import Count, list_data_folders, locate_root
 from trainables.data.files.fileset import FileSet
 from trainables.data.files.hashes import forget_hashes
-from trainables.data.files.index import Index
 from trainables.data.splits import split_dataset
 from trainables.errors import ConfigError
 from trainables.machine.cache_folder import locate_default_cache
@@ -100,8 +100,10 @@ def _read_parts(
         reading = source.read_listing(config)
         return reading.rows, source.locate_root(config), reading.problems
     rows = source.without_pixels(config, locate_default_cache())
-    if rows is None or source.ABOUT is None:
-        return rows and (rows, None, ())
+    if rows is None:
+        return None
+    if source.ABOUT is None:
+        return rows, None, ()
     problems = source.ABOUT.list_differences(count_parts(rows))
     return rows, locate_root(config, source.ABOUT), problems
 

@@ -14,7 +14,7 @@ from ablate.samplers.sampling import Direction
 from ablate.schedulers.precision import PrecisionSeeds
 from ablate.values.canonical import MAX_SEED, MAX_SEEDS, to_canonical_json
 from ablate.values.layers import Layer
-from trainables.config.strict import Strict
+from trainables.config.registry import Strict
 from trainables.errors import ConfigError
 
 MAX_CELLS = 10_000

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ConfigDict, Field, model_validator
 
 from ablate.values.canonical import to_canonical_json
-from trainables.config.strict import Strict
+from trainables.config.registry import Strict
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from typing import ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
-from trainables.config.registry import Registry
-from trainables.config.strict import Strict
+from trainables.config.registry import Registry, Strict
 
 STOP: Literal["stop"] = "stop"
 WAIT: Literal["wait"] = "wait"

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import ConfigDict, Field, model_validator
 
 from ablate.schedulers.racing import Standing
-from trainables.config.strict import Strict
+from trainables.config.registry import Strict
 from trainables.errors import ConfigError
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from pydantic import ConfigDict, Field
 
-from trainables.config.strict import Strict
+from trainables.config.registry import Strict
 
 
 class Race(Strict):

@@ -26,13 +26,53 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args
 
-from pydantic import ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    model_validator,
+)
 from pydantic_core import CoreSchema, core_schema
 
-from trainables.config.strict import Strict
 from trainables.errors import ConfigError
 
 T = TypeVar("T")
+
+
+class Strict(BaseModel):
+    """Base of what a spec is made of: where a field takes numbers, true and false are refused."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def refuse_booleans_for_numbers(cls, data: Any) -> Any:
+        """Refuse booleans for numbers: `epochs: true` would be 1."""
+        for key, value in data.items() if isinstance(data, dict) else ():
+            values = value if isinstance(value, list | tuple) else [value]
+            if any(isinstance(item, bool) for item in values) and key in _list_numeric_fields(cls):
+                text = str(value).lower() if isinstance(value, bool) else "true or false in it"
+                raise ConfigError(str(key), f"it must be a number, not {text}: write it in digits")
+        return data
+
+
+@cache
+def _list_numeric_fields(model: type[BaseModel]) -> frozenset[str]:
+    """Return the fields that hold numbers, and nothing that a truth value could be meant as."""
+    leaves = {
+        info.alias or name: set(_iterate_leaf_types(info.annotation))
+        for name, info in model.model_fields.items()
+    }
+    return frozenset(
+        name for name, kinds in leaves.items() if kinds & {int, float} and not kinds & {bool, Any}
+    )
+
+
+def _iterate_leaf_types(annotation: Any) -> Iterator[Any]:
+    for inner in (inners := get_args(annotation)):
+        yield from _iterate_leaf_types(inner)
+    if not inners:
+        yield annotation
 
 
 class ComponentConfig(Strict):

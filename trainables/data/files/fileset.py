@@ -27,7 +27,7 @@ from typing import ClassVar
 import numpy as np
 
 from trainables.config.images import DataConfig
-from trainables.data.dataset import Dataset, DataSource, count_parts
+from trainables.data.dataset import PARTS, Dataset, DataSource, Index, Row, count_parts
 from trainables.data.decode import Picture
 from trainables.data.files.data_set_markers import (
     build_absence_error,
@@ -36,7 +36,6 @@ from trainables.data.files.data_set_markers import (
     locate_root,
 )
 from trainables.data.files.hashes import hash_files
-from trainables.data.files.index import PARTS, Index, Row
 from trainables.data.files.store import Choice, choose_store, load_stored
 from trainables.errors import ConfigError
 

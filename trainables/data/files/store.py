@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from trainables.data.cache import get_or_build
+from trainables.data.dataset import Index
 from trainables.data.decode import (
     Box,
     Picture,
@@ -35,7 +36,6 @@ from trainables.data.decode import (
     map_ahead,
     silence_size_warning,
 )
-from trainables.data.files.index import Index
 from trainables.data.images import Images, map_array
 from trainables.machine.progress import Progress
 

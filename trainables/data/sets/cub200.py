@@ -17,11 +17,10 @@ from typing import Any, Literal
 from pydantic import field_validator
 
 from trainables.config.images import DataConfig
-from trainables.data.dataset import DATASETS
+from trainables.data.dataset import DATASETS, Row
 from trainables.data.decode import Box
 from trainables.data.files.data_set_markers import About, Count
 from trainables.data.files.fileset import FileSet, Listing
-from trainables.data.files.index import Row
 from trainables.data.files.lists import (
     build_damage_error,
     build_line_error,

@@ -20,10 +20,9 @@ from typing import NoReturn
 import numpy as np
 
 from trainables.config.images import DataConfig
-from trainables.data.dataset import DATASETS
+from trainables.data.dataset import DATASETS, PARTS, Index, Row
 from trainables.data.files.data_set_markers import get_given_root
 from trainables.data.files.fileset import FileSet, Listing
-from trainables.data.files.index import PARTS, Index, Row
 from trainables.errors import ConfigError
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")

@@ -20,10 +20,9 @@ from itertools import islice
 from pathlib import Path
 
 from trainables.config.images import DataConfig
-from trainables.data.dataset import DATASETS
+from trainables.data.dataset import DATASETS, Row
 from trainables.data.files.data_set_markers import About, Count
 from trainables.data.files.fileset import FileSet, Listing
-from trainables.data.files.index import Row
 from trainables.data.files.lists import (
     build_line_error,
     iterate_lines,

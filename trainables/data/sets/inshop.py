@@ -14,10 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trainables.config.images import DataConfig
-from trainables.data.dataset import DATASETS
+from trainables.data.dataset import DATASETS, Row
 from trainables.data.files.data_set_markers import About, Count
 from trainables.data.files.fileset import FileSet, Listing
-from trainables.data.files.index import Row
 from trainables.data.files.lists import (
     build_damage_error,
     build_line_error,

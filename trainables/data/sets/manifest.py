@@ -22,12 +22,11 @@ from typing import Any
 import numpy as np
 
 from trainables.config.images import DataConfig
-from trainables.data.dataset import DATASETS
+from trainables.data.dataset import DATASETS, PARTS, ROLES, Index, Row
 from trainables.data.decode import Picture
 from trainables.data.files.data_set_markers import build_unreadable_error, get_given_root
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.data.files.hashes import hash_files
-from trainables.data.files.index import PARTS, ROLES, Index, Row
 from trainables.errors import ConfigError
 from trainables.machine.files import open_regular
 

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trainables.config.images import DataConfig
-from trainables.data.dataset import DATASETS
+from trainables.data.dataset import DATASETS, Row
 from trainables.data.files.data_set_markers import About, Count
 from trainables.data.files.fileset import FileSet, Listing
-from trainables.data.files.index import Row
 from trainables.data.files.lists import iterate_fields, parse_whole_number
 
 LINE = "<image id> <class id> <super class id> <path>, below a head"
