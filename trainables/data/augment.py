@@ -3,13 +3,11 @@
 Shape legend: B batch · S side of the output · C channels · 4 corners of a pixel's square.
 
 Boxes, flips and greys are drawn on the CPU from the given generator, the same number of draws
-for every image, so a trial sees the same crops on any device. Pixels are then read straight
-from the flat uint8 array of `Images` at the four neighbours of each sampling point.
+for every image, so a trial sees the same crops on any device.
 
 Deviations from torchvision, on purpose:
 - bilinear without antialiasing, of pixels that stay floats (torchvision's `antialias=False`, equal
-  to it to rounding), unless an interpolation is given (`resizing.py`), since
-  photographs are stored at the short side the evaluation needs, and crops shrink little;
+  to it to rounding), unless an interpolation is given (`resizing.py`);
 - the box is sampled by the same rule as RandomResizedCrop, but the ten attempts are drawn for
   all images at once, so the sequence of draws differs;
 - `crop_scale: [1, 1]` means the evaluation crop, not the whole image squeezed to a square.
@@ -50,26 +48,23 @@ def train_images(
         mean, std: of pixels in [0, 1], per channel, as the backbone wants them.
         generator: a CPU generator.
     """
-    heights, widths = images.heights[index], images.widths[index]
+    sizes, short = (images.heights[index], images.widths[index]), None
     draws = torch.rand(len(index), ATTEMPTS, 2, generator=generator)
     draws_once = torch.rand(len(index), 4, generator=generator)
-    place, flip, grey = draws_once[:, :2], draws_once[:, 2], draws_once[:, 3]
+    position, flip, grey = draws_once[:, :2], draws_once[:, 2], draws_once[:, 3]
     mirrored = flip < config.flip
     if config.resize is not None:
-        boxes = draw_fixed_boxes(
-            *compute_resized_sizes(heights, widths, config.resize), size, place
-        )
-        crops = Crops(images, index, boxes, size, mirrored, device)
-        pixels = resample_boxes(crops, config.interpolation or "bilinear", config.resize)
+        short = config.resize
+        boxes = draw_fixed_boxes(*compute_resized_sizes(*sizes, short), size, position)
     elif config.crop_scale == (1.0, 1.0) or config.pad is not None:
-        pixels = _cut_centre(images, index, size, mirrored, device, config.interpolation)
-        if config.pad is not None:
-            pixels = _shift_and_mirror(pixels, config.pad, place, mirrored)
+        short = images.resize
+        boxes = _compute_eval_boxes(images, index, size)
     else:
-        boxes = draw_random_boxes(heights, widths, config, draws, place)
-        pixels = cut_boxes(
-            Crops(images, index, boxes, size, mirrored, device), config.interpolation
-        )
+        boxes = draw_random_boxes(*sizes, config, draws, position)
+    crops = Crops(images, index, boxes, size, mirrored, device)
+    pixels = cut_boxes(crops, config.interpolation, short)
+    if config.pad is not None:
+        pixels = _shift_and_mirror(pixels, config.pad, position, mirrored)
     if images.channels == 3 and config.grey > 0:
         luma = torch.einsum("bchw,c->bhw", pixels.float(), torch.tensor(LUMA, device=pixels.device))
         greyed = (grey < config.grey).to(pixels.device)
@@ -92,28 +87,19 @@ def cut_eval_images(
     stored at that size, so their pixels are taken as they are. Where `Images.resize` says another
     size, they are brought to it first.
     """
+    boxes = _compute_eval_boxes(images, index, size)
     unflipped = torch.zeros(len(index), dtype=torch.bool)
-    pixels = _cut_centre(images, index, size, unflipped, device)
-    return normalize_pixels(pixels, mean, std)
+    crops = Crops(images, index, boxes, size, unflipped, device)
+    return normalize_pixels(cut_boxes(crops, None, images.resize), mean, std)
 
 
-def _cut_centre(  # noqa: PLR0917
-    images: Images,
-    index: Tensor,
-    size: int,
-    flip: Tensor,
-    device: torch.device | str,
-    interpolation: Interpolation | None = None,
-) -> Tensor:
-    """Cut out the evaluation crop, of pixels in 0 … 255."""
-    heights, widths = images.heights[index], images.widths[index]
+def _compute_eval_boxes(images: Images, index: Tensor, size: int) -> Tensor:
+    """Return the boxes of the evaluation crop, in images of the short side `Images.resize`."""
+    sizes = images.heights[index], images.widths[index]
     if images.resize is None:
-        boxes = compute_center_boxes(heights, widths, images.frame)
-        return cut_boxes(Crops(images, index, boxes, size, flip, device), interpolation)
-    sizes = compute_resized_sizes(heights, widths, images.resize)
-    boxes = compute_center_boxes(*sizes, size / images.resize)
-    crops = Crops(images, index, boxes, size, flip, device)
-    return resample_boxes(crops, interpolation or "bilinear", images.resize)
+        return compute_center_boxes(*sizes, images.frame)
+    resized = compute_resized_sizes(*sizes, images.resize)
+    return compute_center_boxes(*resized, size / images.resize)
 
 
 def compute_center_boxes(heights: Tensor, widths: Tensor, frame: float) -> Tensor:
@@ -124,36 +110,35 @@ def compute_center_boxes(heights: Tensor, widths: Tensor, frame: float) -> Tenso
     return torch.stack([top, left, side, side], 1)
 
 
-def draw_fixed_boxes(heights: Tensor, widths: Tensor, side: int, place: Tensor) -> Tensor:
-    """Return RandomCrop's boxes: [B, 4] int64 (top, left, side, side), all places in the image
-    alike.
+def draw_fixed_boxes(heights: Tensor, widths: Tensor, side: int, position: Tensor) -> Tensor:
+    """Return RandomCrop's boxes: [B, 4] int64 (top, left, side, side).
 
     Args:
-        place: [B, 2] uniform in [0, 1), for top and left.
+        position: [B, 2] uniform in [0, 1), for top and left.
     """
-    top = (place[:, 0].double() * (heights - side + 1)).long()
-    left = (place[:, 1].double() * (widths - side + 1)).long()
+    top = (position[:, 0].double() * (heights - side + 1)).long()
+    left = (position[:, 1].double() * (widths - side + 1)).long()
     square = torch.full_like(top, side)
     return torch.stack([top, left, square, square], 1)
 
 
-def _shift_and_mirror(pixels: Tensor, pad: int, place: Tensor, mirrored: Tensor) -> Tensor:
+def _shift_and_mirror(pixels: Tensor, pad: int, position: Tensor, mirrored: Tensor) -> Tensor:
     """Return RandomCrop(S, padding=pad) of pixels[B, C, S, S]: black all around them, then a square
     of side S. Mirrored ones are so already; they move the other way, as if they had been cut
     before."""
     side = pixels.shape[-1]
-    whole = torch.full_like(mirrored, side + 2 * pad, dtype=torch.int64)
-    top, left = draw_fixed_boxes(whole, whole, side, place)[:, :2].unbind(1)
+    padded_side = torch.full_like(mirrored, side + 2 * pad, dtype=torch.int64)
+    top, left = draw_fixed_boxes(padded_side, padded_side, side, position)[:, :2].unbind(1)
     left = torch.where(mirrored, 2 * pad - left, left)
     line = torch.arange(side)
     rows, columns = ((at[:, None] + line).to(pixels.device) for at in (top, left))
     padded = F.pad(pixels, (pad,) * 4).permute(0, 2, 3, 1)
-    of = torch.arange(len(pixels), device=pixels.device)[:, None, None]
-    return padded[of, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+    image = torch.arange(len(pixels), device=pixels.device)[:, None, None]
+    return padded[image, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
 
 
 def draw_random_boxes(
-    heights: Tensor, widths: Tensor, config: AugmentConfig, draws: Tensor, place: Tensor
+    heights: Tensor, widths: Tensor, config: AugmentConfig, draws: Tensor, position: Tensor
 ) -> Tensor:
     """Return RandomResizedCrop's boxes: [B, 4] int64 (top, left, height, width).
 
@@ -162,7 +147,7 @@ def draw_random_boxes(
 
     Args:
         draws: [B, attempts, 2] uniform in [0, 1), for area and aspect.
-        place: [B, 2] uniform in [0, 1), for top and left.
+        position: [B, 2] uniform in [0, 1), for top and left.
     """
     low, high = config.crop_scale
     area = (heights * widths)[:, None] * (low + (high - low) * draws[..., 0])
@@ -173,8 +158,8 @@ def draw_random_boxes(
     fits = (width > 0) & (width <= widths[:, None]) & (height > 0) & (height <= heights[:, None])
     first = fits.to(torch.uint8).argmax(1, keepdim=True)
     width, height = width.gather(1, first)[:, 0], height.gather(1, first)[:, 0]
-    top = (place[:, 0].double() * (heights - height + 1)).long()
-    left = (place[:, 1].double() * (widths - width + 1)).long()
+    top = (position[:, 0].double() * (heights - height + 1)).long()
+    left = (position[:, 1].double() * (widths - width + 1)).long()
     drawn = torch.stack([top, left, height, width], 1)
     # where none of the attempts fits
     low, high = config.crop_ratio
@@ -187,10 +172,17 @@ def draw_random_boxes(
     return torch.where(fits.any(1, keepdim=True), drawn, centred)
 
 
-def cut_boxes(crops: Crops, interpolation: Interpolation | None = None) -> Tensor:
-    """Cut boxes out, resized to S × S: [B, C, S, S] in 0 … 255, in channels-last memory; uint8 with
-    an interpolation, antialiased, else float32, bilinear and not (`resizing.py`)."""
-    return sample_bilinear(crops) if interpolation is None else resample_boxes(crops, interpolation)
+def cut_boxes(
+    crops: Crops, interpolation: Interpolation | None = None, short: int | None = None
+) -> Tensor:
+    """Cut boxes out, resized to S × S: [B, C, S, S] in 0 … 255, in channels-last memory.
+
+    Returns: float32, bilinear without antialiasing; antialiased uint8 with an interpolation, or
+        where images are resized to a short side first (`resizing.py`).
+    """
+    if interpolation is None and short is None:
+        return sample_bilinear(crops)
+    return resample_boxes(crops, interpolation or "bilinear", short)
 
 
 def normalize_pixels(

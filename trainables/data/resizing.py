@@ -2,18 +2,15 @@
 
 Without antialiasing: bilinear, by the four neighbours of each sampling point, whose coordinate is
 (i + ½)·length/S − ½, clamped to the box, as in `torch.nn.functional.interpolate(
-align_corners=False)` of the cropped image; along the row first, then along the column. On the CPU
-one image after the other: what it needs stays in the cache, and each of its rows is resized once; a
-batch at once needs indices of eight bytes for every pixel, and takes four times as long at 224. A
-GPU takes the batch at once. Both do the same arithmetic, to the same bits.
+align_corners=False)` of the cropped image; along the row first, then along the column. The CPU
+takes one image after the other, which is eight times as fast at 224 px as the batch at once, which
+a GPU takes. Both do the same arithmetic, to the same bits.
 
 With antialiasing, as torchvision does it: one image after the other, by
-`torch.nn.functional.interpolate(antialias=True)`: how many pixels of an image make one of the
-output differs from box to box, and a shared layout for all of them would take the room of the
-widest. Kernels are those of Pillow too (bicubic: a = −1/2). Pixels are rounded to 8 bits and cut
-off at 0 and 255, as everybody's are whose pictures are resized by Pillow or torchvision. On a CPU
-torch computes with weights of 16 bits, three times as fast as with floats: a pixel is at most one
-step beside the float one's nearest. Other devices have no such kernel: floats, rounded.
+`torch.nn.functional.interpolate(antialias=True)`. Kernels are those of Pillow too (bicubic: a =
+−1/2). Pixels are rounded to 8 bits and cut off at 0 and 255. On a CPU torch computes with weights
+of 16 bits, three times as fast as with floats: a pixel is at most one step beside the float one's
+nearest. Other devices have no such kernel: floats, rounded.
 
 Shape legend: B batch · S side of the output · C channels · H, W rows and columns of an image.
 """
@@ -55,8 +52,7 @@ class Crops:
 
 
 def resample_boxes(crops: Crops, interpolation: Interpolation, short: int | None = None) -> Tensor:
-    """Resize boxes to S × S, antialiased: [B, C, S, S] uint8, in channels-last memory. On the CPU
-    several images at once; a GPU takes one after the other, and waits for none.
+    """Resize boxes to S × S, antialiased: [B, C, S, S] uint8, in channels-last memory.
 
     Args:
         short: side to which images are resized first; boxes (top, left, S, S) are then in images of
@@ -67,19 +63,18 @@ def resample_boxes(crops: Crops, interpolation: Interpolation, short: int | None
     batch = torch.empty(shape, dtype=torch.uint8, device=crops.device)
 
     def write(task: tuple[Tensor, list[int], list[int], bool]) -> None:
-        row, place, (top, left, height, width), mirrored = task
-        whole = _view_image(flat, place, images.channels)
+        row, location, (top, left, height, width), mirrored = task
+        image = _view_image(flat, location, images.channels)
         if short is not None:
-            lengths = whole.shape[:2]
+            lengths = image.shape[:2]
             tall, wide = (short * length // min(lengths) for length in lengths)
-            whole = _resize_image(whole, tall, wide, interpolation)
-        part = whole[top : top + height, left : left + width]
+            image = _resize_image(image, tall, wide, interpolation)
+        part = image[top : top + height, left : left + width]
         part = _resize_image(part, size, size, interpolation)
         row.copy_(part.flip(1) if mirrored else part)
 
-    flat, starts = images.load_batch(index, crops.device)
-    places = torch.stack([starts, images.heights[index], images.widths[index]], 1).tolist()
-    tasks = zip(batch.unbind(), places, crops.boxes.tolist(), crops.flip.tolist(), strict=True)
+    flat, locations = _load_located(crops)
+    tasks = zip(batch.unbind(), locations, crops.boxes.tolist(), crops.flip.tolist(), strict=True)
     if batch.device.type == "cpu":
         map_in_threads(write, tasks, together=ANTIALIASED_TOGETHER)
     else:
@@ -89,15 +84,21 @@ def resample_boxes(crops: Crops, interpolation: Interpolation, short: int | None
 
 
 def compute_resized_sizes(heights: Tensor, widths: Tensor, short: int) -> tuple[Tensor, Tensor]:
-    """Return heights and widths, [B] int64 each, with a short side of `short`; the long one is
-    rounded down, as torchvision does it."""
+    """Return heights and widths with a short side of `short`; the long one is rounded down."""
     least = torch.minimum(heights, widths)
     return short * heights // least, short * widths // least
 
 
-def _view_image(flat: Tensor, place: list[int], channels: int) -> Tensor:
-    """View an image in packed bytes as [H, W, C]; `place` is its start, height and width."""
-    start, height, width = place
+def _load_located(crops: Crops) -> tuple[Tensor, list[list[int]]]:
+    """Return packed bytes, and start, height and width of each image in them."""
+    images, index = crops.images, crops.index
+    flat, starts = images.load_batch(index, crops.device)
+    return flat, torch.stack([starts, images.heights[index], images.widths[index]], 1).tolist()
+
+
+def _view_image(flat: Tensor, location: list[int], channels: int) -> Tensor:
+    """View an image in packed bytes as [H, W, C]."""
+    start, height, width = location
     return flat[start : start + height * width * channels].view(height, width, channels)
 
 
@@ -129,53 +130,44 @@ def sample_bilinear(crops: Crops) -> Tensor:
 
 
 def sample_one_by_one(crops: Crops) -> Tensor:
-    """Do `sample` on the CPU, in as many threads as torch has."""
-    images, index, boxes, size = crops.images, crops.index, crops.boxes, crops.size
-    flat, starts = images.load_batch(index, "cpu")
-    begin = torch.zeros(len(index), dtype=torch.int64)
+    """Sample on the CPU, in as many threads as torch has."""
+    boxes, size, channels = crops.boxes, crops.size, crops.images.channels
+    flat, locations = _load_located(crops)
+    begin = torch.zeros(len(boxes), dtype=torch.int64)
     low_y, high_y, share_y = _compute_axis_weights(begin, boxes[:, 2], size)
     low_x, high_x, share_x = _mirror_lines(
         _compute_axis_weights(begin, boxes[:, 3], size), crops.flip
     )
     # Channels are columns of their own: with inner loops of three steps it takes twice as long.
-    channels = images.channels
     low_x, high_x = (
         (at[:, :, None] * channels + torch.arange(channels)).flatten(1) for at in (low_x, high_x)
     )
     share_x = share_x.repeat_interleave(channels, 1)
-    places = torch.stack([starts, images.heights[index], images.widths[index]], 1).tolist()
-    out = torch.empty(len(index), size, size * channels)
+    out = torch.empty(len(boxes), size, size * channels)
 
     def sample_image(task: tuple[list[int], list[int], tuple[Tensor, ...]]) -> None:
-        place, (top, left, high, wide), axes = task
+        location, (top, left, high, wide), axes = task
         row, low_y, high_y, share_y, low_x, high_x, share_x = axes
-        whole = _view_image(flat, place, channels)
-        cut = whole[top : top + high, left : left + wide].float().flatten(1)
+        image = _view_image(flat, location, channels)
+        cut = image[top : top + high, left : left + wide].float().flatten(1)
         lines = cut.index_select(1, low_x).lerp_(cut.index_select(1, high_x), share_x)
         upper, lower = lines.index_select(0, low_y), lines.index_select(0, high_y)
         torch.lerp(upper, lower, share_y[:, None], out=row)
 
     axes = zip(out, low_y, high_y, share_y, low_x, high_x, share_x, strict=True)
-    tasks = zip(places, boxes.tolist(), axes, strict=True)
+    tasks = zip(locations, boxes.tolist(), axes, strict=True)
     map_in_threads(sample_image, tasks, together=BILINEAR_TOGETHER)
-    return out.view(len(index), size, size, channels).permute(0, 3, 1, 2)
+    return out.view(-1, size, size, channels).permute(0, 3, 1, 2)
 
 
 def sample_at_once(crops: Crops) -> Tensor:
-    """Do `sample` of the whole batch."""
-    images, index, boxes, size = crops.images, crops.index, crops.boxes, crops.size
+    """Sample the whole batch, as on a GPU."""
+    images, index, size = crops.images, crops.index, crops.size
     flat, starts = images.load_batch(index, crops.device)
     pixels = flat.view(-1, images.channels)
-    moved = torch.cat(
-        [
-            boxes,
-            (starts // images.channels)[:, None],
-            images.widths[index][:, None],
-            crops.flip.long()[:, None],
-        ],
-        1,
-    ).to(crops.device)
-    top, left, height, width, start, stride, mirrored = moved.unbind(1)
+    columns = [starts // images.channels, images.widths[index], crops.flip.long()]
+    table = torch.cat([crops.boxes, torch.stack(columns, 1)], 1).to(crops.device)
+    top, left, height, width, start, stride, mirrored = table.unbind(1)
     low_y, high_y, share_y = _compute_axis_weights(top, height, size)
     low_x, high_x, share_x = _mirror_lines(
         _compute_axis_weights(left, width, size), mirrored.bool()

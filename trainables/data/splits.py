@@ -219,7 +219,8 @@ def _take_block(
 ) -> tuple[list[str], list[str]]:
     """Return the names outside and inside one of so many blocks of about the same size."""
     if len(names) < blocks:
-        text = f"{blocks} {option} of {len(names)} classes leave one empty: take fewer {option}."
+        kind = "training" if option == "folds" else "test"
+        text = f"{blocks} {option} of {len(names)} {kind} classes leave one empty: take fewer."
         raise ConfigError(f"data.split.{option}", text)
     start, end = block * len(names) // blocks, (block + 1) * len(names) // blocks
     return names[:start] + names[end:], names[start:end]
