@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -57,14 +58,11 @@ class SplitConfig(ComponentConfig):
     @model_validator(mode="after")
     def check_parts(self) -> SplitConfig:
         if (self.parts is None) != (self.part is None) or (self.part or 0) >= (self.parts or 1):
-            raise ValueError(
-                f"part must be 0 to parts − 1, not {self.part} with parts {self.parts}"
-            )
+            text = f"part must be 0 to parts − 1, not {self.part} with parts {self.parts}"
+            raise ValueError(text)
         if self.parts is not None and (self.by == "images" or self.protocol == "paper"):
-            message = (
-                'it needs classes that differ, and validation classes: leave it out with "by: '
-            )
-            raise ConfigError("parts", f'{message}images" and protocol "paper"')
+            text = 'it needs classes that differ, and validation classes: leave it out with "by: '
+            raise ConfigError("parts", f'{text}images" and protocol "paper"')
         return self
 
     @model_validator(mode="after")
@@ -78,9 +76,8 @@ class SplitConfig(ComponentConfig):
                 key = "fold" if self.fold is not None else "blocks"
                 raise ValueError(f"{key} needs folds beside it: say how many there are")
         elif self.fold is None or self.fold >= self.folds:
-            raise ValueError(
-                f"with {self.folds} folds, fold must be 0 to {self.folds - 1}, not {self.fold}"
-            )
+            text = f"with {self.folds} folds, fold must be 0 to {self.folds - 1}, not {self.fold}"
+            raise ValueError(text)
         elif self.protocol == "paper":
             raise ValueError('folds need protocol "held_out": "paper" trains on all classes')
         return self
@@ -112,12 +109,11 @@ class AugmentConfig(ComponentConfig):
 
     @model_validator(mode="after")
     def check_crop_options(self) -> AugmentConfig:
-        low, high = self.crop_scale
-        if not 0 < low <= high <= 1:
-            raise ValueError(f"crop_scale must be 0 < low <= high <= 1, not {low:g} and {high:g}")
-        low, high = self.crop_ratio
-        if not 0 < low <= high:
-            raise ValueError(f"crop_ratio must be 0 < low <= high, not {low:g} and {high:g}")
+        for name, most in (("crop_scale", 1), ("crop_ratio", inf)):
+            low, high = getattr(self, name)
+            if not 0 < low <= high <= most:
+                text = f"{name} must be 0 < low <= high <= {most}, not {low:g} and {high:g}"
+                raise ValueError(text)
         if self.resize and self.pad:
             text = f"{self.pad} and data.augment.resize exclude each other: leave one of them out"
             raise ConfigError("pad", text)
@@ -182,11 +178,8 @@ class DataConfig(ComponentConfig):
             text = f"{self.stored_side} is less than {least}, to which images are resized from it: "
             raise ConfigError("stored_side", f"{text}raise it, or leave it out")
         if self.stored_short_side is not None and trained > self.stored_short_side:
-            text = (
-                f"{trained} is more than {self.stored_short_side}, the short side at which "
-                f"photographs are "
-            )
-            text += f"kept: lower it, or give data.stored_side: {trained}"
+            text = f"{trained} is more than {self.stored_short_side}, the short side at which "
+            text += f"photographs are kept: lower it, or give data.stored_side: {trained}"
             raise ConfigError("augment.resize", text)
         return self
 

@@ -45,8 +45,7 @@ class WeightDecays(ComponentConfig):
     @property
     def by_role(self) -> dict[Role, float]:
         """Those that are set."""
-        found: dict[Role, float | None] = {role: getattr(self, role) for role in ROLES}
-        return {role: value for role, value in found.items() if value is not None}
+        return {role: value for role in ROLES if (value := getattr(self, role)) is not None}
 
 
 class OptimizerConfig(ComponentConfig):
@@ -86,22 +85,17 @@ class OptimizerConfig(ComponentConfig):
     @model_validator(mode="after")
     def check_sgd_options(self) -> OptimizerConfig:
         for name in ("nesterov", "dampening"):
-            if getattr(self, name) is None:
-                continue
-            if self.name != "sgd":
-                text = f"it is an option of sgd, not of {self.name}: leave it out, or take sgd"
-                raise ConfigError(name, text)
-            if self.momentum == 0:
-                text = "it needs a momentum above 0: leave it out, or give one, 0.9 say"
-                raise ConfigError(name, text)
+            if getattr(self, name) is not None and (self.name != "sgd" or self.momentum == 0):
+                text = f"it is an option of sgd with a momentum above 0, not of {self.name} with "
+                raise ConfigError(name, f"{text}{self.momentum:g}: leave it out")
         if self.nesterov and self.dampening is not None:
             raise ConfigError("nesterov", "it excludes dampening: leave one of them out")
         return self
 
     def get_weight_decay(self, role: Role) -> float:
         """Return the weight decay of the parameters of a role."""
-        given = {} if self.weight_decays is None else self.weight_decays.by_role
-        return given.get(role, self.weight_decay)
+        by_role = {} if self.weight_decays is None else self.weight_decays.by_role
+        return by_role.get(role, self.weight_decay)
 
 
 class ScheduleConfig(ComponentConfig):

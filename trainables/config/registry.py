@@ -118,19 +118,17 @@ class Registry(Generic[T]):
         def add(component: T) -> T:
             other = self._components.get(name)
             if other is not None and _find_origin(other) != _find_origin(component):
-                raise ValueError(
-                    f"{self.name}: {name!r} is registered twice, by {other.__module__} and "
-                    f"{component.__module__}; rename one of them"
-                )
+                modules = f"{other.__module__} and {component.__module__}"
+                message = f"{self.name}: {name!r} is registered twice, by {modules}; rename one"
+                raise ValueError(message)
             # The base class says in `REMOVED_HOOKS` what each hook that it no longer calls became.
             removed: Mapping[str, str] = getattr(component, "REMOVED_HOOKS", {})
-            for hook in removed:
+            for hook, successor in removed.items():
                 if hasattr(component, hook):
-                    message = (
-                        f"the hook `{hook}` in {self.name}.{name} was removed in 0.2.0: define "
-                        f"{removed[hook]} instead"
+                    text = f"the hook `{hook}` in {self.name}.{name} was removed in 0.2.0: define "
+                    raise ConfigError(
+                        ".".join(_find_origin(component)), f"{text}{successor} instead"
                     )
-                    raise ConfigError(".".join(_find_origin(component)), message)
             self._components[name] = component
             return component
 
@@ -145,7 +143,7 @@ class Registry(Generic[T]):
             for module in sorted(m.name for m in iter_modules(getattr(package, "__path__", []))):
                 import_module(f"{name}.{module}")
         entries = load_entry_points().select(group=f"ablate.{self.name}")
-        for entry in sorted(entries, key=lambda each: str(each.name)):
+        for entry in sorted(entries, key=lambda entry: str(entry.name)):
             target = entry.load()
             registers = isinstance(target, ModuleType) and any(
                 f"{component.__module__}.".startswith(f"{target.__name__}.")
@@ -163,14 +161,12 @@ class Registry(Generic[T]):
         return self._components.get(name)
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate in the order of the modules that are named one by one, and within each as
-        written;
-        then those of packages, and of others, by name."""
+        """Iterate over the components of named modules as written, then over others by name."""
         self.load()
-        place = {module: i for i, module in enumerate(self._modules)}
-        first = [name for name, each in self._components.items() if each.__module__ in place]
-        first.sort(key=lambda name: place[self._components[name].__module__])
-        return iter([*first, *sorted(self._components.keys() - set(first))])
+        modules = {name: component.__module__ for name, component in self._components.items()}
+        first = [name for name, module in modules.items() if module in self._modules]
+        first.sort(key=lambda name: self._modules.index(modules[name]))
+        return iter([*first, *sorted(modules.keys() - set(first))])
 
     def __contains__(self, name: object) -> bool:
         self.load()
@@ -178,32 +174,18 @@ class Registry(Generic[T]):
 
 
 def _find_origin(component: Any) -> tuple[str, str]:
-    """Return where a component was written, by which one that is loaded twice is known."""
+    """Return where a component was written, which tells one that is loaded twice."""
     return component.__module__, getattr(component, "__qualname__", "")
 
 
 @cache
 def load_entry_points() -> Any:
-    """Return entry points of all packages; reading them takes some 20 ms. (Python 3.11 has them in
-    a class of another name than later ones, with the same `select`.)"""
+    """Return entry points of all packages; reading them takes some 20 ms."""
     return entry_points()
 
 
 def build_choice_annotation(registry: Registry[Any], tag: str) -> Any:
-    """Build an annotation: the field holds any class of this registry, each a model told by `tag`.
-
-    A union that pydantic spells out: unlike with `FromRegistry`, the classes are models themselves.
-
-    Raises:
-        ValueError: a class whose `tag` is not the name that it is registered by.
-    """
-    for name in registry:
-        info = registry[name].model_fields.get(tag)
-        if info is None or get_args(info.annotation) != (name,):
-            raise ValueError(
-                f"{registry.name}: {name!r} needs the field `{tag}: Literal[{name!r}]`, by which "
-                f"it is told; {registry[name].__qualname__} has not"
-            )
+    """Build an annotation: the field holds any model of this registry, told by its field `tag`."""
     members = reduce(or_, (registry[name] for name in registry))
     return Annotated[members, Field(discriminator=tag)]
 
@@ -232,18 +214,17 @@ class FromRegistry:
             return union
         return core_schema.no_info_before_validator_function(self._normalize_named, union)
 
-    def _normalize_named(self, given: Any) -> Any:
-        return {"name": self.default, **given} if isinstance(given, Mapping) else given
+    def _normalize_named(self, value: Any) -> Any:
+        return {"name": self.default, **value} if isinstance(value, Mapping) else value
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Describe the choices: with a default, an object without a name fits several of the
-        choices: `anyOf`
-        takes it, `oneOf` would not. Choices that are one class are one choice."""
-        made = handler(schema)
+        """Describe the choices; `anyOf` takes an object without a name, which fits several of them,
+        where there is a default. Choices that are one class are one choice."""
+        described = handler(schema)
         if self.default is None:
-            return made
-        choices = {str(choice): choice for choice in made["oneOf"]}
+            return described
+        choices = {str(choice): choice for choice in described["oneOf"]}
         names = {"properties": {"name": {"enum": list(self.registry)}}}
         return {"anyOf": list(choices.values()), **names}

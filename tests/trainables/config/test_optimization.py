@@ -22,8 +22,8 @@ def trial(**sections: Any) -> TrialConfig:
 @pytest.mark.parametrize(
     ("config", "given", "words"),
     [
-        (OptimizerConfig, {"nesterov": True}, "option of sgd, not of adamw"),
-        (OptimizerConfig, {**SGD, "momentum": 0}, "nesterov: it needs a momentum"),
+        (OptimizerConfig, {"nesterov": True}, "option of sgd with a momentum"),
+        (OptimizerConfig, {**SGD, "momentum": 0}, "nesterov: it is an option of sgd"),
         (OptimizerConfig, {**SGD, "dampening": 0.1}, "nesterov: it excludes"),
         (ScheduleConfig, {"name": "multi_step"}, "multi_step and the milestones"),
         (ScheduleConfig, {"name": "step", "milestones": [2]}, r"step and the milestones \[2\]"),
