@@ -4,10 +4,9 @@ Deviations from torchvision's ImageFolder pipeline: the EXIF orientation is appl
 pixels become white (not whatever colour lies under them), 16-bit greys keep their upper byte.
 Resizing is Pillow's antialiased bilinear, as torchvision's Resize of a Pillow image.
 
-Files are input from outside. What a file is, is told by its content and must be one of `FORMATS`:
-Pillow knows many more, among them EPS, for which it starts Ghostscript. Sizes are limited before
-pixels are decoded: a file of a few kilobytes can unfold to gigabytes, and a strip of 1 × 10⁶
-pixels brought to a short side of 256 to far more.
+Files are input from outside. Their content must be of one of `FORMATS`: Pillow knows many more,
+among them EPS, for which it starts Ghostscript. Sizes are limited before pixels are decoded: a file
+of a few kilobytes can unfold to gigabytes.
 """
 
 from __future__ import annotations
@@ -63,7 +62,8 @@ def map_ahead(work: Callable[[Picture], T], pictures: Iterable[Picture]) -> Iter
     threads = count_cores()
     with ThreadPoolExecutor(threads) as pool:
         remaining = iter(pictures)
-        waiting = deque(pool.submit(work, each) for each in islice(remaining, IN_FLIGHT * threads))
+        first = islice(remaining, IN_FLIGHT * threads)
+        waiting = deque(pool.submit(work, picture) for picture in first)
         try:
             while waiting:
                 yield waiting.popleft().result()
@@ -82,12 +82,11 @@ def silence_size_warning() -> Iterator[None]:
 
 
 def decode_picture(picture: Picture, short: int | None) -> np.ndarray:
-    """Decode to [H, W, 3] uint8 with min(H, W) = `short`; the long side is rounded down. None: as
-    it lies.
+    """Decode to [H, W, 3] uint8 with a short side of `short`, or as it lies.
 
     Raises:
-        ConfigError: not an image of a known format, damaged, truncated, or beyond the limits, or a
-            box outside it; names the file.
+        ConfigError: not an image of a known format, damaged, beyond the limits, or a box outside
+            it; names the file.
     """
     path, content, box = picture
     try:
@@ -98,41 +97,32 @@ def decode_picture(picture: Picture, short: int | None) -> np.ndarray:
             image = image if box is None else _crop_box(image, box, str(path))
     except (MemoryError, ConfigError):
         raise  # of the machine, and our own
-    except Image.DecompressionBombError:
-        # Beyond twice Pillow's own limit, it does not tell the size.
+    except Image.DecompressionBombError:  # does not tell the size
         most = 2 * (Image.MAX_IMAGE_PIXELS or MOST_PIXELS)
         raise _build_size_error(str(path), f"more than {most:,} pixels") from None
     except Exception as error:
         # Pillow's plugins raise whatever their parsers meet: OSError, SyntaxError, struct.error…
         unknown = isinstance(error, Image.UnidentifiedImageError)  # type: ignore[attr-defined]
         reason = "of none of the known formats" if unknown else error
-        message = (
-            f"the image cannot be read ({reason}): replace or remove the file. Formats are "
-            f"{', '.join(FORMATS)}."
-        )
-        raise ConfigError(str(path), message) from error
+        text = f"the image cannot be read ({reason}): replace or remove the file. Formats are "
+        raise ConfigError(str(path), f"{text}{', '.join(FORMATS)}.") from error
     return np.asarray(image if short is None else resize_to_short_side(image, short))
 
 
 def resize_to_short_side(image: Image.Image, short: int) -> Image.Image:
-    """Return the image with a short side of `short`; the long one is rounded down."""
     size = compute_short_size(image.size, short)
     return image if size == image.size else image.resize(size, Image.Resampling.BILINEAR)
 
 
 def compute_short_size(size: tuple[int, int], short: int) -> tuple[int, int]:
-    """Return width and height of an image with a short side of `short`."""
+    """Return width and height with a short side of `short`; the long one is rounded down."""
     width, height = size
     scale = short / min(width, height)
     return (short, int(height * scale)) if width <= height else (int(width * scale), short)
 
 
 def check_size(size: tuple[int, int], where: str) -> None:
-    """Refuse what would take too much memory once it is decoded or resized.
-
-    Raises:
-        ConfigError: more pixels, a longer side or a longer shape than is taken; names `where`.
-    """
+    """Refuse an image that would take too much memory once it is decoded or resized."""
     short, long = sorted(size)
     if short * long > MOST_PIXELS or long > MOST_SIDE or long > MOST_RATIO * short:
         raise _build_size_error(where, f"{size[0]:,} × {size[1]:,} pixels")
@@ -140,23 +130,21 @@ def check_size(size: tuple[int, int], where: str) -> None:
 
 def _crop_box(image: Image.Image, box: Box, where: str) -> Image.Image:
     """Return what of the box lies in the image; its edges at the nearest pixels."""
-    left, top, right, bottom = (round(edge) for edge in box)
-    inside = max(left, 0), max(top, 0), min(right, image.width), min(bottom, image.height)
-    if inside[0] >= inside[2] or inside[1] >= inside[3]:
-        text = f"a box of {left}, {top}, {right}, {bottom} holds nothing of an image of "
-        text += f"{image.width} × {image.height} pixels: unpack the data set again, or leave boxes "
-        raise ConfigError(where, f"{text}out.")
-    part = image.crop(inside)
+    x0, y0, x1, y1 = (round(edge) for edge in box)
+    visible = max(x0, 0), max(y0, 0), min(x1, image.width), min(y1, image.height)
+    if visible[0] >= visible[2] or visible[1] >= visible[3]:
+        text = f"a box of {x0}, {y0}, {x1}, {y1} holds nothing of an image of {image.width} × "
+        text += f"{image.height} pixels: unpack the data set again, or leave boxes out."
+        raise ConfigError(where, text)
+    part = image.crop(visible)
     check_size(part.size, where)
     return part
 
 
 def _build_size_error(where: str, size: str) -> ConfigError:
-    return ConfigError(
-        where,
-        f"the image has {size}, and the limits are {MOST_PIXELS:,} pixels, {MOST_SIDE:,} on a side "
-        f"and a long side of {MOST_RATIO} short ones: shrink, crop or remove it.",
-    )
+    text = f"the image has {size}, and the limits are {MOST_PIXELS:,} pixels, {MOST_SIDE:,} on a "
+    text += f"side and a long side of {MOST_RATIO} short ones: shrink, crop or remove it."
+    return ConfigError(where, text)
 
 
 def convert_to_rgb(image: Image.Image) -> Image.Image:

@@ -35,10 +35,10 @@ BATCH = 64
 def load_cached_features(
     config: Trial, cache: Path, device: torch.device | str = "cpu"
 ) -> np.memmap:
-    """Return pooled features of every image of the data set, in its order: [N, F] float32.
+    """Return pooled features of every image, in the data set's order: [N, F] float32.
 
-    Images are taken as in evaluation (`eval_images`), the backbone as `frozen_backbone` builds
-    it, in float32. Whoever comes first computes, on all CPU threads it may use; others wait.
+    Images are cut as in evaluation. Whoever comes first computes, on all CPU threads it may use;
+    others wait.
     """
     device = torch.device(device)
     folder = get_or_build(
@@ -85,6 +85,7 @@ def _compute_features(config: Trial, cache: Path, device: torch.device, folder: 
     backbone = backbones.build_frozen_backbone(config.backbone, size).to(device)
     total, name = len(images), config.backbone.name
     LOG.info("computing %s features of %d images at %d px, once", name, total, size)
+    settings: dict[str, Any] = {"size": size, "mean": backbone.mean, "std": backbone.std}
     header = {"descr": "<f4", "fortran_order": False, "shape": (total, backbone.features)}
     progress, threads = Progress(f"features of {name}", total), torch.get_num_threads()
     # All CPUs this process may run on: the other trials wait for these features anyway.
@@ -95,10 +96,7 @@ def _compute_features(config: Trial, cache: Path, device: torch.device, folder: 
             reader, blocks = Reader(images, device), torch.split(torch.arange(total), BATCH)
             reader.prefetch(blocks)
             for rows in blocks:
-                there, at = reader.load_rows(rows)
-                batch = cut_eval_images(
-                    there, at, size=size, mean=backbone.mean, std=backbone.std, device=device
-                )
+                batch = cut_eval_images(*reader.load_rows(rows), device=device, **settings)
                 # Written, not mapped: a full disk is then an error here, not a SIGBUS later.
                 out.write(backbone(batch).cpu().numpy().astype("<f4").tobytes())
                 progress.update(int(rows[-1]) + 1)

@@ -2,10 +2,8 @@
 
 Shape legend: N images · B of a batch · H, W rows and columns of one image · C channels, 1 or 3.
 
-One layout serves square drawings and ragged photographs: all pixels one after the other in a
-flat uint8 array, and per image where it starts and its H and W. A memory-mapped file gives the
-array on the CPU, so that all trials of a machine share its pages; where the device has room it
-holds the same array whole.
+All pixels lie one after the other in a flat uint8 array. A memory-mapped file gives it on the CPU,
+so that all trials of a machine share its pages; where the device has room it holds the array whole.
 """
 
 from __future__ import annotations
@@ -107,11 +105,7 @@ class Images:
 
 
 def map_array(path: Path) -> Tensor:
-    """Return the array of an .npy file, or another file's bytes, as a tensor over shared pages.
-
-    Mapped copy-on-write: torch knows no read-only tensors, and this way a stray write could
-    change neither the file nor another trial's pixels.
-    """
+    """Return the array of an .npy file, or another file's bytes, mapped copy-on-write."""
     if path.suffix == ".npy":
         return torch.from_numpy(np.load(path, mmap_mode="c", allow_pickle=False))
     return torch.from_numpy(np.memmap(path, np.uint8, mode="c"))

@@ -2,8 +2,7 @@
 
 Where pixels lie on the device, or are mapped and used on the CPU, there is nothing to do. Otherwise
 threads decode or copy the next batches, while the network trains on this one, into memory that for
-a GPU is pinned; and the next one is on its way there, on a stream of its own, before it is asked
-for. What is read does not depend on who reads ahead: without it, or in another order than was
+a GPU is pinned; and the next one is copied there on a stream of its own. In another order than was
 expected, batches are the same and come later.
 
 Shape legend: B batch.
@@ -104,11 +103,10 @@ class Reader:
         starts, total = self.images.compute_layout(rows)
         with torch.inference_mode(False):  # evaluation asks in it, and the threads are not in it
             packed = torch.empty(total, dtype=torch.uint8, pin_memory=self._stream is not None)
-        together = self.images.at_once
-        parts = (torch.split(each, together) for each in (rows, starts))
+        blocks = (column.split(self.images.at_once) for column in (rows, starts))
         tasks = [
-            self._pool.submit(self.images.pack_rows, numbers.tolist(), places.tolist(), packed)
-            for numbers, places in zip(*parts, strict=True)
+            self._pool.submit(self.images.pack_rows, numbers.tolist(), offsets.tolist(), packed)
+            for numbers, offsets in zip(*blocks, strict=True)
         ]
         return Batch(rows, starts, packed, tasks)
 

@@ -25,24 +25,17 @@ def check_batch(batch_size: int, per_class: int, classes: int) -> None:
     Nothing is shrunk to what there is: with another batch it is another trial, for users to name.
 
     Raises:
-        ConfigError: batch_size is no multiple of per_class, or asks for more classes than there
-            are; the remedy has the settings that would do.
+        ConfigError: batch_size is no multiple of per_class, or asks for more classes than train.
     """
     if batch_size % per_class:
         text = f"{batch_size} is not a multiple of per_class {per_class}: give one."
         raise ConfigError("training.batch_size", text)
     wanted = batch_size // per_class
-    if per_class == 1 or wanted <= classes:
-        return
-    # The least that divides the batch; at most the batch itself, which is then of one class.
-    counts = range(per_class, batch_size + 1)
-    more = next(m for m in counts if batch_size % m == 0 and batch_size // m <= classes)
-    raise ConfigError(
-        "training.batch_size",
-        f"{batch_size} at per_class {per_class} takes {wanted} classes a batch, and data.split "
-        f"leaves {classes} training classes: give --set training.batch_size={classes * per_class} "
-        f"or --set training.per_class={more}; with another batch it is another trial.",
-    )
+    if per_class > 1 and wanted > classes:
+        text = f"{batch_size} at per_class {per_class} takes {wanted} classes a batch, and "
+        text += f"data.split leaves {classes} training classes: give --set training.batch_size="
+        text += f"{classes * per_class}, or more images of each class as training.per_class; with "
+        raise ConfigError("training.batch_size", f"{text}another batch it is another trial.")
 
 
 def draw_epoch_batches(  # noqa: PLR0917
@@ -86,8 +79,8 @@ def draw_epoch_batches(  # noqa: PLR0917
     by_class = order[torch.argsort(labels[order], stable=True)]  # each class in random order
     starts = torch.cumsum(sizes, 0) - sizes
     turn = visit[:, None] * per_class + torch.arange(per_class)
-    place = starts[classes, None] + turn % sizes[classes, None]
-    batches = by_class[place].view(steps, batch_size)
+    position = starts[classes, None] + turn % sizes[classes, None]
+    batches = by_class[position].view(steps, batch_size)
     if layout == "any":
         mixed = torch.rand(steps, batch_size, generator=generator).argsort(1)
         batches = batches.gather(1, mixed)
@@ -107,9 +100,9 @@ def _draw_class_turns(classes: int, steps: int, wanted: int, generator: torch.Ge
             clash = torch.isin(order, turns[-1][-begun:])
             fresh = order[~clash]
             need = wanted - begun
-            rest = torch.cat([fresh[need:], order[clash]])
-            rest = rest[torch.randperm(len(rest), generator=generator)]
-            order = torch.cat([fresh[:need], rest])
+            later = torch.cat([fresh[need:], order[clash]])
+            later = later[torch.randperm(len(later), generator=generator)]
+            order = torch.cat([fresh[:need], later])
         turns.append(order)
         filled += classes
     return torch.cat(turns)[: steps * wanted]

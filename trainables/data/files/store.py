@@ -1,13 +1,10 @@
 """How images of files are kept in the cache: as pixels where those fit, else as they are encoded.
 
-Pixels are decoded once into one memory-mapped run of bytes with a table of sizes. The short side is
-brought to round(image_size·256/224), or as `data.eval_resize` or `data.stored_side` say; evaluation
-then takes the centre `image_size` square as it lies, as the papers' Resize(256) + CenterCrop(224)
-does, unless images are kept larger than it wants them.
-
-Encoded images are the bytes of their files in one memory-mapped file, decoded when asked for by the
-same function, so that a trial's numbers are the same to the bit. The first pass decodes each of
-them too, so that a damaged image ends a run before it begins. One file serves all sizes.
+Pixels are decoded once into one memory-mapped run of bytes with a table of sizes, with the short
+side of `DataConfig.stored_short_side`. Encoded images are the bytes of their files in one
+memory-mapped file, decoded when asked for by the same function, so that a trial's numbers are the
+same to the bit. The first pass decodes each of them too, so that a damaged image ends a run before
+it begins. One file serves all sizes.
 
 `data.store: auto` takes what is there already. Otherwise it takes pixels if they need at most half
 of the free disk of the cache and fit into the machine's memory.

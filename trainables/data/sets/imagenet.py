@@ -81,9 +81,9 @@ def _list_validation_rows(root: Path, base: Path) -> Iterator[Row]:
             yield from _list_folder_rows(base / "val", "test")
             return
         classes = _read_devkit_truth(truth)
-    inside = {entry.name for entry in (base / "val").iterdir() if entry.is_dir()}
+    folders = {entry.name for entry in (base / "val").iterdir() if entry.is_dir()}
     for name, wnid in classes:
-        folder = f"{wnid}/" if wnid in inside else ""
+        folder = f"{wnid}/" if wnid in folders else ""
         yield Row(f"val/{folder}{name}.JPEG", wnid, "test")
 
 
