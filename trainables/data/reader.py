@@ -103,7 +103,7 @@ class Reader:
         starts, total = self.images.compute_layout(rows)
         with torch.inference_mode(False):  # evaluation asks in it, and the threads are not in it
             packed = torch.empty(total, dtype=torch.uint8, pin_memory=self._stream is not None)
-        blocks = (column.split(self.images.at_once) for column in (rows, starts))
+        blocks = (torch.split(column, self.images.at_once) for column in (rows, starts))
         tasks = [
             self._pool.submit(self.images.pack_rows, numbers.tolist(), offsets.tolist(), packed)
             for numbers, offsets in zip(*blocks, strict=True)
