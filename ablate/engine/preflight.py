@@ -33,7 +33,6 @@ from trainables.config.network import BackboneConfig
 from trainables.data.cache import require_cache
 from trainables.data.dataset import DATASETS, count_classes, load_dataset, resolve_data_config
 from trainables.data.features import has_features
-from trainables.data.files.fileset import FileSet
 from trainables.data.sampler import check_batch, count_steps_per_epoch
 from trainables.data.splits import Splits, Subset, count_split_classes, split_dataset
 from trainables.errors import ConfigError
@@ -88,7 +87,8 @@ def check_classes(plan: Plan, progression: Progression, cache: Path) -> list[str
         if use.data is None:
             continue
         if use.data.images not in counts:
-            counts[use.data.images] = count_classes(use.data, cache)
+            with require_cache(cache):
+                counts[use.data.images] = count_classes(use.data, cache)
         classes = counts[use.data.images]
         if classes is None:
             continue
@@ -243,33 +243,6 @@ def _group_by_files(plan: Plan, progression: Progression) -> list[list[tuple[Dat
         if use.data is not None:
             groups.setdefault(use.data.images, []).append((use.data, use))
     return list(groups.values())
-
-
-def describe_stores(plan: Plan, progression: Progression, cache: Path) -> list[str]:
-    """Return a line on each way in which photographs of the trials that are left to do are kept.
-
-    Raises:
-        ConfigError: as `fingerprint`.
-    """
-    lines = dict[str, None]()
-    for (data, _), *_ in _group_by_files(plan, progression):
-        source = DATASETS[data.name]
-        if not issubclass(source, FileSet):
-            continue
-        choice = source.locate_store(data, cache)
-        side = (
-            "of original size"
-            if data.stored_short_side is None
-            else f"of short side {data.stored_short_side}"
-        )
-        text = f"{data.name}: photographs {side}, kept as {choice.kind}"
-        text += ", which are there" if choice.there else ", made by the first run"
-        if choice.why:
-            text += f": {choice.why}"
-        elif choice.kind == "pixels" and choice.bytes:
-            text += f": about {choice.bytes / 1e9:.2g} GB"
-        lines[text] = None
-    return list(lines)
 
 
 def check_data(plan: Plan, progression: Progression, cache: Path) -> None:

@@ -21,7 +21,6 @@ from ablate.engine.estimates import (
 from ablate.engine.preflight import (
     build_example_config,
     check_classes,
-    describe_stores,
     describe_trainings,
     find_missing_weights,
     open_ledger_or_empty,
@@ -70,8 +69,6 @@ def account_for_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> 
             warnings = check_classes(plan, progression, cache)
             trainings, batch_warnings = describe_trainings(plan, progression, cache)
             notes += [f"warning: {text}" for text in warnings + batch_warnings]
-            stores = describe_stores(plan, progression, cache)
-            notes += [f"data: {text}" for text in stores]
             absent = find_missing_weights(plan, progression, cache, device)
             notes += [f"weights: {each}" for each in absent]
         rates = load_measured_rates(ledger)

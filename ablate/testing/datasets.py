@@ -103,7 +103,7 @@ def check_loads_alike(data: Given, folder: Path) -> Dataset:
     assert classes == again.classes
     count = count_classes(config, folder / "first")
     expected = None if dataset.official is not None else len(classes)
-    assert count in (None, expected), f"class_count says {count}, not {expected}"
+    assert count in (None, expected), f"without_pixels has {count} classes, not {expected}"
     if dataset.roles is not None:
         assert dataset.roles.shape == (size,) and dataset.roles.dtype == torch.int8
     return dataset

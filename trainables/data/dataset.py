@@ -231,13 +231,6 @@ class DataSource(ABC):
         return None
 
     @classmethod
-    def class_count(cls, config: DataConfig, cache: Path) -> int | None:
-        """Count the classes that `data.split` divides; None where only `load` knows them, or the
-        data set has a division of its own."""
-        rows = cls.without_pixels(config, cache)
-        return None if rows is None or rows.official is not None else len(rows.classes)
-
-    @classmethod
     @abstractmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
         """Return decoded images and labels; decodes into `cache` on the first call.
@@ -267,8 +260,10 @@ def fingerprint(config: DataConfig, cache: Path) -> str:
 
 
 def count_classes(config: DataConfig, cache: Path) -> int | None:
-    """Count the classes that `data.split` is to deal; None: not known yet. Errors as above."""
-    return DATASETS[config.name].class_count(config, cache)
+    """Count the classes that `data.split` divides; None where only `load` knows them, or the data
+    set has a division of its own."""
+    rows = DATASETS[config.name].without_pixels(config, cache)
+    return None if rows is None or rows.official is not None else len(rows.classes)
 
 
 def load_dataset(config: DataConfig, cache: Path) -> Dataset:

@@ -2,8 +2,7 @@
 
 Where pixels lie on the device, or are mapped and used on the CPU, there is nothing to do. Otherwise
 threads decode or copy the next batches, while the network trains on this one, into memory that for
-a GPU is pinned; and the next one is copied there on a stream of its own. In another order than was
-expected, batches are the same and come later.
+a GPU is pinned. In another order than was expected, batches are the same and come later.
 
 Shape legend: B batch.
 """
@@ -14,7 +13,6 @@ from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,15 +24,12 @@ DEPTH = 2  # batches ahead, besides the one in use: bounds memory
 
 @dataclass
 class Batch:
-    """rows: [B]. packed: room for their pixels. moved, arrived: where they are on the device, and
-    the event that says when."""
+    """rows: [B]. packed: room for their pixels, which start at `starts`."""
 
     rows: Tensor
     starts: Tensor
     packed: Tensor
     tasks: list[Future[None]]
-    moved: Tensor | None = None
-    arrived: Any = None
 
 
 @dataclass
@@ -48,8 +43,6 @@ class Reader:
 
     def __post_init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
-        cuda = self.device.type == "cuda"
-        self._stream = torch.cuda.Stream(self.device) if cuda else None  # type: ignore[no-untyped-call]
 
     def prefetch(self, batches: Iterable[Tensor]) -> None:
         """Read these rows, [B] each, ahead in this order, and nothing that was expected before."""
@@ -74,16 +67,8 @@ class Reader:
         self._fill_queue()
         for task in batch.tasks:
             task.result()
-        self._move_to_device(batch)
-        flat = batch.packed
-        if batch.moved is not None:
-            flat = batch.moved
-            current = torch.cuda.current_stream(self.device)
-            current.wait_event(batch.arrived)
-            flat.record_stream(current)
-        for following in self.begun:
-            if all(task.done() for task in following.tasks):
-                self._move_to_device(following)
+        # torch keeps pinned memory until its copy has arrived
+        flat = batch.packed.to(self.device, non_blocking=True)
         return self.images.select_packed(rows, flat, batch.starts), torch.arange(len(rows))
 
     def _drop_expected(self) -> None:
@@ -102,20 +87,10 @@ class Reader:
             self._pool = ThreadPoolExecutor(torch.get_num_threads(), "reader")
         starts, total = self.images.compute_layout(rows)
         with torch.inference_mode(False):  # evaluation asks in it, and the threads are not in it
-            packed = torch.empty(total, dtype=torch.uint8, pin_memory=self._stream is not None)
+            packed = torch.empty(total, dtype=torch.uint8, pin_memory=self.device.type == "cuda")
         blocks = (torch.split(column, self.images.at_once) for column in (rows, starts))
         tasks = [
             self._pool.submit(self.images.pack_rows, numbers.tolist(), offsets.tolist(), packed)
             for numbers, offsets in zip(*blocks, strict=True)
         ]
         return Batch(rows, starts, packed, tasks)
-
-    def _move_to_device(self, batch: Batch) -> None:
-        """Begin to copy it to the device; the pinned memory is kept until it has arrived."""
-        if self._stream is None or batch.moved is not None:
-            return
-        if any(task.exception() for task in batch.tasks):
-            return
-        with torch.cuda.stream(self._stream):
-            batch.moved = batch.packed.to(self.device, non_blocking=True)
-            batch.arrived = self._stream.record_event()

@@ -41,10 +41,6 @@ class Bad(DataSource):
         return f"{size:064x}"
 
     @classmethod
-    def class_count(cls, config: DataConfig, cache: Path) -> int:
-        return 7 if cls.fault == "count" else 6
-
-    @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
         pixels = torch.randint(0, 255, (24, 8, 8, 3), dtype=torch.uint8)
         if cls.fault != "draws":
@@ -60,7 +56,6 @@ class Bad(DataSource):
     ("fault", "message"),
     [
         ("size", "of more than the data"),
-        ("count", "class_count says 7, not 6"),
         ("draws", "loaded again it is another"),
         ("order", "not in order"),
         ("empty", "a class without images"),

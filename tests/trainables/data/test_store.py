@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from PIL import Image
@@ -15,9 +17,8 @@ from tests.trainables.core_trials import config as trial_config
 from tests.trainables.data.trees import photographs
 from trainables.config.images import DataConfig
 from trainables.core.identity import compute_config_hash
-from trainables.data.dataset import DATASETS, load_dataset
-from trainables.data.files import store as stores
-from trainables.data.files.store import Choice, EncodedImages
+from trainables.data.dataset import load_dataset
+from trainables.data.files.store import EncodedImages, choose_store
 from trainables.errors import ConfigError
 from trainables.jobs.job import run_job
 from trainables.trial import TrialConfig
@@ -85,28 +86,23 @@ def test_the_store_is_no_part_of_a_trial(root: Path) -> None:
 def test_auto_takes_pixels_where_they_fit(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def choose(folder: Path, **options: Any) -> Choice:
-        return DATASETS["folder"].locate_store(config(root, **options), folder)
-
     cache = tmp_path / "cache"
-    choice = choose(cache)
-    assert (choice.kind, choice.there, choice.why) == ("pixels", False, "")
-    pixels = load_dataset(config(root, store="pixels"), tmp_path / "other").images.flat.numel()
-    assert choice.bytes == pytest.approx(pixels, rel=0.5)
-    with monkeypatch.context() as patched:
-        disk = stores.shutil.disk_usage(tmp_path)._replace(free=int(1.9 * choice.bytes))
-        patched.setattr(stores.shutil, "disk_usage", lambda path: disk)
-        assert choose(cache).kind == "encoded" and "free on disk" in choose(cache).why
-    with monkeypatch.context() as patched:
-        memory = stores.psutil.virtual_memory()._replace(total=choice.bytes // 2)
-        patched.setattr(stores.psutil, "virtual_memory", lambda: memory)
-        assert choose(cache).kind == "encoded" and "of memory" in choose(cache).why
-        load_dataset(config(root), cache)
+    pixels = load_dataset(config(root), tmp_path / "other").images
+    assert not isinstance(pixels, EncodedImages)
+    disk = shutil.disk_usage(tmp_path)._replace(free=pixels.flat.numel())
+    memory = psutil.virtual_memory()._replace(total=pixels.flat.numel() // 2)
+    for module, name, value in (
+        (shutil, "disk_usage", disk),
+        (psutil, "virtual_memory", memory),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(module, name, lambda *_, value=value: value)
+            assert choose_store(cache / "absent", 16, config(root)) == "encoded"
+            load_dataset(config(root), cache)
     # It stays, though there is room now: what is there is taken.
-    assert (choose(cache).kind, choose(cache).there) == ("encoded", True)
     assert isinstance(load_dataset(config(root), cache).images, EncodedImages)
     load_dataset(config(root, store="pixels"), cache)
-    assert choose(cache).kind == "pixels"
+    assert not isinstance(load_dataset(config(root), cache).images, EncodedImages)
 
 
 def test_a_damaged_image_ends_the_first_pass(root: Path, tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ import torch
 from trainables.config.images import DataConfig
 from trainables.data.cache import get_or_build
 from trainables.data.dataset import DATASETS, Dataset, DataSource
-from trainables.data.files.data_set_markers import Count
 from trainables.data.images import Images, map_array
 from trainables.errors import ConfigError
 
@@ -33,11 +32,6 @@ class Packaged(DataSource):
     """A data set that comes with a package: one file or a few, mapped and not read."""
 
     REVISION = 1
-    COUNT: ClassVar[Count]
-
-    @classmethod
-    def class_count(cls, config: DataConfig, cache: Path) -> int:
-        return cls.COUNT.classes
 
     @classmethod
     def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
@@ -105,7 +99,6 @@ class Typefaces(Embedded):
     """200 typefaces, 6,163 glyphs, 64 × 64 grey: few classes of about 31, like CUB."""
 
     FILE = "typefaces"
-    COUNT = Count(200, 6_163)
 
 
 @DATASETS.register("emoji")
@@ -113,7 +106,6 @@ class Emoji(Embedded):
     """1,526 emoji, 7,370 drawings, 64 × 64 RGB: many classes of 4 to 6, like SOP."""
 
     FILE = "emoji"
-    COUNT = Count(1_526, 7_370)
 
 
 @DATASETS.register("characters")
@@ -123,7 +115,6 @@ class Characters(Embedded):
 
     FILE = "typefaces"
     COLUMN = "character"
-    COUNT = Count(62, 6_163)
 
     @classmethod
     def fingerprint(cls, config: DataConfig, cache: Path) -> str:
@@ -136,8 +127,6 @@ class Characters(Embedded):
 class Digits(Packaged):
     """10 digits, 1,797 drawings by hand, 8 × 8 grey (Alpaydin and Kaynak, "Optical recognition of
     handwritten digits", UCI 1998): small enough for tests of classification."""
-
-    COUNT = Count(10, 1_797)
 
     @classmethod
     def fingerprint(cls, config: DataConfig, cache: Path) -> str:

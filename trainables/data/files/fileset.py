@@ -36,7 +36,7 @@ from trainables.data.files.data_set_markers import (
     locate_root,
 )
 from trainables.data.files.hashes import hash_files
-from trainables.data.files.store import Choice, choose_store, load_stored
+from trainables.data.files.store import load_stored
 from trainables.errors import ConfigError
 
 LOG = logging.getLogger(__name__)
@@ -170,13 +170,6 @@ class FileSet(DataSource):
         folder = Path(cache) / cls.NAME / digest[:16]
         images = load_stored(folder, index, cls.iterate_pictures(index), config)
         return replace(reading.rows, images=images, fingerprint=digest)
-
-    @classmethod
-    def locate_store(cls, config: DataConfig, cache: Path) -> Choice:
-        """Return how its images would be kept; decode nothing."""
-        index = cls.check_listing(config).index
-        folder = Path(cache) / cls.NAME / cls.compute_digest(index, cache)[:16]
-        return choose_store(folder, len(index), config)
 
     @classmethod
     def iterate_pictures(cls, index: Index) -> Iterator[Picture]:

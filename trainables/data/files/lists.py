@@ -5,7 +5,7 @@ Nothing in them is run. An error names the file, and of a text the line and what
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from itertools import islice
@@ -57,30 +57,32 @@ def iterate_lines(path: Path) -> Iterator[tuple[int, str]]:
             yield number, line.strip()
 
 
+def parse_number(text: str) -> int:
+    """Return a number from 0; a ValueError refuses signs and other texts."""
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(text)
+    return int(text)
+
+
 def iterate_fields(
-    path: Path, expected: str, count: int, start: int = 0, *, last_has_blanks: bool = False
-) -> Iterator[tuple[int, list[str]]]:
-    """Yield number and fields of each line, however many blanks stand between them.
+    path: Path, expected: str, types: Sequence[Callable[[str], Any]], start: int = 0
+) -> Iterator[tuple[int, list[Any]]]:
+    """Yield number and fields of each line; the last field may hold blanks.
 
     Args:
-        expected: what a line holds, for the message. count: how many fields.
+        expected: what a line holds, for the message.
+        types: of the fields, each of which raises ValueError for a text that it does not take.
         start: lines of a head that are passed over.
 
     Raises:
-        ConfigError: a line has more or fewer fields.
+        ConfigError: a line has more or fewer fields, or other ones.
     """
     for number, line in islice(iterate_lines(path), start, None):
-        fields = line.split(maxsplit=count - 1) if last_has_blanks else line.split()
-        if len(fields) != count:
-            raise build_line_error(path, number, line, expected)
-        yield number, fields
-
-
-def parse_whole_number(text: str, path: Path, number: int, line: str, expected: str) -> int:
-    """Return a count or number from 0; refuse a line with another text in its place."""
-    if not (text.isascii() and text.isdigit()):
-        raise build_line_error(path, number, line, expected)
-    return int(text)
+        try:
+            texts = line.split(maxsplit=len(types) - 1)
+            yield number, [parse(text) for parse, text in zip(types, texts, strict=True)]
+        except ValueError:
+            raise build_line_error(path, number, line, expected) from None
 
 
 def read_structs(path: Path, variable: str, names: tuple[str, ...]) -> dict[str, list[Any]]:

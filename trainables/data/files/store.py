@@ -12,6 +12,7 @@ of the free disk of the cache and fit into the machine's memory.
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -39,23 +40,11 @@ from trainables.machine.progress import Progress
 if TYPE_CHECKING:
     from trainables.config.images import DataConfig
 
+LOG = logging.getLogger(__name__)
 Kind = Literal["pixels", "encoded"]
 SHARE = 0.5  # of the free disk that pixels may take
 ORIGINAL_SIDE = 384  # short side that photographs are taken to have before they are read
 ASPECT = 4 / 3  # long side / short side that they are taken to have
-
-
-@dataclass(frozen=True)
-class Choice:
-    """kind: what is kept. there: whether it lies in the cache whole. why: of `auto`, in words.
-
-    bytes: that all pixels take, about; None where nothing depends on it.
-    """
-
-    kind: Kind
-    there: bool
-    why: str = ""
-    bytes: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +87,7 @@ def load_stored(
         folder: named after the content of the data; how it is kept is added to its name.
         pictures: of the rows of `index`, in order.
     """
-    kind = choose_store(folder, len(index), config).kind
+    kind = choose_store(folder, len(index), config)
     is_encoded, short = kind == "encoded", config.stored_short_side
 
     def keep(picture: Picture) -> tuple[bytes | memoryview, int, int]:
@@ -144,23 +133,21 @@ def load_stored(
     return EncodedImages(**common, lengths=columns[1], short=short, names=names, boxes=index.boxes)
 
 
-def choose_store(folder: Path, images: int, config: DataConfig) -> Choice:
+def choose_store(folder: Path, images: int, config: DataConfig) -> Kind:
     """Choose how so many images are kept."""
-    folders = _list_kind_folders(folder, config.stored_short_side)
-    kind: Kind | None = None if config.store == "auto" else config.store
-    if kind is None:
-        kind = next((name for name, path in folders.items() if path.is_dir()), None)
-    if kind is not None:
-        return Choice(kind, folders[kind].is_dir())
+    if config.store != "auto":
+        return config.store
+    for kind, kind_folder in _list_kind_folders(folder, config.stored_short_side).items():
+        if kind_folder.is_dir():
+            return kind
     total = images * 3 * ASPECT * (config.stored_short_side or ORIGINAL_SIDE) ** 2
     cache = next(parent for parent in folder.absolute().parents if parent.is_dir())
     free, memory = shutil.disk_usage(cache).free, psutil.virtual_memory().total
-    why = ""
-    if total > SHARE * free:
-        why = f"pixels would take about {total / 1e9:.1f} GB of {free / 1e9:.1f} GB free on disk"
-    elif total > memory:
-        why = f"pixels would take about {total / 1e9:.1f} GB of {memory / 1e9:.1f} GB of memory"
-    return Choice("encoded" if why else "pixels", False, why, total)
+    if total <= min(SHARE * free, memory):
+        return "pixels"
+    text = "images are kept encoded: pixels would take about %.1f GB, of %.1f GB free in %s and "
+    LOG.info(text + "%.1f GB of memory", total / 1e9, free / 1e9, cache, memory / 1e9)
+    return "encoded"
 
 
 def _list_kind_folders(folder: Path, short: int | None) -> dict[Kind, Path]:

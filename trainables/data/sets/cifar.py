@@ -86,10 +86,6 @@ class Cifar(DataSource):
         return digest.hexdigest()
 
     @classmethod
-    def class_count(cls, config: DataConfig, cache: Path) -> int | None:
-        return None
-
-    @classmethod
     def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
         return cls.load(config, cache)  # a file or a few, mapped and not read
 

@@ -25,7 +25,7 @@ from trainables.data.files.lists import (
     build_damage_error,
     build_line_error,
     iterate_fields,
-    parse_whole_number,
+    parse_number,
 )
 
 TRAINING = 100  # classes
@@ -72,18 +72,14 @@ class Cub200(FileSet):
 
 
 def _build_rows(images: Path, labels: Path, boxes: dict[int, Box] | None) -> Iterator[Row]:
-    classes: dict[int, int] = {}
-    for line, pair in iterate_fields(labels, LABEL, 2):
-        image, label = (
-            parse_whole_number(text, labels, line, " ".join(pair), LABEL) for text in pair
-        )
-        classes[image] = label
-    for line, (number, path) in iterate_fields(images, IMAGE, 2, last_has_blanks=True):
-        text = f"{number} {path}"
-        image = parse_whole_number(number, images, line, text, IMAGE)
+    classes = {
+        image: label
+        for _, (image, label) in iterate_fields(labels, LABEL, (parse_number, parse_number))
+    }
+    for line, (image, path) in iterate_fields(images, IMAGE, (parse_number, str)):
         folder = path.rpartition("/")[0]
         if not folder:
-            raise build_line_error(images, line, text, IMAGE)
+            raise build_line_error(images, line, f"{image} {path}", IMAGE)
         for file, table in ((labels, classes), (labels.with_name(BOXES), boxes)):
             if table is not None and image not in table:
                 raise build_damage_error(file, f"it has no line for image {image} ({path})")
@@ -92,12 +88,5 @@ def _build_rows(images: Path, labels: Path, boxes: dict[int, Box] | None) -> Ite
 
 
 def _read_boxes(path: Path) -> dict[int, Box]:
-    boxes: dict[int, Box] = {}
-    for line, parts in iterate_fields(path, BOX, 5):
-        text = " ".join(parts)
-        try:
-            x, y, width, height = map(float, parts[1:])
-        except ValueError:
-            raise build_line_error(path, line, text, BOX) from None
-        boxes[parse_whole_number(parts[0], path, line, text, BOX)] = (x, y, x + width, y + height)
-    return boxes
+    fields = iterate_fields(path, BOX, (parse_number, float, float, float, float))
+    return {image: (x, y, x + width, y + height) for _, (image, x, y, width, height) in fields}

@@ -25,8 +25,9 @@ from trainables.data.files.data_set_markers import About, Count
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.data.files.lists import (
     build_line_error,
+    iterate_fields,
     iterate_lines,
-    parse_whole_number,
+    parse_number,
     read_structs,
 )
 
@@ -91,10 +92,9 @@ def _read_devkit_truth(truth: Path) -> Iterator[tuple[str, str]]:
     meta = truth.with_name("meta.mat")
     table = read_structs(meta, "synsets", ("ILSVRC2012_ID", "WNID"))
     names = dict(zip(table["ILSVRC2012_ID"], table["WNID"], strict=True))
-    for line, text in iterate_lines(truth):
-        number = parse_whole_number(text, truth, line, text, "the number of a class")
+    for line, (number,) in iterate_fields(truth, "the number of a class", (parse_number,)):
         if number not in names:
-            raise build_line_error(truth, line, text, f"a class of {meta.name}")
+            raise build_line_error(truth, line, str(number), f"a class of {meta.name}")
         yield f"ILSVRC2012_val_{line:08d}", str(names[number])
 
 

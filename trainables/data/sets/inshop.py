@@ -21,8 +21,7 @@ from trainables.data.files.lists import (
     build_damage_error,
     build_line_error,
     iterate_fields,
-    iterate_lines,
-    parse_whole_number,
+    parse_number,
 )
 from trainables.errors import ConfigError
 
@@ -67,10 +66,10 @@ class InShop(FileSet):
 
 
 def _build_rows(where: Path) -> Iterator[Row]:
-    line, text = next(iterate_lines(where), (1, ""))
-    listed = parse_whole_number(text, where, line, text, "how many images are listed")
+    first = iterate_fields(where, "how many images are listed", (parse_number,))
+    _, (listed,) = next(first, (1, [0]))
     count = 0
-    for line, (path, item, kind) in iterate_fields(where, LINE, 3, start=HEAD):
+    for line, (path, item, kind) in iterate_fields(where, LINE, (str, str, str), start=HEAD):
         if kind not in ("train", "query", "gallery"):
             raise build_line_error(where, line, f"{path} {item} {kind}", LINE)
         count += 1

@@ -14,7 +14,7 @@ from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS, Row
 from trainables.data.files.data_set_markers import About, Count
 from trainables.data.files.fileset import FileSet, Listing
-from trainables.data.files.lists import iterate_fields, parse_whole_number
+from trainables.data.files.lists import iterate_fields, parse_number
 
 LINE = "<image id> <class id> <super class id> <path>, below a head"
 
@@ -44,7 +44,6 @@ class StanfordOnlineProducts(FileSet):
 def _build_rows(root: Path) -> Iterator[Row]:
     for part in ("train", "test"):
         where = root / f"Ebay_{part}.txt"
-        for line, fields in iterate_fields(where, LINE, 4, start=1):
-            number = parse_whole_number(fields[1], where, line, " ".join(fields), LINE)
+        for _, (_, label, _, path) in iterate_fields(where, LINE, (str, parse_number, str, str), 1):
             # Filled with zeros, so that the order of names is that of numbers.
-            yield Row(fields[3], f"{number:05d}", part)
+            yield Row(path, f"{label:05d}", part)
