@@ -77,9 +77,6 @@ class Factorial(StudyBase):
             raise ConfigError("factors", message)
         check_size(len(list(self._list_level_combinations())))
 
-    def _find_generators(self) -> list[int]:
-        return fractions.find_generators(len(self.factors), self.resolution or 4)
-
     def _list_level_combinations(self) -> Iterator[tuple[Any, ...]]:
         """Yield the levels of each run, in the order of the factors."""
         levels = [list(levels) for levels in self.factors.values()]
@@ -89,9 +86,10 @@ class Factorial(StudyBase):
         if self.fraction == "plackett_burman":
             runs = fractions.build_plackett_burman(len(levels))
         else:
-            runs = fractions.build_fractional(len(levels), self._find_generators())
+            _, generators = fractions.find_generators(len(levels), self.resolution or 4)
+            runs = fractions.build_fractional(len(levels), generators)
         for run in runs:
-            yield tuple(known[i] for known, i in zip(levels, run, strict=True))
+            yield tuple(pair[i] for pair, i in zip(levels, run, strict=True))
 
     def _list_kept_combinations(self) -> Iterator[tuple[Any, ...]]:
         return drop_excluded(self._list_level_combinations(), self.exclude, self.factors)
@@ -109,9 +107,8 @@ class Factorial(StudyBase):
         count, runs = len(self.factors), len(self.all_points)
         if self.fraction == "plackett_burman":
             return [f"Plackett–Burman, {runs} runs for {count} factors"]
-        words = self._find_generators() if self.fraction == "fractional" else []
-        if not words:
-            return [f"all combinations of {count} factors"]
-        return [
-            f"2^({count}-{len(words)}) of resolution {fractions.compute_resolution(count, words)}"
-        ]
+        if self.fraction == "fractional":
+            resolution, generators = fractions.find_generators(count, self.resolution or 4)
+            if generators:
+                return [f"2^({count}-{len(generators)}) of resolution {resolution}"]
+        return [f"all combinations of {count} factors"]

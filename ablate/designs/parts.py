@@ -36,7 +36,6 @@ class Around(SpecPart):
 
     best_of: that study. The best cell has the best mean objective over its seeds, and is the
         earlier one on a tie. Of several objectives the first decides, then the second.
-    by: the one, or another metric read of that study, that decides instead.
     take: the paths taken; default: those which that study varies or has itself taken.
     rank: 2 for the second best cell in this order, and so on; cells that failed, or that a
         scheduler or a race ended early, have no rank.
@@ -45,7 +44,6 @@ class Around(SpecPart):
     """
 
     best_of: str
-    by: str | None = None
     take: tuple[str, ...] | None = None
     rank: int = Field(1, ge=1)
     neutral: Literal[False] | None = None

@@ -56,7 +56,7 @@ class Promote(StudyBase):
         seeds that neither chose them nor judge them.
     neutral: as in a search: one candidate more, at the best rates of a baseline that was promoted
         likewise.
-    by, take: as in `around`. take's default: the paths that `of` varies or has itself taken. The
+    take: as in `around`; default: the paths that `of` varies or has itself taken. The
         `trial` of `of` is none of these: what must stay as it was there belongs into the sweep's
         `trial`, or here.
     """
@@ -65,7 +65,6 @@ class Promote(StudyBase):
     of: str
     best: int | None = Field(None, ge=1, le=MAX_CELLS)
     share: float | None = Field(None, gt=0, le=1)
-    by: str | None = None
     take: tuple[str, ...] | None = Field(None, min_length=1)
     neutral: Around | None = None
 
@@ -108,7 +107,7 @@ class Promote(StudyBase):
         return points if self.neutral is None else [*points, NEUTRAL_POINT]
 
     def _build_ranked_point(self, rank: int) -> Around:
-        return Around(best_of=self.of, by=self.by, take=self.take, rank=rank)
+        return Around(best_of=self.of, take=self.take, rank=rank)
 
     def notes(self) -> list[str]:
         return [f"the best {self.count} of the {self._source} cells of {self.of}"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ablate.designs.base import COMPARED, ENSEMBLE, HEATMAP, SPLITS
-from ablate.designs.parts import OF
 from ablate.designs.study import Study
 from ablate.values.errors import describe_unknown, describe_unknown_metric, join_words
 from reports.figures.models import ModelOptions
@@ -56,33 +55,21 @@ def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
 # ------------------------------------------------------------------ metrics of studies
 
 
-def check_objectives(studies: Mapping[str, Study], objective: str) -> None:
-    """Raise for an objective, or a `by`, that no trial of the study can have.
+def check_objectives(studies: Mapping[str, Study]) -> None:
+    """Raise for an objective that no trial of the study can have.
 
     Raises:
         ConfigError: its path is the dotted place in the spec.
     """
     for name, study in studies.items():
-        own = (str(MetricName(split, more)) for split in COMPARED for more in study.metrics)
-        known = [*METRICS, *own]
+        extra = [str(MetricName(split, name)) for split in COMPARED for name in study.metrics]
         for i, wanted in enumerate(study.objectives):
             place = f"studies.{name}.objectives.{i}.metric"
             check_compared(place, wanted.metric)
-            if wanted.metric not in known:
+            if wanted.metric not in (*METRICS, *extra):
                 more = f", and what studies.{name}.metrics lists"
-                raise ConfigError(place, describe_unknown_metric(wanted.metric, known, more))
-        for place, around in study.references():
-            if around.by is None:
-                continue
-            where = f"studies.{name}.by" if place == OF else f"studies.{name}.{place}.by"
-            check_compared(where, around.by)
-            source = studies[around.best_of]
-            read = list_splits_read(source, objective)
-            known = [each.metric for each in source.objectives]
-            known += [m for m in METRICS if MetricName.parse(m).split in read and m not in known]
-            if around.by not in known:
-                more = f" of study {around.best_of}"
-                raise ConfigError(where, describe_unknown_metric(around.by, known, more))
+                message = describe_unknown_metric(wanted.metric, [*METRICS, *extra], more)
+                raise ConfigError(place, message)
 
 
 def check_compared(place: str, metric: str) -> None:

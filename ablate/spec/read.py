@@ -116,7 +116,7 @@ def check_spec(data: dict[str, Any], source: Source) -> LoadedSpec:
             _check_study(place, name, spec.studies)
         check_ranks(spec.studies, order)
         check_metrics(spec.studies)
-        check_objectives(spec.studies, spec.objective)
+        check_objectives(spec.studies)
         check_recipe(spec.report, spec.studies, spec.objective)
     except ConfigError as fault:
         raise source.relocate(fault) from None

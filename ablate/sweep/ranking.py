@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Arm, Around, Objective, Point
+from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Arm, Around, Point
 from ablate.designs.promote import to_promoted_point
 from ablate.plan import neutral
 from ablate.plan.plan import Cell
@@ -30,7 +30,7 @@ class Ranking:
 
     def __init__(self, state: SweepState) -> None:
         self._state = state
-        self._rankings: dict[tuple[str, str | None], list[Best]] = {}
+        self._rankings: dict[str, list[Best]] = {}
         self._taken: dict[tuple[str, Arm], list[dict[str, Any]]] = {}
 
     def mean_metrics(
@@ -53,22 +53,19 @@ class Ranking:
         means = self.mean_metrics(cells, [self._state.plan.spec.objective])
         return None if means is None else means[0]
 
-    def find_best(self, name: str, by: str | None = None) -> Best | None:
+    def find_best(self, name: str) -> Best | None:
         """Return the first of a complete study, on the Pareto front; None: every cell failed."""
-        return next(iter(self.rank_study(name, by)), None)
+        return next(iter(self.rank_study(name)), None)
 
-    def rank_study(self, name: str, by: str | None = None) -> list[Best]:
+    def rank_study(self, name: str) -> list[Best]:
         """Return the cells of a complete study that have a value, best first.
 
-        The first objective decides, or `by`; on a tie the next one, and at last the lower index.
+        The first objective decides; on a tie the next one, and at last the lower index.
         Cells that failed at a seed or a fold, or that a scheduler or a race ended, are not in it.
         """
-        if (name, by) in self._rankings:
-            return self._rankings[name, by]
-        objectives = list(self._state.plan.list_objectives(name))
-        if by is not None and by not in [objective.metric for objective in objectives]:
-            objectives.insert(0, Objective(metric=by))
-        objectives.sort(key=lambda objective: objective.metric != by)
+        if name in self._rankings:
+            return self._rankings[name]
+        objectives = self._state.plan.list_objectives(name)
         metrics = [objective.metric for objective in objectives]
         signs = [1 if objective.direction == "maximize" else -1 for objective in objectives]
         study = self._state.studies[name]
@@ -79,18 +76,18 @@ class Ranking:
                 below = [-sign * value for sign, value in zip(signs, values, strict=True)]
                 ranked.append((below, idx, cells[0]))
         ranked.sort(key=lambda entry: entry[:2])
-        self._rankings[name, by] = [
+        self._rankings[name] = [
             Best(cell, -signs[0] * below[0], self._export_values(name, cell))
             for below, _, cell in ranked
         ]
-        return self._rankings[name, by]
+        return self._rankings[name]
 
     def resolve_point(self, name: str, point: Point) -> Point:
         """Return a point of a known centre; coordinates tell which cell was promoted."""
         around = self._state.plan.spec.studies[name].find_source_cell(point.arm)
         if around is None:
             return point
-        source = self.rank_study(around.best_of, around.by)[around.rank - 1].cell
+        source = self.rank_study(around.best_of)[around.rank - 1].cell
         return to_promoted_point(point, source.cell, source.coords)
 
     def resolve_inherited(self, name: str, arm: Arm) -> list[dict[str, Any]] | None:
@@ -130,7 +127,7 @@ class Ranking:
             self._state.studies[name].blocked = blocked
         if not centre.complete:
             return None
-        ranking = self.rank_study(around.best_of, around.by)
+        ranking = self.rank_study(around.best_of)
         if around.neutral is False:
             ranking = [best for best in ranking if not neutral.is_neutral(best.cell.config)]
         if len(ranking) < around.rank:

@@ -15,10 +15,11 @@ from trainables.config.registry import FromRegistry
 from trainables.errors import ConfigError
 
 VERSION = "0.2.0"
-# The end of a removed key's path → what to do instead.
+# The end of a removed key's path, as a pattern → what to do instead.
 REMOVED_KEYS = {
+    r"studies\..*by": "the study's first objective decides, so list that metric first there",
     "generators": "`fraction: fractional` finds its runs by `resolution`",
-    "resources.priority": "sweeps that share a cluster take the slots that are free",
+    r"resources\.priority": "sweeps that share a cluster take the slots that are free",
     "training.packed": "each trial trains alone",
 }
 AXES = ("space", "grid", "factors", "components", "variants")  # what a study varies, by design
@@ -200,7 +201,7 @@ def _describe_unknown_key(
 ) -> str:
     place, key = ".".join(path), path[-1]
     for removed, instead in REMOVED_KEYS.items():
-        if f".{place}".endswith(f".{removed}"):
+        if re.search(rf"(^|\.){removed}$", place):
             return f"it was removed in {VERSION}. Leave it out: {instead}"
     names = [info.alias or name for name, info in list_fields_at(model, path[:-1], data).items()]
     axes = [name for name in AXES if name in names]

@@ -58,7 +58,6 @@ MORE: dict[str, Any] = {
         "of": "better",
         "share": 0.5,
         "take": ["optimizer.lr"],
-        "by": "val/recall_at_1",
         "trial": {"data.image_size": 128},
     },
     "third": {
