@@ -1,23 +1,23 @@
-"""Trials that run without a driver: `ablate cells` exports their jobs, `ablate ledger import` takes
-what came of them.
+"""Trials that run without a driver: `ablate cells` writes their jobs, `ablate ledger import`
+records their results.
 
 An export claims nothing: whoever runs the sweep meanwhile trains these trials too, and the first
-result stands. Proposals of a search are recorded before they leave, as a run does, so that all
-files are rounds of one search. An import checks everything that it finds, copies the files aside,
-and moves and records all trials in one transaction: broken off anywhere, the same command goes on.
+result stands. Proposals of a search are recorded as a run records them, so that all files are
+rounds of one search. An import reads and checks all results before it writes, and then records one
+trial after the other; interrupted, the same command goes on. Results of other code than is here are
+recorded as such: the next `ablate run` asks about them, as about any earlier trial.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import torch
 from filelock import FileLock, Timeout
 
 from ablate.engine.preflight import check_classes, open_ledger_or_empty
@@ -26,13 +26,7 @@ from ablate.ledger import queries
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.schema import convert_disk_full, is_full
-from ablate.ledger.sources import (
-    Differing,
-    Sources,
-    build_refusal,
-    compute_source_key,
-    summarize_differences,
-)
+from ablate.ledger.sources import Sources
 from ablate.plan.plan import Cell, Plan
 from ablate.sweep.progression import Progression
 from ablate.sweep.queue import build_training_job
@@ -55,19 +49,20 @@ from trainables.jobs.request import Job
 from trainables.machine.files import open_regular
 from trainables.trial import TrialConfig
 
-LOCK_SECONDS = 5.0  # that another process may hold a trial's folder
+LOCK_SECONDS = 5.0  # how long to wait for another process to leave a trial's folder
 
 
 def export_cells(plan: Plan, settings: Settings, to: Path) -> Counter[str]:
-    """Write the trials that can start now to a file; none: no file is written.
+    """Write the trials that can start now to a file; without any, no file is written.
 
     Returns:
-        How many trials are in it ("trials"), how many of those are trained and lack an evaluation
-        ("again"), and how many are not: "known", "busy", "later", "ensembles".
+        How many trials are in it ("trials"), and how many are not: "known", "busy", "later" (they
+        follow from results) and "evaluations" (they are trained and lack an evaluation).
 
     Raises:
-        ConfigError: a study that no batch can run as a run does, classes that do not suffice,
-            records of other code, or a file that cannot be written.
+        ConfigError: a study that no batch can run as a run does, too few classes, records of other
+            code.
+        OSError: the file cannot be written.
     """
     _check_studies(plan, settings)
     counts, entries = Counter[str](), list[Entry]()
@@ -76,47 +71,43 @@ def export_cells(plan: Plan, settings: Settings, to: Path) -> Counter[str]:
         ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolve_spec(), settings.provenance)
         progression = Progression(plan, settings.open_facts(ledger), record=True)
         trials: dict[str, list[Cell]] = {}
-        while fresh := progression.list_new_cells():
-            ledger.put_cells(plan.sweep_id, [vars(cell) for cell in fresh])
-            # An error is a fact of its own, which a run records.
-            for cell in filter(lambda cell: cell.error is None, fresh):
+        while cells := progression.list_new_cells():
+            ledger.put_cells(plan.sweep_id, [vars(cell) for cell in cells])
+            # an error is a fact of its own, which a run records
+            for cell in filter(lambda cell: cell.error is None, cells):
                 trials.setdefault(cell.trial_id, []).append(cell)
-        for line in progression.facts.reconcile_code_versions(trials, same_code=settings.same_code):
+        facts = progression.facts
+        for line in facts.reconcile_code_versions(trials, same_code=settings.same_code):
             print_text(f"taken as the same code: {line}")
         states = [progression.studies[name] for name in plan.order]
         counts["later"] = sum(s.size - len(s.cells) for s in states if not s.blocked)
         for state in filter(lambda state: state.blocked, states):
             print_text(f"{state.name}: blocked: {state.blocked}")
         for trial_id, cells in trials.items():
-            row, fact = ledger.get_trial(trial_id), progression.facts[trial_id]
-            job = build_training_job(
-                cells, settings.build_job_settings(plan), progression.facts.sources
-            )
             if all(map(progression.is_settled, cells)):
                 counts["known"] += 1
-            elif row and row["owner"] and Owner.parse(row["owner"]).is_alive(row["heartbeat"]):
+            elif _is_held(ledger.get_trial(trial_id)):
                 counts["busy"] += 1
-            elif fact.status == "done" and not fact.find_missing_evaluations(
-                job.evaluate, job.metrics
-            ):
-                counts["ensembles"] += 1
-            else:  # one that is done is only read where its folder is, elsewhere trained first
-                counts["again"] += fact.status == "done"
+            elif facts[trial_id].status == "done":
+                counts["evaluations"] += 1
+            else:
+                runtime = settings.build_job_settings(plan)
+                job = build_training_job(cells, runtime, facts.sources)
                 entries.append(_build_entry(plan, cells, job))
     counts["trials"] = len(entries)
     if entries:
         source = Source(plan.sweep_id, plan.spec.name, plan.spec.checkpoints == "clean")
-        try:
-            write_cells(to, source, entries)
-        except OSError as error:
-            raise ConfigError(
-                "--to", f"{to} cannot be written ({error.strerror or error}): name another file"
-            ) from error
+        write_cells(to, source, entries)
     return counts
 
 
+def _is_held(row: Mapping[str, Any] | None) -> bool:
+    """Return whether a live driver has claimed a trial."""
+    return bool(row and row["owner"] and Owner.parse(row["owner"]).is_alive(row["heartbeat"]))
+
+
 def _build_entry(plan: Plan, cells: Sequence[Cell], job: Job) -> Entry:
-    # Where files lie here is nothing to the machine that runs it, nor for others to read.
+    # paths of this machine mean nothing to the machine that runs it, nor should others read them
     runtime = replace(job.runtime, cache_dir=Path("cache"), trial_dir=None, run=None)
     names = [cell.cell if cell.fold is None else f"{cell.cell}.{cell.fold}" for cell in cells]
     return Entry(
@@ -128,7 +119,7 @@ def _build_entry(plan: Plan, cells: Sequence[Cell], job: Job) -> Entry:
 
 
 def _check_studies(plan: Plan, settings: Settings) -> None:
-    """Refuse a study whose course depends on when trials end; warn of classes that do not suffice.
+    """Refuse a study whose course depends on when trials end; warn of too few classes.
 
     Run to their ends, trials that its scheduler would have stopped would be other facts, and give
     other proposals, under the same name.
@@ -138,17 +129,16 @@ def _check_studies(plan: Plan, settings: Settings) -> None:
         while progression.list_new_cells():
             pass
         for name in plan.order:
-            found = None
-            proposer = progression.proposers.get(name)
+            proposer, reason = progression.proposers.get(name), None
             if name in progression.legs:
                 scheduler = progression.legs[name].scheduler.name
-                found = f"its scheduler {scheduler} stops trials while others run"
+                reason = f"its scheduler {scheduler} stops trials while others run"
             elif proposer is not None and proposer.study.asynchronous:
-                found = "round: asynchronous proposes whenever a worker is free"
-            if found is not None and not progression.studies[name].complete:
+                reason = "round: asynchronous proposes whenever a worker is free"
+            if reason is not None and not progression.studies[name].complete:
                 raise ConfigError(
                     plan.loaded.source.locate(f"studies.{name}"),
-                    f"{found}, so its trials cannot leave: run it with `ablate run --study "
+                    f"{reason}, so its trials cannot leave: run it with `ablate run --study "
                     f"{name}`, or write cells of other studies by --study",
                 )
         if settings.reads_data:
@@ -159,226 +149,124 @@ def _check_studies(plan: Plan, settings: Settings) -> None:
 # --------------------------------------------------------------------------- ablate ledger import
 
 
-def import_batch(folder: Path, out: Path, *, same_code: bool = False) -> Counter[str]:
-    """Import a batch's folder into the ledger of an output folder.
-
-    Args:
-        same_code: results of other code at the same REVISION are taken as made by this, from now
-            on.
+def import_batch(folder: Path, out: Path) -> Counter[str]:
+    """Record the results of a batch's folder in the ledger of an output folder.
 
     Returns:
-        How many trials are new facts ("done", "failed"), facts before ("known", "further":
-        evaluated further, "otherwise": with other numbers), "busy" or "unfinished".
+        How many trials are new facts ("done", "failed"), were facts before ("known"), are claimed
+        by a driver ("busy") or have no result yet ("unfinished").
 
     Raises:
-        ConfigError: anything in it is not what it should be; nothing was written then.
+        ConfigError: a result is damaged or belongs to no trial of this ledger, and nothing was
+            written; or a trial's file is damaged or cannot be written, and those before it were
+            recorded.
         LedgerError: the ledger cannot be written, or the disk is full.
     """
     counts = Counter[str]()
-    with (
-        Ledger(out / "ledger.sqlite") as ledger,
-        convert_disk_full(out),
-        tempfile.TemporaryDirectory(dir=out, prefix=".import-") as draft,
-    ):
-        sources, results = Sources(ledger), _read_results(folder, ledger, counts)
-        differing = _check_code(folder, results, sources, same_code=same_code)
+    with Ledger(out / "ledger.sqlite") as ledger, convert_disk_full(out):
+        results = _read_results(folder / TRIALS, ledger)
         ledger.release_dead()
-        for result in results:
-            row = ledger.get_trial(result.trial_id)
-            if row is None or row["status"] != "done":
-                _copy_files(result, folder / TRIALS, Path(draft))
-        with ledger.begin_transaction():  # all of it, or nothing
-            if differing:
-                hashes = {
-                    each.trial_id: _collect_trained_code(each) for each in results if each.code
-                }
-                sources.accept_as_same_code(differing, hashes)
-            counts.update(
-                _record_result(e, ledger, sources, Path(draft), out / TRIALS) for e in results
-            )
-    for line in summarize_differences(differing):
-        print_text(f"taken as the same code: {line}")
-    finals = (result.last for result in results if isinstance(result.last, Final))
-    versions = Counter(str(last.provenance.get("torch", torch.__version__)) for last in finals)
-    for version in versions.keys() - {torch.__version__}:
-        print_text(
-            f"{versions[version]} trained with torch {version}, and {torch.__version__} is here"
-        )
+        for trial, result in results.items():
+            kind = "unfinished" if result is None else _record_result(trial, result, out, ledger)
+            counts[kind] += 1
     return counts
 
 
-def _read_results(folder: Path, ledger: Ledger, counts: Counter[str]) -> list[Result]:
-    """Return the results of the trials that have ended, each as a trial of this ledger.
-
-    Raises:
-        ConfigError: anything is not what it should be.
-    """
-    if (folder / TRIALS).is_symlink() or not (folder / TRIALS).is_dir():
-        fault = "it is a link" if (folder / TRIALS).is_symlink() else "there is no such folder"
+def _read_results(trials: Path, ledger: Ledger) -> dict[Path, Result | None]:
+    """Return the folder of each trial with its result, None where it has not ended."""
+    if trials.is_symlink() or not trials.is_dir():
+        fault = "it is a link" if trials.is_symlink() else "there is no such folder"
         message = f"{fault}: copy the folder of `python -m trainables.jobs.batch` as a whole"
-        raise ConfigError(str(folder / TRIALS), message)
+        raise ConfigError(str(trials), message)
     sweep_ids = [row["sweep_id"] for row in queries.list_sweeps(ledger)]
-    known = {cell["trial_id"] for sweep_id in sweep_ids for cell in ledger.list_cells(sweep_id)}
-    results = []
-    for path in sorted(path for path in (folder / TRIALS).glob("*") if path.is_dir()):
-        trial = locate_trial_folder(folder / TRIALS, path.name)
-        if not os.path.lexists(trial / RESULT_NAME):
-            counts["unfinished"] += 1
-            continue
-        result = read_result(trial)
-        if result.trial_id != trial.name or result.trial_id not in known:
+    trial_ids = {cell["trial_id"] for sweep_id in sweep_ids for cell in ledger.list_cells(sweep_id)}
+    results: dict[Path, Result | None] = {}
+    for path in sorted(path for path in trials.glob("*") if path.is_dir()):
+        trial = locate_trial_folder(trials, path.name)
+        results[trial] = result = (
+            read_result(trial) if os.path.lexists(trial / RESULT_NAME) else None
+        )
+        if result and (result.trial_id != trial.name or result.trial_id not in trial_ids):
             raise ConfigError(
                 str(trial),
-                f"its result is of trial {result.trial_id}, which is none of the {len(known)} "
+                f"its result is of trial {result.trial_id}, which is none of the {len(trial_ids)} "
                 "trials of this ledger or not the folder's own: copy each batch's folder as a "
                 "whole, and give the --out that wrote the cells",
             )
-        results.append(result)
     return results
 
 
-def _collect_trained_code(result: Result) -> dict[str, str | None]:
-    """Return component → hash of the code that trained; the ledger keeps the evaluator's apart."""
-    return {name: value for name, value in result.hashes.items() if name != EVALUATOR}
-
-
-def _check_code(
-    folder: Path, results: Sequence[Result], sources: Sources, *, same_code: bool
-) -> dict[str, Differing]:
-    """Return the trials that other code made.
-
-    Raises:
-        ConfigError: there are some, or some that hide their code, and nobody said that it is the
-            same.
-    """
-    differing = {}
-    for result in results:
-        if result.code is not None and (others := sources.find_changed(result.hashes)):
-            status = "done" if isinstance(result.last, Final) else "failed"
-            key, evaluator = (
-                compute_source_key(_collect_trained_code(result)),
-                result.hashes.get(EVALUATOR),
-            )
-            differing[result.trial_id] = Differing(others, status, key, (evaluator,))
-    unsourced = sum(result.code is None for result in results)
-    if unsourced and not same_code:
-        raise ConfigError(
-            str(folder),
-            f"{unsourced} results do not say which code made them: where numbers are the same, "
-            "give --same-code once",
+def _record_result(trial: Path, result: Result, out: Path, ledger: Ledger) -> str:
+    """Copy a trial's files, record its result, and return the name by which it counts."""
+    trial_id, last = result.trial_id, result.last
+    row = ledger.get_trial(trial_id)
+    # a result counts for more than a failure
+    if row and row["status"] in (("done",) if isinstance(last, Final) else ("done", "failed")):
+        return "known"
+    if _is_held(row):
+        return "busy"
+    _copy_files(result, trial, locate_trial_folder(out / TRIALS, trial_id))
+    trained = {name: value for name, value in result.hashes.items() if name != EVALUATOR}
+    source = None if result.code is None else Sources(ledger).record_sources(trained)
+    owner, epochs = Owner.from_this_process(), [epoch.model_dump() for epoch in result.epochs]
+    with ledger.begin_transaction():
+        claim = ledger.claim(
+            trial_id,
+            result.config_hash,
+            result.seed,
+            result.config,
+            owner,
+            retry_failed=True,
+            source=source,
         )
-    if not same_code and (error := build_refusal(differing)):
-        raise error
-    return differing
+        if claim != "mine":
+            return "busy" if claim == "busy" else "known"
+        ledger.delete_epochs(trial_id)  # those of an attempt that a driver had begun
+        if isinstance(last, Final):
+            evaluator = result.hashes.get(EVALUATOR)
+            ledger.record_final(trial_id, last.model_dump(), epochs, evaluator=evaluator)
+            return "done"
+        ledger.record_epochs(trial_id, epochs)
+        ledger.release(trial_id, "failed", last.reason)
+        return "failed"
 
 
-def _copy_files(result: Result, trials: Path, drafts: Path) -> None:
-    """Copy the files of a trial aside, each as its result says that it was written.
+def _copy_files(result: Result, source: Path, target: Path) -> None:
+    """Copy a trial's files to where a run would have left them, `final.json` last, by which a
+    folder is that of a finished trial.
 
     Raises:
-        ConfigError: one is a link, no file, or not as it was written.
+        ConfigError: another process holds the folder, a file is not as the result says that it was
+            written, or the folder cannot be written.
     """
-    source, draft = (locate_trial_folder(each, result.trial_id) for each in (trials, drafts))
-    draft.mkdir()
     log = {LOG: None} if os.path.lexists(source / LOG) else {}
-    for name, sha256 in {**log, **result.files}.items():
-        try:
-            with (
-                open_regular(source / name, most_bytes=MOST_BYTES, follow_links=False) as file,
-                (draft / name).open("wb") as copy,
-            ):
-                shutil.copyfileobj(file, copy)
-                copy.flush()
-                os.fsync(copy.fileno())
-            if sha256 in (None, digest(draft / name)):
-                continue
-            fault = "it is not as it was written"
-        except OSError as error:
-            if is_full(error):
-                raise
-            fault = f"it cannot be read ({error.strerror})"
-        remedy = "copy the folder again, or remove this trial's and start the batch again"
-        raise ConfigError(str(source / name), f"{fault}: {remedy}")
-
-
-def _move_files(draft: Path, target: Path) -> None:
-    """Move the files of a trial to where a run would have left them; `final.json` comes last,
-    without which the folder is none of a finished trial.
-
-    Raises:
-        ConfigError: another process holds the folder, or it cannot be written.
-    """
+    digests: dict[str, str | None] = {**log, **result.files}
     try:
         target.mkdir(parents=True, exist_ok=True)
         with FileLock(target / LOCK, timeout=LOCK_SECONDS):
-            for path in sorted(draft.iterdir(), key=lambda path: path.name == RESULT):
-                path.replace(target / path.name)
+            for name in sorted(digests, key=lambda name: name == RESULT):
+                draft = target / f"{name}.tmp"
+                with (
+                    open_regular(source / name, most_bytes=MOST_BYTES, follow_links=False) as file,
+                    draft.open("wb") as copy,
+                ):
+                    shutil.copyfileobj(file, copy)
+                    copy.flush()
+                    os.fsync(copy.fileno())
+                if digests[name] not in (None, digest(draft)):
+                    draft.unlink()
+                    raise ConfigError(
+                        str(source / name),
+                        "it is not as it was written: copy the folder again, or remove this "
+                        "trial's and start the batch again",
+                    )
+                draft.replace(target / name)
             shutil.rmtree(target / CHECKPOINTS, ignore_errors=True)
     except Timeout:
-        raise ConfigError(
-            str(target), "it is locked by another process: end that process, and import again"
-        ) from None
+        fault = "it is locked by another process: end that process, and import again"
+        raise ConfigError(str(target), fault) from None
     except OSError as error:
         if is_full(error):
             raise
-        raise ConfigError(
-            str(error.filename2 or error.filename or target),
-            f"it cannot be written ({error.strerror}): move away what lies there, and import again",
-        ) from error
-
-
-def _record_result(
-    result: Result, ledger: Ledger, sources: Sources, drafts: Path, trials: Path
-) -> str:
-    """Record what a result says of its trial, and return the name by which it counts."""
-    trial_id, last = result.trial_id, result.last
-    claim = ledger.claim(
-        trial_id,
-        result.config_hash,
-        result.seed,
-        result.config,
-        Owner.from_this_process(),
-        retry_failed=isinstance(last, Final),  # a result is more than a failure
-        source=None
-        if result.code is None
-        else sources.record_sources(_collect_trained_code(result)),
-    )
-    if claim == "done" and isinstance(last, Final):
-        return _record_evaluations(result, last, ledger)
-    if claim != "mine":
-        return "busy" if claim == "busy" else "known"
-    _move_files(locate_trial_folder(drafts, trial_id), locate_trial_folder(trials, trial_id))
-    epochs = [epoch.model_dump() for epoch in result.epochs]
-    ledger.delete_epochs(trial_id)  # the beginning of another course of the same trial
-    if isinstance(last, Final):
-        evaluator = result.hashes.get(EVALUATOR)
-        ledger.record_final(trial_id, last.model_dump(), epochs, evaluator=evaluator)
-        return "done"
-    ledger.record_epochs(trial_id, epochs)
-    ledger.release(trial_id, "failed", last.reason)
-    return "failed"
-
-
-def _record_evaluations(result: Result, last: Final, ledger: Ledger) -> str:
-    """Record what a result says of a trial that is a fact: splits and metrics that it lacks.
-
-    Only by the same weights: trained on another processor they may be others, and one trial's
-    validation would stand beside another's test.
-    """
-    trial_id = result.trial_id
-    known, row = ledger.get_evaluations(trial_id, last.evaluator), ledger.get_trial(trial_id) or {}
-    pairs = [
-        (known.get(split, {}).get(name), value)
-        for split, metrics in last.evaluations.items()
-        for name, value in metrics.items()
-    ]
-    if all(recorded is not None for recorded, _ in pairs):
-        return "known"
-    same = all(recorded in (None, value) for recorded, value in pairs)
-    if not same or row["best_epoch"] != last.best_epoch:
-        return "otherwise"
-    if ledger.claim_evaluation(trial_id, Owner.from_this_process()) != "mine":
-        return "busy"
-    evaluator = result.hashes.get(EVALUATOR)
-    ledger.record_final(trial_id, last.model_dump(), trained=False, evaluator=evaluator)
-    return "further"
+        fault = f"it cannot be copied ({error.strerror}): move away what lies there"
+        raise ConfigError(str(error.filename or target), f"{fault}, and import again") from error

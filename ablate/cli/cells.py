@@ -1,9 +1,11 @@
-"""The commands around trials that leave the driver: `cells` and `ledger import`."""
+"""The commands around trials that run without a driver: `cells` and `ledger import`."""
 
 from __future__ import annotations
 
 import argparse
 import shlex
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,12 +15,25 @@ from ablate.values.terminal import print_text
 from trainables.errors import ConfigError
 from trainables.machine.texts import expand_user_path
 
+EXPORTED = {
+    "known": "known already",
+    "busy": "under way by a driver",
+    "later": "follow from results",
+    "evaluations": "trained, and lack an evaluation, which `ablate run` adds",
+}
+IMPORTED = {
+    "failed": "failed, which is a fact too",
+    "known": "known before, which stay as they were",
+    "busy": "under way by a driver, whose result will stand",
+    "unfinished": "not finished in the batch: start it again, and import again",
+}
+
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Write the trials that a sweep could start now to a file. `python -m "
         "trainables.jobs.batch FILE --out DIR` runs it, with torch and without Ray; `ablate ledger "
-        "import DIR` makes facts of what it finished. A search writes one round at a time."
+        "import DIR` records the results. A search writes one round at a time."
     )
     command.epilog = (
         "Exit codes: 0 a file was written; 1 there is nothing that could start now (`ablate "
@@ -34,57 +49,41 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Return 0 if a file was written, 1 if there is nothing that could start now."""
-    to = expand_user_path(args.to, "--to")
-    if to.is_dir():
-        raise ConfigError("--to", f"{to} is a folder: name a file in it")
     from ablate.spec.read import read_spec
 
-    loaded = read_spec(args.spec)
+    to, loaded = expand_user_path(args.to, "--to"), read_spec(args.spec)
     check_machine(runs_ray=False)
     from ablate import api
     from ablate.batch import export_cells
+    from ablate.cli.locate import explain_write_errors
 
     plan, settings = api.prepare(loaded, replace(build_options(args), track=False), leaves=True)
-    counts = export_cells(plan, settings, to)
+    with explain_write_errors(to, "--to"):
+        counts = export_cells(plan, settings, to)
     sweep = f"sweep {plan.spec.name} ({plan.sweep_id})"
-    lines = [f"{sweep}: no trial could start now"]
-    if counts["trials"]:
-        lines = [f"{counts['trials']} trials of {sweep} in {to}"]
-    notes = {
-        "again": "of them trained, and to be evaluated once more",
-        "known": "known already",
-        "busy": "under way by a driver",
-        "later": "follow from results",
-        "ensembles": "lack the ensemble of their folds, which `ablate run` reads",
-    }
-    lines += [f"  {counts[name]} {note}" for name, note in notes.items() if counts[name]]
-    if counts["trials"]:
-        out = shlex.quote(str(settings.out))
-        lines += [
-            "Run them, and bring them back, with:",
-            f"  python -m trainables.jobs.batch {shlex.quote(str(to))} --out DIR",
-            f"  ablate ledger import DIR --out {out}",
-        ]
-    print_text("\n".join(lines))
-    return 0 if counts["trials"] else 1
+    if not counts["trials"]:
+        _print_counts(f"{sweep}: no trial could start now", counts, EXPORTED)
+        return 1
+    _print_counts(f"{counts['trials']} trials of {sweep} in {to}", counts, EXPORTED)
+    print_text(
+        "Run them, and record their results, with:\n"
+        f"  python -m trainables.jobs.batch {shlex.quote(str(to))} --out DIR\n"
+        f"  ablate ledger import DIR --out {shlex.quote(str(settings.out))}"
+    )
+    return 0
 
 
 def import_batch_folder(args: argparse.Namespace, out: Path) -> int:
-    """Make facts of what a batch has finished, and say what became of each trial."""
+    """Record the results of a batch's folder, and print how many trials became facts."""
     if args.name is None:
         raise ConfigError("DIR", "name the folder of a batch, as in `ablate ledger import DIR`")
     from ablate.batch import import_batch
 
-    counts = import_batch(expand_user_path(args.name, "DIR"), out, same_code=args.same_code)
-    notes = {
-        "failed": "failed, which is a fact too",
-        "further": "known before and evaluated further",
-        "known": "known before, which stay as they were",
-        "otherwise": "known before with other numbers, so that their further evaluation is left to "
-        "`ablate run`",
-        "busy": "under way by a driver, whose result will stand",
-        "unfinished": "not finished in the batch: start it again, and import again",
-    }
-    lines = [f"  {counts[name]} {note}" for name, note in notes.items() if counts[name]]
-    print_text("\n".join([f"{counts['done']} trials imported", *lines]))
+    counts = import_batch(expand_user_path(args.name, "DIR"), out)
+    _print_counts(f"{counts['done']} trials imported", counts, IMPORTED)
     return 0
+
+
+def _print_counts(headline: str, counts: Counter[str], notes: Mapping[str, str]) -> None:
+    lines = [f"  {counts[name]} {note}" for name, note in notes.items() if counts[name]]
+    print_text("\n".join([headline, *lines]))

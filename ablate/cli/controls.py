@@ -11,12 +11,12 @@ import yaml
 from pydantic import ValidationError
 
 from ablate.cli import run as running
+from ablate.cli.locate import check_new_file
 from ablate.cli.options import build_options
 from ablate.values.layers import overlay_mappings
 from ablate.values.paths import expand_paths, get_at, has_path
 from ablate.values.terminal import print_text
 from trainables.errors import ConfigError
-from trainables.machine.texts import expand_user_path
 
 SEEDS = 10
 SHIFTS = (1000, 2000)  # of the seeds of rows that are the plain loss itself
@@ -38,9 +38,7 @@ def run(args: argparse.Namespace) -> int:
     from ablate.spec.read import read_spec
 
     loaded = read_spec(args.spec)
-    to = expand_user_path(args.to or f"controls_{loaded.spec.name}.yaml", "--to")
-    if to.exists():
-        raise ConfigError("--to", f"{to} is there already: name another file, or remove it")
+    to = check_new_file(args.to or f"controls_{loaded.spec.name}.yaml", "--to")
     plan, _ = api.prepare(loaded, build_options(args), runs=False)
     trial = overlay_mappings(plan.base.merged, expand_paths(plan.top.values, plan.top.where))
     document = build_controls(loaded.spec.name, trial, plan.spec.objective)

@@ -25,9 +25,6 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("name", nargs="?", help="check: of a data set (default: folder)")
     command.add_argument("--data-root", metavar="DIR", help="check: where it lies")
-    command.add_argument(
-        "--sheet", metavar="FILE", help="check: the contact sheet (default: ./NAME-sheet.png)"
-    )
     add_allow_partial(command)
 
 

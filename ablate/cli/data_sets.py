@@ -12,10 +12,6 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
-from PIL import Image, ImageDraw, ImageFont
-
-from ablate.cli.locate import explain_write_errors
 from ablate.values.errors import suggest_nearest
 from ablate.values.terminal import print_text, show_progress
 from trainables.config.images import DataConfig, SplitConfig
@@ -24,7 +20,6 @@ from trainables.data.dataset import (
     DATASETS,
     Dataset,
     DataSource,
-    Index,
     count_parts,
     fingerprint,
     load_dataset,
@@ -42,13 +37,8 @@ from trainables.data.files.hashes import forget_hashes
 from trainables.data.splits import split_dataset
 from trainables.errors import ConfigError
 from trainables.machine.cache_folder import locate_default_cache
-from trainables.machine.texts import expand_user_path
 
-SIDE, CAPTION = 96, 14  # pixels
-COLUMNS, ROWS = 12, 8
-LETTERS = 15  # of a class's name
-
-Sheet = list[tuple[np.ndarray, str]]  # pictures ([H, W, 3] or [H, W] uint8) with their classes
+SIDE = 96  # to which images are decoded, in pixels
 
 
 def describe_data_sets() -> list[str]:
@@ -112,7 +102,7 @@ def _read_parts(
 
 
 def check_data_set(args: argparse.Namespace) -> int:
-    """Read and hash every image anew, say what is wrong, and write a contact sheet.
+    """Read and hash every image again, and say what is wrong.
 
     Returns:
         0 if all of it can be used, else 1.
@@ -133,18 +123,13 @@ def check_data_set(args: argparse.Namespace) -> int:
         if issubclass(source, FileSet):
             index = source.read_listing(config).index
             digest = source.compute_digest(index, cache)
-            sheet = _decode_files(source, index, bad)
+            with silence_size_warning():
+                pictures = source.iterate_pictures(index)
+                bad = [fault for fault in map_ahead(_find_decode_fault, pictures) if fault]
         else:
             dataset, digest = load_dataset(config, cache), fingerprint(config, cache)
-            sheet = [
-                (dataset.images[row].numpy().squeeze(), dataset.classes[int(dataset.labels[row])])
-                for row in choose_rows(dataset.labels.numpy())
-            ]
     rows, root, problems = reading or (dataset, None, ())
     seconds = time.monotonic() - start
-    path = expand_user_path(args.sheet or f"{name}-sheet.png", "--sheet")
-    with explain_write_errors(path, "--sheet"):
-        write_sheet(path, sheet)
     lines = [
         f"{name}: {root or 'comes with its package'}",
         f"fingerprint {digest[:16]}",
@@ -153,30 +138,18 @@ def check_data_set(args: argparse.Namespace) -> int:
         _describe_splits(rows),
         f"{len(rows.labels):,} images read in {seconds:.1f} s, {len(bad):,} bad",
         *(f"bad: {line}" for line in bad),
-        f"contact sheet: {path}",
     ]
     print_text("\n".join(lines))
     return 1 if bad or (problems and not args.allow_partial) else 0
 
 
-def _decode_files(source: type[FileSet], index: Index, bad: list[str]) -> Sheet:
-    """Decode every file; return the contact sheet, and add a line to `bad` for each fault."""
-
-    def decode(picture: Picture) -> tuple[Picture, np.ndarray | ConfigError]:
-        try:
-            return picture, decode_picture(picture, SIDE)
-        except ConfigError as fault:
-            return picture, fault
-
-    sheet: Sheet = []
-    rows = set(choose_rows(index.labels))
-    with silence_size_warning():
-        for row, (picture, pixels) in enumerate(map_ahead(decode, source.iterate_pictures(index))):
-            if isinstance(pixels, ConfigError):
-                bad.append(f"{picture.path}: {pixels.message}")
-            elif row in rows:
-                sheet.append((pixels, index.classes[index.labels[row]]))
-    return sheet
+def _find_decode_fault(picture: Picture) -> str | None:
+    """Return the path of a picture that cannot be decoded with the reason, else None."""
+    try:
+        decode_picture(picture, SIDE)
+    except ConfigError as fault:
+        return f"{picture.path}: {fault.message}"
+    return None
 
 
 def _describe_splits(dataset: Dataset) -> str:
@@ -191,26 +164,3 @@ def _describe_splits(dataset: Dataset) -> str:
         queries = "" if subset.queries is None else f", {subset.queries:,} of them queries"
         counts.append(f"{part} {Count(len(subset.classes), len(subset))}{queries}")
     return f"trials: {'; '.join(counts)}"
-
-
-def choose_rows(labels: np.ndarray) -> list[int]:
-    """Return the first row of each class, or of as many evenly spaced classes as a contact sheet
-    holds."""
-    first = np.unique(labels, return_index=True)[1]
-    positions = np.linspace(0, len(first) - 1, min(COLUMNS * ROWS, len(first))).round().astype(int)
-    return [int(row) for row in first[np.unique(positions)]]
-
-
-def write_sheet(path: Path, pictures: Sequence[tuple[np.ndarray, str]]) -> None:
-    """Write pictures with their classes as one PNG. Raises OSError if it cannot be written."""
-    columns = max(1, min(COLUMNS, len(pictures)))
-    rows = max(1, -(-len(pictures) // columns))
-    sheet = Image.new("RGB", (columns * SIDE, rows * (SIDE + CAPTION)), "white")
-    draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(10)
-    for number, (pixels, label) in enumerate(pictures):
-        left, top = number % columns * SIDE, number // columns * (SIDE + CAPTION)
-        small = Image.fromarray(pixels).convert("RGB")
-        small.thumbnail((SIDE - 4, SIDE - 4))
-        sheet.paste(small, (left + (SIDE - small.width) // 2, top + (SIDE - small.height) // 2))
-        draw.text((left + 2, top + SIDE), label[:LETTERS], fill="black", font=font)
-    sheet.save(path, "PNG")

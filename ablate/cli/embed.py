@@ -48,10 +48,10 @@ def run(args: argparse.Namespace) -> int:
     from trainables.core.pictures import list_pictures
     from trainables.machine.files import write_atomically
 
-    to = check_new_file(args.to, "--to", replace=args.replace)
+    to = check_new_file(args.to, "--to")
     if to.suffix not in FORMATS:
         raise ConfigError("--to", f"the name of {to} must end in {' or '.join(FORMATS)}")
-    index_file = args.index and check_new_file(args.index, "--index", replace=args.replace)
+    index_file = args.index and check_new_file(args.index, "--index")
     root = expand_user_path(args.folder, "FOLDER")
     paths = list_pictures(root, "FOLDER")
     model = load_model(args.model, args.device)

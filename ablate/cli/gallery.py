@@ -17,7 +17,6 @@ from trainables.data.decode import Picture, decode_picture, map_ahead
 from trainables.machine.texts import escape_control_characters
 
 INDEX, THUMBS = "index.html", "thumbs"
-MARK = 'content="ablate neighbours"'
 SIDE = 144  # of a thumbnail's box, in pixels
 
 
@@ -56,11 +55,3 @@ def write_gallery(to: Path, root: Path, queries: Sequence[Query], title: str) ->
         hits=sum(query.hit for query in queries) if has_classes else None,
     )
     (to / INDEX).write_text(text, encoding="utf-8")
-
-
-def is_gallery(folder: Path) -> bool:
-    """Return whether all in it is of a gallery, so that another one may take its place."""
-    if not (folder / INDEX).is_file() or MARK not in (folder / INDEX).read_text(errors="replace"):
-        return False
-    own = {folder / INDEX, folder / THUMBS, *folder.glob("page-*.html")}  # pages of 0.1.0
-    return set(folder.iterdir()) <= own

@@ -12,7 +12,6 @@ from ablate.ledger import queries
 from ablate.ledger.records import Records
 from ablate.values.terminal import print_text, to_one_line
 from trainables.core.trial_folder import TRIALS, locate_trial_folder
-from trainables.errors import ConfigError
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -23,7 +22,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         default="ls",
         help="ls: counts, sweeps and failures; show TRIAL: all that is known, as JSON; export "
         "[SWEEP]: a row per trial and cell; replay [SWEEP]: write to MLflow what it lacks, when no "
-        "run is under way; import DIR: make facts of what a batch (`ablate cells`) has finished",
+        "run is under way; import DIR: record the results of a batch (`ablate cells`)",
     )
     command.add_argument(
         "--to", metavar="FILE", help="export: .csv, .jsonl or .parquet (default: CSV, printed)"
@@ -33,12 +32,6 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         nargs="?",
         help="a trial id or its beginning; a sweep's id or name; a batch's folder",
     )
-    command.add_argument(
-        "--same-code",
-        action="store_true",
-        help="import: the code here gives the same numbers as that of the batch, at its REVISIONs",
-    )
-    command.add_argument("--rebuild", action="store_true", help=argparse.SUPPRESS)
     command.add_argument("--json", action="store_true", help="show: as without; it prints JSON")
     add_tracking(command)
     add_out(command)
@@ -92,12 +85,6 @@ def _replay_sweeps(path: Path, args: argparse.Namespace) -> int:
     from ablate.ledger.ledger import Ledger
     from ablate.tracking.sync import replay_all
 
-    if args.rebuild:
-        raise ConfigError(
-            "--rebuild",
-            "it was removed in version 0.2.0: move mlflow.db and the files mlflow.db-* away, and "
-            "replay without it",
-        )
     store = Options(out=args.out, tracking_uri=args.tracking_uri).store
     store.check_usable()
     with Ledger(path) as facts:

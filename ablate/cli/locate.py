@@ -39,11 +39,11 @@ def find_trial(records: Records, name: str | None) -> str:
     return ids[0]
 
 
-def check_new_file(given: str, option: str, *, replace: bool) -> Path:
-    """Return the path of a file to write; refuse one that is there, unless it may be replaced."""
-    path = expand_user_path(given, option)
-    if path.exists() and not replace:
-        raise ConfigError(option, f"{path} is there already: name a new file, or give --replace")
+def check_new_file(text: str, option: str) -> Path:
+    """Return the path of a file to write, and refuse one that is there already."""
+    path = expand_user_path(text, option)
+    if path.exists():
+        raise ConfigError(option, f"{path} is there already: name a new file, or remove it")
     return path
 
 

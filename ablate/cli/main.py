@@ -42,10 +42,27 @@ COMMANDS = {
     "backbones": "those of the papers, and whether their weights are here",
     "doctor": "versions, GPU, disk, and what to repair",
 }
-REMOVED = {
-    ("export",): "`ablate export` went in version 0.2.0; `ablate ledger export` writes a table",
-    ("data", "push"): "`ablate data push` went in version 0.2.0; copy the data set to the nodes, "
-    "or to a folder that they share, and name it in data.root",
+REMOVE_FIRST = "remove what is there first, or name another place by --to"
+# command → removed word ("": the command itself) → what to do instead
+REMOVED: dict[str, dict[str, str]] = {
+    "export": {"": "`ablate ledger export` writes a table"},
+    "data": {
+        "push": "copy the data set to the nodes, or to a folder that they share, and name it in "
+        "data.root",
+        "--sheet": "look at the images themselves; `ablate data check` names those that are bad",
+    },
+    "backbones": dict.fromkeys(
+        ("--file", "--save"), "give the file as backbone.weights of a spec, whose plan checks it"
+    ),
+    "ledger": {
+        "--rebuild": "move mlflow.db and the files mlflow.db-* away, and replay without it",
+        "--same-code": "import without it, and give it to `ablate run`",
+    },
+    "new": {"--replace": REMOVE_FIRST},
+    "embed": {"--replace": REMOVE_FIRST},
+    "neighbours": {"--replace": REMOVE_FIRST},
+    "prune": {"--keep": "the weights of each study's best cell stay; leave the option out"},
+    "trials": {"--failed": "give --status failed"},
 }
 _SECRET = ("tracking_uri", "storage")  # may hold a password
 _SHOWN = {"spec": "SPEC", "name": "NAME", "sweep": "SWEEP", "studies": "--study"}
@@ -79,9 +96,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         prepare_process()
         argv = sys.argv[1:]
     make_streams_tolerant()
-    for words, remedy in REMOVED.items():
-        if tuple(argv[: len(words)]) == words:
-            print_text(remedy, error=True)
+    command = argv[0] if argv else ""
+    for word, remedy in REMOVED.get(command, {}).items():
+        if word in ("", *argv):
+            name = f"ablate {command} {word}".strip()
+            print_text(f"`{name}` was removed in version 0.2.0: {remedy}", error=True)
             return 2
     args = build_parser(argv[:1]).parse_args(argv)
     from ablate.ledger.schema import LedgerError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 
 from ablate.cli.options import add_model, parse_positive
 from ablate.values.terminal import print_text
@@ -35,19 +34,14 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Return 0 for a gallery of all pictures, 1 if some could not be read."""
-    from ablate.cli.gallery import INDEX, is_gallery, write_gallery
+    from ablate.cli.gallery import INDEX, write_gallery
     from ablate.cli.locate import explain_write_errors
     from ablate.cli.pictures import embed_folder, load_model, search_folder
     from trainables.core.pictures import list_pictures
 
     to = expand_user_path(args.to, "--to")
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
-        if not to.is_dir() or not is_gallery(to):
-            raise ConfigError("--to", f"{to} is there already: name a new folder")
-        if not args.replace:
-            raise ConfigError(
-                "--to", f"{to} is a gallery already: name a new folder, or give --replace"
-            )
+        raise ConfigError("--to", f"{to} is there already: name a new folder, or remove it")
     root = expand_user_path(args.folder, "FOLDER")
     paths = list_pictures(root, "FOLDER")
     model = load_model(args.model, args.device)
@@ -57,8 +51,6 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("FOLDER", f"{size} pictures can be read, and neighbours need at least 2")
     queries = search_folder(model, folder, args.queries, args.nearest)
     with explain_write_errors(to, "--to"):
-        if is_gallery(to):
-            shutil.rmtree(to)
         write_gallery(to, root, queries, title=f"Nearest pictures: {root.resolve().name}")
     print_text(f"{len(queries)} of {size} pictures with their nearest")
     if folder.classes is not None:

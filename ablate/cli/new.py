@@ -25,7 +25,6 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     goals = "; ".join(f"{goal}: {purpose}" for goal, purpose in GOALS.items())
     command.add_argument("--goal", choices=GOALS, default="tune", help=f"default: tune; {goals}")
     command.add_argument("--to", metavar="FILE", help="default: ./NAME.yaml")
-    command.add_argument("--replace", action="store_true", help="write over a file that is there")
 
 
 def run(args: argparse.Namespace) -> int:

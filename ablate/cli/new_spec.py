@@ -55,7 +55,7 @@ def write_new_spec(args: argparse.Namespace, purpose: str) -> int:
         raise ConfigError(
             "NAME", f"{name!r} must be of the letters a to z, digits, _ . and -, as my-first"
         )
-    path = check_new_file(args.to or f"{name}.yaml", "--to", replace=args.replace)
+    path = check_new_file(args.to or f"{name}.yaml", "--to")
     for option, registry in (("loss", LOSSES), ("method", METHODS)):
         _check_name(option, getattr(args, option), list(registry))
     headline = f"{args.method} on {args.loss}, {args.data}: {purpose}"

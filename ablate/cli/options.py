@@ -56,7 +56,6 @@ def add_model(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("folder", metavar="FOLDER", help="of pictures; class folders or none")
     add_device(command)
-    command.add_argument("--replace", action="store_true", help="write over what is there")
 
 
 def add_spec(command: argparse.ArgumentParser, *, optional: bool = False) -> None:

@@ -1,7 +1,6 @@
-"""`ablate prune`: remove files of finished trials that nobody needs any more.
+"""`ablate prune`: remove checkpoints of finished trials, and weights that no report names.
 
-Checkpoints of what is finished go, and the weights that `--keep` does not name. Logs,
-configurations, results and the ledger always stay, and whatever somebody is at work on.
+Logs, configurations, results and the ledger always stay, and whatever somebody is at work on.
 """
 
 from __future__ import annotations
@@ -38,17 +37,11 @@ class Piece(NamedTuple):
 def add_arguments(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Say what could go, and how much it frees; remove it with --yes. Logs, "
-        "configurations, results and the ledger stay, and so do what runs, what can be resumed and "
-        "the weights of sweeps that are not finished."
+        "configurations, results and the ledger stay, and so do what runs, what can be resumed, "
+        "the weights of each study's best cell, at all its seeds, and those of sweeps that are not "
+        "finished."
     )
     command.add_argument("sweep", nargs="?", help="sweep id or name; default: all trials")
-    command.add_argument(
-        "--keep",
-        choices=("best", "weights", "none"),
-        default="best",
-        help="best (default): the weights of each study's best cell, at all its seeds, which "
-        "reports name; weights: all, so that checkpoints alone go; none: no weights",
-    )
     command.add_argument("--yes", action="store_true", help="remove it")
     add_out(command)
 
@@ -69,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
             "is removed: move the trials there, or make the output folder as a whole the link",
         )
     with Ledger(path) as ledger:
-        pieces, notes = find_pieces(ledger, out, args.sweep, args.keep)
+        pieces, notes = find_pieces(ledger, out, args.sweep)
         verb = "frees" if args.yes else "would free"
         lines = [] if pieces else [f"nothing to remove in {out}"]
         for name, kind in ((CHECKPOINTS, "checkpoints"), (EXPORT, "weights")):
@@ -94,9 +87,7 @@ def run(args: argparse.Namespace) -> int:
     return 1 if failures else 0
 
 
-def find_pieces(
-    records: Records, out: Path, sweep: str | None, keep: str
-) -> tuple[list[Piece], list[str]]:
+def find_pieces(records: Records, out: Path, sweep: str | None) -> tuple[list[Piece], list[str]]:
     """Return what may go, and a line for each sweep whose weights stay because it goes on."""
     rows = queries.list_trials(records)
     if sweep is not None:
@@ -104,7 +95,7 @@ def find_pieces(
     trial_ids = {row["trial_id"] for row in rows}
     # an unfinished sweep may read its trials again, on other splits or as an ensemble
     under_way = {driver.sweep_id for driver in list_drivers(out) if driver.alive}
-    needed = _find_best_trials(records) if keep == "best" else set()
+    needed = _find_best_trials(records)
     notes = []
     for each in queries.list_sweeps(records):
         sweep_id = each["sweep_id"]
@@ -125,8 +116,7 @@ def find_pieces(
         trial_id = row["trial_id"]
         if row["status"] not in ("done", "failed") or trial_id in claimed:
             continue
-        removes_weights = keep != "weights" and trial_id not in needed
-        for name in (CHECKPOINTS, EXPORT) if removes_weights else (CHECKPOINTS,):
+        for name in (CHECKPOINTS,) if trial_id in needed else (CHECKPOINTS, EXPORT):
             path = locate_trial_folder(out / TRIALS, trial_id) / name
             if path.exists() and not path.is_symlink():  # a link leads to what is not ours
                 files = path.rglob("*") if path.is_dir() else [path]

@@ -20,11 +20,8 @@ from trainables.errors import ConfigError
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("sweep", nargs="?", help="sweep id or name; default: the latest")
-    only = command.add_mutually_exclusive_group()
-    only.add_argument("--failed", action="store_true", help="those that failed, with reasons")
-    only.add_argument(
-        "--status", choices=("running", "done", "failed", "partial", "interrupted"), help="of one"
-    )
+    states = ("running", "done", "failed", "partial", "interrupted")
+    command.add_argument("--status", choices=states, help="those of one status, as failed")
     command.add_argument(
         "--sort", metavar="METRIC", help="the best first, as test/recall_at_1; shows this metric"
     )
@@ -36,7 +33,6 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print a line for each trial of a sweep; return 0 also where there is none."""
-    status = "failed" if args.failed else args.status
     with Records(locate_ledger(args.out)) as records:
         sweep_id = find_sweep(records, args.sweep, "SWEEP")
         metric = args.sort or records.get_sweep(sweep_id)["spec"]["objective"]
@@ -45,17 +41,16 @@ def run(args: argparse.Namespace) -> int:
             for row in queries.list_sweep_trials(records, sweep_id)
         ]
     if args.sort:
-        known = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
-        if metric not in known:
-            expected = f"there are {list_similar_metrics(metric, known)}"
-            raise ConfigError(
-                "--sort", f"no trial has {metric!r}; {expected}. {suggest_metric(metric, known)}"
-            )
+        names = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
+        if metric not in names:
+            similar = list_similar_metrics(metric, names)
+            fault = f"no trial has {metric!r}; there are {similar}. {suggest_metric(metric, names)}"
+            raise ConfigError("--sort", fault)
         sign = 1 if is_lower_better(metric) else -1
         rows.sort(key=lambda row: sign * row["metrics"].get(metric, sign * inf))
     varied = find_varied_paths(row["config"] for row in rows) if args.params else []
     for row in rows:
-        if status not in (None, row["status"]):
+        if args.status not in (None, row["status"]):
             continue
         line = f"{row['trial_id']}  {row['status']}  {queries.format_cell_address(row)}"
         if (value := row["metrics"].get(metric)) is not None:

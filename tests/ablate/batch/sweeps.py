@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +77,8 @@ def by_command(file: Path, work: Path) -> None:
 def here(file: Path, work: Path) -> int:
     """Run a file of synthetic trials in this process, and return how many are done."""
     source, entries = read_cells(file)
-    made = BatchSettings(source, work, work / "cache", "cpu", None, 0.0, runner=RUNNER)
-    events = [run_trial(made, entry) for entry in list_pending(made, entries)]
+    batch_settings = BatchSettings(source, work, work / "cache", "cpu", None, 0.0, runner=RUNNER)
+    events = [run_trial(batch_settings, entry) for entry in list_pending(batch_settings, entries)]
     return sum(event is not None and event["event"] == "final" for event in events)
 
 
@@ -88,17 +87,12 @@ RUNNER = "tests.ablate.synthetic:run_job"
 
 def rounds(plan: Plan, settings: Settings, work: Path, run: Any) -> list[int]:
     """Cells, batch and import in turn until nothing is left; how many trials each file had."""
-    found, file = [], work.with_suffix(".jsonl")
+    counts, file = [], work.with_suffix(".jsonl")
     while count := export_cells(plan, settings, file)["trials"]:
-        found.append(count)
+        counts.append(count)
         run(file, work)
-        import_batch(work, settings.out, same_code=not settings.sources)
-    return found
-
-
-def took(work: Path, out: Path, *, same_code: bool = True) -> Counter[str]:
-    """`same_code`: results of synthetic trials mostly do not say which code made them."""
-    return import_batch(work, out, same_code=same_code)
+        import_batch(work, settings.out)
+    return counts
 
 
 def facts(out: Path) -> dict[str, Any]:
@@ -109,26 +103,25 @@ def facts(out: Path) -> dict[str, Any]:
         for row in ledger.query("SELECT * FROM trials ORDER BY trial_id"):
             keys = ("config_hash", "seed", "config", "status", "reason", "owner", "epochs")
             keys += ("steps", "best_epoch", "export", "source")
-            known = {key: row[key] for key in keys}
-            told = row["provenance"] or {}
-            known["provenance"] = {
+            fact = {key: row[key] for key in keys}
+            fact["provenance"] = {
                 name: value
-                for name, value in told.items()
+                for name, value in (row["provenance"] or {}).items()
                 if name not in ("resumed_from_epoch", "steps_this_process")
             }
-            known["curve"] = [
+            fact["curve"] = [
                 (e["epoch"], e["steps"], timeless(e["metrics"]))
                 for e in ledger.list_epochs(row["trial_id"])
             ]
-            known["evaluations"] = [
+            fact["evaluations"] = [
                 {name: value for name, value in e.items() if name != "recorded"}
                 for e in ledger.query(
                     "SELECT * FROM evaluations WHERE trial_id=? ORDER BY split", [row["trial_id"]]
                 )
             ]
             weights = out / "trials" / row["trial_id"] / str(row["export"])
-            known["weights"] = digest(weights) if weights.is_file() else None
-            trials[row["trial_id"]] = known
+            fact["weights"] = digest(weights) if weights.is_file() else None
+            trials[row["trial_id"]] = fact
         tables = {
             name: ledger.query(f"SELECT * FROM {name} ORDER BY 1, 2, 3")
             for name in ("cells", "proposals")

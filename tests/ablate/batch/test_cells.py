@@ -42,7 +42,7 @@ def test_a_file_has_what_could_start_now(tmp_path: Path) -> None:
     source, entries = read_cells(file)
     # The grid, and one round of the search; the others wait for it.
     assert (written["trials"], written["known"], written["later"]) == (11, 0, 15)
-    assert {study for e in entries for study in e.studies} == {"tune", "grid"}
+    assert {study for e in entries for study, _ in e.cells} == {"tune", "grid"}
     assert (source.sweep_id, source.name, source.clean) == (plan.sweep_id, "small", True)
     assert "secret" not in file.read_text(), "it says where things lie here"
     again = export_cells(plan, settings, tmp_path / "again.jsonl")
@@ -90,25 +90,15 @@ def test_studies_that_depend_on_when_trials_end_are_refused(tmp_path: Path) -> N
     assert export_cells(others, synthetic_settings(tmp_path / "others"), file)["trials"] == 4
 
 
-def test_what_lacks_an_evaluation_is_in_it_once_more(tmp_path: Path) -> None:
-    plan, settings = sweep(grid=GRID), synthetic_settings(tmp_path / "out")
-    rounds(plan, settings, tmp_path / "work", here)
-    more = sweep(grid={**GRID, "evaluate": ["val", "test"], "metrics": ["density"]})
-    written = export_cells(more, settings, tmp_path / "work.jsonl")
-    assert (written["trials"], written["again"]) == (4, 4)
-    assert rounds(more, settings, tmp_path / "work", here) == [4]
-    with Ledger(settings.ledger) as ledger:
-        for row in ledger.query("SELECT trial_id FROM trials"):
-            found = ledger.get_evaluations(row["trial_id"])
-            assert found.keys() == {"val", "test"} and "density" in found["val"]
-
-
-def test_folds_are_read_together_by_a_run(tmp_path: Path) -> None:
+def test_further_evaluations_are_left_to_a_run(tmp_path: Path) -> None:
     folds = {**GRID, "folds": 2, "evaluate": ["val", "test", "ensemble"]}
     plan, settings = sweep(grid=folds), synthetic_settings(tmp_path / "out")
     assert rounds(plan, settings, tmp_path / "work", here) == [8]
-    left = export_cells(plan, settings, tmp_path / "cells.jsonl")
-    assert (left["trials"], left["ensembles"], left["known"]) == (0, 4, 4)
+    counts = export_cells(plan, settings, tmp_path / "cells.jsonl")
+    assert (counts["trials"], counts["evaluations"], counts["known"]) == (0, 4, 4)
+    more = sweep(grid={**folds, "metrics": ["density"]})
+    counts = export_cells(more, settings, tmp_path / "cells.jsonl")
+    assert (counts["trials"], counts["evaluations"]) == (0, 8)
 
 
 def test_a_live_owner_is_asked(tmp_path: Path) -> None:

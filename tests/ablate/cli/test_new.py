@@ -60,8 +60,8 @@ def test_every_method_is_known_and_every_loss_plans(tree: Path, capsys: Captured
     for loss in LOSSES:
         if loss == "pml":  # which loss of that library, only a person can say
             continue
-        words = ["new", "x", "--data", str(tree), "--method", "plain", "--loss", loss]
-        assert main([*words, "--replace"]) == 0, capsys.readouterr().err
+        words = ["new", "x", "--to", f"{loss}.yaml", "--data", str(tree), "--method", "plain"]
+        assert main([*words, "--loss", loss]) == 0, capsys.readouterr().err
 
 
 def test_a_loss_that_a_method_refuses_is_one_line(capsys: Captured) -> None:

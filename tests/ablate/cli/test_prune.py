@@ -79,11 +79,8 @@ def test_the_best_stay_and_nothing_goes_without_yes(
     assert left(tmp_path, "checkpoints") == set() and left(tmp_path, "trial.log") == trials
     assert table(made) == known
     assert all(row["owner"] is None for row in made.ledger.query("SELECT owner FROM trials"))
-    # more or less is kept
-    assert prune(tmp_path, "--yes", "--keep", "weights") == 0
+    assert prune(tmp_path, "--yes") == 0
     assert "nothing to remove" in capsys.readouterr().out
-    assert prune(tmp_path, "--yes", "--keep", "none") == 0
-    assert left(tmp_path, "best.safetensors") == set()
     assert drain(dispatch(specs.plan(), tmp_path)) == [], "what is known needs no weights"
 
 
@@ -95,7 +92,7 @@ def test_what_runs_or_goes_on_is_not_touched(tmp_path: Path, capsys: Captured) -
     for job in (done, running, stopped):
         fill(tmp_path / "trials" / job.trial_id)
     made.ledger.release(stopped.trial_id, "interrupted")
-    assert prune(tmp_path, "--keep", "none", "--yes") == 0
+    assert prune(tmp_path, "--yes") == 0
     note = f"sweep small ({made.sweep_id}) is not finished: its weights stay"
     assert note in capsys.readouterr().out
     assert len(left(tmp_path, "best.safetensors")) == 3, "its sweep is not finished"

@@ -135,7 +135,7 @@ def test_trials_and_their_logs(
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len({row["trial_id"] for row in known})
     assert all(" val/map_at_r 0." in line for line in lines if "  done  " in line)
-    assert command(tmp_path, "trials", "--failed") == 0
+    assert command(tmp_path, "trials", "--status", "failed") == 0
     failed = capsys.readouterr().out.splitlines()
     assert 0 < len(failed) < len(lines)
     assert all("  failed  " in line and "the loss is not finite" in line for line in failed)

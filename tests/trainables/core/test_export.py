@@ -13,58 +13,23 @@ import numpy as np
 import pytest
 import torch
 from PIL import EpsImagePlugin, Image
-from safetensors import safe_open
-from safetensors.torch import load as load_tensors
 from safetensors.torch import save
 
 import trainables
+from tests.trainables.core import exported
 from trainables.backbones import backbone
 from trainables.core import export
-from trainables.core.network import Network, build_method, build_trial_backbone
 from trainables.data.decode import Picture, decode_picture
-from trainables.data.images import Images
-from trainables.data.splits import Subset
 from trainables.errors import ConfigError
-from trainables.trial import TrialConfig
 
 About, Tensors = dict[str, Any], dict[str, torch.Tensor]
 GONE: Any = object()
-CLASSES = ("ant", "bee", "cat")
 PICTURES = np.random.default_rng(0).integers(0, 256, (3, 40, 40, 3), dtype=np.uint8)
 
 
 @pytest.fixture(scope="module")
 def valid(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The export of an untrained network, as a trial would leave it."""
-    path = tmp_path_factory.mktemp("valid") / "best.safetensors"
-    config = TrialConfig(
-        data={"name": "folder", "root": "/elsewhere", "image_size": 32},
-        backbone={"name": "mobilenetv3_small_050", "weights": "none", "mode": "finetune"},
-        embedding={"dim": 16},
-    )
-    built = build_trial_backbone(config, 0)
-    method = build_method(config, features=built.features, classes=len(CLASSES), seed=0)
-    network = Network(config, built, method, built.features)
-    frame = config.data.image_size / config.data.eval_side
-    images = Images.from_equal_sizes(torch.zeros((0, 1, 1, 3), dtype=torch.uint8), frame)
-    none = torch.zeros(0, dtype=torch.int64)
-    export.write_export(path, network, config, Subset(images, none, none, CLASSES))
-    return path
-
-
-def read_parts(path: Path) -> tuple[About, Tensors]:
-    """Return what an export says of itself, without its digest, and its tensors."""
-    with safe_open(path, framework="pt") as file:
-        about = json.loads(file.metadata()[export.KEY])
-    del about["sha256"]
-    return about, load_tensors(path.read_bytes())
-
-
-def write_sealed(path: Path, about: About, tensors: Tensors) -> Path:
-    """Write an export with a digest that fits, whatever it says."""
-    digest = {"sha256": export._compute_digest(about, tensors)}
-    path.write_bytes(save(tensors, metadata={export.KEY: json.dumps(about | digest)}))
-    return path
+    return exported.write(tmp_path_factory.mktemp("valid") / "best.safetensors")
 
 
 def read_refusal(path: Path) -> str:
@@ -180,7 +145,7 @@ def test_every_flipped_byte_is_one_error(valid: Path, tmp_path: Path) -> None:
 
 
 def test_an_export_from_before_digests_loads(valid: Path, tmp_path: Path) -> None:
-    about, weights = read_parts(valid)
+    about, weights = exported.said(valid)
     path = tmp_path / "old.safetensors"
     for name in ("ablate-1", "ablate-2"):
         path.write_bytes(save(weights, metadata={export.KEY: json.dumps(about | {"format": name})}))
@@ -207,21 +172,21 @@ def test_an_export_from_before_digests_loads(valid: Path, tmp_path: Path) -> Non
 def test_what_a_file_says_of_itself_is_typed(
     valid: Path, tmp_path: Path, entry: str, values: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    about, tensors = read_parts(valid)
+    about, tensors = exported.said(valid)
     monkeypatch.setattr(export, "SPARE_BYTES", 2**20)  # these classes are more
     for value in values:
         changed = change_entry(about, entry, value)
-        message = read_refusal(write_sealed(tmp_path / "best.safetensors", changed, tensors))
+        message = read_refusal(exported.sealed(tmp_path / "best.safetensors", changed, tensors))
         assert value != "of_a_plug_in" or "of this model is not here: install" in message
 
 
 def test_a_small_file_builds_no_large_backbone(
     valid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    about, tensors = read_parts(valid)
+    about, tensors = exported.said(valid)
     about = change_entry(about, "config.backbone.name", "vit_large_patch16_224")
     monkeypatch.setattr(backbone, "build_backbone", lambda *_, **__: pytest.fail("it was built"))
-    message = read_refusal(write_sealed(tmp_path / "a", about, tensors))
+    message = read_refusal(exported.sealed(tmp_path / "a", about, tensors))
     assert "numbers, of a vit_large" in message
 
 
@@ -237,13 +202,13 @@ CHANGES: dict[str, Callable[[Tensors, str], Tensors]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_tensors_are_those_of_the_network(valid: Path, tmp_path: Path, change: str) -> None:
-    about, tensors = read_parts(valid)
+    about, tensors = exported.said(valid)
     altered = CHANGES[change](tensors, "method.loss.proxies")
-    read_refusal(write_sealed(tmp_path / "best.safetensors", about, altered))
+    read_refusal(exported.sealed(tmp_path / "best.safetensors", about, altered))
 
 
 def test_files_that_are_no_exports_are_refused_at_once(valid: Path, tmp_path: Path) -> None:
-    about, _ = read_parts(valid)
+    about, _ = exported.said(valid)
     path = tmp_path / "best.safetensors"
 
     def write_raw(header: bytes, size: int = 0) -> None:
@@ -270,8 +235,8 @@ def test_files_that_are_no_exports_are_refused_at_once(valid: Path, tmp_path: Pa
 
 
 def test_weights_of_a_frozen_backbone_are_a_regular_file(valid: Path, tmp_path: Path) -> None:
-    about, tensors = read_parts(valid)
+    about, tensors = exported.said(valid)
     os.mkfifo(tmp_path / "fifo")
     about["config"]["backbone"] |= {"mode": "frozen", "weights": str(tmp_path / "fifo")}
     about["config"]["backbone"]["weights_sha256"] = "0" * 64
-    assert "a FIFO" in read_refusal(write_sealed(tmp_path / "a", about, tensors))
+    assert "a FIFO" in read_refusal(exported.sealed(tmp_path / "a", about, tensors))

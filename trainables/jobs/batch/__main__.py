@@ -1,4 +1,4 @@
-"""`python -m trainables.jobs.batch CELLS --out DIR`: run trials that have left their driver.
+"""`python -m trainables.jobs.batch CELLS --out DIR`: run a sweep's trials without its driver.
 
 Needs neither Ray nor MLflow nor Optuna. torch is imported once the arguments are known to be right.
 """
@@ -6,6 +6,7 @@ Needs neither Ray nor MLflow nor Optuna. torch is imported once the arguments ar
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import signal
 import sys
@@ -22,9 +23,9 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     top = argparse.ArgumentParser(
         prog="python -m trainables.jobs.batch",
-        description="Run the trials of a file that `ablate cells` wrote, without a driver. Stop it "
-        "at any moment, or let it be killed: the same command goes on, trials under way from their "
-        "checkpoints.",
+        description="Run the trials of a file that `ablate cells` wrote, "
+        "without a driver. After an interruption the same command goes on, unfinished trials from "
+        "their checkpoints. Several commands with one DIR share the trials.",
         epilog="Then, where the sweep's ledger is: ablate ledger import DIR. Exit codes: 0 all "
         "trials have ended well; 1 some failed or are left; 2 wrong input, nothing was started; "
         "130, 143 and 129: stopped by Ctrl-C, SIGTERM and SIGHUP.",
@@ -33,23 +34,19 @@ def build_parser() -> argparse.ArgumentParser:
     add("cells", metavar="CELLS", help="the file of `ablate cells SPEC --to CELLS`")
     add("--out", required=True, metavar="DIR", help="folder for results and checkpoints")
     add("--processes", type=int, default=1, metavar="N", help="trials side by side (default: 1)")
-    add("--device", help="auto, cpu, cuda (its GPUs in turn) or cuda:N; default: as the sweep asks")
+    device_help = "auto, cpu, cuda (all GPUs in turn) or cuda:N; default: the sweep's"
+    add("--device", help=device_help)
     add("--shard", default="1/1", metavar="I/N", help="only part I of N, as 2/8")
     add("--data-root", metavar="DIR", help="where the sweep's data folder lies here")
-    add(
-        "--checkpoint-seconds",
-        type=float,
-        default=10.0,
-        metavar="S",
-        help="least time between a trial's checkpoints; 0: every epoch (default: 10)",
-    )
+    seconds_help = "least time between a trial's checkpoints; 0: every epoch (default: 10)"
+    add("--checkpoint-seconds", type=float, default=10.0, metavar="S", help=seconds_help)
     add("--retry-failed", action="store_true", help="run trials again that failed in this folder")
     add("--check", action="store_true", help="check code, data and weights; run nothing")
     return top
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a batch, and return the exit code."""
+    """Run the trials of a file, and return the exit code."""
     args = build_parser().parse_args(argv)
     try:
         return _run(args)
@@ -67,32 +64,29 @@ def _stop(number: int, _: FrameType | None) -> NoReturn:
 
 
 def _run(args: argparse.Namespace) -> int:
-    if args.processes < 1 or not args.checkpoint_seconds >= 0:
-        raise ConfigError(
-            "--processes, --checkpoint-seconds",
-            f"{args.processes} and {args.checkpoint_seconds} must be at least 1 and at least 0",
-        )
+    if not 1 <= args.processes <= 1024:
+        raise ConfigError("--processes", f"{args.processes} must be from 1 to 1024.")
+    if not 0 <= args.checkpoint_seconds < math.inf:
+        raise ConfigError("--checkpoint-seconds", f"{args.checkpoint_seconds} must be 0 or more.")
     part, parts = parse_shard(args.shard)
-    cells, folder = (
-        expand_user_path(args.cells, "CELLS"),
-        expand_user_path(args.out, "--out").resolve(),
-    )
+    cells = expand_user_path(args.cells, "CELLS")
+    folder = expand_user_path(args.out, "--out").resolve()
+    data_root = args.data_root and str(expand_user_path(args.data_root, "--data-root"))
 
     from trainables.jobs.batch import runner
     from trainables.jobs.batch.files import read_cells
     from trainables.machine.devices import list_devices
 
     source, entries = read_cells(cells)
-    entries = entries[part - 1 :: parts]  # neighbours, which often take alike, are dealt to all
+    entries = entries[part - 1 :: parts]  # neighbours, whose costs are often alike, are spread
     default = entries[0].job.runtime.device if entries else "cpu"
+    devices = list_devices(default if args.device is None else args.device)
     settings = runner.BatchSettings(
         source=source,
         folder=folder,
         cache=locate_default_cache().resolve(),
-        device=default if args.device is None else args.device,
-        data_root=None
-        if args.data_root is None
-        else str(expand_user_path(args.data_root, "--data-root")),
+        device=devices[(part - 1) % len(devices)],
+        data_root=data_root,
         checkpoint_seconds=args.checkpoint_seconds,
     )
     shown = f", part {part} of {parts}" if parts > 1 else ""
@@ -100,12 +94,15 @@ def _run(args: argparse.Namespace) -> int:
     pending = runner.list_pending(settings, entries, retry_failed=args.retry_failed)
     if len(pending) < len(entries):
         runner.say(f"{len(entries) - len(pending)} have ended already")
-    devices = list_devices(settings.device)
     runner.check_machine(settings, pending)
     if args.check:
         runner.say("code, data and weights are as they should be; nothing was run")
         return 0
-    runner.run_batch(settings, pending, args.processes, devices)
+    if args.processes == 1:
+        runner.run_batch(settings, pending)
+    else:
+        turned = devices[(part - 1) % len(devices) :] + devices[: (part - 1) % len(devices)]
+        runner.run_processes(settings, pending, args.processes, turned)
     return runner.report(settings, entries)
 
 

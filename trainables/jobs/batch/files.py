@@ -8,8 +8,8 @@ Both are sheets, JSON lines that vouch for themselves:
 
 `body` is the digest of all bytes after the first line, `sha256` that of the first line without it.
 `cells` has one job a line. `result`, one in each trial's folder, has the trial's epochs and how it
-ended. A result may be a stranger's: only regular files are read, its values are typed and bounded,
-and reading one runs nothing.
+ended. A result may come from a stranger: only regular files are read, its values are typed and
+bounded, and reading one runs nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import math
 import reprlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -29,7 +28,6 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, m
 from trainables.core import identity
 from trainables.core.trial_folder import CONFIG, RESULT, SOURCE
 from trainables.errors import ConfigError
-from trainables.evaluation.metrics import ACCURACY, find_ranking_metric
 from trainables.jobs.request import Job, JsonSerializable
 from trainables.machine.files import open_regular, read_regular, write_atomically
 from trainables.trial import TrialConfig
@@ -37,8 +35,8 @@ from trainables.trial import TrialConfig
 VERSION = 1
 RESULT_NAME = "result.jsonl"
 TRIAL_FILES = (CONFIG, SOURCE, RESULT)  # of a trial's folder, beside its export
-MOST_BYTES = 32 * 2**30  # of a file of a trial, which is its weights at most
-# Of each kind of sheet: what it is, what to do about a damaged one, and its most bytes.
+MOST_BYTES = 32 * 2**30  # the limit of a trial's file, which is its weights at most
+# The description of each kind of sheet, the remedy for a damaged one, and its limit in bytes.
 SHEETS = {
     "cells": ("a file of `ablate cells SPEC --to FILE`", "Copy it again, or write it anew", 2**30),
     "result": (
@@ -50,7 +48,7 @@ SHEETS = {
 
 
 def write_sheet(path: Path, kind: str, head: object, lines: Iterable[object]) -> None:
-    """Write a sheet whole or not at all; it is on disk once this returns."""
+    """Write a sheet atomically, and flush it to disk."""
     texts = [_encode(line) for line in lines]
     body = b"".join(text + b"\n" for text in texts)
     first = {"sheet": kind, "version": VERSION, "lines": len(texts), "head": head}
@@ -60,10 +58,10 @@ def write_sheet(path: Path, kind: str, head: object, lines: Iterable[object]) ->
 
 
 def read_sheet(path: Path, kind: str) -> tuple[Any, list[Any]]:
-    """Return the head and the lines of a sheet, of whatever types a stranger gave them.
+    """Return the head and the lines of a sheet, whose types are not checked.
 
     Raises:
-        ConfigError: no file, another kind of file or version, or one that is cut off or altered.
+        ConfigError: the file is missing, of another kind or version, cut off or altered.
     """
     description, remedy, most_bytes = SHEETS[kind]
     try:
@@ -89,7 +87,7 @@ def _encode(line: object) -> bytes:
 
 
 def digest(path: Path) -> str:
-    """Return the SHA-256 of a regular file. Raises OSError if it is none, or a link."""
+    """Return the SHA-256 of a regular file. Raises OSError for a link or a special file."""
     with open_regular(path, most_bytes=MOST_BYTES, follow_links=False) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -99,7 +97,7 @@ def digest(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Source(JsonSerializable):
-    """The sweep of the trials. clean: whether a trial's checkpoints go once it has ended."""
+    """The sweep of the trials. clean: whether a finished trial's checkpoints are removed."""
 
     sweep_id: str
     name: str
@@ -108,9 +106,9 @@ class Source(JsonSerializable):
 
 @dataclass(frozen=True, slots=True)
 class Entry(JsonSerializable):
-    """One trial: the (study, cell) pairs that it fills, its identity with the data's, and its job.
+    """One trial: its (study, cell) pairs, its identity with the data's, and its job.
 
-    The job's device and folders are placeholders: the machine that runs it sets them.
+    The job's device and folders are placeholders, which the machine that runs it replaces.
     """
 
     cells: tuple[tuple[str, str], ...]
@@ -122,17 +120,13 @@ class Entry(JsonSerializable):
     def trial_id(self) -> str:
         return self.job.trial_id
 
-    @property
-    def studies(self) -> set[str]:
-        return {study for study, _ in self.cells}
-
     def __str__(self) -> str:
         more = f" +{len(self.cells) - 1}" if len(self.cells) > 1 else ""
         return f"{self.trial_id} {'/'.join(self.cells[0])}@{self.job.seed}{more}"
 
 
 def write_cells(path: Path, source: Source, entries: Iterable[Entry]) -> None:
-    """Write the trials that leave to one file."""
+    """Write a sweep's trials to one file."""
     write_sheet(path, "cells", source.to_dict(), (entry.to_dict() for entry in entries))
 
 
@@ -140,7 +134,7 @@ def read_cells(path: Path) -> tuple[Source, list[Entry]]:
     """Return the sweep and the trials of a file.
 
     Raises:
-        ConfigError: it is not as it was written, or was written by other code.
+        ConfigError: the file was altered, or was written by other code.
     """
     head, lines = read_sheet(path, "cells")
     try:
@@ -150,10 +144,10 @@ def read_cells(path: Path) -> tuple[Source, list[Entry]]:
 
 
 def check_identity(trial: Entry | Result) -> TrialConfig:
-    """Return a trial's configuration, which must have the identity that is said of it.
+    """Return a trial's configuration after checking that it has the trial's identity.
 
     Raises:
-        ValueError: no configuration, or that of another trial.
+        ValueError: the configuration is invalid, or that of another trial.
     """
     job = trial.job if isinstance(trial, Entry) else trial
     config = TrialConfig.model_validate(job.config)
@@ -177,8 +171,6 @@ Steps = Annotated[int, Field(ge=0, le=2**53)]
 Epochs = Annotated[int, Field(ge=1, le=10**7)]
 Seconds = Annotated[float, Field(ge=0, le=1e10)]
 Number = Annotated[float, Field(allow_inf_nan=True)]  # `check_values` says which may be infinite
-Metrics = Annotated[dict[Name, Number], Field(max_length=2_000)]
-Names = Annotated[list[Name], Field(max_length=1_000)]
 
 
 class Strict(BaseModel):
@@ -187,12 +179,10 @@ class Strict(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
-class RecordedCode(Strict):
-    """The code that ran a trial, as `Code` has it."""
+class RecordedCode(Strict, extra="ignore"):
+    """The code that ran a trial: component → hash of its source."""
 
-    hashes: Annotated[dict[Name, Name | None], Field(max_length=200)]
-    revisions: Annotated[dict[Name, Name], Field(max_length=200)]
-    same: Annotated[dict[Name, Names], Field(max_length=200)]
+    hashes: Annotated[dict[Name, Name | None], Field(min_length=1, max_length=200)]
 
 
 class Epoch(Strict):
@@ -200,7 +190,7 @@ class Epoch(Strict):
     epoch: Epochs
     steps: Steps
     seconds: Seconds
-    metrics: Metrics
+    metrics: Annotated[dict[Name, Number], Field(max_length=2_000)]
 
 
 class FailedEvent(Strict):
@@ -215,27 +205,25 @@ class Final(Strict):
     epochs: Epochs
     steps: Steps
     seconds: Seconds
-    evaluations: dict[Literal["train", "val", "test"], Metrics]
+    evaluations: dict[
+        Literal["train", "val", "test"], Annotated[dict[Name, float], Field(max_length=2_000)]
+    ]
     evaluator: Name
     export: FileName
     provenance: Annotated[dict[Name, JsonValue], Field(max_length=200)]
 
 
-class Result(Strict):
-    """What a batch made of a trial: the head of its file, and the lines as `epochs` and `last`.
+class Result(Strict, extra="ignore"):
+    """The result of a trial: the head of its file, and the lines as `epochs` and `last`.
 
-    sweep_id: of the sweep that asked for it. evaluate, metrics: what was asked for. code: what ran
-    it, if the driver keeps that. files: name → SHA-256.
+    code: None where the driver keeps no digests of sources. files: name → SHA-256.
     """
 
-    sweep_id: Name
     trial_id: Annotated[str, Field(pattern=r"^[0-9a-f]{16}-s[0-9]{1,19}$")]
     config_hash: Hash
     fingerprint: Name
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)]
     config: dict[str, JsonValue]
-    evaluate: Names
-    metrics: Names
     code: RecordedCode | None
     files: Annotated[dict[FileName, Hash], Field(max_length=10)]
     epochs: list[Epoch]
@@ -243,56 +231,38 @@ class Result(Strict):
 
     @property
     def hashes(self) -> dict[str, str | None]:
-        """Component → hash of its source; empty if nobody said."""
+        """Component → hash of its source; empty if it was not recorded."""
         return {} if self.code is None else self.code.hashes
 
     @model_validator(mode="after")
     def check_values(self) -> Self:
-        """Raise ValueError for what no trial of this configuration tells."""
+        """Check epochs, metrics and file names against the trial's configuration."""
         most, last = check_identity(self).training.epochs, self.last
-        numbers, steps = ([getattr(e, key) for e in self.epochs] for key in ("epoch", "steps"))
-        if any(b <= a for a, b in pairwise(numbers)) or numbers[-1:] > [most]:
+        numbers, names = [epoch.epoch for epoch in self.epochs], {*TRIAL_FILES}
+        if numbers != sorted({*numbers}) or numbers[-1:] > [most]:
             raise ValueError(f"the epochs do not rise to {most}")
-        if any(b < a for a, b in pairwise(steps)):
-            raise ValueError("steps fall from one epoch to the next")
-        metrics = [pair for epoch in self.epochs for pair in epoch.metrics.items()]
-        names = {*TRIAL_FILES}
         if isinstance(last, Final):
-            if last.epochs != most or numbers not in ([], [*range(1, most + 1)]):
+            if last.epochs != most or len(numbers) not in (0, most) or last.best_epoch > most:
                 raise ValueError(f"it ended after {last.epochs} epochs of {most}")
-            if last.best_epoch > most or last.export not in self.files:
-                raise ValueError("its best epoch is none of its epochs, or has no weights")
+            if last.export not in self.files:
+                raise ValueError(f"it has no file {last.export}")
             names.add(last.export)
-            for split, values in last.evaluations.items():
-                metrics += [(f"{split}/{name}", value) for name, value in values.items()]
-        for name, value in metrics:
-            _check_metric(name, value)
+        for name, value in (pair for epoch in self.epochs for pair in epoch.metrics.items()):
+            if not math.isfinite(value) and not name.startswith("observed/"):
+                raise ValueError(f"{name} is {value}, which is no finite number")
         if not names.issuperset(self.files):
             raise ValueError(f"its files are {', '.join(self.files)}, not {', '.join(names)}")
         return self
 
 
-def _check_metric(name: str, value: float) -> None:
-    """Raise ValueError for a value that a metric cannot have; a mean of shares may round up."""
-    split, _, metric = name.rpartition("/")
-    is_share = metric in ("nmi", "f1", *ACCURACY) or find_ranking_metric(metric) is not None
-    is_score = is_share and split in ("train", "val", "test", "best")
-    is_fit = math.isfinite(value) and (not is_score or -1e-6 <= value <= 1 + 1e-6)
-    if not is_fit and not name.startswith("observed/"):
-        raise ValueError(f"{name} is {value}, which it cannot be")
-
-
-def write_result(
-    folder: Path, source: Source, entry: Entry, events: Sequence[dict[str, Any]]
-) -> None:
-    """Write the result of a trial, whose events are given, after all files that it names."""
+def write_result(folder: Path, entry: Entry, events: Sequence[dict[str, Any]]) -> None:
+    """Write the result of a trial from its events, after all files that it names."""
     *epochs, end = events
     last = {name: value for name, value in end.items() if name != "history"}
     job = entry.to_dict()["job"]
     names = [*TRIAL_FILES, last["export"]] if last["event"] == "final" else []
     head = {
-        **{name: job[name] for name in ("trial_id", "seed", "config", "evaluate", "metrics")},
-        "sweep_id": source.sweep_id,
+        **{name: job[name] for name in ("trial_id", "seed", "config")},
         "config_hash": entry.config_hash,
         "fingerprint": entry.fingerprint,
         "code": job["source"],
@@ -305,7 +275,7 @@ def read_result(folder: Path) -> Result:
     """Read the result in a trial's folder.
 
     Raises:
-        ConfigError: it is not as it was written, or says what no trial can.
+        ConfigError: the file was altered, or has values that no trial has.
     """
     path = folder / RESULT_NAME
     head, lines = read_sheet(path, "result")

@@ -1,8 +1,8 @@
-"""Run the trials of a batch in processes side by side, and leave a result of each.
+"""Run the trials of a file one after the other, and leave a result of each.
 
-All that counts is in the trials' folders, so that any process may be killed at any instant, the
-batch itself too: the same batch, started again, goes on from there. A process passes through the
-whole list and takes each trial that no other process holds the lock of, on whichever machine.
+All that counts is in the trials' folders, so that the process may be killed at any instant: the
+same command goes on from there. A trial runs under the lock of its folder, and one that is locked
+is passed over: several commands, on whichever machines, may work on one file in one folder.
 """
 
 from __future__ import annotations
@@ -16,11 +16,8 @@ import signal
 import socket
 import sys
 import threading
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from multiprocessing.connection import wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -31,29 +28,22 @@ from trainables.data.cache import require_cache
 from trainables.data.dataset import fingerprint
 from trainables.data.splits import load_splits
 from trainables.errors import ConfigError
-from trainables.jobs.attempt import (
-    EQUAL_ERRORS,
-    RETRIES,
-    Attempt,
-    count_equal_errors,
-    limit_threads,
-)
+from trainables.jobs.attempt import Attempt, limit_threads
 from trainables.jobs.batch import files
-from trainables.jobs.batch.files import RESULT_NAME, Entry, Final, Result, Source
+from trainables.jobs.batch.files import RESULT_NAME, Entry, Final, Source
 from trainables.jobs.request import Job
 from trainables.machine.texts import escape_control_characters
 
-OUT_OF_MEMORY = ("OutOfMemoryError", "MemoryError")  # with fewer trials side by side it runs
-SHOWN = ("map_at_r", "top_1_accuracy")  # of a trial that has ended; its result has all
-LISTED = 5  # failures that are named at the end
-POSITIONS = multiprocessing.get_context("spawn")  # torch does not bear a fork
+OUT_OF_MEMORY = ("OutOfMemoryError", "MemoryError")  # no failure of the trial: it needs more memory
+RESTARTS = 3  # of processes that were killed, in one command
+SHOWN = ("map_at_r", "top_1_accuracy")  # the metrics of a finished trial's line
 
 
 @dataclass(frozen=True)
 class BatchSettings:
-    """What is the same for all trials of one process.
+    """What is the same for all trials of one command.
 
-    data_root: where a data set of one's own lies here, which is no part of a trial's identity.
+    data_root: the folder here of a data set of one's own, which is no part of a trial's identity.
     """
 
     source: Source
@@ -91,11 +81,11 @@ def say(text: str, *, error: bool = False) -> None:
 def check_machine(settings: BatchSettings, entries: Sequence[Entry]) -> None:
     """Check what every trial needs on this machine; decode data into the cache, fetch weights.
 
-    A lack of the same code, images or weights would end every trial with a failure that the ledger
-    then holds for a fact; so it ends the batch instead.
+    Other code, other images or missing weights would end every trial with a failure, which the
+    ledger then holds for a fact; so they end the command instead.
 
     Raises:
-        ConfigError: other code, other images, absent weights, or a cache that cannot be written.
+        ConfigError: other code, other images, missing weights, or a cache that cannot be written.
     """
     sources = [entry.job.source for entry in entries if entry.job.source is not None]
     if differing := {name for code in sources for name in list_differing_components(code)}:
@@ -110,9 +100,8 @@ def check_machine(settings: BatchSettings, entries: Sequence[Entry]) -> None:
         try:
             config = files.check_identity(replace(entry, job=settings.localize_job(entry)))
         except ValueError as error:
-            raise ConfigError(
-                str(entry), f"it is not the trial that was exported: {error}"
-            ) from None
+            fault = f"it is not the trial that was exported: {error}"
+            raise ConfigError(str(entry), fault) from None
         data = config.data
         with require_cache(settings.cache):
             if data.images not in fingerprints:
@@ -134,137 +123,68 @@ def check_machine(settings: BatchSettings, entries: Sequence[Entry]) -> None:
             fetch_weights(backbone)
 
 
-def find_result(settings: BatchSettings, entry: Entry) -> Result | None:
-    """Return the result of a trial that has ended in the folder with all that is asked for.
-
-    None: it has not, its result is damaged, or other code made it.
-    """
-    folder, job = settings.locate_trial_folder(entry), entry.job
-    try:
-        result = files.read_result(folder)
-    except ConfigError:
-        return None  # it is written anew, from what lies beside it
-    if result.trial_id != entry.trial_id:
-        return None
-    same = None if job.source is None else job.source.same
-    if same and any(value not in same.get(name, ()) for name, value in result.hashes.items()):
-        return None
-    if isinstance(result.last, Final):
-        evaluations = {str(split): values for split, values in result.last.evaluations.items()}
-        metrics = [evaluations.get(split) for split in job.evaluate]
-        if any(values is None or not {*job.metrics} <= values.keys() for values in metrics):
-            return None
-    return result if all((folder / name).exists() for name in result.files) else None
-
-
 def list_pending(
     settings: BatchSettings, entries: Sequence[Entry], *, retry_failed: bool = False
 ) -> list[Entry]:
-    """Return the trials that are to run, whose results of before are removed."""
+    """Return the trials without a result, those last that were begun before.
+
+    One of those may have ended the process, and should not keep the others from running.
+    """
+    folders = {entry.trial_id: settings.locate_trial_folder(entry) for entry in entries}
     pending = []
     for entry in entries:
-        result = find_result(settings, entry)
-        if result is None or (retry_failed and result.last.event == "failed"):
-            (settings.locate_trial_folder(entry) / RESULT_NAME).unlink(missing_ok=True)
+        path = folders[entry.trial_id] / RESULT_NAME
+        exists = path.exists()
+        if exists and retry_failed and files.read_result(path.parent).last.event == "failed":
+            path.unlink()
+            exists = False
+        if not exists:
             pending.append(entry)
-    return pending
+    return sorted(pending, key=lambda entry: folders[entry.trial_id].exists())
 
 
-# ------------------------------------------------------------------------------------- processes
-
-
-@dataclass
-class Worker:
-    """A process that passes through a list of trials; `position` says which one it has."""
-
-    process: BaseProcess
-    slot: int
-    entries: list[Entry]
-    position: Any
-
-
-def run_batch(
+def run_processes(
     settings: BatchSettings, entries: Sequence[Entry], processes: int, devices: Sequence[str]
 ) -> None:
-    """Run trials until each has ended, or cannot now; processes take the devices in turn.
-
-    A trial whose process dies, or that the machine breaks off, goes to the end of the list, three
-    times at most.
+    """Run trials in several processes, which take the devices in turn and share the trials by the
+    locks of their folders. A process that is killed is started again, three times in all.
 
     Raises:
         OSError: the disk is full; all processes were ended.
     """
-    workers: dict[Any, Worker] = {}  # by what `wait` waits for
-    queue, attempts = list(entries), Counter[str]()
+    context = multiprocessing.get_context("spawn")
 
-    def start(slot: int) -> None:
-        pending = [e for e in queue if not (settings.locate_trial_folder(e) / RESULT_NAME).exists()]
-        position = POSITIONS.RawValue("i", 0)  # without a lock, which a kill would leave locked
+    def start(slot: int) -> multiprocessing.process.BaseProcess:
         local = replace(settings, device=devices[slot % len(devices)])
-        arguments = local, pending, position
-        process = POSITIONS.Process(target=run_pending, args=arguments, daemon=True)
+        arguments = local, list_pending(settings, entries)
+        process = context.Process(target=_run_child, args=arguments, daemon=True)
         process.start()
-        workers[process.sentinel] = Worker(process, slot, pending, position)
+        return process
 
-    try:
-        for slot in range(min(processes, len(queue))):
-            start(slot)
-        while workers:
-            for sentinel in wait(list(workers)):
-                worker = workers.pop(sentinel)
-                worker.process.join()
-                code = worker.process.exitcode
-                if code == errno.ENOSPC:
-                    raise OSError(code, "no space is left", str(settings.folder))
-                if code == 0:
-                    continue
-                entry = worker.entries[worker.position.value]
-                attempts[entry.trial_id] += 1
-                queue.remove(entry)
-                if attempts[entry.trial_id] <= RETRIES:
-                    queue.append(entry)
-                    then = "it is tried again"
-                else:
-                    then = f"given up after {attempts[entry.trial_id]} attempts"
-                say(f"{entry}: its process ended (exit code {code}); {then}", error=True)
-                start(worker.slot)
-    finally:
-        for worker in workers.values():
-            worker.process.kill()  # whatever it is at goes on from its checkpoints
-            worker.process.join()
+    restarts = RESTARTS
+    workers = [start(slot) for slot in range(min(processes, len(entries)))]
+    for slot, worker in enumerate(workers):
+        worker.join()
+        while worker.exitcode != 0:
+            if worker.exitcode == errno.ENOSPC:
+                raise OSError(errno.ENOSPC, "no space is left", str(settings.folder))
+            say(f"a process was ended (exit code {worker.exitcode})", error=True)
+            if restarts == 0:
+                break
+            restarts -= 1
+            worker = start(slot)  # noqa: PLW2901  # in the place of the one that ended
+            worker.join()
 
 
-def run_pending(settings: BatchSettings, entries: Sequence[Entry], position: Any) -> None:
-    """Run the trials of a list that no other process has, one after the other."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the parent ends this one
+def _run_child(settings: BatchSettings, entries: Sequence[Entry]) -> None:
+    """Run trials in a process that ends with its parent, and is stopped by it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True, name="parent watch").start()
-    errors, stopped = dict[str, Counter[str]](), set[str]()
-    for position.value, entry in enumerate(entries):
-        if entry.studies <= stopped:
-            continue
-        limit_threads(entry.job.runtime.threads)
-        try:
-            last = run_trial(settings, entry)
-        except OSError as error:
-            say(f"{entry}: machine: {' '.join(str(error).split())}", error=True)
-            sys.exit(errno.ENOSPC if error.errno in (errno.ENOSPC, errno.EDQUOT) else 1)
-        if last is None:
-            continue
-        if last["event"] == "final":
-            metrics = (
-                f"{split}/{name} {values[name]:.4f}"
-                for split, values in last["evaluations"].items()
-                for name in SHOWN
-                if name in values
-            )
-            reason = f"{', '.join(metrics)} ({last['seconds']:.1f} s)"
-        else:
-            reason = last["reason"]
-        say(f"{position.value + 1}/{len(entries)} {entry}: {last['event']}: {reason}")
-        for study in count_equal_errors(errors, entry.studies, last):
-            # It would have only failures for facts.
-            stopped.add(study)
-            say(f"{study} stopped after {EQUAL_ERRORS} equal configuration errors", error=True)
+    try:
+        run_batch(settings, entries)
+    except OSError as error:
+        say(str(error), error=True)
+        sys.exit(errno.ENOSPC)
 
 
 def _end_with_parent() -> None:
@@ -274,11 +194,40 @@ def _end_with_parent() -> None:
         os._exit(1)  # an orphan must not go on writing where the next batch resumes
 
 
+def run_batch(settings: BatchSettings, entries: Sequence[Entry]) -> None:
+    """Run the trials that no other process has, one after the other.
+
+    Raises:
+        OSError: the disk is full.
+    """
+    for number, entry in enumerate(entries, 1):
+        limit_threads(entry.job.runtime.threads)
+        try:
+            last = run_trial(settings, entry)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            say(f"{entry}: broken off by the machine: {' '.join(str(error).split())}", error=True)
+            continue
+        if last is None:
+            continue
+        text = last.get("reason", "")
+        if last["event"] == "final":
+            metrics = (
+                f"{split}/{name} {values[name]:.4f}"
+                for split, values in last["evaluations"].items()
+                for name in SHOWN
+                if name in values
+            )
+            text = f"{', '.join(metrics)} ({last['seconds']:.1f} s)"
+        say(f"{number}/{len(entries)} {entry}: {last['event']}: {text}")
+
+
 def run_trial(settings: BatchSettings, entry: Entry) -> dict[str, Any] | None:
     """Run one trial, write its result, and return its last event.
 
     Returns:
-        None: another process is at work in its folder, or has just ended it.
+        None if another process is at work in its folder, or has just finished it.
 
     Raises:
         OSError: the machine broke it off; it goes on from its checkpoints.
@@ -294,20 +243,20 @@ def run_trial(settings: BatchSettings, entry: Entry) -> dict[str, Any] | None:
         events = attempt.receive_events(math.inf)
         if str(events[-1].get("reason")).startswith(OUT_OF_MEMORY):
             raise OSError(events[-1]["reason"])
-        files.write_result(attempt.folder, settings.source, entry, events)
+        files.write_result(attempt.folder, entry, events)
         return events[-1]
 
 
 def report(settings: BatchSettings, entries: Sequence[Entry]) -> int:
-    """Say how the trials ended, and return the exit code."""
-    results = {str(entry): find_result(settings, entry) for entry in entries}
-    last = {name: result.last for name, result in results.items() if result is not None}
-    failed = {name: each.reason for name, each in last.items() if not isinstance(each, Final)}
-    done, left, folder = len(last) - len(failed), len(results) - len(last), settings.folder
-    say(f"{done} done, {len(failed)} failed, {left} left in {folder}")
+    """Print how many trials are done, failed and left, and return the exit code."""
+    folders = map(settings.locate_trial_folder, entries)
+    ends = [files.read_result(path).last for path in folders if (path / RESULT_NAME).exists()]
+    failed = [end.reason for end in ends if not isinstance(end, Final)]
+    n_pending, folder = len(entries) - len(ends), settings.folder
+    say(f"{len(ends) - len(failed)} done, {len(failed)} failed, {n_pending} left in {folder}")
+    for reason in dict.fromkeys(failed):
+        say(f"  failed: {reason}")
     say(f"Where the ledger is: ablate ledger import {folder}")
-    for name, reason in list(failed.items())[:LISTED]:
-        say(f"  failed: {name}: {reason}")
-    if left:
+    if n_pending:
         say("  what is left goes on when the same command is started again")
-    return 1 if failed or left else 0
+    return 1 if failed or n_pending else 0
