@@ -7,13 +7,13 @@ from typing import ClassVar, Literal
 import numpy as np
 
 import reports.figures.figure as plot
-from reports.figures.models import ModelOptions, Picture, Views, register_model_figure
+from reports.figures import models
 from reports.tables.labels import replace_greek_names
 
 GROUPS = 3  # of classes, from the smallest to the largest
 
 
-class ClassSizesOptions(ModelOptions):
+class ClassSizesOptions(models.ModelOptions):
     """Of `class_sizes`: how many images of a class find one of it first, against how many there
     are (DDML's supplement)."""
 
@@ -21,8 +21,8 @@ class ClassSizesOptions(ModelOptions):
     split: Literal["train", "val", "test"] = "train"
 
 
-@register_model_figure(ClassSizesOptions, "small classes and large ones")
-def class_sizes(views: Views, title: str) -> Picture:
+@models.register_model_figure(ClassSizesOptions, "small classes and large ones")
+def class_sizes(views: models.Views, title: str) -> models.Picture:
     """Draw a dot a class and cell; lines through the means of equal groups of classes by size."""
     drawing, panel = plot.create_single_panel(title)
     split = views.options.split
@@ -33,25 +33,25 @@ def class_sizes(views: Views, title: str) -> Picture:
         "groups of as many classes, by size. Of a larger class there is more to be found."
     )
     spots = []
-    for at, (each, view) in enumerate(views.found):
+    for at, (model, view) in enumerate(views.readings):
         line = plot.select_line_style(at)
         y = [100 * recall for recall in view["recalls"]]
         panel.scatter(view["sizes"], y, s=14, color=line["color"], alpha=0.35, linewidths=0)
         sizes, means = average_groups(view["sizes"], y)
         panel.plot(
-            sizes, means, marker="o", markersize=5, label=replace_greek_names(each.cell), **line
+            sizes, means, marker="o", markersize=5, label=replace_greek_names(model.cell), **line
         )
         for name, size, share in zip(view["classes"], view["sizes"], y, strict=True):
-            words = f"{each.cell}, {name}: {size} images, {share:.1f} %"
+            words = f"{model.cell}, {name}: {size} images, {share:.1f} %"
             spots.append(plot.Tooltip(panel, size, share, words))
-        caption += f" {each.cell}: {', '.join(f'{mean:.1f}' for mean in means)} %."
-    known = [size for _, view in views.found for size in view["sizes"]]
+        caption += f" {model.cell}: {', '.join(f'{mean:.1f}' for mean in means)} %."
+    sizes = [size for _, view in views.readings for size in view["sizes"]]
     panel.set(xscale="log", xlabel="images of a class", ylabel="Recall@1 within the split (%)")
-    if min(known) < max(known):
-        plot.log_ticks(panel, min(known), max(known))
+    if min(sizes) < max(sizes):
+        plot.log_ticks(panel, min(sizes), max(sizes))
     panel.grid()
-    plot.draw_legend(panel, len(views.found))
-    return Picture(drawing, caption, tuple(spots))
+    plot.draw_legend(panel, len(views.readings))
+    return models.Picture(drawing, caption, spots)
 
 
 def average_groups(sizes: list[int], recalls: list[float]) -> tuple[list[float], list[float]]:

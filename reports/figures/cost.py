@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -13,19 +13,11 @@ from reports.errors import ReportError
 from reports.frame import Frame
 from reports.recipe import Figure
 from reports.stats.describe import summarize
-from reports.tables.cells import find_protocol, group_by_cell
-from reports.tables.labels import (
-    display_scale,
-    format_metric_label,
-    format_number,
-    is_lower_better,
-    replace_greek_names,
-)
+from reports.tables import labels
+from reports.tables.cells import describe_metric, group_by_cell
 
 COSTS = {"seconds": "seconds of training", "epochs": "epochs", "steps": "steps"}
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
-ROOM = 110, 16  # pixels around a name of a point of the front
-LETTERS = 20  # of a name
 WIDE = 10.0  # from this ratio of costs on the axis is logarithmic
 
 
@@ -57,43 +49,41 @@ def cost(frame: Frame, recipe: Figure, options: CostOptions) -> plot.DrawnFigure
     import pandas as pd
 
     paid, metric, studies = options.cost, recipe.metric, recipe.studies
-    points = [
-        point for study in studies for point in collect_cost_points(frame, study, metric, paid)
-    ]
+    name, axis = labels.format_metric_label(metric), COSTS[paid]
+    by_study = {study: collect_cost_points(frame, study, metric, paid) for study in studies}
+    points = [point for shown in by_study.values() for point in shown]
     costs, values = [point.cost for point in points], [point.value for point in points]
-    sign = -1 if is_lower_better(metric) else 1
-    best = [points[i] for i in find_pareto_front(costs, [sign * value for value in values])]
-    title = (
-        replace_greek_names(recipe.title) or f"{format_metric_label(metric)} against {COSTS[paid]}"
-    )
+    title = labels.replace_greek_names(recipe.title) or f"{name} against {axis}"
     legend_lines = -(-len(studies) // 2) if len(studies) > 1 else 0
     drawing, panel = plot.create_single_panel(title, plot.HEIGHT + plot.LINE * legend_lines)
-    for i, study in enumerate(studies):
-        shown = [(point.cost, point.value) for point in points if point.study == study]
-        x, y = zip(*shown, strict=True) if shown else ((), ())
-        mark: dict[str, Any] = {"color": plot.COLOURS[i % 8], "marker": MARKS[i % len(MARKS)]}
-        dense = len(shown) > plot.MANY
-        panel.scatter(x, y, s=22, label=study, rasterized=dense, zorder=3, **mark)
+    for i, (study, shown) in enumerate(by_study.items()):
+        x, y = [point.cost for point in shown], [point.value for point in shown]
+        colour, mark, dense = plot.COLOURS[i % 8], MARKS[i % len(MARKS)], len(shown) > plot.MANY
+        panel.scatter(x, y, s=22, c=colour, marker=mark, label=study, rasterized=dense, zorder=3)
     if not points:
         plot.draw_empty_message(panel)
     elif min(costs) > 0 and max(costs) >= WIDE * min(costs):
         panel.set_xscale("log")
         plot.log_ticks(panel, min(costs), max(costs))
-    panel.set(xlabel=f"{COSTS[paid]}, a trial", ylabel=format_metric_label(metric))
+    panel.set(xlabel=f"{axis}, a trial", ylabel=name)
     panel.grid()
     if legend_lines:
         drawing.legend(loc="outside lower left", ncols=2)
     spots = []
     for point in points:
-        price = format_number(point.cost, 1 if point.cost < 100 else 0)
-        words = f"{point.study}, {point.cell}: {format_number(point.value, 2)}, {price} {paid}"
-        spots.append(plot.Tooltip(panel, point.cost, point.value, words))
+        price = labels.format_number(point.cost, 1 if point.cost < 100 else 0)
+        words = f"{labels.format_number(point.value, 2)}, {price} {paid}"
+        tip = f"{point.study}, {point.cell}: {words}"
+        spots.append(plot.Tooltip(panel, point.cost, point.value, tip))
     caption = (
-        f"{format_metric_label(metric)}, {find_protocol(frame)}, against {COSTS[paid]} of a trial: "
-        f"means of {len(points)} cells, {plot.format_seed_counts([p.n for p in points])} each."
+        f"{describe_metric(frame, metric)}, against {axis} of a trial: means of {len(points)} "
+        f"cells, {plot.format_seed_counts([point.n for point in points])} each."
     )
-    if best:
-        _draw_front(drawing, panel, best)
+    sign = -1 if labels.is_lower_better(metric) else 1
+    if best := [points[i] for i in find_pareto_front(costs, [sign * value for value in values])]:
+        x, y = [point.cost for point in best], [point.value for point in best]
+        panel.step(x, y, where="post", color="black", linewidth=1.1, linestyle="--", zorder=2)
+        panel.scatter(x, y, s=60, facecolors="none", edgecolors="black", linewidths=1, zorder=4)
         names = ", ".join(p.cell if len(studies) == 1 else f"{p.study} {p.cell}" for p in best)
         caption += f" Dashed: the Pareto front, which no cell beats in both: {names}."
     if paid == "seconds":
@@ -113,12 +103,13 @@ def collect_cost_points(frame: Frame, study: str, metric: str, cost: str) -> lis
     if cost not in frame.metrics:
         raise ReportError(f"report.figures: no run of the sweep tells its {cost!r}")
     paid = cells.groupby(["cell", "seed"], sort=False)[cost].sum(min_count=1)
+    scale = labels.display_scale(metric)
     points = []
     for cell, values in group_by_cell(cells, metric).items():
         mean = summarize(list(values.values()))
         price = summarize([paid[cell, seed] for seed in values])
         if mean is not None and price is not None:
-            points.append(Point(study, cell, price.mean, mean.mean * display_scale(metric), mean.n))
+            points.append(Point(study, cell, price.mean, mean.mean * scale, mean.n))
     return points
 
 
@@ -136,22 +127,3 @@ def find_pareto_front(costs: Sequence[float], values: Sequence[float]) -> tuple[
         if better and np.isfinite(point).all():
             best.append(i)
     return tuple(best)
-
-
-def _draw_front(drawing: plot.Canvas, panel: plot.Axes, best: list[Point]) -> None:
-    """Draw the line, rings around its points, and the names of those that have room for one."""
-    x, y = [point.cost for point in best], [point.value for point in best]
-    panel.step(x, y, where="post", color="black", linewidth=1.1, linestyle="--", zorder=2)
-    panel.scatter(x, y, s=60, facecolors="none", edgecolors="black", linewidths=1, zorder=4)
-    panel.margins(x=0.08, y=0.1)
-    drawing.draw_without_rendering()  # so that marks know where they are
-    named: list[tuple[float, float]] = []
-    for point in reversed(best):
-        at = point.cost, point.value
-        left, low = panel.transData.transform(at)
-        if any(abs(left - a) < ROOM[0] and abs(low - b) < ROOM[1] for a, b in named):
-            continue
-        named.append((left, low))
-        name = point.cell if len(point.cell) <= LETTERS else f"{point.cell[: LETTERS - 1]}…"
-        aside: dict[str, Any] = {"xytext": (-6, 5), "textcoords": "offset points"}
-        panel.annotate(name, at, ha="right", va="bottom", **aside)

@@ -9,22 +9,15 @@ no blocks of their own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import reports.figures.figure as plot
 from reports.errors import ReportError
 from reports.frame import OTHER, Frame
-from reports.recipe import Figure, to_level_name
-from reports.stats.describe import summarize
+from reports.recipe import Figure
 from reports.stats.ranks import Ranking, rank_methods
-from reports.tables.cells import NEUTRAL, find_protocol, group_by_seed
-from reports.tables.labels import (
-    format_level,
-    format_metric_label,
-    format_p_equation,
-    is_lower_better,
-    replace_greek_names,
-)
+from reports.tables import labels
+from reports.tables.cells import NEUTRAL, describe_metric, summarize_cells
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,17 +45,17 @@ def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> 
     """
     study, factor, metric = recipe.studies[0], options.factor, recipe.metric
     cells = frame.select_study(study)
+    levels_here = [labels.format_level(coords.get(factor)) for coords in cells["coords"]]
+    cells = cells[[level not in options.without for level in levels_here]]
     cells = cells[~cells["cell"].str.endswith(OTHER)]
-    cells = cells[
-        [_format_block_level(c.get(factor)) not in options.without for c in cells["coords"]]
-    ]
     levels, blocks = collect_blocks(cells, factor, metric)
-    whole = {key: values for key, values in blocks.items() if len(values) == len(levels)}
-    telling = {key: values for key, values in whole.items() if len({*values.values()}) > 1}
+    complete = {key: values for key, values in blocks.items() if len(values) == len(levels)}
+    telling = {key: values for key, values in complete.items() if len({*values.values()}) > 1}
     rows = [[values[name] for name in levels] for values in telling.values()]
-    ranking = rank_methods(rows, lower_is_better=is_lower_better(metric)) if rows else None
-    title = replace_greek_names(recipe.title) or f"Mean ranks by {format_metric_label(metric)}"
-    caption = f"{format_metric_label(metric)}, {find_protocol(frame)}: "
+    ranking = rank_methods(rows, lower_is_better=labels.is_lower_better(metric)) if rows else None
+    title = labels.replace_greek_names(recipe.title)
+    title = title or f"Mean ranks by {labels.format_metric_label(metric)}"
+    caption = f"{describe_metric(frame, metric)}: "
     if ranking is None:
         caption += "fewer than two whole blocks, nothing to rank."
     else:
@@ -70,22 +63,17 @@ def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> 
             f"mean rank over {ranking.blocks} blocks, means over seeds; 1 is the best. A bar joins "
             f"what Nemenyi's test does not tell apart at {ranking.level:g} (critical difference "
             f"{ranking.critical:.2f}). Friedman's test, Iman and Davenport's form: "
-            f"{format_p_equation(ranking.p)}."
+            f"{labels.format_p_equation(ranking.p)}."
         )
-    if len(telling) < len(whole):
-        same = len(whole) - len(telling)
+    if same := len(complete) - len(telling):
         caption += f" Blocks left out in which all are the same: {same}."
     if options.without:
         caption += f" Left out: {', '.join(options.without)}."
-    if lacking := [", ".join(dict(block).values()) for block in blocks if block not in whole]:
+    if lacking := [", ".join(dict(block).values()) for block in blocks if block not in complete]:
         caption += f" Blocks left out for lacking a level: {'; '.join(lacking)}."
     drawing = _draw_rank_diagram(levels, ranking, title)
     key = f"ranks_{study}_{factor}_{metric}"
     return plot.build_figure(recipe, cells, drawing, title=title, caption=caption, key=key)
-
-
-def _format_block_level(value: Any) -> str:
-    return format_level(to_level_name(value))
 
 
 def collect_blocks(
@@ -98,17 +86,15 @@ def collect_blocks(
     """
     levels: dict[str, None] = {}
     blocks: dict[Block, dict[str, float]] = {}
-    for _, rows in cells.groupby("cell", sort=False):
-        coords = {
-            name: _format_block_level(value) for name, value in rows["coords"].iloc[0].items()
-        }
-        if factor not in coords:
+    means, first = summarize_cells(cells, metric), cells.drop_duplicates("cell")
+    for cell, settings in zip(first["cell"], first["coords"], strict=True):
+        coords = {name: labels.format_level(value) for name, value in settings.items()}
+        if (level := coords.pop(factor, None)) is None:
             continue
-        levels.setdefault(coords[factor])
-        others = tuple(item for item in coords.items() if item[0] not in (factor, NEUTRAL))
-        block = blocks.setdefault(others, {})
-        if (mean := summarize(list(group_by_seed(rows, metric).values()))) is not None:
-            block[coords[factor]] = mean.mean
+        levels.setdefault(level)
+        block = blocks.setdefault(tuple(i for i in coords.items() if i[0] != NEUTRAL), {})
+        if cell in means:
+            block[level] = means[cell].mean
     if not levels:
         raise ReportError(f"report.figures: no cell has {factor!r} to rank")
     return list(levels), blocks
@@ -138,12 +124,12 @@ def _draw_rank_diagram(levels: Sequence[str], ranking: Ranking | None, title: st
         axes.plot(ends, [low, low], color=plot.COLOURS[0], linewidth=3.5, solid_capstyle="butt")
     # names: the better half at the left, the others at the right, each led to its rank
     top = -(0.9 + 0.35 * bars)
-    for place, (column, rank) in enumerate(zip(ranking.order, ordered, strict=True)):
-        left = place < half
-        y = top - (place if left else k - 1 - place)
-        x = 1 - 0.05 * k if left else k + 0.05 * k
+    for at, (column, rank) in enumerate(zip(ranking.order, ordered, strict=True)):
+        x, y, side = (
+            (1 - 0.05 * k, top - at, "right")
+            if at < half
+            else (k + 0.05 * k, top - (k - 1 - at), "left")
+        )
         axes.plot([rank, rank, x], [0, y, y], color="#7F7F7F", linewidth=0.8)
-        name = f"{levels[column]} ({rank:.2f})"
-        words, align = (f"{name} ", "right") if left else (f" {name}", "left")
-        axes.text(x, y, words, ha=align, va="center")
+        axes.text(x, y, f" {levels[column]} ({rank:.2f}) ", ha=side, va="center")
     return drawing

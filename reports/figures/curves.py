@@ -9,16 +9,8 @@ import numpy as np
 import reports.figures.figure as plot
 from reports.frame import Frame
 from reports.recipe import Curves
+from reports.tables import labels
 from reports.tables.cells import summarize_cells
-from reports.tables.labels import (
-    display_scale,
-    format_coordinate,
-    format_level,
-    format_metric_label,
-    format_number,
-    is_lower_better,
-    replace_greek_names,
-)
 
 
 @plot.use_report_style()
@@ -31,7 +23,7 @@ def draw_learning_curves(frame: Frame, recipe: Curves) -> plot.DrawnFigure:
 
     metric = recipe.metric
     parts = [part for study in recipe.studies for part in _select_cells(frame, recipe, study)]
-    title = replace_greek_names(recipe.title) or format_metric_label(metric)
+    title = labels.replace_greek_names(recipe.title) or labels.format_metric_label(metric)
     counts, spots, drawn_lines = [], [], 0
     drawing, axes = plot.create_single_panel(title)
     for i, (label, cells) in enumerate(parts):
@@ -46,17 +38,17 @@ def draw_learning_curves(frame: Frame, recipe: Curves) -> plot.DrawnFigure:
         line: dict[str, Any] = {**plot.select_line_style(i), "label": f"{label} ({len(done)})"}
         x, y, sd = (
             table.index,
-            display_scale(metric) * table["mean"],
-            display_scale(metric) * table["std"],
+            labels.display_scale(metric) * table["mean"],
+            labels.display_scale(metric) * table["std"],
         )
         mark = "o" if len(x) < 8 else None
         axes.plot(x, y, linewidth=1.8, marker=mark, markersize=3.5, **line)
         if len(done) > 1 and np.isfinite(sd).all():
             axes.fill_between(x, y - sd, y + sd, color=line["color"], alpha=0.18, linewidth=0)
         for epoch, mean in y.items():
-            words = f"{label}, epoch {epoch}: {format_number(mean, 2)}"
+            words = f"{label}, epoch {epoch}: {labels.format_number(mean, 2)}"
             spots.append(plot.Tooltip(axes, epoch, mean, words))
-    axes.set(xlabel="epoch", ylabel=format_metric_label(metric))
+    axes.set(xlabel="epoch", ylabel=labels.format_metric_label(metric))
     plot.limit_ticks(axes.xaxis)
     axes.grid()
     if drawn_lines:
@@ -65,7 +57,7 @@ def draw_learning_curves(frame: Frame, recipe: Curves) -> plot.DrawnFigure:
         plot.draw_empty_message(axes)
     band = "; band: ± one sd over seeds" if max(counts, default=0) > 1 else ""
     caption = (
-        f"{format_metric_label(metric)} after each epoch: mean, "
+        f"{labels.format_metric_label(metric)} after each epoch: mean, "
         f"{plot.format_seed_counts(counts)}{band}."
     )
     shown = pd.concat([cells for _, cells in parts]) if parts else frame.cells.iloc[:0]
@@ -78,7 +70,7 @@ def _select_cells(frame: Frame, recipe: Curves, study: str) -> list[tuple[str, A
     cells = frame.select_study(study)
     names = [c for c in dict.fromkeys(cells["cell"]) if not recipe.cells or c in recipe.cells]
     if frame.get_design(study) == "search":
-        sign = 1 if is_lower_better(recipe.metric) else -1
+        sign = 1 if labels.is_lower_better(recipe.metric) else -1
         means = summarize_cells(cells, recipe.metric)
         ranked = sorted(filter(means.__contains__, names), key=lambda c: sign * means[c].mean)
         names = ranked[: recipe.top]
@@ -95,4 +87,6 @@ def _label_line(cell: str, coords: dict[str, Any]) -> str:
         return " + ".join(k for k, v in coords.items() if v == "on") or "none"
     if len(coords) > 3:
         return f"trial {cell}"
-    return ", ".join(f"{format_coordinate(k)} = {format_level(v)}" for k, v in coords.items())
+    return ", ".join(
+        f"{labels.format_coordinate(k)} = {labels.format_level(v)}" for k, v in coords.items()
+    )

@@ -7,46 +7,48 @@ from typing import ClassVar
 from pydantic import Field
 
 import reports.figures.figure as plot
-from reports.figures.models import ModelOptions, Picture, Views, register_model_figure
-from reports.tables.labels import replace_greek_names
+from reports.figures import models
+from reports.tables import labels
 
 PANEL = 1.7  # inches, of one model's histogram
 KINDS = (("one class", "intra", plot.COLOURS[0]), ("two classes", "inter", plot.COLOURS[1]))
 
 
-class DistanceOptions(ModelOptions):
+class DistanceOptions(models.ModelOptions):
     """Of `distances` within classes and between them. images: of whole classes, so many at most."""
 
     every: ClassVar[bool] = True
     images: int = Field(3000, ge=4, le=20000)
 
 
-@register_model_figure(DistanceOptions, "distances within and between classes")
-def distances(views: Views, title: str) -> Picture:
+@models.register_model_figure(DistanceOptions, "distances within and between classes")
+def distances(views: models.Views, title: str) -> models.Picture:
     """Draw histograms of distances of pairs of one class and of two, a panel a cell."""
-    count = len(views.found)
+    count = len(views.readings)
     drawing = plot.create_canvas(plot.WIDTH, 0.7 + PANEL * count)
     panels = drawing.subplots(count, 1, sharex=True, squeeze=False).ravel()
     plot.draw_heading(drawing, title)
     spots = []
-    for panel, (each, view) in zip(panels, views.found, strict=True):
+    for panel, (model, view) in zip(panels, views.readings, strict=True):
         for (words, name, colour), mean in zip(KINDS, view["means"], strict=True):
             shares = [100 * share for share in view[name]]
             panel.stairs(shares, view["edges"], fill=True, color=colour, alpha=0.45, label=words)
             panel.axvline(mean, color=colour, linewidth=1.2)
-            text = f"{each.cell}, {words}: mean {mean:.4f}"
+            text = f"{model.cell}, {words}: mean {mean:.4f}"
             spots.append(plot.Tooltip(panel, mean, max(shares) / 2, text))
         overlap = f"overlap {100 * view['overlap']:.1f} %"
-        plot.set_panel_title(panel, f"{replace_greek_names(each.cell)}: {overlap}", plot.WIDTH)
+        plot.set_panel_title(
+            panel, f"{labels.replace_greek_names(model.cell)}: {overlap}", plot.WIDTH
+        )
         panel.set_ylabel("pairs (%)")
         panel.grid(axis="y")
     panels[-1].set_xlabel("distance")
     panels[0].legend(loc="upper left")
-    view = views.found[0][1]
+    view = views.readings[0][1]
     caption = (
         f"Euclidean distances of unit embeddings of {views.options.split} images, "
         f"{views.protocol}, the first seed of each cell: shares of the pairs of one class and of "
         "two. Overlap: of the two histograms in common; a line where a mean is. All pairs of "
         f"{view['images']} images of {view['classes']} classes."
     )
-    return Picture(drawing, caption, tuple(spots))
+    return models.Picture(drawing, caption, spots)

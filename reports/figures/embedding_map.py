@@ -8,19 +8,13 @@ import numpy as np
 from pydantic import Field
 
 import reports.figures.figure as plot
-from reports.figures.models import (
-    ModelOptions,
-    Picture,
-    Views,
-    put_thumbnail,
-    register_model_figure,
-)
+from reports.figures import models
 
 SIGNS = "osv"  # with the colours 24 kinds of points, as many as classes are drawn
 SMALL = 0.28  # of a picture's own size
 
 
-class MapOptions(ModelOptions):
+class MapOptions(models.ModelOptions):
     """Of `embedding_map`, t-SNE. classes: drawn. points: images of them at most. pictures: so many
     of those are shown. perplexity: about how many neighbours a point has. centred: class means
     are taken away first, so that it shows how images of one class differ (DVML, Fig. 1)."""
@@ -32,12 +26,12 @@ class MapOptions(ModelOptions):
     centred: bool = False
 
 
-@register_model_figure(MapOptions, "the embedding space", apart=True)
-def embedding_map(views: Views, title: str) -> Picture:
+@models.register_model_figure(MapOptions, "the embedding space", apart=True)
+def embedding_map(views: models.Views, title: str) -> models.Picture:
     """Draw a point an image, a colour and sign a class; pictures of some beside."""
     drawing, panel = plot.create_single_panel(title, plot.WIDTH)
     panel.set(xticks=[], yticks=[])
-    each, view = views.found[0]
+    model, view = views.readings[0]
     x, y, label = (np.asarray(view[name]) for name in ("x", "y", "label"))
     for at, name in enumerate(view["classes"]):
         colour = plot.COLOURS[at % len(plot.COLOURS)]
@@ -45,16 +39,16 @@ def embedding_map(views: Views, title: str) -> Picture:
         panel.scatter(x[label == at], y[label == at], s=16, label=name, **dots)
     for at, picture in view["pictures"]:
         colour = plot.COLOURS[label[at] % len(plot.COLOURS)]
-        put_thumbnail(panel, (x[at], y[at]), picture, SMALL, colour)
+        models.put_thumbnail(panel, (x[at], y[at]), picture, SMALL, colour)
     panel.margins(0.06)
     names = view["classes"]
     plot.draw_legend(panel, max(len(names), 5))
     caption = (
-        f"{views.describe_model(each)}, {views.protocol}: t-SNE of {len(x)} {views.options.split} "
+        f"{model.describe()}, {views.protocol}: t-SNE of {len(x)} {views.options.split} "
         f"images of {len(names)} of {view['of_classes']} classes, perplexity "
         f"{view['options']['perplexity']:g}. Which images are neighbours can be read from it; "
         "distances between groups and their sizes cannot."
     )
     points = zip(x, y, label, strict=True)
     spots = tuple(plot.Tooltip(panel, float(a), float(b), names[c]) for a, b, c in points)
-    return Picture(drawing, caption, spots)
+    return models.Picture(drawing, caption, spots)

@@ -14,12 +14,6 @@ from reports.recipe import FactorCurves, to_level_name
 from reports.stats.describe import summarize, t_interval
 from reports.tables import labels
 from reports.tables.cells import complete_coordinates, find_protocol, group_by_seed
-from reports.tables.labels import (
-    format_coordinate,
-    format_level,
-    format_metric_label,
-    format_number,
-)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,10 +48,10 @@ def draw_factor_curves(frame: Frame, recipe: FactorCurves) -> plot.DrawnFigure:
         for study, cells in chosen.items()
         for line in collect_lines(cells, recipe, study if len(chosen) > 1 else "")
     ]
-    metric, factor = recipe.metric, format_coordinate(recipe.x)
+    metric, factor = recipe.metric, labels.format_coordinate(recipe.x)
     title = (
         labels.replace_greek_names(recipe.title)
-        or f"{format_metric_label(metric)} against {factor}"
+        or f"{labels.format_metric_label(metric)} against {factor}"
     )
     levels = plot.sort_levels([x for line in lines for x in line.x])
     kind = choose_axis_scale(levels)
@@ -78,25 +72,29 @@ def draw_factor_curves(frame: Frame, recipe: FactorCurves) -> plot.DrawnFigure:
             line.x, line.mean, line.low, line.high, line.n, strict=True
         ):
             interval = (
-                "" if np.isnan(low) else f" [{format_number(low, 2)}, {format_number(high, 2)}]"
+                ""
+                if np.isnan(low)
+                else f" [{labels.format_number(low, 2)}, {labels.format_number(high, 2)}]"
             )
-            name = ", ".join(filter(None, (line.label, f"{factor} = {format_level(x)}")))
-            words = f"{name}: {format_number(mean, 2)}{interval}, n = {n}"
+            name = ", ".join(filter(None, (line.label, f"{factor} = {labels.format_level(x)}")))
+            words = f"{name}: {labels.format_number(mean, 2)}{interval}, n = {n}"
             spots.append(plot.Tooltip(axes, place[x], mean, words))
     if not levels:
         plot.draw_empty_message(axes)
     elif kind != "linear":
         axes.set_xticks([place[x] for x in levels], labels.format_ticks(levels))
         axes.xaxis.set_ticks([], minor=True)
-    axes.set(xlabel=factor, ylabel=format_metric_label(metric))
+    axes.set(xlabel=factor, ylabel=labels.format_metric_label(metric))
     axes.grid()
     if labelled := sum(bool(line.label) for line in lines):
         plot.draw_legend(axes, labelled)
     counts = [n for line in lines for n in line.n]
     bars = ", bars: 95 % t interval of the mean over seeds" if max(counts, default=0) > 1 else ""
-    held = ", ".join(f"{format_coordinate(k)} = {format_level(v)}" for k, v in recipe.at.items())
+    held = ", ".join(
+        f"{labels.format_coordinate(k)} = {labels.format_level(v)}" for k, v in recipe.at.items()
+    )
     caption = (
-        f"{format_metric_label(metric)}, {find_protocol(frame)}: mean{bars}, "
+        f"{labels.format_metric_label(metric)}, {find_protocol(frame)}: mean{bars}, "
         f"{plot.format_seed_counts(counts)} for each level of "
         f"{factor}{f', at {held}' if held else ''}."
     )
@@ -114,7 +112,7 @@ def _select_factor_cells(frame: Frame, study: str, recipe: FactorCurves) -> pd.D
     fits = [
         recipe.x in coords
         and all(
-            _format_level_name(coords.get(name)) == format_level(value)
+            _format_level_name(coords.get(name)) == labels.format_level(value)
             for name, value in recipe.at.items()
         )
         for coords in cells["coords"]
@@ -146,7 +144,7 @@ def collect_lines(cells: pd.DataFrame, recipe: FactorCurves, prefix: str = "") -
     varied = {k for a in groups for b in groups for k, _ in set(a) ^ set(b)}
     lines = []
     for key, rows in groups.items():
-        words = ", ".join(f"{format_coordinate(k)} = {v}" for k, v in key if k in varied)
+        words = ", ".join(f"{labels.format_coordinate(k)} = {v}" for k, v in key if k in varied)
         lines.append(_build_line(rows, recipe, ": ".join(filter(None, [prefix, words]))))
     return lines
 
@@ -166,7 +164,7 @@ def _build_line(cells: pd.DataFrame, recipe: FactorCurves, label: str) -> Line:
 
 
 def _format_level_name(value: Any) -> str:
-    return format_level(to_level_name(value))
+    return labels.format_level(to_level_name(value))
 
 
 def _locate_level(value: Any) -> Any:

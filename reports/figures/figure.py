@@ -163,12 +163,13 @@ class FigureKind:
     """A kind of figure: the options that it takes, and what draws it."""
 
     options: type[FigureOptions]
-    draw: Callable[[Frame, Figure, Any], DrawnFigure]
+    draw: Callable[..., Any]
 
     @use_report_style()
     def __call__(self, frame: Frame, recipe: Figure) -> DrawnFigure:
         """Draw the figure that a recipe asks for."""
-        return self.draw(frame, recipe, self.options.model_validate(recipe.options))
+        drawn: DrawnFigure = self.draw(frame, recipe, self.options.model_validate(recipe.options))
+        return drawn
 
 
 def figure(

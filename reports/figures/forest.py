@@ -7,12 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import reports.figures.figure as plot
-from reports.tables.labels import (
-    display_scale,
-    format_difference_label,
-    format_signed_metric,
-    format_with_interval,
-)
+from reports.tables import labels
 from reports.tables.verdict import Verdict, group_verdicts
 
 MOST = 80  # rows; a taller picture is no overview
@@ -74,7 +69,9 @@ def _draw(axes: plot.Axes, metric: str, lines: list[Verdict | str]) -> list[plot
     names, spots = {}, []
     smallest = max(line.smallest for line in lines if not isinstance(line, str))
     if smallest:
-        axes.axvspan(*(end * smallest * display_scale(metric) for end in (-1, 1)), alpha=0.08)
+        axes.axvspan(
+            *(end * smallest * labels.display_scale(metric) for end in (-1, 1)), alpha=0.08
+        )
     for y, line in enumerate(lines):
         if isinstance(line, str):
             head = textwrap.shorten(line, 76, placeholder="…")
@@ -82,7 +79,7 @@ def _draw(axes: plot.Axes, metric: str, lines: list[Verdict | str]) -> list[plot
             text.set_in_layout(False)
             continue
         names[y] = textwrap.shorten(line.label, 40, placeholder="…")
-        gap, factor = line.difference, display_scale(metric)
+        gap, factor = line.difference, labels.display_scale(metric)
         assert gap is not None
         mark, colour = MARKS.get(line.call, OPEN)
         if gap.low is not None and gap.high is not None:
@@ -91,15 +88,18 @@ def _draw(axes: plot.Axes, metric: str, lines: list[Verdict | str]) -> list[plot
         if line.printed and line.printed.metric == metric:
             spot = line.printed.value * factor
             axes.plot([spot], [y], "D", color="black", markersize=5, fillstyle="none")
-        words = format_with_interval(gap.mean, gap.low, gap.high, metric, line.digits)
+        words = labels.format_with_interval(gap.mean, gap.low, gap.high, metric, line.digits)
         spots.append(
             plot.Tooltip(axes, gap.mean * factor, y, f"{line.label}: {words}, {line.call}")
         )
         axes.annotate(
-            format_signed_metric(gap.mean, metric, line.digits), (1, y), color=colour, **right
+            labels.format_signed_metric(gap.mean, metric, line.digits),
+            (1, y),
+            color=colour,
+            **right,
         )
     axes.set_yticks(list(names), list(names.values()))
     axes.tick_params(axis="y", length=0)
-    axes.set(ylim=(len(lines) - 0.4, -0.8), xlabel=f"Δ {format_difference_label(metric)}")
+    axes.set(ylim=(len(lines) - 0.4, -0.8), xlabel=f"Δ {labels.format_difference_label(metric)}")
     axes.spines["left"].set_visible(False)
     return spots

@@ -1,4 +1,4 @@
-"""Retrieval as one sees it: queries, and the images found first."""
+"""Retrieval as one sees it: queries, and the images that stand nearest to them."""
 
 from __future__ import annotations
 
@@ -7,22 +7,15 @@ import textwrap
 from pydantic import Field, model_validator
 
 import reports.figures.figure as plot
-from reports.figures.models import (
-    ModelOptions,
-    Picture,
-    Views,
-    create_picture_board,
-    put_picture,
-    register_model_figure,
-)
+from reports.figures import models
 
-GAP = 0.35  # of a place, between query and what was found
+GAP = 0.35  # of a place, between the query and its neighbours
 QUERY = ("black", "-")
 EDGES = {"hit": (plot.COLOURS[0], "-"), "miss": (plot.COLOURS[1], "--")}
 LETTERS = 11  # of a class's name below a picture
 
 
-class GalleryOptions(ModelOptions):
+class GalleryOptions(models.ModelOptions):
     """Of `gallery`. queries: drawn, each of another class. failures: so many of the hardest.
     nearest: images beside each."""
 
@@ -37,38 +30,32 @@ class GalleryOptions(ModelOptions):
         return self
 
 
-@register_model_figure(GalleryOptions, "what is found first", apart=True)
-def gallery(views: Views, title: str) -> Picture:
+@models.register_model_figure(GalleryOptions, "what is found first", apart=True)
+def gallery(views: models.Views, title: str) -> models.Picture:
     """Draw a row a query: it, then the images nearest to it, hits framed blue and whole, misses
     orange and dashed; the hardest failures last."""
-    each, view = views.found[0]
+    model, view = views.readings[0]
     rows = view["rows"]
+    most = max((len(row["near"]) for row in rows), default=0)
+    board = models.PictureBoard(max(len(rows), 1), 1 + GAP + most, title)
+    strips = []
+    for at, row in enumerate(rows):
+        name, first = row["class"], f"{row['class']}: the first of its class is no. {row['rank']}"
+        short = textwrap.shorten(name, LETTERS, placeholder="…") if " " in name else name[:LETTERS]
+        board.put((at, 0), row["query"], short, QUERY, first)
+        tiles = [plot.Tile(row["query"], "the query", name)]
+        for number, near in enumerate(row["near"]):
+            edge, score = "hit" if near["hit"] else "miss", f"{near['score']:.2f}"
+            tip = f"{number + 1}: {near['class']}, {near['score']:.4f}"
+            board.put((at, 1 + GAP + number), near["picture"], score, EDGES[edge], tip)
+            tiles.append(plot.Tile(near["picture"], f"{near['class']}, {score}", tip, edge))
+        strips.append((first + ("; a failure" if row["failed"] else ""), tuple(tiles)))
     failed = sum(row["failed"] for row in rows)
     caption = (
-        f"{views.describe_model(each)}, {views.protocol}, {views.options.split} images. Left the "
+        f"{model.describe()}, {views.protocol}, {views.options.split} images. Left the "
         "query, then the nearest images with their score: blue and whole frames are of its class, "
         f"orange and dashed ones are not. {len(rows) - failed} queries were drawn"
         + (f"; the last {failed} are the hardest failures" if failed else "")
         + f". Of {view['looked_at']} queries looked at, {view['failing']} find another class first."
     )
-    most = max((len(row["near"]) for row in rows), default=0)
-    drawing, panel = create_picture_board(max(len(rows), 1), 1 + GAP + most, title)
-    spots, strips = [], []
-    for at, row in enumerate(rows):
-        name, first = row["class"], f"{row['class']}: the first of its class is no. {row['rank']}"
-        short = textwrap.shorten(name, LETTERS, placeholder="…") if " " in name else name[:LETTERS]
-        spots.append(
-            plot.Tooltip(panel, *put_picture(panel, (at, 0), row["query"], short, QUERY), first)
-        )
-        tiles = [plot.Tile(row["query"], "the query", name)]
-        for number, near in enumerate(row["near"]):
-            edge, score = "hit" if near["hit"] else "miss", f"{near['score']:.2f}"
-            place, words = (
-                (at, 1 + GAP + number),
-                f"{number + 1}: {near['class']}, {near['score']:.4f}",
-            )
-            middle = put_picture(panel, place, near["picture"], score, EDGES[edge])
-            spots.append(plot.Tooltip(panel, *middle, words))
-            tiles.append(plot.Tile(near["picture"], f"{near['class']}, {score}", words, edge))
-        strips.append((first + ("; a failure" if row["failed"] else ""), tuple(tiles)))
-    return Picture(drawing, caption, tuple(spots), tuple(strips))
+    return models.Picture(board.drawing, caption, board.spots, strips)

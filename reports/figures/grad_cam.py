@@ -7,20 +7,12 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-import reports.figures.figure as plot
-from reports.figures.models import (
-    ModelOptions,
-    Picture,
-    Views,
-    create_picture_board,
-    put_picture,
-    register_model_figure,
-)
+from reports.figures import models
 
 FRAME = ("black", "-")
 
 
-class GradCamOptions(ModelOptions):
+class GradCamOptions(models.ModelOptions):
     """Of `grad_cam`: where in training images terms of the loss are lowered (DDML, Fig. 3).
 
     images: so many, of a class each. terms: by name; default: all that the trial has."""
@@ -30,26 +22,23 @@ class GradCamOptions(ModelOptions):
     terms: tuple[str, ...] = Field((), max_length=6)
 
 
-@register_model_figure(GradCamOptions, "where terms look", apart=True)
-def grad_cam(views: Views, title: str) -> Picture:
+@models.register_model_figure(GradCamOptions, "where terms look", apart=True)
+def grad_cam(views: models.Views, title: str) -> models.Picture:
     """Draw a column an image; below it a row a term, bright where the term is lowered."""
-    each, view = views.found[0]
+    model, view = views.readings[0]
     terms, rows = view["terms"], view["rows"]
-    drawing, panel = create_picture_board(1 + len(terms), max(len(rows), 4), title)
-    spots = []
+    board = models.PictureBoard(1 + len(terms), max(len(rows), 4), title)
     for column, row in enumerate(rows):
         name = row["class"]
-        middle = put_picture(panel, (0, column), row["picture"], name[:12], FRAME)
-        spots.append(plot.Tooltip(panel, *middle, name))
+        board.put((0, column), row["picture"], name[:12], FRAME, name)
         for at, term in enumerate(terms, 1):
             cam = np.asarray(row["maps"][term])
-            middle = put_picture(panel, (at, column), row["picture"], term, FRAME, heat=cam)
             flat = "" if cam.any() else ", which nothing in it lowers"
-            spots.append(plot.Tooltip(panel, *middle, f"{name}: {term}{flat}"))
+            tip = f"{name}: {term}{flat}"
+            board.put((at, column), row["picture"], term, FRAME, tip, heat=cam)
     tall, wide = cam.shape
     caption = (
-        f"{views.describe_model(each)}: Grad-CAM of {', '.join(terms)} on training images, of the "
-        f"last map of {tall} × {wide} places; bright where it lowers the term, each on a scale of "
-        "its own."
+        f"{model.describe()}: Grad-CAM of {', '.join(terms)} on training images, of the last map "
+        f"of {tall} × {wide} places; bright where it lowers the term, each on a scale of its own."
     )
-    return Picture(drawing, caption, tuple(spots))
+    return models.Picture(board.drawing, caption, board.spots)

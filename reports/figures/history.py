@@ -7,8 +7,8 @@ from typing import Any
 import reports.figures.figure as plot
 from reports.frame import Frame
 from reports.recipe import Table
-from reports.tables.cells import collect_trials, find_protocol, run_ids
-from reports.tables.labels import display_scale, format_metric_label, format_number, to_slug
+from reports.tables import labels
+from reports.tables.cells import collect_trials, describe_metric, run_ids
 
 
 @plot.use_report_style()
@@ -20,7 +20,11 @@ def draw_search_history(frame: Frame, recipe: Table) -> plot.DrawnFigure:
         ReportError: unknown study.
     """
     cells, metric = frame.select_study(recipe.study), recipe.metrics[0]
-    trials, factor, digits = collect_trials(cells, metric), display_scale(metric), recipe.digits
+    trials, factor, digits = (
+        collect_trials(cells, metric),
+        labels.display_scale(metric),
+        recipe.digits,
+    )
     title = f"{recipe.title or recipe.study}: history"
     numbers = [trial.number for trial in trials.trials]
     means = [trial.result.mean * factor for trial in trials.trials]
@@ -44,11 +48,11 @@ def draw_search_history(frame: Frame, recipe: Table) -> plot.DrawnFigure:
             trials.lost, [0.0] * len(trials.lost), "x", clip_on=False, markersize=6, **crosses
         )
     plot.limit_ticks(axes.xaxis)
-    axes.set(xlabel="trial", ylabel=format_metric_label(metric))
+    axes.set(xlabel="trial", ylabel=labels.format_metric_label(metric))
     axes.grid()
     counts = [trial.result.n for trial in trials.trials]
     caption = (
-        f"{format_metric_label(metric)}, {find_protocol(frame)}, of {len(counts)} trials in the "
+        f"{describe_metric(frame, metric)}, of {len(counts)} trials in the "
         f"order of their proposal{' ± one sd' if max(counts, default=0) > 1 else ''}, "
         f"{plot.format_seed_counts(counts)} each; line: the best so far."
     )
@@ -61,11 +65,11 @@ def draw_search_history(frame: Frame, recipe: Table) -> plot.DrawnFigure:
         sd = (
             ""
             if trial.result.sd is None
-            else f" ± {format_number(trial.result.sd * factor, digits)}"
+            else f" ± {labels.format_number(trial.result.sd * factor, digits)}"
         )
-        words = f"trial {trial.number}: {format_number(mean, digits)}{sd}"
+        words = f"trial {trial.number}: {labels.format_number(mean, digits)}{sd}"
         spots.append(plot.Tooltip(axes, trial.number, mean, words))
-    key = to_slug(f"history_{recipe.study}_{metric}")
+    key = labels.to_slug(f"history_{recipe.study}_{metric}")
     return plot.DrawnFigure(
         key, recipe.study, title, caption, drawing, run_ids(cells), tuple(spots)
     )

@@ -8,9 +8,9 @@ import reports.figures.figure as plot
 from reports.frame import Frame
 from reports.recipe import Figure
 from reports.stats.importance import LEAST
+from reports.tables import labels
 from reports.tables.cells import find_protocol
 from reports.tables.importance import find_search_space, judge_parameters
-from reports.tables.labels import format_coordinates, format_metric_label, replace_greek_names
 
 
 class ImportanceOptions(plot.FigureOptions):
@@ -32,7 +32,7 @@ def importance(frame: Frame, recipe: Figure, options: ImportanceOptions) -> plot
     found, count = judge_parameters(
         cells, metric, find_search_space(frame, study), options.evaluator
     )
-    title = replace_greek_names(recipe.title) or f"{study}: importances"
+    title = labels.replace_greek_names(recipe.title) or f"{study}: importances"
     shares = found.shares if found else {}
     drawing, panel = plot.create_single_panel(title, 0.9 + 0.27 * max(len(shares), 2))
     panel.set_xlabel("importance (%)")
@@ -40,7 +40,7 @@ def importance(frame: Frame, recipe: Figure, options: ImportanceOptions) -> plot
     if shares:
         values = [100 * share for share in shares.values()]
         bars = plot.draw_bars(
-            panel, format_coordinates(list(shares)), values, plot.COLOURS[0], 0.66
+            panel, labels.format_coordinates(list(shares)), values, plot.COLOURS[0], 0.66
         )
         panel.bar_label(bars, [f"{value:.1f}" for value in values], padding=4)
         panel.set_xlim(0, 1.12 * max(*values, 1.0))
@@ -51,7 +51,7 @@ def importance(frame: Frame, recipe: Figure, options: ImportanceOptions) -> plot
     else:
         plot.draw_empty_message(panel, "too few trials")
     caption = (
-        f"Share of each parameter in what matters for {format_metric_label(metric)}, "
+        f"Share of each parameter in what matters for {labels.format_metric_label(metric)}, "
         f"{find_protocol(frame)}: "
     )
     if found is None:

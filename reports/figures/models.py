@@ -1,7 +1,7 @@
 """What figures of trained models share: which models they show, what was read of these, pictures.
 
 What such a figure shows is read of a model once, by `trainables.jobs.views`, and logged with its
-run (`Frame.view`): a kind has a file here that draws, and a function there that reads.
+run (`Frame.load_model_view`): a kind has a file here that draws, and a function there that reads.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, ClassVar, Literal
@@ -21,8 +21,8 @@ import reports.figures.figure as plot
 from reports.frame import OTHER, Frame
 from reports.kinds import find_figure_options
 from reports.recipe import Figure, Recipe
-from reports.tables.cells import find_protocol, run_ids, summarize_cells
-from reports.tables.labels import format_metric_label, is_lower_better, replace_greek_names, to_slug
+from reports.tables import labels
+from reports.tables.cells import find_protocol, summarize_cells
 
 MOST_LINES = 8  # models in one picture
 NOT_READ = "not read: its weights or its data were not at hand, see what the command said"
@@ -30,6 +30,7 @@ ROOM = 0.92  # of a picture's place, which the picture fills
 LETTERS = 0.42  # of a place's height, below it
 
 Pixels = np.ndarray[Any, Any]
+Strip = tuple[str, tuple[plot.Tile, ...]]
 
 
 class ModelOptions(plot.FigureOptions):
@@ -63,6 +64,10 @@ class ModelRef:
     run_id: str
     why: str = ""
 
+    def describe(self) -> str:
+        """Name the model in a caption: `plain, seed 0, the best by MAP@R`."""
+        return f"{self.cell}, seed {self.seed}" + (f", {self.why}" if self.why else "")
+
 
 @dataclass(frozen=True)
 class ViewRequest:
@@ -77,19 +82,17 @@ class ViewRequest:
 
 def list_requested_views(frame: Frame, recipe: Recipe) -> Iterator[ViewRequest]:
     """Yield all that the figures of a recipe show, whether it was read or not; each once."""
-    known: set[tuple[str, str]] = set()
+    requested: set[tuple[str, str]] = set()
     for figure in recipe.figures:
         kind = find_figure_options(figure.kind)
         if kind is None or not issubclass(kind, ModelOptions):
             continue
         options = kind.model_validate(figure.options)
-        name = options.build_file_name(figure.kind)
-        for each in select_models(frame, figure, options):
-            if (each.run_id, name) not in known:
-                known.add((each.run_id, name))
-                yield ViewRequest(
-                    each.trial_id, each.run_id, name, figure.kind, options.build_read_request()
-                )
+        name, request = options.build_file_name(figure.kind), options.build_read_request()
+        for model in select_models(frame, figure, options):
+            if (model.run_id, name) not in requested:
+                requested.add((model.run_id, name))
+                yield ViewRequest(model.trial_id, model.run_id, name, figure.kind, request)
 
 
 def select_models(frame: Frame, figure: Figure, options: ModelOptions) -> list[ModelRef]:
@@ -103,21 +106,20 @@ def select_models(frame: Frame, figure: Figure, options: ModelOptions) -> list[M
         names = [name for name in options.cells or map(str, done["cell"]) if name in first]
         names = [name + OTHER if name + OTHER in first else name for name in names]
     elif means := summarize_cells(done, figure.metric):
-        sign = -1 if is_lower_better(figure.metric) else 1
+        sign = -1 if labels.is_lower_better(figure.metric) else 1
         names = [max(means, key=lambda name: sign * means[name].mean)]
-        why = f"the best by {format_metric_label(figure.metric)}"
+        why = f"the best by {labels.format_metric_label(figure.metric)}"
     else:
         names, why = list(first)[:1], "the first"
-    shown = [(name, first[name]) for name in list(dict.fromkeys(names))[:MOST_LINES]]
     return [
         ModelRef(
             name,
-            int(row["seed"]),
-            row["trial_id"],
-            row["run_id"],
+            int(first[name]["seed"]),
+            first[name]["trial_id"],
+            first[name]["run_id"],
             why or _explain_model_choice(name, first),
         )
-        for name, row in shown
+        for name in list(dict.fromkeys(names))[:MOST_LINES]
     ]
 
 
@@ -137,69 +139,74 @@ def _explain_model_choice(name: str, first: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Views:
-    """What a figure is drawn from. found: each model with what was read of it."""
+    """What a figure is drawn from. readings: each model with what was read of it."""
 
-    options: ModelOptions
-    found: list[tuple[ModelRef, dict[str, Any]]]
+    options: Any
+    readings: list[tuple[ModelRef, dict[str, Any]]]
     protocol: str
-
-    def describe_model(self, each: ModelRef) -> str:
-        """Name a model in a caption: `plain, seed 0, the best by MAP@R`."""
-        return f"{each.cell}, seed {each.seed}" + (f", {each.why}" if each.why else "")
 
 
 @dataclass(frozen=True)
 class Picture:
     """What is drawn of models: a figure, its caption, the marks that tell their values, and the
-    strips as `Drawn` has them."""
+    strips as `DrawnFigure` has them."""
 
     figure: plot.Canvas
     caption: str
-    spots: tuple[plot.Tooltip, ...] = ()
-    strips: tuple[tuple[str, tuple[plot.Tile, ...]], ...] = ()
+    spots: Sequence[plot.Tooltip] = ()
+    strips: Sequence[Strip] = ()
+
+
+@dataclass(frozen=True)
+class ArtifactFigure(plot.FigureKind):
+    """A kind of figure of trained models.
+
+    draw: is given what was read, of one model at least, and the figure's title. what: what it
+    shows, for the title where a recipe gives none. apart: it stands on a page of its own.
+    """
+
+    what: str
+    apart: bool
+
+    @plot.use_report_style()
+    def __call__(self, frame: Frame, recipe: Figure) -> plot.DrawnFigure:
+        options = self.options.model_validate(recipe.options)
+        assert isinstance(options, ModelOptions)
+        study, name = recipe.studies[0], options.build_file_name(recipe.kind)
+        models = select_models(frame, recipe, options)
+        views = [(model, frame.load_model_view(model.run_id, name)) for model in models]
+        title = labels.replace_greek_names(recipe.title) or f"{study}: {self.what}"
+        if readings := [(model, view) for model, view in views if view]:
+            picture = self.draw(Views(options, readings, find_protocol(frame)), title)
+        else:
+            drawing, panel = plot.create_single_panel(title, 1.2)
+            panel.set_axis_off()
+            plot.draw_empty_message(panel, "nothing was read")
+            picture = Picture(drawing, "Nothing was read.")
+        lost = [
+            f"{model.cell}, seed {model.seed}: {NOT_READ}." for model, view in views if not view
+        ]
+        caption = [labels.replace_greek_names(recipe.caption), picture.caption, *lost]
+        cells, shown = frame.select_study(study), {(model.cell, model.trial_id) for model in models}
+        pairs = zip(cells["cell"], cells["trial_id"], cells["run_id"], strict=True)
+        return plot.DrawnFigure(
+            labels.to_slug(f"{recipe.kind}_{study}_{options.split}"),
+            study,
+            title,
+            " ".join(filter(None, caption)),
+            picture.figure,
+            tuple(run for cell, trial, run in pairs if run and (cell, trial) in shown),
+            tuple(picture.spots),
+            self.apart,
+            tuple(picture.strips),
+        )
 
 
 def register_model_figure(
     options: type[ModelOptions], what: str, *, apart: bool = False
-) -> Callable[[Callable[[Views, str], Picture]], plot.FigureKind]:
-    """Declare the decorated function a kind of figure of trained models.
-
-    It is given what was read, of one model at least, and the figure's title.
-
-    Args:
-        options: the options that the kind takes.
-        what: what it shows, for the title where a recipe gives none.
-        apart: whether it stands on a page of its own, as it holds pictures of images.
-    """
-
-    def declare(draw: Callable[[Views, str], Picture]) -> plot.FigureKind:
-        def draw_models(frame: Frame, recipe: Figure, chosen: ModelOptions) -> plot.DrawnFigure:
-            study, name = recipe.studies[0], chosen.build_file_name(recipe.kind)
-            models = select_models(frame, recipe, chosen)
-            read = [(each, frame.load_model_view(each.run_id, name)) for each in models]
-            title = replace_greek_names(recipe.title) or f"{study}: {what}"
-            if views := [(each, view) for each, view in read if view]:
-                picture = draw(Views(chosen, views, find_protocol(frame)), title)
-            else:
-                drawing, panel = plot.create_single_panel(title, 1.2)
-                panel.set_axis_off()
-                plot.draw_empty_message(panel, "nothing was read")
-                picture = Picture(drawing, "Nothing was read.")
-            lost = [
-                f"{each.cell}, seed {each.seed}: {NOT_READ}." for each, view in read if not view
-            ]
-            words = filter(None, [replace_greek_names(recipe.caption), picture.caption, *lost])
-            cells = frame.select_study(study)
-            shown = zip(cells["cell"], cells["trial_id"], strict=True)
-            known = {(each.cell, each.trial_id) for each in models}
-            runs = run_ids(cells[[pair in known for pair in shown]])
-            key = to_slug(f"{recipe.kind}_{study}_{chosen.split}")
-            parts = picture.figure, runs, picture.spots, apart, picture.strips
-            return plot.DrawnFigure(key, study, title, " ".join(words), *parts)
-
-        return plot.FigureKind(options, draw_models)
-
-    return declare
+) -> Callable[[Callable[[Any, str], Picture]], ArtifactFigure]:
+    """Declare the decorated function a kind of figure of trained models (`ArtifactFigure`)."""
+    return lambda draw: ArtifactFigure(options, draw, what, apart)
 
 
 def create_model_panels(
@@ -212,10 +219,11 @@ def create_model_panels(
         width: of the figure, in inches.
         room: above a panel, in inches.
     """
-    side = plot.WIDTH / min(2, len(views.found))
-    drawing, panels = plot.create_panel_grid(len(views.found), 2, title, (width, 0.4, side + room))
-    for panel, (each, _), head in zip(panels, views.found, heads, strict=True):
-        plot.set_panel_title(panel, f"{replace_greek_names(each.cell)}: {head}", side)
+    count = len(views.readings)
+    side = plot.WIDTH / min(2, count)
+    drawing, panels = plot.create_panel_grid(count, 2, title, (width, 0.4, side + room))
+    for panel, (model, _), head in zip(panels, views.readings, heads, strict=True):
+        plot.set_panel_title(panel, f"{labels.replace_greek_names(model.cell)}: {head}", side)
         panel.set(xticks=[], yticks=[])
     return drawing, panels
 
@@ -238,46 +246,49 @@ def decode_picture(picture: str) -> Pixels:
         return np.asarray(image.convert("RGB"))
 
 
-def create_picture_board(rows: int, columns: float, title: str) -> tuple[plot.Canvas, plot.Axes]:
-    """Return a figure with room for rows of pictures, each with a line of letters below."""
-    drawing = plot.create_canvas(plot.WIDTH, rows * plot.WIDTH / columns * (1 + LETTERS) + 0.4)
-    panel = drawing.add_subplot()
-    plot.draw_heading(drawing, title)
-    panel.set(xlim=(0, columns), ylim=(rows * (1 + LETTERS), 0), aspect="equal")
-    panel.set_axis_off()
-    return drawing, panel
+class PictureBoard:
+    """A figure with room for rows of pictures, each with a line of letters below."""
 
+    def __init__(self, rows: int, columns: float, title: str) -> None:
+        height = rows * plot.WIDTH / columns * (1 + LETTERS) + 0.4
+        self.drawing = plot.create_canvas(plot.WIDTH, height)
+        self.panel = self.drawing.add_subplot()
+        self.spots: list[plot.Tooltip] = []
+        plot.draw_heading(self.drawing, title)
+        self.panel.set(xlim=(0, columns), ylim=(rows * (1 + LETTERS), 0), aspect="equal")
+        self.panel.set_axis_off()
 
-def put_picture(
-    panel: plot.Axes,
-    at: tuple[int, float],
-    picture: str,
-    words: str,
-    frame: tuple[str, str],
-    *,
-    heat: Pixels | None = None,
-) -> tuple[float, float]:
-    """Draw a picture with words below it, and return where its middle is.
+    def put(
+        self,
+        at: tuple[int, float],
+        picture: str,
+        words: str,
+        frame: tuple[str, str],
+        tip: str,
+        *,
+        heat: Pixels | None = None,
+    ) -> None:
+        """Draw a picture.
 
-    Args:
-        panel: a `board`.
-        at: the row and the column.
-        picture: JPEG in base64.
-        words: what stands below it.
-        frame: colour and dash of the line around it.
-        heat: numbers in 0 … 1, [h, w], that are drawn over it.
-    """
-    from matplotlib.patches import Rectangle
+        Args:
+            at: the row and the column.
+            picture: JPEG in base64.
+            words: what stands below it.
+            frame: colour and dash of the line around it.
+            tip: what it tells on hover.
+            heat: numbers in 0 … 1, [h, w], that are drawn over it.
+        """
+        from matplotlib.patches import Rectangle
 
-    shown, (row, column) = decode_picture(picture), at
-    tall, wide = (ROOM * side / max(shown.shape[:2]) for side in shown.shape[:2])
-    x, y = column + 0.5, row * (1 + LETTERS) + 0.5
-    extent = x - wide / 2, x + wide / 2, y + tall / 2, y - tall / 2
-    panel.imshow(shown, extent=extent, interpolation="antialiased", aspect="auto")
-    edge: dict[str, Any] = {"edgecolor": frame[0], "linestyle": frame[1], "linewidth": 1.8}
-    panel.add_patch(Rectangle((extent[0], extent[3]), wide, tall, fill=False, **edge))
-    panel.text(x, y + 0.5, words, ha="center", va="top", fontsize=6.5)
-    if heat is not None:
-        over: dict[str, Any] = {"cmap": "inferno", "vmin": 0, "vmax": 1, "alpha": 0.6}
-        panel.imshow(heat, extent=extent, interpolation="bilinear", aspect="auto", **over)
-    return x, y
+        pixels, (row, column) = decode_picture(picture), at
+        tall, wide = (ROOM * side / max(pixels.shape[:2]) for side in pixels.shape[:2])
+        x, y = column + 0.5, row * (1 + LETTERS) + 0.5
+        extent = x - wide / 2, x + wide / 2, y + tall / 2, y - tall / 2
+        self.panel.imshow(pixels, extent=extent, interpolation="antialiased", aspect="auto")
+        edge: dict[str, Any] = {"edgecolor": frame[0], "linestyle": frame[1], "linewidth": 1.8}
+        self.panel.add_patch(Rectangle((extent[0], extent[3]), wide, tall, fill=False, **edge))
+        self.panel.text(x, y + 0.5, words, ha="center", va="top", fontsize=6.5)
+        if heat is not None:
+            over: dict[str, Any] = {"cmap": "inferno", "vmin": 0, "vmax": 1, "alpha": 0.6}
+            self.panel.imshow(heat, extent=extent, interpolation="bilinear", aspect="auto", **over)
+        self.spots.append(plot.Tooltip(self.panel, x, y, tip))

@@ -8,18 +8,12 @@ import numpy as np
 from pydantic import Field
 
 import reports.figures.figure as plot
-from reports.figures.models import (
-    ModelOptions,
-    Picture,
-    Views,
-    create_model_panels,
-    register_model_figure,
-)
+from reports.figures import models
 
 GREY = "#5f5f5f"
 
 
-class PlaneOptions(ModelOptions):
+class PlaneOptions(models.ModelOptions):
     """Of `plane`, through the proxies of two training classes (DDML, Fig. 1b). images: of each
     class. level: a direction in which neither class has as much probability is an unsure one."""
 
@@ -29,11 +23,11 @@ class PlaneOptions(ModelOptions):
     level: float = Field(0.9, gt=0.5, lt=1)
 
 
-@register_model_figure(PlaneOptions, "between two classes")
-def plane(views: Views, title: str) -> Picture:
+@models.register_model_figure(PlaneOptions, "between two classes")
+def plane(views: models.Views, title: str) -> models.Picture:
     """Draw a panel a cell: a ring whose colour says which class a direction is taken for, white
     where neither; within it images of both classes, and grey ones of a class never seen."""
-    level = 100 * views.found[0][1]["options"]["level"]
+    level = 100 * views.readings[0][1]["options"]["level"]
     caption = (
         f"The plane of the proxies (stars) of the two training classes that are most alike, "
         f"{views.protocol}, the first seed of each cell: of each direction the probability of "
@@ -41,17 +35,17 @@ def plane(views: Views, title: str) -> Picture:
         f"nearest to them. Unsure: the share of the directions between the proxies in which "
         f"neither has {level:g} %."
     )
-    heads = [f"unsure {100 * view['unsure']:.1f} %" for _, view in views.found]
-    drawing, panels = create_model_panels(views, title, heads)
+    heads = [f"unsure {100 * view['unsure']:.1f} %" for _, view in views.readings]
+    drawing, panels = models.create_model_panels(views, title, heads)
     spots: list[plot.Tooltip] = []
     edges = (plot.COLOURS[0], plot.COLOURS[1], GREY)
-    for panel, (each, view), head in zip(panels, views.found, heads, strict=True):
+    for panel, (model, view), head in zip(panels, views.readings, heads, strict=True):
         _draw_ring(panel, view["sure"])
         marks = zip(view["classes"], view["points"], edges, "osD", strict=True)
         for name, points, colour, mark in marks:
             x, y = zip(*points, strict=True)
             panel.scatter(x, y, s=14, color=colour, marker=mark, alpha=0.75, linewidths=0)
-            spots += [plot.Tooltip(panel, a, b, f"{each.cell}: {name}") for a, b in points]
+            spots += [plot.Tooltip(panel, a, b, f"{model.cell}: {name}") for a, b in points]
         for (x, y), colour in zip(view["proxies"], edges[:2], strict=True):
             panel.plot(x, y, "*", color=colour, markersize=12, markeredgecolor="black")
         panel.set(aspect="equal", xlim=(-1.3, 1.3), ylim=(-1.3, 1.3))
@@ -59,10 +53,10 @@ def plane(views: Views, title: str) -> Picture:
         one, two, unseen = view["classes"]
         more = "" if view["dimensions"] == 2 else f", of {view['dimensions']} dimensions"
         caption += (
-            f" {each.cell}: {one} against {two}, grey {unseen}; {head} of "
+            f" {model.cell}: {one} against {two}, grey {unseen}; {head} of "
             f"{view['angle']:.1f}°{more}."
         )
-    return Picture(drawing, caption, tuple(spots))
+    return models.Picture(drawing, caption, spots)
 
 
 def _draw_ring(panel: plot.Axes, sure: list[float]) -> None:

@@ -7,13 +7,8 @@ from reports.frame import Frame
 from reports.recipe import Figure
 from reports.stats.describe import summarize
 from reports.stats.ranks import spearman
+from reports.tables import labels
 from reports.tables.cells import find_protocol, group_by_seed
-from reports.tables.labels import (
-    display_scale,
-    format_metric_label,
-    format_number,
-    replace_greek_names,
-)
 from reports.tables.promotion import SOURCE, Promotion, find_promotion, rank_signs
 
 ACROSS = 2  # panels
@@ -50,7 +45,7 @@ def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> plot.DrawnF
             new = summarize(list(group_by_seed(rows, recipe.metric).values()))
             if old is not None and new is not None:
                 moves[study].append((source, old.mean, new.mean, new.n))
-    title = replace_greek_names(recipe.title) or "Ranks before and after promotion"
+    title = labels.replace_greek_names(recipe.title) or "Ranks before and after promotion"
     rows = max(LEAST, *map(len, moves.values()))
     size = (plot.WIDTH, 0.4, 0.55 + ROW * rows)
     drawing, panels = plot.create_panel_grid(len(moves), ACROSS, title, size)
@@ -61,11 +56,11 @@ def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> plot.DrawnF
         spots += _draw_promotion_panel(panel, study, origins[study], moves[study], recipe.metric)
     counts = [n for own in moves.values() for *_, n in own]
     ranked_by = " or ".join(
-        dict.fromkeys(format_metric_label(each.by) for each in origins.values())
+        dict.fromkeys(labels.format_metric_label(each.by) for each in origins.values())
     )
     caption = (
         f"Left: rank by {ranked_by} in the source study among the cells that were promoted; right: "
-        f"rank by {format_metric_label(recipe.metric)} afterwards, {find_protocol(frame)}, "
+        f"rank by {labels.format_metric_label(recipe.metric)} afterwards, {find_protocol(frame)}, "
         f"{plot.format_seed_counts(counts)}; 1 is the best. Blue rose, orange fell. ρ: Spearman's, "
         "1 where both order the cells alike. Only the best of a source are in "
         "it, which are alike there: over all its cells they may be larger."
@@ -90,7 +85,7 @@ def _draw_promotion_panel(
     rho = spearman(old_scores, new_scores)
     agreement = f"{len(moves)} cells: no correlation"
     if rho is not None:
-        agreement = f"ρ = {format_number(rho.value, 2)}, {rho.n} cells"
+        agreement = f"ρ = {labels.format_number(rho.value, 2)}, {rho.n} cells"
     panel.set_title(f"{promotion.source} → {study}\n{agreement}")
     if not moves:
         plot.draw_empty_message(panel, "no promoted cell is finished")
@@ -104,8 +99,8 @@ def _draw_promotion_panel(
             colour = plot.COLOURS[0] if became < rank else plot.COLOURS[1]
         panel.plot([0, 1], [rank, became], "-o", color=colour)
         old, new = (
-            format_number(before * display_scale(promotion.by), 2),
-            format_number(after * display_scale(metric), 2),
+            labels.format_number(before * labels.display_scale(promotion.by), 2),
+            labels.format_number(after * labels.display_scale(metric), 2),
         )
         panel.text(-0.06, rank, f"{cell}  {old}", ha="right", va="center")
         panel.text(1.06, became, new, ha="left", va="center")

@@ -6,16 +6,10 @@ import reports.figures.figure as plot
 from reports.errors import ReportError
 from reports.frame import Frame
 from reports.recipe import Figure
+from reports.tables import labels
 from reports.tables.cells import collect_factor_cells, collect_levels, find_protocol
 from reports.tables.effects import attribute_with_error, explain_attribution, is_full
 from reports.tables.judging import find_resolution
-from reports.tables.labels import (
-    display_scale,
-    format_coordinates,
-    format_difference_label,
-    format_with_interval,
-    replace_greek_names,
-)
 
 
 class ShapleyOptions(plot.FigureOptions):
@@ -40,23 +34,23 @@ def shapley(frame: Frame, recipe: Figure, _: ShapleyOptions) -> plot.DrawnFigure
             "Shapley values needs; name a study with all combinations of its components"
         )
     attribution = attribute_with_error(data, levels, find_resolution(cells, metric))
-    title = replace_greek_names(recipe.title) or f"{study}: what each component gains"
-    shares, factor = attribution.values if attribution else {}, display_scale(metric)
+    title = labels.replace_greek_names(recipe.title) or f"{study}: what each component gains"
+    shares, factor = attribution.values if attribution else {}, labels.display_scale(metric)
     drawing, panel = plot.create_single_panel(title, 0.95 + 0.3 * max(len(shares), 2))
-    panel.set_xlabel(f"Shapley value, {format_difference_label(metric)}")
+    panel.set_xlabel(f"Shapley value, {labels.format_difference_label(metric)}")
     spots = []
     if attribution is None:
         plot.draw_empty_message(panel, "no seed has every cell")
     else:
         ranked = sorted(shares, key=lambda name: -shares[name])
         values = [shares[name] * factor for name in ranked]
-        plot.draw_bars(panel, format_coordinates(ranked), values, plot.COLOURS[5], 0.6)
+        plot.draw_bars(panel, labels.format_coordinates(ranked), values, plot.COLOURS[5], 0.6)
         for at, (name, value) in enumerate(zip(ranked, values, strict=True)):
             low, high = attribution.intervals[name] or (None, None)
             if low is not None and high is not None:
                 sides = [[value - low * factor], [high * factor - value]]
                 panel.errorbar(value, at, xerr=sides, color="black")
-            words = format_with_interval(shares[name], low, high, metric, 2)
+            words = labels.format_with_interval(shares[name], low, high, metric, 2)
             spots.append(plot.Tooltip(panel, value, at, f"{name}: {words}"))
         panel.axvline(0, color="black", linewidth=0.8)
     note = explain_attribution(attribution, levels, metric, 2)

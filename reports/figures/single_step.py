@@ -7,21 +7,14 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 import reports.figures.figure as plot
-from reports.figures.models import (
-    ModelOptions,
-    Picture,
-    Views,
-    create_model_panels,
-    put_thumbnail,
-    register_model_figure,
-)
+from reports.figures import models
 
 SMALL = 0.4  # of a picture's own size
 GREY = "#8a8a8a"
 NAMED = (("dark image", plot.COLOURS[1]), ("its positive", plot.COLOURS[0]))
 
 
-class SingleStepOptions(ModelOptions):
+class SingleStepOptions(models.ModelOptions):
     """Of `single_step`: embeddings before and after one gradient step (IDML, Fig. 7). images: of
     the step, two of a class. rate: of the step. dark: what the first one's pixels are times."""
 
@@ -32,35 +25,35 @@ class SingleStepOptions(ModelOptions):
     dark: float = Field(0.25, gt=0, le=1)
 
 
-@register_model_figure(SingleStepOptions, "one gradient step", apart=True)
-def single_step(views: Views, title: str) -> Picture:
+@models.register_model_figure(SingleStepOptions, "one gradient step", apart=True)
+def single_step(views: models.Views, title: str) -> models.Picture:
     """Draw a panel a cell: a line an image from its embedding before the step to that after it."""
-    view, options = views.found[0][1], views.found[0][1]["options"]
+    first = views.readings[0][1]
     moves = [
-        "{} {:.4f} to {:.4f}".format(each.cell, *read["distances"]) for each, read in views.found
+        "{} {:.4f} to {:.4f}".format(model.cell, *view["distances"])
+        for model, view in views.readings
     ]
     caption = (
-        f"t-SNE of the embeddings of {len(view['label'])} training images before and after one "
-        f"gradient step at rate {options['rate']:g} of the trained model, the first seed of "
-        f"each cell; the first image is shown with {100 * options['dark']:g} % of its "
+        f"t-SNE of the embeddings of {len(first['label'])} training images before and after one "
+        f"gradient step at rate {first['options']['rate']:g} of the trained model, the first seed "
+        f"of each cell; the first image is shown with {100 * first['options']['dark']:g} % of its "
         "brightness. Euclidean distance of unit embeddings from it to its positive, before and "
         f"after: {'; '.join(moves)}."
     )
-    heads = ["{:.3f} to {:.3f}".format(*read["distances"]) for _, read in views.found]
-    drawing, panels = create_model_panels(views, title, heads)
+    heads = ["{:.3f} to {:.3f}".format(*view["distances"]) for _, view in views.readings]
+    drawing, panels = models.create_model_panels(views, title, heads)
     spots: list[plot.Tooltip] = []
-    for panel, (each, view) in zip(panels, views.found, strict=True):
+    for panel, (model, view) in zip(panels, views.readings, strict=True):
         for at, (start, end) in enumerate(zip(view["before"], view["after"], strict=True)):
             name, colour = NAMED[at] if at < 2 else (view["classes"][view["label"][at]], GREY)
             panel.plot(*start, "o", color=colour, markerfacecolor="white")
             panel.plot(*end, "o", color=colour)
             panel.plot(*zip(start, end, strict=True), color=colour, linewidth=1.0)
-            words = f"{each.cell}, {name}: moved by {view['moved'][at]:.4f}"
+            words = f"{model.cell}, {name}: moved by {view['moved'][at]:.4f}"
             spots.append(plot.Tooltip(panel, end[0], end[1], words))
-        for (_, colour), place, picture in zip(
-            NAMED, view["before"][:2], view["pictures"], strict=True
-        ):
+        starts = zip(NAMED, view["before"][:2], view["pictures"], strict=True)
+        for (_, colour), start, picture in starts:
             above = {"xybox": (0, 18), "boxcoords": "offset points"}
-            put_thumbnail(panel, place, picture, SMALL, colour, **above)
+            models.put_thumbnail(panel, start, picture, SMALL, colour, **above)
         panel.margins(0.12)
-    return Picture(drawing, caption, tuple(spots))
+    return models.Picture(drawing, caption, spots)

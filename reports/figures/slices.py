@@ -8,14 +8,8 @@ import reports.figures.figure as plot
 from reports.figures.axes import AxesOptions, select_axes
 from reports.frame import Frame
 from reports.recipe import Figure
-from reports.tables.cells import collect_trials, find_protocol
-from reports.tables.labels import (
-    display_scale,
-    format_level,
-    format_metric_label,
-    format_number,
-    replace_greek_names,
-)
+from reports.tables import labels
+from reports.tables.cells import collect_trials, describe_metric
 
 ACROSS = 3  # panels
 
@@ -32,10 +26,10 @@ def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFigu
     study, metric = recipe.studies[0], recipe.metric
     axes, cells = select_axes(frame, recipe, options), frame.select_study(study)
     trials = collect_trials(cells, metric)
-    title = replace_greek_names(recipe.title) or f"{study}: each parameter"
+    title = labels.replace_greek_names(recipe.title) or f"{study}: each parameter"
     size = (plot.WIDTH, 0.5, 1.75)
     drawing, panels = plot.create_panel_grid(len(axes), ACROSS, title, size, sharey=True)
-    best, factor, spots = trials.find_best(metric), display_scale(metric), []
+    best, factor, spots = trials.find_best(metric), labels.display_scale(metric), []
     last = max((trial.number for trial in trials.trials), default=1)
     # neither end of the shades is lost on a light or a dark page
     shade: dict[str, Any] = {"cmap": plot.trim_colormap("Blues", 0.3, 0.8), "vmin": 0, "vmax": last}
@@ -71,12 +65,12 @@ def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFigu
         panel.margins(y=0.12)
         panel.grid()
         for trial, at_x, at_y in zip(shown, x, y, strict=True):
-            value = f"{axis.name} = {format_level(trial.coords[axis.path])}"
-            words = f"trial {trial.cell}: {format_number(at_y, 2)} at {value}"
+            value = f"{axis.name} = {labels.format_level(trial.coords[axis.path])}"
+            words = f"trial {trial.cell}: {labels.format_number(at_y, 2)} at {value}"
             spots.append(plot.Tooltip(panel, at_x, at_y, words))
-    drawing.supylabel(format_metric_label(metric), fontsize=plot.TEXT)
+    drawing.supylabel(labels.format_metric_label(metric), fontsize=plot.TEXT)
     caption = (
-        f"{format_metric_label(metric)}, {find_protocol(frame)}, of {len(trials.trials)} trials, "
+        f"{describe_metric(frame, metric)}, of {len(trials.trials)} trials, "
         f"{plot.format_seed_counts([each.result.n for each in trials.trials])} each, against each "
         "parameter that was searched, over the whole range; darker: proposed later; star: the best."
     )

@@ -5,37 +5,37 @@ from __future__ import annotations
 from typing import ClassVar
 
 import reports.figures.figure as plot
-from reports.figures.models import ModelOptions, Picture, Views, register_model_figure
-from reports.tables.labels import replace_greek_names
+from reports.figures import models
+from reports.tables import labels
 
 MARKED = 40  # values of a line that tell themselves
 
 
-class SpectrumOptions(ModelOptions):
+class SpectrumOptions(models.ModelOptions):
     """Of `spectrum`: singular values of the embeddings of a split (NIR, Fig. 4)."""
 
     every: ClassVar[bool] = True
 
 
-@register_model_figure(SpectrumOptions, "singular values")
-def spectrum(views: Views, title: str) -> Picture:
+@models.register_model_figure(SpectrumOptions, "singular values")
+def spectrum(views: models.Views, title: str) -> models.Picture:
     """Draw the singular values of the embeddings over their sum, descending, a line a cell."""
     drawing, panel = plot.create_single_panel(title)
     spots = []
-    for at, (each, view) in enumerate(views.found):
+    for at, (model, view) in enumerate(views.readings):
         shares = [100 * share for share in view["shares"]]
-        name = f"{replace_greek_names(each.cell)} (ρ = {view['spectrum']:.3f})"
+        name = f"{labels.replace_greek_names(model.cell)} (ρ = {view['spectrum']:.3f})"
         panel.plot(range(1, len(shares) + 1), shares, label=name, **plot.select_line_style(at))
         for i in range(0, len(shares), max(1, len(shares) // MARKED)):
-            words = f"{each.cell}, no. {i + 1}: {shares[i]:.3g} %"
+            words = f"{model.cell}, no. {i + 1}: {shares[i]:.3g} %"
             spots.append(plot.Tooltip(panel, i + 1, shares[i], words))
     panel.set(yscale="log", xlabel="singular value, in descending order")
     panel.set_ylabel("share of their sum (%)")
     panel.grid()
-    plot.draw_legend(panel, len(views.found))
+    plot.draw_legend(panel, len(views.readings))
     caption = (
         f"Singular values of the unit embeddings of the {views.options.split} images over their "
         f"sum, {views.protocol}, the first seed of each cell. ρ = KL(U ‖ S): the smaller, the more "
         "directions are used alike."
     )
-    return Picture(drawing, caption, tuple(spots))
+    return models.Picture(drawing, caption, spots)

@@ -6,22 +6,14 @@ import numpy as np
 from pydantic import Field
 
 import reports.figures.figure as plot
-from reports.figures.models import (
-    LETTERS,
-    ModelOptions,
-    Picture,
-    Views,
-    create_picture_board,
-    put_picture,
-    register_model_figure,
-)
+from reports.figures import models
 
 BINS = 40
 HISTOGRAM = 1.6  # inches
 GAPS = "_gap"  # how measures that are differences end: on another scale
 
 
-class UncertaintyOptions(ModelOptions):
+class UncertaintyOptions(models.ModelOptions):
     """Of `uncertainty` (IDML, Fig. 6 and 8). images: that are measured. ends: so many of the most
     and of the least certain are shown."""
 
@@ -29,23 +21,22 @@ class UncertaintyOptions(ModelOptions):
     ends: int = Field(8, ge=1, le=16)
 
 
-@register_model_figure(UncertaintyOptions, "uncertainty", apart=True)
-def uncertainty(views: Views, title: str) -> Picture:
+@models.register_model_figure(UncertaintyOptions, "uncertainty", apart=True)
+def uncertainty(views: models.Views, title: str) -> models.Picture:
     """Draw above a histogram of each thing measured, below the images at both ends of the first."""
-    each, view = views.found[0]
+    model, view = views.readings[0]
     columns = max(len(view["low"]), len(view["high"]))
-    drawing, panel = create_picture_board(2, columns, title)
-    spots = []
+    board = models.PictureBoard(2, columns, title)
     for row, (end, dash) in enumerate((("low", "-"), ("high", "--"))):
-        for at, shown in enumerate(view[end]):
-            words, frame = f"{shown['value']:.3g}", (plot.COLOURS[row], dash)
-            middle = put_picture(panel, (row, at), shown["picture"], words, frame)
-            spots.append(plot.Tooltip(panel, *middle, f"{shown['class']}: {shown['value']:.4g}"))
-    drawing.set_figheight(drawing.get_figheight() + HISTOGRAM)
-    heights = [HISTOGRAM, 2 * (1 + LETTERS) * plot.WIDTH / columns]
-    grid = drawing.add_gridspec(2, 1, height_ratios=heights)
-    panel.set_subplotspec(grid[1])
-    top = drawing.add_subplot(grid[0])
+        for at, image in enumerate(view[end]):
+            value, frame = image["value"], (plot.COLOURS[row], dash)
+            tip = f"{image['class']}: {value:.4g}"
+            board.put((row, at), image["picture"], f"{value:.3g}", frame, tip)
+    board.drawing.set_figheight(board.drawing.get_figheight() + HISTOGRAM)
+    heights = [HISTOGRAM, 2 * (1 + models.LETTERS) * plot.WIDTH / columns]
+    grid = board.drawing.add_gridspec(2, 1, height_ratios=heights)
+    board.panel.set_subplotspec(grid[1])
+    top = board.drawing.add_subplot(grid[0])
     names = {name: name.replace("_", " ") for name in view["values"]}
     alike = {k: np.asarray(v) for k, v in view["values"].items() if not k.endswith(GAPS)}
     edges = np.histogram_bin_edges(np.concatenate(list(alike.values())), BINS)
@@ -56,8 +47,8 @@ def uncertainty(views: Views, title: str) -> Picture:
     top.legend(loc="best")
     first = next(iter(names))
     caption = (
-        f"{views.describe_model(each)}, {views.protocol}: {len(view['values'][first])} "
+        f"{model.describe()}, {views.protocol}: {len(view['values'][first])} "
         f"{views.options.split} images. Above: {', '.join(names.values())}. Below: the images of "
         f"least {names[first]}, then those of most."
     )
-    return Picture(drawing, caption, tuple(spots))
+    return models.Picture(board.drawing, caption, board.spots)

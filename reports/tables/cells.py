@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from reports.frame import Frame
 from reports.recipe import to_level_name
 from reports.stats.describe import Summary, summarize
-from reports.tables.labels import format_level, is_lower_better
+from reports.tables.labels import format_level, format_metric_label, is_lower_better
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -231,6 +231,11 @@ def list_missing_seeds(cells: pd.DataFrame) -> tuple[str, ...]:
         + (f" ({row['reason']})" if row["reason"] else "")
         for row in lost.to_dict("records")
     )
+
+
+def describe_metric(frame: Frame, metric: str) -> str:
+    """Name a metric with the protocol by which it was measured, for a caption."""
+    return f"{format_metric_label(metric)}, {find_protocol(frame)}"
 
 
 def find_protocol(frame: Frame) -> str:
