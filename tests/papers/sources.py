@@ -52,11 +52,9 @@ FIELDS = ("data.image_size", "data.eval_resize", "data.stored_side")
 UNSTATED = "not stated"
 
 
-class Strict(BaseModel):
+class Sources(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-
-class Sources(Strict):
     paper: str
     sources: tuple[SourceBlock, ...]
 
@@ -98,43 +96,43 @@ def read(path: Path) -> Sources:
     return Sources.model_validate(load_yaml(path).data)
 
 
-def faults(sources: Sources, found: list[Row]) -> Iterator[str]:
+def faults(sources: Sources, rows: list[Row]) -> Iterator[str]:
     """What is wrong, a line each."""
     for number, block in enumerate(sources.sources, 1):
-        yield from _faults_of_block(f"block {number}", block, found)
-    for row in found:
+        yield from _faults_of_block(f"block {number}", block, rows)
+    for row in rows:
         for name in sorted(row.used - row.named.keys()):
             yield f"{row.place}: {name} is {row.values[name]!r}, of which no source is named"
 
 
-def _faults_of_block(place: str, block: SourceBlock, found: list[Row]) -> Iterator[str]:
-    studies = _matching(block.studies, {row.study for row in found})
-    there = [row for row in found if row.study in studies]
-    cells = _matching(block.rows, {row.cell for row in there})
-    mine = [row for row in there if row.cell in cells]
-    for patterns, names in ((block.studies, {row.study for row in found}), (block.rows, cells)):
+def _faults_of_block(place: str, block: SourceBlock, all_rows: list[Row]) -> Iterator[str]:
+    studies = _matching(block.studies, {row.study for row in all_rows})
+    candidates = [row for row in all_rows if row.study in studies]
+    cells = _matching(block.rows, {row.cell for row in candidates})
+    rows = [row for row in candidates if row.cell in cells]
+    for patterns, names in ((block.studies, studies), (block.rows, cells)):
         for pattern in patterns:
             if not _matching((pattern,), names):
                 yield f"{place}: {pattern!r} is the name of nothing"
     for name, value, source in block.fields:
-        yield from _named(place, name, source, mine)
-        for row in mine:
+        yield from _named(place, name, source, rows)
+        for row in rows:
             if row.values.get(name, "absent") != value:
                 yield f"{place}: {name} is {row.values.get(name)!r} in {row.place}, not {value!r}"
     for name, values, source in block.varied:
-        yield from _named(place, name, source, mine)
-        taken = {row.values.get(name) for row in mine}
-        if taken != set(values):
-            yield f"{place}: {name} takes {sorted(map(str, taken))}, not {list(values)}"
+        yield from _named(place, name, source, rows)
+        resolved = {row.values.get(name) for row in rows}
+        if resolved != set(values):
+            yield f"{place}: {name} takes {sorted(map(str, resolved))}, not {list(values)}"
 
 
-def _named(place: str, name: str, source: str, mine: list[Row]) -> Iterator[str]:
+def _named(place: str, name: str, source: str, rows: list[Row]) -> Iterator[str]:
     """Note that a field is named for these rows."""
     if not source.strip():
         yield f"{place}: {name} has no source"
     if source.startswith(UNSTATED) and not source.startswith(f"{UNSTATED}: chosen because "):
         yield f"{place}: {name} is not stated, and why it is chosen is not said"
-    for row in mine:
+    for row in rows:
         if name in row.named:
             yield f"{place}: {name} of {row.place} is named before, in {row.named[name]}"
         row.named[name] = place

@@ -16,69 +16,59 @@ import pytest
 from tests.papers import sources
 from tests.papers.sources import FOLDER, Row
 
+Stated = tuple[str, str, str, dict[str, Any]]  # paper, studies, rows → what the public code has
 CROPS = {"data.augment.resize": None, "data.augment.crop_scale": [0.08, 1.0]}
-# paper, studies, rows → what the public code has there
-STATED: list[tuple[str, str, str, dict[str, Any]]] = [
-    # HypViT's README: the last network is evaluated; CUB alone is resized to 256.
+# HypViT's README: the last network is evaluated; CUB alone is resized to 256.
+HYPVIT: list[Stated] = [
     ("ddml", "*_cub_hypvit", "*", {"data.eval_resize": 256, "training.batch_size": 900}),
     ("ddml", "*_cub_vit", "*", {"data.eval_resize": 256, "training.batch_size": 900}),
     ("ddml", "*_cars_hypvit", "*", {"data.eval_resize": 224, "training.batch_size": 882}),
     ("ddml", "*_sop_hypvit", "*", {"data.eval_resize": 224, "training.batch_size": 900}),
-    *(
-        (
-            "ddml",
-            studies,
-            "*",
-            {
-                "selection.keep": "last",
-                "backbone.name": "vit_small_patch16_224.augreg_in21k_ft_in1k",
-            },
-        )
-        for studies in ("table1_*_hypvit", "table2_*_vit", "table3_*_vit")
-    ),
-    # IDML's losses.py has one form for all data sets, train.py holds the uncertainty's layer.
-    *(
-        (
-            "idml",
-            f"code_{name}",
-            "IDML-PA",
-            {
-                **CROPS,
-                "method.uncertainty": "unit",
-                "method.gamma": 4,
-                "method.tau": 5,
-                "optimizer.lr": rate,
-                "optimizer.multipliers.proxies": 100,
-            },
-        )
-        for name, rate in (("cub", 6e-4), ("cars", 2.5e-4), ("sop", 6e-4))
-    ),
+]
+VIT = {"selection.keep": "last", "backbone.name": "vit_small_patch16_224.augreg_in21k_ft_in1k"}
+HYPVIT += [
+    ("ddml", studies, "*", VIT) for studies in ("table1_*_hypvit", "table2_*_vit", "table3_*_vit")
+]
+# IDML's losses.py has one form for all data sets, train.py holds the uncertainty's layer.
+UNIT = {
+    **CROPS,
+    "method.uncertainty": "unit",
+    "method.gamma": 4,
+    "method.tau": 5,
+    "optimizer.multipliers.proxies": 100,
+}
+HOLD = {"schedule.warmup_hold": ["backbone", "auxiliary"]}
+HOLDING = (
+    ("table1_*", "IDML-*"),
+    ("table3_*", "ISM-*"),
+    ("table3_*", "IDML-*"),
+    ("table[456]_*", "*"),
+    ("table7_*", "ISM-*"),
+    ("table8_*", "* (IDML)"),
+    ("code_*", "IDML-PA"),
+)
+BIAS = {"method.bias_in_score": True, "loss.bias": True}
+DIM = {"method.uncertainty_dim": 128}
+IDML: list[Stated] = [
+    ("idml", "code_cub", "IDML-PA", {**UNIT, "optimizer.lr": 6e-4}),
+    ("idml", "code_cars", "IDML-PA", {**UNIT, "optimizer.lr": 2.5e-4}),
+    ("idml", "code_sop", "IDML-PA", {**UNIT, "optimizer.lr": 6e-4}),
     ("idml", "code_???*", "ProxyAnchor", CROPS),
-    *(
-        ("idml", studies, rows, {"schedule.warmup_hold": ["backbone", "auxiliary"]})
-        for studies, rows in (
-            ("table1_*", "IDML-*"),
-            ("table3_*", "ISM-*"),
-            ("table3_*", "IDML-*"),
-            ("table[456]_*", "*"),
-            ("table7_*", "ISM-*"),
-            ("table8_*", "* (IDML)"),
-            ("code_*", "IDML-PA"),
-        )
-    ),
+    *(("idml", studies, rows, HOLD) for studies, rows in HOLDING),
     # Proxy-Anchor's train.py gives its Proxy-NCA no rate of its own.
     ("idml", "table1_*", "ProxyNCA", {"optimizer.multipliers.proxies": 1}),
     ("idml", "table1_*", "IDML-PN", {"optimizer.multipliers.proxies": 1}),
     # IDML's pyramidnet.py and resnet.py.
-    ("idml", "table2_cifar*", "*Mixup", {"method.uncertainty_dim": 128}),
-    ("idml", "code_cifar*", "*Cutmix", {"method.uncertainty_dim": 128}),
-    ("idml", "code_cifar*", "ISM-*", {"method.uncertainty_dim": 128}),
+    ("idml", "table2_cifar*", "*Mixup", DIM),
+    ("idml", "code_cifar*", "*Cutmix", DIM),
+    ("idml", "code_cifar*", "ISM-*", DIM),
     *(
-        ("idml", f"code_{name}", rows, {"method.bias_in_score": True, "loss.bias": True})
+        ("idml", f"code_{name}", rows, BIAS)
         for name in ("imagenet", "cifar100", "cifar10")
         for rows in ("ISM-*", "IDML-*")
     ),
 ]
+STATED = HYPVIT + IDML
 # HypViT's README: epochs of a sampler that draws each class once; images of each part.
 STEPS = {"cub": (50, 5_864), "cars": (300, 8_054), "sop": (200 * 25, 59_551)}
 
@@ -107,5 +97,5 @@ def test_hypvit_trains_for_as_many_steps_as_its_public_code(data: str) -> None:
     rows = [row for row in rows_of("ddml") if fnmatchcase(row.study, f"*_{data}_*vit")]
     assert rows
     for row in rows:
-        here = math.ceil(images / row.values["training.batch_size"])
-        assert row.values["training.epochs"] * here == pytest.approx(steps, rel=0.02), row.place
+        batches = math.ceil(images / row.values["training.batch_size"])
+        assert row.values["training.epochs"] * batches == pytest.approx(steps, rel=0.02), row.place

@@ -69,9 +69,9 @@ def test_a_row_trains(
     }
     if case.each is not None:
         smaller["training.per_class"] = case.each
-    given = [part for path, value in smaller.items() for part in ("--set", f"{path}={value}")]
+    settings = [part for path, value in smaller.items() for part in ("--set", f"{path}={value}")]
     study = cell.split("/", maxsplit=1)[0]
-    asked = ["--cell", f"{cell}@0", "--study", study, "--allow-partial", "--device", "cpu"]
-    place = ["--out", str(tmp_path / "runs")]
-    assert main(["run", str(FOLDER / f"{name}.yaml"), *asked, *place, *given]) == 0
+    options = ["--cell", f"{cell}@0", "--study", study, "--allow-partial", "--device", "cpu"]
+    output = ["--out", str(tmp_path / "runs")]
+    assert main(["run", str(FOLDER / f"{name}.yaml"), *options, *output, *settings]) == 0
     assert f"test/{case.metric}" in capsys.readouterr().out

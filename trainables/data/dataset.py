@@ -182,8 +182,10 @@ class Index:
             some = ", ".join(self.classes[label] for label in shared[:3])
             fault = f"{len(shared)} of {len(tested)} test classes train ({some}), not none or all"
             raise ConfigError(where, f"{fault}: move the images of a class to one side.")
-        own = torch.from_numpy(val) if len(val) else None
-        return Official(torch.from_numpy(train), torch.from_numpy(test), own, shared.size > 0)
+        validation = torch.from_numpy(val) if len(val) else None
+        return Official(
+            torch.from_numpy(train), torch.from_numpy(test), validation, shared.size > 0
+        )
 
     def to_plan_dataset(self) -> Dataset:
         """Return the rows as a data set, which can be divided and has no pixels."""

@@ -23,9 +23,7 @@ def trial(**sections: Any) -> TrialConfig:
     ("config", "given", "words"),
     [
         (OptimizerConfig, {"nesterov": True}, "option of sgd with a momentum"),
-        (OptimizerConfig, {**SGD, "momentum": 0}, "nesterov: it is an option of sgd"),
         (OptimizerConfig, {**SGD, "dampening": 0.1}, "nesterov: it excludes"),
-        (ScheduleConfig, {"name": "multi_step"}, "multi_step and the milestones"),
         (ScheduleConfig, {"name": "step", "milestones": [2]}, r"step and the milestones \[2\]"),
         (ScheduleConfig, {**MULTI, "milestones": [5, 2]}, r"\[5, 2\] are not in rising"),
         (ScheduleConfig, {"name": "cosine", "counted_from": "start"}, "counted_from: it is"),
@@ -97,9 +95,9 @@ def test_each_option_makes_another_trial_and_survives_a_dump() -> None:
         trial(optimizer={"weight_decays": {"head": 0}}),
         trial(optimizer={"weight_decays": {"proxies": 0}}),
     ]
-    assert len({compute_config_hash(each, "f") for each in trials}) == len(trials)
-    for each in trials:
-        assert TrialConfig.model_validate(each.model_dump(mode="json")) == each
+    assert len({compute_config_hash(config, "f") for config in trials}) == len(trials)
+    for config in trials:
+        assert TrialConfig.model_validate(config.model_dump(mode="json")) == config
 
 
 def test_held_roles_are_one_set_in_any_order() -> None:

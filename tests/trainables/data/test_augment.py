@@ -15,14 +15,13 @@ from torchvision.transforms import InterpolationMode, RandomCrop, RandomResizedC
 from torchvision.transforms import functional as tv
 from torchvision.transforms.v2 import functional as tv2
 
-from tests.trainables.data.pictures import ragged
+from tests.trainables.data.trees import ragged
 from trainables.config.images import AugmentConfig
 from trainables.data.augment import (
     cut_boxes,
     cut_eval_images,
     draw_fixed_boxes,
     draw_random_boxes,
-    normalize_pixels,
     train_images,
 )
 from trainables.data.images import Images
@@ -142,9 +141,9 @@ def test_boxes_have_torchvisions_distribution() -> None:
     config = AugmentConfig(crop_scale=(0.16, 1.0))
     n, h, w = 4000, 64, 96
     g = torch.Generator().manual_seed(2)
-    draws, place = torch.rand(n, 10, 2, generator=g), torch.rand(n, 2, generator=g)
+    draws, position = torch.rand(n, 10, 2, generator=g), torch.rand(n, 2, generator=g)
     ours = draw_random_boxes(
-        torch.full((n,), h), torch.full((n,), w), config, draws, place
+        torch.full((n,), h), torch.full((n,), w), config, draws, position
     ).double()
     torch.manual_seed(3)
     blank = torch.zeros(1, h, w)
@@ -164,8 +163,10 @@ def test_boxes_have_torchvisions_distribution() -> None:
 def test_the_fallback_is_torchvisions(h: int, w: int) -> None:
     # An area share of 1 fits no ratio within [3/4, 4/3] in so long an image.
     config = AugmentConfig(crop_scale=(0.999, 1.0))
-    draws, place = torch.rand(1, 10, 2), torch.rand(1, 2)
-    (box,) = draw_random_boxes(torch.tensor([h]), torch.tensor([w]), config, draws, place).tolist()
+    draws, position = torch.rand(1, 10, 2), torch.rand(1, 2)
+    (box,) = draw_random_boxes(
+        torch.tensor([h]), torch.tensor([w]), config, draws, position
+    ).tolist()
     wanted = RandomResizedCrop.get_params(torch.zeros(1, h, w), [0.999, 1.0], [0.75, 4 / 3])
     assert tuple(box) == tuple(wanted)
 
@@ -186,21 +187,15 @@ def test_image_by_image_gives_the_bits_of_the_batch_at_once(channels: int, threa
     images, count = ragged(channels), 20
     index = torch.randint(len(images), (count,))
     heights, widths = images.heights[index], images.widths[index]
-    place = torch.rand(count, 2)
-    boxes = draw_random_boxes(heights, widths, AugmentConfig(), torch.rand(count, 10, 2), place)
+    position = torch.rand(count, 2)
+    boxes = draw_random_boxes(heights, widths, AugmentConfig(), torch.rand(count, 10, 2), position)
     flip = torch.rand(count) < 0.5
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
         for size in (1, 7, 32):
             crops = Crops(images, index, boxes, size, flip)
-            made, wanted = sample_one_by_one(crops), sample_at_once(crops)
-            assert torch.equal(made, wanted) and made.stride() == wanted.stride()
+            result, wanted = sample_one_by_one(crops), sample_at_once(crops)
+            assert torch.equal(result, wanted) and result.stride() == wanted.stride()
     finally:
         torch.set_num_threads(before)
-
-
-def test_normalised_equals_torchvision() -> None:
-    x = torch.rand(2, 3, 4, 4) * 255
-    mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-    torch.testing.assert_close(normalize_pixels(x, mean, std), tv.normalize(x / 255, mean, std))

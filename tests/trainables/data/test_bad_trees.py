@@ -124,17 +124,6 @@ def test_damaged_lists(  # noqa: PLR0917
     assert expected in fail_to_load(name, root, allow_partial=True)
 
 
-def test_boxes_of_cub(tmp_path: Path) -> None:
-    root = trees.cub200(tmp_path / "cub")
-    edit_lines(root / BOXES, put(0))
-    data = {"name": "cub200", "root": str(root), "allow_partial": True}
-    assert fingerprint(resolve_data_config(data), tmp_path)
-    boxed = {"allow_partial": True, "boxes": True}
-    assert f"{BOXES}: " in fail_to_load("cub200", root, **boxed)
-    edit_lines(root / BOXES, put(0, "1 99 99 5 5", over=0))
-    assert "a box of 99, 99, 104, 104" in fail_to_load("cub200", root, **boxed)
-
-
 def test_matlab_files(tmp_path: Path) -> None:
     root = trees.cars196_devkit(tmp_path / "devkit")
     (root / "cars_test_annos_withlabels.mat").unlink()

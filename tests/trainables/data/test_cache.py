@@ -65,9 +65,9 @@ def flip(path: Path, at: int) -> None:
 
 def test_eight_at_once_build_once(tmp_path: Path) -> None:
     processes = [start(tmp_path / "set", 0.2) for _ in range(8)]
-    said = [process.communicate()[0].splitlines()[-1] for process in processes]
+    lines = [process.communicate()[0].splitlines()[-1] for process in processes]
     assert all(process.returncode == 0 for process in processes)
-    assert set(said) == {"['a.bin', 'b.bin', 'digests.json']"}
+    assert set(lines) == {"['a.bin', 'b.bin', 'digests.json']"}
     assert (tmp_path / "builds.txt").read_text() == "x"
 
 

@@ -86,10 +86,10 @@ def test_folders_that_hold_no_classes(tmp_path: Path) -> None:
 
 
 def test_folders_of_parts(tmp_path: Path) -> None:
-    mine = tmp_path / "mine"
+    divided = tmp_path / "mine"
     for name in ("train/a", "train/b", "val/a", "val/b"):
-        noise(mine / name / "1.png", (9, 9), 0)
-    assert "rename val/ to test/" in fail(lambda: fingerprint(config(mine), tmp_path / "cache"))
+        noise(divided / name / "1.png", (9, 9), 0)
+    assert "rename val/ to test/" in fail(lambda: fingerprint(config(divided), tmp_path / "cache"))
     for name in ("train", "test"):  # these hold images, and so are classes
         noise(tmp_path / "classes" / name / "1.png", (9, 9), 0)
     data = load_dataset(config(tmp_path / "classes"), tmp_path / "cache")

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 
 import pytest
 import torch
 
-from tests.trainables.data.pictures import ragged
-from tests.trainables.data.trees import photographs
-from trainables.config.images import DataConfig
+from tests.trainables.data.trees import ragged
 from trainables.data import reader
-from trainables.data.dataset import load_dataset
 from trainables.data.images import Images
 from trainables.data.reader import Reader
-from trainables.errors import ConfigError
 
 CPU = torch.device("cpu")
 BATCHES = [torch.tensor(rows) for rows in ([4, 0, 1], [2, 2], [3, 4, 0], [1], [0, 3])]
@@ -62,18 +57,6 @@ def test_the_next_batches_are_read_while_this_one_is_used() -> None:
     Reader(build_images(Watched), CPU).prefetch(BATCHES)
     assert enough.wait(60)
     assert sorted(map(tuple, packed)) == sorted(tuple(rows.tolist()) for rows in BATCHES[:2])
-
-
-def test_an_image_that_cannot_be_decoded_any_more_is_named(tmp_path: Path) -> None:
-    root = photographs(tmp_path / "photographs", 8)
-    config = DataConfig(name="folder", root=str(root), image_size=64, store="encoded")
-    images = load_dataset(config, tmp_path / "cache").images
-    start = int(images.offsets[1])
-    images.flat[start : start + 300] = 0  # this process's copy alone
-    read = Reader(images, CPU)
-    read.prefetch([torch.tensor([0, 1])])
-    with pytest.raises(ConfigError, match=r"class 0.00004.jpg: the image cannot be read"):
-        read.load_rows(torch.tensor([0, 1]))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.trainables import core_trials
-from trainables.config.images import DataConfig, SplitConfig
+from trainables.config.images import SplitConfig
 from trainables.data.dataset import Dataset, Official
 from trainables.data.images import Images
 from trainables.data.splits import (
     Splits,
     count_split_classes,
-    load_splits,
     split_dataset,
     thin_classes,
 )
@@ -114,8 +110,8 @@ def test_folds_are_disjoint_blocks_of_the_training_classes(
     classes: int, folds: int, blocks: str, seed: int, official: bool
 ) -> None:
     rows = torch.arange(2 * classes)
-    own = Official(train=rows[:-2], test=rows[-2:]) if official else None
-    data = dataset([c for c in range(classes) for _ in range(2)], classes, own)
+    division = Official(train=rows[:-2], test=rows[-2:]) if official else None
+    data = dataset([c for c in range(classes) for _ in range(2)], classes, division)
 
     def fold(number: int | None) -> Splits:
         config = {"seed": seed, "test": 0.3}
@@ -150,13 +146,11 @@ def test_sizes_fall_exponentially(ratio: float, size: int) -> None:
     assert sizes == [max(2, round(size * ratio ** (-rank / 8))) for rank in range(9)]
 
 
-def test_only_what_trains_is_thinned(drawn: Path, tmp_path: Path) -> None:
-    config = core_trials.config(drawn).data.model_dump()
-    thin = {**config, "split": {**config["split"], "imbalance": 3}}
+def test_only_what_trains_is_thinned() -> None:
+    data = dataset(list(range(12)) * 6, 12)
     before, after = (
-        load_splits(DataConfig.model_validate(each), tmp_path) for each in (config, thin)
+        split_dataset(data, SplitConfig(imbalance=imbalance), "f") for imbalance in (None, 3)
     )
-    assert before.fingerprint == after.fingerprint
     for name in ("val", "test"):
         assert torch.equal(before[name].index, after[name].index)
     assert after.train.classes == before.train.classes
@@ -243,16 +237,16 @@ def test_images_are_dealt_class_by_class(sizes: list[int], config: SplitConfig, 
 @pytest.mark.parametrize("val", [True, False])
 @pytest.mark.parametrize("protocol", ["held_out", "paper"])
 def test_an_official_division_of_images_wins(val: bool, protocol: str) -> None:
-    first, second, test, own = (torch.arange(start, 24, 4) for start in range(4))
-    official = Official(torch.cat([first, second]), test, own if val else None, shared=True)
+    first, second, test, validation = (torch.arange(start, 24, 4) for start in range(4))
+    official = Official(torch.cat([first, second]), test, validation if val else None, shared=True)
     config = SplitConfig(by="images", protocol=protocol, validation=0.25)
     splits = split_dataset(dataset([0, 0, 0, 0, 1, 1, 1, 1] * 3, 2, official), config, "")
     assert rows_of(splits, "test") == test.tolist()
     train = sorted(official.train.tolist())
     if protocol == "paper":
-        assert rows_of(splits, "train") == sorted([*train, *(own.tolist() if val else [])])
+        assert rows_of(splits, "train") == sorted([*train, *(validation.tolist() if val else [])])
     elif val:
-        assert rows_of(splits, "val") == own.tolist() and rows_of(splits, "train") == train
+        assert rows_of(splits, "val") == validation.tolist() and rows_of(splits, "train") == train
     else:
         assert sorted(rows_of(splits, "train") + rows_of(splits, "val")) == train
         held = torch.bincount(splits["val"].labels).tolist()

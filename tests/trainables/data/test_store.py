@@ -12,16 +12,10 @@ import pytest
 import torch
 from PIL import Image
 
-from tests.trainables.core_trials import comparable, job
-from tests.trainables.core_trials import config as trial_config
 from tests.trainables.data.trees import photographs
 from trainables.config.images import DataConfig
-from trainables.core.identity import compute_config_hash
 from trainables.data.dataset import load_dataset
 from trainables.data.files.store import EncodedImages, choose_store
-from trainables.errors import ConfigError
-from trainables.jobs.job import run_job
-from trainables.trial import TrialConfig
 
 
 def config(root: Path, **options: Any) -> DataConfig:
@@ -61,28 +55,6 @@ def test_both_are_the_same_pixels(side: Any, root: Path, tmp_path: Path) -> None
         assert torch.equal(flat[starts[1] :], picture.reshape(-1))
 
 
-@pytest.mark.parametrize("mode", ["finetune", "frozen"])
-def test_a_trial_is_the_same_to_the_bit(mode: str, drawn: Path, tmp_path: Path) -> None:
-    def ends(store: str) -> dict[str, Any]:
-        augment = {"interpolation": "bilinear"} if mode == "finetune" else {}
-        data = {"store": store, "augment": augment}
-        config = trial_config(drawn, data=data, backbone={"mode": mode}, training={"epochs": 2})
-        folder = tmp_path / f"{mode}-{store}"
-        return comparable(list(run_job(job(config, folder / "cache", folder / "trial")))[-1])
-
-    assert ends("pixels") == ends("encoded")
-
-
-def test_the_store_is_no_part_of_a_trial(root: Path) -> None:
-    def hashed(store: str) -> str:
-        data = {"name": "folder", "root": str(root), "store": store}
-        return compute_config_hash(TrialConfig.model_validate({"data": data}), "")
-
-    assert hashed("auto") == hashed("pixels") == hashed("encoded")
-    side = {"name": "folder", "root": str(root), "stored_side": "original"}
-    assert compute_config_hash(TrialConfig.model_validate({"data": side}), "") != hashed("auto")
-
-
 def test_auto_takes_pixels_where_they_fit(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,11 +75,3 @@ def test_auto_takes_pixels_where_they_fit(
     assert isinstance(load_dataset(config(root), cache).images, EncodedImages)
     load_dataset(config(root, store="pixels"), cache)
     assert not isinstance(load_dataset(config(root), cache).images, EncodedImages)
-
-
-def test_a_damaged_image_ends_the_first_pass(root: Path, tmp_path: Path) -> None:
-    path = root / "class 0" / "00000.jpg"
-    path.write_bytes(path.read_bytes()[:-200])
-    for store in ("pixels", "encoded"):
-        with pytest.raises(ConfigError, match=r"00000.jpg: .*truncated"):
-            load_dataset(config(root, store=store), tmp_path / "cache")

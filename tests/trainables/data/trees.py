@@ -18,9 +18,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 from PIL import Image
 from scipy.io import savemat
 
+from trainables.data.images import Images
 from trainables.data.sets.cifar import BYTES
 
 SIDE = 24
@@ -77,7 +79,7 @@ def car_table(rows: list[tuple[str, int]], name: str, *, labels: bool = True) ->
     kinds = CAR if labels else CAR[:-1]
     table = np.empty((1, len(rows)), dtype=[*kinds, (name, "O")])
     for i, (path, label) in enumerate(rows):
-        values = [np.array([[each]], np.uint8) for each in (1, 2, 20, 21, label)]
+        values = [np.array([[value]], np.uint8) for value in (1, 2, 20, 21, label)]
         table[0, i] = (*values[: len(kinds)], path)
     return table
 
@@ -155,60 +157,61 @@ def inshop_nested(root: Path) -> Path:
 # ------------------------------------------------------------------------------------------- CIFAR
 
 
-def _batch(classes: int, each: int, start: int) -> tuple[np.ndarray, list[int]]:
-    """[N, 3072] planes of colour, and classes in turn."""
-    labels = [n % classes for n in range(classes * each)]
-    made = [pixels(label, start + n, 32)[:, :32] for n, label in enumerate(labels)]
-    return np.stack(made).transpose(0, 3, 1, 2).reshape(-1, BYTES), labels
-
-
-CIFAR_FILES = (*(f"data_batch_{n}" for n in range(1, 6)), "test_batch")
-CIFAR_NAMES = "airplane automobile bird cat deer dog frog horse ship truck".split()  # noqa: SIM905
+CIFAR10_FILES = (*(f"data_batch_{n}" for n in range(1, 6)), "test_batch")
+CIFAR10_NAMES = "airplane automobile bird cat deer dog frog horse ship truck".split()  # noqa: SIM905
 FINE_NAMES = [f"made_{(7 * n) % 100:02d}" for n in range(100)]
 
 
 def cifar10_binary(root: Path) -> Path:
-    root.mkdir(parents=True)
-    for i, name in enumerate(CIFAR_FILES):
-        rows, labels = _batch(10, 2, 100 * i)
-        _write_binary(root / f"{name}.bin", rows, [[label] for label in labels])
-    write_lines(root / "batches.meta.txt", [*CIFAR_NAMES, ""])
+    for i, name in enumerate(CIFAR10_FILES):
+        rows, labels = _draw_cifar(10, 100 * i)
+        _write_binary(root / f"{name}.bin", rows, labels)
+    write_lines(root / "batches.meta.txt", [*CIFAR10_NAMES, ""])
     return root
 
 
 def cifar10_python(root: Path) -> Path:
-    root.mkdir(parents=True)
-    for i, name in enumerate(CIFAR_FILES):
-        rows, labels = _batch(10, 2, 100 * i)
-        content = {"batch_label": name, "labels": labels, "data": rows, "filenames": ["a.png"]}
-        (root / name).write_bytes(python2_pickle(content))
-    names = {"num_cases_per_batch": 20, "label_names": CIFAR_NAMES, "num_vis": BYTES}
-    (root / "batches.meta").write_bytes(python2_pickle(names))
+    for i, name in enumerate(CIFAR10_FILES):
+        rows, labels = _draw_cifar(10, 100 * i)
+        _write_pickle(root / name, {"batch_label": name, "labels": labels, "data": rows})
+    _write_pickle(root / "batches.meta", {"label_names": CIFAR10_NAMES, "num_vis": BYTES})
     return root
 
 
 def cifar100_binary(root: Path) -> Path:
-    root.mkdir(parents=True)
-    for part in ("train", "test"):
-        rows, labels = _batch(100, 2, 700 * (part == "test"))
-        _write_binary(root / f"{part}.bin", rows, [[label // 5, label] for label in labels])
+    for part, start in (("train", 0), ("test", 700)):
+        rows, labels = _draw_cifar(100, start)
+        _write_binary(root / f"{part}.bin", rows, [label // 5 for label in labels], labels)
     write_lines(root / "fine_label_names.txt", FINE_NAMES)
     return root
 
 
 def cifar100_python(root: Path) -> Path:
-    root.mkdir(parents=True)
-    for part in ("train", "test"):
-        rows, labels = _batch(100, 2, 700 * (part == "test"))
-        coarse = [label // 5 for label in labels]
-        content = {"data": rows, "fine_labels": labels, "coarse_labels": coarse}
-        (root / part).write_bytes(python2_pickle(content))
-    (root / "meta").write_bytes(python2_pickle({"fine_label_names": FINE_NAMES}))
+    for part, start in (("train", 0), ("test", 700)):
+        rows, labels = _draw_cifar(100, start)
+        _write_pickle(root / part, {"data": rows, "fine_labels": labels})
+    _write_pickle(root / "meta", {"fine_label_names": FINE_NAMES})
     return root
 
 
-def _write_binary(path: Path, rows: np.ndarray, columns: list[list[int]]) -> None:
-    np.concatenate([np.array(columns, np.uint8), rows], 1).astype(np.uint8).tofile(path)
+def _draw_cifar(classes: int, start: int) -> tuple[np.ndarray, list[int]]:
+    """Return two images a class as planes of colour, [N, 3072], and classes in turn."""
+    labels = [n % classes for n in range(2 * classes)]
+    images = [pixels(label, start + n, 32)[:, :32] for n, label in enumerate(labels)]
+    return np.stack(images).transpose(0, 3, 1, 2).reshape(-1, BYTES), labels
+
+
+def _write_binary(path: Path, rows: np.ndarray, *columns: list[int]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.column_stack([*columns, rows]).astype(np.uint8).tofile(path)
+
+
+def _write_pickle(path: Path, content: dict[str, object]) -> None:
+    """Write a pickle at protocol 2 with the names of modules of that time."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = BytesIO()
+    Python2Pickler(file, 2).dump(content)
+    path.write_bytes(file.getvalue().replace(b"numpy._core.", b"numpy.core."))
 
 
 class Python2Pickler(pickle._Pickler):
@@ -218,20 +221,11 @@ class Python2Pickler(pickle._Pickler):
 
     def save_text(self, value: str | bytes) -> None:
         raw = value if isinstance(value, bytes) else value.encode("latin1")
-        short = len(raw) < 256
-        self.write(
-            (b"U" + bytes([len(raw)]) if short else b"T" + struct.pack("<i", len(raw))) + raw
-        )
+        size = b"U" + bytes([len(raw)]) if len(raw) < 256 else b"T" + struct.pack("<i", len(raw))
+        self.write(size + raw)
         self.memoize(value)
 
     dispatch[str] = dispatch[bytes] = save_text
-
-
-def python2_pickle(content: dict[str, object]) -> bytes:
-    """Pickle at protocol 2 with the names of modules of that time."""
-    file = BytesIO()
-    Python2Pickler(file, 2).dump(content)
-    return file.getvalue().replace(b"numpy._core.", b"numpy.core.")
 
 
 # ---------------------------------------------------------------------------------------- ImageNet
@@ -323,6 +317,21 @@ def folder_of_parts(root: Path, parts: Sequence[str] = ("train", "test")) -> Pat
     return root
 
 
+def ragged(channels: int = 3) -> Images:
+    g = torch.Generator().manual_seed(0)
+    sizes = [(40, 30), (17, 53), (64, 64), (9, 9), (33, 80)]
+    pixels = [torch.randint(256, (h, w, channels), generator=g).byte() for h, w in sizes]
+    lengths = torch.tensor([p.numel() for p in pixels])
+    return Images(
+        torch.cat([p.flatten() for p in pixels]),
+        lengths.cumsum(0) - lengths,
+        torch.tensor([h for h, _ in sizes]),
+        torch.tensor([w for _, w in sizes]),
+        channels,
+        frame=224 / 256,
+    )
+
+
 Rows = list[dict[str, str]]
 
 
@@ -331,23 +340,21 @@ def manifest_rows() -> Rows:
     rows = []
     for label in range(12):
         for n in range(4):
-            test = label >= 6
-            role = ("query" if n == 0 else "gallery") if test else ""
+            split, role = ("test", "gallery" if n else "query") if label >= 6 else ("train", "")
             path = f"pictures/{label}/{n}.jpg"
-            split = "test" if test else "train"
             rows.append({"path": path, "label": f"thing {label}", "split": split, "role": role})
     return rows
 
 
 def manifest_csv(root: Path, rows: Rows | None = None) -> Path:
-    given = manifest_rows() if rows is None else rows
-    for row in given:
+    rows = manifest_rows() if rows is None else rows
+    for row in rows:
         label, n = int(row["label"].split()[-1]), int(Path(row["path"]).stem)
         picture(root / row["path"], label, n)
     with (root / "manifest.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(given[0]))
+        writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
-        writer.writerows(given)
+        writer.writerows(rows)
     return root
 
 

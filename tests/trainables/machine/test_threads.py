@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 import pytest
 import torch
 
-from tests.trainables.data.pictures import ragged
+from tests.trainables.data.trees import ragged
 from trainables.data.resizing import Crops, compute_resized_sizes, resample_boxes
 from trainables.machine.threads import map_in_threads
 
