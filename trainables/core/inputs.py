@@ -15,7 +15,7 @@ from torch import Tensor
 from trainables.backbones.backbone import Backbone
 from trainables.data.augment import cut_eval_images, train_images
 from trainables.data.features import load_cached_features
-from trainables.data.reader import Reader
+from trainables.data.images import Reader
 from trainables.data.splits import Splits, Subset
 from trainables.machine.group import ALONE, Group
 from trainables.trial import TrialConfig

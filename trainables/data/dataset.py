@@ -4,10 +4,6 @@ A data set is one class in one file: it gives a fingerprint of its content, chea
 planning, and loads images with their classes. Where the field fixes which classes are tested,
 it gives these as `official`; otherwise `data.split` deals them.
 
-    @DATASETS.register("mine")
-    class Mine(DataSource):
-        REVISION = 1
-
 What it takes to read one that is a list of image files is in `files/fileset.py`. Other packages
 join by an entry point in `ablate.data`; `ablate.testing.datasets` holds what each of them must do.
 """
@@ -117,11 +113,7 @@ class Index:
 
     @staticmethod
     def from_rows(base: Path, rows: Iterable[Row], where: str) -> Index:
-        """Build the index of the rows that the file `where` lists.
-
-        Raises:
-            ConfigError: no row; a path twice, or one that leads out of the folder.
-        """
+        """Build the index of the rows that the file `where` lists; a ConfigError refuses faults."""
         listed = list(_check_paths(rows, where))
         if not listed:
             raise ConfigError(where, "it lists no images: unpack the data set again.")
@@ -155,12 +147,7 @@ class Index:
         )
 
     def build_official_division(self, where: str) -> Official | None:
-        """Return the division that the parts give; None where they give none.
-
-        Raises:
-            ConfigError: some rows have a part and others have none, training or test images are
-                missing, or some but not all test classes train.
-        """
+        """Return the division that the parts give; None where they give none."""
         if not self.parts.any():
             return None
         rows = {part: np.flatnonzero(self.parts == number) for number, part in enumerate(PARTS)}
@@ -198,12 +185,12 @@ class Index:
 def _check_paths(rows: Iterable[Row], where: str) -> Iterator[Row]:
     """Yield the rows, each checked before the next one is read: a few kilobytes of a Parquet file
     can stand for a hundred million rows of one path."""
-    seen: set[str] = set()
+    paths: set[str] = set()
     for row in rows:
         path = row.path
-        if path in seen:
+        if path in paths:
             raise ConfigError(where, f"it lists {path} twice: list each image once.")
-        seen.add(path)
+        paths.add(path)
         if path.startswith("/") or (".." in path and ".." in re.split(r"[/\\]", path)):
             message = f"the path {path!r} must be relative to the images' folder and inside it."
             raise ConfigError(where, message)

@@ -20,7 +20,7 @@ from trainables.data import resizing
 from trainables.data.augment import cut_eval_images
 from trainables.data.cache import get_or_build
 from trainables.data.dataset import DATASETS, fingerprint, load_dataset
-from trainables.data.reader import Reader
+from trainables.data.images import Reader
 from trainables.machine.processes import count_cores
 from trainables.machine.progress import Progress
 

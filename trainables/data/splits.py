@@ -88,11 +88,7 @@ class Splits:
         return subset
 
     def require_splits(self, names: Iterable[str]) -> None:
-        """Raise now what evaluating these splits would raise after hours of training.
-
-        Raises:
-            ConfigError: no such split, or one without two images of any class.
-        """
+        """Refuse now a split that evaluation would refuse after hours of training."""
         for name in names:
             subset = self[name]
             if self.by_images:
@@ -117,11 +113,7 @@ class Splits:
 
 
 def load_splits(config: DataConfig, cache: Path) -> Splits:
-    """Load the configured data set and deal its classes.
-
-    Raises:
-        ConfigError: unreadable data, or too few classes for the splits.
-    """
+    """Load the configured data set and deal its classes."""
     dataset = load_dataset(config, cache)
     return split_dataset(dataset, config.split, dataset.fingerprint or fingerprint(config, cache))
 
@@ -173,11 +165,7 @@ def _split_classes(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subse
 
 def count_split_classes(classes: int, config: SplitConfig) -> tuple[int, int, int]:
     """Return how many of so many classes train, validate (0: none) and are tested, where the
-    division is not the data set's own; nothing is loaded.
-
-    Raises:
-        ConfigError: too few classes for the splits.
-    """
+    division is not the data set's own."""
     if config.by == "images":
         return classes, 0 if config.protocol == "paper" else classes, classes
     train, test = _split_test_classes([str(number) for number in range(classes)], config)

@@ -8,9 +8,7 @@ import pytest
 import torch
 
 from tests.trainables.data.trees import ragged
-from trainables.data import reader
-from trainables.data.images import Images
-from trainables.data.reader import Reader
+from trainables.data.images import DEPTH, Images, Reader
 
 CPU = torch.device("cpu")
 BATCHES = [torch.tensor(rows) for rows in ([4, 0, 1], [2, 2], [3, 4, 0], [1], [0, 3])]
@@ -34,7 +32,7 @@ def test_batches_in_the_expected_order() -> None:
     read = Reader(images, CPU)
     read.prefetch(BATCHES)
     for rows in BATCHES:
-        assert len(read.begun) <= reader.DEPTH
+        assert len(read.begun) <= DEPTH
         batch, positions = read.load_rows(rows)
         assert type(batch) is Images and batch.is_resident(CPU)
         assert (batch.frame, batch.resize, batch.channels) == (images.frame, images.resize, 3)
@@ -51,7 +49,7 @@ def test_the_next_batches_are_read_while_this_one_is_used() -> None:
         def pack_rows(self, rows, starts, room) -> None:  # type: ignore[no-untyped-def]
             pack(self, rows, starts, room)
             packed.append(rows)
-            if len(packed) >= reader.DEPTH:
+            if len(packed) >= DEPTH:
                 enough.set()
 
     Reader(build_images(Watched), CPU).prefetch(BATCHES)

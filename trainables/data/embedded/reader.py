@@ -69,11 +69,7 @@ class Embedded(Packaged):
 
     @classmethod
     def decode(cls, folder: Path) -> None:
-        """Unpack the Arrow file into `folder`, classes in the order of their code points.
-
-        Raises:
-            ConfigError: the file is damaged.
-        """
+        """Unpack the Arrow file into `folder`, classes in the order of their code points."""
         import pyarrow as pa  # only whoever decodes pays for it
 
         path = cls.FOLDER / f"{cls.FILE}.arrow"

@@ -120,11 +120,7 @@ def get_given_root(config: DataConfig) -> Path | None:
 
 
 def locate_root(config: DataConfig, about: About) -> Path:
-    """Return the folder of a data set as it is unpacked.
-
-    Raises:
-        ConfigError: none is given or found, or it is another folder.
-    """
+    """Return the folder of a data set as it is unpacked; a ConfigError refuses another."""
     root = get_given_root(config)
     if root is None:
         folders = list_data_folders()

@@ -74,11 +74,7 @@ class FileSet(DataSource):
     @classmethod
     @abstractmethod
     def rows(cls, root: Path, config: DataConfig) -> Listing:
-        """Return what the data set's own files list.
-
-        Raises:
-            ConfigError: a file is missing or damaged; its path names file and line.
-        """
+        """Return what the data set's own files list; a ConfigError names file and line."""
 
     @classmethod
     def locate_root(cls, config: DataConfig) -> Path:
@@ -88,11 +84,7 @@ class FileSet(DataSource):
 
     @classmethod
     def read_listing(cls, config: DataConfig) -> Reading:
-        """Return what lies in the folder.
-
-        Raises:
-            ConfigError: there is no folder, or its list is damaged.
-        """
+        """Return what lies in the folder."""
         root = cls.locate_root(config)
         try:
             listing = cls.rows(root, config)
@@ -125,11 +117,8 @@ class FileSet(DataSource):
 
     @classmethod
     def check_listing(cls, config: DataConfig) -> Reading:
-        """Return what lies in the folder, which is all of it unless `data.allow_partial`.
-
-        Raises:
-            ConfigError: images are absent, or there are more or fewer than its makers say.
-        """
+        """Return what lies in the folder; a ConfigError refuses more or fewer images than its
+        makers say, unless `data.allow_partial`."""
         reading = cls.read_listing(config)
         if reading.error is not None and not config.allow_partial:
             raise reading.error

@@ -27,12 +27,7 @@ Copies = list[list[str]]  # stamp and digest of each copy of a file that was see
 
 
 def hash_files(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]:
-    """Return name, relative to `root`, → SHA-256 (hex) of the file; earlier ones lie in `cache`.
-
-    Raises:
-        ConfigError: a file cannot be read; names it.
-        OSError: the cache cannot be written; says where.
-    """
+    """Return name, relative to `root`, → SHA-256 (hex) of the file; earlier ones lie in `cache`."""
     index = cache / f"hashes-{hashlib.sha256(str(root).encode()).hexdigest()[:16]}.json"
     try:
         earlier: dict[str, Copies] = read_sealed_json(index) or {}

@@ -41,11 +41,7 @@ def name_unreadable_file(path: Path | str, remedy: str = UNPACK) -> Iterator[Non
 
 
 def iterate_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield number, from 1, and text of each line that is not empty.
-
-    Raises:
-        ConfigError: the file is missing, unreadable or not UTF-8.
-    """
+    """Yield number, from 1, and text of each line that is not empty."""
     with name_unreadable_file(path):
         content = path.read_bytes()
     try:
@@ -73,9 +69,6 @@ def iterate_fields(
         expected: what a line holds, for the message.
         types: of the fields, each of which raises ValueError for a text that it does not take.
         start: lines of a head that are passed over.
-
-    Raises:
-        ConfigError: a line has more or fewer fields, or other ones.
     """
     for number, line in islice(iterate_lines(path), start, None):
         try:
@@ -86,11 +79,7 @@ def iterate_fields(
 
 
 def read_structs(path: Path, variable: str, names: tuple[str, ...]) -> dict[str, list[Any]]:
-    """Return fields of a struct array: name → a plain value of each struct.
-
-    Raises:
-        ConfigError: no such file, not of MATLAB before 7.3, or without these fields.
-    """
+    """Return fields of a struct array: name → a plain value of each struct."""
     from scipy.io import loadmat  # only whoever reads one pays for it
 
     with name_unreadable_file(path):

@@ -114,11 +114,7 @@ class Cifar(DataSource):
 
     @classmethod
     def _find_files(cls, config: DataConfig) -> tuple[Path, Layout, list[str]]:
-        """Return the folder, its form, and the files of pictures that are there.
-
-        Raises:
-            ConfigError: no such folder; files missing, if that is not allowed.
-        """
+        """Return the folder, its form, and the files of pictures that are there."""
         root = locate_root(config, cls.ABOUT)
         layout = next(form for form in cls.LAYOUTS if (root / form.train[0]).exists())
         files = (*layout.train, layout.test, layout.names)
@@ -175,11 +171,7 @@ class Cifar100(Cifar):
 
 
 def _read_batch(path: Path, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return pictures [N, 32, 32, 3] uint8 and classes [N] int64.
-
-    Raises:
-        ConfigError: missing or damaged; names the file.
-    """
+    """Return pictures [N, 32, 32, 3] uint8 and classes [N] int64."""
     pixels: Any
     labels: Any
     if layout.before is None:
@@ -217,11 +209,7 @@ class _Unpickler(pickle._Unpickler):
 
 
 def _read_pickle(path: Path) -> dict[str, Any]:
-    """Return the dictionary that a file holds, with its keys as text.
-
-    Raises:
-        ConfigError: the file cannot be read, or holds more than plain values and numpy arrays.
-    """
+    """Return the dictionary of plain values and numpy arrays that a file holds."""
     with name_unreadable_file(path):
         raw = path.read_bytes()
     try:

@@ -17,8 +17,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
-import numpy as np
-
 from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS, PARTS, Index, Row
 from trainables.data.files.data_set_markers import get_given_root
@@ -54,13 +52,8 @@ class Folder(FileSet):
         return Listing(root, root, rows)
 
     @classmethod
-    def find_present(cls, listed: Index) -> np.ndarray:
-        """Return True for all: these are the names that the folder itself gave."""
-        return np.ones(len(listed), bool)
-
-    @classmethod
     def describe_row(cls, index: Index, row: int) -> str:
-        """The path says the class; of a part fingerprints of before know nothing."""
+        """Return the part alone, if any: the path says the class."""
         part = PARTS[index.parts[row]]
         return f"\x1f{part}" if part else ""
 
@@ -78,28 +71,20 @@ def _find_parts(root: Path) -> list[str]:
     if not all(_list_class_folders(root / part) for part in parts):
         return []
     if "test" not in parts:
-        raise ConfigError(
-            "data.root",
-            f"{root} holds train/ and val/, and no test/: rename val/ to test/ to test on it; "
-            "validation classes are then held out of train/.",
-        )
+        text = f"{root} holds train/ and val/, and no test/: rename val/ to test/ to test on it; "
+        raise ConfigError("data.root", f"{text}validation classes are then held out of train/.")
     return [part for part in ("train", "val", "test") if part in parts]
 
 
 def _list_images(root: Path) -> list[Path]:
-    """Return all image files relative to `root`, sorted; the first part of each is its class.
-
-    Raises:
-        ConfigError: fewer than two class folders, an empty one, a file name that is not text.
-        OSError: no such folder, or not readable.
-    """
+    """Return all image files relative to `root`, sorted; the first part of each is its class."""
     classes = _list_class_folders(root)
     if len(classes) < 2:
-        raise ConfigError(
-            "data.root",
+        text = (
             f"{root} holds {'only one' if classes else 'no'} class folder, and a metric compares "
-            "classes: give the folder that holds one folder of images per class.",
         )
+        text += "classes: give the folder that holds one folder of images per class."
+        raise ConfigError("data.root", text)
     files: list[Path] = []
     for folder in classes:
         images = [Path(file).relative_to(root) for file in iterate_images(folder)]
@@ -118,12 +103,8 @@ def _list_images(root: Path) -> list[Path]:
 
 
 def refuse_official(root: Path) -> None:
-    """Raise if `root` is a data set as it is unpacked, whose folders are not its classes: trials
-    would run, and their numbers would be of another task.
-
-    Raises:
-        ConfigError: it is; says which, and the name that reads it.
-    """
+    """Refuse a data set as it is unpacked, whose folders are not its classes: trials would run, and
+    their numbers would be of another task."""
     for name in DATASETS:
         about = DATASETS[name].ABOUT
         if about is not None and about.classes and (marker := about.find_markers(root)):
@@ -147,8 +128,7 @@ def iterate_images(folder: Path) -> Iterator[str]:
             path = Path(base, name)
             if _is_left_behind(name) or not name.lower().endswith(SUFFIXES):
                 continue
-            # Reading a pipe would wait for ever. A link that leads nowhere is an image whose data
-            # is missing, which is told when it is read.
+            # Reading a pipe would wait for ever; a link that leads nowhere is a missing image.
             if path.is_file() or (path.is_symlink() and not path.exists()):
                 yield str(path)
 
