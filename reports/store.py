@@ -24,7 +24,7 @@ from typing import Any
 from urllib.parse import quote
 
 from reports.errors import ReportError
-from reports.uri import SHARED_VIEW, build_sweep_path, redact_uri
+from reports.uri import build_sweep_path, redact_uri
 
 PREFIX = "sqlite:///"
 PARENT = "mlflow.parentRunId"
@@ -181,19 +181,15 @@ def read_tables(path: Path, experiment_id: str, parent: str) -> list[ChildRun] |
 
 
 def list_sweep_addresses(tracking_uri: str, server: str) -> list[tuple[str, str]]:
-    """Return (name, address) of the newest sweeps of a store, the newest first.
-
-    A sweep that an earlier version wrote has no view of its own and is left out.
-    """
+    """Return (name, address) of the newest sweeps of a store, the newest first."""
     client = open_client(tracking_uri)
-    experiments = {each.experiment_id: each.tags for each in client.search_experiments()}
-    runs = search_runs(client, list(experiments), "tags.`ablate.kind` = 'sweep'")
-    sweeps: dict[tuple[str, str], str] = {}
-    for run in reversed(runs):
-        key = run.info.experiment_id, run.data.tags["ablate.sweep_id"]
-        if f"{SHARED_VIEW}{key[1]}" in experiments[key[0]]:
-            sweeps.setdefault(key, f"{run.info.run_name} ({key[1]})")
-    return [(name, server + build_sweep_path(*key)) for key, name in list(sweeps.items())[:NEWEST]]
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    sweeps: dict[str, str] = {}
+    for run in reversed(search_runs(client, experiments, "tags.`ablate.kind` = 'sweep'")):
+        sweep_id = run.data.tags["ablate.sweep_id"]
+        address = server + build_sweep_path(run.info.experiment_id, sweep_id)
+        sweeps.setdefault(address, f"{run.info.run_name} ({sweep_id})")
+    return [(name, address) for address, name in list(sweeps.items())[:NEWEST]]
 
 
 if __name__ == "__main__":

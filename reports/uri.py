@@ -7,11 +7,10 @@ What is malformed is hidden rather too much than too little.
 from __future__ import annotations
 
 import re
-from urllib.parse import unquote, unquote_plus
+from urllib.parse import quote, unquote, unquote_plus
 
 HIDDEN = "***"
 VIEW = "workflowType=machine_learning"  # or MLflow shows its view for generative models
-SHARED_VIEW = "mlflow.sharedViewState."  # a tag of an experiment: what its page of runs shows
 _SECRET = re.compile(r"pass|pwd|token|secret|key|sig|cred|auth|odbc_connect", re.IGNORECASE)
 _PATH_FIRST = re.compile(r"[^/@:]*(:\d{1,5})?/")  # no user name before it: an @ is the path's
 _BARE = re.compile(r"([^:/@]+):(.+)@(.*)")  # me:word@host/db, its scheme forgotten
@@ -60,11 +59,9 @@ def run_page(experiment: str, run: str, artifact: str = "") -> str:
 
 
 def build_sweep_path(experiment: str, sweep_id: str) -> str:
-    """Return the page of a sweep's trials below the address of MLflow's pages.
-
-    Filter, order and columns are in the experiment's tag `SHARED_VIEW` and the sweep's id.
-    """
-    return f"#/experiments/{experiment}/runs?viewStateShareKey={sweep_id}&{VIEW}"
+    """Return the page of a sweep's trials below the address of MLflow's pages."""
+    trials = f"tags.`ablate.sweep_id` = '{sweep_id}' and tags.`ablate.kind` = 'trial'"
+    return f"#/experiments/{experiment}/runs?searchFilter={quote(trials)}&{VIEW}"
 
 
 def _split_secrets(uri: str) -> tuple[str, list[str]]:

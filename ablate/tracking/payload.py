@@ -6,25 +6,18 @@ time changes nothing: MLflow drops a metric that equals one it has in key, value
 
 from __future__ import annotations
 
-import itertools
 import json
-import math
-import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ablate.ledger.records import Records
-from ablate.ledger.results import collect_metrics, iterate_objectives
 from ablate.ledger.schema import to_json
 from ablate.values.paths import flatten_paths
 from trainables.evaluation.metric_name import MetricName
 
 TAG_LIMIT = 5000  # MLflow's tag columns end at 8,000 characters, on some databases at 5,000
 PARAM_LIMIT = 6000
-METRIC_COLUMNS, PARAM_COLUMNS = 6, 16
 STATUS = {"done": "FINISHED", "failed": "FAILED", "partial": "FINISHED", "interrupted": "KILLED"}
-ENDED = {*STATUS} - {"interrupted"}  # that one goes on, and ends later
 
 Point = tuple[str, float, int, int]  # key, value, time in ms, step: `MlflowClient.log_batch`'s
 Row = Mapping[str, Any]
@@ -195,32 +188,6 @@ def compute_checksum(trial: Row, *contents: object) -> int:
     return zlib.crc32(to_json(state).encode()) + 1
 
 
-def build_shared_view(sweep: Row, parameters: Iterable[str]) -> str:
-    """Return filter, order and columns of MLflow's page of runs, as it keeps them in a tag."""
-    objective = sweep["spec"].get("objective", "val/map_at_r")
-    tables = (sweep["spec"].get("report") or {}).get("tables") or []
-    metrics = [objective, *(name for table in tables for name in table.get("metrics") or [])]
-    columns = [
-        "tags.`study`",
-        "tags.`cell`",
-        *(f"metrics.`final/{name}`" for name in list(dict.fromkeys(metrics))[:METRIC_COLUMNS]),
-        *(f"params.`{name}`" for name in sorted(parameters)[:PARAM_COLUMNS]),
-    ]
-    return to_json(
-        {
-            "searchFilter": f"tags.`ablate.sweep_id` = '{sweep['sweep_id']}' and "
-            "tags.`ablate.kind` = 'trial'",
-            "orderByKey": f"metrics.`final/{objective}`",
-            "orderByAsc": False,
-            "startTime": "ALL",
-            "lifecycleFilter": "Active",
-            "datasetsFilter": [],
-            "modelVersionFilter": "All Runs",
-            "selectedColumns": columns,
-        }
-    )
-
-
 def build_sweep_document(sweep: Row, cells: Iterable[Row]) -> dict[str, Any]:
     """Return `sweep.json`: the resolved spec, what the report reads, and all planned cells."""
     spec, provenance = dict(sweep["spec"]), dict(sweep["provenance"] or {})
@@ -239,31 +206,3 @@ def build_sweep_document(sweep: Row, cells: Iterable[Row]) -> dict[str, Any]:
         "spec": spec,
         "cells": describe_cells(cells, "study", "cell", "seed", "trial_id", "coords", "idx"),
     }
-
-
-def iterate_best_metrics(records: Records, sweep: Row) -> Iterator[Point]:
-    """Yield `best <metric>/<study>` of a sweep's parent run, at each cell's number in its study.
-
-    The value is the best so far of the means over seeds and folds, by the study's first objective.
-    A cell counts once it and all before it have ended, so that what was written stays true.
-    """
-    cells = records.list_cells(sweep["sweep_id"])
-    for study, listed in itertools.groupby(cells, key=lambda cell: cell["study"]):
-        metric, is_maximised = next(iterate_objectives(sweep["spec"], study))
-        key = re.sub(r"[^\w\- /]", "_", f"best {metric.replace('/', ' ')}/{study}")
-        best, at = None, 0
-        for number, repeats in itertools.groupby(listed, key=lambda cell: cell["idx"]):
-            trials = [records.get_trial(cell["trial_id"]) or {"status": None} for cell in repeats]
-            if any(trial["status"] not in ENDED for trial in trials):
-                break
-            at = max(at, *(to_milliseconds(trial["ended"] or trial["created"]) for trial in trials))
-            values = [
-                collect_metrics(records, trial["trial_id"]).get(metric, math.nan)
-                for trial in trials
-                if trial["status"] == "done"
-            ]
-            if len(values) == len(trials) and all(map(math.isfinite, values)):
-                mean = math.fsum(values) / len(values)
-                best = mean if best is None else (max if is_maximised else min)(best, mean)
-            if best is not None:
-                yield key, best, at, number

@@ -97,70 +97,70 @@ class Store:
         Raises:
             ConfigError: it cannot be one.
         """
-        uri = self.uri
-        path = find_sqlite_file(uri)
-        if path is not None:
-            self._check_file(path, writes=writes)
-            return
-        if uri == "databricks" or uri.startswith("databricks:"):
-            return  # a profile
-        try:
-            parts = urlsplit(uri)
-            port = parts.port
-        except ValueError:
-            raise ConfigError(OPTION, f"{redact_uri(uri)!r} {EXPECTED}") from None
-        kind = parts.scheme.partition("+")[0]
-        if kind not in PORTS:
-            raise ConfigError(OPTION, f"{redact_uri(uri)!r} {EXPECTED}")
-        is_http = kind in ("http", "https")
-        if not is_http:
-            _check_driver(uri)
-        host, port = parts.hostname or "", port or PORTS[kind]
-        if not host and not is_http:
-            return  # a database's socket, or its driver's own way
-        try:
-            socket.create_connection((host, port), SECONDS).close()
-        except OSError as error:
-            raise ConfigError(
-                OPTION,
-                f"no answer from {host}:{port} ({error.strerror or error}): start the server, or "
-                f"leave the option out, and {self.format_command('ledger replay')} writes a "
-                "finished sweep to it later",
-            ) from None
-
-    def _check_file(self, path: Path, *, writes: bool) -> None:
-        if path.name in ("", ".", ":memory:") or str(path).startswith("file:"):
+        path = find_sqlite_file(self.uri)
+        if path is None:
+            self._check_server()
+        elif path.name in ("", ".", ":memory:") or str(path).startswith("file:"):
             raise ConfigError(
                 OPTION,
                 f"{self.redacted_uri!r} names no file: write sqlite:///FILE, with three slashes "
                 "before a relative path and four before an absolute one",
             )
-        if self.given is None and path != (self.out / "mlflow.db").resolve():
+        elif self.given is None and path != (self.out / "mlflow.db").resolve():
             raise ConfigError("--out", f"{str(self.out)!r} has a ?: rename the folder")
-        folder = next(parent for parent in path.absolute().parents if parent.exists())
-        fault = ""
-        if not folder.is_dir() or (writes and not os.access(folder, os.W_OK)):
-            fault = f"a file below {folder} cannot be written: give another"
-        elif path.exists() and not path.is_file():
-            fault = "it is no plain file: give another"
-        elif writes and path.exists() and not os.access(path, os.W_OK):
-            fault = "it cannot be written: give another"
-        else:
-            try:
-                names = _list_tables(path)
-            except sqlite3.OperationalError as error:
-                fault = f"it cannot be read now ({error}): find out which program holds it"
-            except (ValueError, sqlite3.DatabaseError) as error:
-                fault = (
-                    f"it is damaged ({error}): move it away with the files {path.name}-* beside "
-                    f"it, and {self.format_command('ledger replay')} writes it anew"
-                )
-            else:
-                if names and not names & OWN:
-                    tables = ", ".join(sorted(names)[:3])
-                    fault = f"it is another program's database (tables {tables}): give another"
-        if fault:
+        elif fault := self._find_file_fault(path, writes=writes):
             raise ConfigError(str(path), fault)
+
+    def _check_server(self) -> None:
+        """Check that a server answers, and that the driver of its database is installed."""
+        from sqlalchemy.engine import make_url
+        from sqlalchemy.exc import SQLAlchemyError
+
+        uri, shown = self.uri, self.redacted_uri
+        kind, separator, _ = uri.partition("://")
+        kind = kind.partition("+")[0]
+        if uri == "databricks" or uri.startswith("databricks:"):
+            return  # a profile
+        if not separator or kind not in PORTS:
+            raise ConfigError(OPTION, f"{shown!r} {EXPECTED}")
+        try:
+            parts = urlsplit(uri)
+            if kind not in ("http", "https"):
+                make_url(uri).get_dialect().import_dbapi()
+            if parts.hostname:  # otherwise a database's socket, or its driver's own way
+                address = parts.hostname, parts.port or PORTS[kind]
+                socket.create_connection(address, SECONDS).close()
+        except (ImportError, SQLAlchemyError, OSError, ValueError) as error:
+            reason = redact_text(str(error), uri).partition("\n")[0]
+            raise ConfigError(
+                OPTION,
+                f"{shown} cannot be used ({reason}): start the server, install the driver of its "
+                f"database, or leave the option out, and {self.format_command('ledger replay')} "
+                "writes a finished sweep to it later",
+            ) from None
+
+    def _find_file_fault(self, path: Path, *, writes: bool) -> str:
+        """Return why a SQLite file cannot be the store, and what to do; empty if it can."""
+        folder = next(parent for parent in path.absolute().parents if parent.exists())
+        if not folder.is_dir() or (writes and not os.access(folder, os.W_OK)):
+            return f"a file below {folder} cannot be written: give another"
+        if path.exists() and not path.is_file():
+            return "it is no plain file: give another"
+        if writes and path.exists() and not os.access(path, os.W_OK):
+            return "it cannot be written: give another"
+        try:
+            names = _list_tables(path)
+        except sqlite3.OperationalError as error:
+            return f"it cannot be read now ({error}): find out which program holds it"
+        except (ValueError, sqlite3.DatabaseError) as error:
+            return (
+                f"it is damaged ({error}): move it away with the files {path.name}-* beside it, "
+                f"and {self.format_command('ledger replay')} writes it anew"
+            )
+        if names and not names & OWN:
+            tables = ", ".join(sorted(names)[:3])
+            return f"it is another program's database (tables {tables}): give another"
+        return ""
 
 
 def build_public_environment(uri: str | None = None) -> dict[str, str]:
@@ -194,21 +194,6 @@ def _list_tables(path: Path) -> frozenset[str]:
             return frozenset()  # a transaction under way or broken off: opening it rolls back
         header = read_header(path, locked=True)
     return header.tables if header else frozenset()
-
-
-def _check_driver(uri: str) -> None:
-    """Check that the database's driver is installed."""
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import SQLAlchemyError
-
-    try:
-        make_url(uri).get_dialect().import_dbapi()
-    except (ImportError, SQLAlchemyError) as error:
-        reason = redact_text(str(error), uri).partition("\n")[0]
-        sentence = "install its driver, or name another, as in postgresql+psycopg2://…"
-        raise ConfigError(
-            OPTION, f"{redact_uri(uri)} has no driver ({reason}): {sentence}"
-        ) from None
 
 
 def silence_mlflow() -> None:

@@ -1,7 +1,7 @@
 """Bring the MLflow runs of a sweep up to the ledger.
 
 A parent run per sweep, a child per trial. What a run lacks is read from the ledger, whose table
-`mlflow_runs` says what was logged. `Replica.sync` may fail at any point while the store is away,
+`mlflow_runs` says what was logged. `MlflowSync.sync` may fail at any point while the store is away,
 and may then be called again: a run that was made and not recorded is still RUNNING and is found by
 its tags; what is logged a second time changes nothing. Several processes may write one sweep: each
 takes the sweep's file lock for every step, and finds in the ledger what the others wrote.
@@ -33,12 +33,11 @@ from ablate.tracking.store import (
 )
 from ablate.values.terminal import print_text
 from reports.store import search_runs
-from reports.uri import SHARED_VIEW, has_secret, redact_text
+from reports.uri import has_secret, redact_text
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.exceptions import MlflowException
 
 EndStatus = Literal["FINISHED", "FAILED", "KILLED"]
 
@@ -48,7 +47,6 @@ FOLDER = "ablate.folder"
 SUPERSEDED = "ablate.superseded_by"
 CHUNK = 32  # trials that are written under one lock and recorded by one transaction
 LOCK_SECONDS = 5.0
-IN_A_ROW = 8  # so many trials that fail one after the other are no fault of theirs
 BATCH_PARAMS = 100  # MLflow's limits for one call
 BATCH_ALL = 1000
 _CAUSE = re.compile(r"\(Caused by (.*)\)$")  # what urllib3 says, behind MLflow's words
@@ -86,7 +84,6 @@ class MlflowSync:
         self.settings = payload.Settings(defaults)
         self.refused: dict[str, str] = {}
         self._observed: set[str] = set()  # trials whose settings are known to `settings`
-        self._in_a_row = 0
         self._begun = False
         self._reconciled = False  # no run of this sweep can be unknown to the ledger
         name = f"{ledger.path.name}.mlflow-{sweep_id}-{zlib.crc32(self.store.encode()):08x}.lock"
@@ -101,7 +98,7 @@ class MlflowSync:
     ) -> None:
         """Write what the store lacks of these trials; what it has stays as it is.
 
-        A trial that the store refuses is set aside in `refused` and holds up no other.
+        A trial whose content the store refuses is set aside in `refused` and holds up no other.
 
         Args:
             trial_ids: None: all trials that the ledger knows of the sweep.
@@ -112,7 +109,6 @@ class MlflowSync:
             filelock.Timeout: another process has been writing this sweep for `LOCK_SECONDS`.
             Whatever MLflow raises when the store is away; see `is_away`.
         """
-        self._in_a_row = 0
         try:
             self._begin_run(thorough)
             ids = self.list_trial_ids() if trial_ids is None else [*dict.fromkeys(trial_ids)]
@@ -121,7 +117,6 @@ class MlflowSync:
                 if trial is not None:
                     self.settings.add_config(trial["config"])
                     self._observed.add(trial_id)
-            ids.sort(key=self.refused.__contains__)  # what is in front of the refused is written
             for at in range(0, len(ids), CHUNK):
                 with self.lock:
                     self._write_trials(ids[at : at + CHUNK])
@@ -166,12 +161,10 @@ class MlflowSync:
 
     def _end_run(self, status: EndStatus) -> None:
         """End the parent run, unless another driver has begun since and lives: it ends it."""
-        points = list(payload.iterate_best_metrics(self.ledger, self.sweep))
         with self.lock:
             self._reconcile_runs()  # a run that was given up for not made may have been made since
             run_id = self._get_or_create_parent()
             self._log_description(run_id)  # by now every study's cells are known
-            log_batches(self.client, run_id, points, {}, {})
             driver = self.client.get_run(run_id).data.tags.get(DRIVER, self.driver)
             if driver != self.driver and Owner.parse(driver).is_alive(0.0):
                 return
@@ -179,9 +172,6 @@ class MlflowSync:
             self._record_progress([{"trial_id": PARENT, "run_id": run_id, "logged_final": 1}])
 
     def _log_description(self, run_id: str) -> None:
-        """Log `sweep.json`, and store in the experiment what `build_sweep_path` opens."""
-        view = payload.build_shared_view(self.sweep, self.settings.varied)
-        self.client.set_experiment_tag(self._experiment_id, f"{SHARED_VIEW}{self.sweep_id}", view)
         document = payload.build_sweep_document(self.sweep, self.ledger.list_cells(self.sweep_id))
         self.client.log_dict(run_id, document, "sweep.json")
 
@@ -270,16 +260,21 @@ class MlflowSync:
         rows: list[dict[str, Any]] = []
         try:
             for trial_id in trial_ids:
+                self.refused.pop(trial_id, None)
                 try:
                     rows += self._write_trial(trial_id, parent_id)
                 except MlflowException as error:
-                    self._set_aside_or_raise(trial_id, error)
-                else:
-                    self.refused.pop(trial_id, None)
+                    if error.error_code == "RESOURCE_DOES_NOT_EXIST" or "'active'" in str(error):
+                        # somebody has deleted the run: make another
+                        self.ledger.delete_mlflow_run(self.store, self.sweep_id, trial_id)
+                        rows += self._write_trial(trial_id, parent_id)
+                    elif error.error_code == "INVALID_PARAMETER_VALUE":
+                        self.refused[trial_id] = extract_first_line(error)
+                    else:
+                        raise
         finally:
-            self._record_progress(
-                rows
-            )  # one that is filled and not recorded is filled again, to no effect
+            # one that is filled and not recorded is filled again, to no effect
+            self._record_progress(rows)
 
     def _write_trial(self, trial_id: str, parent_id: str) -> list[dict[str, Any]]:
         """Log into a trial's run what it lacks, and end it if the trial has ended.
@@ -328,23 +323,7 @@ class MlflowSync:
         last = int(row["logged_epoch"])
         for epoch in epochs:
             last += epoch["epoch"] == last + 1
-        self._in_a_row = 0
         return [{**row, "logged_epoch": last, "logged_final": mark}]
-
-    def _set_aside_or_raise(self, trial_id: str, error: MlflowException) -> None:
-        """Set a trial aside if the error is its run's own; otherwise raise it: the store is away.
-
-        It is its own if the store answers what is asked of the sweep's run, unless one trial after
-        the other fails. A run that the store has lost is made anew when the trial is next written.
-        """
-        if error.error_code == "RESOURCE_DOES_NOT_EXIST" or "'active'" in str(error):
-            self.ledger.delete_mlflow_run(self.store, self.sweep_id, trial_id)
-        elif error.error_code != "INVALID_PARAMETER_VALUE":
-            self._in_a_row += 1
-            self.client.get_run(self._get_or_create_parent())
-        self.refused[trial_id] = extract_first_line(error)
-        if self._in_a_row >= IN_A_ROW:
-            raise error
 
 
 def is_away(error: BaseException) -> bool:
@@ -417,7 +396,7 @@ def replay_all(
     refused: dict[str, str] = {}
     for sweep_id in sweeps:
         try:
-            count, refused_here = replay(path, store.uri, sweep_id)
+            count, refused_trials = replay(path, store.uri, sweep_id)
         except Exception as error:
             if isinstance(error, LedgerError) or not is_away(error):
                 raise
@@ -426,7 +405,7 @@ def replay_all(
                 f"no answer ({reason}); when it is back: {store.format_command('ledger replay')}"
             )
             raise ConfigError(store.redacted_uri, sentence) from error
-        refused |= refused_here
+        refused |= refused_trials
         print_text(f"sweep {sweep_id}: {count} trials are in {store.redacted_uri}")
         if any((store.out / "reports").glob(f"*-{sweep_id}/report.html")):
             compile_report(store, sweep_id, device)

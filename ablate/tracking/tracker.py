@@ -25,7 +25,6 @@ from reports.uri import redact_text, redact_uri
 INTERVAL_SECONDS = 5.0
 DRAIN_SECONDS = 60.0
 RETRY_SECONDS = 0.5  # between two tries when closing
-CLOSING_TRIES = 20  # of trials that the store refuses, when closing
 LAST_SECONDS = 1.0
 log = logging.getLogger("ablate.tracking")
 
@@ -120,7 +119,7 @@ class MlflowTracker:
     def _sync_until_closed(self, replica: MlflowSync) -> None:
         """Write what has changed every `interval` seconds, and all that is left when closing."""
         changed: set[str] = set()
-        has_begun, tries = False, 0
+        has_begun = False
         while not self._given_up.is_set():
             # Even if there was no time before: what a store takes only if asked again is asked for.
             status = self._status if has_begun and self._closing.is_set() else None
@@ -129,7 +128,7 @@ class MlflowTracker:
                     changed.add(self._changed.get_nowait())
             wants_all = status is not None or not has_begun
             try:
-                replica.sync(None if wants_all else {*changed, *replica.refused}, status=status)
+                replica.sync(None if wants_all else changed, status=status)
             except Exception as error:
                 if not is_away(error):
                     raise
@@ -155,12 +154,10 @@ class MlflowTracker:
                 changed.clear()
                 self._refused = dict(replica.refused)
                 if status is not None:
-                    tries += 1
-                    if not self._refused or tries == CLOSING_TRIES:
-                        checkpoint_journal(self.tracking_uri)
-                        return
+                    checkpoint_journal(self.tracking_uri)
+                    return
             if self._closing.is_set():
-                self._given_up.wait(RETRY_SECONDS if self._is_away or self._refused else 0)
+                self._given_up.wait(RETRY_SECONDS if self._is_away else 0)
             else:
                 self._closing.wait(self.interval)
 

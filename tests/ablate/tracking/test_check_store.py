@@ -32,7 +32,7 @@ def listing(folder: Path) -> dict[str, bytes]:
         ("{tmp}/mlruns", "is no MLflow URI"),
         ("postgresql://me:" + WORD + "@127.0.0.1:9/db", "No module named 'psycopg'"),
         ("bogus://me:" + WORD + "@h", "bogus://me:***@h"),
-        ("http://me:" + WORD + "@127.0.0.1:9", "no answer from 127.0.0.1:9"),
+        ("http://me:" + WORD + "@127.0.0.1:9", "127.0.0.1:9 cannot be used ("),
         ("http://me:" + WORD + "@h:port", "http://me:***@h:port"),
         ("env:ABLATE_NOWHERE", "export ABLATE_NOWHERE=URI"),
     ],

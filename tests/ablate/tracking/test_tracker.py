@@ -111,3 +111,32 @@ def test_a_store_that_hangs_holds_up_neither_sweep_nor_end(
     count = len(sweep.plan(seeds=1))
     assert replay(sweep.ledger_path, sweep.uri, sweep.sweep_id) == (count, {})
     assert_complete(sweep, trials)
+
+
+def test_a_trial_that_the_store_refuses_holds_up_no_other(
+    sweep: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
+    trials = finish_some(sweep, 4)
+    original = MlflowClient.log_batch
+
+    def refuse(client: Any, run_id: str, *args: Any) -> None:
+        if client.get_run(run_id).data.tags["ablate.trial_id"] == trials[1]:
+            raise MlflowException.invalid_parameter_value("no")
+        original(client, run_id, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "log_batch", refuse)
+        tracker = sweep.tracker()
+        with caplog.at_level(logging.WARNING, "ablate.tracking"):
+            tracker.start()
+            assert not tracker.close()
+    (message,) = caplog.messages
+    assert f"refused 1 of the sweep's trials, as {trials[1]} (no)" in message
+    assert "`ablate ledger replay`" in message
+    running = [t for t, run in children(sweep).items() if run.info.status == "RUNNING"]
+    assert running == [trials[1]]
+    sweep.track()
+    assert_complete(sweep, trials)
