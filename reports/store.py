@@ -18,7 +18,9 @@ import os
 import sqlite3
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -28,6 +30,7 @@ from reports.uri import build_sweep_path, redact_uri
 
 PREFIX = "sqlite:///"
 PARENT = "mlflow.parentRunId"
+OLDEST_FIRST = "attributes.start_time ASC"
 PAGE = 1000  # runs that MLflow is asked for at once
 NEWEST = 5  # sweeps whose pages are printed
 QUIET = {
@@ -80,22 +83,21 @@ def open_client(tracking_uri: str) -> Any:
 def _check_file(path: Path, shown: str) -> None:
     if not path.is_file():
         raise ReportError(f"{shown}: there is no such file; name an MLflow store")
+    sql = "SELECT count(*) FROM sqlite_master WHERE name='experiments'"
     try:
-        with contextlib.closing(
-            _connect_read_only(path, "immutable=1")
-        ) as connection:  # without a lock
-            tables = connection.execute(
-                "SELECT count(*) FROM sqlite_master WHERE name='experiments'"
-            ).fetchone()
+        with _connect_read_only(path, "immutable=1") as connection:  # without a lock
+            (count,) = connection.execute(sql).fetchone()
     except sqlite3.DatabaseError:
         return  # damaged, or written just now: MLflow tells which
-    if not tables[0]:
+    if not count:
         raise ReportError(f"{shown} has no table of MLflow's; name an MLflow store")
 
 
-def _connect_read_only(path: Path, mode: str) -> sqlite3.Connection:
+@contextlib.contextmanager
+def _connect_read_only(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
     uri = f"file:{quote(str(path.absolute()))}?{mode}"
-    return sqlite3.connect(uri, uri=True, isolation_level=None)
+    with contextlib.closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+        yield connection
 
 
 def load_artifact(client: Any, run_id: str, path: str) -> bytes:
@@ -109,27 +111,22 @@ def load_artifact(client: Any, run_id: str, path: str) -> bytes:
 
 
 def has_artifact(client: Any, run_id: str, path: str) -> bool:
-    """Tell whether a file was logged with a run."""
+    """Return whether a file was logged with a run."""
     folder = path.rpartition("/")[0] or None
-    return path in {each.path for each in client.list_artifacts(run_id, folder)}
+    return path in {file.path for file in client.list_artifacts(run_id, folder)}
 
 
 def search_runs(client: Any, experiments: list[str], condition: str) -> list[Any]:
     """Return MLflow's runs of these experiments that meet a condition, the oldest first."""
-    runs: list[Any] = []
-    token: str | None = None
-    while True:
-        page = client.search_runs(
-            experiments,
-            condition,
-            max_results=PAGE,
-            page_token=token,
-            order_by=["attributes.start_time ASC"],
-        )
+    search = partial(
+        client.search_runs, experiments, condition, max_results=PAGE, order_by=[OLDEST_FIRST]
+    )
+    page = search()
+    runs = [*page]
+    while page.token:
+        page = search(page_token=page.token)
         runs += page
-        token = page.token
-        if not token:
-            return runs
+    return runs
 
 
 def find_child_runs(
@@ -154,7 +151,7 @@ def read_tables(path: Path, experiment_id: str, parent: str) -> list[ChildRun] |
     """Return the same from the file; None where it cannot be read so, and MLflow is to tell why."""
     which = (PARENT, parent, experiment_id)
     try:
-        with contextlib.closing(_connect_read_only(path, "mode=ro")) as connection:
+        with _connect_read_only(path, "mode=ro") as connection:
             connection.execute("BEGIN")  # one state of the store, whoever writes to it
             for table, columns in COLUMNS.items():
                 names = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
@@ -162,19 +159,16 @@ def read_tables(path: Path, experiment_id: str, parent: str) -> list[ChildRun] |
                     return None
             order = f"SELECT runs.run_uuid {BELOW} ORDER BY runs.start_time, runs.run_uuid"
             children = {run_id: ChildRun(run_id) for (run_id,) in connection.execute(order, which)}
-            for table, values in (
-                ("tags", "value, 0"),
-                ("params", "value, 0"),
-                ("latest_metrics", "value, is_nan"),
-            ):
+            for table in ("tags", "params", "latest_metrics"):
+                is_nan = "is_nan" if table == "latest_metrics" else "0"
                 rows = connection.execute(
-                    f"SELECT run_uuid, key, {values} FROM {table} WHERE run_uuid IN (SELECT "
-                    f"runs.run_uuid {BELOW})",
+                    f"SELECT run_uuid, key, value, {is_nan} FROM {table} WHERE run_uuid IN "
+                    f"(SELECT runs.run_uuid {BELOW})",
                     which,
                 )
-                name = table.removeprefix("latest_")
-                for run_id, key, value, is_nan in rows:
-                    getattr(children[run_id], name)[key] = math.nan if is_nan else value
+                for run_id, key, value, no_number in rows:
+                    values = getattr(children[run_id], table.removeprefix("latest_"))
+                    values[key] = math.nan if no_number else value
             return list(children.values())
     except sqlite3.Error:
         return None

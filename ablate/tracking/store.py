@@ -144,10 +144,8 @@ class Store:
         folder = next(parent for parent in path.absolute().parents if parent.exists())
         if not folder.is_dir() or (writes and not os.access(folder, os.W_OK)):
             return f"a file below {folder} cannot be written: give another"
-        if path.exists() and not path.is_file():
-            return "it is no plain file: give another"
-        if writes and path.exists() and not os.access(path, os.W_OK):
-            return "it cannot be written: give another"
+        if path.exists() and not (path.is_file() and (not writes or os.access(path, os.W_OK))):
+            return "it is no plain file, or cannot be written: give another"
         try:
             names = _list_tables(path)
         except sqlite3.OperationalError as error:

@@ -12,8 +12,8 @@ import logging
 import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -45,15 +45,12 @@ def compile_report(
     from trainables.machine.cache_folder import locate_default_cache
 
     uri = build_client_uri(store.uri)
-    look = partial(
-        provide_model_views,
-        tracking_uri=uri,
-        trials=store.out / TRIALS,
-        cache=locate_default_cache(),
-        device=device,
+    trials, cache = store.out / TRIALS, locate_default_cache()
+    supply = partial(
+        provide_model_views, tracking_uri=uri, trials=trials, cache=cache, device=device
     )
     try:
-        report = compiler.compile_report(uri, sweep_id, store.out / "reports", supply=look)
+        report = compiler.compile_report(uri, sweep_id, store.out / "reports", supply=supply)
     except StoreUnavailable as error:
         raise ReportError(
             f"{error} When it is back: {store.format_command('ledger replay')}, then "
@@ -73,82 +70,62 @@ def provide_model_views(
     """
     missing: list[tuple[ViewRequest, Path]] = []
     wanted: dict[Path, list[View]] = {}
-    for each in list_requested_views(
-        frame, frame.recipe.restrict_to_studies({*frame.cells["study"]})
-    ):
-        if frame.load_model_view(each.run_id, each.name) is not None:
+    recipe = frame.recipe.restrict_to_studies({*frame.cells["study"]})
+    for request in list_requested_views(frame, recipe):
+        trial_id = request.trial_id
+        if frame.load_model_view(request.run_id, request.name) is not None:
             continue
-        folder = locate_trial_folder(trials, each.trial_id)
-        view = View(each.name, each.kind, each.options)
-        missing.append((each, view.locate_file(folder)))
+        folder = locate_trial_folder(trials, trial_id)
+        view = View(request.name, request.kind, request.options)
+        missing.append((request, view.locate_file(folder)))
         if view.locate_file(folder).is_file():
             continue
         if folder.resolve() not in wanted:
             try:
-                fetch_weights(trials, each.trial_id)
+                fetch_weights(trials, trial_id)
             except OSError as error:
                 LOG.warning(
-                    "the weights of trial %s did not come from storage: %s", each.trial_id, error
+                    "the weights of trial %s did not come from storage: %s", trial_id, error
                 )
         if folder.is_dir():
             wanted.setdefault(folder.resolve(), []).append(view)
         else:
-            _warn_of_empty_figure(each.trial_id, each.name, f"no folder {folder}")
-    requests = [ViewOptions(folder, tuple(views)) for folder, views in wanted.items()]
-    with read_views(requests, cache, device, build_public_environment(tracking_uri)) as finish:
+            _warn_of_empty_figure(trial_id, request.name, f"no folder {folder}")
+    requests = tuple(ViewOptions(folder, tuple(views)) for folder, views in wanted.items())
+    environment = build_public_environment(tracking_uri)
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(_read_views, requests, cache, device, environment)
 
-        def ready() -> None:
-            finish()
+        def log_views() -> None:
+            reading.result()
             client = open_client(tracking_uri)
-            for each, path in missing:
+            for request, path in missing:
                 if path.is_file():
-                    client.log_artifact(each.run_id, str(path), VIEWS)
+                    client.log_artifact(request.run_id, str(path), VIEWS)
 
-        yield ready
+        yield log_views
 
 
-@contextlib.contextmanager
-def read_views(
-    wanted: Sequence[ViewOptions],
-    cache: Path,
-    device: str,
-    environment: Mapping[str, str] | None = None,
-) -> Iterator[Callable[[], None]]:
-    """Read these in a process; the yielded function waits for its end, and warns of what it lacks.
-
-    No process starts where nothing is wanted.
-    """
+def _read_views(
+    wanted: tuple[ViewOptions, ...], cache: Path, device: str, environment: Mapping[str, str]
+) -> None:
+    """Read these in a process of their own, and warn of each that it could not read."""
     if not wanted:
-        yield lambda: None
         return
     threads = max(1, (os.cpu_count() or 2) // 2)
-    request = Request(tuple(wanted), device, threads, cache.resolve())
-    # Files, not pipes: nobody writes or reads them while the report is made.
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as errors:
-        given.write(json.dumps(request.to_dict()).encode())
-        given.seek(0)
-        with subprocess.Popen(
-            [sys.executable, "-m", "trainables.jobs.views"],
-            stdin=given,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            env=environment,
-        ) as process:
-
-            def finish() -> None:
-                code = process.wait()
-                errors.seek(0)
-                _warn_of_unread(code, errors.read().decode(errors="replace"))
-
-            try:
-                yield finish
-            finally:
-                process.kill()  # it has ended, unless the report could not be made
-
-
-def _warn_of_unread(code: int, text: str) -> None:
-    """Warn of each view that the process said it could not read, or that it ended by itself."""
-    lines = text.strip().splitlines() or [f"exit code {code}"]
+    request = Request(wanted, device, threads, cache.resolve())
+    process = subprocess.run(
+        [sys.executable, "-m", "trainables.jobs.views"],
+        input=json.dumps(request.to_dict()),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        check=False,
+        env=environment,
+    )
+    code = process.returncode
+    lines = process.stderr.strip().splitlines() or [f"exit code {code}"]
     unread = [line for line in lines if line.startswith('{"folder"')]  # others are of libraries
     for line in unread:
         with contextlib.suppress(json.JSONDecodeError):  # it was killed within its last line
