@@ -97,13 +97,12 @@ def check_ledger(path: Path) -> Finding:
         return Finding(True, f"no ledger at {path} yet")
     try:
         with Ledger(path, timeout=5) as facts:
-            faults = queries.find_damage(facts)
             trials = sum(row["n"] for row in queries.count_statuses(facts))
+            damage = sqlite_files.find_damage(path)
     except (ConfigError, LedgerError, sqlite3.DatabaseError) as error:
         return Finding(False, str(error))
-    if faults:
-        more = f" and {len(faults) - 1} more" if len(faults) > 1 else ""
-        return Finding(False, f"ledger {path}: {faults[0]}{more}: restore it from a copy")
+    if damage is not None:
+        return Finding(False, f"ledger {path}: {damage}: restore it from a copy")
     return Finding(True, f"ledger {path}: {trials} trials, intact")
 
 

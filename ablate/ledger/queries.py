@@ -2,13 +2,65 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ablate.ledger.records import NO_FOLD, Records, Row
 from trainables.errors import ConfigError
 
 
-def list_trials(records: Records) -> list[Row]:
-    """Return all columns of all trials, in the order in which they were first claimed."""
-    return records.query("SELECT * FROM trials ORDER BY created, trial_id")
+@dataclass(frozen=True)
+class Query:
+    """A statement of SQL, called with the records and its values."""
+
+    sql: str
+
+    def __call__(self, records: Records, *values: str) -> list[Row]:
+        return records.query(self.sql, values)
+
+
+# all columns of all trials, in the order in which they were first claimed
+list_trials = Query("SELECT * FROM trials ORDER BY created, trial_id")
+# trial_id, config, seconds, epochs of the trials that are done
+list_finished_trials = Query(
+    "SELECT trial_id, config_json, seconds, epochs FROM trials WHERE status='done'"
+)
+# trial_id, owner, heartbeat of the trials that somebody holds
+list_owners = Query("SELECT trial_id, owner, heartbeat FROM trials WHERE owner IS NOT NULL")
+# trial_id, status, reason of the trials that have one
+list_reasons = Query(
+    "SELECT trial_id, status, reason FROM trials WHERE reason IS NOT NULL ORDER BY created"
+)
+# status, n, seconds of training
+count_statuses = Query(
+    "SELECT status, count(*) AS n, coalesce(sum(seconds), 0) AS seconds FROM trials GROUP BY status"
+)
+# sweep_id, name, n: the cells known of it; the oldest sweep first
+list_sweeps = Query(
+    "SELECT sweep_id, name, (SELECT count(*) FROM cells WHERE cells.sweep_id=sweeps.sweep_id) AS n "
+    "FROM sweeps ORDER BY created, rowid"
+)
+# of a sweep: all columns of its trials, and study, cell, fold of one of the cells that each fills
+list_sweep_trials = Query(
+    "SELECT trials.*, study, cell, fold FROM cells JOIN trials USING (trial_id) WHERE sweep_id=? "
+    "GROUP BY trial_id ORDER BY study, idx, cells.seed, fold"
+)
+# of a sweep: study, size, done, failed of the cells × seeds that are known of it, as written
+count_progress = Query(
+    "SELECT study, count(*) AS size, sum(coalesce(status='done', 0)) AS done, "
+    "sum(coalesce(status='failed', 0)) AS failed FROM cells LEFT JOIN trials USING (trial_id) "
+    "WHERE sweep_id=? GROUP BY study ORDER BY study"
+)
+# of a sweep: reason, n, trial (one of them) of its failed trials, the most frequent first
+count_failures = Query(
+    "SELECT reason, count(*) AS n, min(trial_id) AS trial FROM trials WHERE status='failed' AND "
+    "trial_id IN (SELECT trial_id FROM cells WHERE sweep_id=?) GROUP BY reason "
+    "ORDER BY n DESC, reason"
+)
+# of a trial: sweep_id, name, study, cell, seed, fold of all cells that it fills
+list_cells_of_trial = Query(
+    "SELECT sweep_id, name, study, cell, seed, fold FROM cells JOIN sweeps USING (sweep_id) "
+    "WHERE trial_id=? ORDER BY created, study, idx, seed, fold"
+)
 
 
 def find_trials_by_prefix(records: Records, beginning: str) -> list[str]:
@@ -17,52 +69,6 @@ def find_trials_by_prefix(records: Records, beginning: str) -> list[str]:
         "SELECT trial_id FROM trials WHERE trial_id LIKE ? || '%' ORDER BY trial_id", [beginning]
     )
     return [row["trial_id"] for row in rows]
-
-
-def count_statuses(records: Records) -> list[Row]:
-    """Return status, n, seconds of training."""
-    return records.query(
-        "SELECT status, count(*) AS n, coalesce(sum(seconds), 0) AS seconds FROM trials "
-        "GROUP BY status"
-    )
-
-
-def list_reasons(records: Records) -> list[Row]:
-    """Return trial_id, status, reason of the trials that have one."""
-    return records.query(
-        "SELECT trial_id, status, reason FROM trials WHERE reason IS NOT NULL ORDER BY created"
-    )
-
-
-def count_failures(records: Records, sweep_id: str) -> list[Row]:
-    """Return reason, n, trial (one of them) of a sweep's failed trials, the most frequent first."""
-    return records.query(
-        "SELECT reason, count(*) AS n, min(trial_id) AS trial FROM trials WHERE "
-        "status='failed' AND trial_id IN (SELECT trial_id FROM cells WHERE sweep_id=?) "
-        "GROUP BY reason ORDER BY n DESC, reason",
-        [sweep_id],
-    )
-
-
-def count_progress(records: Records, sweep_id: str) -> list[Row]:
-    """Return study, size, done, failed of the cells × seeds that are known of a sweep, as
-    written."""
-    return records.query(
-        "SELECT study, count(*) AS size, sum(coalesce(status='done', 0)) AS done, "
-        "sum(coalesce(status='failed', 0)) AS failed FROM cells LEFT JOIN trials USING (trial_id) "
-        "WHERE sweep_id=? GROUP BY study ORDER BY study",
-        [sweep_id],
-    )
-
-
-def list_sweep_trials(records: Records, sweep_id: str) -> list[Row]:
-    """Return all columns of a sweep's trials; study, cell, fold of one of the cells that each
-    fills."""
-    return records.query(
-        "SELECT trials.*, study, cell, fold FROM cells JOIN trials USING (trial_id) WHERE "
-        "sweep_id=? GROUP BY trial_id ORDER BY study, idx, cells.seed, fold",
-        [sweep_id],
-    )
 
 
 def count_unlogged(records: Records, store: str, sweep_id: str) -> int:
@@ -75,15 +81,6 @@ def count_unlogged(records: Records, store: str, sweep_id: str) -> int:
         [sweep_id, store],
     )
     return int(rows[0]["n"])
-
-
-def list_cells_of_trial(records: Records, trial_id: str) -> list[Row]:
-    """Return sweep_id, name, study, cell, seed, fold of all cells that a trial fills."""
-    return records.query(
-        "SELECT sweep_id, name, study, cell, seed, fold FROM cells JOIN sweeps USING (sweep_id) "
-        "WHERE trial_id=? ORDER BY created, study, idx, seed, fold",
-        [trial_id],
-    )
 
 
 def format_cell_address(cell: Row) -> str:
@@ -102,26 +99,6 @@ def find_last_epochs(records: Records) -> dict[str, int]:
     return {row["trial_id"]: row["epoch"] for row in rows}
 
 
-def list_finished_trials(records: Records) -> list[Row]:
-    """Return trial_id, config, seconds, epochs of the trials that are done."""
-    return records.query(
-        "SELECT trial_id, config_json, seconds, epochs FROM trials WHERE status='done'"
-    )
-
-
-def list_owners(records: Records) -> list[Row]:
-    """Return trial_id, owner, heartbeat of the trials that somebody holds."""
-    return records.query("SELECT trial_id, owner, heartbeat FROM trials WHERE owner IS NOT NULL")
-
-
-def list_sweeps(records: Records) -> list[Row]:
-    """Return sweep_id, name, n: the cells known of it; the oldest sweep first."""
-    return records.query(
-        "SELECT sweep_id, name, (SELECT count(*) FROM cells WHERE "
-        "cells.sweep_id=sweeps.sweep_id) AS n FROM sweeps ORDER BY created, rowid"
-    )
-
-
 def find_sweep(records: Records, named: str | None, place: str) -> str:
     """Return the id of the sweep of this id or name; of several of one name, or without any, the
     latest.
@@ -136,9 +113,3 @@ def find_sweep(records: Records, named: str | None, place: str) -> str:
     sweeps = ", ".join(f"{s['name']} ({s['sweep_id']})" for s in latest_first) or "none"
     what = f"{named!r} is no sweep of the ledger" if named else "the ledger has no sweep"
     raise ConfigError(place, f"{what}. Its sweeps: {sweeps}")
-
-
-def find_damage(records: Records) -> list[str]:
-    """Return what SQLite's own check finds wrong."""
-    faults = [row["quick_check"] for row in records.query("PRAGMA quick_check(10000)")]
-    return [text for text in faults if text != "ok"]

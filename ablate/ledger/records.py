@@ -49,7 +49,7 @@ class Records:
         self.close()
 
     def query(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
-        """Ask in SQL."""
+        """Return the rows of a SQL statement, decoded and checked."""
         with explain_sqlite_errors(self.path):
             rows = [dict(row) for row in self._connection.execute(sql, values)]
         return [self._check_row(row) for row in rows]
@@ -98,12 +98,12 @@ class Records:
         )
 
     def get_evaluations(self, trial_id: str, evaluator: str | None = None) -> dict[str, Row]:
-        """Split → metrics. Without `evaluator` the most recently recorded one of each split."""
+        """Map split → metrics; without `evaluator` the most recently recorded of each split."""
         rows = self._read_evaluations("split, metrics_json", trial_id, evaluator)
         return {row["split"]: row["metrics"] for row in rows}
 
     def get_recorded_times(self, trial_id: str) -> dict[str, float]:
-        """Split → when its evaluation was first recorded, unless that is older than the column."""
+        """Map split → when its evaluation was first recorded, if a ledger of then noted it."""
         rows = self._read_evaluations("split, recorded", trial_id, None)
         times = {row["split"]: row["recorded"] for row in rows}
         return {split: at for split, at in times.items() if at is not None}
@@ -181,42 +181,29 @@ def _check_characters(text: str) -> str:
     return text
 
 
-def _check_line(text: str) -> str:
-    if any(each in text for each in "\n\r\t"):
-        raise ValueError("a line break or tab")
-    return _check_characters(text)
-
-
 def _check_size(value: object) -> object:
     if isinstance(value, int) and abs(value) > LARGEST:
         raise ValueError("an integer of more than 64 bits")
     return value
 
 
-Line = Annotated[str, Field(max_length=LONGEST_NAME), AfterValidator(_check_line)]
 CellName = Annotated[str, AfterValidator(_check_characters)]  # of a spec's values: long, of lines
+Line = Annotated[CellName, Field(max_length=LONGEST_NAME, pattern=r"^[^\n\r\t]*$")]
 Whole = Annotated[int, Field(ge=-1, le=LARGEST)]
 Seconds = Annotated[float, Field(ge=0, le=LATEST)]
 Number = Annotated[float, BeforeValidator(_check_size)]
 Status = Literal["running", "done", "failed", "partial", "interrupted", "missing"]
 
 
-class _Section(BaseModel):
-    """Of a configuration what commands look into; the rest is free."""
-
-    name: str = ""
-    image_size: Number | None = None
-    lr: Number | None = None
-    epochs: Number | None = None
-
-
 class _Config(BaseModel):
-    backbone: _Section | None = None
-    data: _Section | None = None
-    loss: _Section | None = None
-    method: _Section | None = None
-    optimizer: _Section | None = None
-    training: _Section | None = None
+    """The sections that commands look into."""
+
+    backbone: dict[str, Any] | None = None
+    data: dict[str, Any] | None = None
+    loss: dict[str, Any] | None = None
+    method: dict[str, Any] | None = None
+    optimizer: dict[str, Any] | None = None
+    training: dict[str, Any] | None = None
 
 
 class _Goal(BaseModel):

@@ -14,11 +14,9 @@ import pytest
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.ledger.queries import find_damage
 from ablate.ledger.schema import LedgerError
 from ablate.ledger.sources import Sources
-from ablate.ledger.sqlite_files import find_damage as damaged
-from ablate.ledger.sqlite_files import read_header
+from ablate.ledger.sqlite_files import find_damage, read_header
 from tests.ablate.synthetic import FINAL
 from tests.unprivileged import open_folder, unprivileged
 from trainables.errors import ConfigError
@@ -155,7 +153,7 @@ def test_a_ledger_of_before_is_migrated_by_whoever_comes_first(tmp_path: Path) -
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(opened, range(8))) == [before] * 8
     with Ledger(path) as ledger:
-        assert find_damage(ledger) == []
+        assert find_damage(path) is None
         assert ledger.get_evaluations("t-s0") == FINAL["evaluations"]
         assert ledger.get_recorded_times("t-s0") == {}, "nobody knows when"
         ledger.put_checkpoint("t-s0", "trials/t-s0.1/checkpoint_000000")
@@ -251,7 +249,7 @@ def test_looking_at_an_open_ledger_keeps_its_locks(tmp_path: Path) -> None:
         "print(Ledger(sys.argv[1]).get_trial('t') is None)"
     )
     with Ledger(path) as ledger:
-        for look in (read_header, damaged, lambda path: Ledger(path).close()):
+        for look in (read_header, find_damage, lambda path: Ledger(path).close()):
             look(path)
         for known in ("True", "False"):
             command = [sys.executable, "-c", code, str(path)]
