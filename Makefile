@@ -81,7 +81,6 @@ size: install
 	@$(BIN)/python .ci/size.py
 
 ui: install
-	@$(BIN)/python -m reports.store sqlite:///$(OUT)/mlflow.db http://127.0.0.1:$(PORT)/
 	$(BIN)/mlflow ui --host 127.0.0.1 --port $(PORT) --backend-store-uri sqlite:///$(OUT)/mlflow.db
 
 clean:

@@ -61,8 +61,8 @@ class Frame:
             params (dicts: all settings of the trial), ratios (names of its metrics that end in
             `LARGEST_RATIO`), and a column per final metric (`val/map_at_r`, `seconds`, …).
         cells: one row per (study, cell, seed, fold): `KEYS`, fold being None in a study without
-            folds, then the final metrics; NaN where there
-            are none. Cells that were planned and have no run have the status "missing".
+            folds, then the final metrics; NaN where there are none. Cells that were planned and
+            have no run have the status "missing".
     """
 
     def __init__(self, client: Any, parents: Sequence[Parent], trials: pd.DataFrame) -> None:
@@ -92,8 +92,8 @@ class Frame:
     @property
     def studies_without_cells(self) -> list[str]:
         """Studies of the spec that have no cell yet."""
-        known = {*self.cells["study"]}
-        return [name for name in self.study_order if name not in known]
+        begun = {*self.cells["study"]}
+        return [name for name in self.study_order if name not in begun]
 
     def select_study(self, name: str) -> pd.DataFrame:
         """Return the cells of one study in plan order, with a column per coordinate (but for those
@@ -106,8 +106,8 @@ class Frame:
             ReportError: no such study.
         """
         if name not in self.study_order:
-            known = ", ".join(self.study_order)
-            raise ReportError(f"report: there is no study {name!r}; the sweep has {known}")
+            names = ", ".join(self.study_order)
+            raise ReportError(f"report: there is no study {name!r}; the sweep has {names}")
         import pandas as pd
 
         rows = _drop_duplicate_rows(self.cells[self.cells["study"] == name]).reset_index(drop=True)
@@ -138,13 +138,13 @@ class Frame:
 
     def get_objective(self, study: str) -> tuple[str, bool]:
         """Return a study's first objective, and whether more of it is better."""
-        own = self.get_declared_study(study).get("objectives")
-        if not own:
+        objectives = self.get_declared_study(study).get("objectives")
+        if not objectives:
             return self.main_objective, True
-        return str(own[0]["metric"]), own[0].get("direction") != "minimize"
+        return str(objectives[0]["metric"]), objectives[0].get("direction") != "minimize"
 
     def load_curves(self, metric: str, run_ids: Iterable[str]) -> pd.DataFrame:
-        """Return `metric` after each epoch: run_id, epoch, value; read from the store when asked.
+        """Return `metric` after each epoch: run_id, epoch, value; read once from the store.
 
         An epoch that was logged twice (a resumed trial) counts once.
         """
@@ -168,25 +168,24 @@ class Frame:
         return content
 
 
-def load_frame(tracking_uri: str, sweep: str | Sequence[str]) -> Frame:
+def load_frame(tracking_uri: str, sweep: str) -> Frame:
     """Read a sweep from an MLflow store.
 
     Args:
         tracking_uri: any MLflow tracking URI.
-        sweep: a sweep id (all its parent runs are merged), the id of one parent run, or several.
+        sweep: a sweep id (all its parent runs are merged), or the id of one parent run.
 
     Raises:
         ReportError: no such sweep in the store.
     """
     client = open_client(tracking_uri)
-    wanted = [sweep] if isinstance(sweep, str) else list(sweep)
-    found = {run.info.run_id: run for name in wanted for run in _find_parent_runs(client, name)}
-    if not found:
+    runs = _find_parent_runs(client, sweep)
+    if not runs:
         raise ReportError(
-            f"{redact_uri(tracking_uri)} has no sweep {', '.join(wanted)}; name a sweep's id or "
-            "that of a parent run"
+            f"{redact_uri(tracking_uri)} has no sweep {sweep}; name a sweep's id or that of a "
+            "parent run"
         )
-    runs = sorted(found.values(), key=lambda run: (run.info.start_time, run.info.run_id))
+    runs.sort(key=lambda run: (run.info.start_time, run.info.run_id))
     parents = [
         Parent(
             run.info.run_id,
@@ -302,14 +301,14 @@ def _build_cells_table(
     import pandas as pd
 
     by_trial = {row["trial_id"]: row for row in trials.to_dict("records")}
-    known = [cell for parent in parents for cell in parent.document.get("cells") or []]
-    known += [
+    cells = [cell for parent in parents for cell in parent.document.get("cells") or []]
+    cells += [
         {**cell, "seed": trial["seed"], "trial_id": trial_id}
         for trial_id, trial in by_trial.items()
         for cell in json.loads(trial["tags"]["ablate.cells"] or "[]")
     ]
     planned: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for cell in known:
+    for cell in cells:
         key = (cell["study"], cell["cell"], cell["seed"], cell.get("fold"))
         planned.setdefault(key, cell)
     columns: dict[str, dict[str, Any]] = {}
@@ -320,8 +319,8 @@ def _build_cells_table(
     rows = build_cell_rows(planned.values(), columns, missing)
     order = {study: i for i, study in enumerate(parents[0].document.get("study_order") or [])}
 
-    def place(row: dict[str, Any]) -> tuple[Any, ...]:
+    def build_sort_key(row: dict[str, Any]) -> tuple[Any, ...]:
         study, fold = row["study"], -1 if row["fold"] is None else row["fold"]
         return order.get(study, len(order)), study, row["idx"], row["seed"], fold
 
-    return pd.DataFrame(sorted(rows, key=place), columns=[*KEYS, *metrics])
+    return pd.DataFrame(sorted(rows, key=build_sort_key), columns=[*KEYS, *metrics])

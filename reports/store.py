@@ -3,10 +3,6 @@
 MLflow makes an object of each parameter, tag and metric, half a million for 5,000 trials. Of a
 SQLite store the four tables they stand in are read as they are, where they have the columns known
 here; every other store, and one of another make, is asked through MLflow's client.
-
-As a program it prints where MLflow's pages show the newest sweeps of a store (`make ui`):
-
-    python -m reports.store sqlite:///runs/mlflow.db http://127.0.0.1:5000/
 """
 
 from __future__ import annotations
@@ -16,7 +12,6 @@ import logging
 import math
 import os
 import sqlite3
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -26,13 +21,12 @@ from typing import Any
 from urllib.parse import quote
 
 from reports.errors import ReportError
-from reports.uri import build_sweep_path, redact_uri
+from reports.uri import redact_uri
 
 PREFIX = "sqlite:///"
 PARENT = "mlflow.parentRunId"
 OLDEST_FIRST = "attributes.start_time ASC"
 PAGE = 1000  # runs that MLflow is asked for at once
-NEWEST = 5  # sweeps whose pages are printed
 QUIET = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_LOGGING_LEVEL": "WARNING",
@@ -172,23 +166,3 @@ def read_tables(path: Path, experiment_id: str, parent: str) -> list[ChildRun] |
             return list(children.values())
     except sqlite3.Error:
         return None
-
-
-def list_sweep_addresses(tracking_uri: str, server: str) -> list[tuple[str, str]]:
-    """Return (name, address) of the newest sweeps of a store, the newest first."""
-    client = open_client(tracking_uri)
-    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
-    sweeps: dict[str, str] = {}
-    for run in reversed(search_runs(client, experiments, "tags.`ablate.kind` = 'sweep'")):
-        sweep_id = run.data.tags["ablate.sweep_id"]
-        address = server + build_sweep_path(run.info.experiment_id, sweep_id)
-        sweeps.setdefault(address, f"{run.info.run_name} ({sweep_id})")
-    return [(name, address) for address, name in list(sweeps.items())[:NEWEST]]
-
-
-if __name__ == "__main__":
-    try:
-        for name, address in list_sweep_addresses(*sys.argv[1:]):
-            print(f"{name}: {address}", flush=True)
-    except ReportError as error:
-        sys.exit(str(error))

@@ -40,7 +40,7 @@ def redact_text(text: str, uri: str) -> str:
 
 def redact_all_uris(text: str) -> str:
     """Return a text without the secrets of whatever URIs are in it."""
-    return re.sub(r"\S+://\S+", lambda found: redact_uri(found.group()), text)
+    return re.sub(r"\S+://\S+", lambda match: redact_uri(match.group()), text)
 
 
 def find_server_address(uri: str) -> str:

@@ -54,18 +54,18 @@ class Facts:
     earlier: set[str] = field(default_factory=set)  # of code that `digests.json` lists as equal
     strict: bool = False  # whether those that differ are foreign
     version: int = 0  # changes whenever something known does
-    _known: dict[str, Fact] = field(default_factory=dict)
+    _read: dict[str, Fact] = field(default_factory=dict)
     _values: dict[str, dict[str, tuple[float, ...]]] = field(default_factory=dict)  # by metric
 
     def __getitem__(self, trial_id: str) -> Fact:
-        if trial_id not in self._known:
+        if trial_id not in self._read:
             self.refresh(trial_id)
-            failed = self._known[trial_id].status == "failed"
+            failed = self._read[trial_id].status == "failed"
             if self.force or (self.retry_failed and failed):
-                self._known[trial_id] = Fact(None, {})
+                self._read[trial_id] = Fact(None, {})
                 self.differing.pop(trial_id, None)
                 self.unsourced.discard(trial_id)
-        return self._known[trial_id]
+        return self._read[trial_id]
 
     def reconcile_code_versions(self, trial_ids: Iterable[str], *, same_code: bool) -> list[str]:
         """Settle, before anything runs, what becomes of records that other code made.
@@ -109,7 +109,7 @@ class Facts:
         self.unsourced.discard(trial_id)
         row = self.ledger.get_trial(trial_id)
         if row is None:
-            self._known[trial_id] = Fact(None, {})
+            self._read[trial_id] = Fact(None, {})
             return
         status, source = row["status"], row["source"]
         has_begun = status in ("done", "failed") or (
@@ -124,6 +124,4 @@ class Facts:
             elif self.sources.has_earlier_code(source):
                 self.earlier.add(trial_id)
         evaluations = self.ledger.get_evaluations(trial_id, self.evaluator)
-        self._known[trial_id] = Fact(
-            status, evaluations, self.strict and trial_id in self.differing
-        )
+        self._read[trial_id] = Fact(status, evaluations, self.strict and trial_id in self.differing)

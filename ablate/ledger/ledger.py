@@ -176,18 +176,18 @@ class Ledger(Records):
 
     def record_epochs(self, trial_id: str, reports: Iterable[Mapping[str, Any]]) -> None:
         """Record epoch events; of one reported twice the first stands, which MLflow has."""
+        rows = [
+            (trial_id, epoch["epoch"], epoch["steps"], epoch["seconds"], to_json(epoch["metrics"]))
+            for epoch in reports
+        ]
         with self.begin_transaction() as db:
-            db.executemany(
-                "INSERT OR IGNORE INTO epochs VALUES (?,?,?,?,?)",
-                [
-                    (trial_id, e["epoch"], e["steps"], e["seconds"], to_json(e["metrics"]))
-                    for e in reports
-                ],
-            )
+            db.executemany("INSERT OR IGNORE INTO epochs VALUES (?,?,?,?,?)", rows)
 
-    def put_checkpoint(self, trial_id: str, place: str | None) -> None:
+    def put_checkpoint(self, trial_id: str, location: str | None) -> None:
         """Note where in storage a trial's newest checkpoint is; None: nowhere any more."""
-        self._execute_statement("UPDATE trials SET checkpoint=? WHERE trial_id=?", place, trial_id)
+        self._execute_statement(
+            "UPDATE trials SET checkpoint=? WHERE trial_id=?", location, trial_id
+        )
 
     def delete_epochs(self, trial_id: str) -> None:
         """Forget the epochs of a trial that begins anew."""
@@ -256,18 +256,17 @@ class Ledger(Records):
         Args:
             cells: each with study, cell, seed, trial_id, coords, idx, and fold if it has one.
         """
-        with self.begin_transaction() as db:
-            db.executemany(
-                f"INSERT OR REPLACE INTO cells({', '.join(CELLS)}) VALUES (?,?,?,?,?,?,?,?)",
-                [
-                    (
-                        *(sweep_id, cell["study"], cell["cell"], cell["seed"]),
-                        NO_FOLD if cell.get("fold") is None else cell["fold"],
-                        *(cell["trial_id"], to_json(cell["coords"]), cell["idx"]),
-                    )
-                    for cell in cells
-                ],
+        rows = [
+            (
+                *(sweep_id, cell["study"], cell["cell"], cell["seed"]),
+                NO_FOLD if cell.get("fold") is None else cell["fold"],
+                *(cell["trial_id"], to_json(cell["coords"]), cell["idx"]),
             )
+            for cell in cells
+        ]
+        sql = f"INSERT OR REPLACE INTO cells({', '.join(CELLS)}) VALUES (?,?,?,?,?,?,?,?)"
+        with self.begin_transaction() as db:
+            db.executemany(sql, rows)
 
     def put_proposal(
         self,

@@ -180,13 +180,9 @@ class Best:
             "trial": self.config,
             "studies": {"best": study},
         }
+        comments = [f"# {to_one_line(line)}".rstrip() for line in self._build_comment_lines()]
         text = yaml.safe_dump(spec, sort_keys=False, allow_unicode=True, width=100)
-        return (
-            "".join(
-                f"# {to_one_line(line)}".rstrip() + "\n" for line in self._build_comment_lines()
-            )
-            + text
-        )
+        return "\n".join([*comments, text])
 
     def _build_comment_lines(self) -> Iterator[str]:
         several = f"mean of {len(self.trials)} trials" if len(self.trials) > 1 else "one trial"
@@ -219,9 +215,9 @@ def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> 
     sweep, by_study = records.get_sweep(sweep_id), group_cells_by_study(records, sweep_id)
     spec, declared = sweep["spec"], list(sweep["spec"]["studies"])
     if study is not None and study not in declared:
-        known = ", ".join(declared)
-        raise ConfigError("STUDY", f"{study!r} is no study of {sweep['name']} ({known})")
-    trials = {
+        names = ", ".join(declared)
+        raise ConfigError("STUDY", f"{study!r} is no study of {sweep['name']} ({names})")
+    configs = {
         row["trial_id"]: row["config"] for row in queries.list_sweep_trials(records, sweep_id)
     }
     candidates: list[Best] = []
@@ -230,32 +226,32 @@ def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> 
         cell = find_best_cell(records, by_study.get(name, {}), metric, most=most)
         if cell is None or (study is None and metric != spec["objective"]):
             continue
-        ranked = sorted(
-            _collect_values(records, by_study[name][cell], metric),
-            key=lambda pair: -pair[1] if most else pair[1],
+        pairs = _collect_values(records, by_study[name][cell], metric)
+        pairs.sort(key=lambda pair: pair[1], reverse=most)
+        rows = [row for row, _ in pairs]
+        metrics = [collect_metrics(records, row["trial_id"]) for row in rows]
+        config = configs[rows[0]["trial_id"]]
+        candidates.append(
+            Best(
+                sweep=sweep["name"],
+                sweep_id=sweep_id,
+                study=name,
+                cell=cell,
+                metric=metric,
+                value=statistics.fmean(value for _, value in pairs),
+                most=most,
+                metrics={
+                    key: statistics.fmean(values[key] for values in metrics)
+                    for key in metrics[0]
+                    if all(key in values for values in metrics)
+                },
+                settings=_pick_settings(config, find_varied_paths(configs.values())),
+                config=config,
+                trials=tuple(row["trial_id"] for row in rows),
+                seeds=tuple(row["seed"] for row in rows),
+                out=out,
+            )
         )
-        ids = tuple(row["trial_id"] for row, _ in ranked)
-        metrics = [collect_metrics(records, trial_id) for trial_id in ids]
-        best = Best(
-            sweep=sweep["name"],
-            sweep_id=sweep_id,
-            study=name,
-            cell=cell,
-            metric=metric,
-            value=statistics.fmean(value for _, value in ranked),
-            most=most,
-            metrics={
-                key: statistics.fmean(each[key] for each in metrics)
-                for key in metrics[0]
-                if all(key in each for each in metrics)
-            },
-            settings=_pick_settings(trials[ids[0]], find_varied_paths(trials.values())),
-            config=trials[ids[0]],
-            trials=ids,
-            seeds=tuple(row["seed"] for row, _ in ranked),
-            out=out,
-        )
-        candidates.append(best)
     if not candidates:
         raise ConfigError(
             "STUDY" if study else "SWEEP",
@@ -275,9 +271,9 @@ def group_cells_by_study(records: Records, sweep_id: str) -> dict[str, dict[str,
 
 def iterate_objectives(spec: Mapping[str, Any], study: str) -> Iterator[tuple[str, bool]]:
     """Yield the objectives of a study: metric, and whether more of it is better."""
-    own = (spec["studies"].get(study) or {}).get("objectives")
-    for each in own or [{"metric": spec["objective"], "direction": "maximize"}]:
-        yield each["metric"], each["direction"] == "maximize"
+    objectives = (spec["studies"].get(study) or {}).get("objectives")
+    for goal in objectives or [{"metric": spec["objective"], "direction": "maximize"}]:
+        yield goal["metric"], goal["direction"] == "maximize"
 
 
 def find_best_cell(

@@ -30,7 +30,7 @@ class Head:
 
 
 @contextlib.contextmanager
-def _open_read_only(path: Path, timeout: float, mode: str = "rw") -> Iterator[sqlite3.Connection]:
+def _open(path: Path, timeout: float, mode: str = "rw") -> Iterator[sqlite3.Connection]:
     uri = f"file:{quote(str(path.absolute()))}?mode={mode}"
     with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=timeout)) as connection:
         yield connection
@@ -48,7 +48,7 @@ def read_header(path: Path, *, locked: bool = False) -> Head | None:
     if not path.is_file():
         raise NoDatabase("a folder" if path.is_dir() else "no plain file")
     try:
-        with _open_read_only(path, 5, "ro" if locked else "ro&immutable=1") as connection:
+        with _open(path, 5, "ro" if locked else "ro&immutable=1") as connection:
             names = connection.execute("SELECT name FROM sqlite_master WHERE type='table'")
             return Head(
                 connection.execute("PRAGMA application_id").fetchone()[0],
@@ -64,7 +64,7 @@ def read_header(path: Path, *, locked: bool = False) -> Head | None:
 def find_damage(path: Path) -> str | None:
     """Return the first fault that SQLite's own check finds in a database; None if there is none."""
     try:
-        with _open_read_only(path, 5, "ro") as connection:
+        with _open(path, 5, "ro") as connection:
             verdict = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
     except sqlite3.OperationalError:
         return None  # locked, or gone: that is no damage
@@ -75,7 +75,7 @@ def find_damage(path: Path) -> str | None:
 
 def write_ahead(path: Path, *, timeout: float = 60.0) -> None:
     """Keep a journal beside the file, made if missing, so that readers and writer do not wait."""
-    with _open_read_only(path, timeout, "rwc") as connection:
+    with _open(path, timeout, "rwc") as connection:
         connection.execute("PRAGMA journal_mode=WAL")
 
 
@@ -85,7 +85,7 @@ def has_exclusive_access(path: Path, *, timeout: float = 5.0) -> bool:
     A damaged file counts as one that nobody has open: no writer gets far with it.
     """
     try:
-        with _open_read_only(path, timeout) as connection:
+        with _open(path, timeout) as connection:
             # Each connection to a database with a journal holds a lock that this waits for.
             (kind,) = connection.execute("PRAGMA journal_mode").fetchone()
             connection.execute("PRAGMA journal_mode=DELETE")
@@ -98,10 +98,7 @@ def has_exclusive_access(path: Path, *, timeout: float = 5.0) -> bool:
 def fold_journal(path: Path, *, timeout: float = 5.0) -> None:
     """Bring the journal into the file, so that the file alone is the database."""
     # Somebody who is reading it now leaves the journal behind when done: as good.
-    with (
-        contextlib.suppress(sqlite3.OperationalError),
-        _open_read_only(path, timeout) as connection,
-    ):
+    with contextlib.suppress(sqlite3.OperationalError), _open(path, timeout) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
@@ -114,7 +111,7 @@ def copy_database(path: Path, to: Path) -> None:
         OSError: it cannot be read or written.
     """
     try:
-        with _open_read_only(path, 60, "ro") as source, _open_read_only(to, 5, "rwc") as target:
+        with _open(path, 60, "ro") as source, _open(to, 5, "rwc") as target:
             source.backup(target)
             target.execute("PRAGMA journal_mode=DELETE")
     except sqlite3.Error as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from ablate.ledger.schema import to_json
@@ -31,44 +31,31 @@ def flatten_config(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield name, text[:PARAM_LIMIT]
 
 
-class Settings:
-    """Chooses which settings of a sweep's trials become MLflow parameters.
+def choose_parameters(
+    config: Row, defaults: Defaults | None, varied: Container[str]
+) -> dict[str, str]:
+    """Return the settings of a trial that become MLflow parameters.
 
-    A setting does if it differs from its default (`list_default_settings`; without
-    defaults every setting does), or if the trials observed so far differ in it.
+    Args:
+        defaults: of all settings (`list_default_settings`); a setting that differs from its default
+            is a parameter. None: every setting is one.
+        varied: further paths that are parameters.
     """
-
-    def __init__(self, defaults: Defaults | None) -> None:
-        self.defaults = defaults
-        self.varied: set[str] = set()  # in which the observed trials differ
-        self._common: set[tuple[str, str]] | None = None  # what all observed trials agree in
-
-    def add_config(self, config: Row) -> None:
-        """Take note of a trial's configuration."""
-        settings = set(flatten_config(config))
-        common = settings if self._common is None else self._common
-        self.varied |= {path for path, _ in common ^ settings}
-        self._common = common & settings
-
-    def get_parameters(self, config: Row) -> dict[str, str]:
-        """Return the parameters of a trial with this configuration."""
-        settings = dict(flatten_config(config))
-        if self.defaults is None:
-            return settings
-        parts = ("loss", "method", "data")  # whose defaults depend on the component they name
-        values = {
-            path: value
-            for path, value in self.defaults.get("", {}).items()
-            if path.endswith(".name") or path.partition(".")[0] not in parts
-        }
-        for part in parts:
-            values |= self.defaults.get(f"{part}.{(config.get(part) or {}).get('name')}", {})
-        default = dict(flatten_config(values))
-        return {
-            path: text
-            for path, text in settings.items()
-            if path in self.varied or default.get(path) != text
-        }
+    settings = dict(flatten_config(config))
+    if defaults is None:
+        return settings
+    parts = ("loss", "method", "data")  # whose defaults depend on the component they name
+    values = {
+        path: value
+        for path, value in defaults.get("", {}).items()
+        if path.endswith(".name") or path.partition(".")[0] not in parts
+    }
+    for part in parts:
+        values |= defaults.get(f"{part}.{(config.get(part) or {}).get('name')}", {})
+    default = dict(flatten_config(values))
+    return {
+        path: text for path, text in settings.items() if path in varied or default.get(path) != text
+    }
 
 
 def split_long_tag(name: str, text: str) -> dict[str, str]:

@@ -229,12 +229,6 @@ def build_client_uri(tracking_uri: str) -> str:
     return tracking_uri if path is None else f"{SQLITE}{path.resolve()}{mark}{options}"
 
 
-def is_damaged(error: BaseException) -> bool:
-    """Return whether an error says that a SQLite store's file is broken."""
-    text = str(error)
-    return "database disk image is malformed" in text or "file is not a database" in text
-
-
 def open_store(tracking_uri: str) -> MlflowClient:
     """Return a client of an existing or fresh store, whose tables are then there."""
     silence_mlflow()

@@ -22,15 +22,16 @@ from filelock import FileLock
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
+from ablate.ledger.queries import list_sweep_trials
 from ablate.ledger.schema import LedgerError
 from ablate.tracking import payload
 from ablate.tracking.store import (
     Store,
     get_or_create_experiment,
     open_store,
-    silence_mlflow,
     store_key,
 )
+from ablate.values.paths import find_varied_paths
 from ablate.values.terminal import print_text
 from reports.store import search_runs
 from reports.uri import has_secret, redact_text
@@ -58,7 +59,7 @@ class MlflowSync:
     Args:
         experiment: the experiment's name; default: the sweep's.
         driver: the sweep's driver; default: this process.
-        defaults: those of settings, which are then no parameters (`payload.Settings`).
+        defaults: those of settings, which are then no parameters (`payload.choose_parameters`).
 
     Attributes:
         refused: the trials that the store did not take when they were last written, and why.
@@ -81,9 +82,9 @@ class MlflowSync:
         self.sweep = ledger.get_sweep(sweep_id)
         self.experiment = experiment or str(self.sweep["name"])
         self.driver = str(driver or Owner.from_this_process())
-        self.settings = payload.Settings(defaults)
+        self.defaults = defaults
+        self.varied: set[str] = set()  # settings in which the sweep's trials differ
         self.refused: dict[str, str] = {}
-        self._observed: set[str] = set()  # trials whose settings are known to `settings`
         self._begun = False
         self._reconciled = False  # no run of this sweep can be unknown to the ledger
         name = f"{ledger.path.name}.mlflow-{sweep_id}-{zlib.crc32(self.store.encode()):08x}.lock"
@@ -112,11 +113,9 @@ class MlflowSync:
         try:
             self._begin_run(thorough)
             ids = self.list_trial_ids() if trial_ids is None else [*dict.fromkeys(trial_ids)]
-            for trial_id in set(ids) - self._observed:
-                trial = self.ledger.get_trial(trial_id)
-                if trial is not None:
-                    self.settings.add_config(trial["config"])
-                    self._observed.add(trial_id)
+            if trial_ids is None and self.defaults is not None:
+                trials = list_sweep_trials(self.ledger, self.sweep_id)
+                self.varied = {*find_varied_paths(trial["config"] for trial in trials)}
             for at in range(0, len(ids), CHUNK):
                 with self.lock:
                     self._write_trials(ids[at : at + CHUNK])
@@ -150,7 +149,7 @@ class MlflowSync:
             if self._begun:
                 return
             run_id = self._get_or_create_parent()
-            row = self._build_row(PARENT)
+            row = self._get_row(PARENT)
             if row is not None and row["logged_final"]:
                 client.update_run(run_id, status="RUNNING")
             client.set_tag(run_id, DRIVER, self.driver)
@@ -177,13 +176,13 @@ class MlflowSync:
 
     def _get_or_create_parent(self) -> str:
         """Return the id of the parent run, which is made if there is none."""
-        row = self._build_row(PARENT)
+        row = self._get_row(PARENT)
         if row is None:
             tags = payload.build_parent_tags(self.sweep, self.driver)
             row, _ = self._make_run(PARENT, self.sweep["created"], tags)
         return str(row["run_id"])
 
-    def _build_row(self, trial_id: str) -> payload.Row | None:
+    def _get_row(self, trial_id: str) -> payload.Row | None:
         return self.ledger.get_mlflow_run(self.store, self.sweep_id, trial_id)
 
     def _make_run(
@@ -195,7 +194,7 @@ class MlflowSync:
         """
         if not self._reconciled:  # the answer to an earlier request was lost: it may have made one
             self._reconcile_runs()
-        if (row := self._build_row(trial_id)) is not None:
+        if (row := self._get_row(trial_id)) is not None:
             return row, False
         self._reconciled = False
         at = payload.to_milliseconds(start)
@@ -290,11 +289,11 @@ class MlflowSync:
         cells = payload.describe_cells(
             self.ledger.list_cells(self.sweep_id, trial_id), "study", "cell", "coords", "idx"
         )
-        parameters = self.settings.get_parameters(trial["config"])
+        parameters = payload.choose_parameters(trial["config"], self.defaults, self.varied)
         mark = 0
         if is_ended:
             mark = payload.compute_checksum(trial, evaluations, cells, sorted(parameters))
-        row, is_new = self._build_row(trial_id), False
+        row, is_new = self._get_row(trial_id), False
         if row is not None and mark and row["logged_final"] == mark:
             return []
         client, tags = self.client, payload.build_trial_tags(trial, self.sweep, parent_id, cells)
@@ -372,7 +371,6 @@ def replay(ledger_path: str | Path, tracking_uri: str, sweep_id: str) -> tuple[i
     """
     from ablate.plan.resolve import list_default_settings  # which brings torch
 
-    silence_mlflow()
     with Ledger(ledger_path) as ledger:
         ledger.release_dead()  # trials of a killed driver do not run any more
         replica = MlflowSync(ledger, tracking_uri, sweep_id, defaults=list_default_settings())
@@ -401,10 +399,9 @@ def replay_all(
             if isinstance(error, LedgerError) or not is_away(error):
                 raise
             reason = redact_text(extract_first_line(error), store.uri)
-            sentence = (
-                f"no answer ({reason}); when it is back: {store.format_command('ledger replay')}"
-            )
-            raise ConfigError(store.redacted_uri, sentence) from error
+            command = store.format_command("ledger replay")
+            message = f"the store does not answer ({reason}). When it is back, run {command}"
+            raise ConfigError(store.redacted_uri, message) from error
         refused |= refused_trials
         print_text(f"sweep {sweep_id}: {count} trials are in {store.redacted_uri}")
         if any((store.out / "reports").glob(f"*-{sweep_id}/report.html")):

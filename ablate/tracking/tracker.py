@@ -18,7 +18,7 @@ from pathlib import Path
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.queries import count_unlogged
 from ablate.tracking.payload import Defaults
-from ablate.tracking.store import checkpoint_journal, is_damaged, silence_mlflow, store_key
+from ablate.tracking.store import checkpoint_journal, store_key
 from ablate.tracking.sync import EndStatus, MlflowSync, extract_first_line, is_away
 from reports.uri import redact_text, redact_uri
 
@@ -37,8 +37,8 @@ class TrackingError(RuntimeError):
 class MlflowTracker:
     """A tracker for MLflow: the thread that keeps a sweep's runs up to date.
 
-    A store that is away costs one warning, and so does one that is damaged, which is given up.
-    Nothing is raised into the sweep: a bug costs a warning, and `close` raises it.
+    A store that is away costs one warning. Nothing is raised into the sweep: a bug costs a warning,
+    and `close` raises it.
     """
 
     ledger_path: Path
@@ -62,7 +62,6 @@ class MlflowTracker:
 
     def start(self) -> None:
         """Start the thread, which first writes all that the ledger has."""
-        silence_mlflow()
         self._thread.start()
 
     def notify(self, trial_id: str) -> None:
@@ -132,14 +131,6 @@ class MlflowTracker:
             except Exception as error:
                 if not is_away(error):
                     raise
-                if is_damaged(error):
-                    self._is_away = True
-                    self._warn_once(
-                        f"is damaged ({extract_first_line(error)}); the sweep goes on, and the "
-                        "ledger has everything: move the file and those named after it away, and "
-                        f"{self.remedy} writes it anew"
-                    )
-                    return
                 if not self._is_away:
                     self._warn_once(
                         f"is away ({extract_first_line(error)}); the sweep goes on and will be "

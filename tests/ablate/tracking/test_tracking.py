@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import shutil
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ import yaml
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.tracking.payload import Settings, flatten_config
+from ablate.tracking.payload import choose_parameters, flatten_config
 from ablate.tracking.store import open_store, store_key
 from ablate.tracking.sync import MlflowSync, replay
 from tests.ablate.tracking.store import (
@@ -153,24 +151,6 @@ def test_an_epoch_that_is_told_late_reaches_the_run(sweep: Any) -> None:
     assert {len(found) for found in points(sweep, children(sweep)[trial]).values()} == {1, 4}
 
 
-def test_a_damaged_store_is_given_up_at_once_with_the_remedy(
-    sweep: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    trials = sweep.plan(seeds=1)[:2]
-    with (sweep.folder / "mlflow.db").open("r+b") as stream:
-        stream.seek(8192)
-        stream.write(b"\xff" * (1 << 17))
-    sweep.finish(trials)
-    tracker = sweep.tracker(remedy="`ablate ledger replay --out x`")
-    began = time.monotonic()
-    with caplog.at_level(logging.WARNING, "ablate.tracking"):
-        tracker.start()
-        assert not tracker.close()
-    assert time.monotonic() - began < 50, "it waited for the store"
-    assert "is damaged" in caplog.text
-    assert "away, and `ablate ledger replay --out x` writes it anew" in caplog.messages[-1]
-
-
 def test_the_last_of_two_drivers_ends_the_parent(sweep: Any) -> None:
     sweep.plan(seeds=1)
     with Ledger(sweep.ledger_path) as ledger:
@@ -293,4 +273,4 @@ def test_defaults_are_those_of_trials() -> None:
     changes = {"loss": {"name": "normsoftmax"}, "method": {"name": "ddml", "beta": 0.5}}
     config = TrialConfig.model_validate(changes).model_dump(mode="json")
     expected = {"loss.name": "normsoftmax", "method.name": "ddml", "method.beta": "0.5"}
-    assert Settings(list_default_settings()).get_parameters(config) == expected
+    assert choose_parameters(config, list_default_settings(), ()) == expected
