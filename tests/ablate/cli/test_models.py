@@ -16,15 +16,13 @@ from PIL import Image
 from ablate.cli import pictures
 from ablate.cli.main import main
 from tests.ablate.command import ablate
-from tests.trainables.core import exported
+from tests.trainables.core import test_export
 from trainables import load
 
 Captured = pytest.CaptureFixture[str]
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return exported.write(tmp_path_factory.mktemp("model") / "best.safetensors")
+model = test_export.valid  # the fixture of an export
 
 
 @pytest.fixture
