@@ -47,8 +47,8 @@ def find_server_address(uri: str) -> str:
     """Return the address of a server's pages, for a browser; empty for every other store."""
     if not uri.startswith(("http://", "https://")):
         return ""
-    scheme, _, rest = redact_uri(uri).partition("?")[0].partition("://")
-    authority, slash, path = rest.partition("/")
+    scheme, _, address = redact_uri(uri).partition("?")[0].partition("://")
+    authority, slash, path = address.partition("/")
     return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}".rstrip("/") + "/"
 
 
@@ -66,13 +66,13 @@ def build_sweep_path(experiment: str, sweep_id: str) -> str:
 
 def _split_secrets(uri: str) -> tuple[str, list[str]]:
     """Return the URI as it may be shown, and its secrets as they stand in it."""
-    head, sep, rest = uri.partition("://")
+    head, sep, address = uri.partition("://")
     if not sep:
         bare = _BARE.fullmatch(uri)
         return (f"{bare[1]}:{HIDDEN}@{bare[3]}", [bare[2]]) if bare else (uri, [])
     secrets: list[str] = []
-    end = max(_find_user_end(head.lower(), rest), 0)
-    user, rest = rest[:end], rest[end:]
+    end = max(_find_user_end(head.lower(), address), 0)
+    user, address = address[:end], address[end:]
     name, _, password = user.partition(":")
     if password:
         secrets.append(password)
@@ -80,19 +80,19 @@ def _split_secrets(uri: str) -> tuple[str, list[str]]:
     elif name and head.lower().endswith(("http", "https")):  # a token
         secrets.append(name)
         user = HIDDEN
-    path, mark, query = rest.partition("?")
+    path, mark, query = address.partition("?")
     return f"{head}://{user}{path}{mark}{_redact_query(query, secrets)}", secrets
 
 
-def _find_user_end(kind: str, rest: str) -> int:
+def _find_user_end(kind: str, address: str) -> int:
     """Return where the @ after a user's name and password is; -1: nowhere."""
     if kind.endswith(("sqlite", "file")) or "sqlite+" in kind:
         return -1
-    before, mark, _ = rest.partition("?")
-    end, last = before.rfind("@"), rest.rfind("@")
-    if mark and last > end and "=" not in rest[len(before) : last]:
+    before, mark, _ = address.partition("?")
+    end, last = before.rfind("@"), address.rfind("@")
+    if mark and last > end and "=" not in address[len(before) : last]:
         end = last  # an unquoted ? in the password
-    if kind.endswith(("http", "https")) and end >= 0 and _PATH_FIRST.match(rest[:end]):
+    if kind.endswith(("http", "https")) and end >= 0 and _PATH_FIRST.match(address[:end]):
         return -1
     return end
 

@@ -99,12 +99,12 @@ def find_last_epochs(records: Records) -> dict[str, int]:
     return {row["trial_id"]: row["epoch"] for row in rows}
 
 
-def find_sweep(records: Records, named: str | None, place: str) -> str:
+def find_sweep(records: Records, named: str | None, path: str) -> str:
     """Return the id of the sweep of this id or name; of several of one name, or without any, the
     latest.
 
     Raises:
-        ConfigError: at `place`; there is none.
+        ConfigError: at `path`; there is none.
     """
     latest_first = list_sweeps(records)[::-1]
     for sweep in latest_first:
@@ -112,4 +112,4 @@ def find_sweep(records: Records, named: str | None, place: str) -> str:
             return str(sweep["sweep_id"])
     sweeps = ", ".join(f"{s['name']} ({s['sweep_id']})" for s in latest_first) or "none"
     what = f"{named!r} is no sweep of the ledger" if named else "the ledger has no sweep"
-    raise ConfigError(place, f"{what}. Its sweeps: {sweeps}")
+    raise ConfigError(path, f"{what}. Its sweeps: {sweeps}")

@@ -119,7 +119,7 @@ def explain_sqlite_errors(path: Path) -> Iterator[None]:
         yield
     except sqlite3.DatabaseError as error:
         text = str(error)
-        if any(each in text for each in _DAMAGED):
+        if any(words in text for words in _DAMAGED):
             fault = f"it is no intact SQLite database ({text[:200]}): move it away, {_RESTORE}"
             raise ConfigError(str(path), fault) from error
         if "readonly" in text or "unable to open" in text:

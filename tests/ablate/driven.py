@@ -42,49 +42,49 @@ def dispatch(plan: Plan, folder: Path, *, sources: bool = False, **more: Any) ->
     )
 
 
-def drain(made: JobScheduler, at_once: int = 1, choose: Choose = min) -> list[str]:
+def drain(scheduler: JobScheduler, at_once: int = 1, choose: Choose = min) -> list[str]:
     """Run everything here; `choose` picks which of the running trials ends next."""
     order = []
-    while not made.is_exhausted:
-        while len(made.running) < at_once and (job := made.claim_next_job()) is not None:
+    while not scheduler.is_exhausted:
+        while len(scheduler.running) < at_once and (job := scheduler.claim_next_job()) is not None:
             order.append(f"{job.trial_id} {job.mode}")
-        if made.running:
-            finish(made, choose(sorted(made.running)))
+        if scheduler.running:
+            finish(scheduler, choose(sorted(scheduler.running)))
     return order
 
 
 def run(plan: Plan, folder: Path, **more: Any) -> JobScheduler:
     """A whole sweep; more: of `drain`."""
-    made = dispatch(plan, folder)
-    drain(made, **more)
-    return made
+    scheduler = dispatch(plan, folder)
+    drain(scheduler, **more)
+    return scheduler
 
 
 def stopped_often(plan: Plan, folder: Path, seed: int) -> tuple[JobScheduler, int]:
     """The sweep, stopped and begun again until it is done, and how many trials it trained. Each
     time a few trials are started, and some of them end."""
     draw, trained = random.Random(seed), 0
-    while not (made := dispatch(plan, folder)).is_exhausted:
+    while not (scheduler := dispatch(plan, folder)).is_exhausted:
         for _ in range(draw.randint(1, 3)):
-            made.claim_next_job()
-        order = list(made.running)
+            scheduler.claim_next_job()
+        order = list(scheduler.running)
         for trial_id in order[: draw.randint(0, len(order))]:
-            finish(made, trial_id)
-        trained += made.trained
-        made.interrupt_all("stopped by the test")
-    return made, trained
+            finish(scheduler, trial_id)
+        trained += scheduler.trained
+        scheduler.interrupt_all("stopped by the test")
+    return scheduler, trained
 
 
-def table(made: JobScheduler) -> list[dict[str, Any]]:
-    return build_result_rows(made.ledger, made.sweep_id)
+def table(scheduler: JobScheduler) -> list[dict[str, Any]]:
+    return build_result_rows(scheduler.ledger, scheduler.sweep_id)
 
 
-def epochs_trained(made: Any) -> dict[str, int]:
-    rows = made.ledger.query("SELECT trial_id, count(*) AS n FROM epochs GROUP BY trial_id")
+def epochs_trained(scheduler: Any) -> dict[str, int]:
+    rows = scheduler.ledger.query("SELECT trial_id, count(*) AS n FROM epochs GROUP BY trial_id")
     return {row["trial_id"]: row["n"] for row in rows}
 
 
-def finish(made: Any, trial_id: str) -> None:
-    attempt = Attempt(made.running[trial_id], made.settings.runner, clean=True)
-    made.record_events(trial_id, attempt.receive_events(60.0))
+def finish(scheduler: Any, trial_id: str) -> None:
+    attempt = Attempt(scheduler.running[trial_id], scheduler.settings.runner, clean=True)
+    scheduler.record_events(trial_id, attempt.receive_events(60.0))
     attempt.close()

@@ -19,9 +19,10 @@ def real(folder: Path, **study: Any) -> JobScheduler:
     """A study of two rates at one seed, two epochs each, of the images in `folder`/images."""
     trial = core_trials.config(folder / "images", training={"epochs": 2}).model_dump(mode="json")
     rates = {"design": "grid", "grid": {"optimizer.lr": [1e-3, 1e-4]}, **study}
-    given = {"name": "real", "trial": trial, "studies": {"rates": rates}}
-    plan = build_checked_plan(read_spec(given), Overrides(), fingerprint, folder / "cache")
-    made = dispatch(plan, folder)
-    runtime = replace(made.settings.runtime, cache_dir=folder / "cache")
-    made.settings = replace(made.settings, runtime=runtime, runner="trainables.jobs.job:run_job")
-    return made
+    content = {"name": "real", "trial": trial, "studies": {"rates": rates}}
+    plan = build_checked_plan(read_spec(content), Overrides(), fingerprint, folder / "cache")
+    scheduler = dispatch(plan, folder)
+    runtime = replace(scheduler.settings.runtime, cache_dir=folder / "cache")
+    runner = "trainables.jobs.job:run_job"
+    scheduler.settings = replace(scheduler.settings, runtime=runtime, runner=runner)
+    return scheduler

@@ -51,22 +51,22 @@ SPEC: dict[str, Any] = {
 
 def spec(**changes: Any) -> dict[str, Any]:
     """SPEC with dotted changes; a change to None removes (`studies__tune__trials=3`)."""
-    made = copy.deepcopy(SPEC)
+    changed = copy.deepcopy(SPEC)
     for key, value in changes.items():
         *parents, last = key.split("__")
-        level = made
+        level = changed
         for parent in parents:
             level = level.setdefault(parent, {})
         if value is None:
             level.pop(last, None)
         else:
             level[last] = value
-    return made
+    return changed
 
 
-def plan(given: dict[str, Any] | None = None, **overrides: Any) -> Plan:
+def plan(content: dict[str, Any] | None = None, **overrides: Any) -> Plan:
     return build_checked_plan(
-        read_spec(SPEC if given is None else given),
+        read_spec(SPEC if content is None else content),
         Overrides(**overrides),
         synthetic.fingerprint,
         Path("unused"),

@@ -76,16 +76,16 @@ def test_the_examples_of_the_guides_run(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [tmp_path, ROOT]))},
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    told: dict[str, Any] = json.loads((tmp_path / "told.json").read_text())
+    answer: dict[str, Any] = json.loads((tmp_path / "told.json").read_text())
     # the tests that they show
-    assert told["tests"] == 0 and "5 passed" in done.stdout, done.stdout
+    assert answer["tests"] == 0 and "5 passed" in done.stdout, done.stdout
     # plans of their sweeps
-    for spec, (code, said) in told["plans"].items():
+    for spec, (code, said) in answer["plans"].items():
         assert code == 0, f"{spec}: {said}"
-    assert "from 0.000125 to 0.008" in told["plans"]["rates.yaml"][1], "a design's own note"
+    assert "from 0.000125 to 0.008" in answer["plans"]["rates.yaml"][1], "a design's own note"
     # trials with their components
-    by_loss = {trial["config"]["loss"]["name"]: trial for trial in told["trials"]}
-    assert len(told["trials"]) == len(by_loss) == 3
+    by_loss = {trial["config"]["loss"]["name"]: trial for trial in answer["trials"]}
+    assert len(answer["trials"]) == len(by_loss) == 3
     deviance = by_loss["binomial_deviance"]["epochs"][0]["metrics"]
     assert deviance["term/metric/value"] > 0
     uniform = by_loss["normsoftmax"]

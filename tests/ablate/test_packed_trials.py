@@ -47,8 +47,8 @@ def test_a_spec_that_packs_is_refused(where: str) -> None:
 def test_the_identity_of_a_packed_trial_is_what_it_was() -> None:
     config = TrialConfig.model_validate(PACKED)
     assert dump_identity(config)["training"]["packed"] == 8
-    known = "9aaa46f4355f80e13517221a312240bf67ecf4c81ed4a1cc1fb2fcaa4a26a3ca"  # by 0.1.0
-    assert compute_config_hash(config, "data") == known
+    expected = "9aaa46f4355f80e13517221a312240bf67ecf4c81ed4a1cc1fb2fcaa4a26a3ca"  # by 0.1.0
+    assert compute_config_hash(config, "data") == expected
 
 
 def test_a_ledger_of_packed_trials_is_read(

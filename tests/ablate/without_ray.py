@@ -52,35 +52,35 @@ def work() -> None:
 
 
 def main() -> None:
-    asked = json.loads(sys.stdin.readline())
-    word = os.environ["LIVES"].split()[int(asked["name"]) - 1]
+    request = json.loads(sys.stdin.readline())
+    life = os.environ["LIVES"].split()[int(request["name"]) - 1]
     needed = subprocess.Popen(["sleep", "1000"])
     with Path(os.environ["PIDS"]).open("a") as stream:
         stream.write(f"{os.getpid()}\n")
-    if word == "late":
+    if life == "late":
         time.sleep(1000)
     start = psutil.Process(needed.pid).create_time()
     watch = [[needed.pid, start, "raylet"]]
-    token = not asked["address"]  # a cluster of others stands open
+    token = not request["address"]  # a cluster of others stands open
     tell("begun", parallel=1.0, machines=[["id", "here", 1]], watch=watch, token=token)
-    if word == "work":
+    if life == "work":
         work()
         return
-    if word == "broken":
+    if life == "broken":
         while (job := ask("next"))["payload"] is not None:
             tell("ended", trial_id=job["trial_id"], reason=os.environ["WHY"])
         tell("done")
         return
     ask("next")
-    if word == "raylet":
+    if life == "raylet":
         needed.kill()
-    elif word == "abort":
+    elif life == "abort":
         os.abort()
-    elif word == "full":
+    elif life == "full":
         tell("failed", error="OSError: [Errno 28] No space left on device", full=True)
         return
     while True:
-        if word != "silent":
+        if life != "silent":
             ask("tick")
         time.sleep(0.05)
 

@@ -57,10 +57,10 @@ REPORT: dict[str, Any] = {
 
 def cells(seeds: int) -> list[dict[str, Any]]:
     """Every cell of the made-up sweep: study, cell, coords, idx, seed."""
-    found: list[dict[str, Any]] = []
+    planned: list[dict[str, Any]] = []
 
     def put(study: str, idx: int, coords: dict[str, Any], repeats: int, cell: str) -> None:
-        found.extend(
+        planned.extend(
             {"study": study, "cell": cell, "coords": coords, "idx": idx, "seed": seed}
             for seed in range(repeats)
         )
@@ -76,7 +76,7 @@ def cells(seeds: int) -> list[dict[str, Any]]:
     for i, (a, g) in enumerate(itertools.product(ALPHAS, GAMMAS)):
         coords = {"method.alpha": a, "method.gamma": g}
         put("grid", i, coords, min(seeds, 2), ",".join(f"{k}={v}" for k, v in coords.items()))
-    return found
+    return planned
 
 
 def config(cell: dict[str, Any]) -> dict[str, Any]:
@@ -159,11 +159,11 @@ class Sweep:
             by_trial = {cell["trial_id"]: cell for cell in ledger.list_cells(self.sweep_id)}
             for trial_id in trial_ids:
                 cell = by_trial[trial_id]
-                made = config(cell)
+                settings = config(cell)
                 ledger.claim(
-                    trial_id, trial_id[:16] * 4, cell["seed"], made, Owner.from_this_process()
+                    trial_id, trial_id[:16] * 4, cell["seed"], settings, Owner.from_this_process()
                 )
-                level = quality(made)
+                level = quality(settings)
                 noise = np.random.default_rng([int(trial_id[:8], 16), cell["seed"]])
                 events = []
                 for epoch in range(1, epochs + 1):
@@ -194,11 +194,11 @@ class Sweep:
         assert tracker.close()
 
 
-def quality(made: dict[str, Any]) -> float:
+def quality(settings: dict[str, Any]) -> float:
     """A made-up level of MAP@R for a config."""
-    method = made["method"]
+    method = settings["method"]
     gain = 0.02 * min(method.get("alpha", 0), 1) + 0.05 * method.get("beta", 0)
-    rate = abs(np.log10(made["optimizer"]["lr"]) + 3)
+    rate = abs(np.log10(settings["optimizer"]["lr"]) + 3)
     split = abs(np.log10(max(method.get("gamma", 1e-5), 1e-9)) + 5)
     return float(0.6 + gain - 0.01 * rate - 0.004 * split)
 
@@ -241,9 +241,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Swe
     """A finished sweep with one failed and one missing trial; tests must not change it."""
     folder = tmp_path_factory.mktemp("finished")
     shutil.copy(empty_store, folder / "mlflow.db")
-    made = Sweep(folder)
-    trials = made.plan(seeds=3)
-    made.fail(trials[3], "term `split` is not finite at epoch 2")
-    made.finish([trial for i, trial in enumerate(trials) if i not in (3, len(trials) - 1)])
-    made.track()
-    return made
+    settings = Sweep(folder)
+    trials = settings.plan(seeds=3)
+    settings.fail(trials[3], "term `split` is not finite at epoch 2")
+    settings.finish([trial for i, trial in enumerate(trials) if i not in (3, len(trials) - 1)])
+    settings.track()
+    return settings

@@ -38,15 +38,15 @@ def assemble(
     """A frame of these trials. planned: what the plan noted, as the document has it."""
     cells, trials = [], []
     for row in rows:
-        told = {"study": row.study, "cell": row.cell, "coords": row.coords, "idx": row.idx}
-        cells.append({**told, "seed": row.seed, "trial_id": f"t{row.mark}"})
+        facts = {"study": row.study, "cell": row.cell, "coords": row.coords, "idx": row.idx}
+        cells.append({**facts, "seed": row.seed, "trial_id": f"t{row.mark}"})
         lost = row.value is None
         trials.append(
             {
                 **{"trial_id": f"t{row.mark}", "run_id": f"run{row.mark}", "parent_run_id": "p"},
                 **{"seed": row.seed, "status": "failed" if lost else "done"},
                 **{"reason": "not finite" if lost else "", "params": params(row.coords)},
-                **{"ratios": (), "tags": {"ablate.cells": json.dumps([told])}, metric: row.value},
+                **{"ratios": (), "tags": {"ablate.cells": json.dumps([facts])}, metric: row.value},
             }
         )
     document = {
@@ -82,6 +82,6 @@ def frame(
 
 def drawer(kind: str) -> FigureKind:
     """Return what draws a kind of figure."""
-    found = load_kind("figures", kind)
-    assert isinstance(found, FigureKind)
-    return found
+    figure = load_kind("figures", kind)
+    assert isinstance(figure, FigureKind)
+    return figure

@@ -23,9 +23,9 @@ def test_each_link_is_a_file_and_mlflow_s_page_has_none(sweep: Any, tmp_path: Pa
     report = compile_report(sweep.uri, sweep.sweep_id, tmp_path / "reports")
     page = report.html.read_text()
     links = re.findall(r'href="(\.\./[^"]+)">(\w+)<', page)
-    assert sorted({word for _, word in links}) == ["configuration", "log", "weights"]
+    assert sorted({text for _, text in links}) == ["configuration", "log", "weights"]
     assert all((report.html.parent / href).is_file() for href, _ in links)
-    of = {trial: {word for href, word in links if f"/{trial}/" in href} for trial in trials}
+    of = {trial: {text for href, text in links if f"/{trial}/" in href} for trial in trials}
     assert of[trials[0]] == {"log", "configuration", "weights"}
     assert of[trials[1]] == {"log", "configuration"} and not of[trials[2]]
     frame = report.frame

@@ -146,8 +146,8 @@ def test_notes_told_by_number_are_written_out_where_they_are_copied_to() -> None
     assert "| 1 | 2 |\n\n- third\n<!-- end" in alone
 
     levels = [{"variant": name} for name in ("plain", "ddml")]
-    made = frame("compare", levels, lambda at, seed: 0.5 + seed / 10)
-    tables = [build_table(made, Table(kind="compare", study="s", title=name)) for name in "ab"]
+    compared = frame("compare", levels, lambda at, seed: 0.5 + seed / 10)
+    tables = [build_table(compared, Table(kind="compare", study="s", title=name)) for name in "ab"]
     shared = collect_footnotes(tables)
     assert len(shared) > 2
     parts = [markup.format_markdown_table(table, shared) for table in tables]

@@ -47,15 +47,15 @@ def test_frame_has_every_cell_of_the_ledger(finished: Any, report: Report) -> No
         planned = ledger.list_cells(finished.sweep_id)
         assert len(cells) == len(planned)
         for row in planned:
-            own = cells.loc[(row["study"], row["cell"], row["seed"])]
+            cell = cells.loc[(row["study"], row["cell"], row["seed"])]
             trial = ledger.get_trial(row["trial_id"])
-            assert own["status"] == (trial["status"] if trial else "missing")
-            assert own["coords"] == row["coords"]
-            if own["status"] == "done":
+            assert cell["status"] == (trial["status"] if trial else "missing")
+            assert cell["coords"] == row["coords"]
+            if cell["status"] == "done":
                 values = ledger.get_evaluations(row["trial_id"])
-                assert own["test/recall_at_1"] == values["test"]["recall_at_1"]
+                assert cell["test/recall_at_1"] == values["test"]["recall_at_1"]
             else:
-                assert np.isnan(own["test/recall_at_1"]) and own["reason"]
+                assert np.isnan(cell["test/recall_at_1"]) and cell["reason"]
     assert report.frame.study_order == ["tune", "table4", "tuned", "grid"]
 
 
@@ -67,18 +67,18 @@ def test_component_table_is_the_paper_s_and_right(finished: Any, report: Report)
     assert labels == ["–––", "✓––", "–✓–", "––✓", "✓✓–", "✓–✓", "–✓✓", "✓✓✓"]
     printed = [row.measured["test/recall_at_1"].printed for row in table.rows]
     values = [64.7, 64.9, 64.8, 64.5, 65.1, 64.7, 65.0, 66.2]
-    assert [each and each.value for each in printed] == values
+    assert [entry and entry.value for entry in printed] == values
     base = facts(finished, "table4", table.rows[0].cell, "test", "recall_at_1")
     for row in table.rows:
         values = facts(finished, "table4", row.cell, "test", "recall_at_1")
-        found = row.measured["test/recall_at_1"]
-        assert found.summary is not None and len(row.run_ids) == 3
-        assert found.summary.mean == pytest.approx(np.mean(list(values.values())))
-        assert found.summary.sd == pytest.approx(np.std(list(values.values()), ddof=1))
-        assert row.baseline == (row is table.rows[0]) == (found.difference is None)
-        if found.difference is not None:
+        measured = row.measured["test/recall_at_1"]
+        assert measured.summary is not None and len(row.run_ids) == 3
+        assert measured.summary.mean == pytest.approx(np.mean(list(values.values())))
+        assert measured.summary.sd == pytest.approx(np.std(list(values.values()), ddof=1))
+        assert row.baseline == (row is table.rows[0]) == (measured.difference is None)
+        if measured.difference is not None:
             gaps = [values[seed] - base[seed] for seed in base]
-            assert found.difference.mean == pytest.approx(np.mean(gaps))
+            assert measured.difference.mean == pytest.approx(np.mean(gaps))
 
 
 def test_page_is_well_formed_and_asks_for_nothing(report: Report, finished: Any) -> None:
@@ -97,9 +97,9 @@ def test_page_is_well_formed_and_asks_for_nothing(report: Report, finished: Any)
     assert {target for target in targets if not target.startswith("/")} <= set(ids)
     for run in report.frame.trials["run_id"]:
         assert f"#/experiments/{report.frame.parents[0].experiment_id}/runs/{run}" in text
-    told = "".join(root.itertext())
+    page_text = "".join(root.itertext())
     for words in ("term `split` is not finite", "c0ffee", "tpe, 6 trials", "best_tune.yaml"):
-        assert words in told, words
+        assert words in page_text, words
 
 
 def test_heatmap_means_and_hatching(finished: Any, report: Report) -> None:
@@ -255,7 +255,7 @@ def test_hostile_names_the_protocol_and_studies_that_stand_twice(
     table = {"kind": "compare", "study": "tuned", "title": "<img src=x onerror=alert(1)>"}
     axes = {"x": "method.alpha", "y": "method.gamma"}
     turned = {"x": "method.gamma", "y": "method.alpha"}
-    maps = [{"study": "grid", **each} for each in (axes, turned)]
+    maps = [{"study": "grid", **entry} for entry in (axes, turned)]
     trials = sweep.plan(seeds=1, report={"tables": [table, table], "heatmaps": maps})
     sweep.fail(trials[0], "</td><script>alert(1)</script>")
     sweep.finish(trials[1:])

@@ -38,8 +38,8 @@ def near(hit: bool) -> dict[str, Any]:
 
 
 def row(failed: bool) -> dict[str, Any]:
-    found = [near(not failed), near(False)]
-    return {"query": picture(), "class": "a", "rank": 1, "failed": failed, "near": found}
+    neighbours = [near(not failed), near(False)]
+    return {"query": picture(), "class": "a", "rank": 1, "failed": failed, "near": neighbours}
 
 
 READ: dict[str, dict[str, Any]] = {
@@ -122,8 +122,9 @@ def large_gallery() -> dict[str, Any]:
 def leave(uri: str, sweep_id: str, trials: Path, kinds: Mapping[str, Any] = READ) -> None:
     """As if all that a sweep's figures show had been read: into the trials' folders and MLflow."""
     frame, client = load_frame(uri, sweep_id), open_client(uri)
-    for each in list_requested_views(frame, frame.recipe):
-        path = View(each.name, each.kind, each.options).locate_file(trials / each.trial_id)
+    for request in list_requested_views(frame, frame.recipe):
+        view = View(request.name, request.kind, request.options)
+        path = view.locate_file(trials / request.trial_id)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(kinds[each.kind]), encoding="utf-8")
-        client.log_artifact(each.run_id, str(path), VIEWS)
+        path.write_text(json.dumps(kinds[request.kind]), encoding="utf-8")
+        client.log_artifact(request.run_id, str(path), VIEWS)

@@ -125,7 +125,7 @@ def before_folds_came_first(path: Path, owner: Owner | None = None) -> list[dict
         cell = {"study": "a", "seed": 0, "trial_id": "t-s0", "coords": {"x": 1}}
         ledger.put_cells("s", [cell | {"cell": f"c{i}", "idx": i} for i in range(3)])
         ledger.put_cells("s", [cell | {"cell": "c0", "idx": 0, "fold": 1}])
-        found = ledger.list_cells("s")
+        cells = ledger.list_cells("s")
     raw = sqlite3.connect(path, isolation_level=None)
     raw.executescript(
         "BEGIN; DROP INDEX cells_by_trial; ALTER TABLE cells RENAME TO new;"
@@ -139,7 +139,7 @@ def before_folds_came_first(path: Path, owner: Owner | None = None) -> list[dict
         "PRAGMA user_version=4; COMMIT;"
     )
     raw.close()
-    return found
+    return cells
 
 
 def test_a_ledger_of_before_is_migrated_by_whoever_comes_first(tmp_path: Path) -> None:
@@ -251,9 +251,9 @@ def test_looking_at_an_open_ledger_keeps_its_locks(tmp_path: Path) -> None:
     with Ledger(path) as ledger:
         for look in (read_header, find_damage, lambda path: Ledger(path).close()):
             look(path)
-        for known in ("True", "False"):
+        for is_unknown in ("True", "False"):
             command = [sys.executable, "-c", code, str(path)]
-            assert subprocess.check_output(command, cwd=ROOT, text=True).strip() == known
+            assert subprocess.check_output(command, cwd=ROOT, text=True).strip() == is_unknown
             ledger.claim("t", "h", 0, {}, Owner.from_this_process())
 
 

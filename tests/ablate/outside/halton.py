@@ -33,9 +33,9 @@ class Halton(Sampler):
 
 def inverse(number: int, base: int) -> float:
     """The digits of a number behind the point: the radical inverse, in [0, 1)."""
-    place, value = 1.0, 0.0
+    weight, value = 1.0, 0.0
     while number:
-        place /= base
-        value += place * (number % base)
+        weight /= base
+        value += weight * (number % base)
         number //= base
     return value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -34,27 +33,28 @@ def finish_some(sweep: Any, count: int) -> list[str]:
 
 def children(sweep: Any, uri: str | None = None) -> dict[str, Any]:
     """Trial → its only run; fails on a duplicate."""
-    found = [run for run in runs(sweep, uri) if run.data.tags["ablate.kind"] == "trial"]
-    assert max(Counter(run.data.tags["ablate.trial_id"] for run in found).values(), default=1) == 1
-    return {run.data.tags["ablate.trial_id"]: run for run in found}
+    results = [run for run in runs(sweep, uri) if run.data.tags["ablate.kind"] == "trial"]
+    by_trial = {run.data.tags["ablate.trial_id"]: run for run in results}
+    assert len(by_trial) == len(results)
+    return by_trial
 
 
 def history(sweep: Any, run: Any, key: str, uri: str | None = None) -> list[tuple[int, float]]:
     from mlflow import MlflowClient
 
-    found = MlflowClient(uri or sweep.uri).get_metric_history(run.info.run_id, key)
-    return sorted((metric.step, metric.value) for metric in found)
+    results = MlflowClient(uri or sweep.uri).get_metric_history(run.info.run_id, key)
+    return sorted((metric.step, metric.value) for metric in results)
 
 
 def assert_complete(sweep: Any, trials: list[str], uri: str | None = None) -> None:
     """Every trial's run has every epoch once and the final metrics of the ledger."""
-    found = children(sweep, uri)
-    assert set(found) == set(trials)
+    results = children(sweep, uri)
+    assert set(results) == set(trials)
     with Ledger(sweep.ledger_path) as ledger:
-        for trial_id, run in found.items():
+        for trial_id, run in results.items():
             epochs = ledger.list_epochs(trial_id)
-            told = [(row["epoch"], row["metrics"]["val/map_at_r"]) for row in epochs]
-            assert history(sweep, run, "val/map_at_r", uri) == told
+            expected = [(row["epoch"], row["metrics"]["val/map_at_r"]) for row in epochs]
+            assert history(sweep, run, "val/map_at_r", uri) == expected
             for split, metrics in ledger.get_evaluations(trial_id).items():
                 for key, value in metrics.items():
                     assert run.data.metrics[f"final/{split}/{key}"] == value

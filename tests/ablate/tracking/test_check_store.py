@@ -23,7 +23,7 @@ def listing(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("uri", "words"),
     [
         ("sqlite:///", "names no file"),
         ("sqlite:///:memory:", "names no file"),
@@ -37,9 +37,9 @@ def listing(folder: Path) -> dict[str, bytes]:
         ("env:ABLATE_NOWHERE", "export ABLATE_NOWHERE=URI"),
     ],
 )
-def test_what_cannot_be_a_store(tmp_path: Path, given: str, words: str) -> None:
+def test_what_cannot_be_a_store(tmp_path: Path, uri: str, words: str) -> None:
     with pytest.raises(ConfigError) as error:
-        Store(tmp_path / "out", given.format(tmp=tmp_path)).check_usable()
+        Store(tmp_path / "out", uri.format(tmp=tmp_path)).check_usable()
     assert words in str(error.value) and WORD not in str(error.value), error.value
     assert list(tmp_path.iterdir()) == []
 
@@ -71,15 +71,15 @@ def test_an_mlflow_store_and_a_fresh_file_are_fine(empty_store: Path, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("uri", "said"),
     [
         (None, ""),
         ("env:MINE", " --tracking-uri env:MINE"),
         (f"http://me:{WORD}@h", " --tracking-uri env:ABLATE_TRACKING_URI"),
     ],
 )
-def test_a_remedy_names_the_store_that_the_run_had(given: str | None, said: str) -> None:
-    store = Store(Path("my runs"), given)
+def test_a_remedy_names_the_store_that_the_run_had(uri: str | None, said: str) -> None:
+    store = Store(Path("my runs"), uri)
     assert store.format_command("ledger replay") == f"`ablate ledger replay --out 'my runs'{said}`"
     assert WORD not in repr(store)
 

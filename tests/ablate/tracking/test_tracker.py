@@ -53,7 +53,7 @@ def test_a_password_goes_to_mlflow_alone(
     sweep: Any, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     """Nobody listens at this server: what libraries say of it is told and logged."""
-    uri, word = "http://me:s3cr3t-w0rd@127.0.0.1:9", "s3cr3t-w0rd"
+    uri, password = "http://me:s3cr3t-w0rd@127.0.0.1:9", "s3cr3t-w0rd"
     trials = finish_some(sweep, 2)
     with Ledger(sweep.ledger_path) as ledger:  # of the time when it was kept with the password
         row = {"trial_id": trials[0], "run_id": "0" * 32}
@@ -63,12 +63,12 @@ def test_a_password_goes_to_mlflow_alone(
         tracker.start()
         wait_until(lambda: "is away" in caplog.text)
         assert not tracker.close()
-    assert "http://me:***@127.0.0.1:9 is away" in caplog.text and word not in caplog.text
+    assert "http://me:***@127.0.0.1:9 is away" in caplog.text and password not in caplog.text
     assert "`ablate ledger replay --out x` writes the 2 ended trials" in caplog.messages[-1]
     with Ledger(sweep.ledger_path) as ledger:
         assert [row["run_id"] for row in ledger.list_mlflow_runs(store_key(uri))] == ["0" * 32]
     for path in filter(Path.is_file, tmp_path.rglob("*")):
-        assert word.encode() not in path.read_bytes(), path
+        assert password.encode() not in path.read_bytes(), path
 
 
 def test_a_bug_in_the_thread_reaches_the_user(sweep: Any, caplog: pytest.LogCaptureFixture) -> None:

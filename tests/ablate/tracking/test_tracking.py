@@ -138,17 +138,17 @@ def test_an_epoch_that_is_told_late_reaches_the_run(sweep: Any) -> None:
     trial = sweep.plan(seeds=1)[0]
     sweep.finish([trial], epochs=4, final=False)
     with Ledger(sweep.ledger_path) as ledger:
-        known = ledger.list_epochs(trial)
+        epochs = ledger.list_epochs(trial)
         with ledger.begin_transaction() as db:
             db.execute("DELETE FROM epochs WHERE epoch=2")
         sweep.track()
         steps = [step for step, _ in history(sweep, children(sweep)[trial], "train/loss")]
         assert steps == [1, 3, 4]
-        ledger.record_epochs(trial, known)
+        ledger.record_epochs(trial, epochs)
     sweep.finish([trial])
     sweep.track()
     assert_complete(sweep, [trial])
-    assert {len(found) for found in points(sweep, children(sweep)[trial]).values()} == {1, 4}
+    assert {len(written) for written in points(sweep, children(sweep)[trial]).values()} == {1, 4}
 
 
 def test_the_last_of_two_drivers_ends_the_parent(sweep: Any) -> None:
@@ -253,12 +253,12 @@ def test_only_settings_that_vary_or_differ_from_defaults_are_parameters(sweep: A
         assert "method.alpha" in params and "method.beta" not in params  # alpha's is not known
         sweep.finish(trials[1:])
         replica.sync(status="FINISHED")
-    found = children(sweep)
+    written = children(sweep)
     always = {"data.name", "data.image_size", "data.split.protocol", "training.epochs"}
     always |= {"backbone.name", "backbone.mode", "loss.name", "method.name", "optimizer.lr"}
     ddml = {"method.alpha", "method.beta", "method.gamma"}  # the plain trial has none of them
     with Ledger(sweep.ledger_path) as ledger:
-        for trial_id, run in found.items():
+        for trial_id, run in written.items():
             config = ledger.get_trial(trial_id)["config"]
             expected = always | (ddml if config["method"]["name"] == "ddml" else set())
             assert set(run.data.params) == expected

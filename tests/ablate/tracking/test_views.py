@@ -38,11 +38,11 @@ def test_figures_of_models_are_read_once_and_drawn_from_mlflow(tmp_path: Path) -
     read = {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/trials/*/views/*.json")}
     assert len(read) == 3  # the best one's gallery, two spectra
     (page,) = tmp_path.glob("runs/reports/*/report.html")
-    whole = page.read_text()
-    assert "what is found first" in whole and "not read" not in whole
+    first_page = page.read_text()
+    assert "what is found first" in first_page and "not read" not in first_page
 
     again = ablate_run(tmp_path, "looks.yaml")
-    assert again.returncode == 0 and page.read_text() == whole
+    assert again.returncode == 0 and page.read_text() == first_page
     assert read == {path: path.stat().st_mtime_ns for path in read}
 
     there, checkpoints = tmp_path / "there", {}
