@@ -13,13 +13,12 @@ from ablate.cli.main import main
 from ablate.engine.settings import Outcome
 from ablate.plan import resolve
 from tests.ablate import driven, specs
-from tests.trainables.core import test_export
+from tests.trainables.core import exported
 from trainables import load
 from trainables.core.identity import compute_config_hash, dump_identity
 from trainables.errors import ConfigError
 from trainables.trial import TrialConfig
 
-valid = test_export.valid  # the fixture of an export
 PACKED = {"backbone": {"mode": "frozen"}, "training": {"packed": 8}}
 
 
@@ -67,9 +66,10 @@ def test_a_ledger_of_packed_trials_is_read(
         assert main([*words, "--out", str(tmp_path)]) == 0, capsys.readouterr()
 
 
-def test_a_packed_trials_export_loads_and_embeds(valid: Path, tmp_path: Path) -> None:
-    about, tensors = test_export.read_parts(valid)
+def test_a_packed_trials_export_loads_and_embeds(tmp_path: Path) -> None:
+    path = exported.write(tmp_path / "best.safetensors")
+    about, tensors = exported.said(path)
     about["config"]["training"]["packed"] = 8
-    path = test_export.write_sealed(tmp_path / "best.safetensors", about, tensors)
+    exported.sealed(path, about, tensors)
     rows = load(path, device="cpu").embed(torch.zeros((2, 32, 32, 3), dtype=torch.uint8))
     assert rows.shape == (2, 16) and bool(rows.isfinite().all())

@@ -16,13 +16,15 @@ from PIL import Image
 from ablate.cli import pictures
 from ablate.cli.main import main
 from tests.ablate.command import ablate
-from tests.trainables.core import test_export
+from tests.trainables.core import exported
 from trainables import load
 
 Captured = pytest.CaptureFixture[str]
 
 
-model = test_export.valid  # the fixture of an export
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return exported.write(tmp_path_factory.mktemp("model") / "best.safetensors")
 
 
 @pytest.fixture
