@@ -236,7 +236,7 @@ class StudyBase(SpecPart):
 
     def list_objective_metrics(self, objective: str) -> list[str]:
         """Return the metrics of its own objectives, or the sweep's."""
-        return [each.metric for each in self.objectives] or [objective]
+        return [item.metric for item in self.objectives] or [objective]
 
     def get_scheduler(self) -> SchedulerBase | None:
         """Return the scheduler that ends cells early."""
@@ -253,7 +253,7 @@ class StudyBase(SpecPart):
         for point in self.all_points:
             for name, level in point.coords.items():
                 levels.setdefault(name, set()).add(str(level))
-        return {name: "on" for name, known in levels.items() if known == {"on", "off"}}
+        return {name: "on" for name, values in levels.items() if values == {"on", "off"}}
 
     def build_identity(self) -> dict[str, Any]:
         """Return what of it names a sweep: not its title or seeds, nor what is read of its
@@ -281,22 +281,22 @@ class StudyBase(SpecPart):
     def find_base_studies(self) -> dict[str, str]:
         """The studies this one is centred on → the place in the study that says so."""
         places: dict[str, str] = {}
-        for place, around in self.references():
-            places.setdefault(around.best_of, place if place == OF else f"{place}.best_of")
+        for field, around in self.references():
+            places.setdefault(around.best_of, field if field == OF else f"{field}.best_of")
         return places
 
     def list_base_references(self, arm: Arm = ()) -> tuple[InheritedConfig, ...]:
         """What a cell is centred on, lowest layer first."""
         if arm == NEUTRAL_POINT.arm:
-            return tuple(taken for taken in self.references() if taken.place != OF)
+            return tuple(base for base in self.references() if base.place != OF)
         point = self.by_arm.get(arm)
         if point is not None and point.takes is not None:
             return point.takes
-        return tuple(taken for taken in self.references() if taken.place != NEUTRAL)
+        return tuple(base for base in self.references() if base.place != NEUTRAL)
 
     def list_needed_bases(self, arm: Arm = ()) -> tuple[Around, ...]:
         """What a cell is centred on, lowest layer first, without the places."""
-        return tuple(taken.around for taken in self.list_base_references(arm))
+        return tuple(base.around for base in self.list_base_references(arm))
 
     def find_source_cell(self, arm: Arm = ()) -> Around | None:
         """Return the cell of another study that a cell is, trained again; without an arm the best
@@ -313,19 +313,19 @@ class StudyBase(SpecPart):
 
     # ------------------------------------------------------------------ layers
 
-    def build_base_layers(self, taken: Sequence[Mapping[str, Any]]) -> list[Layer]:
+    def build_base_layers(self, bases: Sequence[Mapping[str, Any]]) -> list[Layer]:
         """Its own layers of its centre, lowest first, each by its place in the study.
 
         What is taken is laid over the study's `trial`, but where cells are trained again: there
         the study's `trial` says what is different.
 
         Args:
-            taken: values from the studies that it is centred on, lowest layer first.
+            bases: values from the studies that it is centred on, lowest layer first.
         """
-        own = Layer("trial", self.trial)
+        trial_layer = Layer("trial", self.trial)
         if self.find_source_cell() is not None:
-            return [*(Layer(OF, values) for values in taken), own]
-        return [own, *(Layer("around", values) for values in taken)]
+            return [*(Layer(OF, values) for values in bases), trial_layer]
+        return [trial_layer, *(Layer("around", values) for values in bases)]
 
     def build_own_layers(self, point: Point | None, fold: int | None) -> list[Layer]:
         """Its layers over the centre: a point's, and the fold's."""
@@ -346,18 +346,18 @@ class StudyBase(SpecPart):
     def of_layers(self) -> dict[Arm, dict[str, Any]]:
         """Arm → what the layers of its cell set: merged once, although it is asked for often."""
         return {
-            each.arm: flatten_paths(merge_layers(each.layers))
-            for each in self.all_points
-            if each.layers
+            point.arm: flatten_paths(merge_layers(point.layers))
+            for point in self.all_points
+            if point.layers
         }
 
     def find_overriding_params(self, point: Point | None) -> dict[str, Any]:
         """Return what it sets over all that is taken, by path."""
-        own = {} if point is None else self.export_params(point)
+        params = {} if point is None else self.export_params(point)
         return (
-            own
+            params
             if self.find_source_cell() is None
-            else flatten_paths(expand_paths(self.trial, "trial")) | own
+            else flatten_paths(expand_paths(self.trial, "trial")) | params
         )
 
     def find_always_exported_paths(self) -> list[str]:

@@ -95,8 +95,8 @@ class Compare(StudyBase):
         for i, around in enumerate(self.around):
             for name in re.findall(r"{(.*?)}", around.best_of):
                 if name not in factors:
-                    place = f"around.{i}.best_of"
-                    raise ConfigError(place, describe_unknown("the factor", name, factors))
+                    field = f"around.{i}.best_of"
+                    raise ConfigError(field, describe_unknown("the factor", name, factors))
         return self
 
     def list_factors(self) -> dict[str, dict[str, Variant]]:
@@ -104,11 +104,11 @@ class Compare(StudyBase):
         return ({VARIANT: dict(self.variants)} if self.variants else {}) | dict(self.cross)
 
     def references(self) -> Iterator[InheritedConfig]:
-        for place, around in super().references():
+        for field, around in super().references():
             for name in dict.fromkeys(
                 around.fill_template(p.arm).best_of for p in self.combinations
             ):
-                yield InheritedConfig(place, around.model_copy(update={"best_of": name}))
+                yield InheritedConfig(field, around.model_copy(update={"best_of": name}))
         for factor, levels in self.list_factors().items():
             for name in levels:
                 yield from self._find_base_references(factor, name)
@@ -145,25 +145,26 @@ class Compare(StudyBase):
         arm = tuple(zip(factors, levels, strict=True))
         places = [_format_place(*pair) for pair in arm]
         takes = [
-            InheritedConfig(place, each.fill_template(arm)) for place, each in super().references()
+            InheritedConfig(field, around.fill_template(arm))
+            for field, around in super().references()
         ]
         for pair in arm:
             takes += self._find_base_references(*pair)
         trials = [factors[factor][level].trial for factor, level in arm]
-        layers = [Layer(f"{place}.trial", t) for place, t in zip(places, trials, strict=True)]
+        layers = [Layer(f"{field}.trial", t) for field, t in zip(places, trials, strict=True)]
         cell = levels[0] if len(levels) == 1 else build_cell_name(dict(arm))
         shift = sum(factors[factor][level].shift_seeds or 0 for factor, level in arm)
-        place = places[-1]
-        return Point(cell, dict(arm), {}, place, arm, tuple(layers), tuple(takes), shift=shift)
+        field = places[-1]
+        return Point(cell, dict(arm), {}, field, arm, tuple(layers), tuple(takes), shift=shift)
 
     def _find_base_references(self, factor: str, level: str) -> Iterator[InheritedConfig]:
         for around in self.list_factors()[factor][level].around:
             yield InheritedConfig(f"{_format_place(factor, level)}.around", around)
 
-    def _inherits_method(self, taken: InheritedConfig) -> bool:
+    def _inherits_method(self, inherited: InheritedConfig) -> bool:
         """Return whether the options of a method are taken from where a neutral cell may be the
         best."""
-        around = taken.around
+        around = inherited.around
         reaches = any(path.split(".")[0] == "method" for path in around.take or ("method",))
         return reaches and around.neutral is None and around.best_of in self._neutral
 
@@ -173,10 +174,10 @@ class Compare(StudyBase):
         if VARIANT in coords:
             coords[VARIANT] += OTHER
         takes = tuple(
-            InheritedConfig(taken.place, taken.around.model_copy(update={"neutral": False}))
-            if self._inherits_method(taken)
-            else taken
-            for taken in point.takes or ()
+            InheritedConfig(inherited.place, inherited.around.model_copy(update={"neutral": False}))
+            if self._inherits_method(inherited)
+            else inherited
+            for inherited in point.takes or ()
         )
         name, arm = point.cell + OTHER, (*point.arm, LEFT_OUT)
         return replace(point, cell=name, coords=coords, arm=arm, takes=takes, stands_for=False)

@@ -40,18 +40,18 @@ def check_factors(factors: dict[str, Levels], key: str, least: int = 1) -> None:
     """Raise for a level given twice, too few levels, or a path that two factors set."""
     owners: dict[str, str] = {}
     for factor, levels in factors.items():
-        place = f"{key}.{factor}"
+        field = f"{key}.{factor}"
         if len({to_canonical_json(level) for level in levels}) != len(levels):
             raise ConfigError(
-                place, f"{format_value(list(levels))} names a level twice: remove one"
+                field, f"{format_value(list(levels))} names a level twice: remove one"
             )
         if len(levels) < least:
             message = f"it needs at least {least} levels: set what does not vary in `trial`"
-            raise ConfigError(place, message)
+            raise ConfigError(field, message)
         for path in {path for level in levels for path in expand_level(factor, levels, level)}:
             if path in owners:
                 message = f"{owners[path]} sets {path} too: make them one factor with named levels"
-                raise ConfigError(place, message)
+                raise ConfigError(field, message)
             owners[path] = factor
 
 
@@ -71,18 +71,18 @@ def check_rules(rules: Iterable[Rule], factors: Mapping[str, Collection[Any]]) -
     """
     for i, rule in enumerate(rules):
         for factor, wanted in rule.items():
-            place = f"exclude.{i}.{factor}"
+            field = f"exclude.{i}.{factor}"
             if factor not in factors:
-                raise ConfigError(place, describe_unknown("the factor", factor, factors))
-            known = [to_canonical_json(level) for level in factors[factor]]
-            levels = list_wanted_values(wanted, known)
+                raise ConfigError(field, describe_unknown("the factor", factor, factors))
+            texts = [to_canonical_json(level) for level in factors[factor]]
+            levels = list_wanted_values(wanted, texts)
             if not levels:
-                raise ConfigError(place, f"it names no level of {factor}: remove the rule")
+                raise ConfigError(field, f"it names no level of {factor}: remove the rule")
             for level in levels:
-                if to_canonical_json(level) not in known:
+                if to_canonical_json(level) not in texts:
                     message = f"{format_value(level)} is no level of {factor}"
                     there = join_words(map(format_value, factors[factor]))
-                    raise ConfigError(place, f"{message}; there are {there}")
+                    raise ConfigError(field, f"{message}; there are {there}")
 
 
 def drop_excluded(

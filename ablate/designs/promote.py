@@ -98,7 +98,7 @@ class Promote(StudyBase):
         return math.ceil(Fraction(repr(self.share)) * self._source)
 
     def points(self) -> list[Point]:
-        around = [taken for taken in super().references() if taken.place != NEUTRAL]
+        around = [inherited for inherited in super().references() if inherited.place != NEUTRAL]
         points = []
         for rank in range(1, self.count + 1):
             again, arm = self._build_ranked_point(rank), ((RANK, str(rank)),)
@@ -115,5 +115,7 @@ class Promote(StudyBase):
 
 def to_promoted_point(point: Point, cell: str, coords: Mapping[str, Any]) -> Point:
     """A promoted cell tells which cell it was, and that one's coordinates."""
-    known = {**point.coords, SOURCE: cell}
-    return replace(point, coords=known | {k: v for k, v in coords.items() if k not in known})
+    coordinates = {**point.coords, SOURCE: cell}
+    return replace(
+        point, coords=coordinates | {k: v for k, v in coords.items() if k not in coordinates}
+    )

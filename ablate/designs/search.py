@@ -96,7 +96,8 @@ class Search(StudyBase):
         return self
 
     def identifies(self) -> dict[str, Any]:
-        """Not by its number of trials, so that a larger budget goes on from a smaller one."""
+        """Return what its proposals follow from, besides the centre, the objective and the seeds:
+        not its number of trials, so that a larger budget goes on from a smaller one."""
         content: dict[str, Any] = {
             "space": {
                 path: drop_unused(axis.model_dump(mode="json")) for path, axis in self.space.items()

@@ -164,7 +164,7 @@ class ProgressDisplay:
         self._next = self._told + SNAPSHOT_SECONDS
         self._ended = {row.study for row in self._rows if row.is_finished}
         self._reasons: dict[str, str] = {}  # of failures: reason → with the trial
-        dispatch.told = self.report_failure
+        dispatch.report_failure = self.report_failure
         self._live: Live | None = None
         if self.stream.isatty():
             from rich.console import Console

@@ -107,7 +107,7 @@ class _Checker:
     # ------------------------------------------------------------------ layers
 
     def _check_axis(
-        self, name: str, path: str, place: str, above: dict[str, Any], axis: Axis | None = None
+        self, name: str, path: str, field: str, above: dict[str, Any], axis: Axis | None = None
     ) -> None:
         """Check that a path which the cells set is one, and that some values of its axis can be.
 
@@ -117,7 +117,7 @@ class _Checker:
         Args:
             above: values of other axes that the path depends on.
         """
-        where = self.locate(f"studies.{name}.{place}")
+        where = self.locate(f"studies.{name}.{field}")
         layers = self.plan.build_layers(name, Point("", {}, above, "space"), ())
         check_path(path, layers.merged, where)
         if axis is None:
@@ -130,14 +130,14 @@ class _Checker:
             except ConfigError as fault:
                 is_of_axis = f"space.{path}." in f"{fault.path}."
                 if is_of_axis or len(self.spec.studies[name].paths) == 1:
-                    field = "" if is_of_axis else f" with {fault.path}"
-                    message = f"{value!r} cannot be{field}: {fault.message}. {remedy}"
+                    rule = "" if is_of_axis else f" with {fault.path}"
+                    message = f"{value!r} cannot be{rule}: {fault.message}. {remedy}"
                     raise ConfigError(where, message) from None
 
     def _check_centre(
-        self, name: str, point: Point | None, taken: Sequence[Mapping[str, Any]]
+        self, name: str, point: Point | None, inherited_values: Sequence[Mapping[str, Any]]
     ) -> None:
-        base = self.plan.build_layers(name, point, taken)
+        base = self.plan.build_layers(name, point, inherited_values)
         for path in () if name in self.plan.as_written else self.plan.top.values:
             check_path(path, base.merged, f"--set {path}")
         for inherited in self.spec.studies[name].list_base_references(point.arm if point else ()):
@@ -179,28 +179,28 @@ class _Checker:
         """Check that a trial of these layers can be, as far as can be told before it runs."""
         config = resolve_layers(layers, self.locate)
         self.tasks[name] = get_task(config)
-        study, place, split = self.spec.studies[name], f"studies.{name}", config.data.split
+        study, field, split = self.spec.studies[name], f"studies.{name}", config.data.split
         # metrics that it is compared by, and others that are read
         compared = {"objective": self.spec.objective}
         if study.objectives:
             compared = {
-                f"{place}.objectives.{i}.metric": objective.metric
+                f"{field}.objectives.{i}.metric": objective.metric
                 for i, objective in enumerate(study.objectives)
             }
         for where, metric in compared.items():
             self._check_task(where, metric, name)
             self._check_objective(name, where, metric, config)
         for i, metric in enumerate(study.metrics):
-            self._check_task(f"{place}.metrics.{i}", f"/{metric}", name)
+            self._check_task(f"{field}.metrics.{i}", f"/{metric}", name)
         # splits, folds and seeds
         if split.protocol == "paper" and "val" in self.plan.list_evaluation_splits(name):
             raise ConfigError(
-                self.locate(f"{place}.evaluate"),
+                self.locate(f"{field}.evaluate"),
                 "data.split.protocol: paper trains on the validation classes, so 'val' cannot be "
                 "read. Write `evaluate: [test]`, or change the protocol",
             )
         if study.folds is not None and (split.folds, split.fold) != (study.folds, 0):
-            message = f"{place}.folds sets the folds ({study.folds}): change it there"
+            message = f"{field}.folds sets the folds ({study.folds}): change it there"
             raise ConfigError("--set data.split", message)
         self._check_seeds_and_splits(name, config)
         # the processes of one trial: as many as are asked for, or GPUs
@@ -257,11 +257,11 @@ class _Checker:
         A search without splits of the same division never trains, validates or tests on a part's
         classes, unless its objective is read of the test classes.
         """
-        study, place = self.spec.studies[name], f"studies.{name}.seeds"
+        study, field = self.spec.studies[name], f"studies.{name}.seeds"
         is_staged = isinstance(study.seeds, PrecisionSeeds) and self.plan.overrides.seeds is None
         if is_staged and self.plan.find_precision(name) is None:
             raise ConfigError(
-                self.locate(place),
+                self.locate(field),
                 "a precision is that of a table: add one of kind compare or components of the "
                 "study to report.tables, or list seeds",
             )
@@ -271,12 +271,12 @@ class _Checker:
             raise ConfigError(self.locate(f"studies.{name}"), message)
         if is_staged and (study.splits is not None or study.folds is not None):
             message = "a precision counts seeds alone: list seeds, or remove folds and splits"
-            raise ConfigError(self.locate(place), message)
-        splits, place = study.splits, f"studies.{name}.splits"
+            raise ConfigError(self.locate(field), message)
+        splits, field = study.splits, f"studies.{name}.splits"
         if splits is None:
             return
         if (config.data.split.parts, config.data.split.part) != (splits, 0):
-            raise ConfigError("--set data.split", f"{place} sets the parts: change it there")
+            raise ConfigError("--set data.split", f"{field} sets the parts: change it there")
         if study.splits_seen == "allow":
             return
         parts = {"parts": None, "part": None}
@@ -291,7 +291,7 @@ class _Checker:
             on_test = any(MetricName.parse(metric).split == "test" for metric in metrics)
             if on_test or (chosen.images == config.data.images and not same):
                 raise ConfigError(
-                    self.locate(place),
+                    self.locate(field),
                     f"{source}, which chose settings of {name}, may have seen classes that some "
                     "splits test: give both the same data.split, and search by validation. With "
                     "splits_seen: allow its rows are marked and have no headline",
@@ -302,17 +302,17 @@ class _Checker:
         scheduler = self.spec.studies[name].get_scheduler()
         if scheduler is None:
             return
-        place, metric = f"studies.{name}.scheduler", MetricName.parse(self.spec.objective).metric
+        field, metric = f"studies.{name}.scheduler", MetricName.parse(self.spec.objective).metric
         per_epoch, epochs = get_task(config).per_epoch, config.training.epochs
         if metric not in per_epoch:
-            message = f"{self.spec.objective!r} is not measured at every epoch, as {place} needs"
+            message = f"{self.spec.objective!r} is not measured at every epoch, as {field} needs"
             raise ConfigError(self.locate("objective"), f"{message}: choose {', '.join(per_epoch)}")
         if config.selection.every != 1:
             message = "it compares cells at every epoch: leave selection.every at 1"
-            raise ConfigError(self.locate(place), message)
+            raise ConfigError(self.locate(field), message)
         if scheduler.grace >= epochs:
             message = f"{scheduler.grace} is not less than training.epochs ({epochs})"
-            where = self.locate(f"{place}.grace")
+            where = self.locate(f"{field}.grace")
             raise ConfigError(where, f"{message}, so nothing would ever be stopped")
 
     # ------------------------------------------------------------------ report
@@ -321,34 +321,37 @@ class _Checker:
         """Check that tables and figures show what is read in the task of their studies' trials, and
         curves what trials look at in each epoch."""
         each_epoch = {metric for task in TASKS.values() for metric in task.per_epoch}
-        for place, metric, name in report_metrics(self.spec.report):
+        for field, metric, name in report_metrics(self.spec.report):
             split, last = MetricName.parse(metric)
-            is_curve = place.startswith("report.curves") and split == "train" and last in each_epoch
+            is_curve = field.startswith("report.curves") and split == "train" and last in each_epoch
             for point in self.spec.studies[name].list_representatives() if is_curve else ():
                 merged = self.plan.build_layers(name, point, ()).merged
                 if not merged.get("selection", {}).get("train_curve"):
                     raise ConfigError(
-                        self.locate(place),
+                        self.locate(field),
                         f"trials of {name} do not look at {metric!r} in each epoch. Set "
                         "`selection: {train_curve: true}` in their trial, or draw another metric",
                     )
-            self._check_task(place, metric, name)
+            self._check_task(field, metric, name)
 
-    def _check_task(self, place: str, metric: str, name: str) -> None:
+    def _check_task(self, field: str, metric: str, name: str) -> None:
         """Check that a metric is one of a study's task. What no task reads, as what methods
         measure, is for others to judge."""
         split, last = MetricName.parse(metric)
         task = self.tasks[name]
         if task.can_read(last) or not any(other.can_read(last) for other in TASKS.values()):
             return
-        names = [str(MetricName(split, each)) if split else each for each in task.metrics[:3]]
+        names = [
+            str(MetricName(split, task_metric)) if split else task_metric
+            for task_metric in task.metrics[:3]
+        ]
         raise ConfigError(
-            self.locate(place),
-            f"{(metric if split else last)!r}{self._note_default(place)} is no metric of task: "
+            self.locate(field),
+            f"{(metric if split else last)!r}{self._note_default(field)} is no metric of task: "
             f"{task.name}, which studies.{name} has. Write one as {', '.join(names)}",
         )
 
-    def _note_default(self, place: str) -> str:
+    def _note_default(self, field: str) -> str:
         """Say of the sweep's objective that nobody wrote it."""
-        unset = place == "objective" and "objective" not in self.spec.model_fields_set
+        unset = field == "objective" and "objective" not in self.spec.model_fields_set
         return " (the default)" if unset else ""

@@ -125,7 +125,7 @@ def _warn_of_other_regimes(plan: Plan, name: str, rows: list[_Row]) -> Iterator[
             changes = [
                 f"{path} {format_value(there[0].get(path))} there, {format_value(value)} here"
                 for path, value in row.regime.items()
-                if path not in row.choosers and all(each.get(path) != value for each in there)
+                if path not in row.choosers and all(regime.get(path) != value for regime in there)
             ]
             if changes:
                 differences.setdefault((chooser, shorten_list(changes)), []).append(row)
@@ -235,8 +235,8 @@ def map_paths_to_choosers(studies: Studies, study: Study, point: Point) -> dict[
 
 def _map_inherited_paths(studies: Studies, around: Around) -> dict[str, str]:
     study, paths = studies[around.best_of], dict[str, str]()
-    for place, other in study.references():
-        if place != NEUTRAL:
+    for field, other in study.references():
+        if field != NEUTRAL:
             paths |= _map_inherited_paths(studies, other)
     if study.find_source_cell() is not None and study.size > 1:  # a promotion chooses anew
         paths = dict.fromkeys(paths, around.best_of)

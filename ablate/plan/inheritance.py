@@ -43,8 +43,8 @@ def list_example_layers(studies: Studies, name: str) -> Iterator[dict[str, Any]]
 def list_exported_paths(studies: Studies, name: str) -> set[str]:
     """Return the paths that a study may give to those centred on it."""
     study = studies[name]
-    own = {path for point in study.all_points for path in study.export_params(point)}
-    return own | set(study.paths) | list_inherited_paths(studies, name)
+    set_paths = {path for point in study.all_points for path in study.export_params(point)}
+    return set_paths | set(study.paths) | list_inherited_paths(studies, name)
 
 
 def list_inherited_paths(studies: Studies, name: str) -> set[str]:
@@ -129,7 +129,7 @@ def list_upstream_studies(
             upstream[name] = None
             waiting += [
                 around.best_of
-                for place, around in studies[name].references()
-                if with_neutral or place != NEUTRAL
+                for field, around in studies[name].references()
+                if with_neutral or field != NEUTRAL
             ]
     return list(upstream)

@@ -37,14 +37,14 @@ def build_neutral_layer(study: str, merged: Mapping[str, Any]) -> Layer:
     """
     method = str(_find_method_name(merged))
     values = get_neutral_options(method) if method in METHODS else {}
-    place = f"studies.{study}.{NEUTRAL}"
+    field = f"studies.{study}.{NEUTRAL}"
     if not values:
         raise ConfigError(
-            place,
+            field,
             f"the method {method!r} has no terms that can be switched off: remove it from the "
             "baseline, and name the baseline in the method's own study",
         )
-    return Layer(place, {"method": values})
+    return Layer(field, {"method": values})
 
 
 def list_neutral_paths(config: Mapping[str, Any]) -> list[str]:
@@ -60,14 +60,14 @@ def is_neutral(config: Mapping[str, Any]) -> bool:
     return bool(wanted) and _is_contained(wanted, method)
 
 
-def inherits_neutral(merged: Mapping[str, Any], taken: Iterable[Mapping[str, Any]]) -> bool:
+def inherits_neutral(merged: Mapping[str, Any], bases: Iterable[Mapping[str, Any]]) -> bool:
     """Return whether what a cell of these layers takes from one of its centres, by path, is neutral
     for its method. Layers that name no method are not told here."""
     method = _find_method_name(merged)
     wanted = get_neutral_options(method) if isinstance(method, str) and method in METHODS else {}
     return bool(wanted) and any(
         _is_contained(wanted, merge_layers([Layer("taken", values)]).get("method") or {})
-        for values in taken
+        for values in bases
     )
 
 
@@ -77,11 +77,11 @@ def _find_method_name(merged: Mapping[str, Any]) -> object:
     return part.get("name", "plain") if isinstance(part, Mapping) else part
 
 
-def _is_contained(part: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
-    """None in `part` is also what is not in `whole`: options that came later are off by it."""
+def _is_contained(part: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
+    """None in `part` is also what is not in `options`: options that came later are off by it."""
     return all(
-        isinstance(whole.get(key), Mapping) and _is_contained(value, whole[key])
+        isinstance(options.get(key), Mapping) and _is_contained(value, options[key])
         if isinstance(value, Mapping)
-        else (key in whole or value is None) and whole.get(key) == value
+        else (key in options or value is None) and options.get(key) == value
         for key, value in part.items()
     )

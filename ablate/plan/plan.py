@@ -147,7 +147,7 @@ class Plan:
         self,
         name: str,
         point: Point | None,
-        taken: Sequence[Mapping[str, Any]],
+        bases: Sequence[Mapping[str, Any]],
         fold: int | None = None,
     ) -> Stack:
         """Return the layers of a cell (without `point`: of the study's centre), lowest first."""
@@ -156,12 +156,12 @@ class Plan:
         def locate(layers: Iterable[Layer]) -> list[Layer]:
             return [Layer(f"studies.{name}.{layer.where}", layer.values) for layer in layers]
 
-        layers = [*self.base, *locate(study.build_base_layers(taken))]
+        layers = [*self.base, *locate(study.build_base_layers(bases))]
         layers += locate(study.build_own_layers(point, fold))
-        if point is not None and (point.arm == NEUTRAL_POINT.arm or (taken and point.stands_for)):
+        if point is not None and (point.arm == NEUTRAL_POINT.arm or (bases and point.stands_for)):
             # Where the neutral cell won, the method's options are not those of its study.
             merged = merge_layers(layers)
-            if point.arm == NEUTRAL_POINT.arm or inherits_neutral(merged, taken):
+            if point.arm == NEUTRAL_POINT.arm or inherits_neutral(merged, bases):
                 layers.append(build_neutral_layer(name, merged))
         return Stack(layers if name in self.as_written else [*layers, self.top])
 
@@ -185,11 +185,11 @@ class Plan:
         self,
         name: str,
         point: Point | None,
-        taken: Sequence[Mapping[str, Any]] = (),
+        bases: Sequence[Mapping[str, Any]] = (),
         fold: int | None = None,
     ) -> TrialConfig:
         return resolve_layers(
-            self.build_layers(name, point, taken, fold), self.loaded.source.locate
+            self.build_layers(name, point, bases, fold), self.loaded.source.locate
         )
 
     def get_fingerprint(self, config: TrialConfig) -> str:
@@ -242,14 +242,14 @@ class Plan:
         return [None] if count is None else list(range(count))
 
     def build_cells(
-        self, name: str, point: Point, idx: int, taken: Sequence[Mapping[str, Any]]
+        self, name: str, point: Point, idx: int, bases: Sequence[Mapping[str, Any]]
     ) -> list[Cell]:
         """Return a point at every seed and fold. A broken rule between fields makes cells with
         `error`."""
         study, cells = self.spec.studies[name], []
         splits = self.list_evaluation_splits(name)
         for fold in self.list_folds(name):
-            error, layers = None, self.build_layers(name, point, taken, fold)
+            error, layers = None, self.build_layers(name, point, bases, fold)
             try:
                 config = resolve_layers(layers, self.loaded.source.locate)
                 dump = self._share_equal_sections(config.model_dump(mode="json"))
@@ -267,7 +267,7 @@ class Plan:
                     trial_id=identity.build_trial_id(key, seed + point.shift),
                     config_hash=key,
                     config=dump,
-                    evaluate=tuple(each for each in splits if not fold or each != ENSEMBLE),
+                    evaluate=tuple(split for split in splits if not fold or split != ENSEMBLE),
                     metrics=study.metrics,
                     fold=fold,
                     error=error,
@@ -285,15 +285,15 @@ class Plan:
         return sections
 
     def build_proposal_cells(
-        self, name: str, params: dict[str, Any], idx: int, taken: Sequence[Mapping[str, Any]]
+        self, name: str, params: dict[str, Any], idx: int, bases: Sequence[Mapping[str, Any]]
     ) -> list[Cell]:
         """Return a search's proposal number `idx` at every seed and fold."""
-        return self.build_cells(name, Point(f"{idx:04d}", params, params, "space"), idx, taken)
+        return self.build_cells(name, Point(f"{idx:04d}", params, params, "space"), idx, bases)
 
     def compute_study_key(
         self,
         name: str,
-        taken: Sequence[Mapping[str, Any]],
+        bases: Sequence[Mapping[str, Any]],
         neutral: Mapping[str, Any] | None = None,
     ) -> str:
         """Identify the proposals of a study that a sampler grows.
@@ -303,7 +303,7 @@ class Plan:
         """
         sampled = self.spec.studies[name].sampling()
         assert sampled is not None
-        config = self.resolve_config(name, None, taken)
+        config = self.resolve_config(name, None, bases)
         content = sampled.identifies() | ({} if neutral is None else {NEUTRAL: neutral})
         content["base"] = identity.compute_config_hash(config, self.get_fingerprint(config))
         content |= {"objective": self.spec.objective, "seeds": self.list_seeds(name)}
@@ -391,8 +391,8 @@ def move_to_validation(loaded: LoadedSpec, top: Layer) -> LoadedSpec:
     studies = {}
     for name, study in spec.studies.items():
         objectives = [
-            each.model_copy(update={"metric": _to_validation_metric(each.metric)})
-            for each in study.objectives
+            objective.model_copy(update={"metric": _to_validation_metric(objective.metric)})
+            for objective in study.objectives
         ]
         reads_test = "test" in list_splits_read(study, spec.objective)
         evaluate = dict.fromkeys([*study.evaluate, *(["test"] if reads_test else [])])

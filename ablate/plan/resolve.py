@@ -46,20 +46,20 @@ def resolve_layers(layers: Stack, locate: Locate) -> TrialConfig:
     """
     merged = layers.merged
     if has_path(merged, PACKED) and get_at(merged, PACKED) is not None:
-        place = locate(find_origin(layers, PACKED, PACKED))
+        location = locate(find_origin(layers, PACKED, PACKED))
         message = f"it was removed in {VERSION}. Leave it out: {REMOVED_KEYS[PACKED]}"
-        raise ConfigError(place, message)
+        raise ConfigError(location, message)
     try:
         return TrialConfig.model_validate(merged)
     except ValidationError as error:
         suggest = partial(suggest_path, data=merged)
         path, fault = explain_validation_error(error, TrialConfig, merged, suggest)
         if path:
-            place = locate(find_origin(layers, ".".join(path), fault.path))
-            raise fault.move_to(place) from None
+            location = locate(find_origin(layers, ".".join(path), fault.path))
+            raise fault.move_to(location) from None
         # a rule between parts, each of which is fine
-        place = locate(_find_conflicting_layer(layers, fault.message))
-        raise MisfitError(place, fault.message) from None
+        location = locate(_find_conflicting_layer(layers, fault.message))
+        raise MisfitError(location, fault.message) from None
 
 
 def list_default_settings() -> dict[str, dict[str, Any]]:
@@ -90,7 +90,7 @@ def _find_conflicting_layer(layers: Sequence[Layer], rule: str) -> str:
     return "trial"
 
 
-def check_path(path: str, merged: Mapping[str, Any], place: str) -> None:
+def check_path(path: str, merged: Mapping[str, Any], location: str) -> None:
     """Check that `path` names a field of TrialConfig, for the method and loss of `merged`.
 
     Raises:
@@ -110,10 +110,10 @@ def check_path(path: str, merged: Mapping[str, Any], place: str) -> None:
             component = data.get(parts[0])
             if parts[0] in NAMED and length == 1 and isinstance(component, Mapping):
                 level += f" ({component.get('name')})"
-            known = f"the fields of {level} are {join_words(fields)}"
-            known = known if fields else f"{level} has nothing below it"
-            message = f"the path {path!r} is unknown; {known}. {suggest_path(path, data)}"
-            raise ConfigError(place, message)
+            choices = f"the fields of {level} are {join_words(fields)}"
+            choices = choices if fields else f"{level} has nothing below it"
+            message = f"the path {path!r} is unknown; {choices}. {suggest_path(path, data)}"
+            raise ConfigError(location, message)
         free = is_free(fields[part].annotation)
 
 
@@ -130,16 +130,20 @@ def suggest_path(path: str, data: Mapping[str, Any]) -> str:
     """
     above, _, last = path.casefold().removeprefix("trial.").rpartition(".")
     last = CALLED.get(last, last)
-    whole, known = f"{above}.{last}".lstrip("."), list(_list_paths((), data))
-    if whole.partition(".")[0] in (*OF_A_SPEC, "datasets", "studies", "report"):
-        option = ", or give --seeds" if whole == "seeds" else ""
-        return f"{whole} is no field of a trial: change it in the spec{option}"
-    same = [each for each in known if each.rpartition(".")[2].casefold() == last]
-    near = whole if whole in known else find_closest(whole, same or known, 0.0 if same else 0.7)
+    full_path, paths = f"{above}.{last}".lstrip("."), list(_list_paths((), data))
+    if full_path.partition(".")[0] in (*OF_A_SPEC, "datasets", "studies", "report"):
+        option = ", or give --seeds" if full_path == "seeds" else ""
+        return f"{full_path} is no field of a trial: change it in the spec{option}"
+    same = [candidate for candidate in paths if candidate.rpartition(".")[2].casefold() == last]
+    near = (
+        full_path
+        if full_path in paths
+        else find_closest(full_path, same or paths, 0.0 if same else 0.7)
+    )
     return "Choose one of those" if near is None else f"Did you mean {near!r}?"
 
 
 def _list_paths(above: tuple[str, ...], data: Mapping[str, Any]) -> Iterator[str]:
     for name, info in list_fields_at(TrialConfig, above, data).items():
-        here = (*above, info.alias or name)
-        yield from list(_list_paths(here, data)) or [".".join(here)]
+        path_parts = (*above, info.alias or name)
+        yield from list(_list_paths(path_parts, data)) or [".".join(path_parts)]

@@ -89,7 +89,9 @@ def build_example(space: Space, path: str) -> dict[str, Any]:
     for above in find_parents(space, path):
         values |= build_example(space, above)
     for above in find_parents(space, path):
-        wanted = {read: each for read, each in when.items() if find_parent(space, read) == above}
+        wanted = {
+            read: condition for read, condition in when.items() if find_parent(space, read) == above
+        }
         values[above] = next(
             value
             for value in space[above].list_samples()
@@ -106,21 +108,21 @@ def check_conditions(space: Space) -> None:
     """
     for path, axis in space.items():
         for read, wanted in (axis.when or {}).items():
-            place, above = f"space.{path}.when.{read}", find_parent(space, read)
+            field, above = f"space.{path}.when.{read}", find_parent(space, read)
             others = [other for other in space if other != path]
             if above is None or above == path:
                 sentence = f"{read!r} is no other axis ({join_words(others)}), nor part of one"
-                raise ConfigError(place, f"{sentence}. {suggest_nearest(read, others)}")
-            known = [_read_part(value, above, read) for value in space[above].list_samples()]
+                raise ConfigError(field, f"{sentence}. {suggest_nearest(read, others)}")
+            samples = [_read_part(value, above, read) for value in space[above].list_samples()]
             if space[above].choice is not None:
-                texts = list(map(to_canonical_json, known))
+                texts = list(map(to_canonical_json, samples))
                 for value in list_wanted_values(wanted, texts):
                     if to_canonical_json(value) not in texts:
-                        choices = join_words(map(format_value, known))
+                        choices = join_words(map(format_value, samples))
                         sentence = (
                             f"{format_value(value)} is no choice of space.{above} ({choices})"
                         )
-                        raise ConfigError(place, sentence)
+                        raise ConfigError(field, sentence)
     order_axes(space)
     for path in space:
         try:
@@ -132,13 +134,13 @@ def check_conditions(space: Space) -> None:
             raise ConfigError(f"space.{path}.when", sentence) from None
 
 
-def list_wanted_values(wanted: Any, known: Collection[str]) -> list[Any]:
+def list_wanted_values(wanted: Any, possible: Collection[str]) -> list[Any]:
     """Return the values that a condition or a rule names: one, or a list; a value may be a list.
 
     Args:
-        known: all possible values, as canonical JSON.
+        possible: all possible values, as canonical JSON.
     """
-    is_value = not isinstance(wanted, list | tuple) or to_canonical_json(wanted) in known
+    is_value = not isinstance(wanted, list | tuple) or to_canonical_json(wanted) in possible
     return [wanted] if is_value else list(wanted)
 
 

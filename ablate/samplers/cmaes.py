@@ -46,7 +46,7 @@ class CmaEs(Sampler):
         axes = [path for path, axis in space.items() if axis.choice is None]
         # the tutorial's equation 48, if no population is wanted
         size = self.study.population or 4 + math.floor(3 * math.log(len(axes)))
-        generations = assign_generations(size, earlier, lambda each: not each.running)
+        generations = assign_generations(size, earlier, lambda trial: not trial.running)
         state = CMA(
             mean=np.full(len(axes), 0.5),
             sigma=SIGMA,
@@ -57,18 +57,18 @@ class CmaEs(Sampler):
         )
         for generation in range(generations[-1]):
             numbered = zip(earlier, generations[:-1], strict=True)
-            members = [each for each, its in numbered if its == generation and not each.running]
+            members = [trial for trial, its in numbered if its == generation and not trial.running]
             if len(members) < size:
                 break  # a failure that is being retried was counted before
             members = members[:size]
             # The search depends on ranks alone, 0 for the best, so that a failure needs no value.
             ranks = np.argsort(
-                np.argsort([self._compute_loss(each) for each in members], kind="stable")
+                np.argsort([self._compute_loss(trial) for trial in members], kind="stable")
             )
             solutions = []
-            for each, rank in zip(members, ranks, strict=True):
+            for trial, rank in zip(members, ranks, strict=True):
                 places = [
-                    space[path].locate_value(each.params[path]) if path in each.params else mean
+                    space[path].locate_value(trial.params[path]) if path in trial.params else mean
                     for path, mean in zip(axes, state.mean, strict=True)
                 ]
                 solutions.append((np.array(places), float(rank)))
@@ -78,8 +78,8 @@ class CmaEs(Sampler):
         choices = random.Random(f"{self.key}\x1f{len(earlier)}")
         drawn: dict[str, Any] = {}
         for path, axis in space.items():
-            place = choices.random()
-            drawn[path] = axis.value_at(float(coordinates.get(path, place)))
+            position = choices.random()
+            drawn[path] = axis.value_at(float(coordinates.get(path, position)))
         return branches.drop_inactive(space, drawn)
 
     def _compute_loss(self, proposal: ObservedTrial) -> float:

@@ -51,7 +51,7 @@ def assign_generations(
     """
     generations: list[int] = []
     members: Counter[int] = Counter()  # generation → proposals so far that count, by now
-    waiting = tuple(i for i, each in enumerate(earlier) if each.running)
+    waiting = tuple(i for i, trial in enumerate(earlier) if trial.running)
     for index in range(len(earlier) + 1):
         beside = earlier[index].beside if index < len(earlier) else waiting
         sizes = members.copy()

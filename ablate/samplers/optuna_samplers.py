@@ -39,9 +39,9 @@ class ByOptuna(Sampler):
         """Return the earlier proposals as it is to see them."""
         return earlier
 
-    def place_inactive(self, axis: Axis, place: float) -> Any:
-        """Return where an axis that does not exist stands; `place` is drawn for it in [0, 1)."""
-        return axis.value_at(place)
+    def place_inactive(self, axis: Axis, position: float) -> Any:
+        """Return where an axis that does not exist stands; `position` is drawn for it in [0, 1)."""
+        return axis.value_at(position)
 
     def propose(self, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
         import optuna
@@ -142,18 +142,18 @@ class GaussianProcess(ByOptuna):
 
         return GPSampler(seed=seed, n_startup_trials=self.study.startup)
 
-    def place_inactive(self, axis: Axis, place: float) -> Any:
+    def place_inactive(self, axis: Axis, position: float) -> Any:
         return axis.value_at(0.5)
 
     def select_history(self, earlier: Sequence[ObservedTrial]) -> Sequence[ObservedTrial]:
-        known = [each.values for each in earlier if each.values is not None and not each.running]
-        if not known:
+        observed = [item.values for item in earlier if item.values is not None and not item.running]
+        if not observed:
             return earlier
-        columns = zip(self.study.directions, zip(*known, strict=True), strict=True)
-        worst = tuple(min(each) if goal == "maximize" else max(each) for goal, each in columns)
+        columns = zip(self.study.directions, zip(*observed, strict=True), strict=True)
+        worst = tuple(min(item) if goal == "maximize" else max(item) for goal, item in columns)
         return [
-            replace(each, value=worst) if each.values is None and not each.running else each
-            for each in earlier
+            replace(item, value=worst) if item.values is None and not item.running else item
+            for item in earlier
         ]
 
 
@@ -174,16 +174,18 @@ class Nsga2(ByOptuna):
         from optuna.trial import TrialState
 
         size = self.study.population or POPULATION
-        made = assign_generations(size, earlier, lambda each: each.values is not None)
+        generations = assign_generations(
+            size, earlier, lambda observed: observed.values is not None
+        )
 
         class FromFacts(NSGAIISampler):  # type: ignore[misc]
             """Optuna's, whose generations follow from what was known when each was proposed."""
 
             def get_trial_generation(self, study: Study, trial: FrozenTrial) -> int:
-                return int(made[trial.number])
+                return int(generations[trial.number])
 
             def get_population(self, study: Study, generation: int) -> list[FrozenTrial]:
                 complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-                return [trial for trial in complete if made[trial.number] == generation]
+                return [trial for trial in complete if generations[trial.number] == generation]
 
         return FromFacts(seed=seed, population_size=size)

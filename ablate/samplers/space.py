@@ -108,19 +108,19 @@ class Axis(Strict):
         low, high = self.range
         return int((high - low) / (self.step or 1) + 1e-9) + 1
 
-    def value_at(self, place: float) -> Any:
+    def value_at(self, position: float) -> Any:
         """Return the value at a place of the unit interval, over which a draw is uniform."""
         count = self.count_levels()
         if count is not None:
-            level = min(int(place * count), count - 1)
+            level = min(int(position * count), count - 1)
             if self.choice is not None:
                 return self.choice[level]
             return self.to_number(self.range[0] + level * (self.step or 1))
         low, high = self.range
         if not self.log:
-            return float(min(low + place * (high - low), high))
+            return float(min(low + position * (high - low), high))
         first, last = self.logarithms
-        value = math.exp(first + place * (last - first))
+        value = math.exp(first + position * (last - first))
         return self.to_number(min(max(round(value) if self.whole else value, low), high))
 
     def locate_value(self, value: Any) -> float:
@@ -171,8 +171,8 @@ class Axis(Strict):
         """Return what Optuna is told of a configuration's value."""
         if self.choice is None:
             return value
-        known = [to_canonical_json(choice) for choice in self.choice]  # true is no 1 here
-        return known.index(to_canonical_json(value))
+        texts = [to_canonical_json(choice) for choice in self.choice]  # true is no 1 here
+        return texts.index(to_canonical_json(value))
 
 
 Space = dict[str, Axis]  # by dotted path

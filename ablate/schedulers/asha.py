@@ -34,22 +34,22 @@ class Asha(SchedulerBase):
         steps = base.list_rungs(self.grace, self.factor, epochs)
         alive = [i for i, entry in enumerate(entries) if not entry.failed]
         idle = True
-        for place in alive:
-            goal = min(steps[0], entries[place].epochs)
-            if entries[place].epochs_trained < goal:
-                decisions[place], idle = goal, False
+        for index in alive:
+            goal = min(steps[0], entries[index].epochs)
+            if entries[index].epochs_trained < goal:
+                decisions[index], idle = goal, False
         for rung, following in itertools.pairwise(steps):
             there = [i for i in alive if entries[i].epochs_trained >= min(rung, entries[i].epochs)]
             best = base.rank_places(entries, there, rung)[: len(there) // self.factor]
             # Promoted once is promoted for good: whoever has passed the rung, or is on its way.
             passed = [i for i in there if entries[i].epochs_trained > rung or entries[i].running]
-            for place in dict.fromkeys([*best, *passed]):
-                goal = min(following, entries[place].epochs)
-                if entries[place].epochs_trained < goal:
-                    decisions[place], idle = goal, False
-        for place, entry in enumerate(entries):
+            for index in dict.fromkeys([*best, *passed]):
+                goal = min(following, entries[index].epochs)
+                if entries[index].epochs_trained < goal:
+                    decisions[index], idle = goal, False
+        for index, entry in enumerate(entries):
             if entry.failed or entry.epochs_trained >= entry.epochs:
-                decisions[place] = STOP
+                decisions[index] = STOP
         if closed and idle and alive:
             # Too few to fill the upper rungs: the best of those that got farthest goes to the end.
             farthest = max(entries[i].epochs_trained for i in alive)

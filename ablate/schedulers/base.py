@@ -84,7 +84,7 @@ def list_rungs(first: int, factor: int, epochs: int) -> list[int]:
 
 def rank_places(entries: Sequence[LearningCurve], places: Sequence[int], rung: int) -> list[int]:
     """Return places by value at a rung, best first; earlier cells first on ties."""
-    return sorted(places, key=lambda place: (-entries[place].find_best_until(rung), place))
+    return sorted(places, key=lambda index: (-entries[index].find_best_until(rung), index))
 
 
 SCHEDULERS: Registry[type[SchedulerBase]] = Registry(

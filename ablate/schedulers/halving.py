@@ -32,8 +32,8 @@ class Halving(SchedulerBase):
         for bracket in sorted({entry.bracket for entry in entries}):
             places = [i for i, entry in enumerate(entries) if entry.bracket == bracket]
             halved = self._halve([entries[i] for i in places], bracket)
-            for place, decision in zip(places, halved, strict=True):
-                decisions[place] = decision
+            for index, decision in zip(places, halved, strict=True):
+                decisions[index] = decision
         return decisions
 
     def _halve(self, entries: Sequence[LearningCurve], bracket: int) -> list[Decision]:
@@ -43,14 +43,14 @@ class Halving(SchedulerBase):
         alive = [i for i, entry in enumerate(entries) if not entry.failed]
         for rung in self.list_bracket_rungs(epochs, bracket):
             short = [i for i in alive if entries[i].epochs_trained < min(rung, entries[i].epochs)]
-            for place in alive:
-                decisions[place] = WAIT
+            for index in alive:
+                decisions[index] = WAIT
             if short:
-                for place in short:
-                    decisions[place] = min(rung, entries[place].epochs)
+                for index in short:
+                    decisions[index] = min(rung, entries[index].epochs)
                 return decisions
-            for place in alive:
-                decisions[place] = STOP
+            for index in alive:
+                decisions[index] = STOP
             if rung >= epochs:
                 return decisions
             alive = base.rank_places(entries, alive, rung)[: max(1, len(alive) // self.factor)]

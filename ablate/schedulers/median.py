@@ -32,13 +32,13 @@ class Median(SchedulerBase):
 
     def decide(self, entries: Sequence[LearningCurve], *, closed: bool) -> list[Decision]:
         return [
-            STOP if entry.failed or entry.stopped else self._decide_look(entries, place)
-            for place, entry in enumerate(entries)
+            STOP if entry.failed or entry.stopped else self._decide_look(entries, index)
+            for index, entry in enumerate(entries)
         ]
 
-    def _decide_look(self, entries: Sequence[LearningCurve], place: int) -> Decision:
+    def _decide_look(self, entries: Sequence[LearningCurve], index: int) -> Decision:
         """Return the epoch of the next look at a cell, or "stop"."""
-        entry = entries[place]
+        entry = entries[index]
         if entry.epochs_trained >= entry.epochs:
             return STOP
         looks = range(self.grace, entry.epochs, self.every)
@@ -48,7 +48,7 @@ class Median(SchedulerBase):
         others = [
             other.mean_at(entry.epochs_trained)
             for i, other in enumerate(entries)
-            if i != place and not other.failed and other.epochs_trained >= entry.epochs_trained
+            if i != index and not other.failed and other.epochs_trained >= entry.epochs_trained
         ]
         if len(others) < self.least:
             return following

@@ -37,7 +37,7 @@ def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
         study = studies[name]
         study.link(sizes, neutral)
         source, sizes[name] = study.find_source_cell(), study.size
-        ranks = [(f"{place}.rank", around, around.rank) for place, around in study.references()]
+        ranks = [(f"{field}.rank", around, around.rank) for field, around in study.references()]
         if source is not None:
             ranks.append(("best", source, study.size - (study.find_baseline() is not None)))
         if study.find_baseline() is not None or (
@@ -64,24 +64,24 @@ def check_objectives(studies: Mapping[str, Study]) -> None:
     for name, study in studies.items():
         extra = [str(MetricName(split, name)) for split in COMPARED for name in study.metrics]
         for i, wanted in enumerate(study.objectives):
-            place = f"studies.{name}.objectives.{i}.metric"
-            check_compared(place, wanted.metric)
+            field = f"studies.{name}.objectives.{i}.metric"
+            check_compared(field, wanted.metric)
             if wanted.metric not in (*METRICS, *extra):
                 more = f", and what studies.{name}.metrics lists"
                 message = describe_unknown_metric(wanted.metric, [*METRICS, *extra], more)
-                raise ConfigError(place, message)
+                raise ConfigError(field, message)
 
 
-def check_compared(place: str, metric: str) -> None:
+def check_compared(field: str, metric: str) -> None:
     """Raise for a metric of the classes that trials train on, by which nothing is compared.
 
     Raises:
-        ConfigError: its path is `place`.
+        ConfigError: its path is `field`.
     """
     split, last = MetricName.parse(metric)
     if split == "train" and last:
         raise ConfigError(
-            place,
+            field,
             f"{metric!r} is of the classes that trials train on, by which nothing is compared. "
             f"Write val/{last}; with `evaluate: [val, train]` tables may show {metric} beside it",
         )
@@ -110,8 +110,8 @@ def check_metrics(studies: Mapping[str, Study]) -> None:
         for i, metric in enumerate(study.metrics):
             if not needs_embeddings_alone(metric):
                 more = ", and recall_at_<k> with k ≤ 1000"
-                place = f"studies.{name}.metrics.{i}"
-                raise ConfigError(place, describe_unknown_metric(metric, names, more))
+                field = f"studies.{name}.metrics.{i}"
+                raise ConfigError(field, describe_unknown_metric(metric, names, more))
 
 
 # ------------------------------------------------------------------ report
@@ -153,23 +153,23 @@ def check_recipe(recipe: Recipe, studies: Mapping[str, Study], objective: str) -
             )
         _check_known(f"report.tables.{i}.within", table.within, _list_factor_levels(study))
     for i, heatmap in enumerate(recipe.heatmaps):
-        place, study = f"report.heatmaps.{i}", studies[heatmap.study]
+        field, study = f"report.heatmaps.{i}", studies[heatmap.study]
         if HEATMAP not in study.tables:
-            _refuse_design(f"{place}.study", heatmap.study, study, "a grid study", "report.tables")
+            _refuse_design(f"{field}.study", heatmap.study, study, "a grid study", "report.tables")
         for axis in ("x", "y"):
-            _check_known(f"{place}.{axis}", [getattr(heatmap, axis)], study.paths)
+            _check_known(f"{field}.{axis}", [getattr(heatmap, axis)], study.paths)
     for i, figure in enumerate(recipe.figures):
         for j, name in enumerate(figure.studies):
             if find_figure_options(figure.kind) is not None:
                 _check_figure(f"report.figures.{i}", f"studies.{j}", figure, name, studies[name])
     for i, part in enumerate(recipe.factor_curves):
         for j, name in enumerate(part.studies):
-            place, study = f"report.factor_curves.{i}", studies[name]
+            field, study = f"report.factor_curves.{i}", studies[name]
             if not study.is_fixed:
                 wanted = "a study that lists its levels"
-                _refuse_design(f"{place}.studies.{j}", name, study, wanted, "report.tables")
-            _check_known(f"{place}.x", [part.x], _list_factor_levels(study))
-            _check_known(f"{place}.at", part.at, _list_factor_levels(study))
+                _refuse_design(f"{field}.studies.{j}", name, study, wanted, "report.tables")
+            _check_known(f"{field}.x", [part.x], _list_factor_levels(study))
+            _check_known(f"{field}.at", part.at, _list_factor_levels(study))
 
 
 def _check_reported(recipe: Recipe, studies: Mapping[str, Study], objective: str) -> None:
@@ -179,39 +179,39 @@ def _check_reported(recipe: Recipe, studies: Mapping[str, Study], objective: str
         for i, figure in enumerate(recipe.figures)
         if find_figure_options(figure.kind) is None
     }
-    for place, metric, name in report_metrics(recipe):
-        if not place.startswith("report.curves"):
-            _check_metric(place, metric, name, studies[name])
+    for field, metric, name in report_metrics(recipe):
+        if not field.startswith("report.curves"):
+            _check_metric(field, metric, name, studies[name])
             read = list_splits_read(studies[name], objective)
             split = MetricName.parse(metric).split
-            if split not in read and place not in foreign:
+            if split not in read and field not in foreign:
                 wanted = join_words(dict.fromkeys((*COMPARED, split)))
                 raise ConfigError(
-                    place,
+                    field,
                     f"{name} does not read {metric!r}, but {join_words(read)}. Add `evaluate: "
                     f"[{wanted}]` to studies.{name}",
                 )
 
 
-def _check_figure(place: str, at: str, figure: Figure, name: str, study: Study) -> None:
+def _check_figure(field: str, at: str, figure: Figure, name: str, study: Study) -> None:
     """Refuse a study that a figure cannot be made of, and names that the study does not vary."""
     kind = find_figure_options(figure.kind)
     assert kind is not None
     options = kind.model_validate(figure.options)
-    where, drawn = f"{place}.{at}", "other figures or report.tables"
+    where, drawn = f"{field}.{at}", "other figures or report.tables"
     if options.shown_as and options.shown_as not in study.tables:
         wanted = f"a study with a table of the kind {options.shown_as!r}"
         _refuse_design(where, name, study, wanted, drawn)
     levels = _list_factor_levels(study)
     for option, wanted in options.factors().items():
-        known = levels if study.is_fixed else study.paths
-        _check_known(f"{place}.options.{option}", wanted, known)
+        choices = levels if study.is_fixed else study.paths
+        _check_known(f"{field}.options.{option}", wanted, choices)
     if isinstance(options, ModelOptions) and options.cells:
         if not study.is_fixed:
             message = f"{name} finds its cells while it runs: leave `cells` out to show its best"
-            raise ConfigError(f"{place}.options.cells", message)
+            raise ConfigError(f"{field}.options.cells", message)
         cells = [point.cell for point in study.all_points]
-        _check_known(f"{place}.options.cells", options.cells, cells)
+        _check_known(f"{field}.options.cells", options.cells, cells)
     varied = {factor: values for factor, values in levels.items() if len(values) > 1}
     if figure.kind == "interactions" and len(varied) < 2:
         _refuse_design(where, name, study, "a study that varies two factors or more", drawn)
@@ -221,9 +221,9 @@ def _check_figure(place: str, at: str, figure: Figure, name: str, study: Study) 
         _refuse_design(where, name, study, wanted, drawn)
 
 
-def _refuse_design(place: str, name: str, study: Study, wanted: str, instead: str) -> None:
+def _refuse_design(field: str, name: str, study: Study, wanted: str, instead: str) -> None:
     raise ConfigError(
-        place, f"it needs {wanted}, and {name} is a {study.design} study. Show it in {instead}"
+        field, f"it needs {wanted}, and {name} is a {study.design} study. Show it in {instead}"
     )
 
 
@@ -236,10 +236,10 @@ def _list_factor_levels(study: Study) -> dict[str, set[str]]:
     return levels
 
 
-def _check_known(place: str, wanted: Iterable[str], known: Iterable[str]) -> None:
+def _check_known(field: str, wanted: Iterable[str], choices: Iterable[str]) -> None:
     for name in wanted:
-        if name not in known:
-            raise ConfigError(place, describe_unknown("the name", name, known))
+        if name not in choices:
+            raise ConfigError(field, describe_unknown("the name", name, choices))
 
 
 def _check_curves(recipe: Recipe) -> None:
@@ -250,21 +250,23 @@ def _check_curves(recipe: Recipe) -> None:
     from trainables.evaluation.tasks import TASKS
 
     of_tasks = [metric for task in TASKS.values() for metric in task.per_epoch]
-    known = [str(MetricName(split, each)) for split in (*COMPARED, "train") for each in of_tasks]
+    metrics = [
+        str(MetricName(split, measure)) for split in (*COMPARED, "train") for measure in of_tasks
+    ]
     for i, curves in enumerate(recipe.curves):
         split, last = MetricName.parse(curves.metric)
         if split in COMPARED:
             logged = last in _list_measures()
         else:
             logged = last == "loss" if split == "train" else bool(last)
-        if curves.metric not in known and not logged:
+        if curves.metric not in metrics and not logged:
             message = describe_unknown_metric(
-                curves.metric, known, ", train/loss, term/… and observed/…"
+                curves.metric, metrics, ", train/loss, term/… and observed/…"
             )
             raise ConfigError(f"report.curves.{i}.metric", message)
 
 
-def _check_metric(place: str, metric: str, name: str, study: Study) -> None:
+def _check_metric(field: str, metric: str, name: str, study: Study) -> None:
     """Refuse a metric that a study's trials cannot have."""
     split, last = MetricName.parse(metric)
     if metric in REPORTED or (split in SPLITS and last in study.metrics):
@@ -275,8 +277,8 @@ def _check_metric(place: str, metric: str, name: str, study: Study) -> None:
         return
     if split in SPLITS and needs_embeddings_alone(last):
         message = f"{name} does not read {metric!r}: add `metrics: [{last}]` to studies.{name}"
-        raise ConfigError(place, message)
-    raise ConfigError(place, describe_unknown_metric(metric, REPORTED))
+        raise ConfigError(field, message)
+    raise ConfigError(field, describe_unknown_metric(metric, REPORTED))
 
 
 def _list_measures() -> set[str]:

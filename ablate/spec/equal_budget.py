@@ -133,19 +133,19 @@ def add_equal_budget_studies(data: Mapping[str, Any], fair: Fair) -> dict[str, A
     for idx, name in enumerate(fair.of):
         study = studies.get(name) or {}
         variants = study.get("variants") or {}
-        centred = "around" in study or any("around" in each for each in variants.values())
+        centred = "around" in study or any("around" in variant for variant in variants.values())
         if study.get("design") != "compare" or not variants or centred or study.get("cross"):
             raise ConfigError(
                 f"fair.of.{idx}",
                 f"{name!r} is no comparison of `variants` that stand around no other study. Name "
                 "one, or write the searches of its rows yourself",
             )
-        own = list(_list_rows(data, name, study, fair))
-        twins = _build_equal_budget_studies(name, study, own, fair)
-        for taken in twins.keys() & studies.keys():
-            raise ConfigError(f"fair.of.{idx}", f"it writes a study {taken!r}: rename yours")
+        twin_rows = list(_list_rows(data, name, study, fair))
+        twins = _build_equal_budget_studies(name, study, twin_rows, fair)
+        for existing in twins.keys() & studies.keys():
+            raise ConfigError(f"fair.of.{idx}", f"it writes a study {existing!r}: rename yours")
         studies |= twins
-        rows += own
+        rows += twin_rows
         for table in list(tables):
             if table.get("study") == name and table.get("kind") == "compare":
                 title = f"{table.get('title') or name}, every row tuned alike on held-out classes"
@@ -210,18 +210,18 @@ def _list_rows(
 
     default, twin = TrialConfig(), name + ENDING
     for number, (cell, variant) in enumerate(study["variants"].items(), 1):
-        own = [
+        row_layers = [
             Layer(f"studies.{name}.trial", study.get("trial") or {}),
             Layer(f"studies.{name}.variants.{cell}.trial", variant.get("trial") or {}),
             Layer("fair.trial", fair.trial),
             Layer(f"fair.overrides.{name}", fair.overrides.get(name, {})),
         ]
-        merged = merge_layers([Layer("trial", data.get("trial") or {}), *own])
+        merged = merge_layers([Layer("trial", data.get("trial") or {}), *row_layers])
         # An option of a method or loss that the sweep names and this row does not is none of it.
         lasting = flatten_paths(merged)
         trial = {
             path: value
-            for path, value in flatten_paths(merge_layers(own)).items()
+            for path, value in flatten_paths(merge_layers(row_layers)).items()
             if path in lasting
         }
         names = []
@@ -238,5 +238,5 @@ def _find_baseline(row: _Row, rows: list[_Row]) -> _Row | None:
 
     if row.method not in METHODS or not METHODS[row.method].NEUTRAL:
         return None
-    alike = (each for each in rows if (each.loss, each.backbone) == (row.loss, row.backbone))
-    return next((each for each in alike if each.method == "plain"), None)
+    alike = (other for other in rows if (other.loss, other.backbone) == (row.loss, row.backbone))
+    return next((other for other in alike if other.method == "plain"), None)

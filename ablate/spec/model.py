@@ -108,9 +108,9 @@ class Source:
             return path
         parts = path.split(".") if path else []
         for length in range(len(parts), 0, -1):
-            known = self.lines.get(".".join(parts[:length]))
-            if known is not None:
-                return f"{known[0]} line {known[1]}: {path}"
+            location = self.lines.get(".".join(parts[:length]))
+            if location is not None:
+                return f"{location[0]} line {location[1]}: {path}"
         return f"{self.name}: {path}" if path else self.name
 
     def relocate(self, fault: ConfigError, path: str | None = None) -> ConfigError:

@@ -28,52 +28,52 @@ SHOWN = 20  # studies that a line names
 Lines = dict[str, tuple[str, int]]  # dotted path → file and line
 
 
-def read_spec(given: str | Path | Mapping[str, Any]) -> LoadedSpec:
+def read_spec(spec: str | Path | Mapping[str, Any]) -> LoadedSpec:
     """Read and check a spec: a file, or a mapping as YAML would give it.
 
     Raises:
         ConfigError: one line with file, line and path.
     """
-    if isinstance(given, Mapping):
+    if isinstance(spec, Mapping):
         source = Source("spec")
         try:
-            check_values(given, "")
+            check_values(spec, "")
         except ConfigError as fault:
             raise source.relocate(fault) from None
-        return check_spec(dict(given), source)
-    data, lines = _read_extended(Path(check_text(str(given), "SPEC")), (), {})
-    return check_spec(data, Source(str(given), lines))
+        return check_spec(dict(spec), source)
+    data, lines = _read_extended(Path(check_text(str(spec), "SPEC")), (), {})
+    return check_spec(data, Source(str(spec), lines))
 
 
 def _read_extended(
-    path: Path, trail: tuple[Path, ...], known: dict[Path, tuple[dict[str, Any], Lines]]
+    path: Path, trail: tuple[Path, ...], documents: dict[Path, tuple[dict[str, Any], Lines]]
 ) -> tuple[dict[str, Any], Lines]:
     """Return a file's mapping laid over those it extends, each of which is read once."""
-    place = f"{path}: extends"
+    location = f"{path}: extends"
     where = Path(os.path.realpath(path))  # of links in a circle too, which then cannot be read
     if where in trail:
         cycle = " → ".join(str(p.name) for p in (*trail[trail.index(where) :], where))
-        raise ConfigError(place, f"the files extend each other in a cycle ({cycle})")
-    if where in known:
-        return known[where]
+        raise ConfigError(location, f"the files extend each other in a cycle ({cycle})")
+    if where in documents:
+        return documents[where]
     document = load_yaml(path, only_regular=bool(trail))
     if not isinstance(document.data, dict):
         shape = "a list" if isinstance(document.data, list) else format_value(document.data)
         message = f"a spec is a mapping (name, studies, …), not {shape}: start from search_spaces/"
         raise ConfigError(str(path), message)
-    own = dict(document.data)
-    bases = own.pop("extends", [])
+    content = dict(document.data)
+    bases = content.pop("extends", [])
     bases = [bases] if isinstance(bases, str) else bases
     if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
-        raise ConfigError(place, f"it takes file names relative to this one, not {bases!r}")
+        raise ConfigError(location, f"it takes file names relative to this one, not {bases!r}")
     data: dict[str, Any] = {}
     lines: Lines = {}
     for base in bases:
-        inner, inner_lines = _read_extended(path.parent / base, (*trail, where), known)
+        inner, inner_lines = _read_extended(path.parent / base, (*trail, where), documents)
         data, lines = _overlay_spec(data, inner), lines | inner_lines
     lines |= {key: (document.name, line) for key, line in document.lines.items()}
-    known[where] = _overlay_spec(data, _load_report_sources(own, path)), lines
-    return known[where]
+    documents[where] = _overlay_spec(data, _load_report_sources(content, path)), lines
+    return documents[where]
 
 
 def _load_report_sources(data: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -112,8 +112,8 @@ def check_spec(data: dict[str, Any], source: Source) -> LoadedSpec:
             plain = {key: value for key, value in data.items() if key != "fair"}
             spec = _validate(add_equal_budget_studies(plain, spec.fair))
         order = _order_studies(spec.studies)
-        for name, place in spec.report.map_studies_to_paths().items():
-            _check_study(place, name, spec.studies)
+        for name, field in spec.report.map_studies_to_paths().items():
+            _check_study(field, name, spec.studies)
         check_ranks(spec.studies, order)
         check_metrics(spec.studies)
         check_objectives(spec.studies)
@@ -130,28 +130,28 @@ def _validate(data: dict[str, Any]) -> Spec:
         raise explain_validation_error(error, Spec, data)[1] from None
 
 
-def _check_study(place: str, name: str, studies: Mapping[str, Study]) -> None:
+def _check_study(field: str, name: str, studies: Mapping[str, Study]) -> None:
     if name not in studies:
         some = join_words([*studies][:SHOWN]) + (", …" if len(studies) > SHOWN else "")
         message = (
             f"the study {name!r} is unknown; there are {some}. {suggest_nearest(name, studies)}"
         )
-        raise ConfigError(place, message)
+        raise ConfigError(field, message)
 
 
 def _order_studies(studies: Mapping[str, Study]) -> tuple[str, ...]:
     """Return the studies with each after those that it is centred on, else as written."""
     graph = {name: study.find_base_studies() for name, study in studies.items()}
     for name, centres in graph.items():
-        for centre, place in centres.items():
-            _check_study(f"studies.{name}.{place}", centre, studies)
+        for centre, field in centres.items():
+            _check_study(f"studies.{name}.{field}", centre, studies)
     depth: dict[str, int] = {}
     try:
         for name in graphlib.TopologicalSorter(graph).static_order():
             depth[name] = 1 + max((depth[centre] for centre in graph[name]), default=-1)
     except graphlib.CycleError as error:
         cycle = list(reversed(error.args[1]))
-        place = next(iter(graph[cycle[0]].values()))
+        field = next(iter(graph[cycle[0]].values()))
         message = f"the studies wait for each other in a cycle ({' → '.join(cycle)}): remove one"
-        raise ConfigError(f"studies.{cycle[0]}.{place}", message) from None
+        raise ConfigError(f"studies.{cycle[0]}.{field}", message) from None
     return tuple(sorted(studies, key=lambda name: depth[name]))

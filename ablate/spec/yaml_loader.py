@@ -157,7 +157,7 @@ class _Builder:
             self.ancestors.discard(id(node))
 
     def build_mapping(self, node: MappingNode, path: str, depth: int) -> dict[str, Any]:
-        own: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         merged: dict[str, Any] = {}
         for key, child in node.value:
             if not isinstance(key, ScalarNode):
@@ -169,12 +169,12 @@ class _Builder:
                     merged = self.build(part, path, depth + 1) | merged
                 continue
             self.build_scalar(key)  # refuses tagged keys
-            if key.value in own:
+            if key.value in values:
                 self.refuse(key, f"the key {key.value!r} stands twice: remove one of the two")
             where = f"{path}.{key.value}".lstrip(".")
             self.lines[where] = _find_line(key)
-            own[key.value] = self.build(child, where, depth + 1)
-        return merged | own
+            values[key.value] = self.build(child, where, depth + 1)
+        return merged | values
 
     def build_scalar(self, node: ScalarNode) -> Any:
         tag, text = node.tag.removeprefix(_TAG), node.value

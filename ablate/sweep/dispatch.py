@@ -37,7 +37,9 @@ class JobScheduler:
     sweep_id: str
     settings: JobSettings
     notify: Callable[[str], None] = lambda _: None  # of a trial of which the ledger has news
-    told: Callable[[str, str], None] = lambda _, __: None  # of a trial, and why it has no result
+    report_failure: Callable[[str, str], None] = lambda _, __: (
+        None
+    )  # of a trial, and why it has no result
     deadline: float | None = None  # on the monotonic clock; nothing new is handed out after it
     # The first time that this run comes to a trial, its failure, or any record, does not count.
     retry_failed: bool = False
@@ -95,14 +97,11 @@ class JobScheduler:
 
     def _request_proposal(self, above: Rank) -> list[Cell]:
         """Ask the first of the searches above a rank for one more proposal, and list it."""
-        names = [
-            n for n in self.progression.list_open_searches() if self.order.rank_search(n) > above
-        ]
-        fresh = (
-            self.progression.propose_for_worker(max(names, key=self.order.rank_search))
-            if names
-            else []
-        )
+        searches = self.progression.list_open_searches()
+        name = max(searches, key=self.order.rank_search, default=None)
+        if name is None or self.order.rank_search(name) <= above:
+            return []
+        fresh = self.progression.propose_for_worker(name)
         self._learn_cells(fresh)
         self.add_new_cells()
         return fresh
@@ -134,42 +133,43 @@ class JobScheduler:
         Raises:
             OSError: it needs files of a storage that is away.
         """
-        wanted = [
-            self.progression.get_target_epoch(c)
-            for c in cells
-            if not self.progression.is_settled(c)
+        # decide how far it is to train
+        progression, trial_id = self.progression, cells[0].trial_id
+        targets = [
+            progression.get_target_epoch(cell) for cell in cells if not progression.is_settled(cell)
         ]
-        epochs = [epoch for epoch in wanted if isinstance(epoch, int)]
-        if None not in wanted and not epochs:
+        epochs = [epoch for epoch in targets if isinstance(epoch, int)]
+        if None not in targets and not epochs:
             return None
-        trial_id, facts = cells[0].trial_id, self.progression.facts
-        job = build_training_job(cells, self.settings, facts.sources)
+        # build the job: training, a further evaluation, or an ensemble of folds
+        job = build_training_job(cells, self.settings, progression.facts.sources)
         mode: Mode = "train"
         splits, members = set(job.evaluate), tuple[Fold, ...]()
-        if facts[trial_id].status == "done":
+        if progression.facts[trial_id].status == "done":
             mode = "evaluate"
-            asked = {split for each in cells for split in each.evaluate}
-            splits = set(facts[trial_id].find_missing_evaluations(asked, job.metrics))
-            if splits == {ENSEMBLE}:
-                folds = self.progression.list_ensemble_members(cells, self.settings.trials)
+            requested = {split for cell in cells for split in cell.evaluate}
+            missing = progression.facts[trial_id].find_missing_evaluations(requested, job.metrics)
+            splits = set(missing) - {ENSEMBLE}
+            if set(missing) == {ENSEMBLE}:
+                folds = progression.list_ensemble_members(cells, self.settings.trials)
                 if folds is None:
                     return None  # the end of the last of its folds asks again
-                mode, members = "ensemble", folds
-            else:
-                splits.discard(ENSEMBLE)
+                mode, splits, members = "ensemble", {ENSEMBLE}, folds
         job = replace(
             job,
-            evaluate=tuple(each for each in SPLITS if each in splits),
+            evaluate=tuple(split for split in SPLITS if split in splits),
             mode=mode,
-            until=None if None in wanted else max(epochs),
+            until=None if None in targets else max(epochs),
             members=members,
         )
+        # forget or fetch its files in storage
         is_first = trial_id not in self._seen
         forget = self.settings.forget if self.force and is_first else None
         files = forget if mode == "train" else self.settings.fetch
         self._seen.add(trial_id)
         if files is not None and not self._prepare(job, files):
             return "busy"
+        # claim it in the ledger
         claim = self._train(cells[0], is_first) if mode == "train" else self._evaluate(cells)
         if claim == "mine":
             return job
@@ -184,7 +184,7 @@ class JobScheduler:
         if not self.ledger.hold(job.trial_id, self.owner):
             return False
         try:
-            for trial_id in (job.trial_id, *(each.export.parent.name for each in job.members)):
+            for trial_id in (job.trial_id, *(fold.export.parent.name for fold in job.members)):
                 files(trial_id)
         except OSError:
             self.ledger.release_hold(job.trial_id, self.owner)
@@ -241,6 +241,7 @@ class JobScheduler:
         """Record events of a running job, in order; the last one may end it."""
         if trial_id not in self.running:
             return
+        # record epochs and the final result
         job, last = self.running[trial_id], events[-1]
         epochs = [event for event in events if event["event"] == "epoch"]
         # All of them once more: a killed driver or worker may have lost some on the way.
@@ -258,11 +259,12 @@ class JobScheduler:
             self.trained += trained
         elif epochs:
             self.ledger.record_epochs(trial_id, epochs)
+        # release a trial that failed or pauses
         if last["event"] == "failed":
             # It was under way when its studies stopped, and ends as they did: the next run goes on.
-            is_left = is_config_error(last) and self._halted >= self._find_studies(trial_id)
-            self.ledger.release(trial_id, "interrupted" if is_left else "failed", last["reason"])
-            self.told(trial_id, last["reason"])
+            is_halted = is_config_error(last) and self._halted >= self._find_studies(trial_id)
+            self.ledger.release(trial_id, "interrupted" if is_halted else "failed", last["reason"])
+            self.report_failure(trial_id, last["reason"])
         elif last["event"] == "paused":
             reason = f"halted by its scheduler after epoch {last['epoch']}"
             self.ledger.release(trial_id, "partial", reason)
@@ -272,11 +274,13 @@ class JobScheduler:
 
     def _end(self, trial_id: str, last: Mapping[str, Any]) -> None:
         """Take note of a job's end, and go on from there."""
+        # measure its time
         job, studies = self.running.pop(trial_id), self._find_studies(trial_id)
         self.progression.mark_running(trial_id, running=False)
         wall = time.monotonic() - self._began.pop(trial_id)
         for study in studies:
             self.walls.setdefault(study, []).append(wall)
+        # report a finished trial whose evaluation is incomplete
         facts = self.progression.facts
         facts.refresh(trial_id)
         missing = facts[trial_id].find_missing_evaluations(job.evaluate, job.metrics)
@@ -285,6 +289,7 @@ class JobScheduler:
             self.lost[trial_id] = f"its evaluation lacks {'; '.join(splits)}"
         if last["event"] == "failed" and facts[trial_id].status == "done":
             self.lost[trial_id] = str(last["reason"])  # only its evaluation was hit
+        # halt studies by equal errors
         # A study whose trials fail one after the other by one fault of configuration stops, unless
         # these were its last: what it has left would fail too, and the next run goes on with it.
         for study in count_equal_errors(self._errors, studies, last):
@@ -293,7 +298,7 @@ class JobScheduler:
                 self._halted.add(study)
                 reason = f"{EQUAL_ERRORS} equal configuration errors: {last['reason']}"
                 state.blocked = f"stopped after {reason}"
-                self._queue.keep_only(lambda each: any(map(self._is_open, self._cells[each])))
+                self._queue.keep_only(lambda key: any(map(self._is_open, self._cells[key])))
         self.refresh_trial(trial_id)
 
     def _find_studies(self, trial_id: str) -> set[str]:
@@ -316,7 +321,7 @@ class JobScheduler:
 
     def _give_up(self, trial_id: str, reason: str) -> None:
         self.lost[trial_id] = reason
-        self.told(trial_id, reason)
+        self.report_failure(trial_id, reason)
 
     def _abort_trial(self, trial_id: str, reason: str) -> bool:
         if self.running.pop(trial_id, None) is None:
@@ -366,8 +371,12 @@ class JobScheduler:
         ahead: list[str] = []
         for cell in cells:
             trial_id = cell.trial_id
-            known = trial_id in self._queue or trial_id in self.running or trial_id in self.lost
-            if known or not self._is_open(cell) or self.progression.get_target_epoch(cell) == WAIT:
+            is_listed = any(trial_id in group for group in (self._queue, self.running, self.lost))
+            if (
+                is_listed
+                or not self._is_open(cell)
+                or self.progression.get_target_epoch(cell) == WAIT
+            ):
                 continue
             if self.progression.facts[trial_id].foreign:  # seen since the run began
                 other = summarize_differences(
@@ -386,5 +395,5 @@ class JobScheduler:
         trial = cell.trial_id, cell.config_hash, cell.seed, cell.config
         if self.ledger.claim(*trial, self.owner) == "mine":
             self.ledger.release(cell.trial_id, "failed", cell.error)
-            self.told(cell.trial_id, str(cell.error))
+            self.report_failure(cell.trial_id, str(cell.error))
             self.progression.facts.refresh(cell.trial_id)

@@ -49,17 +49,17 @@ class Proposer:
             return []
         if first or start >= self.study.trials:
             return first
-        known = self._sweep.facts.ledger.list_proposals(self.key)
+        proposals = self._sweep.facts.ledger.list_proposals(self.key)
         fresh: list[Cell] = []
         if isinstance(size, str):
-            while (idx := len(state.listed)) in known and idx < self.study.trials:
-                fresh += self._build_proposal(idx, known[idx]["params"])
+            while (idx := len(state.listed)) in proposals and idx < self.study.trials:
+                fresh += self._build_proposal(idx, proposals[idx]["params"])
             return fresh
         if start and not all(map(self._sweep.is_known, state.cells)):
             return []
         earlier = self.list_history({})
         for idx in range(start, min(start + size, self.study.trials)):
-            params = known[idx]["params"] if idx in known else None
+            params = proposals[idx]["params"] if idx in proposals else None
             cells = self._build_proposal(idx, params, earlier)
             beside = self._list_round_before(start, idx)
             earlier.append(ObservedTrial(cells[0].coords, None, running=True, beside=beside))
@@ -78,11 +78,11 @@ class Proposer:
 
     def propose_one(self) -> list[Cell]:
         """Return one more proposal of an asynchronous search, from what is known now."""
-        known, idx = self._sweep.facts.ledger.list_proposals(self.key), len(self._state.listed)
-        earlier = self.list_history({i: row["beside"] for i, row in known.items()})
+        proposals, idx = self._sweep.facts.ledger.list_proposals(self.key), len(self._state.listed)
+        earlier = self.list_history({i: row["beside"] for i, row in proposals.items()})
         ahead = self._neutral_params is not None
-        beside = tuple(i - ahead for i, each in enumerate(earlier) if each.running)
-        params = known[idx]["params"] if idx in known else None  # another driver's
+        beside = tuple(i - ahead for i, trial in enumerate(earlier) if trial.running)
+        params = proposals[idx]["params"] if idx in proposals else None  # another driver's
         return self._build_proposal(idx, params, earlier, beside)
 
     def _find_inherited(self) -> list[dict[str, Any]] | None:
@@ -107,13 +107,13 @@ class Proposer:
         plan = self._sweep.plan
         if plan.spec.studies[self.name].find_baseline() is None or self._neutral_cells:
             return []
-        taken = self._sweep.ranking.resolve_inherited(self.name, NEUTRAL_POINT.arm)
-        if taken is None:
+        bases = self._sweep.ranking.resolve_inherited(self.name, NEUTRAL_POINT.arm)
+        if bases is None:
             return None
-        space, merged = self.study.space, plan.build_layers(self.name, NEUTRAL_POINT, taken).merged
-        found = {path: get_at(merged, path) for path in space if has_path(merged, path)}
-        point = replace(NEUTRAL_POINT, coords=NEUTRAL_POINT.coords | found)
-        cells = plan.build_cells(self.name, point, self.study.trials, taken)
+        space, merged = self.study.space, plan.build_layers(self.name, NEUTRAL_POINT, bases).merged
+        varied = {path: get_at(merged, path) for path in space if has_path(merged, path)}
+        point = replace(NEUTRAL_POINT, coords=NEUTRAL_POINT.coords | varied)
+        cells = plan.build_cells(self.name, point, self.study.trials, bases)
         if not any(cell.error for cell in cells):
             self._neutral_params = branches.find_proposal(space, cells[0].config)
         self._state.cells += cells
@@ -135,16 +135,16 @@ class Proposer:
         beside: tuple[int, ...] | None = None,
     ) -> list[Cell]:
         """Return the cells of proposal `idx`; one without params is made, and becomes a fact."""
-        plan, taken, new = self._sweep.plan, self._find_inherited() or [], params is None
+        plan, bases, new = self._sweep.plan, self._find_inherited() or [], params is None
         if params is None:
             params = propose(self.study, self.key, earlier or [])
-        cells = plan.build_proposal_cells(self.name, params, idx, taken)
+        cells = plan.build_proposal_cells(self.name, params, idx, bases)
         if self._sweep.record and new:
             ledger = self._sweep.facts.ledger
             ledger.put_proposal(self.key, idx, params, cells[0].config_hash, beside)
             first = ledger.list_proposals(self.key)[idx]["params"]
             if first != params:  # another driver's, with other versions perhaps
-                cells = plan.build_proposal_cells(self.name, first, idx, taken)
+                cells = plan.build_proposal_cells(self.name, first, idx, bases)
         self._state.listed.add(idx)
         self._state.cells += cells
         return cells
@@ -163,7 +163,9 @@ class Proposer:
             if isinstance(size, int):
                 waiting = self._list_round_before(idx // size * size, idx)
             else:
-                waiting = tuple(place + (neutral is not None) for place in beside.get(idx, ()))
+                waiting = tuple(
+                    position + (neutral is not None) for position in beside.get(idx, ())
+                )
             earlier.append(replace(self._observe_cells(cells), beside=waiting))
         return earlier
 
@@ -191,13 +193,13 @@ class Racing:
         """Return the cells that the race has come to since the last call; update its study."""
         plan, study = self._sweep.plan, self._sweep.plan.spec.studies[self.name]
         if not self._every:
-            taken = [
+            bases = [
                 self._sweep.ranking.resolve_inherited(self.name, point.arm)
                 for point in study.all_points
             ]
-            if any(values is None for values in taken) and not state.short:
+            if any(values is None for values in bases) and not state.short:
                 return []
-            for idx, (point, values) in enumerate(zip(study.all_points, taken, strict=True)):
+            for idx, (point, values) in enumerate(zip(study.all_points, bases, strict=True)):
                 if values is None:
                     continue
                 promoted = self._sweep.ranking.resolve_point(self.name, point)
@@ -207,8 +209,8 @@ class Racing:
         seeds = plan.list_seeds(self.name)
         now = self._evaluate(seeds)
         state.dropped = now.dropped
-        whole = study.size - len(now.dropped)
-        state.size = sum(now.dropped.values()) + self._count_seeds(seeds, now) * whole
+        cell_count = study.size - len(now.dropped)
+        state.size = sum(now.dropped.values()) + self._count_seeds(seeds, now) * cell_count
         fresh = [
             self._every[idx][seed]
             for idx in now.alive
@@ -263,8 +265,10 @@ class Staging(Racing):
         """Return at most so many seeds until the first stage is over."""
         stage = range(self.precision.first)
         over = all((idx, seed) in self._listed for idx in self._every for seed in stage)
-        known = over and all(len(self._collect_values(idx)) >= len(stage) for idx in self._every)
-        return now.seeds if known else len(seeds)
+        is_complete = over and all(
+            len(self._collect_values(idx)) >= len(stage) for idx in self._every
+        )
+        return now.seeds if is_complete else len(seeds)
 
     def _collect_values(self, idx: int) -> dict[int, float | None]:
         split, _, metric = self.metric.partition("/")
@@ -311,8 +315,8 @@ class Progression(SweepState):
         """Return whether any cell is left to do: asked after every trial, so the last one that was
         left, which is left for longest, is looked at first."""
         if state.awaited is None or self.is_settled(state.awaited):
-            left = (cell for cell in reversed(state.cells) if not self.is_settled(cell))
-            state.awaited = next(left, None)
+            unsettled = (cell for cell in reversed(state.cells) if not self.is_settled(cell))
+            state.awaited = next(unsettled, None)
         return state.awaited is not None
 
     def _list_fixed_cells(self, state: StudyState) -> list[Cell]:
@@ -328,12 +332,12 @@ class Progression(SweepState):
         for idx, point in enumerate(self.plan.spec.studies[state.name].all_points):
             if idx in state.listed:
                 continue
-            taken = self.ranking.resolve_inherited(state.name, point.arm)
-            if taken is None:
+            bases = self.ranking.resolve_inherited(state.name, point.arm)
+            if bases is None:
                 continue
             state.listed.add(idx)
             promoted = self.ranking.resolve_point(state.name, point)
-            fresh += self.plan.build_cells(state.name, promoted, idx, taken)
+            fresh += self.plan.build_cells(state.name, promoted, idx, bases)
         state.cells += fresh
         state.cells.sort(key=lambda cell: cell.idx)
         return fresh

@@ -139,22 +139,12 @@ def _negate_rank(rank: Rank) -> Rank:
 
 
 class Order:
-    """Ranks the trials of a plan: how many studies wait for one's study, then its length.
-
-    Attributes:
-        long: the studies whose first trial trains a backbone, as far as a plan knows it.
-    """
+    """Ranks the trials of a plan: how many studies wait for one's study, then its length."""
 
     def __init__(self, plan: Plan) -> None:
-        studies = {name: plan.spec.studies[name] for name in plan.order}
         self._followers = count_followers(
-            {name: study.find_base_studies() for name, study in studies.items()}
+            {name: plan.spec.studies[name].find_base_studies() for name in plan.order}
         )
-        self.long = set()
-        for name, study in studies.items():
-            point = study.all_points[0] if study.is_fixed else None
-            if _trains_backbone(plan.build_layers(name, point, plan.find_example(name)).merged):
-                self.long.add(name)
 
     def rank_trial(self, cells: Iterable[Cell]) -> Rank:
         """Return the rank of a trial, by the cells that it stands in; the highest goes first."""
@@ -162,8 +152,8 @@ class Order:
         return max(ranks, default=LAST)
 
     def rank_search(self, study: str) -> Rank:
-        """Return the rank of a trial that a search is to propose."""
-        return self._followers[study], int(study in self.long)
+        """Return the rank of a trial that a search is to propose, below all that are known."""
+        return self._followers[study], 0
 
 
 def _trains_backbone(config: Mapping[str, Any]) -> bool:

@@ -117,8 +117,10 @@ class Ranking:
             paths.update(dict.fromkeys(neutral.list_neutral_paths(cell.config)))
         for values in self._taken.get((name, arm)) or ():
             paths.update(dict.fromkeys(values))
-        whole = [p for p in paths if not any(p.startswith(f"{other}.") for other in paths)]
-        return {path: get_at(cell.config, path) for path in whole if has_path(cell.config, path)}
+        outermost = [p for p in paths if not any(p.startswith(f"{other}.") for other in paths)]
+        return {
+            path: get_at(cell.config, path) for path in outermost if has_path(cell.config, path)
+        }
 
     def _resolve_base(self, name: str, around: Around) -> dict[str, Any] | None:
         centre = self._state.studies[around.best_of]

@@ -46,22 +46,18 @@ def iterate_required_inputs(plan: Plan, progression: Progression) -> Iterator[Us
     """Yield, of the trials that are left to do, each kind that may read something of its own."""
     for name in plan.order:
         yield from _list_known_uses(plan, progression, name)
-        yield from _to_come(plan, progression, name)
+        yield from _list_later_uses(plan, progression, name)
 
 
 def _list_known_uses(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
     study = plan.spec.studies[name]
     # What a search proposes and cannot be is one failed cell, now as later.
-    later = (
-        _list_undecided_paths(plan.spec.studies, name, None) if not study.is_fixed else set[str]()
-    )
+    later = set() if study.is_fixed else _list_undecided_paths(plan.spec.studies, name, None)
     seen: set[tuple[object, ...]] = set()  # equal sections of known cells are one object
     for cell in progression.studies[name].cells:
-        if cell.error is not None or progression.is_settled(cell):
-            continue
-        data, training, backbone = (cell.config[part] for part in SECTIONS)
+        data, training, backbone = (cell.config.get(part) for part in SECTIONS)
         kind = (id(data), id(training), id(backbone), cell.evaluate, cell.fold)
-        if kind in seen:
+        if cell.error is not None or progression.is_settled(cell) or kind in seen:
             continue
         seen.add(kind)
         if study.is_fixed:
@@ -71,25 +67,24 @@ def _list_known_uses(plan: Plan, progression: Progression, name: str) -> Iterato
         else:
             point = Point(cell.cell, cell.coords, cell.coords, "space")
         sections = (
-            resolve_data_config(data),
+            resolve_data_config(cell.config["data"]),
             TrainingConfig.model_validate(training),
             BackboneConfig.model_validate(backbone),
         )
         yield _build_use(later, cell.evaluate, name, point, cell.fold, sections=sections)
 
 
-def _to_come(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
+def _list_later_uses(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
     state, study = progression.studies[name], plan.spec.studies[name]
     if state.blocked or len(state.cells) == state.size:
         return
+    evaluate = plan.list_evaluation_splits(name)
     for point in _list_undecided_points(study, state.listed):
         later = _list_undecided_paths(plan.spec.studies, name, point)
         for fold in plan.list_folds(name):
             config = plan.resolve_config(name, point, plan.find_example(name), fold)
             sections = config.data, config.training, config.backbone
-            yield _build_use(
-                later, plan.list_evaluation_splits(name), name, point, fold, sections=sections
-            )
+            yield _build_use(later, evaluate, name, point, fold, sections=sections)
 
 
 def _build_use(
@@ -108,7 +103,7 @@ def _build_use(
         None if any(map(is_batch_path, later)) else (training.batch_size, training.per_class),
         None if any(map(_is_backbone_path, later)) else backbone,
         # An ensemble is read on the test classes.
-        frozenset("test" if each == ENSEMBLE else each for each in evaluate),
+        frozenset("test" if split == ENSEMBLE else split for split in evaluate),
         *(study, point, fold),
     )
 
@@ -120,23 +115,17 @@ def _list_undecided_points(study: Study, listed: set[int]) -> list[Point | None]
     points: dict[str, Point | None] = {}
     for idx, point in enumerate(study.all_points):
         if idx not in listed:
-            kind = {
-                path: value
-                for path, value in study.export_params(point).items()
-                if _is_data_path(path) or is_batch_path(path) or _is_backbone_path(path)
-            }
+            kind = {p: v for p, v in study.export_params(point).items() if _is_read_path(p)}
             points.setdefault(to_canonical_json(kind), point)
     return list(points.values())
 
 
 def _list_undecided_paths(studies: Mapping[str, Study], name: str, point: Point | None) -> set[str]:
     """Return the paths of a point that proposals and results decide."""
-    study, taken = studies[name], list_inherited_paths(studies, name)
-    return (
-        taken - set(study.find_overriding_params(point))
-        if study.is_fixed
-        else taken | set(study.paths)
-    )
+    study, inherited = studies[name], list_inherited_paths(studies, name)
+    if study.is_fixed:
+        return inherited - set(study.find_overriding_params(point))
+    return inherited | set(study.paths)
 
 
 def _is_data_path(path: str) -> bool:
@@ -152,6 +141,10 @@ def _is_backbone_path(path: str) -> bool:
     return path.startswith("backbone")
 
 
+def _is_read_path(path: str) -> bool:
+    return _is_data_path(path) or is_batch_path(path) or _is_backbone_path(path)
+
+
 def locate_error(plan: Plan, progression: Progression, use: Use, error: ConfigError) -> ConfigError:
     """Return the same error, at its place in the spec."""
     path, fault = error.path, error.message
@@ -163,11 +156,9 @@ def locate_error(plan: Plan, progression: Progression, use: Use, error: ConfigEr
     elif not path.startswith(("data", "training.", "backbone.")):
         where = path
     else:
-        taken = (
-            progression.ranking.resolve_inherited(use.study, use.point.arm if use.point else ())
-            or ()
-        )
-        layers = plan.build_layers(use.study, use.point, taken, use.fold)
+        arm = use.point.arm if use.point else ()
+        inherited = progression.ranking.resolve_inherited(use.study, arm) or ()
+        layers = plan.build_layers(use.study, use.point, inherited, use.fold)
         holding = [
             layer for layer in layers if has_path(expand_paths(layer.values, layer.where), path)
         ]

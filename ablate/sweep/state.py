@@ -44,8 +44,8 @@ class StudyState:
         count, groups = self._folds
         if count != len(self.cells):
             groups = {}
-            for each in self.cells:
-                groups.setdefault((each.idx, each.seed), []).append(each)
+            for other in self.cells:
+                groups.setdefault((other.idx, other.seed), []).append(other)
             self._folds = len(self.cells), groups
         return groups.get((cell.idx, cell.seed), [cell])
 
@@ -110,27 +110,27 @@ class SweepState:
     def list_ensemble_cells(self, cells: Iterable[Cell]) -> list[Cell]:
         """Return the cells whose ensembles these belong to."""
         return [
-            each
+            fold
             for cell in cells
             if cell.fold is not None
-            for each in self.studies[cell.study].folds(cell)
-            if ENSEMBLE in each.evaluate
+            for fold in self.studies[cell.study].folds(cell)
+            if ENSEMBLE in fold.evaluate
         ]
 
     def list_ensemble_members(self, cells: Iterable[Cell], trials: Path) -> tuple[Fold, ...] | None:
         """Return the parts of a trial's ensemble as a job names them; None while one is missing."""
         first = next((cell for cell in cells if ENSEMBLE in cell.evaluate), None)
         folds = [] if first is None else self.studies[first.study].folds(first)
-        if not folds or any(self.facts[each.trial_id].status != "done" for each in folds):
+        if not folds or any(self.facts[fold.trial_id].status != "done" for fold in folds):
             return None
-        rows = [self.facts.ledger.get_trial(each.trial_id) or {} for each in folds]
+        rows = [self.facts.ledger.get_trial(fold.trial_id) or {} for fold in folds]
         return tuple(
             Fold(
-                each.config,
-                each.seed,
-                join_inside(locate_trial_folder(trials, each.trial_id), row["export"]),
+                fold.config,
+                fold.seed,
+                join_inside(locate_trial_folder(trials, fold.trial_id), row["export"]),
             )
-            for each, row in zip(folds, rows, strict=True)
+            for fold, row in zip(folds, rows, strict=True)
         )
 
 
@@ -185,8 +185,8 @@ class ScheduledStudy:
         facts, running = self._sweep.facts, self._sweep.running
         first = cells[0]
         epochs = 1 if first.error else int(first.config["training"]["epochs"])
-        whole = [facts.list_epoch_values(cell.trial_id, self._objective) for cell in cells]
-        values = [math.fsum(at) / len(at) for at in zip(*whole, strict=False)]
+        curves = [facts.list_epoch_values(cell.trial_id, self._objective) for cell in cells]
+        values = [math.fsum(at) / len(at) for at in zip(*curves, strict=False)]
         if not all(facts[cell.trial_id].status == "done" for cell in cells):
             # The last epoch counts once the trial is finished: evaluated and exported.
             values = values[: epochs - 1]

@@ -70,8 +70,10 @@ def check_options_are_off(name: str) -> None:
     assert isinstance(source.REVISION, int) and source.REVISION >= 1, "REVISION counts from 1"
     config = resolve_data_config({"name": name})
     assert config.name == name, f"named {config.name}"
-    own = (config.model_fields_set | set(type(config).model_fields)) - set(DataConfig.model_fields)
-    identity = sorted(own & set(dump_identity(config)))
+    options = (config.model_fields_set | set(type(config).model_fields)) - set(
+        DataConfig.model_fields
+    )
+    identity = sorted(options & set(dump_identity(config)))
     assert not identity, f"{', '.join(identity)}: options whose defaults are not None"
 
 

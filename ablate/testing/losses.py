@@ -77,8 +77,8 @@ def check_mean_over_leading_dimensions(loss: Component) -> None:
     unused = generators[0].get_state().clone()
     means = method.metric(x, labels, generators[0])
     if torch.equal(unused, generators[0].get_state()):
-        each = torch.stack([method.metric(part, labels, generators[1]) for part in x])
-        torch.testing.assert_close(means, each.mean())
+        separate = torch.stack([method.metric(part, labels, generators[1]) for part in x])
+        torch.testing.assert_close(means, separate.mean())
 
 
 def find_needs(loss: Component) -> BatchNeeds:

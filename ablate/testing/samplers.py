@@ -58,7 +58,7 @@ def check(sampler: str, *, space: Mapping[str, Any] | None = None, proposals: in
         beside = tuple(range(index // 3 * 3, index))
         running = index >= proposals - 3
         earlier.append(ObservedTrial(params, value, running=running, beside=beside))
-    distinct = {to_canonical_json(each.params) for each in earlier}
+    distinct = {to_canonical_json(trial.params) for trial in earlier}
     assert len(distinct) >= proposals - 2, f"{proposals - len(distinct)} proposals twice"
     assert propose(study, KEY, earlier) != propose(study, KEY[::-1], earlier), "the key is not used"
 

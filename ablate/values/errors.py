@@ -47,7 +47,7 @@ _OF_A_WHOLE = ("value_error", "too_short", "too_long")  # told of a value, not o
 
 
 def join_words(words: Iterable[object]) -> str:
-    return ", ".join(str(word) for word in words) or "nothing"
+    return ", ".join(str(item) for item in words) or "nothing"
 
 
 def format_value(value: object) -> str:
@@ -62,36 +62,35 @@ def format_value(value: object) -> str:
 # ------------------------------------------------------------------ suggestions
 
 
-def find_closest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+def find_closest(query: str, candidates: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the known word that is meant, however its letters are written."""
-    by_case = {each.casefold(): each for each in reversed(list(known))}
-    close = difflib.get_close_matches(word.strip().casefold(), by_case, n=1, cutoff=cutoff)
+    by_case = {candidate.casefold(): candidate for candidate in reversed(list(candidates))}
+    close = difflib.get_close_matches(query.strip().casefold(), by_case, n=1, cutoff=cutoff)
     return by_case[close[0]] if close else None
 
 
-def suggest_nearest(word: str, known: Iterable[str]) -> str:
+def suggest_nearest(query: str, candidates: Iterable[str]) -> str:
     """Return a remedy: the closest known word, or what is known."""
-    close = find_closest(word, known)
+    close = find_closest(query, candidates)
     return f"Did you mean {close!r}?" if close else "Choose one of those"
 
 
-def describe_unknown(what: str, word: str, known: Iterable[str]) -> str:
+def describe_unknown(what: str, query: str, candidates: Iterable[str]) -> str:
     """Return the message for a word that is none of the known ones."""
-    words = list(known)
-    return (
-        f"{what} {word!r} is unknown; there are {join_words(words)}. {suggest_nearest(word, words)}"
-    )
+    words = list(candidates)
+    remedy = suggest_nearest(query, words)
+    return f"{what} {query!r} is unknown; there are {join_words(words)}. {remedy}"
 
 
-def suggest_metric(word: str, known: Iterable[str]) -> str:
+def suggest_metric(query: str, candidates: Iterable[str]) -> str:
     """Return a remedy for a metric, which papers and people write as R@1, mAP@R, val/recall@4."""
-    words = list(known)
-    split, slash, name = word.strip().casefold().rpartition("/")
+    words = list(candidates)
+    split, slash, name = query.strip().casefold().rpartition("/")
     name = re.sub(r"[@\s-]+", "_at_" if "@" in name else "_", name).strip("_")
     name = re.sub(r"^(r|p|recall|precision)_?(at_)?(\d+)$", r"recall_at_\3", name)
     name = {"map": "map_at_r", "rp": "r_precision", "f_1": "f1"}.get(name, name)
     spellings = (f"{split}/{name}" if slash else f"val/{name}", name)
-    near = next((each for each in spellings if each in words), None)
+    near = next((spelling for spelling in spellings if spelling in words), None)
     return (
         suggest_nearest(near or spellings[0], words)
         if near or slash
@@ -99,17 +98,17 @@ def suggest_metric(word: str, known: Iterable[str]) -> str:
     )
 
 
-def list_similar_metrics(word: str, known: Iterable[str], most: int = 6) -> str:
-    """Return a few known metrics for a message, those most like `word` first."""
-    names = list(known)
-    like = difflib.get_close_matches(word.casefold(), names, n=most, cutoff=0)
+def list_similar_metrics(query: str, candidates: Iterable[str], most: int = 6) -> str:
+    """Return a few known metrics for a message, those most like `query` first."""
+    names = list(candidates)
+    like = difflib.get_close_matches(query.casefold(), names, n=most, cutoff=0)
     more = len(names) - len(like)
     return ", ".join(like) + (f" and {more} others" if more > 0 else "")
 
 
-def describe_unknown_metric(metric: str, known: Iterable[str], more: str = "") -> str:
+def describe_unknown_metric(metric: str, candidates: Iterable[str], more: str = "") -> str:
     """Return the message for a metric that is none of the known ones."""
-    names = list(known)
+    names = list(candidates)
     return (
         f"{metric!r} is no metric here; there are {list_similar_metrics(metric, names)}{more}. "
         f"{suggest_metric(metric, names)}"
@@ -139,27 +138,27 @@ def explain_validation_error(
         inside = [i for i, path in enumerate(paths) if path[: len(paths[0])] == paths[0]]
         index = max(inside, key=lambda i: len(paths[i]))
     fault, path = faults[index], paths[index]
-    kind, place, inner = fault["type"], ".".join(path), fault.get("ctx", {}).get("error")
+    kind, field, inner = fault["type"], ".".join(path), fault.get("ctx", {}).get("error")
     if isinstance(inner, ConfigError):
         if path[-1:] != [inner.path]:  # a validator of a whole part names the place in it
             path = [*path, *inner.path.split(".")] if inner.path else path
         return path, inner.move_to(".".join(path))
     if kind == "extra_forbidden":
-        return path, ConfigError(place, _describe_unknown_key(path, model, data, suggest))
+        return path, ConfigError(field, _describe_unknown_key(path, model, data, suggest))
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         return path, _explain_tag(fault, path, model, data)
     if kind == "missing":
-        return path, ConfigError(place, "it is required: add it")
+        return path, ConfigError(field, "it is required: add it")
     if kind == "value_error":
         text = str(fault["msg"]).removeprefix("Value error, ")
-        return path, ConfigError(place, text)
+        return path, ConfigError(field, text)
     said = str(fault["msg"]).partition(" after validation")[0]
     must = _IN_YAML.get(kind) or re.sub(r"^\w+ should ", "must ", said)
     message = f"it {must}, not {format_value(fault['input'])}"
     if kind == "literal_error":
-        known = re.findall(r"'([^']*)'", fault["msg"])
-        message = f"{message}. {suggest_nearest(str(fault['input']), known)}"
-    return path, ConfigError(place, message)
+        literals = re.findall(r"'([^']*)'", fault["msg"])
+        message = f"{message}. {suggest_nearest(str(fault['input']), literals)}"
+    return path, ConfigError(field, message)
 
 
 def _find_path(fault: Any, data: Any) -> list[str]:
@@ -172,10 +171,10 @@ def _find_path(fault: Any, data: Any) -> list[str]:
     level, fresh, last = data, True, len(fault["loc"]) - 1
     for i, part in enumerate(fault["loc"]):
         if isinstance(level, Mapping):
-            tag = fresh and path and any(level.get(each) == part for each in _TAGS)
+            tag = fresh and path and any(level.get(field) == part for field in _TAGS)
             fresh = fresh and not tag
-            own = path and part not in level and (i < last or fault["type"] in _OF_A_WHOLE)
-            if tag or own:
+            is_member = path and part not in level and (i < last or fault["type"] in _OF_A_WHOLE)
+            if tag or is_member:
                 continue
         elif isinstance(level, list) and isinstance(part, str):
             continue
@@ -199,16 +198,16 @@ def _describe_unknown_key(
     data: Any,
     suggest: Callable[[str], str] | None,
 ) -> str:
-    place, key = ".".join(path), path[-1]
+    field, key = ".".join(path), path[-1]
     for removed, instead in REMOVED_KEYS.items():
-        if re.search(rf"(^|\.){removed}$", place):
+        if re.search(rf"(^|\.){removed}$", field):
             return f"it was removed in {VERSION}. Leave it out: {instead}"
     names = [info.alias or name for name, info in list_fields_at(model, path[:-1], data).items()]
     axes = [name for name in AXES if name in names]
     if key in AXES and axes:  # what a study varies, under the name that another design has for it
         return f"the key {key!r} is unknown. Did you mean {axes[0]!r}?"
     if suggest is not None and find_closest(key, names) is None:
-        return f"the key {key!r} is unknown; there are {join_words(names)}. {suggest(place)}"
+        return f"the key {key!r} is unknown; there are {join_words(names)}. {suggest(field)}"
     return describe_unknown("the key", key, names)
 
 
@@ -216,19 +215,23 @@ def _explain_tag(
     fault: Mapping[str, Any], path: Sequence[str], model: type[BaseModel], data: Any
 ) -> ConfigError:
     """Return the error for a member of a union whose tag (`design`, `name`) is missing or wrong."""
-    place, context = ".".join(path), fault["ctx"]
+    field, context = ".".join(path), fault["ctx"]
     tag = str(context["discriminator"]).strip("'")
     if fault["type"] == "union_tag_invalid":
-        known = [part.strip(" '") for part in str(context["expected_tags"]).split(",")]
+        names = [part.strip(" '") for part in str(context["expected_tags"]).split(",")]
         return ConfigError(
-            f"{place}.{tag}", describe_unknown(f"the {tag}", str(context["tag"]), known)
+            f"{field}.{tag}", describe_unknown(f"the {tag}", str(context["tag"]), names)
         )
     annotation, metadata, _ = _descend_to(model, path, data)
     mark = _mark_of(metadata)
-    members = (name for each in _iterate_models(annotation) for name in _list_tag_values(each, tag))
-    known = list(mark.registry if mark else members)
-    choices = f": one of {join_words(known)}" if known else ""
-    return ConfigError(place, f"its `{tag}` is missing; add it{choices}")
+    members = (
+        name
+        for inner_model in _iterate_models(annotation)
+        for name in _list_tag_values(inner_model, tag)
+    )
+    names = list(mark.registry if mark else members)
+    choices = f": one of {join_words(names)}" if names else ""
+    return ConfigError(field, f"its `{tag}` is missing; add it{choices}")
 
 
 # ------------------------------------------------------------------ what a model knows at a path
@@ -272,8 +275,8 @@ def _find_model(annotation: Any, metadata: Sequence[Any], data: Any) -> type[Bas
     if (mark := _mark_of(metadata)) is not None:
         name = data.get("name") if isinstance(data, Mapping) else None
         name = mark.default if name is None else name
-        known = isinstance(name, str) and name in mark.registry
-        return mark.registry[str(name)].Config if known else None
+        is_registered = isinstance(name, str) and name in mark.registry
+        return mark.registry[str(name)].Config if is_registered else None
     models = [] if isinstance(data, list) else list(_iterate_models(annotation))
     for model in models if isinstance(data, Mapping) else ():
         if any(data.get(tag) in _list_tag_values(model, tag) for tag in _TAGS):
@@ -291,8 +294,8 @@ def _iterate_models(annotation: Any) -> Iterator[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     elif get_origin(annotation) not in (dict, list, tuple):
-        for each in get_args(annotation):
-            yield from _iterate_models(each)
+        for argument in get_args(annotation):
+            yield from _iterate_models(argument)
 
 
 def _list_tag_values(model: type[BaseModel], tag: str) -> tuple[Any, ...]:

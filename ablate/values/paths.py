@@ -76,5 +76,9 @@ def has_path(values: Mapping[str, Any], path: str) -> bool:
 def find_varied_paths(configs: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the paths whose value, or whose presence, differs between configurations."""
     flat = [flatten_paths(config) for config in configs]
-    paths = dict.fromkeys(path for each in flat for path in each)
-    return [path for path in paths if any(each.get(path) != flat[0].get(path) for each in flat)]
+    paths = dict.fromkeys(path for flat_config in flat for path in flat_config)
+    return [
+        path
+        for path in paths
+        if any(flat_config.get(path) != flat[0].get(path) for flat_config in flat)
+    ]
