@@ -1,14 +1,5 @@
 """Where the settings of the papers' recipes come from: `search_spaces/papers/NAME.sources.yaml`.
 
-    paper: NAME
-    sources:
-      - studies: ["table1_*"]              patterns of the studies' names
-        rows: [PA, "*DDML*"]               patterns of the cells' names; left out: all rows
-        fields:
-          - [optimizer.lr, 1e-4, "where it is stated"]
-        varied:                            what these rows vary among themselves
-          - [method.alpha, [0, 1], "where they are stated"]
-
 `faults` compares them with what the rows resolve to.
 """
 

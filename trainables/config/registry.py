@@ -126,9 +126,8 @@ class Registry(Generic[T]):
             for hook, successor in removed.items():
                 if hasattr(component, hook):
                     text = f"the hook `{hook}` in {self.name}.{name} was removed in 0.2.0: define "
-                    raise ConfigError(
-                        ".".join(_find_origin(component)), f"{text}{successor} instead"
-                    )
+                    text += f"{successor} instead"
+                    raise ConfigError(".".join(_find_origin(component)), text)
             self._components[name] = component
             return component
 

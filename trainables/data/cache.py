@@ -95,12 +95,8 @@ def explain_write_errors(cache: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in UNWRITABLE:
             raise
-        reason = os.strerror(error.errno or 0)
-        message = (
-            f"{reason} while writing the cache {cache}; free some space or set ABLATE_CACHE to "
-            "another folder"
-        )
-        raise CacheError(error.errno, message) from error
+        text = f"{os.strerror(error.errno or 0)} while writing the cache {cache}; free some space "
+        raise CacheError(error.errno, f"{text}or set ABLATE_CACHE to another folder") from error
 
 
 @contextmanager
@@ -113,11 +109,9 @@ def require_cache(cache: Path) -> Iterator[None]:
     try:
         yield
     except CacheError as error:
-        raise ConfigError(
-            "ABLATE_CACHE",
-            f"the cache {cache} cannot be written ({os.strerror(error.errno or 0)}): free some "
-            "space, or set ABLATE_CACHE to another folder with room for decoded images.",
-        ) from error
+        text = f"the cache {cache} cannot be written ({os.strerror(error.errno or 0)}): free some "
+        text += "space, or set ABLATE_CACHE to another folder with room for decoded images."
+        raise ConfigError("ABLATE_CACHE", text) from error
 
 
 def _is_checked(folder: Path) -> bool:

@@ -43,10 +43,6 @@ def test_a_section_refuses_what_it_would_not_use(config: Any, given: Any, words:
             r"below training.epochs, 20 less the 1 of the warm-up, not \[19\]",
         ),
         (
-            {"optimizer": {"weight_decays": {"auxiliary": 0}}},
-            r"weight_decays of what trains here \(backbone, head, proxies\), not of auxiliary",
-        ),
-        (
             {"schedule": {"warmup_epochs": 1, "warmup_hold": ["margins"]}},
             r"warmup_hold of what trains here \(backbone, head, proxies\), not of margins",
         ),

@@ -203,15 +203,6 @@ def test_rows_of_a_manifest(change: dict[str, str], expected: str, tmp_path: Pat
     assert expected in fail_to_load("manifest", root)
 
 
-@pytest.mark.parametrize("name", ["manifest.csv", "manifest.parquet"])
-def test_a_table_is_a_regular_file(tmp_path: Path, name: str) -> None:
-    os.mkfifo(tmp_path / name)
-    fail_to_load("manifest", tmp_path)
-    (tmp_path / name).unlink()
-    (tmp_path / name).symlink_to("/dev/zero")
-    fail_to_load("manifest", tmp_path / name)
-
-
 def test_a_repeated_path_ends_the_reading(tmp_path: Path) -> None:
     """However many rows repeat it: 20 million are 100 kilobytes of a file."""
     path = tmp_path / "manifest.parquet"

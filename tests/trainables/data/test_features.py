@@ -54,20 +54,20 @@ def test_key_changes_with_everything_that_changes_features(
     config: TrialConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = [
-        build_features_key(other, tmp_path, device)
-        for other, device in [
-            (config, "cpu"),
-            (config, "cuda"),
-            (changed(config, "data", image_size=48), "cpu"),
-            (changed(config, "backbone", pool="avg"), "cpu"),
-            (changed(config, "backbone", name="test_resnet2"), "cpu"),
-            (changed(config, "backbone", weights="timm"), "cpu"),
-            (changed(config, "backbone", mean=(0.1, 0.2, 0.3)), "cpu"),
-            (changed(config, "backbone", channels="bgr"), "cpu"),
-            (changed(config, "backbone", weights="a.pth", weights_sha256="1" * 64), "cpu"),
-            (changed(config, "backbone", weights="a.pth", weights_sha256="2" * 64), "cpu"),
-        ]
+        build_features_key(changed(config, "backbone", **values), tmp_path)
+        for values in (
+            {},
+            {"pool": "avg"},
+            {"name": "test_resnet2"},
+            {"weights": "timm"},
+            {"mean": (0.1, 0.2, 0.3)},
+            {"channels": "bgr"},
+            {"weights": "a.pth", "weights_sha256": "1" * 64},
+            {"weights": "a.pth", "weights_sha256": "2" * 64},
+        )
     ]
+    keys.append(build_features_key(config, tmp_path, "cuda"))
+    keys.append(build_features_key(changed(config, "data", image_size=48), tmp_path))
     monkeypatch.setattr(backbones, "REVISION", backbones.REVISION + 1)
     keys.append(build_features_key(config, tmp_path))
     Path(config.data.root or "", "class00", "0.png").unlink()

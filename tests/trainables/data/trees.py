@@ -1,8 +1,6 @@
-"""All made data sets of tests: class folders, and small ones in every official layout, with real
-syntax of the lists and a few pictures.
+"""Made data sets: class folders, and small ones in every official layout, with real syntax of lists.
 
-What is awkward in the real ones is here too: grey and CMYK pictures, classes of one image, blanks
-in In-Shop's list, both of Cars196's and ImageNet's forms, CIFAR's Python 2 pickles.
+What is awkward in the real ones is here too, as CMYK pictures, classes of one image, and blanks.
 """
 
 from __future__ import annotations

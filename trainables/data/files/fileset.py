@@ -97,7 +97,8 @@ class FileSet(DataSource):
         error: ConfigError | None = None
         if absent := [listed.paths[row] for row in np.flatnonzero(~is_present)]:
             problems = [f"{len(absent):,} of {len(listed):,} images missing ({join_names(absent)})"]
-            error = build_absence_error(absent, len(listed), cls.title(), where)
+            title = cls.ABOUT.title if cls.ABOUT else cls.NAME
+            error = build_absence_error(absent, len(listed), title, where)
             if not len(index):
                 raise error
         rows = index.to_plan_dataset()
@@ -110,10 +111,6 @@ class FileSet(DataSource):
     def find_present(cls, listed: Index) -> np.ndarray:
         """Return which images lie there, [N] bool: reading a FIFO or a device would not end."""
         return np.array([(listed.base / path).is_file() for path in listed.paths], bool)
-
-    @classmethod
-    def title(cls) -> str:
-        return cls.ABOUT.title if cls.ABOUT else cls.NAME
 
     @classmethod
     def check_listing(cls, config: DataConfig) -> Reading:
@@ -154,7 +151,7 @@ class FileSet(DataSource):
         index = reading.index
         if reading.problems:
             text = "%s in %s is partial, as data.allow_partial allows: %s"
-            LOG.warning(text, cls.title(), index.base, "; ".join(reading.problems))
+            LOG.warning(text, cls.NAME, index.base, "; ".join(reading.problems))
         digest = cls.compute_digest(index, cache)
         folder = Path(cache) / cls.NAME / digest[:16]
         images = load_stored(folder, index, cls.iterate_pictures(index), config)

@@ -67,11 +67,9 @@ def _find_devkit_file(root: Path, name: str) -> Path:
         if path.exists():
             return path
     unlabelled = " (cars_test_annos.mat has no classes)" if name == LABELLED else ""
-    raise ConfigError(
-        "data.root",
-        f"{root} and its devkit/ have no {name}, which says the class of each image{unlabelled}: "
-        "its makers offer it with the data set; or take car_ims.tgz and cars_annos.mat.",
-    )
+    text = f"{root} and devkit/ have no {name}, which says the class of each image{unlabelled}: "
+    text += "its makers offer it with the data set; or take car_ims.tgz and cars_annos.mat."
+    raise ConfigError("data.root", text)
 
 
 def _build_rows(where: Path, path: str, folder: str) -> Iterator[Row]:

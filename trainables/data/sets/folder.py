@@ -81,10 +81,9 @@ def _list_images(root: Path) -> list[Path]:
     classes = _list_class_folders(root)
     if len(classes) < 2:
         text = (
-            f"{root} holds {'only one' if classes else 'no'} class folder, and a metric compares "
+            f"{root} holds {len(classes)} class folders, and a metric compares classes: give the "
         )
-        text += "classes: give the folder that holds one folder of images per class."
-        raise ConfigError("data.root", text)
+        raise ConfigError("data.root", f"{text}folder that holds one folder of images per class.")
     files: list[Path] = []
     for folder in classes:
         images = [Path(file).relative_to(root) for file in iterate_images(folder)]
