@@ -1,4 +1,4 @@
-"""Made data sets: class folders, and small ones in every official layout, with real syntax of lists.
+"""Made data sets: class folders, and small ones in every official layout, with lists in real syntax.
 
 What is awkward in the real ones is here too, as CMYK pictures, classes of one image, and blanks.
 """

@@ -80,10 +80,8 @@ def _list_images(root: Path) -> list[Path]:
     """Return all image files relative to `root`, sorted; the first part of each is its class."""
     classes = _list_class_folders(root)
     if len(classes) < 2:
-        text = (
-            f"{root} holds {len(classes)} class folders, and a metric compares classes: give the "
-        )
-        raise ConfigError("data.root", f"{text}folder that holds one folder of images per class.")
+        text = f"{root} holds {len(classes)} class folders, and a metric compares classes: give "
+        raise ConfigError("data.root", f"{text}the folder that holds one folder for each class.")
     files: list[Path] = []
     for folder in classes:
         images = [Path(file).relative_to(root) for file in iterate_images(folder)]
