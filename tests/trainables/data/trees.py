@@ -1,4 +1,4 @@
-"""Made data sets: class folders, and small ones in every official layout, with lists in real syntax.
+"""Made data sets: class folders, and small ones in every official layout, with lists in full.
 
 What is awkward in the real ones is here too, as CMYK pictures, classes of one image, and blanks.
 """
