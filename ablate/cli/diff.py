@@ -28,7 +28,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from reports.sweeps.compare import SweepRef, compare_sweeps, format_comparison
+    from reports.sweeps.compare import format_comparison, load_sweep
 
     first = second = Store(resolve_output_folder(args.out), args.tracking_uri)
     if args.other is not None:
@@ -38,9 +38,9 @@ def run(args: argparse.Namespace) -> int:
         )
     for store in dict.fromkeys((first, second)):
         store.check_usable()
-    places = (
-        SweepRef(args.first, build_client_uri(first.uri)),
-        SweepRef(args.second, build_client_uri(second.uri)),
+    frames = (
+        load_sweep(build_client_uri(store.uri), name)
+        for store, name in ((first, args.first), (second, args.second))
     )
-    print_text(format_comparison(compare_sweeps(*places)))
+    print_text(format_comparison(*frames))
     return 0

@@ -10,14 +10,7 @@ from scipy import stats as scipy_stats
 
 from ablate.cli.main import main
 from reports.frame import Frame
-from reports.sweeps.compare import (
-    BEST,
-    SweepComparison,
-    build_sheets,
-    format_comparison,
-    match_sweeps,
-    summarize_comparison,
-)
+from reports.sweeps.compare import compare_study, format_comparison, list_differing_settings
 from tests.reports.made import frame
 
 ROWS = [{"variant": name} for name in ("plain", "ddml", "nir")]
@@ -45,29 +38,29 @@ def made(
     return Frame(None, found.parents, trials)
 
 
-def calls(matched: SweepComparison) -> dict[str, str]:
-    (study,) = matched.studies
-    return {pair.cell.removeprefix("variant="): pair.describe_call() for pair in study.pairs}
+def calls(first: Frame, second: Frame) -> dict[str, str]:
+    sheet, _ = compare_study(first, second, "s")
+    return {row[0].text.removeprefix("variant="): row[-1].text for row in sheet.rows}
 
 
 def test_a_cell_s_difference_is_paired_by_seed() -> None:
-    matched = match_sweeps(made(), made(0.05, tag="x"))
-    assert calls(matched) == {"plain": "equal", "ddml": "better", "nir": "equal"}
-    pair = matched.studies[0].pairs[1]
-    gaps = [0.05 + 0.001 * (seed % 3) for seed in range(SEEDS)]
+    sheet, verdicts = compare_study(made(), made(0.05, tag="x"), "s")
+    assert verdicts == ["equal", "better", "equal"]
+    gaps = [100 * (0.05 + 0.001 * (seed % 3)) for seed in range(SEEDS)]
     low, high = scipy_stats.t.interval(0.95, SEEDS - 1, sum(gaps) / SEEDS, scipy_stats.sem(gaps))
-    assert pair.difference is not None and pair.difference.n == SEEDS
-    assert pair.difference.mean == pytest.approx(sum(gaps) / SEEDS)
-    assert (pair.difference.low, pair.difference.high) == pytest.approx((low, high))
-    assert "The second beside the first: 1 better, 2 equal." in summarize_comparison(matched)
-    assert calls(match_sweeps(made(0.05, tag="x"), made()))["ddml"] == "worse"
+    size = f"+{sum(gaps) / SEEDS:.2f} [+{low:.2f}, +{high:.2f}]"
+    assert sheet.rows[1][3].text == size
+    text = format_comparison(made(), made(0.05, tag="x"))
+    assert "The second beside the first: 1 better, 2 equal." in text
+    assert calls(made(0.05, tag="x"), made())["ddml"] == "worse"
 
 
 def test_settings_that_differ_are_named_with_their_cells() -> None:
-    matched = match_sweeps(made(), made(tag="x"))
-    (setting,) = matched.settings
-    assert (setting.path, setting.first, setting.second) == ("optimizer.lr", "0.001", "0.01")
-    assert setting.cells == tuple(f"s: variant={row['variant']}" for row in ROWS)
+    (setting,) = list_differing_settings(made(), made(tag="x"), ["s"])
+    assert setting == (
+        *("optimizer.lr", "0.001", "0.01"),
+        "s: variant=plain; s: variant=ddml and 1 more",
+    )
 
 
 def test_a_search_is_shown_by_its_best_and_by_what_its_trials_have_in_common() -> None:
@@ -80,34 +73,27 @@ def test_a_search_is_shown_by_its_best_and_by_what_its_trials_have_in_common() -
             params=lambda at: {"training.epochs": epochs, "optimizer.lr": str(at["x"])},
         )
 
-    matched = match_sweeps(search(0, "1"), search(2, "40"))
-    (setting,), (pair,) = matched.settings, matched.studies[0].pairs
-    assert (setting.path, setting.first, setting.second) == ("training.epochs", "1", "40")
-    assert pair.cell == BEST and (pair.first.cell, pair.second.cell) == ("x=3", "x=5")
-    assert pair.difference is not None and pair.difference.mean == pytest.approx(0.2)
+    first, second = search(0, "1"), search(2, "40")
+    (setting,) = list_differing_settings(first, second, ["s"])
+    assert setting[:3] == ("training.epochs", "1", "40")
+    ((title, *_, size, _),) = compare_study(first, second, "s")[0].rows
+    assert title.text == "best of the search: x=3 and x=5" and size.text.startswith("+20.00")
 
 
 def test_the_same_trials_are_said_to_be_so_unless_their_values_differ() -> None:
     """Two stores of one sweep that disagree are what a reader must see."""
-    matched = match_sweeps(made(), made())
-    assert matched.settings == () and matched.made == () and build_sheets(matched) == []
-    assert (
-        summarize_comparison(matched)
-        == "3 cells in both. The second beside the first: 3 same trials."
-    )
-    assert "The same trials with the same values: s." in format_comparison(matched)
-    shown = build_sheets(match_sweeps(made(), made(0.02)))[0]
-    assert [row[0].text for row in shown.rows] == ["variant=ddml"]
-    assert "Not shown: 2 cells that are the same trials in both." in shown.notes
+    text = format_comparison(made(), made())
+    assert "3 cells in both. The second beside the first: 3 same trials." in text
+    assert "The same trials with the same values: s." in text and "setting" not in text
+    sheet, _ = compare_study(made(), made(0.02), "s")
+    assert [row[0].text for row in sheet.rows] == ["variant=ddml"]
+    assert "Not shown: 2 cells that are the same trials in both." in sheet.notes
 
 
 def test_cells_and_seeds_of_one_alone_are_named() -> None:
-    matched = match_sweeps(made(), made(0.02, rows=ROWS[1:], seeds=1, tag="x"))
-    (study,) = matched.studies
-    assert study.only == (("variant=plain",), ()) and len(study.pairs) == 2
-    assert study.pairs[0].difference is not None and study.pairs[0].difference.n == 1
-    assert study.pairs[0].describe_call() == "open"
-    assert "Only in the first: variant=plain." in format_comparison(matched)
+    first, second = made(), made(0.02, rows=ROWS[1:], seeds=1, tag="x")
+    assert calls(first, second) == {"ddml": "open", "nir": "equal"}
+    assert "Only in the first: variant=plain." in format_comparison(first, second)
 
 
 def test_the_commands(finished: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
