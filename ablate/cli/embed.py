@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
     from ablate.cli.locate import check_new_file, explain_write_errors
     from ablate.cli.pictures import build_index, embed_folder, load_model
-    from trainables.core.pictures import list_pictures
+    from trainables.core.export import list_pictures
     from trainables.machine.files import write_atomically
 
     to = check_new_file(args.to, "--to")

@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     from ablate.cli.gallery import INDEX, write_gallery
     from ablate.cli.locate import explain_write_errors
     from ablate.cli.pictures import embed_folder, load_model, search_folder
-    from trainables.core.pictures import list_pictures
+    from trainables.core.export import list_pictures
 
     to = expand_user_path(args.to, "--to")
     if to.exists() and (not to.is_dir() or any(to.iterdir())):

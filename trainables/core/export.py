@@ -35,7 +35,6 @@ from torch import Tensor
 
 from trainables.backbones.backbone import Backbone, build_frozen_backbone, count_parameters
 from trainables.core.network import Network, build_method, build_trial_backbone
-from trainables.core.pictures import list_pictures
 from trainables.data.augment import cut_eval_images
 from trainables.data.decode import (
     Picture,
@@ -46,6 +45,7 @@ from trainables.data.decode import (
     resize_to_short_side,
 )
 from trainables.data.images import Images
+from trainables.data.sets.folder import SUFFIXES, iterate_images
 from trainables.data.splits import Subset
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
@@ -121,7 +121,7 @@ class Model:
         Args:
             images: uint8 array or tensor [N, H, W, 3] or [N, H, W], or a list of PIL images of any
                 sizes. They are cropped and resized as in the trial's evaluation. Or a folder of
-                pictures: embeddings come in the order of `trainables.core.pictures.list_pictures`.
+                pictures: embeddings come in the order of `list_pictures`.
 
         Raises:
             ConfigError: images of another shape or type, or a picture that cannot be read.
@@ -230,6 +230,22 @@ def load_model(path: str | Path, device: str = "auto") -> Model:
     network.to(where).eval()
     backbone.to(where).eval()
     return Model(network, backbone, config, classes=about.classes, frame=about.frame, device=where)
+
+
+def list_pictures(root: Path, place: str = "images") -> list[Path]:
+    """Return the pictures of a folder at any depth, relative to it and sorted.
+
+    Args:
+        place: what a message calls the folder.
+    """
+    try:
+        linked = [entry for entry in root.iterdir() if entry.is_symlink() and entry.is_dir()]
+        files = {file for each in (root, *linked) for file in iterate_images(each)}
+    except OSError as error:
+        raise ConfigError(place, f"{root}: {error.strerror}") from error
+    if not files:
+        raise ConfigError(place, f"no picture in {root}, a file ending in {' '.join(SUFFIXES)}")
+    return sorted((Path(file).relative_to(root) for file in files), key=lambda file: file.parts)
 
 
 def convert_to_images(

@@ -22,7 +22,6 @@ class Runtime:
     stuck_after: seconds without a step and without an epoch, after which the process ends itself,
         with its stack in the trial's log; None: never.
     run: a name that the processes of one run share, which then check the cache's files once.
-    divides: where a GPU's memory is exhausted, go on with fewer images at once (`jobs/job.py`).
     """
 
     device: str = "auto"
@@ -33,7 +32,6 @@ class Runtime:
     run: str | None = None
     processes: int = 1
     stuck_after: float | None = None
-    divides: bool = True
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,16 @@ says how far it got, so the same job may be given again after anything that happ
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import json
 import logging
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
 import torch
 
-from trainables.backbones.memory import check_parts
 from trainables.core.code_version import prepare_folder, require_driver_code
 from trainables.core.export import read_weights
 from trainables.core.identity import compute_config_hash
@@ -63,7 +62,7 @@ def run_job(job: Job) -> Iterator[Event]:
         if folder is not None and not TrialFolder(folder).config.exists():
             about = {"config": config.model_dump(mode="json"), "seed": job.seed}
             write_json(TrialFolder(folder).config, about)
-        final = yield from _train_in_parts(job, config)
+        final = yield from _train_trial(job, config)
         if final is None:
             return
     else:
@@ -104,61 +103,9 @@ def _evaluate_missing(job: Job, config: TrialConfig, final: Event, known: Event)
     }
 
 
-def _train_in_parts(job: Job, config: TrialConfig) -> Generator[Event, None, Event | None]:
-    """Yield a trial's events and return the final one, None where it pauses. Where memory is
-    exhausted the trial goes on from its checkpoint, in smaller parts."""
-    exhausted = 0
-    while True:
-        try:
-            final = yield from _train_trial(job, config)
-            if final is not None and exhausted:
-                final["provenance"]["out_of_memory"] = exhausted
-            return final
-        except torch.OutOfMemoryError as error:
-            if job.runtime.processes > 1 or not job.runtime.divides:
-                raise
-            message = str(error)
-        gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        exhausted += 1
-        config = _halve_batch(config, message)
-
-
-def _halve_batch(config: TrialConfig, message: str) -> TrialConfig:
-    """Return the same trial, of the same identity, with half as many images at once.
-
-    The loss stays that of the whole batch; gradients differ by rounding (`backbones/passes.py`).
-
-    Args:
-        message: of the error by which it ran out of memory; all that it held is free again.
-
-    Raises:
-        TrialFailure: in parts it would be another trial, or a single image is too much.
-    """
-    backbone, training = config.backbone, config.training
-    images, fault = training.micro_batch or training.batch_size, ""
-    if images == 1:
-        fault = "a single image is too much"
-    elif backbone.mode == "frozen":
-        fault = "no backbone trains, so that there is no pass to divide"
-    else:
-        try:
-            check_parts(backbone.name, config.data.image_size, freeze_bn=backbone.freeze_bn)
-        except ConfigError as error:
-            fault = f"a batch in parts would not be the same trial: {error.message}"
-    short = " ".join(message.split())[:120].rstrip(". ")
-    if fault:
-        raise TrialFailure(
-            f"{short}, with {training.batch_size} a batch: {fault}. Lower training.batch_size"
-        )
-    half = (images + 1) // 2
-    LOG.warning("%s: it goes on with %d images at once", short, half)
-    return config.model_copy(update={"training": training.model_copy(update={"micro_batch": half})})
-
-
 def _train_trial(job: Job, config: TrialConfig) -> Generator[Event, None, Event | None]:
-    with train_together(job) as (group, runtime):
+    """Yield a trial's events and return the final one, None where it pauses."""
+    with train_together(job) as (group, runtime), _explain_exhausted_memory(config):
         trainer = Trainer(config, job.seed, runtime, group=group)
         trainer.splits.require_splits(job.evaluate)
         last = config.training.epochs
@@ -181,6 +128,20 @@ def _train_trial(job: Job, config: TrialConfig) -> Generator[Event, None, Event 
             return None
         final = trainer.finish(job.evaluate, job.metrics)
         return {"event": "final", **asdict(final), "history": history}
+
+
+@contextmanager
+def _explain_exhausted_memory(config: TrialConfig) -> Iterator[None]:
+    """Say in an error of exhausted memory which settings need less of it."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        images = config.training.micro_batch or config.training.batch_size
+        raise torch.OutOfMemoryError(
+            f"{' '.join(str(error).split())[:120].rstrip('. ')}, with {images} images at once. Set "
+            f"training.micro_batch to {max(1, images // 2)}, which keeps the trial's numbers and "
+            "id, or lower training.batch_size, and give --retry-failed"
+        ) from error
 
 
 def _load_result(job: Job, identity: Event) -> Event | None:

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +26,6 @@ from trainables.machine.processes import host_name
 
 NODES, READ = "nodes", "read"  # folders below the cache; of other trials' weights below the run's
 MANIFEST = "files.json"
-STALE_SECONDS = 24 * 3600.0  # after which the folder of another run is nobody's
 
 Download = Callable[[str, Path], None]  # what is in this folder of the storage, into one here
 
@@ -71,17 +68,6 @@ def localize_job(payload: Payload) -> Job:
         for each in job.members
     )
     return replace(job, runtime=runtime, members=members)
-
-
-def remove_stale_folders(trials: Path) -> None:
-    """Remove what other runs left below this node's cache a day ago; `trials` is at work."""
-    trials.mkdir(parents=True, exist_ok=True)
-    os.utime(trials)
-    for other in trials.parent.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # another worker removes it
-            newest = max(path.stat().st_mtime for path in (other, *other.glob("*/*")))
-            if other != trials and time.time() - newest > STALE_SECONDS:
-                shutil.rmtree(other, ignore_errors=True)
 
 
 def check_data(job: Job, fingerprint: str) -> None:

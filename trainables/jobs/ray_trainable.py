@@ -36,7 +36,6 @@ from trainables.jobs.node_folder import (
     find_newest,
     localize_job,
     read_folder_state,
-    remove_stale_folders,
 )
 from trainables.jobs.request import Leader, Payload
 from trainables.machine.processes import host_name, is_running
@@ -125,8 +124,6 @@ class JobTrainable(tune.Trainable):
         payload = self._payload
         self._job = job = localize_job(payload)
         assert job.runtime.trial_dir is not None
-        if payload.storage is not None and payload.storage.own_folder:
-            remove_stale_folders(job.runtime.trial_dir.parent)
         if payload.fingerprint is not None:
             check_data(job, payload.fingerprint)
         attempt = Attempt(job, payload.runner, clean=payload.clean)

@@ -160,3 +160,15 @@ def test_a_job_that_pauses_goes_on_as_if_it_had_not(
     last = run(replace(given, until=4))
     assert [event["event"] for event in last] == ["epoch", "final"]
     assert comparable(last[-1]) == comparable(whole[-1])
+
+
+def test_exhausted_memory_names_the_setting_that_needs_less(
+    drawn: Path, shared_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhaust(*_: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0")
+
+    monkeypatch.setattr(Trainer, "step", exhaust)
+    message = r"^CUDA out of memory.* with 12 images at once\. Set training\.micro_batch to 6,"
+    with pytest.raises(torch.OutOfMemoryError, match=message):
+        run(job(core_trials.config(drawn), shared_cache, tmp_path))

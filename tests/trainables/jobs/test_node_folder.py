@@ -133,14 +133,3 @@ def test_a_node_with_other_data_or_none_is_named_before_training(
     shutil.rmtree(root)
     with pytest.raises(OSError, match=rf"node .*{root}"):
         check_data(job, "1" * 64)
-
-
-def test_folders_of_runs_that_ended_a_day_ago_go(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(tmp_path / "nodes", "old/t/x", "ours/t/x")
-    node_folder.remove_stale_folders(tmp_path / "nodes" / "ours")
-    assert (tmp_path / "nodes/old/t/x").exists()
-    monkeypatch.setattr(node_folder, "STALE_SECONDS", -1.0)
-    node_folder.remove_stale_folders(tmp_path / "nodes" / "ours")
-    assert [path.name for path in (tmp_path / "nodes").iterdir()] == ["ours"]

@@ -68,7 +68,6 @@ class BatchSettings:
             cache_dir=self.cache,
             trial_dir=self.locate_trial_folder(entry),
             checkpoint_seconds=self.checkpoint_seconds,
-            divides=False,  # fewer trials side by side come first
         )
         return replace(entry.job, config=config, runtime=runtime)
 
