@@ -211,21 +211,15 @@ def _describe_fault(name: str, text: str, error: yaml.YAMLError) -> ConfigError:
         message = f"the character U+{ord(text[error.position]):04X} cannot stand in YAML: remove it"
         return ConfigError(_format_place(name, line), message)
     assert isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None
-    lines = [*text.splitlines(), ""]
+    lines, context = [*text.splitlines(), ""], error.context_mark
     row = min(error.problem_mark.line, len(lines) - 1)
-    if not lines[row].strip() and error.context_mark:  # what began there ends nowhere
-        row = error.context_mark.line
-    quoted = lines[row].strip()
-    quoted = quoted if len(quoted) <= SHOWN else f"{quoted[: SHOWN - 1]}…"
-    if "\t" in lines[row][: error.problem_mark.column + 1]:
-        message = f"a tab indents `{quoted}`: replace tabs by spaces"
-    else:
-        began = f" from line {error.context_mark.line + 1}" if error.context_mark else ""
-        context = f" ({error.context}{began})" if error.context else ""
-        message = (
-            f"`{quoted}` is no YAML: {error.problem}{context}. Check columns, colons and brackets, "
-            "and put quotes around text that holds signs"
-        )
+    if not lines[row].strip() and context:  # what began there ends nowhere
+        row = context.line
+    began = f" ({error.context} from line {context.line + 1})" if error.context and context else ""
+    message = (
+        f"`{lines[row].strip()[:SHOWN]}` is no YAML: {error.problem}{began}. Check columns, colons "
+        "and brackets, replace tabs by spaces, and put quotes around text that holds signs"
+    )
     return ConfigError(_format_place(name, row + 1), " ".join(message.split()))
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ablate.schedulers.asha import Asha
-from ablate.schedulers.base import STOP, WAIT, Decision, LearningCurve, SchedulerBase, list_rungs
+from ablate.schedulers.base import STOP, WAIT, Decision, LearningCurve, SchedulerBase
 from ablate.schedulers.halving import Hyperband, SuccessiveHalving
 from ablate.schedulers.median import Median
 
@@ -66,12 +66,6 @@ def planted(cell: int, epoch: int) -> float:
     return level * (1 - math.exp(-epoch / 5))
 
 
-def test_rungs() -> None:
-    assert list_rungs(1, 3, 27) == [1, 3, 9, 27]
-    assert list_rungs(2, 2, 11) == [2, 4, 8, 11]
-    assert list_rungs(30, 3, 27) == [27]
-
-
 def test_successive_halving_is_the_papers() -> None:
     reached, trained = play(SuccessiveHalving(), 27, 27, planted, workers=4)
     order = sorted(range(27), key=lambda i: -planted(i, 1))
@@ -110,11 +104,6 @@ def test_asha_promotes_as_in_its_paper() -> None:
     entries = [LearningCurve((value,), 9) for value in values]
     decisions = Asha().decide(entries, closed=False)
     assert decisions == [WAIT, 3, WAIT, WAIT, WAIT, 3]
-
-
-def test_asha_alone_still_ends_with_one_whole_trial() -> None:
-    reached, _ = play(Asha(), 2, 9, planted, workers=2)
-    assert sorted(reached) == [1, 9]
 
 
 def test_median_stops_below_the_median_and_for_good() -> None:

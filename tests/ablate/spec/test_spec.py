@@ -74,7 +74,7 @@ def test_a_fifo_that_a_spec_names_is_not_waited_for(tmp_path: Path, key: str) ->
     [
         ("name: x\nsedes: 1\n", [], "line 2: sedes: "),
         ("- a\n", [], "a mapping"),
-        ("name: x\nstudies:\n\ta: 1\n", [], "line 3: a tab"),
+        ("name: x\nstudies:\n\ta: 1\n", [], "line 3: `a: 1` is no YAML"),
         (FOLDER.format("/nonexistent"), [], "line 5: trial.data.root: "),
         (None, ["--set", "optimizer.lr"], "--set: "),
         (None, ["--set", "optimizer.learning_rate=1"], "Did you mean 'optimizer.lr'?"),

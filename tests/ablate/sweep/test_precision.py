@@ -14,7 +14,6 @@ from ablate.plan.plan import Plan
 from ablate.plan.warnings import describe_precision
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain, finish, table
-from trainables.errors import ConfigError
 
 FIRST, MOST = 4, 30
 
@@ -47,15 +46,6 @@ def staged(**seeds: Any) -> Plan:
     given["report"] = {
         "tables": [{"kind": "compare", "study": "rows", "metrics": ["test/map_at_r"]}]
     }
-    return specs.plan(given)
-
-
-def staged_with(**study: Any) -> Plan:
-    given = specs.spec()
-    rows = {"design": "compare", "seeds": {"at_most": MOST}, "variants": {"a": {}, "b": {}}}
-    given["studies"] = {"rows": {**rows, "tuning": "as_published", "evaluate": ["test"], **study}}
-    table = {"kind": "compare", "study": "rows", "metrics": ["test/map_at_r"]}
-    given["report"] = {"tables": [table]}
     return specs.plan(given)
 
 
@@ -111,15 +101,3 @@ def test_listed_seeds_and_searches_are_not_staged() -> None:
     plan = specs.plan(given)
     assert plan.list_seeds("tune") == plan.list_seeds("grid") == [*range(5)]
     assert staged().list_seeds("rows") == [*range(MOST)]
-    with pytest.raises(ConfigError, match="below the first stage"):
-        staged(at_most=3)
-    for option in ("splits", "folds"):
-        with pytest.raises(ConfigError, match="a precision counts seeds alone"):
-            staged_with(**{option: 2})
-    shifted = {"dim16": {}, "again": {"shift_seeds": 100}}
-    with pytest.raises(ConfigError, match="shift_seeds needs listed seeds"):
-        staged_with(variants=shifted)
-    with pytest.raises(ConfigError, match="shift_seeds needs listed seeds"):
-        staged_with(variants=shifted, seeds=5, race={"after": 3})
-    with pytest.raises(ConfigError, match=r"studies\.rows\.seeds: a precision is that of a table"):
-        specs.plan(specs.spec(studies__rows__seeds={"precision": 0.5}))

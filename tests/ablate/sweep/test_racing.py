@@ -30,15 +30,6 @@ def test_all_get_the_first_seeds_and_the_clearly_worse_no_more() -> None:
     assert (end.alive, end.seeds, end.dropped) == ((0, 1), 5, {2: 3})
 
 
-def test_few_seeds_drop_nobody_and_failures_get_no_more() -> None:
-    assert evaluate_race(Race(), [0, 1], {0: {0: 1.0, 1: 1.0}, 1: {0: 0.0, 1: 0.0}}).dropped == {}
-    failed = evaluate_race(
-        Race(), SEEDS, {0: {0: 1.0, 1: 1.1, 2: 1.0}, 1: {0: 1.0, 1: None, 2: 1.0}}
-    )
-    assert failed.dropped == {1: 3}
-    assert evaluate_race(Race(), SEEDS, {0: {0: None, 1: None, 2: None}}).alive == ()
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(st.floats(0, 1), min_size=5, max_size=5), min_size=1, max_size=5))
 def test_the_leader_of_the_last_seed_is_never_dropped_and_more_results_change_nothing(
