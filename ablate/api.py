@@ -160,11 +160,11 @@ def prepare(
     resources = loaded.spec.resources
     address = None if options.address == "local" else options.address
     if leaves:
-        asked = request_without_local_check(resources, options.device)
+        request = request_without_local_check(resources, options.device)
     else:
-        asked = resolve_request(resources, options.device, cluster=address is not None)
+        request = resolve_request(resources, options.device, cluster=address is not None)
         if runs and address is not None:
-            check_cluster(address, asked)
+            check_cluster(address, request)
     own_runner = options.runner == RUNNER
     fingerprint = cast(Fingerprint, resolve_name(options.fingerprint))
     with require_cache(cache), show_progress():
@@ -172,7 +172,7 @@ def prepare(
     settings = Settings(
         out=options.folder,
         cache=cache,
-        request=asked,
+        request=request,
         evaluator=options.evaluator or (EVALUATOR if own_runner else None),
         sources=own_runner,
         tracking_uri=options.store.uri if options.track else None,

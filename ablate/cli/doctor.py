@@ -52,7 +52,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Return 0 if nothing is to be repaired."""
     findings = list(collect_diagnoses(resolve_output_folder(args.out)))
-    print_text("\n".join(f"{'ok  ' if each.ok else 'BAD '} {each.text}" for each in findings))
+    print_text(
+        "\n".join(f"{'ok  ' if finding.ok else 'BAD '} {finding.text}" for finding in findings)
+    )
     return 0 if all(finding.ok for finding in findings) else 1
 
 
@@ -67,7 +69,7 @@ def collect_diagnoses(out: Path) -> Iterator[Finding]:
     yield Finding(True, f"{count_cores()} cores")
     for what, path in (("output", out), ("cache", locate_default_cache())):
         existing = next(
-            each for each in (path.absolute(), *path.absolute().parents) if each.exists()
+            folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists()
         )
         free = shutil.disk_usage(existing).free / 2**30
         remedy = "" if free >= FREE_GIB else ": make some room"

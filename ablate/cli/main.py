@@ -97,9 +97,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv = sys.argv[1:]
     make_streams_tolerant()
     command = argv[0] if argv else ""
-    for word, remedy in REMOVED.get(command, {}).items():
-        if word in ("", *argv):
-            name = f"ablate {command} {word}".strip()
+    for removed, remedy in REMOVED.get(command, {}).items():
+        if removed in ("", *argv):
+            name = f"ablate {command} {removed}".strip()
             print_text(f"`{name}` was removed in version 0.2.0: {remedy}", error=True)
             return 2
     args = build_parser(argv[:1]).parse_args(argv)

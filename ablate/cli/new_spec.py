@@ -7,14 +7,14 @@ rate alone is searched.
 from __future__ import annotations
 
 import argparse
-import json
+import math
 import re
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jinja2
+import yaml
 
 from ablate.cli.locate import check_new_file, explain_write_errors
 from ablate.plan.checks import build_checked_plan
@@ -70,10 +70,10 @@ def write_new_spec(args: argparse.Namespace, purpose: str) -> int:
     return 0
 
 
-def _check_name(option: str, name: str, known: list[str], instead: str = "") -> None:
-    if name not in known:
+def _check_name(option: str, name: str, names: list[str], instead: str = "") -> None:
+    if name not in names:
         raise ConfigError(
-            f"--{option}", f"{name!r} is {instead}not known. {suggest_nearest(name, known)}"
+            f"--{option}", f"{name!r} is {instead}not known. {suggest_nearest(name, names)}"
         )
 
 
@@ -86,7 +86,7 @@ def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) 
     """
     method, goal = args.method, args.goal
     tuning = TUNINGS.get(method, {})
-    given, terms = tuning.get("given", {}), tuning.get("terms", {})
+    options, terms = tuning.get("given", {}), tuning.get("terms", {})
     if (goal == "terms" and not terms) or (goal == "compare" and method == "plain"):
         expected = "a method with terms" if goal == "terms" else "another method"
         raise ConfigError("--goal", f"{goal} with method {method} needs {expected}: give --method")
@@ -115,8 +115,8 @@ def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) 
         headline=f"{headline}.",
         weights=_choose_weights(args.backbone),
         data_section=_to_flow_yaml(data | {"image_size": 128}),
-        method_section=_to_flow_yaml({"name": method} | given),
-        mixes=given.get("mixing") == "feature_mixup",
+        method_section=_to_flow_yaml({"name": method} | options),
+        mixes=options.get("mixing") == "feature_mixup",
         space={option: _to_flow_yaml(axis) for option, axis in tuning.get("space", {}).items()},
         terms={
             term: _to_flow_yaml({f"method.{option}": value for option, value in off.items()})
@@ -131,10 +131,10 @@ def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) 
 
 def _describe_data(named: str) -> dict[str, str]:
     """Return the section `data` for a data set's name, or for a folder of class folders."""
-    known = [name for name in DATASETS if name not in ("folder", "manifest")]
-    if named not in known and (folder := expand_user_path(named, "--data")).is_dir():
+    names = [name for name in DATASETS if name not in ("folder", "manifest")]
+    if named not in names and (folder := expand_user_path(named, "--data")).is_dir():
         return {"name": "folder", "root": str(folder.resolve())}
-    _check_name("data", named, known, "no folder that is there, and ")
+    _check_name("data", named, names, "no folder that is there, and ")
     return {"name": named}
 
 
@@ -152,14 +152,6 @@ def _choose_weights(backbone: str) -> str:
 
 
 def _to_flow_yaml(value: Any) -> str:
-    """Return a value as YAML writes it in a line."""
-    if isinstance(value, Mapping):
-        return (
-            "{" + ", ".join(f"{key}: {_to_flow_yaml(inner)}" for key, inner in value.items()) + "}"
-        )
-    if isinstance(value, float):
-        return f"{value:g}"
-    plain = isinstance(value, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", value)
-    if plain and load_text(value, "a word").data == value:  # neither null nor true
-        return str(value)
-    return json.dumps(value, ensure_ascii=False)
+    """Return a value as YAML in one line."""
+    options = {"default_flow_style": True, "sort_keys": False, "allow_unicode": True}
+    return yaml.safe_dump([value], width=math.inf, **options).strip()[1:-1]

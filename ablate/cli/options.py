@@ -175,16 +175,16 @@ def build_options(args: argparse.Namespace) -> Options:
 
     # arguments that are named as the options and need no reading
     names = {field.name for field in fields(Options)}
-    given = {
+    values = {
         name: value for name, value in vars(args).items() if name in names and value is not None
     }
-    given |= {"settings": parse_settings(args.settings), "studies": tuple(args.studies)}
-    if "seeds" in given:
-        given["seeds"] = parse_seeds(given["seeds"])
+    values |= {"settings": parse_settings(args.settings), "studies": tuple(args.studies)}
+    if "seeds" in values:
+        values["seeds"] = parse_seeds(values["seeds"])
     for name in ("budget", "checkpoint_seconds", "stuck_after"):
-        if name in given:
-            given[name] = parse_duration(given[name], f"--{name.replace('_', '-')}")
-    if given.get("budget") == 0:
+        if name in values:
+            values[name] = parse_duration(values[name], f"--{name.replace('_', '-')}")
+    if values.get("budget") == 0:
         raise ConfigError("--budget", f"{args.budget!r} is no time: give --plan to run nothing")
-    given["stuck_after"] = given.get("stuck_after") or None
-    return Options(**given, report=not getattr(args, "no_report", False))
+    values["stuck_after"] = values.get("stuck_after") or None
+    return Options(**values, report=not getattr(args, "no_report", False))

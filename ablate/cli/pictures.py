@@ -65,13 +65,13 @@ class Query(NamedTuple):
         return bool(self.same[0])
 
 
-def load_model(given: str, device: str) -> Model:
+def load_model(model: str, device: str) -> Model:
     """Load an export, or that in the folder of the trial that left it.
 
     Raises:
         ConfigError: there is none; as `trainables.load`.
     """
-    path = expand_user_path(given, "MODEL")
+    path = expand_user_path(model, "MODEL")
     path = path / EXPORT if path.is_dir() else path
     folder = path.parent
     if path.name == EXPORT and folder.parent.name == TRIALS:

@@ -97,15 +97,17 @@ def find_pieces(records: Records, out: Path, sweep: str | None) -> tuple[list[Pi
     under_way = {driver.sweep_id for driver in list_drivers(out) if driver.alive}
     needed = _find_best_trials(records)
     notes = []
-    for each in queries.list_sweeps(records):
-        sweep_id = each["sweep_id"]
+    for sweep_row in queries.list_sweeps(records):
+        sweep_id = sweep_row["sweep_id"]
         progress = queries.count_progress(records, sweep_id)
         unfinished = any(row["done"] + row["failed"] < row["size"] for row in progress)
         if unfinished or sweep_id in under_way:
             trials = {row["trial_id"] for row in records.list_cells(sweep_id)}
             needed |= trials
             if unfinished and trials & trial_ids:
-                notes.append(f"sweep {each['name']} ({sweep_id}) is not finished: its weights stay")
+                notes.append(
+                    f"sweep {sweep_row['name']} ({sweep_id}) is not finished: its weights stay"
+                )
     claimed = {
         row["trial_id"]
         for row in queries.list_owners(records)

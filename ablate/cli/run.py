@@ -64,8 +64,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    for option, given in (("--cell", args.cell is not None), ("--plan", args.plan)):
-        if args.storage is not None and given:
+    for option, is_set in (("--cell", args.cell is not None), ("--plan", args.plan)):
+        if args.storage is not None and is_set:
             raise ConfigError(
                 "--storage", f"it needs a sweep, and {option} runs none: leave one out"
             )

@@ -42,18 +42,20 @@ def run(args: argparse.Namespace) -> int:
     """Describe the sweep that is named, or all that run, or the latest."""
     path = locate_ledger(args.out)
     with Records(path) as records:
-        known = {sweep["sweep_id"] for sweep in queries.list_sweeps(records)}
+        known_ids = {sweep["sweep_id"] for sweep in queries.list_sweeps(records)}
         alive = [
-            each for each in list_drivers(path.parent) if each.alive and each.sweep_id in known
+            driver
+            for driver in list_drivers(path.parent)
+            if driver.alive and driver.sweep_id in known_ids
         ]
         sweep_ids = list(dict.fromkeys(driver.sweep_id for driver in alive))
-        if args.sweep is not None or (known and not alive):
+        if args.sweep is not None or (known_ids and not alive):
             sweep_ids = [queries.find_sweep(records, args.sweep, "SWEEP")]
         sweeps = [collect_state(records, path.parent, sweep_id, alive) for sweep_id in sweep_ids]
     if args.json:
         print_text(json.dumps({"sweeps": sweeps}, indent=1))
         return 0
-    lines = [text for each in sweeps for text in describe_state(each)]
+    lines = [text for state in sweeps for text in describe_state(state)]
     print_text("\n".join(lines or ["nothing has run here yet"]))
     return 0
 
@@ -79,13 +81,15 @@ def collect_state(
         }
 
     def describe_driver(driver: DriverStatus) -> dict[str, Any]:
-        left = [study.eta for study in driver.studies if study.eta is not None]
+        estimates = [study.eta for study in driver.studies if study.eta is not None]
         return driver.model_dump(mode="json") | {
             "host": driver.owner.host,
             "pid": driver.owner.pid,
             "seconds": round(now - driver.began, 1),
-            "seconds_left": sum(left) if len(left) == len(driver.studies) > 0 else None,
-            "trials": [describe_trial(each, driver) for each in driver.trials if each in trials],
+            "seconds_left": sum(estimates) if len(estimates) == len(driver.studies) > 0 else None,
+            "trials": [
+                describe_trial(trial_id, driver) for trial_id in driver.trials if trial_id in trials
+            ],
         }
 
     return {
@@ -108,10 +112,10 @@ def describe_state(state: dict[str, Any]) -> Iterator[str]:
     if not state["drivers"]:
         yield f"{head}: not running"
         for study in state["known"]:
-            left = study["size"] - study["done"] - study["failed"]
+            n_pending = study["size"] - study["done"] - study["failed"]
             yield (
                 f"  {study['study']}: {study['done']} of {study['size']} known trials done, "
-                f"{study['failed']} failed, {left} without a result"
+                f"{study['failed']} failed, {n_pending} without a result"
             )
     for driver in state["drivers"]:
         text = f"{head}: {'stopping' if driver['stopping'] else 'running'}"
@@ -124,8 +128,8 @@ def describe_state(state: dict[str, Any]) -> Iterator[str]:
             starting = len(driver["trials"]) - busy
             text += f"; {busy} of {int(driver['slots'])} slots in use"
             text += f", {starting} about to start" if starting > 0 else ""
-            left = driver["seconds_left"]
-            text += "" if left is None else f", about {format_duration(left)} left"
+            seconds_left = driver["seconds_left"]
+            text += "" if seconds_left is None else f", about {format_duration(seconds_left)} left"
         yield text
         yield from (f"  {format_driver(StudyRow(**study))}" for study in driver["studies"])
         for node in driver["nodes"]:

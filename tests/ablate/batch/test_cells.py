@@ -57,16 +57,16 @@ def test_a_file_has_what_could_start_now(tmp_path: Path) -> None:
 
 def test_what_is_done_or_under_way_is_not_in_it(tmp_path: Path) -> None:
     plan, settings, file = sweep(grid=GRID), synthetic_settings(tmp_path), tmp_path / "cells.jsonl"
-    made = dispatch(plan, tmp_path)
-    job = made.claim_next_job()
+    scheduler = dispatch(plan, tmp_path)
+    job = scheduler.claim_next_job()
     assert job is not None
-    made.record_events(job.trial_id, [{"event": "failed", "reason": "TrialFailure: x"}])
-    assert made.claim_next_job() is not None
+    scheduler.record_events(job.trial_id, [{"event": "failed", "reason": "TrialFailure: x"}])
+    assert scheduler.claim_next_job() is not None
     counts = {"trials": 2, "known": 1, "busy": 1}
     assert counts.items() <= export_cells(plan, settings, file).items()
     retried = export_cells(plan, replace(settings, retry_failed=True), file)
     assert (retried["trials"], retried["known"], retried["busy"]) == (3, 0, 1)
-    made.interrupt_all("stopped")
+    scheduler.interrupt_all("stopped")
     assert export_cells(plan, settings, file)["trials"] == 3
     drain(dispatch(plan, tmp_path))
     before = file.read_bytes()
@@ -79,14 +79,17 @@ def test_studies_that_depend_on_when_trials_end_are_refused(tmp_path: Path) -> N
     asynchronous = {**SEARCH, "round": "asynchronous"}
     settings, file = synthetic_settings(tmp_path / "out"), tmp_path / "cells.jsonl"
     halted = sweep(halted={**GRID, "scheduler": {"name": "asha"}}, grid=GRID)
-    for plan, found in ((halted, "asha stops trials"), (sweep(tune=asynchronous), "asynchronous")):
-        with pytest.raises(ConfigError, match=found):
+    for plan, message in (
+        (halted, "asha stops trials"),
+        (sweep(tune=asynchronous), "asynchronous"),
+    ):
+        with pytest.raises(ConfigError, match=message):
             export_cells(plan, settings, file)
     assert list(tmp_path.iterdir()) == [], "a refusal leaves nothing"
     drain(dispatch(halted, settings.out))
     assert export_cells(halted, settings, file)["trials"] == 0
-    given = {**specs.spec(), "studies": {"tune": asynchronous, "grid": GRID}}
-    others = specs.plan(given, studies=("grid",))
+    spec = {**specs.spec(), "studies": {"tune": asynchronous, "grid": GRID}}
+    others = specs.plan(spec, studies=("grid",))
     assert export_cells(others, synthetic_settings(tmp_path / "others"), file)["trials"] == 4
 
 
@@ -104,16 +107,16 @@ def test_further_evaluations_are_left_to_a_run(tmp_path: Path) -> None:
 def test_a_live_owner_is_asked(tmp_path: Path) -> None:
     """A claim of a driver that is gone holds nothing up."""
     plan, settings = sweep(grid=GRID), synthetic_settings(tmp_path)
-    made = dispatch(plan, tmp_path)
-    made.owner = Owner(made.owner.host, 2**22 + 1, 1.0)
-    assert made.claim_next_job() is not None
+    scheduler = dispatch(plan, tmp_path)
+    scheduler.owner = Owner(scheduler.owner.host, 2**22 + 1, 1.0)
+    assert scheduler.claim_next_job() is not None
     assert export_cells(plan, settings, tmp_path / "cells.jsonl")["trials"] == 4
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec, out = tmp_path / "spec.yaml", tmp_path / "runs"
-    given = {"name": "left", "trial": {"training": {"epochs": 1}}, "studies": {"grid": GRID}}
-    spec.write_text(json.dumps(given))
+    document = {"name": "left", "trial": {"training": {"epochs": 1}}, "studies": {"grid": GRID}}
+    spec.write_text(json.dumps(document))
     file = tmp_path / "cells.jsonl"
     command = ["cells", str(spec), "--to", str(file), "--out", str(out)]
     assert main([*command, "--device", "cuda", "--seeds", "2"]) == 0

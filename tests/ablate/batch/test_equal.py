@@ -45,10 +45,10 @@ def test_a_run_with_ray_and_mlflow_equals_a_batch(
     monkeypatch.setenv("ABLATE_CACHE", str(cache))
     spec = real_spec(images)
     options = {"device": "cpu", "report": False}
-    whole = api.run(spec, out=tmp_path / "engine", **options)
-    assert whole.outcome.code == 0 and whole.outcome.trained == 8
-    plan, left = real_plan(images, cache), real_settings(tmp_path / "batch", cache)
-    assert rounds(plan, left, tmp_path / "work", by_command) == [2, 2, 3]
+    run_results = api.run(spec, out=tmp_path / "engine", **options)
+    assert run_results.outcome.code == 0 and run_results.outcome.trained == 8
+    plan, batch_settings = real_plan(images, cache), real_settings(tmp_path / "batch", cache)
+    assert rounds(plan, batch_settings, tmp_path / "work", by_command) == [2, 2, 3]
     ended = api.run(spec, out=tmp_path / "batch", **options)  # evaluates, and the ensemble
     assert ended.outcome.code == 0 and ended.outcome.trained <= 1
     assert facts(tmp_path / "engine") == facts(tmp_path / "batch")
@@ -61,8 +61,8 @@ def mlflow_runs(out: Path) -> dict[str, Any]:
     """Trial → its metrics at every step, its parameters and what tells what it is."""
     from mlflow import MlflowClient
 
-    client, found = MlflowClient(f"sqlite:///{out}/mlflow.db"), {}
-    experiments = [each.experiment_id for each in client.search_experiments()]
+    client, runs = MlflowClient(f"sqlite:///{out}/mlflow.db"), {}
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
     for run in client.search_runs(experiments):
         tags = run.data.tags
         if tags.get("ablate.kind") != "trial":
@@ -73,13 +73,13 @@ def mlflow_runs(out: Path) -> dict[str, Any]:
             if name != "final/seconds"
         }
         same = ("config_hash", "seed", "status", "cells", "protocol", "torch")
-        found[tags["ablate.trial_id"]] = (
+        runs[tags["ablate.trial_id"]] = (
             curves,
             run.data.params,
             [tags[f"ablate.{name}"] for name in same],
             run.info.status,
         )
-    return found
+    return runs
 
 
 def test_a_whole_sweep_of_rounds(tmp_path: Path) -> None:
@@ -89,8 +89,8 @@ def test_a_whole_sweep_of_rounds(tmp_path: Path) -> None:
     settings = synthetic_settings(tmp_path / "batch")
     assert sum(rounds(plan, settings, tmp_path / "work", here)) >= 20
     drain(dispatch(plan, tmp_path / "batch"))  # further evaluations are left to a run
-    mine, theirs = facts(tmp_path / "engine"), facts(tmp_path / "batch")
-    assert mine == theirs
+    run_facts, batch_facts = facts(tmp_path / "engine"), facts(tmp_path / "batch")
+    assert run_facts == batch_facts
 
 
 @pytest.mark.slow
@@ -102,9 +102,9 @@ def test_failures_are_facts_with_their_epochs(
     drain(dispatch(plan, tmp_path / "engine"))
     rounds(plan, synthetic_settings(tmp_path / "batch"), tmp_path / "work", here)
     drain(dispatch(plan, tmp_path / "batch"))
-    mine, theirs = facts(tmp_path / "engine"), facts(tmp_path / "batch")
-    assert mine == theirs
-    assert {"done", "failed"} == {trial["status"] for trial in mine["trials"].values()}
+    run_facts, batch_facts = facts(tmp_path / "engine"), facts(tmp_path / "batch")
+    assert run_facts == batch_facts
+    assert {"done", "failed"} == {trial["status"] for trial in run_facts["trials"].values()}
 
 
 @pytest.mark.slow

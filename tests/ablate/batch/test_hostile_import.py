@@ -103,10 +103,10 @@ def rewrite(work: Path, path: tuple[Any, ...], value: object) -> None:
     """Set a value in the head (0) or a line (1, 2, …, -1 is the last), and renew the digests."""
     file = last_trial(work) / files.RESULT_NAME
     head, lines = read_sheet(file, "result")
-    place: Any = head if path[0] == 0 else lines[path[0] if path[0] < 0 else path[0] - 1]
+    node: Any = head if path[0] == 0 else lines[path[0] if path[0] < 0 else path[0] - 1]
     for key in path[1:-1]:
-        place = place[key]
-    place[path[-1]] = value
+        node = node[key]
+    node[path[-1]] = value
     write_sheet(file, "result", head, lines)
 
 
@@ -150,11 +150,11 @@ def test_values_that_no_trial_tells(work: Path) -> None:
         deep = [deep]
     nested = [(path, deep) for path in ((0, "config", "x"), (-1, "provenance", "x"))]
     file = last_trial(work) / files.RESULT_NAME
-    whole = file.read_bytes()
+    original = file.read_bytes()
     for path, value in [*WRONG, *nested]:
         rewrite(work, path, value)
         assert refused(work), (path, value)
-        file.write_bytes(whole)
+        file.write_bytes(original)
 
 
 @pytest.mark.parametrize("name", [".lock", "final.json", "trial.log", "checkpoints"])
@@ -175,12 +175,12 @@ def test_what_lies_in_the_trials_folder_is_not_followed(
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Every place in nested values."""
     parts = value.items() if isinstance(value, dict) else enumerate(value)
-    found = []
-    for key, each in parts:
-        found.append((*path, key))
-        if isinstance(each, dict | list):
-            found += places(each, (*path, key))
-    return found
+    paths = []
+    for key, child in parts:
+        paths.append((*path, key))
+        if isinstance(child, dict | list):
+            paths += places(child, (*path, key))
+    return paths
 
 
 JUNK = st.one_of(
@@ -213,22 +213,22 @@ def test_mutations_are_refused_or_recorded_whole(pristine: Path, data: st.DataOb
         file.write_bytes(content[:at] + new + content[at + data.draw(st.integers(0, 9), "cut") :])
     else:
         head, lines = read_sheet(file, "result")
-        whole = copy.deepcopy([head, *lines])
+        original = copy.deepcopy([head, *lines])
         for _ in range(data.draw(st.integers(1, 3), "changes")):
-            path = data.draw(st.sampled_from(places(whole)), "path")
-            place: Any = whole
+            path = data.draw(st.sampled_from(places(original)), "path")
+            node: Any = original
             for key in path[:-1]:
-                place = place[key]
+                node = node[key]
             change = data.draw(st.sampled_from(["set", "drop", "double"]), "change")
             if change == "set":
-                place[path[-1]] = data.draw(JUNK, "value")
+                node[path[-1]] = data.draw(JUNK, "value")
             elif change == "drop":
-                del place[path[-1]]
-            elif isinstance(place, list):
-                place.insert(path[-1], copy.deepcopy(place[path[-1]]))
-        if not whole:
+                del node[path[-1]]
+            elif isinstance(node, list):
+                node.insert(path[-1], copy.deepcopy(node[path[-1]]))
+        if not original:
             return
-        write_sheet(file, "result", whole[0], whole[1:])
+        write_sheet(file, "result", original[0], original[1:])
     try:
         done = import_batch(top / "work", top / "out")
     except ConfigError as error:

@@ -152,7 +152,7 @@ def test_results_of_other_code_are_recorded_as_such(
     with Ledger(out / "ledger.sqlite") as ledger:
         rows = ledger.query("SELECT source FROM trials")
         recorded = [ledger.get_source(row["source"]) or {} for row in rows]
-    assert {each["method.ddml"] for each in recorded} == {real("method.ddml")[0]}
+    assert {hashes["method.ddml"] for hashes in recorded} == {real("method.ddml")[0]}
     refusal = account_for_plan(plan(), synthetic_settings(out, sources=True)).refused
     assert refusal is not None and "--same-code" in str(refusal)
 
@@ -175,11 +175,11 @@ def first(work: Path) -> Path:
 def test_a_result_that_is_cut_off_or_edited(work: Path, out: Path) -> None:
     path = first(work) / files.RESULT_NAME
     data = path.read_bytes()
-    head, newline, rest = data.partition(b"\n")
+    head, newline, body = data.partition(b"\n")
     for edited in (
         data[:-30],
         data.replace(b'"val/map_at_r":0.', b'"val/map_at_r":1.', 1),
-        head.replace(b'"seed":0', b'"seed":5') + newline + rest,
+        head.replace(b'"seed":0', b'"seed":5') + newline + body,
         b"",
     ):
         path.write_bytes(edited)

@@ -13,7 +13,6 @@ import ablate
 from ablate.cli import doctor
 from ablate.cli.main import COMMANDS, REMOVED, build_parser, main
 from ablate.cli.options import parse_duration, parse_seeds, parse_settings
-from ablate.cli.report import print_report
 from ablate.engine import driver
 from ablate.engine.foreground import run_cell
 from ablate.engine.progress import ProgressDisplay, build_study_rows
@@ -203,22 +202,6 @@ def test_doctor_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert doctor.check_ledger(path).ok
     path.write_bytes(b"garbage" * 1000)
     assert not doctor.check_ledger(path).ok
-
-
-@pytest.mark.parametrize(
-    ("store", "line"),
-    [
-        ("sqlite:////o/mlflow.db", "MLflow: mlflow ui --backend-store-uri sqlite:////o/mlflow.db"),
-        ("http://me:***@127.0.0.1:5000", "MLflow: http://me:***@127.0.0.1:5000"),
-    ],
-)
-def test_the_end_says_where_the_report_and_mlflow_are(
-    capsys: pytest.CaptureFixture[str], store: str, line: str
-) -> None:
-    print_report("a table", {"page": Path("o/report.html")}, store, "#/experiments/1/runs")
-    said = capsys.readouterr().out.splitlines()
-    assert "a table" in said and "report: o/report.html" in said and line in said
-    assert said[said.index(line) + 1].endswith(" http://127.0.0.1:5000/#/experiments/1/runs")
 
 
 class Terminal(io.StringIO):

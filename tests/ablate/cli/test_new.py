@@ -50,9 +50,9 @@ def test_it_plans(method: str, goal: str, tree: Path, capsys: Captured) -> None:
     text = Path("x.yaml").read_text()
     assert text.count("#") > 8
     assert "x.yaml --plan" in capsys.readouterr().out
-    told = planned(capsys)
-    assert ("components" in told) == (goal == "terms")
-    assert ("promote" in told) == (goal == "compare")
+    text_of_plan = planned(capsys)
+    assert ("components" in text_of_plan) == (goal == "terms")
+    assert ("promote" in text_of_plan) == (goal == "compare")
 
 
 def test_every_method_is_known_and_every_loss_plans(tree: Path, capsys: Captured) -> None:

@@ -72,7 +72,7 @@ def synthetic(count: int, **changes: Any) -> list[Entry]:
 
 
 def settings(folder: Path, **changes: Any) -> BatchSettings:
-    own = BatchSettings(
+    defaults = BatchSettings(
         source=SOURCE,
         folder=folder,
         cache=folder / "cache",
@@ -81,7 +81,7 @@ def settings(folder: Path, **changes: Any) -> BatchSettings:
         checkpoint_seconds=0.0,
         runner="tests.ablate.synthetic:run_job",
     )
-    return replace(own, **changes)
+    return replace(defaults, **changes)
 
 
 def written(path: Path, given: Sequence[Entry]) -> Path:
