@@ -14,7 +14,6 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import compress
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -98,61 +97,41 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Index:
-    """N images. base: the folder that paths are relative to. parts: [N] into `PARTS`.
-
-    labels: [N] int64 into `classes`, which are sorted. roles: [N] of `ROLES`. boxes: [N], or None.
-    """
+    """N images. base: the folder that the rows' paths are relative to."""
 
     base: Path
-    paths: tuple[str, ...]
-    classes: tuple[str, ...]
-    labels: np.ndarray
-    parts: np.ndarray
-    roles: np.ndarray
-    boxes: tuple[Box | None, ...] | None = None
+    rows: tuple[Row, ...]
 
     @staticmethod
     def from_rows(base: Path, rows: Iterable[Row], where: str) -> Index:
         """Build the index of the rows that the file `where` lists; a ConfigError refuses faults."""
-        listed = list(_check_paths(rows, where))
-        if not listed:
+        index = Index(base, tuple(_check_paths(rows, where)))
+        if not index.rows:
             raise ConfigError(where, "it lists no images: unpack the data set again.")
-        classes = tuple(sorted({row.label for row in listed}))
+        return index
+
+    def to_plan_dataset(self) -> Dataset:
+        """Return the rows as a data set, which can be divided and has no pixels."""
+        classes = tuple(sorted({row.label for row in self.rows}))
         number = {name: label for label, name in enumerate(classes)}
-        boxed = any(row.box is not None for row in listed)
-        return Index(
-            base,
-            tuple(row.path for row in listed),
-            classes,
-            np.array([number[row.label] for row in listed], np.int64),
-            np.array([PARTS.index(row.part) for row in listed], np.int8),
-            np.array([ROLES[row.role] for row in listed], np.int8),
-            tuple(row.box for row in listed) if boxed else None,
-        )
+        labels = np.array([number[row.label] for row in self.rows], np.int64)
+        roles = np.array([ROLES[row.role] for row in self.rows], np.int8)
+        official = self._build_official_division(classes, labels, roles)
+        images = Images.from_equal_sizes(torch.zeros((0, 1, 1, 3), dtype=torch.uint8))
+        roles_or_none = torch.from_numpy(roles) if roles.any() else None
+        return Dataset(images, torch.from_numpy(labels), classes, official, roles_or_none)
 
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def select_rows(self, keep: np.ndarray) -> Index:
-        """Return the rows where `keep` ([N] bool), with the classes that are left."""
-        used, labels = np.unique(self.labels[keep], return_inverse=True)
-        return Index(
-            self.base,
-            tuple(compress(self.paths, keep)),
-            tuple(self.classes[label] for label in used),
-            labels,
-            self.parts[keep],
-            self.roles[keep],
-            self.boxes and tuple(compress(self.boxes, keep)),
-        )
-
-    def build_official_division(self, where: str) -> Official | None:
+    def _build_official_division(
+        self, classes: tuple[str, ...], labels: np.ndarray, roles: np.ndarray
+    ) -> Official | None:
         """Return the division that the parts give; None where they give none."""
-        if not self.parts.any():
+        where = str(self.base)
+        parts = np.array([PARTS.index(row.part) for row in self.rows], np.int8)
+        if not parts.any():
             return None
-        rows = {part: np.flatnonzero(self.parts == number) for number, part in enumerate(PARTS)}
+        rows = {part: np.flatnonzero(parts == number) for number, part in enumerate(PARTS)}
         for part, inside in rows.items():
-            without = int((self.roles[inside] == BOTH).sum())
+            without = int((roles[inside] == BOTH).sum())
             if 0 < without < len(inside):
                 fault = f"{without:,} {part} images have no role, and others have one"
                 raise ConfigError(where, f"{fault}: write query or gallery for each, or for none.")
@@ -161,25 +140,18 @@ class Index:
             if not len(rows[part]):
                 raise ConfigError(where, f"no images of part {part} are there: add some.")
         if len(undivided):
-            fault = f"{len(undivided):,} images have no part, as {self.paths[undivided[0]]}"
+            fault = f"{len(undivided):,} images have no part, as {self.rows[undivided[0]].path}"
             raise ConfigError(where, f"{fault}: write train, val or test for each, or for none.")
-        tested = np.unique(self.labels[test])
-        shared = np.intersect1d(tested, self.labels[np.concatenate([train, val])])
+        tested = np.unique(labels[test])
+        shared = np.intersect1d(tested, labels[np.concatenate([train, val])])
         if 0 < len(shared) < len(tested):
-            some = ", ".join(self.classes[label] for label in shared[:3])
+            some = ", ".join(classes[label] for label in shared[:3])
             fault = f"{len(shared)} of {len(tested)} test classes train ({some}), not none or all"
             raise ConfigError(where, f"{fault}: move the images of a class to one side.")
         validation = torch.from_numpy(val) if len(val) else None
         return Official(
             torch.from_numpy(train), torch.from_numpy(test), validation, shared.size > 0
         )
-
-    def to_plan_dataset(self) -> Dataset:
-        """Return the rows as a data set, which can be divided and has no pixels."""
-        images = Images.from_equal_sizes(torch.zeros((0, 1, 1, 3), dtype=torch.uint8))
-        roles = torch.from_numpy(self.roles) if self.roles.any() else None
-        official = self.build_official_division(str(self.base))
-        return Dataset(images, torch.from_numpy(self.labels), self.classes, official, roles)
 
 
 def _check_paths(rows: Iterable[Row], where: str) -> Iterator[Row]:

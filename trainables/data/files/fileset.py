@@ -21,13 +21,14 @@ import logging
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
 from trainables.config.images import DataConfig
-from trainables.data.dataset import PARTS, Dataset, DataSource, Index, Row, count_parts
+from trainables.data.dataset import ROLES, Dataset, DataSource, Index, Row, count_parts
 from trainables.data.decode import Picture
 from trainables.data.files.data_set_markers import (
     build_absence_error,
@@ -92,14 +93,16 @@ class FileSet(DataSource):
             is_present = cls.find_present(listed)
         except OSError as failure:
             raise build_unreadable_error(root, failure) from failure
-        index, where = listed.select_rows(is_present), str(listing.base)
+        index = Index(listing.base, tuple(compress(listed.rows, is_present)))
+        where = str(listing.base)
         problems: list[str] = []
         error: ConfigError | None = None
-        if absent := [listed.paths[row] for row in np.flatnonzero(~is_present)]:
-            problems = [f"{len(absent):,} of {len(listed):,} images missing ({join_names(absent)})"]
+        total = len(listed.rows)
+        if absent := [listed.rows[row].path for row in np.flatnonzero(~is_present)]:
+            problems = [f"{len(absent):,} of {total:,} images missing ({join_names(absent)})"]
             title = cls.ABOUT.title if cls.ABOUT else cls.NAME
-            error = build_absence_error(absent, len(listed), title, where)
-            if not len(index):
+            error = build_absence_error(absent, total, title, where)
+            if not index.rows:
                 raise error
         rows = index.to_plan_dataset()
         if cls.ABOUT and (different := cls.ABOUT.list_differences(count_parts(rows))):
@@ -110,7 +113,7 @@ class FileSet(DataSource):
     @classmethod
     def find_present(cls, listed: Index) -> np.ndarray:
         """Return which images lie there, [N] bool: reading a FIFO or a device would not end."""
-        return np.array([(listed.base / path).is_file() for path in listed.paths], bool)
+        return np.array([(listed.base / row.path).is_file() for row in listed.rows], bool)
 
     @classmethod
     def check_listing(cls, config: DataConfig) -> Reading:
@@ -128,18 +131,18 @@ class FileSet(DataSource):
 
     @classmethod
     def compute_digest(cls, index: Index, cache: Path) -> str:
-        hashes = hash_files(index.base, index.paths, Path(cache) / cls.NAME)
+        paths = [row.path for row in index.rows]
+        hashes = hash_files(index.base, paths, Path(cache) / cls.NAME)
         digest = hashlib.sha256(f"{cls.NAME} {cls.REVISION}".encode())
-        for row, path in enumerate(index.paths):
-            digest.update(f"\x1e{path}\x1f{hashes[path]}{cls.describe_row(index, row)}".encode())
+        for row in index.rows:
+            digest.update(f"\x1e{row.path}\x1f{hashes[row.path]}{cls.describe_row(row)}".encode())
         return digest.hexdigest()
 
     @classmethod
-    def describe_row(cls, index: Index, row: int) -> str:
+    def describe_row(cls, row: Row) -> str:
         """Return what a row says besides name and content, for the fingerprint."""
-        box = index.boxes[row] if index.boxes is not None else None
-        label, part = index.classes[index.labels[row]], PARTS[index.parts[row]]
-        return f"\x1f{label}\x1f{part}\x1f{index.roles[row]}\x1f{'' if box is None else box}"
+        box = "" if row.box is None else row.box
+        return f"\x1f{row.label}\x1f{row.part}\x1f{ROLES[row.role]}\x1f{box}"
 
     @classmethod
     def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
@@ -160,6 +163,5 @@ class FileSet(DataSource):
     @classmethod
     def iterate_pictures(cls, index: Index) -> Iterator[Picture]:
         """Yield what is to be decoded, in the order of the rows."""
-        for row in range(len(index)):
-            box = index.boxes[row] if index.boxes is not None else None
-            yield Picture(index.base / index.paths[row], None, box)
+        for row in index.rows:
+            yield Picture(index.base / row.path, None, row.box)

@@ -58,15 +58,15 @@ class EncodedImages(Images):
     lengths: Tensor
     short: int | None
     names: tuple[str, ...]
-    boxes: tuple[Box | None, ...] | None
+    boxes: tuple[Box | None, ...]
     at_once = 1  # a decoded image takes long enough to be a task of its own
 
     def __getitem__(self, row: int) -> Tensor:
         """Decode an image: [H, W, C] uint8."""
         start, length = int(self.offsets[row]), int(self.lengths[row])
         content = self.flat[start : start + length].numpy().tobytes()
-        box = self.boxes[row] if self.boxes is not None else None
-        pixels = decode_picture(Picture(Path(self.names[row]), content, box), self.short)
+        picture = Picture(Path(self.names[row]), content, self.boxes[row])
+        pixels = decode_picture(picture, self.short)
         return torch.from_numpy(np.array(pixels))
 
     def is_resident(self, device: torch.device) -> bool:
@@ -87,7 +87,7 @@ def load_stored(
         folder: named after the content of the data; how it is kept is added to its name.
         pictures: of the rows of `index`, in order.
     """
-    kind = choose_store(folder, len(index), config)
+    kind = choose_store(folder, len(index.rows), config)
     is_encoded, short = kind == "encoded", config.stored_short_side
 
     def keep(picture: Picture) -> tuple[bytes | memoryview, int, int]:
@@ -101,7 +101,7 @@ def load_stored(
 
     def build(fresh: Path) -> None:
         task = f"{'reading' if is_encoded else 'decoding'} {index.base}"
-        progress, rows = Progress(task, len(index)), list[tuple[int, int, int]]()
+        progress, rows = Progress(task, len(index.rows)), list[tuple[int, int, int]]()
         # Written, not mapped: a full disk is then an error here, not a SIGBUS later.
         with (fresh / f"{kind}.bin").open("wb") as out, silence_size_warning():
             for content, height, width in map_ahead(keep, pictures):
@@ -129,8 +129,9 @@ def load_stored(
     }
     if not is_encoded:
         return Images(**common)
-    names = tuple(str(index.base / path) for path in index.paths)
-    return EncodedImages(**common, lengths=columns[1], short=short, names=names, boxes=index.boxes)
+    names = tuple(str(index.base / row.path) for row in index.rows)
+    boxes = tuple(row.box for row in index.rows)
+    return EncodedImages(**common, lengths=columns[1], short=short, names=names, boxes=boxes)
 
 
 def choose_store(folder: Path, images: int, config: DataConfig) -> Kind:

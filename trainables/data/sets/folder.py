@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from trainables.config.images import DataConfig
-from trainables.data.dataset import DATASETS, PARTS, Index, Row
+from trainables.data.dataset import DATASETS, Row
 from trainables.data.files.data_set_markers import get_given_root
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.errors import ConfigError
@@ -52,10 +52,9 @@ class Folder(FileSet):
         return Listing(root, root, rows)
 
     @classmethod
-    def describe_row(cls, index: Index, row: int) -> str:
+    def describe_row(cls, row: Row) -> str:
         """Return the part alone, if any: the path says the class."""
-        part = PARTS[index.parts[row]]
-        return f"\x1f{part}" if part else ""
+        return f"\x1f{row.part}" if row.part else ""
 
 
 def _list_class_folders(root: Path) -> list[Path]:

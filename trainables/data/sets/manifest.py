@@ -72,7 +72,7 @@ class Manifest(FileSet):
     @classmethod
     def find_present(cls, listed: Index) -> np.ndarray:
         is_table = listed.base.is_file()
-        return np.ones(len(listed), bool) if is_table else super().find_present(listed)
+        return np.ones(len(listed.rows), bool) if is_table else super().find_present(listed)
 
     @classmethod
     def compute_digest(cls, index: Index, cache: Path) -> str:
@@ -88,8 +88,8 @@ class Manifest(FileSet):
         if not index.base.is_file():
             yield from super().iterate_pictures(index)
             return
-        for path, content in zip(index.paths, _iterate_contents(index.base), strict=True):
-            yield Picture(index.base / path, content)
+        for row, content in zip(index.rows, _iterate_contents(index.base), strict=True):
+            yield Picture(index.base / row.path, content)
 
 
 def _is_csv(table: Path) -> bool:
