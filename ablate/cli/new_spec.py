@@ -153,5 +153,7 @@ def _choose_weights(backbone: str) -> str:
 
 def _to_flow_yaml(value: Any) -> str:
     """Return a value as YAML in one line."""
-    options = {"default_flow_style": True, "sort_keys": False, "allow_unicode": True}
-    return yaml.safe_dump([value], width=math.inf, **options).strip()[1:-1]
+    text: str = yaml.safe_dump(
+        [value], default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf
+    )
+    return text.strip()[1:-1]
