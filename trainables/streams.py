@@ -22,13 +22,13 @@ def derive_seed(seed: int, *names: str | int) -> int:
 def create_generator(
     seed: int, *names: str | int, device: torch.device | str = "cpu"
 ) -> torch.Generator:
-    """Return a fresh generator on `device`, seeded by `derive`."""
+    """Return a fresh generator on `device`, seeded by `derive_seed`."""
     return torch.Generator(device=device).manual_seed(derive_seed(seed, *names))
 
 
 @contextmanager
 def seed_global_generator(seed: int, *names: str | int) -> Iterator[None]:
-    """Run a block with torch's global CPU generator seeded by `derive`, then restore it.
+    """Run a block with torch's global CPU generator seeded by `derive_seed`, then restore it.
 
     Modules are built on the CPU inside such a block and moved afterwards, so that initial
     weights are the same whatever the device.
@@ -40,7 +40,7 @@ def seed_global_generator(seed: int, *names: str | int) -> Iterator[None]:
 
 @contextmanager
 def use_substream(name: str) -> Iterator[None]:
-    """Inside a `seeded` block: draw from a stream of the block's seed and `name`.
+    """Inside a `seed_global_generator` block: draw from a stream of the block's seed and `name`.
 
     For a component built of several: what one part draws does not depend on the others.
     """

@@ -104,13 +104,13 @@ class TrialConfig(Trial):
         if decays is None and held is None:
             return self
         trained = list_trained_roles(self)
-        here = f"what trains here ({', '.join(trained)})"
+        trained_names = f"what trains here ({', '.join(trained)})"
         options = [("optimizer.weight_decays", role) for role in (decays.by_role if decays else ())]
         # a frozen backbone is held anyway
         options += [("schedule.warmup_hold", role) for role in held or () if role != "backbone"]
         for option, role in options:
             if role not in trained:
-                raise ValueError(f"{option} of {here}, not of {role}: leave it out")
+                raise ValueError(f"{option} of {trained_names}, not of {role}: leave it out")
         if not set(trained) - set(self.schedule.held_roles):
             raise ValueError(
                 f"schedule.warmup_hold of less than all that trains here ({', '.join(trained)}), "

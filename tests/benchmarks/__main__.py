@@ -49,8 +49,8 @@ def write_results(path: Path, results: dict[str, list[Result]]) -> None:
     model = [line for line in detect_processor().splitlines() if line.startswith("model name")]
     numbers = {
         name: [
-            asdict(each) | {"ratio": each.ratio if each.base else None, "met": each.met}
-            for each in several
+            asdict(item) | {"ratio": item.ratio if item.base else None, "met": item.met}
+            for item in several
         ]
         for name, several in results.items()
     }

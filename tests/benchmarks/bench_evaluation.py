@@ -59,8 +59,8 @@ def calculator(x: Tensor, y: Tensor) -> float:
     from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 
     names = ("precision_at_1", "r_precision", "mean_average_precision_at_r")
-    made = AccuracyCalculator(include=names, k="max_bin_count", device=torch.device("cpu"))
-    return float(made.get_accuracy(x, y)["mean_average_precision_at_r"])
+    accuracy = AccuracyCalculator(include=names, k="max_bin_count", device=torch.device("cpu"))
+    return float(accuracy.get_accuracy(x, y)["mean_average_precision_at_r"])
 
 
 def measure_part(work: Callable[[Tensor, Tensor], float], items: int) -> dict[str, float]:
@@ -82,13 +82,13 @@ def measure_all(items: int = ITEMS) -> list[Result]:
     run = partial(run_part, "evaluation")
     # In turns, for other work on the machine; the better of two each.
     first, search, again, second = (run(part, items) for part in ("ours", "faiss_search") * 2)
-    own = min(first["seconds"], again["seconds"])
+    seconds_ours = min(first["seconds"], again["seconds"])
     base = min(search["seconds"], second["seconds"])
     theirs = run("calculator", items)
     seconds, bound = theirs["seconds"], theirs["value"] + 1e-4
     return [
-        Result("7 ranking metrics", own, "faiss search of 1,001", base, base, "s"),
+        Result("7 ranking metrics", seconds_ours, "faiss search of 1,001", base, base, "s"),
         Result("their memory above x", first["gib"], "faiss", search["gib"], 1.0, "GiB"),
-        Result("7 ranking metrics", own, "AccuracyCalculator, 3", seconds, seconds, "s"),
+        Result("7 ranking metrics", seconds_ours, "AccuracyCalculator, 3", seconds, seconds, "s"),
         Result("MAP@R", first["value"], "AccuracyCalculator", theirs["value"], bound, "of 1"),
     ]

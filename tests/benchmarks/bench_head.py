@@ -113,9 +113,9 @@ def measure_all(rounds: int = ROUNDS) -> list[Result]:
                 seconds[name].append(cpu_seconds() - before)
     medians = {name: median(several) for name, several in seconds.items()}
     base = medians.pop("bare loop")
-    for method, mine in medians.items():
-        print(f"  {method}: {3600 / mine:.0f} trials an hour and core")
+    for method, milliseconds in medians.items():
+        print(f"  {method}: {3600 / milliseconds:.0f} trials an hour and core")
     return [
-        Result(f"head trial of {method}, CPU", mine, "bare plain loop", base, None, "s")
-        for method, mine in medians.items()
+        Result(f"head trial of {method}, CPU", milliseconds, "bare plain loop", base, None, "s")
+        for method, milliseconds in medians.items()
     ]

@@ -144,7 +144,7 @@ def compare(
     (_, ours), (base_name, base) = sides.items()
     rounds = [(seconds(device, ours), seconds(device, base)) for _ in range(WARM + ROUNDS)][WARM:]
     milliseconds = 1e3 * median(other for _, other in rounds)
-    ratio = median(own / other for own, other in rounds)
+    ratio = median(seconds_ours / other for seconds_ours, other in rounds)
     bound = None if most is None else most * milliseconds
     print(f"  {name}: ×{ratio:.3f} of {base_name}, {milliseconds:.4g} ms", flush=True)
     return Result(name, ratio * milliseconds, base_name, milliseconds, bound, "ms")

@@ -84,9 +84,9 @@ def head_ours(trials: int, folder: Path) -> list[float]:
     from ablate.api import Options
     from tests.benchmarks.bench_head import recipe
 
-    given = spec(trials, 0.0) | {"seeds": 1, "trial": recipe("plain")}
-    given["studies"]["g"]["evaluate"] = ["val"]
-    rows = run_ours(given, Options(out=folder, report=False, device="cpu"), trials)
+    spec_values = spec(trials, 0.0) | {"seeds": 1, "trial": recipe("plain")}
+    spec_values["studies"]["g"]["evaluate"] = ["val"]
+    rows = run_ours(spec_values, Options(out=folder, report=False, device="cpu"), trials)
     return [row["ended"] for row in rows]
 
 
@@ -183,7 +183,7 @@ def measure_rounds(kind: str, trials: int, rounds: int) -> list[dict[str, float]
     sides = (f"{kind}_ours", f"{kind}_tune")
     turns = [[run_part("sweep", side, trials) for side in sides] for _ in range(rounds)]
     return [
-        {key: statistics.median(each[key] for each in several) for key in several[0]}
+        {key: statistics.median(item[key] for item in several) for key in several[0]}
         for several in zip(*turns, strict=True)
     ]
 
@@ -192,9 +192,9 @@ def measure_all() -> list[Result]:
     results, peer = list[Result](), "bare Ray Tune"
     for trials, rounds in ((FEW, ROUNDS), (MANY, 1)):
         ours, bare = measure_rounds("noop", trials, rounds)
-        mine, base = 1e3 * ours["seconds"], 1e3 * bare["seconds"]
+        milliseconds, base = 1e3 * ours["seconds"], 1e3 * bare["seconds"]
         name = f"no-op trial of {trials}"
-        results.append(Result(name, mine, peer, base, 1.2 * base + 100, "ms"))
+        results.append(Result(name, milliseconds, peer, base, 1.2 * base + 100, "ms"))
     kilobytes = bare["kB"]  # of few trials the memory is noise
     results.append(Result(f"{name}, driver", ours["kB"], peer, kilobytes, 1.2 * kilobytes, "kB"))
     bare_loop()  # features and all else that is made once

@@ -76,8 +76,8 @@ def run_part(benchmark: str, part: str, *arguments: str | int | None) -> dict[st
 
 def cpu_seconds() -> float:
     """Return the seconds of this process and of those that it started and that have ended."""
-    own, of_children = (getrusage(who) for who in (RUSAGE_SELF, RUSAGE_CHILDREN))
-    return sum(each.ru_utime + each.ru_stime for each in (own, of_children))
+    seconds_ours, of_children = (getrusage(who) for who in (RUSAGE_SELF, RUSAGE_CHILDREN))
+    return sum(item.ru_utime + item.ru_stime for item in (seconds_ours, of_children))
 
 
 def memory(field: str) -> float:

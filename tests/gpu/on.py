@@ -37,11 +37,11 @@ class SameDraws(TorchFunctionMode):
     DRAWS = (torch.rand, torch.randn, torch.randint, torch.randperm)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = dict(kwargs or {})
-        if func not in self.DRAWS or given.get("generator") is None:
-            return func(*args, **given)
-        device, dtype = given.pop("device", None), given.pop("dtype", None)
+        options = dict(kwargs or {})
+        if func not in self.DRAWS or options.get("generator") is None:
+            return func(*args, **options)
+        device, dtype = options.pop("device", None), options.pop("dtype", None)
         if func in (torch.rand, torch.randn):
             dtype = dtype or torch.get_default_dtype()
-            return func(*args, **given, dtype=torch.float64).to(device=device, dtype=dtype)
-        return func(*args, **given, dtype=dtype).to(device)
+            return func(*args, **options, dtype=torch.float64).to(device=device, dtype=dtype)
+        return func(*args, **options, dtype=dtype).to(device)

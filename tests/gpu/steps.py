@@ -44,7 +44,7 @@ def stepped(
         terms = made.terms(state, batch.labels, progress, draws["loss"])
     total = EpochMetrics(1, 0).add(terms)
     total.backward()  # type: ignore[no-untyped-call]
-    found = {f"term {name}": term.value.detach() for name, term in terms.items()}
+    results = {f"term {name}": term.value.detach() for name, term in terms.items()}
     gradients = {name: parameter.grad for name, parameter in made.named_parameters()}
     assert total.device.type == device.type
-    return {"loss": total.detach(), "features": x.grad, **found, **gradients}
+    return {"loss": total.detach(), "features": x.grad, **results, **gradients}

@@ -21,13 +21,13 @@ each_type = pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_value_and_gradients(method: str, dtype: torch.dtype, device: torch.device) -> None:
     compared = 0
     for loss in LOSSES:
-        made = steps.built(method, loss)
-        if made is None:
+        proofs = steps.built(method, loss)
+        if proofs is None:
             continue
         for fraction in (0.0, 0.6):
-            expected = steps.stepped(copy.deepcopy(made), loss, CPU, torch.float64, fraction)
-            found = steps.stepped(copy.deepcopy(made), loss, device, dtype, fraction)
-            assert max_difference(expected, found) < on.TOLERANCE[dtype], (loss, fraction)
+            expected = steps.stepped(copy.deepcopy(proofs), loss, CPU, torch.float64, fraction)
+            results = steps.stepped(copy.deepcopy(proofs), loss, device, dtype, fraction)
+            assert max_difference(expected, results) < on.TOLERANCE[dtype], (loss, fraction)
         compared += 1
     assert compared >= 8
 
@@ -44,8 +44,8 @@ def test_value_and_gradients_of_options(
     method: dict[str, str], loss: str, device: torch.device
 ) -> None:
     """Those of classification, which no default is."""
-    made = steps.built(method, loss)
-    assert made is not None
-    expected = steps.stepped(copy.deepcopy(made), loss, CPU, torch.float64)
-    found = steps.stepped(copy.deepcopy(made), loss, device, torch.float64)
-    assert max_difference(expected, found) < on.TOLERANCE[torch.float64]
+    proofs = steps.built(method, loss)
+    assert proofs is not None
+    expected = steps.stepped(copy.deepcopy(proofs), loss, CPU, torch.float64)
+    results = steps.stepped(copy.deepcopy(proofs), loss, device, torch.float64)
+    assert max_difference(expected, results) < on.TOLERANCE[torch.float64]

@@ -26,14 +26,14 @@ CLOSE = 1e-4  # of float32: sums over rows; clusters that are far apart are told
 def test_ranking(case: str, score: str, device: torch.device) -> None:
     """Products are exact in float32, so that ties are ties anywhere."""
     rows, labels = CASES[case](streams.create_generator(0, case))
-    given = {"score": score, "metrics": tuple(RANKING)}
+    options = {"score": score, "metrics": tuple(RANKING)}
     try:
-        expected = evaluate_embeddings(rows, labels, **given)  # type: ignore[arg-type]
+        expected = evaluate_embeddings(rows, labels, **options)  # type: ignore[arg-type]
     except ConfigError as refused:
         with pytest.raises(ConfigError, match=refused.message):
-            evaluate_embeddings(rows.to(device), labels, **given)  # type: ignore[arg-type]
+            evaluate_embeddings(rows.to(device), labels, **options)  # type: ignore[arg-type]
         return
-    assert evaluate_embeddings(rows.to(device), labels, **given) == pytest.approx(
+    assert evaluate_embeddings(rows.to(device), labels, **options) == pytest.approx(
         expected, abs=1e-12
     )  # type: ignore[arg-type]
 
@@ -45,19 +45,19 @@ def test_a_larger_set(gallery: bool, device: torch.device) -> None:
     labels = torch.randint(40, (3000,), generator=generator)
     centres = torch.randn(40, 16, generator=generator)
     rows = centres[labels] + 0.9 * torch.randn(3000, 16, generator=generator)
-    queries, given = (600, {}) if gallery else (3000, {})
-    expected, found = (
+    queries, options = (600, {}) if gallery else (3000, {})
+    expected, results = (
         evaluate_embeddings(
             rows[:queries].to(where),
             labels[:queries],
             score="cosine",
             metrics=METRICS[: -len(CLUSTERING)],
             gallery=(rows[600:].to(where), labels[600:]) if gallery else None,
-            **given,
+            **options,
         )
         for where in ("cpu", device)
     )
-    assert found == pytest.approx(expected, abs=1e-3), "neighbours that are as near change places"
+    assert results == pytest.approx(expected, abs=1e-3), "neighbours that are as near change places"
 
 
 def test_structure_clusters_and_accuracies(device: torch.device) -> None:
@@ -66,10 +66,10 @@ def test_structure_clusters_and_accuracies(device: torch.device) -> None:
     rows = torch.eye(6)[labels] + 0.05 * torch.randn(60, 6, generator=generator)
     logits = torch.randn(60, 6, generator=generator)
     names = (*STRUCTURE, *CLUSTERING, *ACCURACY)
-    expected, found = (
+    expected, results = (
         evaluate_embeddings(
             rows.to(w), labels.to(w), score="dot", metrics=names, logits=logits.to(w)
         )
         for w in ("cpu", device)
     )
-    assert found == pytest.approx(expected, rel=CLOSE, abs=CLOSE)
+    assert results == pytest.approx(expected, rel=CLOSE, abs=CLOSE)

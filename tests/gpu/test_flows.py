@@ -34,20 +34,20 @@ def flowed(
     flow = copy.deepcopy(flow).to(device, dtype)
 
     def drawn(name: str, width: int) -> Tensor:
-        made = torch.randn(ITEMS, width, generator=streams.create_generator(0, name))
-        return made.to(device, dtype).requires_grad_()
+        proofs = torch.randn(ITEMS, width, generator=streams.create_generator(0, name))
+        return proofs.to(device, dtype).requires_grad_()
 
-    x, given = drawn("x", DIM), drawn("c", condition) if condition else None
-    found = flow(x, given)
-    (found.z.square().sum() + found.log_det.sum()).backward()
+    x, options = drawn("x", DIM), drawn("c", condition) if condition else None
+    results = flow(x, options)
+    (results.z.square().sum() + results.log_det.sum()).backward()
     gradients: dict[str, Any] = {name: p.grad for name, p in flow.named_parameters()}
     return {
-        "z": found.z,
-        "log_det": found.log_det,
-        "log_diagonal": found.log_diagonal,
-        "inverse": flow.inverse(found.z, given),
+        "z": results.z,
+        "log_det": results.log_det,
+        "log_diagonal": results.log_diagonal,
+        "inverse": flow.inverse(results.z, options),
         "x": x.grad,
-        "condition": None if given is None else given.grad,
+        "condition": None if options is None else options.grad,
         **gradients,
     }
 
@@ -60,5 +60,5 @@ def test_value_inverse_and_gradients(
 ) -> None:
     flow = flow_of(kind, condition)
     expected = flowed(flow, condition, torch.device("cpu"), torch.float64)
-    found = flowed(flow, condition, device, dtype)
-    assert max_difference(expected, found) < on.TOLERANCE[dtype]
+    results = flowed(flow, condition, device, dtype)
+    assert max_difference(expected, results) < on.TOLERANCE[dtype]

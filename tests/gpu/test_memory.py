@@ -44,8 +44,8 @@ def activations(backbone: Backbone, most: int | None, device: torch.device) -> i
 def test_four_parts_take_less(device: torch.device) -> None:
     """Activations a quarter; gradients of all weights and images are in both."""
     backbone = divided.transformer().to(device)
-    whole, parts = (activations(backbone, most, device) for most in (None, MANY // 4))
-    assert parts < 0.6 * whole, f"{parts} of {whole} bytes"
+    complete, parts = (activations(backbone, most, device) for most in (None, MANY // 4))
+    assert parts < 0.6 * complete, f"{parts} of {complete} bytes"
 
 
 def trial_of(root: Path, **training: Any) -> Any:

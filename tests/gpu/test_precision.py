@@ -39,7 +39,7 @@ def test_features_differ_by_its_rounding(
     exact, rounded = both(drawn, shared_cache, device, backbone)
     with torch.no_grad():
         block = next(iter(exact.inputs.iterate_blocks(exact.splits.test)))
-        full, half = (each.network.eval().features(block) for each in (exact, rounded))
+        full, half = (item.network.eval().features(block) for item in (exact, rounded))
     assert full.dtype == half.dtype == torch.float32
     assert 0 < float((half - full).norm() / full.norm()) < ROUNDED
 
@@ -49,7 +49,7 @@ def test_a_trial_in_it_learns_as_well(
 ) -> None:
     exact, rounded = both(drawn, shared_cache, device, {})
     one, other = list(exact.train_epochs()), list(rounded.train_epochs())
-    first, then = (told[0].metrics["train/loss"] for told in (one, other))
+    first, then = (reported[0].metrics["train/loss"] for reported in (one, other))
     assert then == pytest.approx(first, rel=ROUNDED)
     assert other[-1].metrics["train/loss"] < then
     assert all(w.dtype != torch.bfloat16 for w in rounded.network.state_dict().values())

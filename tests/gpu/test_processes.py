@@ -48,15 +48,15 @@ each_exchange = pytest.mark.parametrize(("backends", "devices"), exchanges(on.tr
 
 
 def steps_of(group: Group, device: str, freeze_bn: bool) -> list[Any]:
-    found = []
+    results = []
     for case in CASES:
         backbone: Backbone = divided.convolutions(freeze_bn=freeze_bn).to(device)
         if not freeze_bn and group.size > 1:
             synchronize_batch_norms(backbone, group.tensors)
         with on.SameDraws():
             step = divided.stepped(backbone, *case, group=group, device=device, **GIVEN)
-        found.append((step, {name: b.cpu() for name, b in backbone.named_buffers()}))
-    return found
+        results.append((step, {name: b.cpu() for name, b in backbone.named_buffers()}))
+    return results
 
 
 def steps(group: Group, devices: list[str], freeze_bn: bool) -> list[Any]:
@@ -74,11 +74,11 @@ def test_a_shared_step_is_that_of_one(
     first, second = shared(2, steps, devices, freeze_bn, devices=backends)
     alone = steps_of(ALONE, devices[0], freeze_bn)
     for number, case in enumerate(CASES):
-        (expected, statistics), (step, told) = alone[number], first[number]
+        (expected, statistics), (step, reported) = alone[number], first[number]
         assert divided.max_difference(expected, step) < CLOSE, case
         assert divided.max_difference(step, second[number][0]) < CLOSE, case
         for name, buffer in statistics.items():
-            torch.testing.assert_close(told[name], buffer, rtol=1e-9, atol=1e-12)
+            torch.testing.assert_close(reported[name], buffer, rtol=1e-9, atol=1e-12)
 
 
 def trial_of(root: Path, freeze_bn: bool) -> TrialConfig:
@@ -112,9 +112,9 @@ def test_a_shared_trial_is_that_of_one(
         with pytest.raises(ConfigError, match="compute their statistics of the batch"):
             check_shared(trial_of(drawn, freeze_bn), 2)
         return
-    given = (devices, drawn, shared_cache, freeze_bn)
-    first, second = shared(2, trained, *given, devices=backends)
-    alone = trained(ALONE, *given)
+    options = (devices, drawn, shared_cache, freeze_bn)
+    first, second = shared(2, trained, *options, devices=backends)
+    alone = trained(ALONE, *options)
     assert first["losses"] == pytest.approx(alone["losses"], rel=1e-2)
     assert second["told"] == first["told"]
     assert first["told"] == pytest.approx(alone["told"], abs=0.1)

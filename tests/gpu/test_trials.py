@@ -31,12 +31,12 @@ def trainer_on(device: torch.device, root: Path, cache: Path, **changes: Any) ->
 
 def test_it_is_the_trial_of_the_cpu(drawn: Path, shared_cache: Path, device: torch.device) -> None:
     """Losses, and what is told of the test classes, with crops that are the same."""
-    here, there = (trainer_on(where, drawn, shared_cache) for where in (CPU, device))
-    (one, *_), (other, *_) = list(here.train_epochs()), list(there.train_epochs())
+    local_values, there = (trainer_on(where, drawn, shared_cache) for where in (CPU, device))
+    (one, *_), (other, *_) = list(local_values.train_epochs()), list(there.train_epochs())
     assert there.device.type == device.type
     assert other.metrics["train/loss"] == pytest.approx(one.metrics["train/loss"], rel=CLOSE)
-    told, again = (each.finish(("test",)).evaluations["test"] for each in (here, there))
-    assert again == pytest.approx(told, abs=0.1)
+    reported, again = (item.finish(("test",)).evaluations["test"] for item in (local_values, there))
+    assert again == pytest.approx(reported, abs=0.1)
 
 
 @pytest.mark.parametrize("method", list(METHODS))
@@ -52,11 +52,13 @@ def test_each_method_trains(
 
 def test_cached_features_are_close(drawn: Path, tmp_path: Path, device: torch.device) -> None:
     trial = config(drawn)
-    here, there = (
+    local_values, there = (
         torch.from_numpy(load_cached_features(trial, tmp_path / str(where), where)[:])
         for where in (CPU, device)
     )
-    torch.testing.assert_close(there, here, rtol=CLOSE, atol=CLOSE * float(here.abs().max()))
+    torch.testing.assert_close(
+        there, local_values, rtol=CLOSE, atol=CLOSE * float(local_values.abs().max())
+    )
 
 
 def test_a_trial_goes_on_elsewhere_and_its_model_answers_there(

@@ -57,8 +57,8 @@ def timeless(metrics: dict[str, float]) -> dict[str, float]:
 
 def job(trial: Any, cache: Path, folder: Path, **changes: Any) -> Job:
     runtime = Runtime("cpu", 1, cache, folder, checkpoint_seconds=0.0)
-    given = Job("t", trial.model_dump(mode="json"), 3, runtime, ("val", "test"))
-    return replace(given, **changes)
+    options = Job("t", trial.model_dump(mode="json"), 3, runtime, ("val", "test"))
+    return replace(options, **changes)
 
 
 def comparable(final: dict[str, Any]) -> dict[str, Any]:

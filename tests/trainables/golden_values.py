@@ -26,8 +26,8 @@ def measured(method: str, loss: str) -> dict[str, float]:
     config = TrialConfig(method={"name": method}, loss=loss_options(loss), embedding={"dim": D})
     built = build_method(config, features=FEATURES, classes=C, seed=0).double()
     with torch.no_grad():
-        for place, parameter in enumerate(built.parameters()):
-            parameter.copy_(wave(*parameter.shape, shift=place))
+        for position, parameter in enumerate(built.parameters()):
+            parameter.copy_(wave(*parameter.shape, shift=position))
     labels = labels_for(loss, B, C)
     generator = torch.Generator().manual_seed(0)
     state = built(wave(B, FEATURES, shift=0.5), labels, Progress(), generator)

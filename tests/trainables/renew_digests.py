@@ -52,8 +52,8 @@ def measured(root: Path) -> Measured:
         )
     if done.returncode:
         raise Refused(f"{root}: the proofs cannot be computed:\n{done.stderr}")
-    found: Measured = json.loads(done.stdout.splitlines()[-1])
-    return found
+    results: Measured = json.loads(done.stdout.splitlines()[-1])
+    return results
 
 
 def unpacked(commit: str, folder: Path) -> Path:
@@ -101,9 +101,11 @@ def _holds(before: dict[str, Any] | None, now: dict[str, Any]) -> bool:
     if before is None:
         return False
     seen, sees = (proof.get("observed", []) for proof in (before, now))
-    kept = all(was.items() <= told.items() for was, told in zip(seen, sees, strict=False))
+    are_kept = all(
+        was.items() <= reported.items() for was, reported in zip(seen, sees, strict=False)
+    )
     same = {**before, "observed": len(seen)} == {**now, "observed": len(sees)}
-    return kept and same
+    return are_kept and same
 
 
 def as_before(proof: str, numbers: Measured, proofs: Measured) -> Measured:
@@ -119,14 +121,14 @@ def as_before(proof: str, numbers: Measured, proofs: Measured) -> Measured:
 
 def renewed(listed: Listed, now: Measured) -> Listed:
     """The lists with today's hashes at their ends; call it when the changed ones are proven."""
-    added, found = changed(listed, now), dict[str, Any]()
+    added, results = changed(listed, now), dict[str, Any]()
     for name, (revision, value) in sorted(now["components"].items()):
-        known = listed.get(name, {"revision": None, "hashes": [None]})
-        is_same = known["revision"] == revision and known["hashes"][-1] == value
-        older = known["hashes"] if name in added or is_same else []
-        hashes = [*(each for each in older if each != value), value]
-        found[name] = known if is_same else {"revision": revision, "hashes": hashes}
-    return found
+        stored = listed.get(name, {"revision": None, "hashes": [None]})
+        is_same = stored["revision"] == revision and stored["hashes"][-1] == value
+        older = stored["hashes"] if name in added or is_same else []
+        hashes = [*(item for item in older if item != value), value]
+        results[name] = stored if is_same else {"revision": revision, "hashes": hashes}
+    return results
 
 
 def renew(commit: str) -> str:
@@ -167,16 +169,16 @@ def renew(commit: str) -> str:
 def _write_numbers(now: Measured) -> None:
     """Some numbers of the trials, for other machines. What is there stays while it is right to
     rounding: it is of one machine, and the next one's last digits are no news."""
-    known = json.loads(NUMBERS.read_text()) if NUMBERS.exists() else {}
-    found = {}
+    stored = json.loads(NUMBERS.read_text()) if NUMBERS.exists() else {}
+    results = {}
     for name, proof in now["proofs"].items():
         if "losses" in proof:
-            fresh, old = [*proof["losses"], proof["moved"]], known.get(name, [])
+            fresh, old = [*proof["losses"], proof["moved"]], stored.get(name, [])
             near = len(old) == len(fresh) and all(
                 abs(x - y) <= 1e-3 * abs(y) for x, y in zip(old, fresh, strict=True)
             )
-            found[name] = old if near else fresh
-    NUMBERS.write_text(_by_line(found))
+            results[name] = old if near else fresh
+    NUMBERS.write_text(_by_line(results))
 
 
 def _by_line(found: dict[str, Any]) -> str:

@@ -39,10 +39,10 @@ def cell(method: str, loss: str) -> Cell:
         return Cell({}, None)
     other = default
     for options in ALTERNATIVES.get(method, ()):
-        found = trial({"name": method, **options}, loss, **settings())
-        if isinstance(found, TrialConfig):
+        results = trial({"name": method, **options}, loss, **settings())
+        if isinstance(results, TrialConfig):
             return Cell(options, default)
-        other = found if other == default else other
+        other = results if other == default else other
     return Cell(None, other)
 
 
@@ -62,7 +62,9 @@ def mark_slow_pairs(
         methods: names, or options with the name among them.
         accepts: whether a method takes a loss.
     """
-    taken = {(i, loss) for i, each in enumerate(methods) for loss in losses if accepts(each, loss)}
+    accepted = {
+        (i, loss) for i, item in enumerate(methods) for loss in losses if accepts(item, loss)
+    }
     in_use: Counter[int | str] = Counter()
     quick: set[tuple[int, str]] = set()
 
@@ -73,13 +75,13 @@ def mark_slow_pairs(
 
     for loss in losses:
         for _ in range(2):
-            if candidates := [pair for pair in taken - quick if pair[1] == loss]:
+            if candidates := [pair for pair in accepted - quick if pair[1] == loss]:
                 choose(candidates, 0)
     for i in range(len(methods)):
-        while in_use[i] < 3 and (candidates := [pair for pair in taken - quick if pair[0] == i]):
+        while in_use[i] < 3 and (candidates := [pair for pair in accepted - quick if pair[0] == i]):
             choose(candidates, 1)
     names = [
-        each if isinstance(each, str) else f"{each['name']}{i}" for i, each in enumerate(methods)
+        item if isinstance(item, str) else f"{item['name']}{i}" for i, item in enumerate(methods)
     ]
     return [
         pytest.param(
@@ -88,5 +90,5 @@ def mark_slow_pairs(
             id=f"{names[i]}-{loss}",
             marks=[] if (i, loss) in quick else [pytest.mark.slow],
         )
-        for i, loss in sorted(taken)
+        for i, loss in sorted(accepted)
     ]

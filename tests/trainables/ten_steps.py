@@ -49,8 +49,8 @@ def images(folder: Path) -> Path:
 def trial(folder: Path, **changes: Any) -> Proof:
     """The losses of its ten steps, how far its parameters moved, what its method observed by epoch,
     and a digest of all else that it tells and ends with."""
-    given = core_trials.merged({"training": SIZES, "embedding": {"dim": 8}}, changes)
-    config = core_trials.config(images(folder), **given)
+    options = core_trials.merged({"training": SIZES, "embedding": {"dim": 8}}, changes)
+    config = core_trials.config(images(folder), **options)
     trainer = Trainer(config, 0, Runtime("cpu", 1, folder / "cache"))
     start = [parameter.detach().clone() for parameter in trainer.parameters]
     reports = list(trainer.train_epochs())
@@ -60,13 +60,13 @@ def trial(folder: Path, **changes: Any) -> Proof:
     )
     final = trainer.finish(("val", "test"))
     assert final.steps == STEPS
-    told = [core_trials.timeless(report.metrics) for report in reports]
-    observed = [_of(metrics, True) for metrics in told]
-    rest = [[_of(metrics, False) for metrics in told], final.evaluations]
-    digest = hashlib.sha256(json.dumps(rest, sort_keys=True).encode())
+    reported = [core_trials.timeless(report.metrics) for report in reports]
+    observed = [_of(metrics, True) for metrics in reported]
+    others = [[_of(metrics, False) for metrics in reported], final.evaluations]
+    digest = hashlib.sha256(json.dumps(others, sort_keys=True).encode())
     for name, weight in sorted(trainer.network.state_dict().items()):
         digest.update(name.encode() + weight.contiguous().numpy().tobytes())
-    losses = [metrics["train/loss"] for metrics in told]
+    losses = [metrics["train/loss"] for metrics in reported]
     return {
         "losses": losses,
         "moved": moved**0.5,
@@ -83,15 +83,15 @@ def of_component(kind: str, name: str, folder: Path) -> Proof:
     options = {"loss": {"loss": loss_options(name)}, "method": {"method": {"name": name}}}[kind]
     golden = {
         f"{method} on {loss}": golden_values.measured(method, loss)
-        for each, own, _, trials in golden_values.components()
-        if (each, own) == (kind, name)
+        for item, fold_folder, _, trials in golden_values.components()
+        if (item, fold_folder) == (kind, name)
         for method, loss in trials
     }
     try:
-        made = trial(folder, **options)
+        proofs = trial(folder, **options)
     except ValidationError:  # it wants images, for mixing them, say
-        made = trial(folder, **options, backbone={"mode": "finetune"})
-    return {**made, "golden": golden}
+        proofs = trial(folder, **options, backbone={"mode": "finetune"})
+    return {**proofs, "golden": golden}
 
 
 def finetuned(folder: Path) -> Proof:
@@ -110,7 +110,7 @@ def evaluation(folder: Path) -> Proof:
     wave = torch.sin(1.7 * torch.arange(60 * 8)).view(60, 8)
     labels = torch.arange(60) % 6
     logits = wave @ wave[:6].T
-    found: Proof = {
+    results: Proof = {
         score: evaluate_embeddings(wave, labels, score=score, metrics=ALL, logits=logits)
         for score in ("cosine", "dot", "euclidean")
     }
@@ -118,41 +118,41 @@ def evaluation(folder: Path) -> Proof:
     for fold in range(2):
         split = {"split": {"folds": 2, "fold": fold}}
         config = core_trials.config(images(folder), data=split, training={**SIZES, "epochs": 1})
-        own = folder / f"fold{fold}"
-        trainer = Trainer(config, 0, Runtime("cpu", 1, folder / "cache", own))
+        fold_folder = folder / f"fold{fold}"
+        trainer = Trainer(config, 0, Runtime("cpu", 1, folder / "cache", fold_folder))
         list(trainer.train_epochs())
         trainer.finish(("val",))
-        members.append(Member(config, 0, own / EXPORT))
+        members.append(Member(config, 0, fold_folder / EXPORT))
     runtime = Runtime("cpu", 1, folder / "cache")
-    return {**found, "ensemble": evaluate_ensemble(members, runtime)}
+    return {**results, "ensemble": evaluate_ensemble(members, runtime)}
 
 
 def dataset(name: str, folder: Path) -> Proof:
     """Every pixel and label, decoded anew."""
-    given: Proof = {"name": name, "image_size": 32}
+    options: Proof = {"name": name, "image_size": 32}
     if name == "folder":
-        given["root"] = str(images(folder))
+        options["root"] = str(images(folder))
     elif name in trees.TREES:
-        usual, made = next(iter(trees.TREES[name].items()))
-        given |= {"root": str(made(folder / "trees" / usual)), "allow_partial": True}
-    found = load_dataset(resolve_data_config(given), folder / "cache")
-    digest = hashlib.sha256(found.images.flat.numpy().tobytes())
-    for table in (found.labels, found.images.heights, found.images.widths):
+        usual, proofs = next(iter(trees.TREES[name].items()))
+        options |= {"root": str(proofs(folder / "trees" / usual)), "allow_partial": True}
+    results = load_dataset(resolve_data_config(options), folder / "cache")
+    digest = hashlib.sha256(results.images.flat.numpy().tobytes())
+    for table in (results.labels, results.images.heights, results.images.widths):
         digest.update(table.numpy().tobytes())
-    told: Proof = {"digest": digest.hexdigest(), "classes": list(found.classes)}
-    if found.official is not None:
-        told["tested"] = found.official.test.tolist()
-    if found.roles is not None:
-        told["roles"] = found.roles.tolist()
-    return told
+    reported: Proof = {"digest": digest.hexdigest(), "classes": list(results.classes)}
+    if results.official is not None:
+        reported["tested"] = results.official.test.tolist()
+    if results.roles is not None:
+        reported["roles"] = results.roles.tolist()
+    return reported
 
 
 def trials() -> dict[str, Callable[[Path], Proof]]:
     """Of every loss and method, and one through pixels: name → its proof, made in a folder."""
-    found: dict[str, Callable[[Path], Proof]] = {"finetuned": finetuned}
+    results: dict[str, Callable[[Path], Proof]] = {"finetuned": finetuned}
     for kind, registry in (("loss", LOSSES), ("method", METHODS)):
-        found |= {f"{kind}.{name}": partial(of_component, kind, name) for name in registry}
-    return found
+        results |= {f"{kind}.{name}": partial(of_component, kind, name) for name in registry}
+    return results
 
 
 def proofs() -> dict[str, Callable[[Path], Proof]]:
@@ -161,15 +161,15 @@ def proofs() -> dict[str, Callable[[Path], Proof]]:
 
 
 def every_component() -> list[str]:
-    found = [*components.ENTRY_MODULES]
+    results = [*components.ENTRY_MODULES]
     for kind, registry in (("loss", LOSSES), ("method", METHODS), ("data", DATASETS)):
-        found += [f"{kind}.{name}" for name in registry]
-    return found
+        results += [f"{kind}.{name}" for name in registry]
+    return results
 
 
 def main(names: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
-        made = {
+        values_by_proof = {
             name: proof(Path(folder))
             for name, proof in proofs().items()
             if not names or name in names
@@ -178,7 +178,7 @@ def main(names: list[str]) -> int:
         name: [components.get_revision(name), source_digests.compute_component_digest(name)[0]]
         for name in every_component()
     }
-    print(json.dumps({"proofs": made, "components": hashes}, sort_keys=True))
+    print(json.dumps({"proofs": values_by_proof, "components": hashes}, sort_keys=True))
     return 0
 
 

@@ -26,16 +26,16 @@ def golden(kind: str, name: str) -> Path:
 @pytest.mark.parametrize(("kind", "name", "revision", "trials"), components())
 def test_golden_values(kind: str, name: str, revision: int, trials: list[tuple[str, str]]) -> None:
     """New component, or new REVISION: `make golden`."""
-    known = json.loads(golden(kind, name).read_text())
-    assert known["revision"] == revision
+    stored = json.loads(golden(kind, name).read_text())
+    assert stored["revision"] == revision
     for method, loss in trials:
-        expected = known["terms"][f"{method} on {loss}"]
+        expected = stored["terms"][f"{method} on {loss}"]
         assert measured(method, loss) == pytest.approx(expected, rel=1e-9), (method, loss)
 
 
 def test_no_golden_values_without_a_component() -> None:
-    known = {golden(kind, name) for kind, name, _, _ in components()}
-    assert set(FOLDER.glob("*.json")) == known
+    stored = {golden(kind, name) for kind, name, _, _ in components()}
+    assert set(FOLDER.glob("*.json")) == stored
 
 
 def write_new() -> list[str]:

@@ -41,22 +41,22 @@ def trained(method: str, images: Path, cache: Path) -> dict[str, float]:
         images, method={"name": method}, backbone={"mode": "finetune"}, training={"epochs": 2}
     )
     trainer = Trainer(trial, 0, Runtime("cpu", 1, cache))
-    found = {
+    results = {
         f"{report.epoch} {name}": value
         for report in trainer.train_epochs()
         for name, value in report.metrics.items()
         if name.endswith("/value") or name == "train/loss"
     }
-    return found | trainer.finish(("test",)).evaluations["test"]
+    return results | trainer.finish(("test",)).evaluations["test"]
 
 
 @pytest.mark.parametrize("method", list(METHODS))
 def test_each_method_trains(method: str, drawn: Path, shared_cache: Path) -> None:
-    found = trained(method, drawn, shared_cache)
-    assert all(math.isfinite(value) for value in found.values())
-    assert found["2 train/loss"] < found["1 train/loss"]
+    results = trained(method, drawn, shared_cache)
+    assert all(math.isfinite(value) for value in results.values())
+    assert results["2 train/loss"] < results["1 train/loss"]
     # Stripes of seven colours under noise: told apart before anything has trained, and still after.
-    assert found["recall_at_1"] > 0.5
+    assert results["recall_at_1"] > 0.5
 
 
 @pytest.mark.skipif(not plain.is_plain(), reason="for `python -m tests.plain`")
@@ -77,9 +77,9 @@ def test_another_instruction_set_changes_rounding_alone(drawn: Path, shared_cach
     assert done.returncode == 0, done.stderr
     there = json.loads(done.stdout)
     for method in METHODS:
-        here = trained(method, drawn, shared_cache)
-        assert here.keys() == there[method].keys()
-        for name, value in here.items():
+        local_values = trained(method, drawn, shared_cache)
+        assert local_values.keys() == there[method].keys()
+        for name, value in local_values.items():
             if name.endswith("/value") or name.endswith("train/loss"):
                 expected = pytest.approx(
                     there[method][name],

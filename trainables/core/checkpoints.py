@@ -99,11 +99,11 @@ def clone_to_own_storage(state: Any) -> Any:
         return state if state.untyped_storage().nbytes() == state.nbytes else state.clone()
     if isinstance(state, dict):
         return {name: clone_to_own_storage(value) for name, value in state.items()}
-    return [clone_to_own_storage(each) for each in state] if isinstance(state, list) else state
+    return [clone_to_own_storage(entry) for entry in state] if isinstance(state, list) else state
 
 
 def _read_verified(path: Path) -> dict[str, Any]:
-    """Return what `_write` wrote, or raise Damaged."""
+    """Return what `_write_atomically` wrote, or raise DamagedCheckpoint."""
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:

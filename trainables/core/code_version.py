@@ -52,7 +52,7 @@ def list_differing_components(source: Code) -> list[str]:
 
 
 def require_driver_code(source: Code) -> None:
-    """Raise OtherSource where a component's source or REVISION here is not the driver's."""
+    """Raise SourceMismatch where a component's source or REVISION here is not the driver's."""
     if differing := list_differing_components(source):
         raise SourceMismatch(
             f"{socket.gethostname()}: the source of {', '.join(differing)} is not the driver's. "

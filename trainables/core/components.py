@@ -83,5 +83,11 @@ def get_revision(component: str) -> str:
 
 def build_revision_name(component: str) -> str:
     """Return the name that a component's REVISION has in the source."""
-    own = component.partition(".")[0] in ("loss", "method", "data", *OWN_REVISION)
-    return "EVALUATOR" if component == EVALUATOR else "REVISION" if own else "CORE_REVISION"
+    has_own_revision = component.partition(".")[0] in ("loss", "method", "data", *OWN_REVISION)
+    return (
+        "EVALUATOR"
+        if component == EVALUATOR
+        else "REVISION"
+        if has_own_revision
+        else "CORE_REVISION"
+    )

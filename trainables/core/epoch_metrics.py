@@ -118,7 +118,7 @@ class EpochMetrics:
 
 def find_overwhelming_terms(metrics: Mapping[str, float]) -> dict[str, float]:
     """Return each term whose gradient overwhelmed the metric term's in an epoch, and the ratio, by
-    what `Trace.means` returned for it."""
+    what `compute_means` returned for it."""
     ratios = {
         name.removeprefix("observed/").removesuffix(RATIO + LARGEST): value
         for name, value in metrics.items()

@@ -69,11 +69,11 @@ class Evaluator:
         """Return metrics of one split alone."""
         self.network.eval()
         task, network, subset = self.task, self.network, self.splits[split]
-        own = [
+        local_answers = [
             task.compute_answers(network, block)
             for block in self.inputs.iterate_blocks(subset, self.group)
         ]
-        answers = self.group.gather(own, self.device)
+        answers = self.group.gather(local_answers, self.device)
         options = {"metrics": metrics, "restarts": self.config.evaluation.restarts}
         return self.group.broadcast_object(lambda: task.read(network, answers, subset, **options))
 

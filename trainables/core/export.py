@@ -132,7 +132,7 @@ class Model:
         pictures = (Picture(Path(images) / path) for path in list_pictures(Path(images)))
         pixels = map_ahead(lambda picture: decode_picture(picture, self._short_side), pictures)
         parts = []
-        while batch := [Image.fromarray(each) for each in islice(pixels, batch_size)]:
+        while batch := [Image.fromarray(array) for array in islice(pixels, batch_size)]:
             parts.append(self._read_images(self.network.embed, batch, batch_size))
         return torch.cat(parts)
 
@@ -220,8 +220,8 @@ def load_model(path: str | Path, device: str = "auto") -> Model:
     expected = network.state_dict()
     for name in sorted(weights.keys() | expected.keys()):
         actual, wanted = (
-            f"{each[name].dtype} {list(each[name].shape)}" if name in each else "nothing"
-            for each in (weights, expected)
+            f"{tensors[name].dtype} {list(tensors[name].shape)}" if name in tensors else "nothing"
+            for tensors in (weights, expected)
         )
         require(actual == wanted, f"the tensor {name[:200]!r} is {actual} and must be {wanted}")
         require(bool(torch.isfinite(weights[name]).all()), f"{name!r} has NaN or infinite numbers")
@@ -240,7 +240,7 @@ def list_pictures(root: Path, place: str = "images") -> list[Path]:
     """
     try:
         linked = [entry for entry in root.iterdir() if entry.is_symlink() and entry.is_dir()]
-        files = {file for each in (root, *linked) for file in iterate_images(each)}
+        files = {file for folder in (root, *linked) for file in iterate_images(folder)}
     except OSError as error:
         raise ConfigError(place, f"{root}: {error.strerror}") from error
     if not files:

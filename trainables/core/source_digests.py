@@ -42,7 +42,7 @@ class NoSource(Exception):
 
 def find_module_file(name: str) -> Path | None:
     """Return the source file of a module, without importing it; None if it has none."""
-    top, *rest = name.split(".")
+    top, *parents = name.split(".")
     if loaded := sys.modules.get(top):
         roots, file = getattr(loaded, "__path__", ()), getattr(loaded, "__file__", None)
     else:
@@ -53,9 +53,9 @@ def find_module_file(name: str) -> Path | None:
         if spec is None:
             return None
         roots, file = spec.submodule_search_locations or (), spec.origin
-    if not rest and file is not None:
+    if not parents and file is not None:
         return Path(file) if Path(file).suffix == ".py" else None
-    bases = [Path(root, *rest) for root in roots]
+    bases = [Path(root, *parents) for root in roots]
     paths = (path for base in bases for path in (base / "__init__.py", Path(f"{base}.py")))
     return next((path for path in paths if path.is_file()), None)
 
@@ -123,7 +123,7 @@ def _normalize_tree(node: Any) -> Any:
         return ["Assert", _normalize_tree(node.test)]
     if isinstance(node, ast.JoinedStr):
         parts: list[Any] = ["JoinedStr"]
-        for is_text, values in groupby(node.values, lambda each: isinstance(each, ast.Constant)):
+        for is_text, values in groupby(node.values, lambda value: isinstance(value, ast.Constant)):
             if is_text:
                 parts.append("".join(str(getattr(each, "value", "")) for each in values))
             else:
@@ -159,7 +159,9 @@ def digest_class(cls: type) -> str:
     """Return the digest of a loss, a method or a data set, or raise NoSource."""
     name = f"{cls.__module__}.{cls.__qualname__}"
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
-    functions = [inspect.unwrap(each) for each in vars(cls).values() if inspect.isfunction(each)]
+    functions = [
+        inspect.unwrap(member) for member in vars(cls).values() if inspect.isfunction(member)
+    ]
     made_in = {function.__code__.co_filename for function in functions}
     if file is None or Path(file).suffix != ".py":
         raise NoSource(f"{name} is in no Python file")
@@ -206,6 +208,6 @@ def list_equal_digests(component: str, accepted: Iterable[tuple[str, str]] = ())
     groups = [set(pair) for pair in accepted]
     groups += [set(listed)] if revision == get_revision(component) else []
     equal = {current}
-    while grown := [each for each in groups if each & equal and not each <= equal]:
+    while grown := [group for group in groups if group & equal and not group <= equal]:
         equal = equal.union(*grown)
     return equal

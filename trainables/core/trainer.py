@@ -173,7 +173,9 @@ class Trainer:
                 ratio,
             )
         self.trace = None  # the next checkpoint is of a whole epoch
-        metrics |= {f"lr/{each['role']}": float(each["lr"]) for each in self.optimizer.param_groups}
+        metrics |= {
+            f"lr/{group['role']}": float(group["lr"]) for group in self.optimizer.param_groups
+        }
         self.epoch += 1
 
         # evaluate it and keep the best weights

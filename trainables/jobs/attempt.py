@@ -91,8 +91,8 @@ class Attempt:
             self._lock.acquire(timeout=lock_seconds)
         except Timeout:
             raise TimeoutError(
-                f"{self.folder}: found the trial's folder locked by another process for "
-                f"{lock_seconds:.0f} s; expected it free. End that process and start again"
+                f"{self.folder}: another process has locked the trial's folder for "
+                f"{lock_seconds:.0f} s. End that process and start again"
             ) from None
         self._log = logging.FileHandler(self._files.log, encoding="utf-8", delay=True)
         self._log.setFormatter(HidingFormatter("%(asctime)s %(levelname)s %(message)s"))

@@ -49,18 +49,18 @@ def train_together(job: Job) -> Iterator[tuple[Group, Runtime]]:
         yield ALONE, job.runtime
         return
     runtimes = [assign_runtime(job.runtime, rank) for rank in range(size)]
-    place = create_rendezvous_file()
+    rendezvous = create_rendezvous_file()
     with contextlib.ExitStack() as stack:
-        stack.callback(shutil.rmtree, place.parent, ignore_errors=True)
+        stack.callback(shutil.rmtree, rendezvous.parent, ignore_errors=True)
         peers: list[Peer] = []
         for rank in range(1, size):
-            peers.append(Peer(replace(job, runtime=runtimes[rank]), rank, place))
+            peers.append(Peer(replace(job, runtime=runtimes[rank]), rank, rendezvous))
             stack.callback(peers[-1].kill)
         for peer in peers:
             if (event := peer.read()) != {"event": "ready"}:
                 raise peer.explain_end(event)
         try:
-            with join_group(place, 0, size, torch.device(runtimes[0].device)) as group:
+            with join_group(rendezvous, 0, size, torch.device(runtimes[0].device)) as group:
                 yield group, runtimes[0]
         except TrialFailure:
             raise
@@ -96,7 +96,7 @@ def assign_runtime(runtime: Runtime, rank: int) -> Runtime:
 class Peer:
     """A process beside the first one. It ends when its standard input does, and so with us."""
 
-    def __init__(self, job: Job, rank: int, place: Path) -> None:
+    def __init__(self, job: Job, rank: int, rendezvous: Path) -> None:
         self.rank = rank
         self.process = subprocess.Popen(
             [sys.executable, "-m", "trainables.jobs.distributed"],
@@ -106,7 +106,7 @@ class Peer:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         assert self.process.stdin is not None
-        request = {"job": job.to_dict(), "rank": rank, "place": str(place)}
+        request = {"job": job.to_dict(), "rank": rank, "place": str(rendezvous)}
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
 

@@ -72,12 +72,12 @@ def evaluate_ensemble(
         torch.set_num_threads(runtime.threads)
     splits = load_splits(members[0].config.data, runtime.cache_dir)
     splits.require_splits(("test",))
-    found = [_embed_test_images(member, runtime) for member in members]
-    z = torch.cat([part for part, _ in found], dim=1)
+    embedded = [_embed_test_images(member, runtime) for member in members]
+    z = torch.cat([part for part, _ in embedded], dim=1)
     wanted = tuple(dict.fromkeys((*METRICS, *metrics)))
     restarts = members[0].config.evaluation.restarts
     return evaluate_split(
-        z, splits.test, score=_evaluate_joint(found), metrics=wanted, restarts=restarts
+        z, splits.test, score=_evaluate_joint(embedded), metrics=wanted, restarts=restarts
     )
 
 
@@ -102,13 +102,13 @@ def _embed_test_images(member: Member, runtime: Runtime) -> tuple[Tensor, PlainS
     return F.normalize(z, dim=1) if score.normalize else z, score
 
 
-def _evaluate_joint(found: Sequence[tuple[Tensor, PlainScore | Method]]) -> Score:
+def _evaluate_joint(members: Sequence[tuple[Tensor, PlainScore | Method]]) -> Score:
     """Of the members' embeddings side by side."""
-    first = found[0][1]
+    first = members[0][1]
     if isinstance(first, PlainScore):
         return first  # of one configuration, so that all have the same
-    widths = [part.shape[1] for part, _ in found]
-    methods = [how for _, how in found if isinstance(how, Method)]
+    widths = [part.shape[1] for part, _ in members]
+    methods = [how for _, how in members if isinstance(how, Method)]
 
     def mean(query: Tensor, reference: Tensor) -> Tensor:
         queries, references = (torch.split(rows, widths, 1) for rows in (query, reference))

@@ -66,30 +66,30 @@ def run_job(job: Job) -> Iterator[Event]:
         if final is None:
             return
     else:
-        known = final["evaluations"] if final["evaluator"] == EVALUATOR else {}
+        earlier = final["evaluations"] if final["evaluator"] == EVALUATOR else {}
         if job.mode == "ensemble":
             members = [
                 Member(TrialConfig.model_validate(fold.config), fold.seed, fold.export)
                 for fold in job.members
             ]
             metrics = evaluate_ensemble(members, job.runtime, job.metrics)
-            fresh = {"ensemble": known.get("ensemble", {}) | metrics}
+            fresh = {"ensemble": earlier.get("ensemble", {}) | metrics}
         else:
-            fresh = _evaluate_missing(job, config, final, known)
+            fresh = _evaluate_missing(job, config, final, earlier)
         if fresh:
-            final |= {"evaluations": known | fresh, "evaluator": EVALUATOR}
+            final |= {"evaluations": earlier | fresh, "evaluator": EVALUATOR}
     if folder is not None:
         write_json(TrialFolder(folder).result, _seal_result({**final, **identity}))
     LOG.info("selected epoch %s: %s", final["best_epoch"], json.dumps(final["evaluations"]))
     yield final
 
 
-def _evaluate_missing(job: Job, config: TrialConfig, final: Event, known: Event) -> Event:
+def _evaluate_missing(job: Job, config: TrialConfig, final: Event, earlier: Event) -> Event:
     """Return the metrics by split that the job asks for and a finished trial lacks."""
     folder = job.runtime.trial_dir
     wanted = dict.fromkeys((*get_task(config).metrics, *job.metrics))
     missing = {
-        split: tuple(name for name in wanted if name not in known.get(split, ()))
+        split: tuple(name for name in wanted if name not in earlier.get(split, ()))
         for split in job.evaluate
     }
     if folder is None or not any(missing.values()):
@@ -97,7 +97,7 @@ def _evaluate_missing(job: Job, config: TrialConfig, final: Event, known: Event)
     trainer = Trainer(config, job.seed, job.runtime, resume=False)
     trainer.network.load_state_dict(read_weights(join_inside(folder, final["export"])))
     return {
-        split: known.get(split, {}) | trainer.looks.evaluate(split, names)
+        split: earlier.get(split, {}) | trainer.looks.evaluate(split, names)
         for split, names in missing.items()
         if names
     }

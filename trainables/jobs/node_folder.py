@@ -60,12 +60,12 @@ def localize_job(payload: Payload) -> Job:
     )
     members = tuple(
         replace(
-            each,
+            member,
             export=join_inside(
-                locate_trial_folder(trials / READ, each.export.parent.name), each.export.name
+                locate_trial_folder(trials / READ, member.export.parent.name), member.export.name
             ),
         )
-        for each in job.members
+        for member in job.members
     )
     return replace(job, runtime=runtime, members=members)
 
@@ -84,10 +84,10 @@ def check_data(job: Job, fingerprint: str) -> None:
     if (data.images, fingerprint) in _checked:
         return
     try:
-        here = dataset.fingerprint(data, job.runtime.cache_dir)
+        actual = dataset.fingerprint(data, job.runtime.cache_dir)
     except ConfigError as error:
         raise OSError(f"{describe_node()}: {error}") from error
-    if here != fingerprint:
+    if actual != fingerprint:
         where = data.root or "the data folders"
         raise OSError(
             f"{describe_node()}: the data set {data.name} in {where} is not the driver's. Copy the "
@@ -114,9 +114,9 @@ def fetch_files(
     exports = [member.export for member in job.members if not member.export.exists()]
     wanted += [(export.parent.name, export.parent) for export in exports]
     for trial_id, target in wanted:
-        place = newest(storage.checkpoints.get(trial_id, ()))
-        if place is not None:
-            download(place, target)
+        checkpoint = newest(storage.checkpoints.get(trial_id, ()))
+        if checkpoint is not None:
+            download(checkpoint, target)
 
 
 # ------------------------------------------------------------------------- contents of a checkpoint
@@ -164,22 +164,13 @@ def copy_checkpoint(folder: Path, target: Path) -> None:
         try:
             for name, path in iterate_checkpoint_files(folder):
                 (target / name).parent.mkdir(parents=True, exist_ok=True)
-                _link_or_copy(path, target / name)
+                shutil.copyfile(path, target / name)
                 sizes[name] = (target / name).stat().st_size
         except FileNotFoundError:
             continue
         target.mkdir(parents=True, exist_ok=True)  # a trial may have no file yet
         (target / MANIFEST).write_text(json.dumps(sizes), encoding="utf-8")
         return
-
-
-def _link_or_copy(source: Path, target: Path) -> None:
-    """Link files that are never written again; copy the others."""
-    if source.suffix in (".pt", ".safetensors"):
-        with contextlib.suppress(OSError):
-            target.hardlink_to(source)
-            return
-    shutil.copyfile(source, target)
 
 
 def find_newest(files: Any, root: str, folders: tuple[str, ...]) -> str | None:
@@ -194,18 +185,18 @@ def find_newest(files: Any, root: str, folders: tuple[str, ...]) -> str | None:
     import pyarrow.fs
 
     for folder in folders:
-        place = f"{root}/{folder}"
-        chosen = pyarrow.fs.FileSelector(place, allow_not_found=True, recursive=True)
+        location = f"{root}/{folder}"
+        chosen = pyarrow.fs.FileSelector(location, allow_not_found=True, recursive=True)
         sizes = {
-            info.path.removeprefix(f"{place}/"): info.size
+            info.path.removeprefix(f"{location}/"): info.size
             for info in files.get_file_info(chosen)
             if info.type == pyarrow.fs.FileType.File
         }
-        for name in sorted({each.partition("/")[0] for each in sizes}, reverse=True):
+        for name in sorted({path.partition("/")[0] for path in sizes}, reverse=True):
             if f"{name}/{MANIFEST}" not in sizes:
                 continue
-            with files.open_input_stream(f"{place}/{name}/{MANIFEST}") as stream:
+            with files.open_input_stream(f"{location}/{name}/{MANIFEST}") as stream:
                 listed = json.loads(stream.read())
-            if all(sizes.get(f"{name}/{each}") == size for each, size in listed.items()):
+            if all(sizes.get(f"{name}/{path}") == size for path, size in listed.items()):
                 return f"{folder}/{name}"
     return None

@@ -141,8 +141,8 @@ class JobTrainable(tune.Trainable):
 
         files, root = pyarrow.fs.FileSystem.from_uri(uri)
 
-        def download(place: str, folder: Path) -> None:
-            tune.Checkpoint(f"{root}/{place}", files).to_directory(folder)
+        def download(checkpoint: str, folder: Path) -> None:
+            tune.Checkpoint(f"{root}/{checkpoint}", files).to_directory(folder)
 
         newest = partial(find_newest, files, root)
         wait_for_storage(lambda: fetch_files(self._payload, self._job, newest, download))
@@ -184,7 +184,7 @@ class JobTrainable(tune.Trainable):
         copy_checkpoint(self._attempt.folder, Path(checkpoint_dir))
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        """Do nothing: the job says where its checkpoint is (`_fetch`)."""
+        """Do nothing: the job says where its checkpoint is (`_fetch_checkpoint`)."""
 
     def cleanup(self) -> None:
         attempt, self._attempt = self._attempt, None

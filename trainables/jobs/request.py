@@ -46,9 +46,9 @@ class JsonSerializable:
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             path = ".".join(map(str, (cls.__name__.lower(), *first["loc"])))
-            found = repr(first["input"])[:200]
+            value = repr(first["input"])[:200]
             raise ConfigError(
-                path, f"{first['msg']}, not {found}: put the same code on every machine"
+                path, f"{first['msg']}, not {value}: put the same code on every machine"
             ) from None
         return instance
 

@@ -87,9 +87,9 @@ def stepped(
         most: images at once. fraction: of the training, for methods of several phases.
         through: in place of the backbone's own call.
     """
-    made = trials.build_trial(method, loss_options(loss), embedding={"dim": 6})
-    assert not isinstance(made, str), made
-    head = build_method(made, features=backbone.features, classes=CLASSES, seed=5)
+    subset = trials.build_trial(method, loss_options(loss), embedding={"dim": 6})
+    assert not isinstance(subset, str), subset
+    head = build_method(subset, features=backbone.features, classes=CLASSES, seed=5)
     head = head.to(device, next(backbone.parameters()).dtype)
     backbone.requires_grad_(True).zero_grad()
     passes = GradCacheRunner(

@@ -23,12 +23,12 @@ def write(path: Path, **changes: Any) -> Path:
     """changes: of the trial's sections."""
     import torch
 
-    given = {
+    options = {
         "data": {"name": "folder", "root": "/elsewhere", "image_size": 32},
         "backbone": {"name": "mobilenetv3_small_050", "weights": "none", "mode": "finetune"},
         "embedding": {"dim": 16},
     }
-    config = TrialConfig.model_validate({**given, **changes})
+    config = TrialConfig.model_validate({**options, **changes})
     backbone = build_trial_backbone(config, 0)
     method = build_method(config, features=backbone.features, classes=len(CLASSES), seed=0)
     network = Network(config, backbone, method, backbone.features)

@@ -26,35 +26,35 @@ def shared(size: int, run: Run, *given: Any, devices: Sequence[str] | None = Non
     Args:
         devices: whose backend they exchange by, one each; None: gloo.
     """
-    place = create_rendezvous_file()
+    rendezvous = create_rendezvous_file()
     # Imports once, in a process that does nothing else; a group's processes are forks of it.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["trainables.core.trainer", "tests.trainables.core_trials"])
     pipes, processes = [], []
     for rank in range(size):
-        here, there = context.Pipe(duplex=False)
+        parent_end, there = context.Pipe(duplex=False)
         device = "cpu" if devices is None else devices[rank]
         process = context.Process(
-            target=_inside, args=(there, place, rank, size, device, run, given)
+            target=_inside, args=(there, rendezvous, rank, size, device, run, given)
         )
         process.daemon = True
         process.start()
         there.close()
-        pipes.append(here)
+        pipes.append(parent_end)
         processes.append(process)
     try:
-        found = []
+        actual = []
         for rank, pipe in enumerate(pipes):
             assert pipe.poll(SECONDS), f"process {rank} of {size} says nothing"
             error, value = pipe.recv()
             assert error is None, f"process {rank} of {size}:\n{error}"
-            found.append(torch.load(io.BytesIO(value), weights_only=False))
-        return found
+            actual.append(torch.load(io.BytesIO(value), weights_only=False))
+        return actual
     finally:
         for process in processes:
             process.kill()
             process.join()
-        shutil.rmtree(place.parent)
+        shutil.rmtree(rendezvous.parent)
 
 
 def _inside(  # noqa: PLR0917
@@ -83,5 +83,5 @@ def subgroup(group: Group, size: int) -> Group | None:
     """The first `size` processes of a group, in each of them; all call it."""
     import torch.distributed as dist
 
-    made = dist.new_group(list(range(size)))
-    return Group(group.rank, size, made, made) if group.rank < size else None
+    subset = dist.new_group(list(range(size)))
+    return Group(group.rank, size, subset, subset) if group.rank < size else None

@@ -87,13 +87,13 @@ def test_a_softmax_with_a_bias_is_selected_tested_and_exported_as_it_trains(
 
 
 def test_what_a_task_gives_and_what_is_said_wins() -> None:
-    made = config()
-    assert made.selection.metric == "top_1_accuracy" and made.training.per_class == 1
-    assert made.data.split.by == "images"
+    subset = config()
+    assert subset.selection.metric == "top_1_accuracy" and subset.training.per_class == 1
+    assert subset.data.split.by == "images"
     said = config(selection={"metric": "top_5_accuracy"}, training={"per_class": 2})
     assert said.selection.metric == "top_5_accuracy" and said.training.per_class == 2
-    again = TrialConfig.model_validate(json.loads(made.model_dump_json()))
-    assert again == made and compute_config_hash(again, "f") == compute_config_hash(made, "f")
+    again = TrialConfig.model_validate(json.loads(subset.model_dump_json()))
+    assert again == subset and compute_config_hash(again, "f") == compute_config_hash(subset, "f")
 
 
 def test_retrieval_written_out_is_the_same_trial() -> None:

@@ -32,9 +32,9 @@ def test_ten_steps_give_the_stored_numbers(tmp_path: Path) -> None:
     trials = ten_steps.trials()
     assert set(stored) == set(trials), RENEW
     for name, proof in trials.items():
-        found = proof(tmp_path)
-        told = [*found["losses"], found["moved"]]
-        assert told == pytest.approx(stored[name], rel=RELATIVE), name
+        actual = proof(tmp_path)
+        reports = [*actual["losses"], actual["moved"]]
+        assert reports == pytest.approx(stored[name], rel=RELATIVE), name
 
 
 def test_proven_hashes_are_one_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +60,7 @@ def test_proven_hashes_are_one_code(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def now(**changes: Any) -> dict[str, Any]:
     """A measurement of three components, each with one proof."""
-    found: dict[str, Any] = {
+    actual: dict[str, Any] = {
         "components": {"core": ["1", "c"], "loss.a": ["1", "a"], "method.b": ["1", "b"]},
         "proofs": {
             "loss.a": {"losses": [1.0]},
@@ -70,8 +70,8 @@ def now(**changes: Any) -> dict[str, Any]:
     }
     for path, value in changes.items():
         kind, _, name = path.partition("__")
-        found[kind][name.replace("_", ".")] = value
-    return found
+        actual[kind][name.replace("_", ".")] = value
+    return actual
 
 
 LISTED = renewed({}, now())
@@ -111,8 +111,8 @@ def test_the_writer_refuses_and_writes_nothing(
     monkeypatch.setattr(renew_digests, "unpacked", lambda commit, folder: folder)
     code = {"now": now(), "before": now()}
     for proof in ("now", "before"):
-        for each in code[proof]["proofs"].values():
-            each["moved"] = 1.0
+        for item in code[proof]["proofs"].values():
+            item["moved"] = 1.0
     monkeypatch.setattr(
         renew_digests,
         "measured",

@@ -25,9 +25,9 @@ TRAINS: dict[str, Any] = {"backbone": {"mode": "finetune", "freeze_bn": False}}
 
 @pytest.mark.parametrize("name", ["mobilenetv3_small_050", "bn_inception", "resnet18"])
 def test_what_is_converted_keeps_its_tensors_names_and_function(name: str) -> None:
-    made = BackboneConfig(name=name, weights="none", freeze_bn=False)
+    subset = BackboneConfig(name=name, weights="none", freeze_bn=False)
     torch.manual_seed(0)
-    backbone = build_backbone(made, 64)
+    backbone = build_backbone(subset, 64)
     images = torch.randn(2, 3, 64, 64)
     backbone(images)  # statistics that are not those of the start
     before, state = backbone.eval()(images), dict(backbone.state_dict())
@@ -36,11 +36,11 @@ def test_what_is_converted_keeps_its_tensors_names_and_function(name: str) -> No
     synchronize_batch_norms(backbone, None)
     assert [*backbone.state_dict()] == [*state], "names, in their order"
     assert all(
-        found is given for found, given in zip(backbone.parameters(), parameters, strict=True)
+        actual is options for actual, options in zip(backbone.parameters(), parameters, strict=True)
     )
-    found = find_batch_norms(backbone)
-    assert len(found) == norms > 0
-    assert all(isinstance(norm, nn.SyncBatchNorm) for norm in found)
+    actual = find_batch_norms(backbone)
+    assert len(actual) == norms > 0
+    assert all(isinstance(norm, nn.SyncBatchNorm) for norm in actual)
     assert torch.equal(backbone.eval()(images), before)
 
 

@@ -79,16 +79,16 @@ def test_every_method_trains_with_any_of_its_roles_held(
 ) -> None:
     """On features, so that where the head is held nothing before the score has a gradient."""
     changes = {"method": {"name": method}, "embedding": {"dim": 8}, "training": {"epochs": 2}}
-    given = {**changes, "schedule": {"warmup_epochs": 1}}
+    options = {**changes, "schedule": {"warmup_epochs": 1}}
     try:
-        trial = config(drawn, **given)
+        trial = config(drawn, **options)
     except ValidationError:  # it wants images
-        given["backbone"] = {"mode": "finetune"}
-        trial = config(drawn, **given)
+        options["backbone"] = {"mode": "finetune"}
+        trial = config(drawn, **options)
     roles = list_trained_roles(trial)
     for role in roles:
         held = {"warmup_epochs": 1, "warmup_hold": [role]}
-        trainer = Trainer(config(drawn, **{**given, "schedule": held}), 0, runtime)
+        trainer = Trainer(config(drawn, **{**options, "schedule": held}), 0, runtime)
         warm, main = moved_in_each_epoch(trainer)
         assert role not in warm and warm, role
         assert main == set(roles), role

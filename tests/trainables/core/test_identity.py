@@ -16,11 +16,11 @@ from trainables.trial import TrialConfig
 
 
 def test_where_files_lie_is_not_identity() -> None:
-    here = TrialConfig(data={"name": "folder", "root": "/here"})
+    parent_end = TrialConfig(data={"name": "folder", "root": "/here"})
     there = TrialConfig(data={"name": "folder", "root": "/there"})
-    assert compute_config_hash(here, "f") == compute_config_hash(there, "f")
-    assert "root" not in dump_identity(here)["data"]
-    json.dumps(dump_identity(here))
+    assert compute_config_hash(parent_end, "f") == compute_config_hash(there, "f")
+    assert "root" not in dump_identity(parent_end)["data"]
+    json.dumps(dump_identity(parent_end))
 
 
 def test_everything_else_is() -> None:

@@ -36,12 +36,12 @@ def test_uncertainty_of_original_and_mixed_images(
     reports: list[EpochReport] = []
     final = train(trial, 0, runtime, reports.append, ("val", "test"))
     for split in ("val", "test"):
-        found = final.evaluations[split]
+        actual = final.evaluations[split]
         for measure in NAMES:
-            assert found[f"{measure}_low"] <= found[measure] <= found[f"{measure}_high"]
-            assert found[f"{measure}_low"] < found[f"{measure}_high"]
-        difference = found["uncertainty_mixed"] - found["uncertainty_original"]
-        assert found["uncertainty_gap"] == pytest.approx(difference, abs=1e-4)
+            assert actual[f"{measure}_low"] <= actual[measure] <= actual[f"{measure}_high"]
+            assert actual[f"{measure}_low"] < actual[f"{measure}_high"]
+        difference = actual["uncertainty_mixed"] - actual["uncertainty_original"]
+        assert actual["uncertainty_gap"] == pytest.approx(difference, abs=1e-4)
     watched = {"observed/uncertainty_original", "observed/uncertainty_mixed"}
     if name == "mixup":
         watched = {"observed/uncertainty_mixed"}

@@ -30,9 +30,9 @@ def test_parts_are_the_whole_batch_with_every_loss(method: str) -> None:
     for loss in LOSSES:
         if contract.find_refusal(method, loss_options(loss)) is not None:
             continue
-        whole = divided.stepped(backbone, method, loss)
+        undivided = divided.stepped(backbone, method, loss)
         parts = divided.stepped(backbone, method, loss, 5)
-        assert divided.max_difference(whole, parts) < CLOSE, loss
+        assert divided.max_difference(undivided, parts) < CLOSE, loss
         compared += 1
     assert compared >= 8
 
@@ -40,17 +40,20 @@ def test_parts_are_the_whole_batch_with_every_loss(method: str) -> None:
 @pytest.mark.parametrize("most", [1, 5, 6])
 def test_parts_of_a_convolutional_backbone_whose_norms_are_fixed(most: int) -> None:
     backbone = divided.convolutions()
-    given = ("dvml", "proxy_anchor")
-    whole = divided.stepped(backbone, *given, side=32, fraction=0.6)
-    parts = divided.stepped(backbone, *given, most, side=32, fraction=0.6)
-    assert divided.max_difference(whole, parts) < CLOSE
+    options = ("dvml", "proxy_anchor")
+    undivided = divided.stepped(backbone, *options, side=32, fraction=0.6)
+    parts = divided.stepped(backbone, *options, most, side=32, fraction=0.6)
+    assert divided.max_difference(undivided, parts) < CLOSE
 
 
 def test_four_parts_take_a_quarter_of_the_memory() -> None:
     backbone = divided.transformer()
-    whole, quarter = divided.most_kept_bytes(backbone, None), divided.most_kept_bytes(backbone, 12)
-    assert whole > 1e6, "what is measured is there"
-    assert quarter < 0.26 * whole, f"{quarter} of {whole} bytes"
+    undivided, quarter = (
+        divided.most_kept_bytes(backbone, None),
+        divided.most_kept_bytes(backbone, 12),
+    )
+    assert undivided > 1e6, "what is measured is there"
+    assert quarter < 0.26 * undivided, f"{quarter} of {undivided} bytes"
 
 
 def trainer_of(root: Path, cache: Path, **changes: Any) -> Trainer:
@@ -65,15 +68,17 @@ def test_a_trial_in_parts_is_the_trial(drawn: Path, shared_cache: Path) -> None:
         "schedule": {"warmup_epochs": 1},
         "training": {"epochs": 2},
     }
-    whole = trainer_of(drawn, shared_cache, **trial)
+    undivided = trainer_of(drawn, shared_cache, **trial)
     trial["training"]["micro_batch"] = 5
     parts = trainer_of(drawn, shared_cache, **trial)
-    assert compute_config_hash(whole.config, "data") == compute_config_hash(parts.config, "data")
-    assert "micro_batch" not in whole.describe_provenance()
+    assert compute_config_hash(undivided.config, "data") == compute_config_hash(
+        parts.config, "data"
+    )
+    assert "micro_batch" not in undivided.describe_provenance()
     assert parts.describe_provenance()["micro_batch"] == 5
-    for one, other in zip(whole.train_epochs(), parts.train_epochs(), strict=True):
+    for one, other in zip(undivided.train_epochs(), parts.train_epochs(), strict=True):
         assert other.metrics["train/loss"] == pytest.approx(one.metrics["train/loss"], rel=1e-4)
-    for name, weight in whole.network.state_dict().items():
+    for name, weight in undivided.network.state_dict().items():
         torch.testing.assert_close(parts.network.state_dict()[name], weight, rtol=1e-2, atol=1e-4)
 
 

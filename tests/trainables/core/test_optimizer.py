@@ -31,13 +31,13 @@ def of_torch(build: Any, every: int = 1, total: int = TOTAL) -> list[float]:
     parameter = nn.Parameter(torch.zeros(1))
     optimizer = torch.optim.SGD([parameter], lr=1.0)
     scheduler = build(optimizer)
-    found = []
+    actual = []
     for step in range(total):
-        found.append(optimizer.param_groups[0]["lr"])
+        actual.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
         if (step + 1) % every == 0 and step + 1 < total:
             scheduler.step()
-    return found
+    return actual
 
 
 def test_one_cycle_is_torchs() -> None:
@@ -68,16 +68,16 @@ def test_steps_are_torchs_and_may_be_counted_from_the_start(
     """As where torch's scheduler is stepped after every epoch, those of the warm-up too."""
     expected = of_torch(scheduler, every=STEPS)
     for warmup in (0, 2):
-        found = factors(name, counted_from="start", warmup_epochs=warmup, **options)
-        assert found == pytest.approx(expected)
+        actual = factors(name, counted_from="start", warmup_epochs=warmup, **options)
+        assert actual == pytest.approx(expected)
     after = factors(name, warmup_epochs=2, **options)
     assert after == pytest.approx([1.0] * (2 * STEPS) + expected[: -2 * STEPS])
 
 
 def test_schedules_count_from_the_end_of_the_warmup() -> None:
-    own = {"step": {"step_epochs": 2}, "multi_step": {"milestones": [2, 5]}}
+    options_by_name = {"step": {"step_epochs": 2}, "multi_step": {"milestones": [2, 5]}}
     for name in ("constant", "step", "multi_step", "cosine", "linear", "one_cycle"):
-        options = own.get(name, {})
+        options = options_by_name.get(name, {})
         plain = factors(name, EPOCHS, **options)
         warm = factors(name, EPOCHS + 3, warmup_epochs=3, **options)
         assert warm[: 3 * STEPS] == [plain[0]] * (3 * STEPS)
@@ -108,19 +108,19 @@ KINDS = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.opti
 def trajectory(optimizer: torch.optim.Optimizer, params: list[nn.Parameter]) -> list[torch.Tensor]:
     """Where parameters are after each of ten steps along gradients of their own."""
     g = torch.Generator().manual_seed(0)
-    found = []
+    actual = []
     for _ in range(10):
         for parameter in params:
             parameter.grad = torch.randn(parameter.shape, generator=g)
         optimizer.step()
-        found.append(torch.cat([parameter.detach().clone() for parameter in params]))
-    return found
+        actual.append(torch.cat([parameter.detach().clone() for parameter in params]))
+    return actual
 
 
 def moved(config: OptimizerConfig) -> list[torch.Tensor]:
     params = [nn.Parameter(torch.ones(5)) for _ in range(3)]
     roles = ("backbone", "head", "proxies")
-    groups = [ParamGroup(role, [each]) for role, each in zip(roles, params, strict=True)]
+    groups = [ParamGroup(role, [item]) for role, item in zip(roles, params, strict=True)]
     return trajectory(build_optimizer(config, groups, torch.device("cpu")), params)
 
 
@@ -141,11 +141,11 @@ def test_weight_decay_by_role_is_that_of_torchs_groups(name: Any) -> None:
     ]
     more = {"momentum": 0.9} if name == "sgd" else {}
     expected = trajectory(KINDS[name](groups, fused=True, **more), params)
-    found = moved(config)
-    assert all(torch.equal(*both) for both in zip(found, expected, strict=True))
+    actual = moved(config)
+    assert all(torch.equal(*both) for both in zip(actual, expected, strict=True))
     plain = moved(config.model_copy(update={"weight_decays": None}))
-    assert not torch.equal(plain[-1][:5], found[-1][:5])
-    assert torch.equal(plain[-1][5:10], found[-1][5:10])
+    assert not torch.equal(plain[-1][:5], actual[-1][:5])
+    assert torch.equal(plain[-1][5:10], actual[-1][5:10])
 
 
 @pytest.mark.parametrize("options", [{"nesterov": True}, {"dampening": 0.4}])
@@ -155,9 +155,9 @@ def test_nesterov_and_dampening_are_torchs(options: dict[str, Any]) -> None:
     params = [nn.Parameter(torch.ones(5)) for _ in range(3)]
     of_torchs = torch.optim.SGD(params, 0.1, 0.8, weight_decay=0.3, **options)
     expected = trajectory(of_torchs, params)
-    found = moved(config)
-    torch.testing.assert_close(found, expected)
-    assert not torch.allclose(found[1], moved(config.model_copy(update=dict.fromkeys(options)))[1])
+    actual = moved(config)
+    torch.testing.assert_close(actual, expected)
+    assert not torch.allclose(actual[1], moved(config.model_copy(update=dict.fromkeys(options)))[1])
 
 
 def test_betas_out_of_range_are_told() -> None:

@@ -20,7 +20,7 @@ def test_the_backbone_alone_computes_in_bfloat16(
     drawn: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And in parts as at once; its features differ by that rounding, the method gets float32."""
-    found: list[Tensor] = []
+    actual: list[Tensor] = []
     for precision, micro_batch in (("fp32", None), ("bf16", None), ("bf16", 5)):
         trial: dict[str, Any] = {
             "backbone": {"mode": "finetune"},
@@ -28,7 +28,7 @@ def test_the_backbone_alone_computes_in_bfloat16(
             "training": {"epochs": 1, "precision": precision, "micro_batch": micro_batch},
         }
         trainer = Trainer(config(drawn, **trial), 0, Runtime("cpu", 1, shared_cache))
-        made, plain = trainer.network.method, type(trainer.network.method).forward
+        subset, plain = trainer.network.method, type(trainer.network.method).forward
         seen: list[Tensor] = []
 
         def watched(self: Any, features: Tensor, *args: Any, plain: Any = plain) -> Any:
@@ -37,14 +37,14 @@ def test_the_backbone_alone_computes_in_bfloat16(
             seen.append(features.detach())  # noqa: B023
             return plain(self, features, *args)
 
-        monkeypatch.setattr(type(made), "forward", watched)
+        monkeypatch.setattr(type(subset), "forward", watched)
         list(trainer.train_epochs())
         monkeypatch.undo()
         assert all(
             weight.dtype != torch.bfloat16 for weight in trainer.network.state_dict().values()
         )
-        found.append(seen[0])
-    exact, rounded, divided = found
+        actual.append(seen[0])
+    exact, rounded, divided = actual
     assert 0 < float((rounded - exact).norm() / exact.norm()) < 0.02
     assert float((divided - exact).norm() / exact.norm()) < 0.02
 

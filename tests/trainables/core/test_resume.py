@@ -63,22 +63,22 @@ def test_killed_and_resumed_ends_in_the_same_bytes(
         schedule={"warmup_epochs": 1},
         training={"epochs": 5},
     )
-    whole = list(run_job(job(trial, shared_cache, tmp_path / "whole")))
-    assert [e["event"] for e in whole] == ["epoch"] * 5 + ["final"]
+    uninterrupted = list(run_job(job(trial, shared_cache, tmp_path / "whole")))
+    assert [e["event"] for e in uninterrupted] == ["epoch"] * 5 + ["final"]
 
     interrupted = job(trial, shared_cache, tmp_path / "killed")
     first = run_until_killed(interrupted, 3)
     assert [e["epoch"] for e in first] == [1, 2, 3]
-    rest = list(run_job(interrupted))
-    assert [e["event"] for e in rest][-1] == "final"
-    begun = rest[0]["epoch"]
+    resumed_events = list(run_job(interrupted))
+    assert [e["event"] for e in resumed_events][-1] == "final"
+    begun = resumed_events[0]["epoch"]
     assert begun in (3, 4)  # the third may have been killed before it was saved
-    assert [e["epoch"] for e in rest[:-1]] == list(range(begun, 6))
-    steps = whole[-1]["steps"]
-    assert rest[-1]["provenance"]["steps_this_process"] == steps * (6 - begun) // 5
-    assert rest[-1]["provenance"]["resumed_from_epoch"] == begun - 1
+    assert [e["epoch"] for e in resumed_events[:-1]] == list(range(begun, 6))
+    steps = uninterrupted[-1]["steps"]
+    assert resumed_events[-1]["provenance"]["steps_this_process"] == steps * (6 - begun) // 5
+    assert resumed_events[-1]["provenance"]["resumed_from_epoch"] == begun - 1
 
-    assert comparable(rest[-1]) == comparable(whole[-1])
+    assert comparable(resumed_events[-1]) == comparable(uninterrupted[-1])
     files = [tmp_path / name / "best.safetensors" for name in ("whole", "killed")]
     assert files[0].read_bytes() == files[1].read_bytes()
 
@@ -91,12 +91,12 @@ def test_resumed_in_mid_epoch(
     drawn: Path, shared_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trial = config(drawn, method={"name": "ddml"}, training={"epochs": 3})
-    whole = Trainer(trial, 0, Runtime("cpu", 1, shared_cache))
-    expected = [timeless(r.metrics) for r in whole.train_epochs()]
+    uninterrupted = Trainer(trial, 0, Runtime("cpu", 1, shared_cache))
+    expected = [timeless(r.metrics) for r in uninterrupted.train_epochs()]
 
     monkeypatch.setattr(trainer, "CHECK_EVERY", 1)
     runtime = Runtime("cpu", 1, shared_cache, tmp_path, checkpoint_seconds=1e-9)
-    cut = whole.schedule.steps_per_epoch + 2
+    cut = uninterrupted.schedule.steps_per_epoch + 2
     real = Trainer.step
 
     def stopped(self: Trainer, *args: Any) -> None:
@@ -112,10 +112,10 @@ def test_resumed_in_mid_epoch(
     resumed = Trainer(trial, 0, runtime)
     assert (resumed.epoch, resumed.steps) == (1, cut)
     assert resumed.trace is not None
-    found = [timeless(r.metrics) for r in resumed.train_epochs()]
-    assert found == expected[1:]
+    actual = [timeless(r.metrics) for r in resumed.train_epochs()]
+    assert actual == expected[1:]
     assert [timeless(r.metrics) for r in resumed.history] == expected
-    for name, tensor in whole.network.state_dict().items():
+    for name, tensor in uninterrupted.network.state_dict().items():
         assert torch.equal(tensor, resumed.network.state_dict()[name]), name
 
 
@@ -140,9 +140,9 @@ def test_two_newest_and_their_best_are_kept(saved: Checkpoints) -> None:
         "steps-0000000030-best-000002.pt",
         "steps-0000000040-best-000004.pt",
     ]
-    found = saved.load_latest()
-    assert found is not None
-    state, best = found
+    actual = saved.load_latest()
+    assert actual is not None
+    state, best = actual
     assert state["epoch"] == 4
     assert best is not None
     assert best["epoch"] == 4
@@ -162,13 +162,13 @@ def test_damage_falls_back_to_the_one_before(
         data[len(data) // 2] ^= 1
         content = {"cut": bytes(data[:-100]), "flipped": bytes(data), "empty": b""}[how]
         path.write_bytes(content)
-    found = saved.load_latest()
-    assert found is not None
-    assert found[0]["epoch"] == 3
-    assert found[1] is not None
-    assert found[1]["epoch"] == 2
-    told = "falling back" in caplog.text
-    assert told or (how == "gone" and damaged.startswith("steps"))
+    actual = saved.load_latest()
+    assert actual is not None
+    assert actual[0]["epoch"] == 3
+    assert actual[1] is not None
+    assert actual[1]["epoch"] == 2
+    is_reported = "falling back" in caplog.text
+    assert is_reported or (how == "gone" and damaged.startswith("steps"))
 
 
 def test_another_trials_checkpoint_is_refused(saved: Checkpoints) -> None:
@@ -182,14 +182,14 @@ def test_a_damaged_checkpoint_of_a_real_trial(
 ) -> None:
     trial = config(drawn)
     runtime = Runtime("cpu", 1, shared_cache, tmp_path, checkpoint_seconds=0)
-    whole = Trainer(trial, 0, runtime)
-    list(whole.train_epochs())
+    uninterrupted = Trainer(trial, 0, runtime)
+    list(uninterrupted.train_epochs())
     newest = sorted((tmp_path / "checkpoints").glob("steps-*"))[-1]
     newest.write_bytes(newest.read_bytes()[:1000])
     again = Trainer(trial, 0, runtime)
     assert again.epoch == 3
     assert [r.epoch for r in again.train_epochs()] == [4]
-    for name, tensor in whole.network.state_dict().items():
+    for name, tensor in uninterrupted.network.state_dict().items():
         assert torch.equal(tensor, again.network.state_dict()[name]), name
     with pytest.raises(ConfigError, match="a checkpoint of"):
         Trainer(config(drawn, optimizer={"lr": 2e-3}), 0, runtime)

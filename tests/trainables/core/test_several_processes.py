@@ -51,27 +51,30 @@ def backbones() -> list[tuple[Backbone, int, slice]]:
 def steps(group: Group, pair: Group | None) -> list[Any]:
     """Of all cases: by all processes at once, then by the first two of them in parts. The first
     process gives them whole, the others a hash, for they are to be alike."""
-    found = []
+    results = []
     for backbone, side, tried in backbones():
         for case in CASES[tried]:
-            given: dict[str, Any] = {"images": IMAGES, "side": side}
-            found.append(divided.stepped(backbone, *case, group=group, **given))
+            options: dict[str, Any] = {"images": IMAGES, "side": side}
+            results.append(divided.stepped(backbone, *case, group=group, **options))
             if pair is not None:
-                found.append(divided.stepped(backbone, *case, 3, group=pair, **given))
-    return found if group.is_main else [divided.digest(step) for step in found]
+                results.append(divided.stepped(backbone, *case, 3, group=pair, **options))
+    return results if group.is_main else [divided.digest(step) for step in results]
 
 
 def exchanged(group: Group) -> tuple[Any, ...]:
     rows = torch.arange(20.0).view(10, 2)
-    own = group.local_shard(rows)
-    mine = [torch.full((2, 2), float(group.rank + 1)), torch.full((3,), 2.0, dtype=torch.float64)]
-    group.all_reduce_(mine)
+    rows_here = group.local_shard(rows)
+    tensors = [
+        torch.full((2, 2), float(group.rank + 1)),
+        torch.full((3,), 2.0, dtype=torch.float64),
+    ]
+    group.all_reduce_(tensors)
     first = [torch.full((2,), float(group.rank + 7), requires_grad=True)]
     group.broadcast_(first)
-    told = group.broadcast_object(lambda: {"rank": group.rank})
+    reported = group.broadcast_object(lambda: {"rank": group.rank})
     with group.main_process_first():
         pass
-    return len(own), group.all_gather(own * 2, 10), mine, first[0].detach(), told
+    return len(rows_here), group.all_gather(rows_here * 2, 10), tensors, first[0].detach(), reported
 
 
 def trained(group: Group, root: Path, cache: Path, folder: Path, until: int) -> Any:
@@ -87,8 +90,8 @@ def trained(group: Group, root: Path, cache: Path, folder: Path, until: int) -> 
         schedule={"name": "cosine", "warmup_epochs": 1},
         training={"epochs": 5},
     )
-    place = folder if group.is_main else None
-    runtime = Runtime("cpu", 1, cache, place, checkpoint_seconds=0.0)
+    trial_folder = folder if group.is_main else None
+    runtime = Runtime("cpu", 1, cache, trial_folder, checkpoint_seconds=0.0)
     torch.set_default_dtype(torch.float64)
     trainer = Trainer(trial, 0, runtime, group=group)
     torch.set_default_dtype(torch.float32)
@@ -96,9 +99,9 @@ def trained(group: Group, root: Path, cache: Path, folder: Path, until: int) -> 
         if report.epoch == until:
             break
     weights = {name: weight.clone() for name, weight in trainer.network.state_dict().items()}
-    told = [timeless(report.metrics) for report in trainer.history]
+    reported = [timeless(report.metrics) for report in trainer.history]
     final = trainer.finish(("val", "test")) if until == trial.training.epochs else None
-    return trainer.steps, told, weights, None if final is None else final.evaluations
+    return trainer.steps, reported, weights, None if final is None else final.evaluations
 
 
 def _train_in_float64(train: Any) -> Any:
@@ -112,7 +115,7 @@ def _blocks_in_float64(blocks: Any) -> Any:
 def evaluated(group: Group, root: Path, cache: Path) -> dict[str, Any]:
     """By task: the metrics of a split, and how many images passed here and through all."""
     inputs.IMAGE_BLOCK = BLOCK
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, changes in TASKS.items():
         trial = config(root, backbone={"mode": "finetune"}, **changes)
         looks = Trainer(trial, 0, Runtime("cpu", 1, cache), group=group).looks
@@ -123,38 +126,38 @@ def evaluated(group: Group, root: Path, cache: Path) -> dict[str, Any]:
         )
         metrics = looks.compute_metrics("test", looks.task.metrics)
         images = sum(passed)
-        whole = looks.evaluate("test", looks.task.metrics)
-        found[name] = (metrics, whole), images, len(looks.splits.test)
+        complete = looks.evaluate("test", looks.task.metrics)
+        results[name] = (metrics, complete), images, len(looks.splits.test)
     inputs.IMAGE_BLOCK = 128
-    return found
+    return results
 
 
 def collected(group: Group, rows: int) -> torch.Tensor:
     """Rows 0 … in parts of 3, of whatever share a process has."""
-    whole = torch.arange(2.0 * rows, dtype=torch.float64).view(rows, 1, 2)
-    return group.gather(group.local_shard(torch.split(whole, 3)), torch.device("cpu"))
+    complete = torch.arange(2.0 * rows, dtype=torch.float64).view(rows, 1, 2)
+    return group.gather(group.local_shard(torch.split(complete, 3)), torch.device("cpu"))
 
 
 def everything(group: Group, *given: Path) -> dict[str, Any]:
     """What one process of four finds: starting them takes longest."""
     pair, folder = subgroup(group, 2), given[-1]
     listening = {
-        each.laddr.ip for each in psutil.Process().net_connections() if each.status == "LISTEN"
+        item.laddr.ip for item in psutil.Process().net_connections() if item.status == "LISTEN"
     }
     groups = {4: group, 2: pair, 1: ALONE if group.is_main else None}
     evaluations = {
-        size: evaluated(each, *given[:2]) for size, each in groups.items() if each is not None
+        size: evaluated(item, *given[:2]) for size, item in groups.items() if item is not None
     }
-    found = {"steps": steps(group, pair), "exchanged": exchanged(group), "listening": listening}
-    found["evaluations"] = evaluations
-    found["collected"] = [collected(group, rows) for rows in (2, 9, 31)]
-    found["by four"] = trained(group, *given[:2], folder / "several", 2)
+    results = {"steps": steps(group, pair), "exchanged": exchanged(group), "listening": listening}
+    results["evaluations"] = evaluations
+    results["collected"] = [collected(group, rows) for rows in (2, 9, 31)]
+    results["by four"] = trained(group, *given[:2], folder / "several", 2)
     if pair is not None:
-        found["by two"] = trained(pair, *given[:2], folder / "several", 4)
+        results["by two"] = trained(pair, *given[:2], folder / "several", 4)
     if group.is_main:
-        found["by one"] = trained(ALONE, *given[:2], folder / "several", 5)
-        found["alone"] = trained(ALONE, *given[:2], folder / "one", 5)
-    return found
+        results["by one"] = trained(ALONE, *given[:2], folder / "several", 5)
+        results["alone"] = trained(ALONE, *given[:2], folder / "one", 5)
+    return results
 
 
 @pytest.fixture(scope="module")
@@ -165,12 +168,12 @@ def found(
 
 
 def test_they_listen_on_loopback_alone(found: list[dict[str, Any]]) -> None:
-    heard = set().union(*(each["listening"] for each in found))
+    heard = set().union(*(item["listening"] for item in found))
     assert heard and heard <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
 
 def test_two_and_four_processes_take_the_step_of_one(found: list[dict[str, Any]]) -> None:
-    first, *others = (each["steps"] for each in found)
+    first, *others = (item["steps"] for item in found)
     alone = [
         divided.stepped(backbone, *case, images=IMAGES, side=side)
         for backbone, side, tried in backbones()
@@ -184,14 +187,14 @@ def test_two_and_four_processes_take_the_step_of_one(found: list[dict[str, Any]]
 
 
 def test_what_is_exchanged(found: list[dict[str, Any]]) -> None:
-    for rank, each in enumerate(found):
-        count, whole, summed, same, told = each["exchanged"]
+    for rank, item in enumerate(found):
+        count, complete, summed, same, reported = item["exchanged"]
         assert count == (3, 3, 2, 2)[rank]
-        assert torch.equal(whole, 2 * torch.arange(20.0).view(10, 2))
+        assert torch.equal(complete, 2 * torch.arange(20.0).view(10, 2))
         assert torch.equal(summed[0], torch.full((2, 2), 10.0))
         assert torch.equal(summed[1], torch.full((3,), 8.0, dtype=torch.float64))
         assert torch.equal(same, torch.full((2,), 7.0))
-        assert told == {"rank": 0}
+        assert reported == {"rank": 0}
 
 
 def test_another_number_of_processes_goes_on_where_one_stopped(
@@ -200,14 +203,14 @@ def test_another_number_of_processes_goes_on_where_one_stopped(
     """Four processes, then two, which train its second epoch again, then one, against all by one;
     all of them end alike, to the bit."""
     for kind, size in (("by four", 4), ("by two", 2)):
-        states = [each[kind] for each in found[:size]]
-        for told, weights in ((told, weights) for _, told, weights, _ in states):
-            assert told == states[0][1]
+        states = [item[kind] for item in found[:size]]
+        for reported, weights in ((reported, weights) for _, reported, weights, _ in states):
+            assert reported == states[0][1]
             assert all(torch.equal(weights[name], w) for name, w in states[0][2].items())
-    steps_alone, told, weights, final = found[0]["alone"]
+    steps_alone, reported, weights, final = found[0]["alone"]
     steps_then, again, ended, at_last = found[0]["by one"]
     assert steps_alone == steps_then == 20
-    for one, other in zip([*told, *final.values()], [*again, *at_last.values()], strict=True):
+    for one, other in zip([*reported, *final.values()], [*again, *at_last.values()], strict=True):
         assert other == pytest.approx(one, rel=1e-5)
     for name, weight in weights.items():
         torch.testing.assert_close(ended[name], weight, rtol=1e-5, atol=1e-7)
@@ -221,7 +224,7 @@ def test_each_embeds_its_share_and_metrics_are_those_of_one(
     """To the bit."""
     alone, images, total = found[0]["evaluations"][1][task]
     assert images == total > 3 * BLOCK
-    shares = [each["evaluations"][size][task] for each in found[:size]]
+    shares = [item["evaluations"][size][task] for item in found[:size]]
     assert all(metrics == alone for metrics, _, _ in shares)
     counts = [count for _, count, _ in shares]
     assert sum(counts) == total

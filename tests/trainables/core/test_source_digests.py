@@ -161,11 +161,11 @@ def test_digests_of_the_core_need_no_torch() -> None:
 
 def find_interpreters() -> list[str]:
     """Return other versions of Python on this machine that a user may have."""
-    known = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     interpreters = []
     for minor in range(11, 15):
         if minor != sys.version_info.minor:
-            places = sorted(known.glob(f"3.{minor}.*/bin/python"))
+            places = sorted(versions.glob(f"3.{minor}.*/bin/python"))
             path = str(places[-1]) if places else shutil.which(f"python3.{minor}")
             interpreters += [path] if path is not None else []
     return interpreters

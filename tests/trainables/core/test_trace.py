@@ -63,9 +63,9 @@ def test_observed_scalars_are_meaned_and_survive_a_checkpoint() -> None:
         trace.add({"metric": Term(torch.tensor(1.0))})
         trace.add_observed({"norm": torch.tensor(value)})
     again = EpochMetrics.from_state(trace.get_state(), torch.device("cpu"))
-    for found in (trace.compute_means(), again.compute_means()):
-        assert found["observed/norm"] == 2
-        assert found["observed/norm/nonfinite"] == pytest.approx(1 / 3)
+    for actual in (trace.compute_means(), again.compute_means()):
+        assert actual["observed/norm"] == 2
+        assert actual["observed/norm/nonfinite"] == pytest.approx(1 / 3)
 
 
 def test_the_largest_ratio_of_an_epoch_is_kept_and_overwhelming_ones_are_named() -> None:
@@ -75,8 +75,8 @@ def test_the_largest_ratio_of_an_epoch_is_kept_and_overwhelming_ones_are_named()
         trace.add_observed(
             {"nir_to_metric": torch.tensor(ratio), "other_to_metric": torch.tensor(0.1)}
         )
-    found = trace.compute_means()
-    assert found["observed/nir_to_metric/max"] == 5e3
-    assert found["observed/nir_to_metric"] == pytest.approx(2500.1)
-    assert find_overwhelming_terms(found) == {"nir": 5e3}
-    assert find_overwhelming_terms({**found, "observed/nir_to_metric/max": 900.0}) == {}
+    actual = trace.compute_means()
+    assert actual["observed/nir_to_metric/max"] == 5e3
+    assert actual["observed/nir_to_metric"] == pytest.approx(2500.1)
+    assert find_overwhelming_terms(actual) == {"nir": 5e3}
+    assert find_overwhelming_terms({**actual, "observed/nir_to_metric/max": 900.0}) == {}

@@ -106,17 +106,17 @@ def test_two_runs_give_the_same_bytes(
     changes: Any, drawn: Path, runtime: Runtime, tmp_path: Path
 ) -> None:
     trial = config(drawn, method={"name": "ddml"}, **changes, training={"epochs": 2})
-    found = []
+    actual = []
     for name in ("one", "two"):
-        torch.manual_seed(len(found))  # the global generator must not matter
+        torch.manual_seed(len(actual))  # the global generator must not matter
         torch.rand(7)
-        place = Runtime("cpu", 1, runtime.cache_dir, tmp_path / name)
-        reports, final = run(trial, place)
+        rendezvous = Runtime("cpu", 1, runtime.cache_dir, tmp_path / name)
+        reports, final = run(trial, rendezvous)
         export = (tmp_path / name / "best.safetensors").read_bytes()
-        found.append(([timeless(r.metrics) for r in reports], final.evaluations, export))
-    assert found[0] == found[1]
+        actual.append(([timeless(r.metrics) for r in reports], final.evaluations, export))
+    assert actual[0] == actual[1]
     other, _ = run(trial, runtime, seed=1)
-    assert timeless(other[0].metrics) != found[0][0][0]
+    assert timeless(other[0].metrics) != actual[0][0][0]
 
 
 @pytest.mark.parametrize("loss", ["normsoftmax", "proxy_anchor"])

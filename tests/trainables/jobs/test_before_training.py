@@ -37,8 +37,8 @@ def test_a_split_in_which_nothing_can_be_found() -> None:
     images = Images.from_equal_sizes(torch.zeros(5, 2, 2, dtype=torch.uint8))
 
     def subset(*labels: int) -> Subset:
-        found = torch.tensor(labels)
-        return Subset(images, torch.arange(len(labels)), found, tuple("abcde"[: len(set(labels))]))
+        actual = torch.tensor(labels)
+        return Subset(images, torch.arange(len(labels)), actual, tuple("abcde"[: len(set(labels))]))
 
     splits = Splits(subset(0, 0), subset(0, 1, 2), subset(0, 0, 1), "fingerprint")
     splits.require_splits(("train", "test"))

@@ -29,16 +29,16 @@ FOLDS = 3
 
 
 def trained(folder: Path, images: Path, cache: Path, **changes: Any) -> list[Member]:
-    found = []
+    actual = []
     for fold in range(FOLDS):
         split = {"split": {"folds": FOLDS, "fold": fold}}
-        given = core_trials.merged({"data": split, "training": {"epochs": 1}}, changes)
-        config, own = core_trials.config(images, **given), folder / str(fold)
-        trainer = Trainer(config, 0, Runtime("cpu", 1, cache, own))
+        job_request = core_trials.merged({"data": split, "training": {"epochs": 1}}, changes)
+        config, member_folder = core_trials.config(images, **job_request), folder / str(fold)
+        trainer = Trainer(config, 0, Runtime("cpu", 1, cache, member_folder))
         list(trainer.train_epochs())
         trainer.finish(("val",))
-        found.append(Member(config, 0, own / EXPORT))
-    return found
+        actual.append(Member(config, 0, member_folder / EXPORT))
+    return actual
 
 
 @pytest.fixture(scope="module")
@@ -75,14 +75,14 @@ def test_metrics_are_those_of_a_loop_over_the_concatenation(
         else:
             similarity = similarity + model.score(z, z).double().numpy() / FOLDS
     runtime = Runtime("cpu", 1, shared_cache, None)
-    found = evaluate_ensemble(members, runtime, ["recall_at_3"])
-    assert set(found) == {*METRICS, "recall_at_3"}
-    assert found["map_at_r"] == pytest.approx(retrieval.map_at_r(similarity, labels), abs=1e-6)
+    actual = evaluate_ensemble(members, runtime, ["recall_at_3"])
+    assert set(actual) == {*METRICS, "recall_at_3"}
+    assert actual["map_at_r"] == pytest.approx(retrieval.map_at_r(similarity, labels), abs=1e-6)
     r_precision = retrieval.r_precision(similarity, labels)
-    assert found["r_precision"] == pytest.approx(r_precision, abs=1e-6)
+    assert actual["r_precision"] == pytest.approx(r_precision, abs=1e-6)
     for k in (1, 3):
         expected = retrieval.recall_at(similarity, labels, k)
-        assert found[f"recall_at_{k}"] == pytest.approx(expected, abs=1e-6)
+        assert actual[f"recall_at_{k}"] == pytest.approx(expected, abs=1e-6)
 
 
 def test_members_are_folds_of_one_configuration(
@@ -107,10 +107,10 @@ def test_a_job_adds_it_to_the_first_fold_s_result(
     folder = tmp_path / "first"
     shutil.copytree(plain[0].export.parent, folder)
     dump = plain[0].config.model_dump(mode="json")
-    given = Job("t", dump, 0, Runtime("cpu", 1, shared_cache, folder), ("val", "test"))
-    list(run_job(given))
+    job_request = Job("t", dump, 0, Runtime("cpu", 1, shared_cache, folder), ("val", "test"))
+    list(run_job(job_request))
     members = tuple(Fold(m.config.model_dump(mode="json"), 0, m.export) for m in plain)
-    joint = replace(given, mode="ensemble", evaluate=("ensemble",), members=members)
+    joint = replace(job_request, mode="ensemble", evaluate=("ensemble",), members=members)
     (final,) = run_job(replace(joint, metrics=("density",)))
     assert set(final["evaluations"]) == {"val", "test", "ensemble"}
     assert "density" in final["evaluations"]["ensemble"]

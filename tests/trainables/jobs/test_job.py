@@ -37,8 +37,8 @@ def test_a_job_and_the_same_job_again(
     drawn: Path, shared_cache: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "trainables")
-    given = job(core_trials.config(drawn), shared_cache, tmp_path, evaluate=("val",))
-    events = run(given)
+    job_request = job(core_trials.config(drawn), shared_cache, tmp_path, evaluate=("val",))
+    events = run(job_request)
     assert [e["event"] for e in events] == ["epoch"] * 4 + ["final"]
     assert set(events[0]) == {"event", "epoch", "steps", "seconds", "metrics"}
     final = events[-1]
@@ -46,9 +46,9 @@ def test_a_job_and_the_same_job_again(
     assert final["export"] == "best.safetensors"
     assert final["history"] == events[:-1]
     saved = json.loads((tmp_path / "config.json").read_text())
-    assert saved == {"config": given.config, "seed": 3}
+    assert saved == {"config": job_request.config, "seed": 3}
     assert "epoch 4/4" in caplog.text and "selected epoch" in caplog.text
-    again = run(given)
+    again = run(job_request)
     assert again == [final]
 
     text = (tmp_path / "final.json").read_text()
@@ -56,15 +56,15 @@ def test_a_job_and_the_same_job_again(
     for damaged in ("{", text.replace(steps, f"{steps}0")):
         caplog.clear()
         (tmp_path / "final.json").write_text(damaged)
-        assert comparable(run(given)[-1]) == comparable(final)
+        assert comparable(run(job_request)[-1]) == comparable(final)
         assert "final.json is damaged" in caplog.text
 
     final["export"] = "../other.safetensors"
     (tmp_path / "other.safetensors").touch()
-    identity = {"config_hash": final["provenance"]["config_hash"], "seed": given.seed}
+    identity = {"config_hash": final["provenance"]["config_hash"], "seed": job_request.seed}
     (tmp_path / "final.json").write_text(json.dumps(final | identity))
     with pytest.raises(ConfigError, match=r"'../other.safetensors' is not a name without a path"):
-        run(given)
+        run(job_request)
 
 
 def test_a_finished_job_evaluates_what_was_not_asked_before(
@@ -78,8 +78,8 @@ def test_a_finished_job_evaluates_what_was_not_asked_before(
         (final,) = run(job(trial, shared_cache, tmp_path / "one", evaluate=("test",), mode=mode))
         assert comparable(final) == comparable(both)
     monkeypatch.setattr(jobs, "EVALUATOR", "another-evaluator")
-    given = job(trial, shared_cache, tmp_path / "one", evaluate=("test",), mode="evaluate")
-    (final,) = run(given)
+    job_request = job(trial, shared_cache, tmp_path / "one", evaluate=("test",), mode="evaluate")
+    (final,) = run(job_request)
     assert final["evaluator"] == "another-evaluator"
     assert set(final["evaluations"]) == {"test"}
 
@@ -137,8 +137,8 @@ def test_the_export_embeds_as_the_trial_did(
     arrays = np.stack([test.images[int(row)].numpy() for row in test.index])
     pictures = [Image.fromarray(array) for array in arrays]
     for images in (arrays, torch.from_numpy(arrays), pictures):
-        found = model.embed(images, batch_size=7)
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+        actual = model.embed(images, batch_size=7)
+        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
     assert model.score(expected[:3], expected).argmax(1).tolist() == [0, 1, 2]
     grey = model.embed(arrays[..., 0])
     assert grey.shape == expected.shape
@@ -149,17 +149,17 @@ def test_a_job_that_pauses_goes_on_as_if_it_had_not(
     drawn: Path, shared_cache: Path, tmp_path: Path
 ) -> None:
     trial = core_trials.config(drawn)
-    whole = run(job(trial, shared_cache, tmp_path / "whole", evaluate=("val",)))
-    given = job(trial, shared_cache, tmp_path / "legs", evaluate=("val",))
-    first = run(replace(given, until=1))
+    uninterrupted = run(job(trial, shared_cache, tmp_path / "whole", evaluate=("val",)))
+    job_request = job(trial, shared_cache, tmp_path / "legs", evaluate=("val",))
+    first = run(replace(job_request, until=1))
     assert [event["event"] for event in first] == ["epoch", "paused"]
     assert first[-1] == {"event": "paused", "epoch": 1, "history": first[:-1]}
-    assert run(replace(given, until=1)) == first[-1:], "it is there already"
-    second = run(replace(given, until=3))
+    assert run(replace(job_request, until=1)) == first[-1:], "it is there already"
+    second = run(replace(job_request, until=3))
     assert [event["event"] for event in second] == ["epoch", "epoch", "paused"]
-    last = run(replace(given, until=4))
+    last = run(replace(job_request, until=4))
     assert [event["event"] for event in last] == ["epoch", "final"]
-    assert comparable(last[-1]) == comparable(whole[-1])
+    assert comparable(last[-1]) == comparable(uninterrupted[-1])
 
 
 def test_exhausted_memory_names_the_setting_that_needs_less(

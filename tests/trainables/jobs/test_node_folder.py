@@ -31,12 +31,12 @@ TRIALS = ("a" * 16 + "-s0", "b" * 16 + "-s0")
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache-of-the-node"))
     config = core_trials.config(core_trials.draw(tmp_path / "images"))
-    made = core_trials.job(config, tmp_path, tmp_path / "out" / "trials" / TRIALS[0])
-    return replace(made, trial_id=TRIALS[0])
+    built = core_trials.job(config, tmp_path, tmp_path / "out" / "trials" / TRIALS[0])
+    return replace(built, trial_id=TRIALS[0])
 
 
 def payload(job: Job, there: Path, **places: tuple[str, ...]) -> Payload:
-    checkpoints = {TRIALS["ab".index(name)]: place for name, place in places.items()}
+    checkpoints = {TRIALS["ab".index(name)]: folder_name for name, folder_name in places.items()}
     storage = Storage(str(there), True, checkpoints)
     return Payload(job, "a:b", True, Leader("host", 1, 0.0), storage=storage)
 
@@ -79,43 +79,48 @@ def test_the_newest_whole_checkpoint_is_found(tmp_path: Path) -> None:
 
 
 def test_a_node_without_the_driver_s_folder_is_named(tmp_path: Path, job: Job) -> None:
-    given = replace(payload(job, tmp_path), storage=None)
+    job_request = replace(payload(job, tmp_path), storage=None)
     with pytest.raises(OSError, match=rf"node .*{tmp_path}/out/trials does not exist.*--storage"):
-        localize_job(given)
+        localize_job(job_request)
     (tmp_path / "out" / "trials").mkdir(parents=True)
-    assert localize_job(given) is job
+    assert localize_job(job_request) is job
 
 
 def test_trials_that_a_job_works_on_come_into_folders_of_the_node(tmp_path: Path, job: Job) -> None:
     exports = [tmp_path / "out" / "trials" / trial / "best.safetensors" for trial in TRIALS]
     members = tuple(Fold(job.config, 0, export) for export in exports)
-    given = payload(replace(job, members=members), tmp_path, a=("x.1",), b=("y.1",))
-    here = localize_job(given)
+    job_request = payload(replace(job, members=members), tmp_path, a=("x.1",), b=("y.1",))
+    localized = localize_job(job_request)
     cache = tmp_path / "cache-of-the-node"
-    folder = here.runtime.trial_dir
+    folder = localized.runtime.trial_dir
     assert folder is not None and folder.is_relative_to(cache)
-    assert all(each.export.is_relative_to(cache) for each in here.members)
-    assert here.runtime.cache_dir == cache.resolve() and given.job.runtime.trial_dir != folder
+    assert all(item.export.is_relative_to(cache) for item in localized.members)
+    assert (
+        localized.runtime.cache_dir == cache.resolve()
+        and job_request.job.runtime.trial_dir != folder
+    )
     brought: list[tuple[str, Path]] = []
 
     def download(place: str, target: Path) -> None:
         brought.append((place, target))
 
-    fetch_files(given, here, lambda places: places[0], download)
+    fetch_files(job_request, localized, lambda places: places[0], download)
     assert brought == [
         ("x.1", folder),
-        ("x.1", here.members[0].export.parent),
-        ("y.1", here.members[1].export.parent),
+        ("x.1", localized.members[0].export.parent),
+        ("y.1", localized.members[1].export.parent),
     ]
 
 
 def test_a_state_in_the_driver_s_folder_is_not_written_over(tmp_path: Path, job: Job) -> None:
-    given = payload(job, tmp_path, a=("x.1",))
-    assert given.storage is not None
-    given = replace(given, storage=replace(given.storage, own_folder=False))
+    job_request = payload(job, tmp_path, a=("x.1",))
+    assert job_request.storage is not None
+    job_request = replace(job_request, storage=replace(job_request.storage, own_folder=False))
     brought: list[str] = []
     for expected in (["x.1"], ["x.1"]):
-        fetch_files(given, job, lambda places: places[0], lambda place, _: brought.append(place))
+        fetch_files(
+            job_request, job, lambda places: places[0], lambda place, _: brought.append(place)
+        )
         assert brought == expected
         assert job.runtime.trial_dir is not None
         write(job.runtime.trial_dir, "checkpoints/steps-1-best-0.pt")

@@ -25,10 +25,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def config(root: Path, **split: Any) -> TrialConfig:
     data = {"name": "inshop", "root": str(root), "allow_partial": True, "image_size": 32}
-    made = core_trials.config(root, training={"epochs": 2, "batch_size": 6, "per_class": 2})
-    given = made.model_dump()
-    given["data"] = {**data, "split": split}
-    return TrialConfig.model_validate(given)
+    built = core_trials.config(root, training={"epochs": 2, "batch_size": 6, "per_class": 2})
+    job_request = built.model_dump()
+    job_request["data"] = {**data, "split": split}
+    return TrialConfig.model_validate(job_request)
 
 
 def runtime(folder: Path, trial: str | None = None) -> Runtime:
@@ -74,17 +74,17 @@ def test_held_out_classes_have_no_gallery(root: Path, tmp_path: Path) -> None:
 def test_an_ensemble(root: Path, tmp_path: Path) -> None:
     members, parts = [], []
     for fold in range(2):
-        made = config(root, folds=2, fold=fold)
-        trainer = Trainer(made, 0, runtime(tmp_path, f"fold{fold}"))
+        built = config(root, folds=2, fold=fold)
+        trainer = Trainer(built, 0, runtime(tmp_path, f"fold{fold}"))
         list(trainer.train_epochs())
         trainer.finish(("val",))
-        members.append(Member(made, 0, tmp_path / f"fold{fold}" / "best.safetensors"))
+        members.append(Member(built, 0, tmp_path / f"fold{fold}" / "best.safetensors"))
         parts.append(torch.nn.functional.normalize(embedded(trainer), dim=1))
-    found = evaluate_ensemble(members, runtime(tmp_path))
-    z, labels = torch.cat(parts, 1), load_splits(made.data, tmp_path / "cache").test.labels
+    actual = evaluate_ensemble(members, runtime(tmp_path))
+    z, labels = torch.cat(parts, 1), load_splits(built.data, tmp_path / "cache").test.labels
     gallery = z[12:], labels[12:]
     score = trainer.network.retrieval_score()
     names = ("recall_at_1", "map_at_r")
     right = evaluate_embeddings(z[:12], labels[:12], score=score, metrics=names, gallery=gallery)
     assert right != evaluate_embeddings(z, labels, score=score, metrics=names)
-    assert {name: found[name] for name in right} == right
+    assert {name: actual[name] for name in right} == right

@@ -57,22 +57,22 @@ def events(result: dict[str, Any]) -> list[str]:
 
 def test_without_storage_a_step_is_what_the_trial_tells(work: Any, tmp_path: Path) -> None:
     actor = work(None)
-    told = [actor.step() for _ in range(3)]
-    assert [events(each) for each in told] == [["epoch"], ["epoch"], ["final"]]
-    assert [each["done"] for each in told] == [False, False, True]
-    assert told[0]["node"] == "a-node" and "should_checkpoint" not in told[0]
+    reports = [actor.step() for _ in range(3)]
+    assert [events(item) for item in reports] == [["epoch"], ["epoch"], ["final"]]
+    assert [item["done"] for item in reports] == [False, False, True]
+    assert reports[0]["node"] == "a-node" and "should_checkpoint" not in reports[0]
     assert not (tmp_path / "trials/t/checkpoints").exists()
 
 
 def test_the_end_is_stored_before_it_is_told(work: Any, tmp_path: Path) -> None:
     actor = work(Storage(str(tmp_path / "there"), False, {}))
-    told: list[dict[str, Any]] = []
-    while not (told and told[-1]["done"]):
-        told.append(actor.step())
-        if told[-1].get("should_checkpoint"):
+    reports: list[dict[str, Any]] = []
+    while not (reports and reports[-1]["done"]):
+        reports.append(actor.step())
+        if reports[-1].get("should_checkpoint"):
             actor.save_checkpoint(str(tmp_path / "stored"))
-    assert [name for each in told for name in events(each)] == ["epoch", "epoch", "final"]
-    assert told[-2]["should_checkpoint"] and events(told[-2]) == []
+    assert [name for item in reports for name in events(item)] == ["epoch", "epoch", "final"]
+    assert reports[-2]["should_checkpoint"] and events(reports[-2]) == []
     assert (tmp_path / "stored" / "best.safetensors").exists()
     assert (tmp_path / "trials" / "t" / "best.safetensors").exists()
 
@@ -102,8 +102,8 @@ def test_a_trial_goes_on_from_its_checkpoint_on_another_node(
         pass
     assert (tmp_path / "starts").read_text() == "t train 2\n"
     assert not (tmp_path / "trials" / "t").exists(), "a folder of the driver's was made"
-    left = [path.name for path in (tmp_path / "cache/nodes/run/t").iterdir()]
-    assert left == [".lock"], "a node's disk holds no whole sweep"
+    remaining = [path.name for path in (tmp_path / "cache/nodes/run/t").iterdir()]
+    assert remaining == [".lock"], "a node's disk holds no whole sweep"
 
 
 def test_a_storage_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

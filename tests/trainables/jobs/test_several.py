@@ -37,8 +37,8 @@ def test_one_is_ended_and_the_trial_goes_on_with_others(
     """The machine's fault, which is tried again, by another number; the result is that of one."""
     trial = config(drawn, **FINETUNE)
     (*_, final) = run_job(job(trial, shared_cache, tmp_path / "one"))
-    given = job(trial, shared_cache, tmp_path / "two")
-    events = run_job(by(2, given))
+    job_request = job(trial, shared_cache, tmp_path / "two")
+    events = run_job(by(2, job_request))
     assert next(events)["epoch"] == 1
     (other,) = others()
     other.kill()
@@ -46,22 +46,22 @@ def test_one_is_ended_and_the_trial_goes_on_with_others(
         list(events)
     assert others() == []
 
-    *epochs, again = run_job(by(2, given))
+    *epochs, again = run_job(by(2, job_request))
     assert epochs and epochs[0]["epoch"] == 2, "the first was saved"
     assert others() == []
     assert again["provenance"]["processes"] == 2
     one, two = comparable(final), comparable(again)
-    for mine, its in zip(one.pop("metrics"), two.pop("metrics"), strict=True):
-        assert its["train/loss"] == pytest.approx(mine["train/loss"], rel=1e-3)
+    for expected_epoch, its in zip(one.pop("metrics"), two.pop("metrics"), strict=True):
+        assert its["train/loss"] == pytest.approx(expected_epoch["train/loss"], rel=1e-3)
     assert one.keys() == two.keys()
     assert (tmp_path / "two" / "best.safetensors").exists()
-    assert [event["event"] for event in run_job(by(2, given))] == ["final"]
+    assert [event["event"] for event in run_job(by(2, job_request))] == ["final"]
 
 
 def test_what_one_cannot_do_none_does(drawn: Path, shared_cache: Path, tmp_path: Path) -> None:
-    given = job(config(drawn), shared_cache, tmp_path)
+    job_request = job(config(drawn), shared_cache, tmp_path)
     with pytest.raises(ConfigError, match=r"2 a trial .*backbone.mode: frozen"):
-        list(run_job(by(2, given)))
+        list(run_job(by(2, job_request)))
     assert others() == []
 
 

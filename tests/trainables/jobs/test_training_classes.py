@@ -47,17 +47,19 @@ def test_the_numbers_by_loops_over_the_files(
     drawn: Path, shared_cache: Path, tmp_path: Path
 ) -> None:
     trial = augmented(drawn)
-    given = job(trial, shared_cache, tmp_path, evaluate=("val", "test", "train"), metrics=MORE)
-    found = final(given)["evaluations"]["train"]
+    job_request = job(
+        trial, shared_cache, tmp_path, evaluate=("val", "test", "train"), metrics=MORE
+    )
+    actual = final(job_request)["evaluations"]["train"]
     splits = load_splits(trial.data, shared_cache)
     z, y = embedded(tmp_path / "best.safetensors", drawn, splits)
     assert len(y) == len(splits.train) > 0
     z = z / np.linalg.norm(z, axis=1, keepdims=True)
     similarity = z @ z.T
-    assert found["recall_at_1"] == pytest.approx(retrieval.recall_at(similarity, y, 1), abs=1e-9)
-    assert found["map_at_r"] == pytest.approx(retrieval.map_at_r(similarity, y), abs=1e-9)
-    assert found["relative_deviation"] == pytest.approx(structure.relative_deviation(z, y), 1e-4)
-    assert found["gaussian_p"] == pytest.approx(np.mean(structure.gaussian_p(z, y)), 1e-3)
+    assert actual["recall_at_1"] == pytest.approx(retrieval.recall_at(similarity, y, 1), abs=1e-9)
+    assert actual["map_at_r"] == pytest.approx(retrieval.map_at_r(similarity, y), abs=1e-9)
+    assert actual["relative_deviation"] == pytest.approx(structure.relative_deviation(z, y), 1e-4)
+    assert actual["gaussian_p"] == pytest.approx(np.mean(structure.gaussian_p(z, y)), 1e-3)
 
 
 def test_nothing_else_of_the_trial_changes(drawn: Path, shared_cache: Path, tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ class Reader:
 
 
 class Embedded:
-    """A split of a trained model, whose network is in evaluation mode. An image's place is its
+    """A split of a trained model, whose network is in evaluation mode. An image's position is its
     position in the split."""
 
     def __init__(self, model: Reader, name: str) -> None:
@@ -106,28 +106,28 @@ class Embedded:
         """`rows` brought to unit length."""
         return F.normalize(self.rows, dim=1)
 
-    def score_queries(self, places: Tensor) -> tuple[Tensor, Tensor]:
+    def score_queries(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Return the scores [B, R] of queries against the gallery, and which of it are of their
         class; of an image against itself −∞, and no hit."""
         first = self.gallery_start
-        scores = self.network.score(self.rows[places], self.rows[first:]).float()
-        hits = self.labels[places][:, None] == self.labels[first:][None]
+        scores = self.network.score(self.rows[positions], self.rows[first:]).float()
+        hits = self.labels[positions][:, None] == self.labels[first:][None]
         if first == 0:
-            itself = places[:, None]
+            itself = positions[:, None]
             scores = scores.scatter(1, itself, -torch.inf)
             hits = hits.scatter(1, itself, value=False)
         return scores, hits
 
     def draw_pairs(self, count: int, stream: str) -> Tensor:
-        """Draw two images each of up to `count` classes that have as many; return their places."""
+        """Return the positions of two images each of up to `count` drawn classes that have two."""
         by_class: dict[int, list[int]] = {}
-        for place in draw(len(self.subset), stream).tolist():
-            by_class.setdefault(int(self.subset.labels[place]), []).append(place)
-        pairs = [places[:2] for places in by_class.values() if len(places) > 1][:count]
-        return torch.tensor([place for pair in pairs for place in pair])
+        for position in draw(len(self.subset), stream).tolist():
+            by_class.setdefault(int(self.subset.labels[position]), []).append(position)
+        pairs = [positions[:2] for positions in by_class.values() if len(positions) > 1][:count]
+        return torch.tensor([position for pair in pairs for position in pair])
 
-    def load_pictures(self, places: Tensor) -> tuple[Tensor, Backbone]:
-        """Return [B, 3, S, S] of the images at these places, and the backbone that takes them,
+    def load_pictures(self, positions: Tensor) -> tuple[Tensor, Backbone]:
+        """Return [B, 3, S, S] of the images at these positions, and the backbone that takes them,
         which of cached features is built anew.
 
         Raises:
@@ -142,23 +142,25 @@ class Embedded:
                 "figures", "a transformer with a second token has no one output to show"
             )
         options: dict[str, Any] = {"size": size, "mean": backbone.mean, "std": backbone.std}
-        index = self.subset.index[places]
+        index = self.subset.index[positions]
         return cut_eval_images(self.subset.images, index, device=self.device, **options), backbone
 
-    def show(self, place: int, **values: Any) -> dict[str, Any]:
-        """Return `picture`, the image at this place, `class`, its name, and these values."""
-        name = self.subset.classes[int(self.subset.labels[place])]
-        return {"picture": self.encode_thumbnail(place), "class": name, **values}
+    def show(self, position: int, **values: Any) -> dict[str, Any]:
+        """Return `picture`, the image at this position, `class`, its name, and these values."""
+        name = self.subset.classes[int(self.subset.labels[position])]
+        return {"picture": self.encode_thumbnail(position), "class": name, **values}
 
-    def list_classes(self, places: Tensor) -> dict[str, Any]:
-        """Return `label`, of each place that of its class in `classes`, the sorted names."""
-        names = [self.subset.classes[int(label)] for label in self.subset.labels[places]]
+    def list_classes(self, positions: Tensor) -> dict[str, Any]:
+        """Return `label`, of each position that of its class in `classes`, the sorted names."""
+        names = [self.subset.classes[int(label)] for label in self.subset.labels[positions]]
         classes = sorted(set(names))
         return {"label": [classes.index(name) for name in names], "classes": classes}
 
-    def encode_thumbnail(self, place: int) -> str:
-        """Return the image at this place of the split, small: JPEG in base64."""
-        return encode_picture(self.subset.images[int(self.subset.index[place])].squeeze(-1).numpy())
+    def encode_thumbnail(self, position: int) -> str:
+        """Return the image at this position of the split, small: JPEG in base64."""
+        return encode_picture(
+            self.subset.images[int(self.subset.index[position])].squeeze(-1).numpy()
+        )
 
 
 def draw(count: int, stream: str) -> Tensor:

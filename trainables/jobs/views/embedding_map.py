@@ -29,7 +29,7 @@ def embedding_map(
     centred: bool,
 ) -> dict[str, Any]:
     """Return `x`, `y`: of up to `points` images of `classes` classes that are drawn; `label`: of
-    each the place of its class in `classes`; `pictures`: [place, picture] of some.
+    each the position of its class in `classes`; `pictures`: [position, picture] of some.
 
     Args:
         centred: of each embedding the mean of its class's is taken away: what is left is how the
@@ -41,23 +41,23 @@ def embedding_map(
     total = len(split.subset.classes)
     chosen = draw(total, "map.classes")[:classes]
     candidates = torch.isin(split.subset.labels, chosen).nonzero().squeeze(1)
-    places = candidates[draw(len(candidates), "map")[:points]]
-    if len(places) < LEAST:
+    positions = candidates[draw(len(candidates), "map")[:points]]
+    if len(positions) < LEAST:
         raise ConfigError(
-            "figures, embedding_map", f"{len(places)} images are too few: it takes {LEAST}"
+            "figures, embedding_map", f"{len(positions)} images are too few: it takes {LEAST}"
         )
-    rows = split.unit[places.to(split.device)].double().cpu()
+    rows = split.unit[positions.to(split.device)].double().cpu()
     if centred:
-        _, classes_of = torch.unique(split.subset.labels[places], return_inverse=True)
+        _, classes_of = torch.unique(split.subset.labels[positions], return_inverse=True)
         rows = rows - compute_class_means(rows, classes_of)[classes_of]
-    plane = fit_tsne(rows, min(perplexity, (len(places) - 1) / 3))
+    plane = fit_tsne(rows, min(perplexity, (len(positions) - 1) / 3))
     return {
         "x": [x for x, _ in plane],
         "y": [y for _, y in plane],
-        **split.list_classes(places),
+        **split.list_classes(positions),
         "of_classes": total,
         "pictures": [
-            [number, split.encode_thumbnail(place)]
-            for number, place in enumerate(places[:pictures].tolist())
+            [number, split.encode_thumbnail(position)]
+            for number, position in enumerate(positions[:pictures].tolist())
         ],
     }

@@ -37,27 +37,31 @@ def gallery(split: Embedded, *, queries: int, failures: int, nearest: int) -> di
     margin, usable = torch.cat(margins), torch.cat(answerable)
     # the first query of each class comes before all others
     by_class: dict[int, list[int]] = {}
-    for place in order[usable].tolist():
-        by_class.setdefault(int(split.subset.labels[place]), []).append(place)
-    firsts = [places[0] for places in by_class.values()]
-    others = [place for place in order[usable].tolist() if place not in firsts]
+    for position in order[usable].tolist():
+        by_class.setdefault(int(split.subset.labels[position]), []).append(position)
+    firsts = [positions[0] for positions in by_class.values()]
+    others = [position for position in order[usable].tolist() if position not in firsts]
     drawn = (firsts + others)[:queries]
     failing = int((margin[usable] > 0).sum())
     worst = margin.masked_fill(~usable, -torch.inf).argsort(descending=True, stable=True)
-    failed = [place for place in order[worst][:failing].tolist() if place not in drawn][:failures]
+    failed = [position for position in order[worst][:failing].tolist() if position not in drawn][
+        :failures
+    ]
     return {
-        "rows": [_show_query(split, place, nearest, failed=False) for place in drawn]
-        + [_show_query(split, place, nearest, failed=True) for place in failed],
+        "rows": [_show_query(split, position, nearest, failed=False) for position in drawn]
+        + [_show_query(split, position, nearest, failed=True) for position in failed],
         "looked_at": int(usable.sum()),
         "failing": failing,
     }
 
 
-def _show_query(split: Embedded, place: int, nearest: int, *, failed: bool) -> dict[str, Any]:
-    scores, hits = (each[0] for each in split.score_queries(torch.tensor([place]).to(split.device)))
+def _show_query(split: Embedded, position: int, nearest: int, *, failed: bool) -> dict[str, Any]:
+    scores, hits = (
+        values[0] for values in split.score_queries(torch.tensor([position]).to(split.device))
+    )
     order = scores.argsort(descending=True, stable=True)
     count = min(nearest, int(scores.isfinite().sum()))
-    query = split.show(place, rank=int(hits[order].int().argmax()) + 1, failed=failed)
+    query = split.show(position, rank=int(hits[order].int().argmax()) + 1, failed=failed)
     near = [
         split.show(n + split.gallery_start, hit=bool(hits[n]), score=float(scores[n]))
         for n in order[:count].tolist()

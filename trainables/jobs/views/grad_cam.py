@@ -33,11 +33,11 @@ def grad_cam(split: Embedded, *, images: int, terms: tuple[str, ...]) -> dict[st
         terms: empty: all that the trial has.
 
     Raises:
-        ConfigError: a backbone whose maps have no places, or a term that the trial has not.
+        ConfigError: a backbone whose maps have no positions, or a term that the trial has not.
     """
-    places = split.draw_pairs(images, "grad_cam")
-    pictures, backbone = split.load_pictures(places)
-    labels = split.subset.labels[places].to(pictures.device)[:, None]
+    positions = split.draw_pairs(images, "grad_cam")
+    pictures, backbone = split.load_pictures(positions)
+    labels = split.subset.labels[positions].to(pictures.device)[:, None]
     method = split.network.method
     with torch.enable_grad():
         maps = backbone.compute_maps(pictures).detach().requires_grad_()
@@ -56,9 +56,10 @@ def grad_cam(split: Embedded, *, images: int, terms: tuple[str, ...]) -> dict[st
         "terms": [*cams],
         "rows": [
             split.show(
-                int(places[first]), maps={name: cam[first].tolist() for name, cam in cams.items()}
+                int(positions[first]),
+                maps={name: cam[first].tolist() for name, cam in cams.items()},
             )
-            for first in range(0, len(places), 2)
+            for first in range(0, len(positions), 2)
         ],
     }
 
@@ -67,7 +68,7 @@ def _compute_cam(term: Tensor, maps: Tensor, backbone: Backbone) -> Tensor:
     (gradient,) = torch.autograd.grad(
         term.sum(), maps, retain_graph=True, allow_unused=True, materialize_grads=True
     )
-    shown, slopes = (_arrange_maps(each, backbone) for each in (maps.detach(), gradient))
+    shown, slopes = (_arrange_maps(tensor, backbone) for tensor in (maps.detach(), gradient))
     cam = -(slopes.mean((2, 3), keepdim=True) * shown).sum(1)
     cam = cam.clamp_min(0).double().cpu()
     most = cam.amax((1, 2), keepdim=True)

@@ -66,9 +66,9 @@ def plane(split: Embedded, *, images: int, level: float) -> dict[str, Any]:
     angle = math.acos(float((first @ second).clamp(-1, 1)))
 
     def project(part: Embedded, label: int) -> list[list[float]]:
-        places = (part.subset.labels == label).nonzero().squeeze(1)
-        places = places[draw(len(places), "plane")[:images]].to(part.device)
-        return list_points((part.unit[places].double().cpu() @ basis.T).tolist())
+        positions = (part.subset.labels == label).nonzero().squeeze(1)
+        positions = positions[draw(len(positions), "plane")[:images]].to(part.device)
+        return list_points((part.unit[positions].double().cpu() @ basis.T).tolist())
 
     def sure(turns: Tensor) -> Tensor:
         """Return [T] float64: p of the first class against the second, in these directions."""

@@ -27,8 +27,8 @@ PERPLEXITY = 10.0
 @VIEWS.register("single_step")
 def single_step(split: Embedded, *, images: int, rate: float, dark: float) -> dict[str, Any]:
     """Return `before`, `after`: [x, y] of each image, t-SNE of the unit embeddings of both at once;
-    `label`, the place of its class in `classes`; `pictures` of the anchor, as it was shown, and of
-    the positive; `distances` between those two, before and after, and `moved`, how far each image
+    `label`, that of its class in `classes`; `pictures` of the anchor, as it was shown, and of the
+    positive; `distances` between those two, before and after, and `moved`, how far each image
     was moved: Euclidean, of unit embeddings.
 
     Args:
@@ -38,20 +38,20 @@ def single_step(split: Embedded, *, images: int, rate: float, dark: float) -> di
     Raises:
         ConfigError: too few classes of two images, or a step that is not finite.
     """
-    places = split.draw_pairs(images // 2, "single_step")
-    if len(places) < 4:
+    positions = split.draw_pairs(images // 2, "single_step")
+    if len(positions) < 4:
         raise ConfigError(
             "figures, single_step",
-            f"it takes two classes with two images, and there are {len(places) // 2}",
+            f"it takes two classes with two images, and there are {len(positions) // 2}",
         )
-    shown, backbone = split.load_pictures(places)
+    shown, backbone = split.load_pictures(positions)
     mean, std = (
-        torch.as_tensor(each, dtype=shown.dtype, device=shown.device).view(-1, 1, 1)
-        for each in (backbone.mean, backbone.std)
+        torch.as_tensor(value, dtype=shown.dtype, device=shown.device).view(-1, 1, 1)
+        for value in (backbone.mean, backbone.std)
     )
     anchor = ((shown[:1] * std + mean) * dark - mean) / std
     shown = torch.cat([anchor, shown[1:]])
-    labels = split.subset.labels[places].to(shown.device)[:, None]
+    labels = split.subset.labels[positions].to(shown.device)[:, None]
     network = copy.deepcopy(split.network).eval()
     with torch.no_grad():
         inputs = shown if network.backbone is not None else backbone(shown).float()
@@ -62,15 +62,15 @@ def single_step(split: Embedded, *, images: int, rate: float, dark: float) -> di
         raise ConfigError(
             "figures, single_step.rate", f"a step at {rate:g} is not finite: lower it"
         )
-    points = fit_tsne(torch.cat([before, after]), min(PERPLEXITY, len(places) / 2 - 1))
+    points = fit_tsne(torch.cat([before, after]), min(PERPLEXITY, len(positions) / 2 - 1))
     pixels = ((anchor[0] * std + mean).clamp(0, 1) * 255).round().to(torch.uint8)
     picture = encode_picture(pixels.permute(1, 2, 0).cpu().numpy())
     return {
-        "before": points[: len(places)],
-        "after": points[len(places) :],
-        **split.list_classes(places),
-        "pictures": [picture, split.encode_thumbnail(int(places[1]))],
-        "distances": [float((each[0] - each[1]).norm()) for each in (before, after)],
+        "before": points[: len(positions)],
+        "after": points[len(positions) :],
+        **split.list_classes(positions),
+        "pictures": [picture, split.encode_thumbnail(int(positions[1]))],
+        "distances": [float((value[0] - value[1]).norm()) for value in (before, after)],
         "moved": (after - before).norm(dim=1).tolist(),
     }
 

@@ -43,8 +43,8 @@ def distances(split: Embedded, *, images: int) -> dict[str, Any]:
     order = draw(len(split.subset.classes), "distances")
     sizes = torch.bincount(split.subset.labels, minlength=len(order))[order]
     chosen = order[: max(2, int((sizes.cumsum(0) <= images).sum()))]
-    places = torch.isin(split.subset.labels, chosen).nonzero().squeeze(1).to(split.device)
-    rows, labels = split.unit[places], split.labels[places]
+    positions = torch.isin(split.subset.labels, chosen).nonzero().squeeze(1).to(split.device)
+    rows, labels = split.unit[positions], split.labels[positions]
     edges = torch.linspace(0, FARTHEST, BINS + 1, dtype=torch.float64)
     counts = torch.zeros(2, BINS, dtype=torch.float64)
     sums = [0.0, 0.0]
@@ -71,7 +71,7 @@ def distances(split: Embedded, *, images: int) -> dict[str, Any]:
         "inter": shares[1].tolist(),
         "means": [sums[0] / float(pairs[0]), sums[1] / float(pairs[1])],
         "overlap": float(shares.amin(0).sum()),
-        "images": len(places),
+        "images": len(positions),
         "classes": len(chosen),
     }
 

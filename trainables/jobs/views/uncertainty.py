@@ -31,20 +31,24 @@ def uncertainty(split: Embedded, *, images: int, ends: int) -> dict[str, Any]:
         raise ConfigError(
             "figures, uncertainty", "the method has no uncertainty: take IDML, or one like it"
         )
-    places = draw(len(subset), "uncertainty")[:images]
-    sample = replace(subset, index=subset.index[places], labels=subset.labels[places], queries=None)
+    positions = draw(len(subset), "uncertainty")[:images]
+    sample = replace(
+        subset, index=subset.index[positions], labels=subset.labels[positions], queries=None
+    )
     draws = streams.create_generator(0, "measure", device=split.device)
     blocks = [
         method.measure(x, split.network.features, draws)
         for x in split.inputs.iterate_blocks(sample)
     ]
-    values = {name: torch.cat([each[name].double().cpu() for each in blocks]) for name in blocks[0]}
+    values = {
+        name: torch.cat([block[name].double().cpu() for block in blocks]) for name in blocks[0]
+    }
     first = next(iter(values.values()))
     ranked = first.argsort(stable=True)
 
     def show(numbers: Tensor) -> list[dict[str, Any]]:
-        pairs = zip(places[numbers].tolist(), first[numbers].tolist(), strict=True)
-        return [split.show(place, value=value) for place, value in pairs]
+        pairs = zip(positions[numbers].tolist(), first[numbers].tolist(), strict=True)
+        return [split.show(position, value=value) for position, value in pairs]
 
     return {
         "values": {name: [float(f"{x:.5g}") for x in v.tolist()] for name, v in values.items()},

@@ -39,19 +39,19 @@ def model(tmp_path_factory: pytest.TempPathFactory, drawn: Path, shared_cache: P
 
 
 def asked(model: Reader, kind: str, split: str, **options: Any) -> dict[str, Any]:
-    found = model.read_view(View("x", kind, {"split": split, **options}))
-    json.dumps(found, allow_nan=False)
-    return found
+    actual = model.read_view(View("x", kind, {"split": split, **options}))
+    json.dumps(actual, allow_nan=False)
+    return actual
 
 
 def unit(rows: Any) -> np.ndarray:
-    made = np.asarray(rows, dtype=float)
-    return made / np.linalg.norm(made, axis=-1, keepdims=True)
+    array = np.asarray(rows, dtype=float)
+    return array / np.linalg.norm(array, axis=-1, keepdims=True)
 
 
 @pytest.mark.parametrize("name", ["train", "test"])
 def test_recall_of_each_class_beside_its_size(model: Reader, name: str) -> None:
-    found, split = asked(model, "class_sizes", name), model.embed_split(name)
+    actual, split = asked(model, "class_sizes", name), model.embed_split(name)
     z, labels = unit(split.rows), split.subset.labels.tolist()
     names, train = split.subset.classes, model.splits.train
     right, count = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
@@ -63,17 +63,17 @@ def test_recall_of_each_class_beside_its_size(model: Reader, name: str) -> None:
                 best, nearest = score, other
         count[names[labels[query]]] += 1
         right[names[labels[query]]] += labels[nearest] == labels[query]
-    assert found["classes"] == list(names) and found["of_classes"] == len(names)
-    assert found["sizes"] == [count[each] for each in names]
-    expected = [right[each] / count[each] for each in names]
-    assert found["recalls"] == pytest.approx(expected, abs=1e-5)
+    assert actual["classes"] == list(names) and actual["of_classes"] == len(names)
+    assert actual["sizes"] == [count[item] for item in names]
+    expected = [right[item] / count[item] for item in names]
+    assert actual["recalls"] == pytest.approx(expected, abs=1e-5)
     seen = [train.classes[label] for label in train.labels.tolist()]
-    assert found["trained"] == [seen.count(each) for each in names]
-    assert (name == "train") == (found["trained"] == found["sizes"])
+    assert actual["trained"] == [seen.count(item) for item in names]
+    assert (name == "train") == (actual["trained"] == actual["sizes"])
 
 
 def test_the_plane_of_the_two_proxies_most_alike(model: Reader) -> None:
-    found, split = asked(model, "plane", "test", images=3, level=0.8), model.embed_split("test")
+    actual, split = asked(model, "plane", "test", images=3, level=0.8), model.embed_split("test")
     references = model.network.method.loss.references()
     assert references is not None
     w = unit(references.vectors.detach())
@@ -81,9 +81,9 @@ def test_the_plane_of_the_two_proxies_most_alike(model: Reader) -> None:
     np.fill_diagonal(cosines, -np.inf)
     one, two = sorted(np.unravel_index(int(cosines.argmax()), cosines.shape))
     train = model.splits.train
-    assert found["classes"][:2] == [train.classes[one], train.classes[two]]
+    assert actual["classes"][:2] == [train.classes[one], train.classes[two]]
     angle = math.acos(cosines[one, two])
-    assert found["angle"] == pytest.approx(math.degrees(angle), rel=1e-5)
+    assert actual["angle"] == pytest.approx(math.degrees(angle), rel=1e-5)
     across = unit(w[two] - cosines[one, two] * w[one])
 
     def sure(turn: float) -> float:
@@ -91,20 +91,20 @@ def test_the_plane_of_the_two_proxies_most_alike(model: Reader) -> None:
         a, b = (math.exp(float(v @ w[at]) / TEMPERATURE) for at in (one, two))
         return a / (a + b)
 
-    turns = [2 * math.pi * at / len(found["sure"]) for at in range(len(found["sure"]))]
-    assert found["sure"] == pytest.approx([sure(turn) for turn in turns], abs=2e-5)
+    turns = [2 * math.pi * at / len(actual["sure"]) for at in range(len(actual["sure"]))]
+    assert actual["sure"] == pytest.approx([sure(turn) for turn in turns], abs=2e-5)
     between = [sure(angle * at / 2000) for at in range(2001)]
     unsure = sum(max(p, 1 - p) < 0.8 for p in between) / len(between)
-    assert 0 < unsure < 1 and found["unsure"] == pytest.approx(unsure, abs=1e-3)
+    assert 0 < unsure < 1 and actual["unsure"] == pytest.approx(unsure, abs=1e-3)
     z, labels = unit(split.rows), split.subset.labels.numpy()
     centres = unit([z[labels == at].sum(0) for at in range(len(split.subset.classes))])
     means = [np.mean(z[labels == at], 0) for at in range(len(centres))]
     nearest = int(np.argmax([float(mean @ w[one] + mean @ w[two]) for mean in means]))
-    assert found["classes"][2] == split.subset.classes[nearest]
+    assert actual["classes"][2] == split.subset.classes[nearest]
     plane = np.stack([z @ w[one], z @ across], 1)[labels == nearest]
-    for point in found["points"][2]:
+    for point in actual["points"][2]:
         assert np.abs(plane - point).max(1).min() < 2e-4
-    assert [len(points) for points in found["points"]][2] == 3
+    assert [len(points) for points in actual["points"]][2] == 3
 
 
 def descended(split: Embedded, places: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
@@ -123,13 +123,13 @@ def descended(split: Embedded, places: torch.Tensor) -> tuple[np.ndarray, np.nda
     dw, db, dp = np.zeros_like(w), np.zeros_like(b), np.zeros_like(p)
     for row, label in enumerate(labels):
         length = math.sqrt(float(z[row] @ z[row]))
-        cosines = [float(z[row] @ each) / length / math.sqrt(float(each @ each)) for each in p]
-        weights = [math.exp((each - max(cosines)) / TEMPERATURE) for each in cosines]
+        cosines = [float(z[row] @ item) / length / math.sqrt(float(item @ item)) for item in p]
+        weights = [math.exp((item - max(cosines)) / TEMPERATURE) for item in cosines]
         for at, proxy in enumerate(p):
             slope = (weights[at] / sum(weights) - (at == label)) / TEMPERATURE / len(labels)
-            own = math.sqrt(float(proxy @ proxy))
-            dz = slope * (proxy / own - cosines[at] * z[row] / length) / length
-            dp[at] += slope * (z[row] / length - cosines[at] * proxy / own) / own
+            proxy_norm = math.sqrt(float(proxy @ proxy))
+            dz = slope * (proxy / proxy_norm - cosines[at] * z[row] / length) / length
+            dp[at] += slope * (z[row] / length - cosines[at] * proxy / proxy_norm) / proxy_norm
             dw += np.outer(dz, features[row])
             db += dz
     after = features @ (w - RATE * dw).T + (b - RATE * db)
@@ -138,21 +138,21 @@ def descended(split: Embedded, places: torch.Tensor) -> tuple[np.ndarray, np.nda
 
 def test_a_single_step_is_gradient_descent_on_the_loss(model: Reader) -> None:
     split = model.embed_split("train")
-    kept = {name: value.clone() for name, value in model.network.state_dict().items()}
-    found = asked(model, "single_step", "train", images=8, rate=RATE, dark=DARK)
+    weights_before = {name: value.clone() for name, value in model.network.state_dict().items()}
+    actual = asked(model, "single_step", "train", images=8, rate=RATE, dark=DARK)
     places = split.draw_pairs(4, "single_step")
     labels = split.subset.labels[places]
     assert len(places) == 8 and bool((labels[::2] == labels[1::2]).all())
     before, after = descended(split, places)
     moved = [math.dist(a, b) for a, b in zip(before, after, strict=True)]
-    assert max(moved) > 1e-3 and found["moved"] == pytest.approx(moved, rel=1e-3, abs=1e-6)
-    pair = [math.dist(each[0], each[1]) for each in (before, after)]
-    assert found["distances"] == pytest.approx(pair, rel=1e-4)
-    assert len(found["before"]) == len(found["after"]) == len(found["label"]) == 8
-    dark, light = (decode_picture(each).mean() for each in found["pictures"])
+    assert max(moved) > 1e-3 and actual["moved"] == pytest.approx(moved, rel=1e-3, abs=1e-6)
+    pair = [math.dist(item[0], item[1]) for item in (before, after)]
+    assert actual["distances"] == pytest.approx(pair, rel=1e-4)
+    assert len(actual["before"]) == len(actual["after"]) == len(actual["label"]) == 8
+    dark, light = (decode_picture(item).mean() for item in actual["pictures"])
     assert dark < 0.6 * light
     now = model.network.state_dict()
-    assert all(torch.equal(value, now[name]) for name, value in kept.items())
+    assert all(torch.equal(value, now[name]) for name, value in weights_before.items())
 
 
 def test_what_has_no_plane_and_no_finite_step_is_told(

@@ -58,40 +58,40 @@ def unit(split: Embedded) -> np.ndarray:
 
 
 def asked(model: Reader, kind: str, **options: Any) -> dict[str, Any]:
-    found = model.read_view(View("x", kind, {"split": "test", **options}))
-    json.dumps(found, allow_nan=False)
-    return found
+    actual = model.read_view(View("x", kind, {"split": "test", **options}))
+    json.dumps(actual, allow_nan=False)
+    return actual
 
 
 def test_a_gallery_shows_the_nearest_and_the_hardest_failures(
     model: Reader, split: Embedded
 ) -> None:
-    found = asked(model, "gallery", **GALLERY)
+    actual = asked(model, "gallery", **GALLERY)
     z, labels = unit(split), split.subset.labels.numpy()
     similarity = z @ z.T
     np.fill_diagonal(similarity, -np.inf)
-    of_picture = {split.encode_thumbnail(place): place for place in range(len(z))}
+    of_picture = {split.encode_thumbnail(position): position for position in range(len(z))}
     assert len(of_picture) == len(z), "the drawn images must differ"
     shown = []
-    for row in found["rows"]:
+    for row in actual["rows"]:
         query = of_picture[row["query"]]
         shown.append(query)
         order = np.argsort(-similarity[query], kind="stable")
-        near = [of_picture[each["picture"]] for each in row["near"]]
+        near = [of_picture[item["picture"]] for item in row["near"]]
         assert similarity[query][near] == pytest.approx(similarity[query][order[:4]], abs=CLOSE)
         assert query not in near
-        for place, each in zip(near, row["near"], strict=True):
-            assert each["hit"] == (labels[place] == labels[query])
-            assert each["class"] == split.subset.classes[labels[place]]
-            assert each["score"] == pytest.approx(similarity[query, place], abs=CLOSE)
+        for position, item in zip(near, row["near"], strict=True):
+            assert item["hit"] == (labels[position] == labels[query])
+            assert item["class"] == split.subset.classes[labels[position]]
+            assert item["score"] == pytest.approx(similarity[query, position], abs=CLOSE)
         assert row["rank"] == 1 + np.flatnonzero(labels[order] == labels[query])[0]
     same = labels[:, None] == labels[None]
     np.fill_diagonal(same, val=False)
     right = np.where(same, similarity, -np.inf).max(1)
     wrong = np.where(same | np.eye(len(z), dtype=bool), -np.inf, similarity).max(1)
-    assert found["failing"] == (wrong > right).sum()
-    drawn = [query for query, row in zip(shown, found["rows"], strict=True) if not row["failed"]]
-    failed = [query for query, row in zip(shown, found["rows"], strict=True) if row["failed"]]
+    assert actual["failing"] == (wrong > right).sum()
+    drawn = [query for query, row in zip(shown, actual["rows"], strict=True) if not row["failed"]]
+    failed = [query for query, row in zip(shown, actual["rows"], strict=True) if row["failed"]]
     assert len({labels[query] for query in drawn}) == min(3, len(split.subset.classes))
     hardest = sorted((wrong - right)[[q for q in range(len(z)) if q not in drawn]])[::-1]
     expected = [margin for margin in hardest if margin > 0][:3]
@@ -100,9 +100,9 @@ def test_a_gallery_shows_the_nearest_and_the_hardest_failures(
 
 def test_spectrum_and_distances(model: Reader, split: Embedded) -> None:
     z, labels = unit(split), split.subset.labels.numpy()
-    found = asked(model, "spectrum")
+    actual = asked(model, "spectrum")
     singular = np.linalg.svd(z, compute_uv=False)
-    assert found["shares"] == pytest.approx(list(singular / singular.sum()), abs=CLOSE)
+    assert actual["shares"] == pytest.approx(list(singular / singular.sum()), abs=CLOSE)
     far = asked(model, "distances", images=10_000)
     apart = np.sqrt(((z[:, None] - z[None]) ** 2).sum(-1))
     upper = np.triu_indices(len(z), 1)
@@ -120,36 +120,36 @@ def test_spectrum_and_distances(model: Reader, split: Embedded) -> None:
 def test_a_centred_map_is_of_what_differs_within_classes(
     model: Reader, split: Embedded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: list[np.ndarray] = []
+    options: list[np.ndarray] = []
 
     def keep(_: object, rows: np.ndarray) -> np.ndarray:
-        given.append(rows)
+        options.append(rows)
         return rows[:, :2]
 
     monkeypatch.setattr("sklearn.manifold.TSNE.fit_transform", keep)
     every = {"classes": 9, "points": 1000, "pictures": 0, "perplexity": 5.0}
-    found = asked(model, "embedding_map", centred=True, **every)
-    label = np.asarray(found["label"])
-    for at in range(len(found["classes"])):
-        assert np.abs(given[0][label == at].mean(0)).max() < 1e-7
+    actual = asked(model, "embedding_map", centred=True, **every)
+    label = np.asarray(actual["label"])
+    for at in range(len(actual["classes"])):
+        assert np.abs(options[0][label == at].mean(0)).max() < 1e-7
     z = unit(split)
     within = sum(
         ((z[rows] - z[rows].mean(0)) ** 2).sum()
         for rows in (split.subset.labels.numpy() == c for c in range(len(split.subset.classes)))
     )
-    assert (given[0] ** 2).sum() == pytest.approx(within, rel=1e-4)
+    assert (options[0] ** 2).sum() == pytest.approx(within, rel=1e-4)
 
 
 def test_affinity_is_of_the_proxies(model: Reader) -> None:
-    found = asked(model, "affinity", split="train", classes=200)
+    actual = asked(model, "affinity", split="train", classes=200)
     references = model.network.method.loss.references()
-    assert references is not None and found["of"] == "proxies"
+    assert references is not None and actual["of"] == "proxies"
     w = references.vectors.detach().double().numpy()
     w = w / np.linalg.norm(w, axis=1, keepdims=True)
     names = model.splits.train.classes
-    rows = [names.index(name) for name in found["classes"]]
+    rows = [names.index(name) for name in actual["classes"]]
     assert sorted(rows) == list(range(len(names)))
-    assert np.asarray(found["cosines"]) == pytest.approx((w @ w.T)[rows][:, rows], abs=1e-4)
+    assert np.asarray(actual["cosines"]) == pytest.approx((w @ w.T)[rows][:, rows], abs=1e-4)
 
 
 class Maps(torch.nn.Module):
@@ -176,7 +176,7 @@ def test_grad_cam_is_the_paper_s(kind: str) -> None:
     model = Maps()
     backbone = SimpleNamespace(model=model)
     lying, slanted = model.lie(maps.clone(), kind).requires_grad_(), model.lie(slopes, kind)
-    found = _compute_cam((slanted * lying).sum(), lying, cast(Backbone, backbone))
+    actual = _compute_cam((slanted * lying).sum(), lying, cast(Backbone, backbone))
     for image in range(2):
         cam = np.zeros((4, 4))
         for y, x in np.ndindex(4, 4):
@@ -184,24 +184,24 @@ def test_grad_cam_is_the_paper_s(kind: str) -> None:
                 weight = slopes[image, channel].mean()
                 cam[y, x] -= float(weight * maps[image, channel, y, x])
         cam = np.maximum(cam, 0)
-        assert found[image].numpy() == pytest.approx(cam / cam.max(), abs=5e-4)
+        assert actual[image].numpy() == pytest.approx(cam / cam.max(), abs=5e-4)
     flat = _compute_cam((0 * lying).sum(), lying, cast(Backbone, backbone))
     assert not flat.any()
 
 
 def test_grad_cam_has_a_map_a_term(model: Reader) -> None:
-    found = asked(model, "grad_cam", split="train", images=2, terms=["metric"])
-    assert found["terms"] == ["metric"] and len(found["rows"]) == 2
-    assert np.asarray(found["rows"][0]["maps"]["metric"]).ndim == 2
+    actual = asked(model, "grad_cam", split="train", images=2, terms=["metric"])
+    assert actual["terms"] == ["metric"] and len(actual["rows"]) == 2
+    assert np.asarray(actual["rows"][0]["maps"]["metric"]).ndim == 2
     with pytest.raises(ConfigError, match="'metrik' is none of metric"):
         asked(model, "grad_cam", split="train", images=2, terms=["metrik"])
 
 
 def test_uncertainty_is_ranked(model: Reader) -> None:
-    found = asked(model, "uncertainty", images=20, ends=3)
-    values = next(iter(found["values"].values()))
-    assert len(values) == 20 and {*found["values"]} == {*model.network.method.MEASURES}
-    ends = [each["value"] for each in found["low"]], [each["value"] for each in found["high"]]
+    actual = asked(model, "uncertainty", images=20, ends=3)
+    values = next(iter(actual["values"].values()))
+    assert len(values) == 20 and {*actual["values"]} == {*model.network.method.MEASURES}
+    ends = [item["value"] for item in actual["low"]], [item["value"] for item in actual["high"]]
     assert ends[0] == pytest.approx(sorted(values)[:3], rel=1e-4)
     assert ends[1] == pytest.approx(sorted(values)[::-1][:3], rel=1e-4)
 
@@ -221,13 +221,13 @@ def test_the_process_reads_what_it_can_and_tells_the_rest(
         text=True,
         check=False,
     )
-    told = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
+    events = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
     assert done.returncode == 1, done.stderr
-    assert [(Path(each["folder"]), each["name"]) for each in told] == [
+    assert [(Path(item["folder"]), item["name"]) for item in events] == [
         (trial, bad.name),
         (tmp_path / "empty", good.name),
     ]
-    assert "nothing" in told[0]["reason"] and "config.json" in told[1]["reason"]
+    assert "nothing" in events[0]["reason"] and "config.json" in events[1]["reason"]
     assert json.loads(good.locate_file(trial).read_text())["kind"] == "spectrum"
     assert not bad.locate_file(trial).exists()
 
@@ -244,10 +244,10 @@ def test_every_kind_is_read_by_a_figure() -> None:
     from reports.figures.models import ModelOptions
     from reports.kinds import FIGURES, find_figure_options
 
-    taken: dict[str, Callable[..., Any]] = {name: VIEWS[name] for name in VIEWS}
+    views: dict[str, Callable[..., Any]] = {name: VIEWS[name] for name in VIEWS}
     of_models = {kind for kind in FIGURES if issubclass(find_figure_options(kind), ModelOptions)}
-    assert of_models == {*taken}
+    assert of_models == {*views}
     for kind in of_models:
         options = find_figure_options(kind)().model_dump()
-        wanted = {*taken[kind].__annotations__} - {"return", "split"}
+        wanted = {*views[kind].__annotations__} - {"return", "split"}
         assert {*options} - {"cells", "split"} == wanted, kind
