@@ -127,9 +127,8 @@ class MlflowSync:
 
     def list_trial_ids(self) -> list[str]:
         """Return the sweep's trials as the ledger has them now."""
-        return list(
-            dict.fromkeys(cell["trial_id"] for cell in self.ledger.list_cells(self.sweep_id))
-        )
+        cells = self.ledger.list_cells(self.sweep_id)
+        return list(dict.fromkeys(cell["trial_id"] for cell in cells))
 
     @cached_property
     def client(self) -> MlflowClient:

@@ -118,9 +118,8 @@ class Sweep:
     def plan(
         self, seeds: int = 3, report: dict[str, Any] | None = None, studies: tuple[str, ...] = ()
     ) -> list[str]:
-        """Put the sweep and its cells (of some studies alone) into the ledger; returns the trial
+        """Put the sweep and its cells (of some studies alone) into the ledger; return the trial
         ids, in order."""
-        order: list[str] = []
         with Ledger(self.ledger_path) as ledger:
             spec = {
                 "name": "ddml",
@@ -143,15 +142,12 @@ class Sweep:
             ledger.put_sweep(self.sweep_id, "ddml", spec, provenance)
             rows = []
             for cell in cells(seeds):
-                if studies and cell["study"] not in studies:
-                    continue
-                key = repr(sorted(flatten_paths(config(cell)).items()))
-                trial_id = f"{hashlib.sha256(key.encode()).hexdigest()[:16]}-s{cell['seed']}"
-                rows.append({**cell, "trial_id": trial_id})
-                if trial_id not in order:
-                    order.append(trial_id)
+                if not studies or cell["study"] in studies:
+                    key = repr(sorted(flatten_paths(config(cell)).items()))
+                    trial_id = f"{hashlib.sha256(key.encode()).hexdigest()[:16]}-s{cell['seed']}"
+                    rows.append({**cell, "trial_id": trial_id})
             ledger.put_cells(self.sweep_id, rows)
-        return order
+        return list(dict.fromkeys(row["trial_id"] for row in rows))
 
     def finish(self, trial_ids: list[str], *, epochs: int = 4, final: bool = True) -> None:
         """Make trials run to their end (or, without `final`, to their last epoch) in the ledger."""

@@ -19,17 +19,14 @@ from trainables.core.trial_folder import VIEWS
 from trainables.jobs.request import View
 
 
-def picture() -> str:
+def picture(seed: int | None = None) -> str:
+    """A picture of one colour; with a seed of noise, so that it takes the bytes of a real one."""
+    image = Image.new("RGB", (40, 30), (20, 90, 160))
+    if seed is not None:
+        pixels = np.random.default_rng(seed).integers(0, 256, (72, 54, 3), dtype=np.uint8)
+        image = Image.fromarray(pixels)
     file = BytesIO()
-    Image.new("RGB", (40, 30), (20, 90, 160)).save(file, "JPEG")
-    return base64.b64encode(file.getvalue()).decode()
-
-
-def photograph(seed: int) -> str:
-    """Of noise, so that it takes the bytes of a real one."""
-    pixels = np.random.default_rng(seed).integers(0, 256, (72, 54, 3), dtype=np.uint8)
-    file = BytesIO()
-    Image.fromarray(pixels).save(file, "JPEG", quality=80, subsampling=0)
+    image.save(file, "JPEG", quality=80, subsampling=0)
     return base64.b64encode(file.getvalue()).decode()
 
 
@@ -105,12 +102,12 @@ def large_gallery() -> dict[str, Any]:
     """As many pictures a row as a gallery has at most, of names as long as some are."""
     rows = [
         {
-            "query": photograph(100 * at),
+            "query": picture(100 * at),
             "class": "Black-throated Blue Warbler",
             "rank": 3,
             "failed": at > 3,
             "near": [
-                {**near(k % 2 > 0), "class": "Red-winged_Blackbird", "picture": photograph(at + k)}
+                {**near(k % 2 > 0), "class": "Red-winged_Blackbird", "picture": picture(at + k)}
                 for k in range(16)
             ],
         }

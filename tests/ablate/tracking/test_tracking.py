@@ -256,7 +256,7 @@ def test_only_settings_that_vary_or_differ_from_defaults_are_parameters(sweep: A
     written = children(sweep)
     always = {"data.name", "data.image_size", "data.split.protocol", "training.epochs"}
     always |= {"backbone.name", "backbone.mode", "loss.name", "method.name", "optimizer.lr"}
-    ddml = {"method.alpha", "method.beta", "method.gamma"}  # the plain trial has none of them
+    ddml = {"method.alpha", "method.beta", "method.gamma"}
     with Ledger(sweep.ledger_path) as ledger:
         for trial_id, run in written.items():
             config = ledger.get_trial(trial_id)["config"]

@@ -45,11 +45,11 @@ def test_figures_of_models_are_read_once_and_drawn_from_mlflow(tmp_path: Path) -
     assert again.returncode == 0 and page.read_text() == first_page
     assert read == {path: path.stat().st_mtime_ns for path in read}
 
-    there, checkpoints = tmp_path / "there", {}
-    for folder in (tmp_path / "runs" / "trials").iterdir():
-        checkpoints[folder.name] = f"trials/{folder.name}.1/checkpoint_000000"
-        shutil.copytree(folder, there / checkpoints[folder.name])
-    shutil.rmtree(tmp_path / "runs" / "trials")
+    storage, trials = tmp_path / "storage", tmp_path / "runs" / "trials"
+    checkpoints = {path.name: f"trials/{path.name}.1/checkpoint_0" for path in trials.iterdir()}
+    for trial_id, checkpoint in checkpoints.items():
+        shutil.copytree(trials / trial_id, storage / checkpoint)
+    shutil.rmtree(trials)
     drawn = ablate_run(tmp_path, "looks.yaml")
     assert drawn.returncode == 0 and "left empty" not in drawn.stderr
     assert "not read" not in page.read_text()
@@ -58,11 +58,12 @@ def test_figures_of_models_are_read_once_and_drawn_from_mlflow(tmp_path: Path) -
     spec["report"]["figures"][0]["options"]["nearest"] = 3
     (tmp_path / "more.yaml").write_text(yaml.safe_dump(spec))
     more = ablate_run(tmp_path, "more.yaml")
-    assert more.returncode == 0, more.stderr
     assert "figure gallery of trial" in more.stderr and "is left empty: no folder" in more.stderr
     assert "not read: its weights or its data were not at hand" in page.read_text()
 
-    BackupState("which", {str(there): 1}).write(tmp_path / "runs" / NOTE)  # as --storage leaves it
+    BackupState("which", {str(storage): 1}).write(
+        tmp_path / "runs" / NOTE
+    )  # as --storage leaves it
     with Ledger(tmp_path / "runs" / "ledger.sqlite") as ledger:
         for trial_id, checkpoint in checkpoints.items():
             ledger.put_checkpoint(trial_id, checkpoint)
