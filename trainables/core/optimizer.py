@@ -55,16 +55,6 @@ def build_optimizer(
     return kind(torch_groups, lr=config.lr, betas=config.betas, fused=fused)
 
 
-def clip_gradients(
-    parameters: list[nn.Parameter], *, value: float | None, norm: float | None
-) -> None:
-    """Bound the gradients' entries, then the norm of all together."""
-    if value is not None:
-        nn.utils.clip_grad_value_(parameters, value)
-    if norm is not None:
-        nn.utils.clip_grad_norm_(parameters, norm)
-
-
 def set_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
     for group in optimizer.param_groups:
         group["lr"] = group["base_lr"] * factor

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainables.core.assembly import assemble_parts, check_shared, seed_step, start_from_data
 from trainables.core.checkpoints import Checkpoints, clone_to_own_storage
@@ -26,7 +26,7 @@ from trainables.core.epoch_metrics import EpochMetrics, find_overwhelming_terms
 from trainables.core.evaluator import Evaluator, list_epoch_splits
 from trainables.core.export import write_export
 from trainables.core.identity import compute_config_hash
-from trainables.core.optimizer import RateSchedule, clip_gradients, set_rates
+from trainables.core.optimizer import RateSchedule, set_rates
 from trainables.core.runtime import EpochReport, FinalReport, Runtime
 from trainables.core.trial_folder import EXPORT, TrialFolder
 from trainables.data.sampler import draw_epoch_batches
@@ -223,7 +223,10 @@ class Trainer:
 
         # clip gradients and update the weights
         training = self.config.training
-        clip_gradients(self.parameters, value=training.clip_value, norm=training.clip_norm)
+        if training.clip_value is not None:
+            nn.utils.clip_grad_value_(self.parameters, training.clip_value)
+        if training.clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.parameters, training.clip_norm)
         self.optimizer.step()
         self.steps += 1
         self.steps_here += 1

@@ -59,10 +59,6 @@ def run_pilot(config: TrialConfig, seed: int, runtime: Runtime, steps: int = STE
         ConfigError, TrialFailure: as the trial itself would.
     """
 
-    def wait() -> None:
-        if trainer.device.type == "cuda":
-            torch.cuda.synchronize(trainer.device)
-
     # Build and evaluate twice: what the first does beyond the second fills caches, for all trials.
     builds, evaluations, timed = [], [], []
     for _ in range(2):
@@ -78,14 +74,14 @@ def run_pilot(config: TrialConfig, seed: int, runtime: Runtime, steps: int = STE
     for number in range(steps + 1):
         begun = time.perf_counter()
         trainer.step(batches[number % len(batches)], "main")
-        wait()
+        if device is not None:
+            torch.cuda.synchronize(device)
         timed.append(time.perf_counter() - begun)
     trainer.trace.check()
     for _ in range(2):
         begun = time.perf_counter()
         for split in list_epoch_splits(trainer.config, trainer.splits):
-            trainer.looks.evaluate(split, trainer.looks.task.per_epoch)
-        wait()
+            trainer.looks.evaluate(split, trainer.looks.task.per_epoch)  # waits for the device
         evaluations.append(time.perf_counter() - begun)
     if device is not None:
         peak = torch.cuda.max_memory_allocated(device)

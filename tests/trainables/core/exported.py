@@ -40,13 +40,6 @@ def write(path: Path, **changes: Any) -> Path:
     return path
 
 
-def renamed(path: Path, part: str, name: str) -> None:
-    """Write it anew as if another component, `name`, had been `part` of it."""
-    about, tensors = said(path)
-    about["config"][part]["name"] = name
-    sealed(path, about, tensors)
-
-
 def said(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """What an export says of itself, without its digest, and its tensors."""
     with safe_open(path, framework="pt") as file:
