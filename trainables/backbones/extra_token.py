@@ -92,10 +92,8 @@ def check_tokens(name: str, image_size: int, option: str) -> None:
         except ConfigError:
             raise
         except FAULTS as error:
-            size = f"{image_size} × {image_size}"
-            raise refuse(
-                f"which cannot take {size} images ({extract_first_line(error)})"
-            ) from error
+            fault = f"which cannot take {image_size} × {image_size} images"
+            raise refuse(f"{fault} ({extract_first_line(error)})") from error
         if tokens.dim() != 3 or tokens.shape[-1] != pooled.shape[-1]:
             raise refuse(f"which gives features of shape {list(tokens.shape[1:])}, not tokens")
         token = torch.empty(pooled.shape[-1])

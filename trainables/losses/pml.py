@@ -178,11 +178,6 @@ def _build_part(kind: str, part: Any, **arguments: Any) -> nn.Module:
         near = get_close_matches(name, modules, 1)
         remedy = f"did you mean {near[0]}?" if near else f"see its page on {kind}"
         raise ValueError(f"{LIBRARY}.{kind} has no class {name}: {remedy}")
-    wrong = [option for option in FILLED if option in part.options]
-    if wrong:
-        raise ValueError(
-            f"option {wrong[0]} of {name} is filled in: leave {part.options[wrong[0]]!r} out"
-        )
     # Names of all arguments of the constructors of the class and its bases.
     constructors = [
         vars(base)["__init__"] for base in library[name].__mro__ if "__init__" in vars(base)

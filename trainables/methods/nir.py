@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal, Unpack
 
 import torch
@@ -193,7 +192,8 @@ class NIR(Plain):
                 self._returned,
             )
             references = replace(references, vectors=vectors)
-            flow = partial(_call_flow, self.flow, dict(zip(names, limited, strict=True)))
+            parameters = dict(zip(names, limited, strict=True))
+            flow = lambda *inputs: torch.func.functional_call(self.flow, parameters, inputs)  # noqa: E731
         psi, classes = F.normalize(own, dim=-1), labels[:, 0]
         condition = self._choose_condition(psi, classes, references)
         flowed = flow(psi, condition)
@@ -219,7 +219,7 @@ class NIR(Plain):
     ) -> dict[str, Term]:
         assert isinstance(state, NIRState)
         terms = {
-            name: Term(value, _multiply_weights(weight, self.options.omega))
+            name: Term(value, weight * self.options.omega)
             for name, (value, weight) in super().terms(state, labels, progress, generator).items()
         }
         terms["nir"] = Term(self._compute_regularizer(state), self.options.weight)
@@ -313,20 +313,6 @@ class NIR(Plain):
             scaled = scaled / self.flow.dim
         grown = exponential_with_tangent(scaled) if self.options.f == "exp" else F.softplus(scaled)
         return grown.mean()
-
-
-def _call_flow(
-    flow: Flow, weights: dict[str, Tensor], psi: Tensor, condition: Tensor
-) -> FlowOutput:
-    """Run the flow with `weights` in place of its parameters."""
-    output: FlowOutput = torch.func.functional_call(flow, weights, (psi, condition))
-    return output
-
-
-def _multiply_weights(weight: float | Tensor, factor: float | Tensor) -> float | Tensor:
-    """Return their product; the number 0 if either is, so that its term stays out of the sum."""
-    numbers = [number for number in (weight, factor) if not isinstance(number, Tensor)]
-    return 0.0 if 0 in numbers else weight * factor
 
 
 def exponential_with_tangent(x: Tensor) -> Tensor:

@@ -114,7 +114,7 @@ def test_retrieval_compares_by_the_losses_distance(
         ({"class": "SelfSupervisedLoss"}, "not SelfSupervisedLoss"),
         (
             {"class": "ArcFaceLoss", "options": {"num_classes": 9}},
-            "num_classes of ArcFaceLoss is filled in",
+            "multiple values for keyword argument .num_classes",
         ),
     ],
 )
