@@ -1,10 +1,10 @@
-"""Trials' checkpoints in storage, as the driver sees them.
+"""Track checkpoints of trials in storage, from the driver's side.
 
-    trials/<trial>.<when>/checkpoint_000003/    one attempt's, which Ray Tune writes from its node
+    trials/<trial>.<time>/checkpoint_000003/    of one attempt; Ray Tune writes it from the node
 
-The ledger keeps the newest place of each trial. Its copy in storage may be a minute older than the
-checkpoints are, so that a new driver also looks there once for attempts that its ledger has not
-heard of. The job of a trial carries the places; the worker takes the newest whole checkpoint.
+The ledger records the newest checkpoint of each trial. The copy of the ledger in storage can be a
+minute older than the checkpoints, so a new driver also lists the storage once. The job of a trial
+carries the folders of its attempts, and the worker restores the newest complete checkpoint.
 """
 
 from __future__ import annotations
@@ -37,21 +37,22 @@ from trainables.errors import ConfigError
 from trainables.jobs.node_folder import copy_checkpoint, find_newest
 from trainables.machine.files import join_inside
 
-RESULTS = (LOG, CONFIG, SOURCE, EXPORT, RESULT)  # the last: the rest is here
-AGAIN_SECONDS, END_SECONDS = 5.0, 60.0  # after a fault; that the end waits for files
+RESULTS = (LOG, CONFIG, SOURCE, EXPORT, RESULT)  # RESULT last: it shows that the others are here
+AGAIN_SECONDS = 5.0  # between two attempts of a file transfer
+END_SECONDS = 60.0  # for file transfers at the end of a run
 
 log = logging.getLogger("ablate.engine")
 
 
 class TrialCheckpoints:
-    """Know where checkpoints of trials are, bring results here, and remove what is outdated.
+    """Locate checkpoints of trials, download results, and delete outdated checkpoints.
 
-    Files are brought and removed by a thread, one trial after the other.
+    A thread downloads and deletes files, one trial after the other.
 
     Args:
         trials: the driver's folder of trials.
-        remote: whether trials run in folders of other nodes, so that results are to be brought.
-        tell: called with a line for the user.
+        remote: whether trials run in folders of other nodes, so that results must be downloaded.
+        tell: receives lines for the user.
     """
 
     def __init__(
@@ -66,18 +67,18 @@ class TrialCheckpoints:
         if remote and has_secret(storage.uri):
             raise ConfigError(
                 OPTION,
-                f"the password in {storage.shown} would go to every node; leave it out, and give "
-                "each node its credentials, as variables or a profile",
+                f"the password in {storage.shown} would be sent to every node. Leave it out, and "
+                "give each node its credentials as variables or a profile.",
             )
         self.storage, self.ledger, self.trials = storage, ledger, trials
         self.remote, self.tell = remote, tell
-        self._attempts: dict[str, set[str]] = {}  # trial → folders, as far as known
+        self._attempts: dict[str, set[str]] = {}  # trial → known folders in storage
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run_tasks, name="checkpoints", daemon=True)
         self._fault, self._ended_at = "", 0.0
 
     def __enter__(self) -> TrialCheckpoints:
-        """Look for attempts that the ledger has not heard of.
+        """List the attempts in storage, some of which the ledger may not contain.
 
         Raises:
             ConfigError: the storage does not answer.
@@ -85,7 +86,7 @@ class TrialCheckpoints:
         try:
             names = self.storage.list_folder(TRIALS)
         except StorageError as error:
-            fault = f"{error}; see that it can be reached, and to its rights"
+            fault = f"{error}. Check its address and access rights."
             raise ConfigError(OPTION, fault) from error
         for name in names:
             trial_id, _, when = name.rpartition(".")
@@ -100,11 +101,11 @@ class TrialCheckpoints:
         self._thread.join(END_SECONDS + AGAIN_SECONDS)
         if self._thread.is_alive() or self._fault:
             self.tell(
-                f"warning: storage: not all files of trials have come from {self.storage.shown} "
-                f"({self._fault or 'it takes too long'}); they stay there"
+                f"warning: storage: some files of trials were not downloaded from "
+                f"{self.storage.shown} ({self._fault or 'it takes too long'}); they stay there"
             )
 
-    def find_places(self, trial_id: str) -> tuple[str, ...]:
+    def list_attempts(self, trial_id: str) -> tuple[str, ...]:
         """Return the folders of a trial's attempts, the newest first."""
         attempts = set(self._attempts.get(trial_id, ()))
         if checkpoint := find_checkpoint(self.ledger, trial_id):
@@ -114,13 +115,14 @@ class TrialCheckpoints:
         )
 
     def record_checkpoint(self, trial_id: str, checkpoint: str) -> None:
-        """Note a checkpoint that has just been stored; Tune removes older ones of the attempt."""
+        """Record a new checkpoint in the ledger; Tune deletes older ones of the same attempt."""
         self._attempts.setdefault(trial_id, set()).add(checkpoint.rpartition("/")[0])
         self.ledger.put_checkpoint(trial_id, checkpoint)
 
     def finish_trial(self, trial_id: str) -> None:
-        """Bring the results of a trial that has ended, and leave only its last checkpoint there."""
-        last, attempts = find_checkpoint(self.ledger, trial_id), self.find_places(trial_id)
+        """Schedule the download of a finished trial's results and the deletion of all but its last
+        checkpoint."""
+        last, attempts = find_checkpoint(self.ledger, trial_id), self.list_attempts(trial_id)
         if last is not None:
             self._attempts[trial_id] = {last.rpartition("/")[0]}
             self._tasks.put(partial(self._settle_trial, trial_id, last, attempts))
@@ -137,24 +139,24 @@ class TrialCheckpoints:
                     self.storage.delete_folder(folder)
 
     def remove_trial(self, trial_id: str) -> None:
-        """Remove all that is stored of a trial.
+        """Delete everything of a trial from storage.
 
         Raises:
             StorageError: the storage does not answer.
         """
-        for attempt in self.find_places(trial_id):
+        for attempt in self.list_attempts(trial_id):
             self.storage.delete_folder(attempt)
         self._attempts.pop(trial_id, None)
         self.ledger.put_checkpoint(trial_id, None)
 
     def upload_trial(self, trial_id: str) -> None:
-        """Store a trial that has ended in the driver's folder alone, for nodes that read it.
+        """Upload a finished trial from the driver's folder, so that other nodes can read it.
 
         Raises:
-            OSError: the storage does not take it.
+            OSError: the upload failed.
         """
         folder = locate_trial_folder(self.trials, trial_id)
-        if self.find_places(trial_id) or not (folder / RESULT).exists():
+        if self.list_attempts(trial_id) or not (folder / RESULT).exists():
             return
         checkpoint = f"{TRIALS}/{check_trial_id(trial_id)}.{time.time_ns()}/checkpoint_000000"
         with tempfile.TemporaryDirectory(prefix=".stored-", dir=folder) as draft:
@@ -163,20 +165,20 @@ class TrialCheckpoints:
         self.record_checkpoint(trial_id, checkpoint)
 
     def fetch_trial(self, trial_id: str) -> None:
-        """Bring a trial's results into its folder here, if they are not there.
+        """Download a trial's results into its local folder, unless they are there.
 
         Raises:
-            OSError: the storage does not answer, or there is no room here.
+            OSError: the storage does not answer, or the local disk is full.
         """
         folder = locate_trial_folder(self.trials, trial_id)
         if not _has_results(folder):
-            place = find_newest(self.storage.files, self.storage.root, self.find_places(trial_id))
-            if place is not None:
-                fetch_results(self.storage, place, folder)
+            attempts = self.list_attempts(trial_id)
+            checkpoint = find_newest(self.storage.files, self.storage.root, attempts)
+            if checkpoint is not None:
+                fetch_results(self.storage, checkpoint, folder)
 
     def _run_tasks(self) -> None:
-        """Do what there is to do, in order. What fails is tried again before the rest, until the
-        end has waited long enough for it."""
+        """Run scheduled tasks in order; retry a failing one until `END_SECONDS` after the end."""
         while (task := self._tasks.get()) is not None:
             while not self._ended_at or time.monotonic() < self._ended_at + END_SECONDS:
                 try:
@@ -191,10 +193,10 @@ class TrialCheckpoints:
 
 
 def find_checkpoint(ledger: Ledger, trial_id: str) -> str | None:
-    """Return where in storage a trial's newest checkpoint is, as the ledger says.
+    """Return the path in storage of a trial's newest checkpoint, as the ledger records it.
 
     Raises:
-        ConfigError: a place that no checkpoint of this trial can have, in a ledger that was edited.
+        ConfigError: the recorded path is not one of this trial's, because the ledger was edited.
     """
     row = ledger.get_trial(check_trial_id(trial_id))
     if row is None or not row["checkpoint"]:
@@ -203,8 +205,8 @@ def find_checkpoint(ledger: Ledger, trial_id: str) -> str | None:
     if not re.fullmatch(rf"{TRIALS}/{re.escape(trial_id)}\.\d+/checkpoint_\d+", checkpoint):
         raise ConfigError(
             str(ledger.path),
-            f"{checkpoint[:200]!r} is no checkpoint of trial {trial_id}: the ledger was edited or "
-            "damaged; restore it from a copy, or give another --out",
+            f"{checkpoint[:200]!r} is no checkpoint of trial {trial_id}, so the ledger was edited "
+            "or damaged. Restore it from a copy, or give another --out.",
         )
     return checkpoint
 
@@ -214,21 +216,22 @@ def _has_results(folder: Path) -> bool:
 
 
 def fetch_results(storage: Storage, checkpoint: str, folder: Path) -> None:
-    """Bring what people and later jobs read of a trial from its last checkpoint into its folder.
+    """Download the files of a finished trial from its last checkpoint into a local folder.
 
     Raises:
-        OSError: the storage does not answer, or there is no room here.
+        OSError: the storage does not answer, or the local disk is full.
     """
     for name in RESULTS:
         storage.download(f"{checkpoint}/{name}", join_inside(folder, name))
 
 
 def fetch_weights(trials: Path, trial_id: str) -> None:
-    """Bring the weights of a trial into its folder here, if they lie in a storage that the ledger
-    beside is copied to. An address with a password is noted nowhere, and so not looked at.
+    """Download a trial's weights from the storage to which its ledger is copied.
+
+    Addresses with a password are not recorded, so weights there are not found.
 
     Raises:
-        OSError: the storage does not answer, or there is no room here.
+        OSError: the storage does not answer, or the local disk is full.
     """
     folder, path = locate_trial_folder(trials, trial_id), trials.parent / "ledger.sqlite"
     if _has_results(folder) or not path.is_file():

@@ -1,22 +1,17 @@
-"""Copies of a ledger in storage, from which another machine goes on.
+"""Copy the ledger to storage, so that another machine can continue a sweep.
 
-    ledger.sqlite    the whole ledger as it was at one moment
-    ledger.json      {"ledger": which, "copy": how many there were, "owner": who drives,
-                     "place": from where, "at": seconds since 1970, "over": ended}
-    storage.json     beside the ledger: {"ledger": which, "copies": {storage: the copy it is ahead
-                     of}}
+    ledger.sqlite    in storage: a consistent copy of the ledger
+    ledger.json      in storage, the lease: {"ledger": id, "copy": number of the copy, "owner":
+                     driver, "place": its machine and path, "at": seconds since 1970, "over": ended}
+    storage.json     beside the local ledger: {"ledger": id, "copies": {storage: number of the copy
+                     on which the local ledger builds}}
 
-`ledger` is made up when a ledger is copied for the first time and stays with it on all machines: a
-storage that has another one is none to go on from. The note beside the ledger is written before the
-first copy is, so that a ledger without one was never stored.
+A ledger gets its id at the first copy and keeps it on all machines. A storage with another id is
+refused. `storage.json` is written before the first copy, so a ledger without it was never stored.
 
-One ledger at a time is copied there, by all who drive from it; it stays beside them, and the copy
-is what is left if their machine goes. `copy` counts up, and each machine notes in
-`OUT/storage.json` which one its ledger is ahead of: so a head that comes back finds that another
-has gone on without it, and does not write over what that one found. A ledger that was never stored
-there is neither replaced nor copied over another one.
-
-Trials under way go on from their checkpoints in storage (`ablate/storage/checkpoints.py`).
+`copy` counts up, and `storage.json` says on which copy the local ledger builds. A machine that
+returns after another one has continued sees a higher number in storage, and does not overwrite it.
+Unfinished trials resume from their checkpoints in storage (`ablate/storage/checkpoints.py`).
 """
 
 from __future__ import annotations
@@ -52,14 +47,14 @@ from trainables.errors import ConfigError
 from trainables.machine.files import write_json
 
 COPY_SECONDS = 60.0
-LEDGER, WORD, NOTE = "ledger.sqlite", "ledger.json", "storage.json"
+LEDGER, LEASE, NOTE = "ledger.sqlite", "ledger.json", "storage.json"
 
 log = logging.getLogger("ablate.engine")
 
 
 @dataclass(frozen=True)
 class DriverLease:
-    """`ledger.json`. over: the driver has ended, and knew of no other."""
+    """Content of `ledger.json`. over: the driver has ended, and no other one was alive."""
 
     ledger: str
     copy: int
@@ -71,20 +66,24 @@ class DriverLease:
 
 @dataclass(frozen=True)
 class BackupState:
-    """`storage.json`. ledger: empty where it was never stored. copies: by `Storage.shown`."""
+    """Content of `storage.json`. ledger: empty if never stored. copies: by `Storage.shown`."""
 
     ledger: str = ""
     copies: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Raises OSError: it is there, and cannot be read."""
+        """Read the file; return an empty state if there is none, or if its content is invalid.
+
+        Raises:
+            OSError: the file exists and cannot be read.
+        """
         try:
             return TypeAdapter(cls).validate_json(path.read_bytes())
         except FileNotFoundError:
             return cls()
         except ValueError as error:
-            log.info("%s notes no copies: %r", path, error)  # then nothing is written over
+            log.info("%s is ignored: %r", path, error)  # as never stored: nothing is overwritten
             return cls()
 
     def write(self, path: Path) -> None:
@@ -96,9 +95,9 @@ class LedgerBackup:
 
     Args:
         ledger: the file.
-        tell: called with a line for the user.
-        others: returns the other drivers of the ledger that are alive.
-        seconds: between two copies.
+        tell: receives lines for the user.
+        others: returns the other live drivers of the ledger.
+        seconds: time between two copies.
     """
 
     def __init__(
@@ -121,43 +120,49 @@ class LedgerBackup:
         self._thread = threading.Thread(target=self._copy_regularly, name="copies", daemon=True)
 
     def restore_if_newer(self) -> None:
-        """Bring the ledger here if the storage knows more than this folder.
+        """Download the stored ledger if it is newer than the local one.
 
         Raises:
-            ConfigError: another machine drives from this storage, it does not answer, its copy is
-                no ledger or of another one, or somebody is at work on the one here.
-            LedgerError: no file can be written here.
+            ConfigError: another machine is running from this storage, the storage does not answer,
+                its copy is damaged or of another ledger, or the local ledger is in use.
+            LedgerError: no local file can be written.
         """
-        with self._translate_errors("see that it can be reached"):
-            word = self._read_word()
-            self._note = BackupState.read(self._note_path)  # later: it is written earlier
-            if word is None:
+        with self._translate_errors("check its address and access rights"):
+            lease = self._read_lease()
+            self._note = BackupState.read(
+                self._note_path
+            )  # after the lease, which is written later
+            if lease is None:
                 return
-            exists, is_ours = self.ledger.exists(), word.place == self._place
+            exists, is_ours = self.ledger.exists(), lease.place == self._place
             is_stored = self.storage.shown in self._note.copies or is_ours
-            if exists and (word.ledger != self._note.ledger or not is_stored):
+            if exists and (lease.ledger != self._note.ledger or not is_stored):
                 raise ConfigError(
                     OPTION,
-                    f"{self.storage.shown} has the ledger of {word.place}, and {self.ledger} was "
-                    "never stored there; give another --storage, or another --out to go on from "
-                    "the stored one",
+                    f"{self.storage.shown} has the ledger of {lease.place}, and {self.ledger} was "
+                    "never stored there. Give another --storage, or another --out to continue from "
+                    "the stored ledger.",
                 )
-            # by the storage's clock: the driver's own may be minutes from ours
-            age, owner = self.storage.get_age(WORD), Owner.parse(word.owner)
-            is_alive = not word.over and owner.is_alive(time.time() - age, STALE_SECONDS)
+            # by the storage's clock, because the clocks of two machines can differ by minutes
+            age, owner = self.storage.get_age(LEASE), Owner.parse(lease.owner)
+            is_alive = not lease.over and owner.is_alive(time.time() - age, STALE_SECONDS)
             if not is_ours and is_alive:
                 raise ConfigError(
                     OPTION,
-                    f"from {self.storage.shown} {_name(owner)} drives (heard of {age:.0f} s ago); "
-                    f"end that run, or wait: it counts as gone {STALE_SECONDS:.0f} s after its "
-                    "last word",
+                    f"{_name(owner)} is running from {self.storage.shown} (last seen {age:.0f} s "
+                    f"ago). Stop that run, or wait for {STALE_SECONDS:.0f} s of silence.",
                 )
-            if not exists or (word.copy > self._count and not is_ours):
-                self._fetch_ledger(word, age)
+            if not exists or (lease.copy > self._count and not is_ours):
+                self._fetch_ledger(lease, age)
 
     def __enter__(self) -> Self:
-        """Raises ConfigError: the storage takes nothing. LedgerError: no room for a copy here."""
-        with self._translate_errors("see to its rights, or give another storage"):
+        """Store a first copy, and start the thread that stores the next ones.
+
+        Raises:
+            ConfigError: the upload failed.
+            LedgerError: the local disk is full.
+        """
+        with self._translate_errors("check its access rights, or give another storage"):
             self._upload_if_changed()
         self._thread.start()
         return self
@@ -172,31 +177,34 @@ class LedgerBackup:
             self._try_upload(is_last=False)
 
     def _try_upload(self, *, is_last: bool) -> None:
-        """Copy; a storage that is away for a while stops nothing, and is told of once."""
+        """Store a copy; report a failure once, and continue without it."""
         try:
             self._upload_if_changed(over=is_last and not self.others())
             if self._fault:
                 self._fault = ""
-                self.tell(f"storage: {self.storage.shown} has everything again")
+                self.tell(f"storage: {self.storage.shown} is up to date again")
         except OSError as error:
             if not self._fault or is_last:
-                self.tell(f"warning: storage: {error}; {self.ledger} has everything")
+                self.tell(f"warning: storage: {error}; {self.ledger} is complete")
             self._fault = str(error)
 
     def _upload_if_changed(self, *, over: bool = False) -> None:
-        """Store word and ledger, if the ledger has changed; else the word, as a sign of life.
+        """Upload the ledger if it has changed, and renew the lease.
 
         Raises:
-            StorageError: it cannot be read or written, or another machine has gone on from it.
-            OSError: no copy can be made here.
+            StorageError: reading or writing failed, or another machine has continued from there.
+            OSError: no local copy can be made.
         """
-        word, ledger_id, count = self._read_word(), self._note.ledger, self._count
-        if word is not None and word.place == self._place:
-            ledger_id, count = word.ledger, max(count, word.copy)  # another driver's on this ledger
-        elif word is not None and (word.ledger != ledger_id or word.copy > count):
+        lease, ledger_id, count = self._read_lease(), self._note.ledger, self._count
+        if lease is not None and lease.place == self._place:
+            ledger_id, count = (
+                lease.ledger,
+                max(count, lease.copy),
+            )  # of another driver of this ledger
+        elif lease is not None and (lease.ledger != ledger_id or lease.copy > count):
             raise StorageError(
-                f"{self.storage.shown}: another machine has gone on from it ({word.place}), "
-                "and its copies stay"
+                f"{self.storage.shown}: another machine ({lease.place}) has continued from it, "
+                "so nothing is overwritten"
             )
         self._write_note(ledger_id or uuid.uuid4().hex, count)
         with tempfile.TemporaryDirectory() as folder:
@@ -208,28 +216,30 @@ class LedgerBackup:
                 copy_database(self.ledger, Path(folder) / LEDGER)
                 self.storage.upload(LEDGER, Path(folder) / LEDGER)
                 count += 1
-            word = DriverLease(
+            lease = DriverLease(
                 self._note.ledger, count, str(self.owner), self._place, time.time(), over
             )
-            write_json(Path(folder) / WORD, asdict(word))
-            self.storage.upload(WORD, Path(folder) / WORD)
-            self._write_note(word.ledger, count)
+            write_json(Path(folder) / LEASE, asdict(lease))
+            self.storage.upload(LEASE, Path(folder) / LEASE)
+            self._write_note(lease.ledger, count)
             self._copied = state
 
-    def _fetch_ledger(self, word: DriverLease, age: float) -> None:
-        """Put the stored ledger in place of the one here, which is set aside."""
+    def _fetch_ledger(self, lease: DriverLease, age: float) -> None:
+        """Replace the local ledger by the stored one, and keep it under another name."""
         self._check_idle()
-        fresh, aside = self.ledger.with_name(f".{LEDGER}.{os.getpid()}"), None
-        fault = find_fault(fresh) if self.storage.download(LEDGER, fresh) else "it is not there"
+        download, aside = self.ledger.with_name(f".{LEDGER}.{os.getpid()}"), None
+        fault = (
+            find_fault(download) if self.storage.download(LEDGER, download) else "it does not exist"
+        )
         if fault is not None:
-            fresh.unlink(missing_ok=True)
+            download.unlink(missing_ok=True)
             raise ConfigError(
                 OPTION,
-                f"{self.storage.shown}/{LEDGER} is no whole ledger ({fault}); give another "
-                "storage, or --out with a ledger of its own",
+                f"{self.storage.shown}/{LEDGER} is not a complete ledger ({fault}). Give another "
+                "storage, or an --out with its own ledger.",
             )
-        write_ahead(fresh)  # as no ledger that is there is made again (`schema.connect`)
-        self._check_idle()  # nobody has begun meanwhile
+        write_ahead(download)  # which `schema.connect` expects of an existing ledger
+        self._check_idle()  # no other process may have opened it meanwhile
         if self.ledger.exists():
             numbered = (self.ledger.with_name(f"{LEDGER}.aside-{n}") for n in itertools.count(1))
             aside = next(path for path in numbered if not path.exists())
@@ -237,62 +247,66 @@ class LedgerBackup:
                 part = self.ledger.with_name(LEDGER + suffix)
                 if part.exists():
                     part.rename(aside.with_name(aside.name + suffix))
-        # In this order: whoever is killed in between finds no ledger here, and fetches it.
-        self._note = BackupState(word.ledger, {self.storage.shown: word.copy})
+        # In this order: after a kill in between, the next run finds no ledger and downloads it.
+        self._note = BackupState(lease.ledger, {self.storage.shown: lease.copy})
         self._note.write(self._note_path)
-        fresh.replace(self.ledger)
-        self.tell(f"storage: the ledger came from {self.storage.shown}, of {age:.0f} s ago")
+        download.replace(self.ledger)
+        self.tell(
+            f"storage: the ledger was downloaded from {self.storage.shown}; it is {age:.0f} s old"
+        )
         if aside is not None:
-            self.tell(f"storage: the older one that was here is {aside}")
+            self.tell(f"storage: the older local ledger is now {aside}")
 
     def _check_idle(self) -> None:
-        """Raises ConfigError: a driver, a `--cell`, or whoever else has the ledger open."""
-        at_work = ", ".join(map(_name, self.others()))
-        if not at_work and self.ledger.exists() and not has_exclusive_access(self.ledger):
-            at_work = "another process"
-        if at_work:
+        """Check that no process has the local ledger open.
+
+        Raises:
+            ConfigError: a driver or another process has.
+        """
+        users = ", ".join(map(_name, self.others()))
+        if not users and self.ledger.exists() and not has_exclusive_access(self.ledger):
+            users = "another process"
+        if users:
             raise ConfigError(
                 OPTION,
-                f"{self.storage.shown} knows more than {self.ledger}, and {at_work} is at work on "
-                "that one; wait for the end of that, or end it (`ablate stop`)",
+                f"{self.storage.shown} is newer than {self.ledger}, which {users} is using. Wait "
+                "for its end, or stop it (`ablate stop`).",
             )
 
-    def _read_word(self) -> DriverLease | None:
-        content = self.storage.read_bytes(WORD)
+    def _read_lease(self) -> DriverLease | None:
+        content = self.storage.read_bytes(LEASE)
         if content is None:
             return None
         try:
-            word = TypeAdapter(DriverLease).validate_json(content)
-            Owner.parse(word.owner)
+            lease = TypeAdapter(DriverLease).validate_json(content)
+            Owner.parse(lease.owner)
         except ValueError as error:
-            raise StorageError(f"{self.storage.shown}/{WORD} is none of ours") from error
-        return word
+            raise StorageError(f"{self.storage.shown}/{LEASE} is not a file of ablate") from error
+        return lease
 
     @property
     def _count(self) -> int:
-        """The copy that the ledger here is ahead of; 0: of none in this storage."""
+        """The number of the copy on which the local ledger builds; 0 if it was never stored."""
         return self._note.copies.get(self.storage.shown, 0)
 
     def _write_note(self, ledger_id: str, count: int) -> None:
-        known = BackupState.read(
-            self._note_path
-        )  # anew: another driver may copy to another storage
-        self._note = BackupState(ledger_id, {**known.copies, self.storage.shown: count})
-        if self._note != known:
+        # read again, because another driver may store copies elsewhere
+        recorded = BackupState.read(self._note_path)
+        self._note = BackupState(ledger_id, {**recorded.copies, self.storage.shown: count})
+        if self._note != recorded:
             self._note.write(self._note_path)
 
     @contextmanager
     def _translate_errors(self, remedy: str) -> Iterator[None]:
-        """Make one line of what storage or disk refuse."""
+        """Turn errors of storage and disk into one sentence with a remedy."""
         try:
             yield
         except StorageError as error:
             raise ConfigError(OPTION, f"{error}; {remedy}") from error
         except OSError as error:
             raise LedgerError(
-                f"{self.ledger.parent}: no copy of the ledger can be made ({error}); make room for "
-                f"it here and in {tempfile.gettempdir()}, and start again: everything recorded is "
-                "kept"
+                f"{self.ledger.parent}: the ledger cannot be copied ({error}). Free space there "
+                f"and in {tempfile.gettempdir()}, and start again; all records are kept."
             ) from error
 
 
@@ -301,9 +315,9 @@ def _name(owner: Owner) -> str:
 
 
 def find_fault(path: Path) -> str | None:
-    """Say why a file is no whole ledger that this version reads; None: it is one.
+    """Return why a file is not a complete ledger that this version reads; None if it is one.
 
-    SQLite takes an empty file for a whole database, and any other program's for one too.
+    SQLite accepts an empty file and databases of other programs, so these are checked too.
     """
     try:
         database = read_header(path)

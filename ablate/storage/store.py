@@ -1,12 +1,12 @@
-"""Files in a place that outlives a machine: a folder, `s3://`, `gs://` or `hdfs://`, by pyarrow.
+"""Read and write files in storage through pyarrow: a folder, `s3://`, `gs://` or `hdfs://`.
 
     s3://bucket/folder?region=eu-west-1
-    s3://bucket/folder?scheme=http&endpoint_override=127.0.0.1:9000    another maker's S3
+    s3://bucket/folder?scheme=http&endpoint_override=127.0.0.1:9000    another S3 server
 
-Credentials come as the maker's own tools take them (`AWS_ACCESS_KEY_ID`, a profile, a machine's
-role, `GOOGLE_APPLICATION_CREDENTIALS`); they need the right to read, write and delete there. A file
-is there whole or not at all: it is written as a draft and then moved to its place (in S3 and GCS a
-copy that the server makes, of at most 5 GB in S3, and a deletion).
+Credentials are found as by the provider's own tools (`AWS_ACCESS_KEY_ID`, a profile, a role of the
+machine, `GOOGLE_APPLICATION_CREDENTIALS`) and must allow reading, writing and deleting. A file is
+uploaded under a draft name and then moved, so it is never incomplete (in S3 and GCS the server
+copies it, at most 5 GB in S3, and deletes the draft).
 """
 
 from __future__ import annotations
@@ -27,28 +27,30 @@ OPTION = "--storage"
 ENV = "env:"
 SCHEMES = ("file", "s3", "gs", "gcs", "hdfs", "viewfs")
 PIECE = 1 << 20  # bytes
-LISTINGS = 5  # of a folder that comes and goes meanwhile
-DRAFT = ".tmp"  # ends the name of a file that is being written
+LISTINGS = 5  # attempts to list a folder that appears or disappears meanwhile
+DRAFT = ".tmp"  # end of the name of an incomplete upload
 
 
 class StorageError(OSError):
-    """The storage does not answer, or refuses; its message contains no secret."""
+    """A failure of the storage, with a message that contains no secret."""
 
 
 class Storage:
     """Read and write files by name (with `/` for folders) below one URI.
 
-    Every method that reaches the storage raises StorageError where that fails.
+    Every method that accesses the storage raises StorageError on failure.
 
     Args:
-        address: the URI, a path, or `env:NAME`, the variable that holds one.
+        address: a URI, a path, or `env:NAME` for the value of an environment variable.
 
     Attributes:
-        uri: the URI or path. shown: the same without a password.
-        files, root: pyarrow's file system, and the place in it.
+        uri: the URI or path.
+        shown: the same without a password.
+        files: pyarrow's file system.
+        root: the path in it.
 
     Raises:
-        ConfigError: there is no such variable, or pyarrow does not know this kind of URI.
+        ConfigError: the variable does not exist, or pyarrow does not support the URI.
     """
 
     def __init__(self, address: str) -> None:
@@ -58,44 +60,52 @@ class Storage:
         if address.startswith(ENV):
             self.uri = os.environ.get(address.removeprefix(ENV), "")
             if not self.uri:
-                raise ConfigError(OPTION, f"{address} names no such variable; set it")
+                raise ConfigError(
+                    OPTION, f"the environment variable in {address} does not exist. Set it."
+                )
         self.shown = redact_uri(self.uri)
         scheme, separator, _ = self.uri.partition("://")
         if separator and scheme not in SCHEMES:
-            raise ConfigError(OPTION, f"{self.shown} is no path, s3://, gs:// or hdfs:// address")
+            raise ConfigError(
+                OPTION, f"{self.shown} must be a path or an s3://, gs:// or hdfs:// URI."
+            )
         self.files: Any
         try:
             self.files, root = pyarrow.fs.FileSystem.from_uri(self.address)
         except (ValueError, OSError, TypeError, NotImplementedError) as error:
-            fault = f"{self.shown} is no address that pyarrow takes ({self._redact_error(error)})"
+            fault = f"pyarrow does not accept {self.shown} ({self._redact_error(error)})."
             raise ConfigError(OPTION, fault) from None
         self.root = root.rstrip("/")
-        self._clocks: tuple[float, float] | None = None  # the storage's and ours, at one moment
+        self._clocks: tuple[float, float] | None = (
+            None  # of the storage, and local monotonic, at one moment
+        )
 
     @property
     def address(self) -> str:
-        """The storage as pyarrow takes it: a URI, or an absolute path."""
+        """The URI or absolute path that pyarrow takes."""
         return self.uri if "://" in self.uri else str(Path(self.uri).expanduser().resolve())
 
     def upload(self, name: str, path: Path) -> None:
-        """Store a file of this machine, in place of one of that name."""
+        """Upload a local file, replacing one of the same name."""
         target = f"{self.root}/{name}"
         draft = f"{target}.{uuid.uuid4().hex}{DRAFT}"
         with self._translate_errors(f"write {name}"):
             self.files.create_dir(target.rpartition("/")[0], recursive=True)
             try:
-                # The stream is closed whatever happens in the block, and closing it completes an
-                # upload: what is broken off becomes an object too, cut short.
+                # Leaving the block closes the stream, which completes the upload, so an interrupted
+                # upload becomes a truncated object under the draft name.
                 with path.open("rb") as source, self.files.open_output_stream(draft) as stream:
                     shutil.copyfileobj(source, stream, PIECE)
                 self.files.move(draft, target)
             except BaseException:
-                with contextlib.suppress(OSError):  # it has not begun, or the storage is away
+                with contextlib.suppress(
+                    OSError
+                ):  # it does not exist, or the storage does not answer
                     self.files.delete_file(draft)
                 raise
 
     def download(self, name: str, path: Path) -> bool:
-        """Bring a file to this machine, whole or not at all; return False if there is none.
+        """Download a file completely or not at all; return False if it does not exist.
 
         Raises:
             OSError: `path` cannot be written.
@@ -106,8 +116,8 @@ class Storage:
             with self._translate_errors(f"read {name}"):
                 if self._find_info(name) is None:
                     return False
-                place = f"{self.root}/{name}"
-                with self.files.open_input_stream(place) as stream, draft.open("wb") as target:
+                source = f"{self.root}/{name}"
+                with self.files.open_input_stream(source) as stream, draft.open("wb") as target:
                     shutil.copyfileobj(stream, target, PIECE)
             draft.replace(path)
         finally:
@@ -115,7 +125,7 @@ class Storage:
         return True
 
     def read_bytes(self, name: str) -> bytes | None:
-        """Return the content of a small file; None: there is none."""
+        """Return the content of a small file, or None if it does not exist."""
         with self._translate_errors(f"read {name}"):
             if self._find_info(name) is None:
                 return None
@@ -126,21 +136,21 @@ class Storage:
         """Return the names of the files and folders directly in a folder."""
         import pyarrow.fs
 
-        place = f"{self.root}/{folder}".rstrip("/")
-        selector = pyarrow.fs.FileSelector(place, allow_not_found=True)
+        path = f"{self.root}/{folder}".rstrip("/")
+        selector = pyarrow.fs.FileSelector(path, allow_not_found=True)
         with self._translate_errors(f"list {folder}"):
-            # A folder that is made between the listing and pyarrow's look whether it is missing
-            # counts as missing, although it was allowed to be: asked again, it is there.
+            # pyarrow raises FileNotFoundError for a folder that appears during the call, in spite
+            # of allow_not_found, so the call is repeated.
             for _ in range(LISTINGS - 1):
                 with contextlib.suppress(FileNotFoundError):
                     return [info.base_name for info in self.files.get_file_info(selector)]
             return [info.base_name for info in self.files.get_file_info(selector)]
 
     def get_age(self, name: str) -> float:
-        """Return for how many seconds a file has been there, by the storage's clock; 0: it is not.
+        """Return the age of a file in seconds by the storage's clock; 0 if it does not exist.
 
-        Clocks of machines may be minutes apart. The storage's is asked once, by a small file that
-        is written and removed; from there a clock goes on that nobody sets.
+        Clocks of machines can differ by minutes. The storage's clock is read once, from the time of
+        a small file, and continued by the local monotonic clock.
         """
         if self._clocks is None:
             probe = f"clock.{uuid.uuid4().hex}{DRAFT}"
@@ -158,7 +168,7 @@ class Storage:
         return max(0.0, now - info.mtime_ns / 1e9) if info and info.mtime_ns else 0.0
 
     def put_folder(self, name: str, folder: Path) -> None:
-        """Store the files of a folder, and of those in it."""
+        """Upload a folder with its subfolders."""
         import pyarrow.fs
 
         with self._translate_errors(f"write {name}"):
@@ -171,12 +181,12 @@ class Storage:
             )
 
     def delete_folder(self, name: str) -> None:
-        """Remove a folder with all that is in it, if it is there."""
+        """Delete a folder with its content, if it exists."""
         with self._translate_errors(f"remove {name}"), contextlib.suppress(FileNotFoundError):
             self.files.delete_dir(f"{self.root}/{name}")
 
     def _find_info(self, name: str) -> Any | None:
-        """Return pyarrow's description of a file; None: there is none."""
+        """Return pyarrow's description of a file, or None if it does not exist."""
         (info,) = self.files.get_file_info([f"{self.root}/{name}"])
         return None if info.type.name == "NotFound" else info
 

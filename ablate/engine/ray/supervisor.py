@@ -308,7 +308,7 @@ class Supervisor:
             except OSError as error:
                 log.warning("%s", error)
         trials = {job.trial_id, *(each.export.parent.name for each in job.members)}
-        places = {trial: self.checkpoints.find_places(trial) for trial in sorted(trials)}
+        places = {trial: self.checkpoints.list_attempts(trial) for trial in sorted(trials)}
         return Storage(self.checkpoints.storage.address, self.checkpoints.remote, places)
 
     def _record_events(self, trial_id: str, events: list[Message], node: str) -> None:

@@ -15,7 +15,7 @@ from ablate.engine.ray.resources import Request
 from ablate.engine.settings import Settings
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.storage.ledger_backup import WORD
+from ablate.storage.ledger_backup import LEASE
 from trainables.errors import ConfigError
 
 OTHER = Owner("another-host", 7, 1.0)
@@ -28,12 +28,12 @@ def test_a_driver_alive_in_the_folder_keeps_its_ledger(tmp_path: Path) -> None:
     assert copies is not None
     with Ledger(settings.ledger), copies:
         pass
-    word = json.loads((there / WORD).read_text())
+    word = json.loads((there / LEASE).read_text())
     word |= {"place": "elsewhere", "copy": word["copy"] + 1}
-    (there / WORD).write_text(json.dumps(word))
-    os.utime(there / WORD, (time.time() - 1000,) * 2)
+    (there / LEASE).write_text(json.dumps(word))
+    os.utime(there / LEASE, (time.time() - 1000,) * 2)
     with DriverStatusFile(out, OTHER, "0123", "name", lambda: None):
-        with pytest.raises(ConfigError, match="process 7 on another-host is at work on that one"):
+        with pytest.raises(ConfigError, match="process 7 on another-host is using"):
             driver._open_ledger_backup(settings, Owner.from_this_process())
         assert not [*out.glob("*aside*")]
     with DriverStatusFile(out, Owner.from_this_process(), "0123", "name", lambda: None):

@@ -64,7 +64,7 @@ def test_the_last_checkpoint_stays_and_its_results_come(
         store(checkpoints, folder, 1, 0)
         for number in range(4):
             store(checkpoints, folder, 2, number)
-        assert checkpoints.find_places(TRIAL) == (f"trials/{TRIAL}.2", f"trials/{TRIAL}.1")
+        assert checkpoints.list_attempts(TRIAL) == (f"trials/{TRIAL}.2", f"trials/{TRIAL}.1")
         last = store(checkpoints, trained(folder), 2, 4)
         checkpoints.finish_trial(TRIAL)
     assert checkpoints.storage.list_folder("trials") == [f"{TRIAL}.2"]
@@ -85,7 +85,7 @@ def test_what_is_here_alone_is_offered_once(
     checkpoints.upload_trial(TRIAL)
     assert len(storage.list_folder("trials")) == 1
     checkpoints.remove_trial(TRIAL)
-    assert storage.list_folder("trials") == [] and checkpoints.find_places(TRIAL) == ()
+    assert storage.list_folder("trials") == [] and checkpoints.list_attempts(TRIAL) == ()
 
 
 def test_weights_are_fetched_where_the_ledger_s_note_says_so(
@@ -130,7 +130,7 @@ def test_a_place_that_no_checkpoint_has_is_refused(
     for checkpoint in ("trials/other.1/checkpoint_0", "../x.1/checkpoint_0", "/x"):
         ledger.put_checkpoint(TRIAL, checkpoint)
         with pytest.raises(ConfigError):
-            checkpoints.find_places(TRIAL)
+            checkpoints.list_attempts(TRIAL)
 
 
 def test_no_password_goes_to_nodes(tmp_path: Path, ledger: Ledger) -> None:

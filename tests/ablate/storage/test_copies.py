@@ -20,7 +20,7 @@ from ablate.ledger.owner import Owner
 from ablate.ledger.schema import LedgerError
 from ablate.ledger.sqlite_files import has_exclusive_access
 from ablate.storage import ledger_backup
-from ablate.storage.ledger_backup import LEDGER, WORD, LedgerBackup
+from ablate.storage.ledger_backup import LEDGER, LEASE, LedgerBackup
 from ablate.storage.store import Storage
 from trainables.errors import ConfigError
 
@@ -84,9 +84,9 @@ def two(tmp_path: Path, there: Path) -> Machine:
 
 def edit_lease(there: Path, ago: float = 0.0, **changes: object) -> None:
     """ago: seconds since it was written, by the storage's clock."""
-    lease = json.loads((there / WORD).read_text())
-    (there / WORD).write_text(json.dumps({**lease, **changes}))
-    os.utime(there / WORD, (time.time() - ago,) * 2)
+    lease = json.loads((there / LEASE).read_text())
+    (there / LEASE).write_text(json.dumps({**lease, **changes}))
+    os.utime(there / LEASE, (time.time() - ago,) * 2)
 
 
 def test_the_first_machine_that_comes_back_takes_what_the_second_found(
@@ -114,7 +114,7 @@ def test_nobody_else_drives_from_it_meanwhile(one: Machine, two: Machine, there:
     # Its own clock says an hour ago; the storage's, by which all are judged, five seconds.
     an_hour_ago = time.time() - 3600
     edit_lease(there, ago=5, owner=str(GONE), at=an_hour_ago, place="elsewhere", over=False)
-    with pytest.raises(ConfigError, match=r"process 7 on another-host drives \(heard of 5 s ago\)"):
+    with pytest.raises(ConfigError, match=r"process 7 on another-host is running .*\(last seen 5 s ago\)"):
         two.copies().restore_if_newer()
     assert not two.ledger.exists()
 
@@ -138,7 +138,7 @@ def test_a_storage_that_goes_away_stops_nothing_and_is_told_of_once(
         while len(machine.lines) < 2:
             assert time.monotonic() < end
             time.sleep(0.02)
-    assert machine.lines[1].endswith("has everything again")
+    assert machine.lines[1].endswith("is up to date again")
     assert list_sweeps(there / LEDGER) == ["a"]
 
 
@@ -155,7 +155,7 @@ def execute(path: Path, statement: str) -> None:
         (lambda path: path.write_bytes(path.read_bytes()[:8192]), "malformed"),
         (lambda path: execute(path, "PRAGMA application_id=1"), "a database of another program"),
         (lambda path: execute(path, "PRAGMA user_version=999"), "of version 999; this ablate"),
-        (Path.unlink, "it is not there"),
+        (Path.unlink, "it does not exist"),
     ],
 )
 def test_a_copy_that_is_no_ledger_is_not_taken(
@@ -163,7 +163,7 @@ def test_a_copy_that_is_no_ledger_is_not_taken(
 ) -> None:
     edit_lease(there, ago=1000, owner=str(GONE), place="elsewhere")
     spoil(there / LEDGER)
-    with pytest.raises(ConfigError, match=f"is no whole ledger .*{why}"):
+    with pytest.raises(ConfigError, match=f"is not a complete ledger .*{why}"):
         two.copies().restore_if_newer()
     assert list(two.ledger.parent.iterdir()) == []
 
@@ -182,7 +182,7 @@ def test_a_ledger_that_was_never_stored_there_stays_and_so_does_the_stored_one(
     edit_lease(there, **({"owner": str(GONE), "place": place} if place else {}))
     add_sweep(one.ledger, "its own")
     before, stored = read_files(folder), read_files(there)
-    with pytest.raises(ConfigError, match=r"was never stored there; .*another --storage"):
+    with pytest.raises(ConfigError, match=r"was never stored there. .*another --storage"):
         one.copies().restore_if_newer()
     assert read_files(folder) == before and read_files(there) == stored
 
@@ -201,7 +201,7 @@ def test_a_ledger_that_somebody_works_on_is_not_replaced(
         one.others = [GONE] if is_driver else []
         who = "process 7 on another-host" if is_driver else "another process"
         edit_lease(there, place="elsewhere")
-        with pytest.raises(ConfigError, match=f"and {who} is at work on that one"):
+        with pytest.raises(ConfigError, match=f"which {who} is using"):
             one.copies().restore_if_newer()
     assert list_sweeps(one.ledger) == ["a"] and not [*one.ledger.parent.glob("*aside*")]
     one.others = []
@@ -214,13 +214,13 @@ def test_after_a_clean_end_another_machine_goes_on_at_once(
 ) -> None:
     with Ledger(one.ledger), one.copies():
         edit_lease(there, owner=str(GONE), place="elsewhere")
-        with pytest.raises(ConfigError, match="end that run, or wait"):
+        with pytest.raises(ConfigError, match="Stop that run, or wait"):
             two.copies().restore_if_newer()
         edit_lease(there, place=one.copies()._place)
     one.others = [GONE]
     one.run()
     edit_lease(there, owner=str(GONE), place="elsewhere")
-    with pytest.raises(ConfigError, match="end that run, or wait"):
+    with pytest.raises(ConfigError, match="Stop that run, or wait"):
         two.copies().restore_if_newer()  # of two drivers one has ended
     edit_lease(there, place=one.copies()._place)
     one.others = []
@@ -238,9 +238,9 @@ def test_no_room_for_a_copy_is_one_line(
 
     with monkeypatch.context() as patched, Ledger(one.ledger):
         patched.setattr(ledger_backup, "copy_database", no_room)
-        with pytest.raises(LedgerError, match=r"No space left.*make room"), one.copies():
+        with pytest.raises(LedgerError, match=r"No space left.*Free space"), one.copies():
             pass
     edit_lease(there, ago=1000, owner=str(GONE), place="elsewhere")
     monkeypatch.setattr(Storage, "download", no_room)
-    with pytest.raises(LedgerError, match=r"No space left.*make room"):
+    with pytest.raises(LedgerError, match=r"No space left.*Free space"):
         two.copies().restore_if_newer()
