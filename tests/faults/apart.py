@@ -123,7 +123,7 @@ def drive(folder: Path, trials: int) -> None:
         driver = cluster.driver("other", options)
         text, _ = driver.communicate(timeout=600)
         assert driver.returncode == 0, text
-        assert "storage: the ledger came from" in text
+        assert "storage: the ledger was downloaded from" in text
         assert facts(cluster.out("other")) == expected
         for name in ("third", "fourth", "fifth"):
             assert not (cluster.base / name / "out").exists(), "a folder of the driver's was made"

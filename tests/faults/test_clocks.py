@@ -77,4 +77,4 @@ def test_a_clock_an_hour_off_neither_takes_from_the_living_nor_waits_for_the_dea
             other.communicate()
         time.sleep(GONE_AFTER + 2)  # S3 tells whole seconds
         copies.restore_if_newer()
-        assert ours.exists() and lines[0].startswith("storage: the ledger came from")
+        assert ours.exists() and lines[0].startswith("storage: the ledger was downloaded from")

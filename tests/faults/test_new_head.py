@@ -63,7 +63,7 @@ def test_a_new_head_goes_on_from_storage(
         sweep.out = tmp_path / "elsewhere" / "out"
         code, text = sweep.finish(options)
         assert code == 0, text
-        assert "storage: the ledger came from s3://ablate/sweeps" in text
+        assert "storage: the ledger was downloaded from s3://ablate/sweeps" in text
         assert CREDENTIALS["AWS_SECRET_ACCESS_KEY"] not in text
         assert_whole(sweep, whole)
         again = [line[0] for line in sweep.started()[before:]]
