@@ -9,8 +9,9 @@ from ablate.values.terminal import print_text
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "List the papers' backbones, whether their weights are here, and which weights file a "
-        "model needs that timm lacks. A plan checks the file that a spec names."
+        "List the papers' backbones, whether their weights are on this machine, and "
+        "which weights file a model needs that timm does not offer. A plan checks the "
+        "file that a spec names."
     )
 
 

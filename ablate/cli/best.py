@@ -14,12 +14,18 @@ from ablate.values.terminal import print_text
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "Print the best configuration of a study as a spec that `ablate run` takes. Comments in "
-        "it give the metrics, the path of the model and ready commands. The best cell is that of "
-        "the highest mean of the study's objective."
+        "Print the best configuration of a study as a spec for `ablate run`. Its "
+        "comments have the metrics, the path of the model and useful commands. The "
+        "best cell has the best mean of the study's objective."
     )
-    command.add_argument("sweep", nargs="?", help="sweep id or name; default: the latest")
-    command.add_argument("study", nargs="?", help="default: all studies, by the sweep's objective")
+    command.add_argument(
+        "sweep", nargs="?", help="The sweep, by id or name (default: the latest one)."
+    )
+    command.add_argument(
+        "study",
+        nargs="?",
+        help="The study (default: all studies, compared by the sweep's objective).",
+    )
     add_out(command)
 
 

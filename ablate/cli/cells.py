@@ -31,18 +31,20 @@ IMPORTED = {
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "Write the trials that a sweep could start now to a file. `python -m "
-        "trainables.jobs.batch FILE --out DIR` runs it, with torch and without Ray; `ablate ledger "
-        "import DIR` records the results. A search writes one round at a time."
+        "Write the trials that can start now to a file. `python -m "
+        "trainables.jobs.batch FILE --out DIR` runs them without Ray, and `ablate "
+        "ledger import DIR` records the results. A search is written round by round."
     )
     command.epilog = (
-        "Exit codes: 0 a file was written; 1 there is nothing that could start now (`ablate "
-        "run` ends the sweep, and compiles its report); 2 wrong input."
+        "Exit codes: 0 a file was written; 1 nothing can start now (`ablate run` "
+        "finishes the sweep and compiles its report); 2 wrong input."
     )
     add_spec(command)
-    command.add_argument("--to", required=True, metavar="FILE", help="as cells.jsonl")
     command.add_argument(
-        "--retry-failed", action="store_true", help="write trials again whose failure is recorded"
+        "--to", required=True, metavar="FILE", help="The file to write, for example cells.jsonl."
+    )
+    command.add_argument(
+        "--retry-failed", action="store_true", help="Also write the trials that have failed."
     )
     add_out(command)
 

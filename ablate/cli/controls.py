@@ -25,11 +25,12 @@ SHIFTS = (1000, 2000)  # of the seeds of rows that are the plain loss itself
 def add_arguments(command: argparse.ArgumentParser) -> None:
     running.add_arguments(command)
     command.description = (
-        "Write a spec of controls around the trial of SPEC, and run it: rows that must not differ "
-        "from its plain loss, and effects that must be found. The report's first line counts both."
+        "Write and run a spec of controls around the trial of SPEC: rows that must "
+        "equal its plain loss, and rows with known effects. The first line of the "
+        "report counts both."
     )
     command.add_argument(
-        "--to", metavar="FILE", help="the spec that is written (default: controls_NAME.yaml)"
+        "--to", metavar="FILE", help="The spec to write (default: controls_NAME.yaml)."
     )
 
 

@@ -11,20 +11,24 @@ from trainables.errors import ConfigError
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "Data sets are found in the folders of $ABLATE_DATA by their usual names. On a cluster "
-        "each node looks by itself, and a trial fails there at once where its data set is not the "
-        "driver's."
+        "List or check data sets. They are found by their usual names in the folders "
+        "of $ABLATE_DATA. On a cluster each node has its own copy, and a trial fails "
+        "at once if it differs from the driver's."
     )
     command.add_argument(
         "action",
         nargs="?",
         choices=("list", "check"),
         default="list",
-        help="list: where each is, how many images, what is missing; check NAME: read and hash "
-        "every image anew",
+        help=(
+            "`list` shows where each data set is, how many images it has and what is "
+            "missing; `check NAME` reads and hashes every image again."
+        ),
     )
-    command.add_argument("name", nargs="?", help="check: of a data set (default: folder)")
-    command.add_argument("--data-root", metavar="DIR", help="check: where it lies")
+    command.add_argument("name", nargs="?", help="For `check`: the data set (default: folder).")
+    command.add_argument(
+        "--data-root", metavar="DIR", help="For `check`: the folder of the data set."
+    )
     add_allow_partial(command)
 
 

@@ -12,16 +12,18 @@ from ablate.values.terminal import print_text
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "Two sweeps side by side: each cell that both have with the difference, paired "
-        "by seed; of a search its best; then the settings and versions that differ."
+        "Compare two sweeps: the difference of each common cell, paired by seed (of a "
+        "search, its best cell), then the settings and versions that differ."
     )
     for which in ("first", "second"):
-        command.add_argument(which, metavar="SWEEP", help="sweep id or name")
+        command.add_argument(which, metavar="SWEEP", help="A sweep, by id or name.")
     command.add_argument(
         "--other",
         metavar="STORE",
-        help="where the second sweep lies: an output folder, or an MLflow URI (or env:NAME); "
-        "default: where the first does",
+        help=(
+            "Where the second sweep is stored: an output folder, an MLflow URI or env:NAME "
+            "(default: the store of the first sweep)."
+        ),
     )
     add_tracking(command)
     add_out(command)

@@ -21,21 +21,23 @@ FORMATS = (".npz", ".parquet")
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "Embed a folder of pictures, at any depth, as the trial that trained the model "
-        "evaluated its own. What cannot be read is named and left out."
+        "Embed the pictures of a folder and its subfolders with the preprocessing of "
+        "the trial's evaluation. Pictures that cannot be read are named and skipped."
     )
-    command.epilog = "Exit codes: 0 all pictures; 1 some could not be read; 2 wrong input."
+    command.epilog = (
+        "Exit codes: 0 all pictures were used; 1 some could not be read; 2 wrong input."
+    )
     add_model(command)
     command.add_argument(
         "--to",
         default="embeddings.npz",
         metavar="FILE",
-        help=".npz or .parquet (default: ./embeddings.npz)",
+        help="The file to write, .npz or .parquet (default: ./embeddings.npz).",
     )
     command.add_argument(
         "--index",
         metavar="FILE",
-        help="also write a faiss index of them, which compares as the model does",
+        help=("Also write a faiss index of the embeddings with the model's measure of similarity."),
     )
 
 

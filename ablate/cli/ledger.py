@@ -20,19 +20,26 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         nargs="?",
         choices=("ls", "show", "export", "replay", "import"),
         default="ls",
-        help="ls: counts, sweeps and failures; show TRIAL: all that is known, as JSON; export "
-        "[SWEEP]: a row per trial and cell; replay [SWEEP]: write to MLflow what it lacks, when no "
-        "run is under way; import DIR: record the results of a batch (`ablate cells`)",
+        help="`ls` counts trials and lists sweeps and failures; `show TRIAL` prints everything "
+        "about a trial as JSON; `export [SWEEP]` writes a row for each trial and cell; `replay "
+        "[SWEEP]` writes to MLflow what it lacks (while no run is active); `import DIR` records the results "
+        "of a batch (`ablate cells`).",
     )
     command.add_argument(
-        "--to", metavar="FILE", help="export: .csv, .jsonl or .parquet (default: CSV, printed)"
+        "--to",
+        metavar="FILE",
+        help="For `export`: a .csv, .jsonl or .parquet file (default: print CSV).",
     )
     command.add_argument(
         "name",
         nargs="?",
-        help="a trial id or its beginning; a sweep's id or name; a batch's folder",
+        help="A trial id or its beginning, a sweep by id or name, or the folder of a batch.",
     )
-    command.add_argument("--json", action="store_true", help="show: as without; it prints JSON")
+    command.add_argument(
+        "--json",
+        action="store_true",
+        help="For `show`: has no effect, because it prints JSON in any case.",
+    )
     add_tracking(command)
     add_out(command)
 

@@ -20,9 +20,13 @@ LONGEST_LINE = 2**16  # characters; a longer line counts as several
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("trial", metavar="TRIAL", help="a trial id or its beginning")
-    command.add_argument("--lines", type=parse_positive, metavar="N", help="the last N alone")
-    command.add_argument("--follow", action="store_true", help="go on until the trial ends")
+    command.add_argument("trial", metavar="TRIAL", help="The trial id or its beginning.")
+    command.add_argument(
+        "--lines", type=parse_positive, metavar="N", help="Print only the last N lines."
+    )
+    command.add_argument(
+        "--follow", action="store_true", help="Follow the log until the trial ends."
+    )
     add_out(command)
 
 

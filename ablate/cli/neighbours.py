@@ -12,23 +12,32 @@ from trainables.machine.texts import expand_user_path
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "Write pages of pictures, each with those of the folder that the model finds nearest. "
-        "Where its folders are classes, hits are framed. Any browser opens them."
+        "Write a web page of pictures with their nearest neighbours in the folder. If "
+        "its subfolders are classes, pictures of the same class are framed."
     )
-    command.epilog = "Exit codes: 0 all pictures; 1 some could not be read; 2 wrong input."
+    command.epilog = (
+        "Exit codes: 0 all pictures were used; 1 some could not be read; 2 wrong input."
+    )
     add_model(command)
     command.add_argument(
-        "--to", default="neighbours", metavar="DIR", help="folder (default: ./neighbours)"
+        "--to",
+        default="neighbours",
+        metavar="DIR",
+        help="The folder to write (default: ./neighbours).",
     )
     command.add_argument(
-        "--nearest", type=parse_positive, default=8, metavar="K", help="how many each (default: 8)"
+        "--nearest",
+        type=parse_positive,
+        default=8,
+        metavar="K",
+        help="The number of neighbours of each picture (default: 8).",
     )
     command.add_argument(
         "--queries",
         type=parse_positive,
         default=500,
         metavar="N",
-        help="of how many pictures, evenly spaced in the folder (default: 500)",
+        help="The number of query pictures, evenly spaced in the folder (default: 500).",
     )
 
 

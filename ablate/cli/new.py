@@ -12,8 +12,10 @@ GOALS = {
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
-    command.description = "Write a spec with comments that plans as it is."
-    command.add_argument("name", metavar="NAME", help="of the sweep; its file is NAME.yaml")
+    command.description = "Write a commented spec that is ready to run."
+    command.add_argument(
+        "name", metavar="NAME", help="The name of the sweep; its file is NAME.yaml."
+    )
     for option, metavar, default, note in (
         ("data", "NAME|DIR", "typefaces", "a data set, or a folder of class folders; "),
         ("loss", "NAME", "proxy_anchor", ""),
@@ -23,8 +25,13 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help_text = f"{note}default: {default}"
         command.add_argument(f"--{option}", metavar=metavar, default=default, help=help_text)
     goals = "; ".join(f"{goal}: {purpose}" for goal, purpose in GOALS.items())
-    command.add_argument("--goal", choices=GOALS, default="tune", help=f"default: tune; {goals}")
-    command.add_argument("--to", metavar="FILE", help="default: ./NAME.yaml")
+    command.add_argument(
+        "--goal",
+        choices=GOALS,
+        default="tune",
+        help=f"What the spec is for (default: tune). {goals}.",
+    )
+    command.add_argument("--to", metavar="FILE", help="The file to write (default: ./NAME.yaml).")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from ablate.api import Options
 
 EXIT_CODES = (
-    "Exit codes: 0 all is done; 1 something failed or is missing (the same command goes on); "
-    "2 wrong input, no trial was started; 130 stopped by Ctrl-C, 143 by SIGTERM."
+    "Exit codes: 0 everything is done; 1 something failed or is missing (the same command "
+    "continues); 2 wrong input, no trial was started; 130 stopped by Ctrl-C, 143 by SIGTERM."
 )
 LONGEST = 100 * 366 * 86400.0  # seconds
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "": 1.0}
@@ -23,7 +23,7 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "": 1.0}
 
 def add_out(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--out", default="runs", metavar="DIR", help="output folder (default: ./runs)"
+        "--out", default="runs", metavar="DIR", help="The output folder (default: ./runs)."
     )
 
 
@@ -31,8 +31,10 @@ def add_tracking(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--tracking-uri",
         metavar="URI",
-        help="MLflow; env:NAME: the URI in this environment variable, where a password is not in "
-        "the process list (default: SQLite in --out)",
+        help=(
+            "The MLflow store (default: SQLite in --out). Give env:NAME to read the URI "
+            "from an environment variable, which keeps a password out of the process list."
+        ),
     )
 
 
@@ -40,37 +42,49 @@ def add_allow_partial(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--allow-partial",
         action="store_true",
-        help="go on where images of a data set are missing, or are not as many as its makers say; "
-        "what is there is another data set, with trials of its own",
+        help=(
+            "Accept a data set with missing images. It counts as another data set, with "
+            "trials of its own."
+        ),
     )
 
 
 def add_device(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
+    command.add_argument(
+        "--device", default="auto", help="The device: auto (default), cpu, cuda or cuda:N."
+    )
 
 
 def add_model(command: argparse.ArgumentParser) -> None:
     """Add a trained model, and the folder of pictures that it looks at."""
     command.add_argument(
-        "model", metavar="MODEL", help="best.safetensors, or the trial's folder that holds it"
+        "model",
+        metavar="MODEL",
+        help="A best.safetensors file, or the trial's folder that contains it.",
     )
-    command.add_argument("folder", metavar="FOLDER", help="of pictures; class folders or none")
+    command.add_argument(
+        "folder", metavar="FOLDER", help="A folder of pictures, with or without class folders."
+    )
     add_device(command)
 
 
 def add_spec(command: argparse.ArgumentParser, *, optional: bool = False) -> None:
     """Add a spec, what is laid over it, and on what it runs."""
     command.add_argument(
-        "spec", metavar="SPEC", nargs="?" if optional else None, help="the sweep's YAML file"
+        "spec", metavar="SPEC", nargs="?" if optional else None, help="The YAML file of the sweep."
     )
     command.add_argument(
-        "--dataset", metavar="NAME", help="any that `ablate data list` names, as cub200 or folder"
+        "--dataset",
+        metavar="NAME",
+        help="A data set from `ablate data list`, for example cub200 or folder.",
     )
     command.add_argument(
         "--data-root",
         metavar="DIR",
-        help="where it lies; of class folders, if neither --dataset nor the spec names a data set "
-        "that lies somewhere",
+        help=(
+            "The folder of the data set. Without a data set in --dataset or the spec, a "
+            "folder with one folder for each class."
+        ),
     )
     add_allow_partial(command)
     command.add_argument(
@@ -79,7 +93,7 @@ def add_spec(command: argparse.ArgumentParser, *, optional: bool = False) -> Non
         default=[],
         metavar="KEY=VALUE",
         dest="settings",
-        help="override a field of every trial, as optimizer.lr=1e-4; repeatable",
+        help="Override a field of every trial, for example optimizer.lr=1e-4. Can be repeated.",
     )
     command.add_argument(
         "--study",
@@ -87,17 +101,21 @@ def add_spec(command: argparse.ArgumentParser, *, optional: bool = False) -> Non
         default=[],
         metavar="NAME",
         dest="studies",
-        help="run only this study and those it is centred on; repeatable",
+        help="Run only this study and the studies that it builds on. Can be repeated.",
     )
     command.add_argument(
-        "--seeds", metavar="N", help="n or a list 0,1,5, for all studies but searches"
+        "--seeds",
+        metavar="N",
+        help=("The number of seeds, or a list such as 0,1,5, for all studies except searches."),
     )
     add_device(command)
     command.add_argument(
         "--same-code",
         action="store_true",
-        help="the source of a component has changed and its numbers have not: take what is known "
-        "at its REVISION as made by it, from now on",
+        help=(
+            "Confirm that changed source code gives the same numbers, so that known "
+            "results at the same REVISION are reused from now on."
+        ),
     )
 
 
@@ -107,10 +125,16 @@ def add_sweep(command: argparse.ArgumentParser, *, optional: bool = False) -> No
     command.add_argument(
         "--pilot",
         action="store_true",
-        help="with --plan: time a few steps of each kind of trial that the ledger does not know, "
-        "for the estimate of time and memory; it also finds what would end them at once",
+        help=(
+            "With --plan: run a few steps of each kind of new trial to estimate time and "
+            "memory, and to find faults that would end a trial at its start."
+        ),
     )
-    command.add_argument("--address", metavar="ADDRESS", help="a Ray cluster; auto finds one")
+    command.add_argument(
+        "--address",
+        metavar="ADDRESS",
+        help="The address of a Ray cluster; `auto` finds a running one.",
+    )
     add_tracking(command)
     add_out(command)
 

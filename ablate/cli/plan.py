@@ -13,7 +13,9 @@ from trainables.errors import ConfigError
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     add_sweep(command, optional=True)
-    command.add_argument("--schema", action="store_true", help="print the JSON Schema of a spec")
+    command.add_argument(
+        "--schema", action="store_true", help="Print the JSON Schema of a spec, and exit."
+    )
 
 
 def run(args: argparse.Namespace) -> int:

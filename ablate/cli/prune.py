@@ -36,13 +36,15 @@ class Piece(NamedTuple):
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "Say what could go, and how much it frees; remove it with --yes. Logs, "
-        "configurations, results and the ledger stay, and so do what runs, what can be resumed, "
-        "the weights of each study's best cell, at all its seeds, and those of sweeps that are not "
-        "finished."
+        "List files that are no longer needed and how much space they take; delete "
+        "them with --yes. Kept are logs, configurations, results, the ledger, files of "
+        "running and resumable trials, the weights of each study's best cell at all "
+        "its seeds, and the weights of unfinished sweeps."
     )
-    command.add_argument("sweep", nargs="?", help="sweep id or name; default: all trials")
-    command.add_argument("--yes", action="store_true", help="remove it")
+    command.add_argument("sweep", nargs="?", help="The sweep, by id or name (default: all trials).")
+    command.add_argument(
+        "--yes", action="store_true", help="Remove the files instead of listing them."
+    )
     add_out(command)
 
 

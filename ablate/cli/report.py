@@ -14,7 +14,9 @@ from reports.uri import find_server_address
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("sweep", nargs="?", help="sweep id or name; default: the latest")
+    command.add_argument(
+        "sweep", nargs="?", help="The sweep, by id or name (default: the latest one)."
+    )
     add_tracking(command)
     add_out(command)
 

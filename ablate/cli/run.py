@@ -20,47 +20,54 @@ REASONS = 5  # of failures, shown at the end of a run
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
-    command.description = "Run a sweep. Stop it with Ctrl-C; the same command goes on."
+    command.description = "Run a sweep. After Ctrl-C or a failure the same command continues it."
     command.epilog = EXIT_CODES
     add_sweep(command)
-    command.add_argument("--plan", action="store_true", help="show what would run; run nothing")
+    command.add_argument("--plan", action="store_true", help="Show what would run, and exit.")
     command.add_argument(
         "--cell",
         metavar="STUDY/CELL[@SEED]",
-        help="run one cell in this process, without Ray, with its full traceback",
+        help="Run one cell in this process without Ray, and show full tracebacks.",
     )
     command.add_argument(
-        "--budget", metavar="TIME", help="start no new trial after this time: 2h, 90m, 1h30m"
+        "--budget",
+        metavar="TIME",
+        help="Start no new trial after this time, for example 2h, 90m or 1h30m.",
     )
-    command.add_argument(
-        "--retry-failed", action="store_true", help="run trials again whose failure is recorded"
-    )
+    command.add_argument("--retry-failed", action="store_true", help="Run failed trials again.")
     command.add_argument(
         "--force",
         action="store_true",
-        help="forget what is known of this sweep's trials, and train them all again",
+        help="Discard the results of this sweep's trials, and train all of them again.",
     )
     command.add_argument(
         "--checkpoint-seconds",
         metavar="TIME",
-        help="least time between a trial's checkpoints; 0: every epoch (default: 10)",
+        help=(
+            "The least time between two checkpoints of a trial; 0 saves one after each "
+            "epoch (default: 10)."
+        ),
     )
     command.add_argument(
         "--stuck-after",
         metavar="TIME",
-        help="end a trial's process that has taken no step for so long, its stack in the trial's "
-        "log, and retry it; give more than a first pass over the images and an evaluation take "
-        "(default: never)",
+        help=(
+            "Stop and retry a trial that has made no step for this time, and write its "
+            "stack into its log. Give more time than the first pass over the images and an "
+            "evaluation need (default: never)."
+        ),
     )
     command.add_argument(
         "--storage",
         metavar="URI",
-        help="a path, s3://…, gs://…, hdfs://… or env:NAME that outlives this machine: the ledger "
-        "is copied there once a minute, and the same command goes on from it on another machine; "
-        "checkpoints, exports and logs of trials go there too, and with --address nodes need not "
-        "see --out",
+        help=(
+            "Storage that outlives this machine (a path, s3://…, gs://…, hdfs://… or "
+            "env:NAME). The ledger is copied there once a minute, with checkpoints, "
+            "exports and logs of trials. The same command continues from it on another "
+            "machine, and with --address the nodes do not need access to --out."
+        ),
     )
-    command.add_argument("--no-report", action="store_true", help="compile no tables at the end")
+    command.add_argument("--no-report", action="store_true", help="Compile no report at the end.")
 
 
 def run(args: argparse.Namespace) -> int:

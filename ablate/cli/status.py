@@ -28,13 +28,15 @@ MOST_TRIALS, MOST_REASONS = 8, 5  # that are named
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "What runs in an output folder, from any shell or machine that sees it. The run itself is "
-        "not asked."
+        "Show what runs in an output folder. Works from any shell or machine that can "
+        "read the folder, and does not disturb the run."
     )
     command.add_argument(
-        "sweep", nargs="?", help="sweep id or name; default: those that run, else the latest"
+        "sweep",
+        nargs="?",
+        help=("The sweep, by id or name (default: all running sweeps, or the latest one)."),
     )
-    command.add_argument("--json", action="store_true", help="all that is known, as JSON")
+    command.add_argument("--json", action="store_true", help="Print everything as JSON.")
     add_out(command)
 
 

@@ -16,13 +16,22 @@ POLL_SECONDS = 0.2
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "Ask the runs of an output folder to end as Ctrl-C would, from any shell or machine that "
-        "may write there. The same command goes on later."
+        "Stop the runs of an output folder like Ctrl-C, from any shell or machine that "
+        "can write there. The command that started a run continues it later."
     )
-    command.epilog = "Exit codes: 0 they have ended; 1 not within --wait; 2 nothing runs."
-    command.add_argument("sweep", nargs="?", help="sweep id or name; default: all there")
+    command.epilog = (
+        "Exit codes: 0 the runs have ended; 1 they have not ended within --wait; 2 nothing runs."
+    )
     command.add_argument(
-        "--wait", default="2m", metavar="TIME", help="for their end: 0, 30s, 2m (default)"
+        "sweep", nargs="?", help="The sweep, by id or name (default: all sweeps in the folder)."
+    )
+    command.add_argument(
+        "--wait",
+        default="2m",
+        metavar="TIME",
+        help=(
+            "How long to wait until the runs have ended, for example 0, 30s or 2m (the default)."
+        ),
     )
     add_out(command)
 

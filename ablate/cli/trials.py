@@ -19,14 +19,20 @@ from trainables.errors import ConfigError
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("sweep", nargs="?", help="sweep id or name; default: the latest")
-    states = ("running", "done", "failed", "partial", "interrupted")
-    command.add_argument("--status", choices=states, help="those of one status, as failed")
     command.add_argument(
-        "--sort", metavar="METRIC", help="the best first, as test/recall_at_1; shows this metric"
+        "sweep", nargs="?", help="The sweep, by id or name (default: the latest one)."
+    )
+    states = ("running", "done", "failed", "partial", "interrupted")
+    command.add_argument(
+        "--status", choices=states, help="Show only trials with this status, for example failed."
     )
     command.add_argument(
-        "--params", action="store_true", help="also the settings in which its trials differ"
+        "--sort",
+        metavar="METRIC",
+        help=("Sort by this metric, best first, and show it; for example test/recall_at_1."),
+    )
+    command.add_argument(
+        "--params", action="store_true", help="Also show the settings in which the trials differ."
     )
     add_out(command)
 

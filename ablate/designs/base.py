@@ -234,18 +234,9 @@ class StudyBase(SpecPart):
             self.find_source_cell() is not None and isinstance(self.seeds, tuple)
         )
 
-    def list_objective_metrics(self, objective: str) -> list[str]:
-        """Return the metrics of its own objectives, or the sweep's."""
-        return [item.metric for item in self.objectives] or [objective]
-
     def get_scheduler(self) -> SchedulerBase | None:
         """Return the scheduler that ends cells early."""
         return getattr(self, "scheduler", None)
-
-    def get_bracket_size(self) -> int | None:
-        """So many cells after one another are what a scheduler compares; None: all."""
-        sampled = self.sampling()
-        return sampled.round if sampled and isinstance(sampled.round, int) else None
 
     def find_optional_coordinates(self) -> dict[str, str]:
         """Return coordinates that `--cell` need not name: components that are on."""

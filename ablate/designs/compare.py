@@ -64,6 +64,13 @@ class Compare(StudyBase):
         budgets in the regime that is judged skips it, and its table says so.
     exclude: combinations left out, `{factor: level or list of levels, …}`, where all of them match:
         a method that has no reading for a loss, say. "variant" is the factor of `variants`.
+
+    Example:
+        >>> rows = {"plain": {"trial": {"method.name": "plain"}},
+        ...     "ddml": {"trial": {"method.name": "ddml"}}}
+        >>> study = Compare(design="compare", variants=rows)
+        >>> [point.cell for point in study.points()]
+        ['plain', 'ddml']
     """
 
     design: Literal["compare"]

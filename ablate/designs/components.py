@@ -49,7 +49,14 @@ class ComponentDesign(StudyBase):
 
 @DESIGNS.register("components")
 class Components(ComponentDesign):
-    """All on/off cells, ordered by the number of components that are on, all off first."""
+    """All on/off cells, ordered by the number of components that are on, all off first.
+
+    Example:
+        >>> components = {"agnostic": {"method.alpha": 0}, "split": {"method.gamma": 0}}
+        >>> study = Components(design="components", components=components)
+        >>> [point.cell for point in study.points()][:2]
+        ['agnostic=off,split=off', 'agnostic=on,split=off']
+    """
 
     design: Literal["components"]
     components: dict[str, Off] = Field(min_length=1, max_length=MAX_COMPONENTS)
@@ -70,6 +77,12 @@ class LeaveOneOut(ComponentDesign):
     """The centre with all components on ("all"), then without each of them.
 
     coords: `cell`, the component that is off, or "all".
+
+    Example:
+        >>> components = {"agnostic": {"method.alpha": 0}, "split": {"method.gamma": 0}}
+        >>> study = LeaveOneOut(design="leave_one_out", components=components)
+        >>> [point.cell for point in study.points()]
+        ['all', 'without agnostic', 'without split']
     """
 
     design: Literal["leave_one_out"]
@@ -84,6 +97,12 @@ class AddOne(ComponentDesign):
     """All components off ("none"), then only one of them on.
 
     coords: `cell`, the component that is on, or "none".
+
+    Example:
+        >>> components = {"agnostic": {"method.alpha": 0}, "split": {"method.gamma": 0}}
+        >>> study = AddOne(design="add_one", components=components)
+        >>> [point.cell for point in study.points()]
+        ['none', 'only agnostic', 'only split']
     """
 
     design: Literal["add_one"]

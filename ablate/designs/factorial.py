@@ -37,6 +37,12 @@ class Factorial(StudyBase):
         with one another, 5 neither.
     exclude: combinations left out of a full factorial, `{factor: level or list of levels, …}`,
         where all of them match. A fraction would not be balanced any more.
+
+    Example:
+        >>> study = Factorial(design="factorial", factors={"method.alpha": [0, 1],
+        ...     "method.beta": [0, 1]})
+        >>> [point.cell for point in study.points()][:2]
+        ['method.alpha=0,method.beta=0', 'method.alpha=0,method.beta=1']
     """
 
     design: Literal["factorial"]

@@ -20,6 +20,11 @@ class Grid(StudyBase):
     """Every combination of the listed values; the last path varies fastest.
 
     grid: values by path. scheduler: that ends cells early.
+
+    Example:
+        >>> study = Grid(design="grid", grid={"method.alpha": [0.1, 1], "method.gamma": [0, 1e-5]})
+        >>> [point.cell for point in study.points()][:2]
+        ['method.alpha=0.1,method.gamma=0', 'method.alpha=0.1,method.gamma=1e-05']
     """
 
     design: Literal["grid"]

@@ -19,6 +19,11 @@ class OneFactor(StudyBase):
 
     A level that equals the centre's is the centre's own trial, trained once. coords: the factor
     and its level; none for the centre.
+
+    Example:
+        >>> study = OneFactor(design="one_factor", factors={"method.alpha": [0.1, 1]})
+        >>> [point.cell for point in study.points()]
+        ['centre', 'method.alpha=0.1', 'method.alpha=1']
     """
 
     design: Literal["one_factor"]

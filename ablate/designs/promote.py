@@ -59,6 +59,11 @@ class Promote(StudyBase):
     take: as in `around`; default: the paths that `of` varies or has itself taken. The
         `trial` of `of` is none of these: what must stay as it was there belongs into the sweep's
         `trial`, or here.
+
+    Example:
+        >>> study = Promote(design="promote", of="heads", best=2)
+        >>> [point.cell for point in study.points()]
+        ['rank=1', 'rank=2']
     """
 
     design: Literal["promote"]

@@ -39,6 +39,12 @@ class Search(StudyBase):
         the proposals, and told to the sampler only where the space holds it.
     objectives: several are for tpe, gp, nsga2 and the random samplers. The best of such a study is
         best in the first objective, then in the second, …: a point of the Pareto front.
+
+    Example:
+        >>> axis = {"low": 1e-4, "high": 1e-2, "log": True}
+        >>> study = Search(design="search", trials=20, space={"optimizer.lr": axis})
+        >>> study.sampler, study.asynchronous, study.directions
+        ('tpe', False, ('maximize',))
     """
 
     design: Literal["search"]

@@ -25,7 +25,14 @@ SIGMA = 1 / 6
 
 @SAMPLERS.register("cmaes")
 class CmaEs(Sampler):
-    """For one objective, in a space with a numeric axis."""
+    """For one objective, in a space with a numeric axis.
+
+    Example:
+        >>> axes = {"method.alpha": {"low": 0, "high": 1}, "method.beta": {"low": 0, "high": 1}}
+        >>> study = Search(design="search", sampler="cmaes", trials=8, space=axes)
+        >>> sorted(CmaEs(study, key="tune").propose([]))
+        ['method.alpha', 'method.beta']
+    """
 
     generations: ClassVar[bool] = True
 

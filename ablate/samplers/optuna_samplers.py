@@ -104,6 +104,13 @@ class Tpe(ByOptuna):
     groups of axes where branches are conditional.
 
     Source: Bergstra et al., "Algorithms for hyper-parameter optimization", NIPS 2011.
+
+    Example:
+        >>> axis = {"low": 1e-4, "high": 1e-2, "log": True}
+        >>> study = Search(design="search", sampler="tpe", trials=8, space={"optimizer.lr": axis})
+        >>> proposal = Tpe(study, key="tune").propose([])
+        >>> 1e-4 <= proposal["optimizer.lr"] <= 1e-2
+        True
     """
 
     def build_sampler(self, seed: int, earlier: Sequence[ObservedTrial]) -> BaseSampler:
@@ -120,7 +127,16 @@ class Tpe(ByOptuna):
 
 @SAMPLERS.register("random")
 class Independent(ByOptuna):
-    """Random search: every proposal is an independent draw."""
+    """Random search: every proposal is an independent draw.
+
+    Example:
+        >>> axis = {"low": 1e-4, "high": 1e-2, "log": True}
+        >>> study = Search(design="search", sampler="random", trials=8,
+        ...     space={"optimizer.lr": axis})
+        >>> proposal = Independent(study, key="tune").propose([])
+        >>> 1e-4 <= proposal["optimizer.lr"] <= 1e-2
+        True
+    """
 
     history: ClassVar[bool] = False
 
@@ -133,7 +149,15 @@ class Independent(ByOptuna):
 @SAMPLERS.register("gp")
 class GaussianProcess(ByOptuna):
     """A Gaussian process of all axes at once: one that did not exist stands in the middle, and a
-    failure counts as the worst value so far."""
+    failure counts as the worst value so far.
+
+    Example:
+        >>> axis = {"low": 1e-4, "high": 1e-2, "log": True}
+        >>> study = Search(design="search", sampler="gp", trials=8, space={"optimizer.lr": axis})
+        >>> proposal = GaussianProcess(study, key="tune").propose([])
+        >>> 1e-4 <= proposal["optimizer.lr"] <= 1e-2
+        True
+    """
 
     whole: ClassVar[bool] = True
 
@@ -164,6 +188,14 @@ class Nsga2(ByOptuna):
 
     Source: Deb et al., "A fast and elitist multiobjective genetic algorithm: NSGA-II", IEEE TEC
     2002.
+
+    Example:
+        >>> axis = {"low": 1e-4, "high": 1e-2, "log": True}
+        >>> study = Search(design="search", sampler="nsga2", trials=8,
+        ...     space={"optimizer.lr": axis}, population=4)
+        >>> proposal = Nsga2(study, key="tune").propose([])
+        >>> 1e-4 <= proposal["optimizer.lr"] <= 1e-2
+        True
     """
 
     generations: ClassVar[bool] = True

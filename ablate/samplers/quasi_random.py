@@ -18,7 +18,16 @@ from ablate.samplers.sampling import SAMPLERS, Sampler
 
 @SAMPLERS.register("quasi_random")
 class QuasiRandom(Sampler):
-    """Proposal i is point i, whatever came of the others."""
+    """Proposal i is point i, whatever came of the others.
+
+    Example:
+        >>> axis = {"low": 1e-4, "high": 1e-2, "log": True}
+        >>> study = Search(design="search", sampler="quasi_random", trials=8,
+        ...     space={"optimizer.lr": axis})
+        >>> proposal = QuasiRandom(study, key="tune").propose([])
+        >>> 1e-4 <= proposal["optimizer.lr"] <= 1e-2
+        True
+    """
 
     def propose(self, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
         from scipy.stats import qmc

@@ -21,6 +21,11 @@ class Asha(SchedulerBase):
     1/`factor` of those that have reached its rung so far.
 
     factor: also of the epochs of a rung to those of the one before.
+
+    Example:
+        >>> curves = [LearningCurve((value,), epochs=9) for value in (0.5, 0.3, 0.4)]
+        >>> Asha().decide(curves, closed=True)
+        [3, 'wait', 'wait']
     """
 
     name: Literal["asha"] = "asha"

@@ -60,7 +60,13 @@ class Halving(SchedulerBase):
 @SCHEDULERS.register("successive_halving")
 class SuccessiveHalving(Halving):
     """All cells of a bracket run to `grace` epochs, the best 1/`factor` go on to `factor` times
-    as many, and so on to the last epoch. A bracket is a round of a search, or a whole grid."""
+    as many, and so on to the last epoch. A bracket is a round of a search, or a whole grid.
+
+    Example:
+        >>> curves = [LearningCurve((value,), epochs=9) for value in (0.5, 0.3, 0.4)]
+        >>> SuccessiveHalving().decide(curves, closed=True)
+        [3, 'stop', 'stop']
+    """
 
     name: Literal["successive_halving"] = "successive_halving"
 
@@ -68,7 +74,13 @@ class SuccessiveHalving(Halving):
 @SCHEDULERS.register("hyperband")
 class Hyperband(Halving):
     """Successive halving whose rounds take turns in how early they begin to stop cells: from
-    `grace` epochs on, from factor · grace, …, and at last not at all."""
+    `grace` epochs on, from factor · grace, …, and at last not at all.
+
+    Example:
+        >>> curves = [LearningCurve((value,), epochs=9, bracket=2) for value in (0.5, 0.3, 0.4)]
+        >>> Hyperband().decide(curves, closed=True)
+        [9, 9, 9]
+    """
 
     name: Literal["hyperband"] = "hyperband"
 

@@ -21,6 +21,11 @@ class Median(SchedulerBase):
     of the other cells' mean values up to that epoch; not before `least` others got there.
 
     every: epochs from one look to the next. least: other cells that must have come as far.
+
+    Example:
+        >>> curves = [LearningCurve((value,), epochs=3) for value in (0.5, 0.3, 0.4)]
+        >>> Median(least=2).decide(curves, closed=True)
+        [2, 'stop', 2]
     """
 
     name: Literal["median"] = "median"

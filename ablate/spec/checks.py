@@ -89,9 +89,8 @@ def check_compared(field: str, metric: str) -> None:
 
 def list_splits_read(study: Study, objective: str) -> list[str]:
     """Return the splits that are read of a study's trials: those it names and its objectives'."""
-    compared = (
-        MetricName.parse(metric).split for metric in study.list_objective_metrics(objective)
-    )
+    metrics = [item.metric for item in study.objectives] or [objective]
+    compared = [MetricName.parse(metric).split for metric in metrics]
     return list(dict.fromkeys([*study.evaluate, *compared]))
 
 

@@ -144,9 +144,10 @@ class ScheduledStudy:
         self._sweep, self.name, self.scheduler = state, name, scheduler
         self._state = state.studies[name]
         self._objective = state.plan.spec.objective
-        self._bracket = state.plan.spec.studies[name].get_bracket_size() or state.plan.count_cells(
-            name
-        )
+        # cells are compared within rounds of a search, else all of them
+        sampled = state.plan.spec.studies[name].sampling()
+        size = sampled.round if sampled is not None else None
+        self._bracket = size if isinstance(size, int) else state.plan.count_cells(name)
         self._decisions: dict[int, Decision] = {}
         self._version: object = None  # of facts and cells by which it decided
 

@@ -22,7 +22,6 @@ REMOVED_KEYS = {
     r"resources\.priority": "sweeps that share a cluster take the slots that are free",
     "training.packed": "each trial trains alone",
 }
-AXES = ("space", "grid", "factors", "components", "variants")  # what a study varies, by design
 _TAGS = ("design", "name")  # the fields by which the members of unions are told
 
 _MAPPING = "must be a mapping (`key: value` on indented lines below it)"
@@ -203,9 +202,6 @@ def _describe_unknown_key(
         if re.search(rf"(^|\.){removed}$", field):
             return f"it was removed in {VERSION}. Leave it out: {instead}"
     names = [info.alias or name for name, info in list_fields_at(model, path[:-1], data).items()]
-    axes = [name for name in AXES if name in names]
-    if key in AXES and axes:  # what a study varies, under the name that another design has for it
-        return f"the key {key!r} is unknown. Did you mean {axes[0]!r}?"
     if suggest is not None and find_closest(key, names) is None:
         return f"the key {key!r} is unknown; there are {join_words(names)}. {suggest(field)}"
     return describe_unknown("the key", key, names)

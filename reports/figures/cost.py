@@ -45,6 +45,10 @@ def cost(frame: Frame, recipe: Figure, options: CostOptions) -> plot.DrawnFigure
 
     Raises:
         ReportError: unknown study, or no run that tells the cost.
+
+    Example:
+        >>> Figure(kind="cost", studies=("terms",)).metric
+        'val/map_at_r'
     """
     import pandas as pd
 

@@ -42,6 +42,11 @@ def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> 
 
     Blocks that lack a level, because the pair is refused or a run is missing, are left out, and the
     caption names them; `options.without` leaves the level out instead.
+
+    Example:
+        >>> Figure(kind="critical_difference", studies=("terms",),
+        ...     options={"factor": "method"}).metric
+        'val/map_at_r'
     """
     study, factor, metric = recipe.studies[0], options.factor, recipe.metric
     cells = frame.select_study(study)

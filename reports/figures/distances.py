@@ -23,7 +23,12 @@ class DistanceOptions(models.ModelOptions):
 
 @models.register_model_figure(DistanceOptions, "distances within and between classes")
 def distances(views: models.Views, title: str) -> models.Picture:
-    """Draw histograms of distances of pairs of one class and of two, a panel a cell."""
+    """Draw histograms of distances of pairs of one class and of two, a panel a cell.
+
+    Example:
+        >>> Figure(kind="distances", studies=("terms",)).metric
+        'val/map_at_r'
+    """
     count = len(views.readings)
     drawing = plot.create_canvas(plot.WIDTH, 0.7 + PANEL * count)
     panels = drawing.subplots(count, 1, sharex=True, squeeze=False).ravel()

@@ -28,7 +28,12 @@ class MapOptions(models.ModelOptions):
 
 @models.register_model_figure(MapOptions, "the embedding space", apart=True)
 def embedding_map(views: models.Views, title: str) -> models.Picture:
-    """Draw a point an image, a colour and sign a class; pictures of some beside."""
+    """Draw a point an image, a colour and sign a class; pictures of some beside.
+
+    Example:
+        >>> Figure(kind="embedding_map", studies=("terms",)).metric
+        'val/map_at_r'
+    """
     drawing, panel = plot.create_single_panel(title, plot.WIDTH)
     panel.set(xticks=[], yticks=[])
     model, view = views.readings[0]

@@ -33,7 +33,12 @@ class GalleryOptions(models.ModelOptions):
 @models.register_model_figure(GalleryOptions, "what is found first", apart=True)
 def gallery(views: models.Views, title: str) -> models.Picture:
     """Draw a row a query: it, then the images nearest to it, hits framed blue and whole, misses
-    orange and dashed; the hardest failures last."""
+    orange and dashed; the hardest failures last.
+
+    Example:
+        >>> Figure(kind="gallery", studies=("terms",)).metric
+        'val/map_at_r'
+    """
     model, view = views.readings[0]
     rows = view["rows"]
     most = max((len(row["near"]) for row in rows), default=0)

@@ -24,7 +24,12 @@ class GradCamOptions(models.ModelOptions):
 
 @models.register_model_figure(GradCamOptions, "where terms look", apart=True)
 def grad_cam(views: models.Views, title: str) -> models.Picture:
-    """Draw a column an image; below it a row a term, bright where the term is lowered."""
+    """Draw a column an image; below it a row a term, bright where the term is lowered.
+
+    Example:
+        >>> Figure(kind="grad_cam", studies=("terms",)).metric
+        'val/map_at_r'
+    """
     model, view = views.readings[0]
     terms, rows = view["terms"], view["rows"]
     board = models.PictureBoard(1 + len(terms), max(len(rows), 4), title)

@@ -26,6 +26,10 @@ def importance(frame: Frame, recipe: Figure, options: ImportanceOptions) -> plot
 
     Raises:
         ReportError: the study is no search.
+
+    Example:
+        >>> Figure(kind="importance", studies=("terms",)).metric
+        'val/map_at_r'
     """
     study, metric = recipe.studies[0], recipe.metric
     cells = frame.select_study(study)

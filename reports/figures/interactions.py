@@ -111,6 +111,10 @@ def interactions(frame: Frame, recipe: Figure, options: InteractionOptions) -> p
 
     Raises:
         ReportError: fewer than two of the factors vary in the study.
+
+    Example:
+        >>> Figure(kind="interactions", studies=("terms",), options={"top": 4}).metric
+        'val/map_at_r'
     """
     study, metric = recipe.studies[0], recipe.metric
     cells = frame.select_study(study)

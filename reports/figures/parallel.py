@@ -20,6 +20,10 @@ def parallel(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFi
 
     Raises:
         ReportError: the study is no search, or lacks a parameter.
+
+    Example:
+        >>> Figure(kind="parallel", studies=("terms",)).metric
+        'val/map_at_r'
     """
     from matplotlib.collections import LineCollection
 

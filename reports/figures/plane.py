@@ -26,7 +26,12 @@ class PlaneOptions(models.ModelOptions):
 @models.register_model_figure(PlaneOptions, "between two classes")
 def plane(views: models.Views, title: str) -> models.Picture:
     """Draw a panel a cell: a ring whose colour says which class a direction is taken for, white
-    where neither; within it images of both classes, and grey ones of a class never seen."""
+    where neither; within it images of both classes, and grey ones of a class never seen.
+
+    Example:
+        >>> Figure(kind="plane", studies=("terms",)).metric
+        'val/map_at_r'
+    """
     level = 100 * views.readings[0][1]["options"]["level"]
     caption = (
         f"The plane of the proxies (stars) of the two training classes that are most alike, "

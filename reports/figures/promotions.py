@@ -31,6 +31,10 @@ def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> plot.DrawnF
 
     Raises:
         ReportError: a study promotes nothing.
+
+    Example:
+        >>> Figure(kind="promotions", studies=("terms",)).metric
+        'val/map_at_r'
     """
     import pandas as pd
 

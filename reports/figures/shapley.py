@@ -24,6 +24,10 @@ def shapley(frame: Frame, recipe: Figure, _: ShapleyOptions) -> plot.DrawnFigure
 
     Raises:
         ReportError: the study is no full factorial of two or more factors with two levels.
+
+    Example:
+        >>> Figure(kind="shapley", studies=("terms",)).metric
+        'val/map_at_r'
     """
     study, metric = recipe.studies[0], recipe.metric
     cells = frame.select_study(study)

@@ -27,7 +27,12 @@ class SingleStepOptions(models.ModelOptions):
 
 @models.register_model_figure(SingleStepOptions, "one gradient step", apart=True)
 def single_step(views: models.Views, title: str) -> models.Picture:
-    """Draw a panel a cell: a line an image from its embedding before the step to that after it."""
+    """Draw a panel a cell: a line an image from its embedding before the step to that after it.
+
+    Example:
+        >>> Figure(kind="single_step", studies=("terms",)).metric
+        'val/map_at_r'
+    """
     first = views.readings[0][1]
     moves = [
         "{} {:.4f} to {:.4f}".format(model.cell, *view["distances"])

@@ -22,6 +22,10 @@ def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFigu
 
     Raises:
         ReportError: the study is no search, or lacks a parameter.
+
+    Example:
+        >>> Figure(kind="slices", studies=("terms",)).metric
+        'val/map_at_r'
     """
     study, metric = recipe.studies[0], recipe.metric
     axes, cells = select_axes(frame, recipe, options), frame.select_study(study)

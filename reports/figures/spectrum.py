@@ -19,7 +19,12 @@ class SpectrumOptions(models.ModelOptions):
 
 @models.register_model_figure(SpectrumOptions, "singular values")
 def spectrum(views: models.Views, title: str) -> models.Picture:
-    """Draw the singular values of the embeddings over their sum, descending, a line a cell."""
+    """Draw the singular values of the embeddings over their sum, descending, a line a cell.
+
+    Example:
+        >>> Figure(kind="spectrum", studies=("terms",)).metric
+        'val/map_at_r'
+    """
     drawing, panel = plot.create_single_panel(title)
     spots = []
     for at, (model, view) in enumerate(views.readings):

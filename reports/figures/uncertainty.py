@@ -23,7 +23,12 @@ class UncertaintyOptions(models.ModelOptions):
 
 @models.register_model_figure(UncertaintyOptions, "uncertainty", apart=True)
 def uncertainty(views: models.Views, title: str) -> models.Picture:
-    """Draw above a histogram of each thing measured, below the images at both ends of the first."""
+    """Draw above a histogram of each thing measured, below the images at both ends of the first.
+
+    Example:
+        >>> Figure(kind="uncertainty", studies=("terms",)).metric
+        'val/map_at_r'
+    """
     model, view = views.readings[0]
     columns = max(len(view["low"]), len(view["high"]))
     board = models.PictureBoard(2, columns, title)

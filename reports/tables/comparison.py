@@ -38,7 +38,12 @@ LEAST_RUNS = 5  # of either side, for a chance of being better to say anything
 
 
 def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
-    """Return each cell's metrics and its difference to the baseline cell, paired by seed."""
+    """Return each cell's metrics and its difference to the baseline cell, paired by seed.
+
+    Example:
+        >>> Table(kind="compare", study="terms", metrics=("test/map_at_r",)).digits
+        2
+    """
     recipe = judging.put_primary_first(frame, recipe)
     order = rows.order_rows(dict.fromkeys(cells["cell"]))
     groups = dict(iter(cells.groupby("cell", sort=False)))

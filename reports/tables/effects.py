@@ -37,7 +37,12 @@ ALIASED_SHOWN = 6
 
 
 def effects(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
-    """Return a row per term and metric; a note names terms that the design cannot tell apart."""
+    """Return a row per term and metric; a note names terms that the design cannot tell apart.
+
+    Example:
+        >>> Table(kind="effects", study="terms", metrics=("test/map_at_r",)).digits
+        2
+    """
     levels = collect_levels(frame, cells)
     worth = {metric: collect_factor_cells(frame, cells, metric) for metric in recipe.metrics}
     with_shapley = is_full(worth[recipe.metrics[0]], levels)

@@ -24,6 +24,10 @@ def importance(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
 
     Raises:
         ReportError: the study is no search.
+
+    Example:
+        >>> Table(kind="importance", study="terms", metrics=("test/map_at_r",)).digits
+        2
     """
     metric = recipe.metrics[0]
     space = find_search_space(frame, recipe.study)

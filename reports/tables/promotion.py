@@ -88,6 +88,10 @@ def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
 
     Raises:
         ReportError: the study promotes nothing.
+
+    Example:
+        >>> Table(kind="promoted", study="terms", metrics=("test/map_at_r",)).digits
+        2
     """
     promotion = find_promotion(frame, recipe.study, "report")
     by, source = promotion.by, promotion.source

@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
 
 def searched(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
-    """Return the `top` configurations by the first metric, and how many were tried or lost."""
+    """Return the `top` configurations by the first metric, and how many were tried or lost.
+
+    Example:
+        >>> Table(kind="search", study="terms", metrics=("test/map_at_r",)).digits
+        2
+    """
     names = list(dict.fromkeys(n for coords in cells["coords"] for n in coords if n != NEUTRAL))
     values = {metric: group_by_cell(cells, metric) for metric in recipe.metrics}
     place = dict(zip(map(str, cells["cell"]), cells["idx"], strict=True))

@@ -110,6 +110,15 @@ class Flow(nn.Module):
 
     Args:
         dim: D, at least 2. condition_dim: K; 0: unconditional.
+
+    Example:
+        >>> flow = Flow(FlowConfig(kind="glow", depth=2, width=8), dim=4)
+        >>> x = torch.randn(3, 4)
+        >>> output = flow(x)
+        >>> output.z.shape, output.log_det.shape
+        (torch.Size([3, 4]), torch.Size([3]))
+        >>> torch.allclose(flow.inverse(output.z), x, atol=1e-4)
+        True
     """
 
     orders: Tensor

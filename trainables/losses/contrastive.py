@@ -25,6 +25,13 @@ class Contrastive(Loss):
     mean, so that its weight does not grow with the number of classes.
 
     Shapes: score [..., B, R] → scalar, the mean over leading dimensions. No pair of a kind: 0.
+
+    Example:
+        >>> loss = Contrastive(Contrastive.Config(margin=0.5), classes=2, dim=1)
+        >>> x, y = torch.tensor([[0.0], [0.3], [0.9], [1.2]]), torch.tensor([0, 0, 1, 1])
+        >>> pairs = make_pairs(y, y, self_index=torch.arange(4))
+        >>> round(loss(-torch.cdist(x, x), pairs).item(), 3)
+        0.3
     """
 
     REVISION = 1

@@ -17,6 +17,12 @@ class CosFace(MarginSoftmax):
     CVPR 2018, Eq. 4): `MarginSoftmax` with
 
         ψ(c) = c − m
+
+    Example:
+        >>> loss = CosFace(CosFace.Config(scale=4), classes=2, dim=2)
+        >>> pairs = make_pairs(torch.tensor([0, 1]), torch.tensor([0, 1]))
+        >>> round(loss(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), pairs).item(), 3)
+        0.233
     """
 
     REVISION = 1

@@ -27,6 +27,13 @@ class FastAP(Loss):
 
     Shapes: score [..., B, R] → scalar, the mean over leading dimensions. No positive pair: 0.
     Memory B · R · (bins + 1).
+
+    Example:
+        >>> loss = FastAP(FastAP.Config(), classes=2, dim=1)
+        >>> x, y = torch.tensor([[0.0], [0.3], [0.9], [1.2]]), torch.tensor([0, 0, 1, 1])
+        >>> pairs = make_pairs(y, y, self_index=torch.arange(4))
+        >>> round(loss(-torch.cdist(x, x), pairs).item(), 3)
+        0.125
     """
 
     REVISION = 1

@@ -86,7 +86,15 @@ def logsumexp_by_group(x: Tensor, group: Tensor, included: Tensor) -> Tensor:
 @LOSSES.register("hypvit")
 class HypViT(PairwiseEntropy):
     """Hyp-ViT's: s = −(distance in the Poincaré ball) of the embeddings, clipped and mapped there,
-    see `geometry.hyperbolic_distance`. Retrieval is by the same distance."""
+    see `geometry.hyperbolic_distance`. Retrieval is by the same distance.
+
+    Example:
+        >>> loss = HypViT(HypViT.Config(), classes=2, dim=1)
+        >>> x, y = torch.tensor([[0.0], [0.3], [0.9], [1.2]]), torch.tensor([0, 0, 1, 1])
+        >>> pairs = make_pairs(y, y, self_index=torch.arange(4))
+        >>> round(loss(-torch.cdist(x, x), pairs).item(), 3)
+        0.15
+    """
 
     REVISION = 2
     geometry = Geometry("hyperbolic", False, 0.1, 2.3)
@@ -107,7 +115,15 @@ class HypViT(PairwiseEntropy):
 
 @LOSSES.register("sphvit")
 class SphViT(PairwiseEntropy):
-    """Sph-ViT's: s = cosine, the code's curvature 0."""
+    """Sph-ViT's: s = cosine, the code's curvature 0.
+
+    Example:
+        >>> loss = SphViT(SphViT.Config(), classes=2, dim=1)
+        >>> x, y = torch.tensor([[0.0], [0.3], [0.9], [1.2]]), torch.tensor([0, 0, 1, 1])
+        >>> pairs = make_pairs(y, y, self_index=torch.arange(4))
+        >>> round(loss(1 - torch.cdist(x, x), pairs).item(), 3)
+        0.027
+    """
 
     REVISION = 1
     geometry = Geometry("cosine")

@@ -32,6 +32,14 @@ class Margin(Loss):
     per-image β, which the authors' code has neither.
 
     Shapes: score [..., B, R] → scalar, the mean over leading dimensions.
+
+    Example:
+        >>> loss = Margin(Margin.Config(), classes=2, dim=1)
+        >>> x, y = torch.tensor([[0.0], [0.3], [0.9], [1.2]]), torch.tensor([0, 0, 1, 1])
+        >>> pairs = make_pairs(y, y, self_index=torch.arange(4))
+        >>> draws = torch.Generator().manual_seed(0)  # for negatives
+        >>> loss(-torch.cdist(x, x), pairs, generator=draws).item() > 0
+        True
     """
 
     REVISION = 1

@@ -29,6 +29,13 @@ class MultiSimilarity(Loss):
     what the other set gives.
 
     Shapes: score [..., B, R] → scalar, the mean over B and leading dimensions.
+
+    Example:
+        >>> loss = MultiSimilarity(MultiSimilarity.Config(), classes=2, dim=1)
+        >>> x, y = torch.tensor([[0.0], [0.3], [0.9], [1.2]]), torch.tensor([0, 0, 1, 1])
+        >>> pairs = make_pairs(y, y, self_index=torch.arange(4))
+        >>> round(loss(1 - torch.cdist(x, x), pairs).item(), 3)
+        0.0
     """
 
     REVISION = 1

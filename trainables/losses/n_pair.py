@@ -34,6 +34,13 @@ class NPair(Loss):
     direction alone to decide (section 3.2.2): retrieval is by cosine, unless told otherwise.
 
     Shapes: score [..., B, R] → scalar, the mean over leading dimensions. No pair: 0.
+
+    Example:
+        >>> loss = NPair(NPair.Config(), classes=2, dim=1)
+        >>> x, y = torch.tensor([[0.0], [0.3], [0.9], [1.2]]), torch.tensor([0, 0, 1, 1])
+        >>> pairs = make_pairs(y, y, self_index=torch.arange(4))
+        >>> round(loss(1 - torch.cdist(x, x), pairs).item(), 3)
+        0.448
     """
 
     REVISION = 1

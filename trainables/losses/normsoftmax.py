@@ -33,6 +33,12 @@ class NormSoftmax(ClassLoss):
     affine weights, and its binarised embeddings.
 
     Shapes: score [..., B, C] → scalar, the mean over B and leading dimensions.
+
+    Example:
+        >>> loss = NormSoftmax(NormSoftmax.Config(temperature=0.5), classes=2, dim=2)
+        >>> pairs = make_pairs(torch.tensor([0, 1]), torch.tensor([0, 1]))
+        >>> round(loss(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), pairs).item(), 3)
+        0.224
     """
 
     REVISION = 1

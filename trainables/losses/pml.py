@@ -73,6 +73,13 @@ class Pml(Loss):
 
     Shapes: query [..., B, D] → scalar, the mean over leading dimensions, one call for each.
     Not static: its classes index by what they find in a batch.
+
+    Example:
+        >>> config = Pml.Config.model_validate({"name": "pml", "class": "ContrastiveLoss"})
+        >>> loss = Pml(config, classes=2, dim=2)
+        >>> query = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0], [0.8, 0.6]])
+        >>> round(loss.compute_from_embeddings(query, torch.tensor([[0], [0], [1], [1]])).item(), 3)
+        1.379
     """
 
     REVISION = 1

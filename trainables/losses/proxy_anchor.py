@@ -30,6 +30,12 @@ class ProxyAnchor(ClassLoss):
     proxy per class.
 
     Shapes: score [..., B, C] → scalar, the mean over leading dimensions.
+
+    Example:
+        >>> loss = ProxyAnchor(ProxyAnchor.Config(alpha=16), classes=2, dim=2)
+        >>> pairs = make_pairs(torch.tensor([0, 1]), torch.tensor([0, 1]))
+        >>> round(loss(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), pairs).item(), 3)
+        4.024
     """
 
     REVISION = 1

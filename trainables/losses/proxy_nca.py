@@ -31,6 +31,12 @@ class ProxyNCA(ClassLoss):
     without a positive counts as 0; one without a negative is only drawn to its proxies.
 
     Shapes: score [..., B, C] = −d → scalar, the mean over B and leading dimensions.
+
+    Example:
+        >>> loss = ProxyNCA(ProxyNCA.Config(), classes=2, dim=2)
+        >>> pairs = make_pairs(torch.tensor([0, 1]), torch.tensor([0, 1]))
+        >>> round(loss(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), pairs).item(), 3)
+        -0.7
     """
 
     REVISION = 1

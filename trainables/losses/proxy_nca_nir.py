@@ -34,6 +34,12 @@ class ProxyNCANIR(ClassLoss):
     (0, 1) multiply the exponentials.
 
     Shapes: score [..., B, C] → scalar, the mean over leading dimensions.
+
+    Example:
+        >>> loss = ProxyNCANIR(ProxyNCANIR.Config(), classes=2, dim=2)
+        >>> pairs = make_pairs(torch.tensor([0, 1]), torch.tensor([0, 1]))
+        >>> round(loss(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), pairs).item(), 3)
+        8.001
     """
 
     REVISION = 1

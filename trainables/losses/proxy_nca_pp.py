@@ -30,6 +30,12 @@ class ProxyNCAPP(ClassLoss):
     Label sets and pair weights: as in `ProxyNCA`. A query without a positive counts as 0.
 
     Shapes: score [..., B, C] = −d → scalar, the mean over B and leading dimensions.
+
+    Example:
+        >>> loss = ProxyNCAPP(ProxyNCAPP.Config(temperature=0.5), classes=2, dim=2)
+        >>> pairs = make_pairs(torch.tensor([0, 1]), torch.tensor([0, 1]))
+        >>> round(loss(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), pairs).item(), 3)
+        0.224
     """
 
     REVISION = 1

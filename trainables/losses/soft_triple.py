@@ -34,6 +34,12 @@ class SoftTriple(Loss):
     fractional pair weight both follow in proportion. A query without a positive counts as 0.
 
     Shapes: score [..., B, C·K], class-major → scalar, the mean over B and leading dimensions.
+
+    Example:
+        >>> loss = SoftTriple(SoftTriple.Config(centres=1), classes=2, dim=2)
+        >>> pairs = make_pairs(torch.tensor([0, 1]), torch.tensor([0, 1]))
+        >>> round(loss(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), pairs).item(), 3)
+        0.0
     """
 
     REVISION = 1

@@ -26,6 +26,12 @@ class Softmax(ClassLoss):
     (1 − ε) t_i + ε/C. A method's own score takes the place of the product; the bias is added to it.
 
     Shapes: score [..., B, C] → scalar, the mean over B and leading dimensions.
+
+    Example:
+        >>> loss = Softmax(Softmax.Config(), classes=2, dim=2)
+        >>> pairs = make_pairs(torch.tensor([0, 1]), torch.tensor([0, 1]))
+        >>> round(loss(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), pairs).item(), 3)
+        0.404
     """
 
     REVISION = 2

@@ -29,6 +29,12 @@ class SphereFace(MarginSoftmax):
     an integer, nor at least 1; at m = 1 the loss is NormSoftmax.
 
     At |c| ≥ 1 θ counts as 0 or π with gradient 0.
+
+    Example:
+        >>> loss = SphereFace(SphereFace.Config(scale=4), classes=2, dim=2)
+        >>> pairs = make_pairs(torch.tensor([0, 1]), torch.tensor([0, 1]))
+        >>> round(loss(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), pairs).item(), 3)
+        0.135
     """
 
     REVISION = 1

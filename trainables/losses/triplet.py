@@ -137,6 +137,13 @@ class TripletL2Sq(Triplet):
     Eq. 2, "Triplet"; with mining "semihard" the semi-hard one of IDML's appendix A.1):
 
         mean of [α + ‖a − p‖² − ‖a − n‖²]₊
+
+    Example:
+        >>> loss = TripletL2Sq(TripletL2Sq.Config(mining="all", margin=1), classes=2, dim=1)
+        >>> x, y = torch.tensor([[0.0], [0.3], [0.9], [1.2]]), torch.tensor([0, 0, 1, 1])
+        >>> pairs = make_pairs(y, y, self_index=torch.arange(4))
+        >>> round(loss(-torch.cdist(x, x), pairs).item(), 3)
+        0.4
     """
 
     REVISION = 1
@@ -154,6 +161,13 @@ class TripletL2(Triplet):
     matters in deep embedding learning", ICCV 2017):
 
         mean of [α + ‖a − p‖ − ‖a − n‖]₊
+
+    Example:
+        >>> loss = TripletL2(TripletL2.Config(mining="all", margin=1), classes=2, dim=1)
+        >>> x, y = torch.tensor([[0.0], [0.3], [0.9], [1.2]]), torch.tensor([0, 0, 1, 1])
+        >>> pairs = make_pairs(y, y, self_index=torch.arange(4))
+        >>> round(loss(-torch.cdist(x, x), pairs).item(), 3)
+        0.4
     """
 
     REVISION = 1

@@ -66,6 +66,14 @@ class DDML(Plain):
     Where paper and public code differ, both are options; Config says which is the default.
     The D × 2D layer trains with the `auxiliary` learning rate, both halves of the first
     encoder with that of the `head`.
+
+    Example:
+        >>> method = build_seeded_method({"name": "ddml", "alpha": 0.5}, "normsoftmax")
+        >>> draws = torch.Generator()
+        >>> labels = torch.tensor([[0], [0], [1], [1]])
+        >>> state = method(draw_features(4), labels, Progress(), draws)
+        >>> {n: term.weight for n, term in method.terms(state, labels, Progress(), draws).items()}
+        {'metric': 1.0, 'agnostic': 0.5, 'specific': 0.1, 'split': 1e-05}
     """
 
     REVISION = 1

@@ -72,6 +72,13 @@ class DetReg(Plain):
 
     The plain loss, bit for bit, with a flow of depth 0 and NEUTRAL's other options; with
     `flow.identity` instead of depth 0 it is so at the first step, before the flow trains.
+
+    Example:
+        >>> method, draws = build_seeded_method("detreg", "proxy_anchor"), torch.Generator()
+        >>> labels = torch.tensor([[0], [0], [1], [1]])
+        >>> state = method(draw_features(4), labels, Progress(), draws)
+        >>> {n: term.weight for n, term in method.terms(state, labels, Progress(), draws).items()}
+        {'metric': 1.0, 'metric2': 1.0, 'r1': 0.05, 'r2': -0.05}
     """
 
     REVISION = 2

@@ -64,6 +64,13 @@ class DVML(Plain):
     weight N(0, 1 / inputs), bias 0; z_I's head starts as every method's, by `embedding.init`.
 
     The heads train with the learning rate of the `head`, the decoder with `auxiliary`.
+
+    Example:
+        >>> method, draws = build_seeded_method("dvml", "n_pair"), torch.Generator()
+        >>> labels = torch.tensor([[0], [0], [1], [1]])
+        >>> state = method(draw_features(4), labels, Progress(), draws)
+        >>> {n: term.weight for n, term in method.terms(state, labels, Progress(), draws).items()}
+        {'metric': 1.0, 'norm': 0.002, 'kl': 1.0, 'reconstruction': 1.0, 'generated': 0.1}
     """
 
     REVISION = 1

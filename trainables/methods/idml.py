@@ -63,6 +63,13 @@ class IDML(Mixing):
     a head of init "kaiming" does times `uncertainty_gain`: pooled features are long, and at a gain
     of 1 so is u (about 110 on EfficientNet-Lite0 of 128 px, where α ≤ 2), e^{−r/τ} is about 0
     for every pair, and training does not leave that place.
+
+    Example:
+        >>> method, draws = build_seeded_method("idml", "proxy_anchor"), torch.Generator()
+        >>> labels = torch.tensor([[0], [0], [1], [1]])
+        >>> state = method(draw_features(4), labels, Progress(), draws)
+        >>> {n: term.weight for n, term in method.terms(state, labels, Progress(), draws).items()}
+        {'metric': 1.0}
     """
 
     REVISION = 2

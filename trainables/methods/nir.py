@@ -83,6 +83,13 @@ class NIR(Plain):
 
     Deviations: exponents above 30 are continued as a straight line, so that a bad start neither
     overflows nor loses its gradient.
+
+    Example:
+        >>> method, draws = build_seeded_method("nir", "proxy_anchor"), torch.Generator()
+        >>> labels = torch.tensor([[0], [0], [1], [1]])
+        >>> state = method(draw_features(4), labels, Progress(), draws)
+        >>> {n: term.weight for n, term in method.terms(state, labels, Progress(), draws).items()}
+        {'metric': 0.01, 'nir': 1.0}
     """
 
     REVISION = 1

@@ -17,7 +17,15 @@ from trainables.methods.head import build_linear_head, fit_pca
 @METHODS.register("plain")
 class Plain(Method):
     """z = W f + b, [B, F] → [B, D]; retrieval uses z, L2-normalised or clipped as the geometry of
-    retrieval has it, and classification as that of training has it."""
+    retrieval has it, and classification as that of training has it.
+
+    Example:
+        >>> method, draws = build_seeded_method("plain", "normsoftmax"), torch.Generator()
+        >>> labels = torch.tensor([[0], [0], [1], [1]])
+        >>> state = method(draw_features(4), labels, Progress(), draws)
+        >>> {n: term.weight for n, term in method.terms(state, labels, Progress(), draws).items()}
+        {'metric': 1.0}
+    """
 
     REVISION = 1
     NEUTRAL: ClassVar[dict[str, object]] = {}

@@ -20,7 +20,7 @@ from ablate.ledger.owner import Owner
 from ablate.ledger.schema import LedgerError
 from ablate.ledger.sqlite_files import has_exclusive_access
 from ablate.storage import ledger_backup
-from ablate.storage.ledger_backup import LEDGER, LEASE, LedgerBackup
+from ablate.storage.ledger_backup import LEASE, LEDGER, LedgerBackup
 from ablate.storage.store import Storage
 from trainables.errors import ConfigError
 
@@ -114,7 +114,9 @@ def test_nobody_else_drives_from_it_meanwhile(one: Machine, two: Machine, there:
     # Its own clock says an hour ago; the storage's, by which all are judged, five seconds.
     an_hour_ago = time.time() - 3600
     edit_lease(there, ago=5, owner=str(GONE), at=an_hour_ago, place="elsewhere", over=False)
-    with pytest.raises(ConfigError, match=r"process 7 on another-host is running .*\(last seen 5 s ago\)"):
+    with pytest.raises(
+        ConfigError, match=r"process 7 on another-host is running .*\(last seen 5 s ago\)"
+    ):
         two.copies().restore_if_newer()
     assert not two.ledger.exists()
 

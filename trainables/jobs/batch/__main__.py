@@ -26,22 +26,40 @@ def build_parser() -> argparse.ArgumentParser:
         description="Run the trials of a file that `ablate cells` wrote, "
         "without a driver. After an interruption the same command goes on, unfinished trials from "
         "their checkpoints. Several commands with one DIR share the trials.",
-        epilog="Then, where the sweep's ledger is: ablate ledger import DIR. Exit codes: 0 all "
-        "trials have ended well; 1 some failed or are left; 2 wrong input, nothing was started; "
-        "130, 143 and 129: stopped by Ctrl-C, SIGTERM and SIGHUP.",
+        epilog=(
+            "Afterwards run `ablate ledger import DIR` where the sweep's ledger is. Exit "
+            "codes: 0 all trials have finished; 1 some trials have failed or are left; 2 "
+            "wrong input, nothing was started; 130, 143 and 129: stopped by Ctrl-C, "
+            "SIGTERM and SIGHUP."
+        ),
     )
     add = top.add_argument
-    add("cells", metavar="CELLS", help="the file of `ablate cells SPEC --to CELLS`")
-    add("--out", required=True, metavar="DIR", help="folder for results and checkpoints")
-    add("--processes", type=int, default=1, metavar="N", help="trials side by side (default: 1)")
-    device_help = "auto, cpu, cuda (all GPUs in turn) or cuda:N; default: the sweep's"
+    add("cells", metavar="CELLS", help="The file that `ablate cells SPEC --to CELLS` wrote.")
+    add("--out", required=True, metavar="DIR", help="The folder for results and checkpoints.")
+    add(
+        "--processes",
+        type=int,
+        default=1,
+        metavar="N",
+        help="The number of trials that run at the same time (default: 1).",
+    )
+    device_help = (
+        "The device: auto, cpu, cuda (all GPUs in turn) or cuda:N (default: the sweep's device)."
+    )
     add("--device", help=device_help)
-    add("--shard", default="1/1", metavar="I/N", help="only part I of N, as 2/8")
-    add("--data-root", metavar="DIR", help="where the sweep's data folder lies here")
-    seconds_help = "least time between a trial's checkpoints; 0: every epoch (default: 10)"
+    add("--shard", default="1/1", metavar="I/N", help="Run only part I of N, for example 2/8.")
+    add("--data-root", metavar="DIR", help="The data folder of the sweep on this machine.")
+    seconds_help = (
+        "The least time between two checkpoints of a trial; 0 saves one after each "
+        "epoch (default: 10)."
+    )
     add("--checkpoint-seconds", type=float, default=10.0, metavar="S", help=seconds_help)
-    add("--retry-failed", action="store_true", help="run trials again that failed in this folder")
-    add("--check", action="store_true", help="check code, data and weights; run nothing")
+    add(
+        "--retry-failed",
+        action="store_true",
+        help="Run the trials again that failed in this folder.",
+    )
+    add("--check", action="store_true", help="Check code, data and weights, and exit.")
     return top
 
 

@@ -1,0 +1,48 @@
+"""Every component has an example in its docstring, and the examples give what they show.
+
+Examples use a few names without importing them: those of `NAMES`.
+"""
+
+from __future__ import annotations
+
+import doctest
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from ablate.designs.base import DESIGNS
+from ablate.designs.search import Search
+from ablate.samplers.sampling import SAMPLERS
+from ablate.schedulers.base import SCHEDULERS, LearningCurve
+from ablate.testing.methods import build_seeded_method, draw_features
+from reports.kinds import OWN, load_kind
+from reports.recipe import Figure, Table
+from trainables.flows.flow import Flow
+from trainables.losses.base import LOSSES, make_pairs
+from trainables.methods.base import METHODS, Progress
+
+NAMES = {
+    **{"torch": torch, "make_pairs": make_pairs, "Figure": Figure, "Table": Table},
+    **{"Search": Search, "LearningCurve": LearningCurve, "Progress": Progress},
+    **{"build_seeded_method": build_seeded_method, "draw_features": draw_features},
+}
+
+
+def list_components() -> Iterator[Any]:
+    yield Flow
+    for registry in (LOSSES, METHODS, SAMPLERS, SCHEDULERS, DESIGNS):
+        yield from (registry[name] for name in registry)
+    for group in ("tables", "figures"):
+        kinds = dict.fromkeys(load_kind(group, kind) for kind in OWN[group])
+        yield from (getattr(kind, "draw", kind) for kind in kinds)
+
+
+@pytest.mark.parametrize("component", list_components(), ids=lambda each: each.__name__)
+def test_the_example_of_a_component_runs(component: Any) -> None:
+    names = {**NAMES, **vars(sys.modules[component.__module__])}
+    (example,) = doctest.DocTestFinder(recurse=False).find(component, globs=names)
+    assert example.examples, f"{component.__name__} has no example in its docstring"
+    assert doctest.DocTestRunner().run(example).failed == 0
