@@ -1,1 +1,1 @@
-"""The driver around one Tuner.fit, with what is asked, checked and shown around it."""
+"""Run a plan: checks before it, the driver around one `Tuner.fit`, and the progress display."""

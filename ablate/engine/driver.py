@@ -1,7 +1,7 @@
-"""Plan → facts: one `Tuner.fit()` for the whole sweep, around the ledger.
+"""Run the trials of a plan in one `Tuner.fit()` for the whole sweep.
 
-The driver owns the ledger and the tracker; workers know neither, nor does the process that has Ray
-(`ablate.engine.ray.supervisor`). If the ledger has everything, Ray is not even started.
+The driver owns the ledger and the tracker. Neither the workers nor the process that runs Ray
+(`ablate.engine.ray.supervisor`) access them. If the ledger has all results, Ray is not started.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _print_line = partial(print_text, flush=True)
 
 
 def run_plan(plan: Plan, settings: Settings) -> Outcome:
-    """Run everything of a plan that the ledger lacks.
+    """Run all trials of a plan whose results the ledger lacks.
 
     Raises:
-        ConfigError: the ledger is none, the storage does not answer or another machine drives from
-            it, the data cannot be read or divided, weights cannot be
-            had, or the cluster is too small.
-        LedgerError: the ledger cannot be written, or the disk is full; everything recorded is kept.
+        ConfigError: the ledger is damaged, the storage does not answer or is used by another
+            machine, data cannot be read or split, weights cannot be fetched, or the cluster is too
+            small.
+        LedgerError: the ledger cannot be written, or the disk is full; all records are kept.
     """
     owner = Owner.from_this_process()
     deadline = None if settings.budget is None else time.monotonic() + settings.budget
@@ -121,7 +121,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
 
 
 def _open_ledger_backup(settings: Settings, owner: Owner) -> LedgerBackup | None:
-    """Fetch the ledger from storage, if it is there, and return what copies it to there."""
+    """Download a newer ledger from storage, and return the context that stores copies of it."""
     if settings.storage is None:
         return None
 
@@ -175,7 +175,7 @@ def _run_ray_tune(
     checkpoints: TrialCheckpoints | None,
     local: bool,
 ) -> tuple[int | None, str]:
-    """Run Tune; return the signal that stopped it, if one did, and why Ray could not go on."""
+    """Run Tune; return the signal that stopped it, or None, and why Ray could not continue."""
     name = f"{plan.spec.name}-{plan.sweep_id}"
     logs = settings.out.resolve() / "logs"
     scratch = (settings.out / "ray" / f"{os.getpid()}-{plan.sweep_id}").resolve()

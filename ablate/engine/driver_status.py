@@ -1,12 +1,11 @@
-"""What a driver tells of itself in its output folder, and the request to stop it finds there.
+"""Publish a driver's status in its output folder, and receive requests to stop there.
 
-    OUT/drivers/<sweep>-<driver>.json    who drives which sweep, its studies, its slots, by now
-    OUT/drivers/<sweep>-<driver>.stop    made by whoever wants it to stop
+    OUT/drivers/<sweep>-<driver>.json    status: sweep, studies, slots, running trials
+    OUT/drivers/<sweep>-<driver>.stop    created by a process that asks the driver to stop
 
-Files, because any shell or machine that sees the folder can then ask and be told, whatever the
-driver is at; a signal would need the same host and the same user. They hold nothing that is needed
-to go on: that is in the ledger. A driver that was killed leaves its file, which the next one
-removes.
+With files, any shell or machine that sees the folder can read the status and ask for a stop; a
+signal would need the same host and user. The files are not needed to continue, because results are
+in the ledger. The next driver deletes the file of a driver that was killed.
 """
 
 from __future__ import annotations
@@ -44,7 +43,12 @@ Count = Annotated[int, Field(ge=0, le=10**12)]
 
 @dataclass(frozen=True)
 class StudyRow:
-    """Counts are of cells × seeds. eta: seconds, None if unknown. best: of the first objective."""
+    """Progress of a study, in cells × seeds.
+
+    Attributes:
+        eta: remaining seconds; None if unknown.
+        best: best value of the first objective.
+    """
 
     study: Name
     size: Count
@@ -78,10 +82,10 @@ def format_driver(row: StudyRow) -> str:
 
 
 def resolve_output_folder(given: str | Path) -> Path:
-    """Return the folder, which need not be there yet.
+    """Return the output folder, which may not exist yet.
 
     Raises:
-        ConfigError: a path that none can have, a file, or a place that cannot be looked at.
+        ConfigError: the path is invalid, is a file, or cannot be accessed.
     """
     folder = expand_user_path(given, OPTION)
     try:
@@ -97,7 +101,7 @@ def resolve_output_folder(given: str | Path) -> Path:
 
 
 class Node(BaseModel):
-    """A machine of a driver, and the trials that run there."""
+    """One machine of a driver, and the trials that run on it."""
 
     model_config = ConfigDict(strict=True)
 
@@ -107,11 +111,14 @@ class Node(BaseModel):
 
 
 class DriverStatus(BaseModel):
-    """A driver as it last said of itself, in a file that anybody who may write the folder can make.
+    """The status that a driver wrote. The file may come from anybody who can write to the folder.
 
-    path: its file. began, at: of the run, and of this word; seconds since 1970. slots: trials at
-    once; None: Ray has not started. trials: the ids of those at work. studies: as the board has
-    them. stopping: it was asked to.
+    Attributes:
+        path: its file.
+        began, at: when the run began and when the status was written, in seconds since 1970.
+        slots: how many trials run at once; None before Ray has started.
+        trials: ids of the running trials.
+        stopping: whether the driver was asked to stop.
     """
 
     model_config = ConfigDict(strict=True)
@@ -133,13 +140,17 @@ class DriverStatus(BaseModel):
         return self.owner.is_alive(self.at, STALE_SECONDS)
 
     def ask_to_stop(self) -> None:
-        """Raises OSError: the folder cannot be written."""
+        """Ask the driver to stop.
+
+        Raises:
+            OSError: the folder cannot be written.
+        """
         with contextlib.suppress(FileExistsError):  # somebody has asked already
             self.path.with_suffix(".stop").touch(exist_ok=False)
 
 
 def list_drivers(out: Path) -> list[DriverStatus]:
-    """Return those that have left a file, alive or not, the latest first."""
+    """Return the status of all drivers with a file in the folder, alive or not, latest first."""
     known = []
     for path in (out / FOLDER).glob("*.json"):
         try:
@@ -154,11 +165,11 @@ def list_drivers(out: Path) -> list[DriverStatus]:
 
 
 class DriverStatusFile:
-    """Keep this driver's file for as long as the block lasts.
+    """Keep this driver's status file up to date inside the `with` block.
 
     Args:
         title: the sweep's name.
-        stop: called once, in a thread, when somebody has asked the driver to stop.
+        stop: called once, in a thread, when a stop is requested.
     """
 
     def __init__(
@@ -199,7 +210,7 @@ class DriverStatusFile:
         slots: float | None,
         nodes: Iterable[Node] = (),
     ) -> None:
-        """Take note of what is going on now."""
+        """Update the status; a thread writes it to the file."""
         state = {"studies": [*rows], "trials": [*trials], "slots": slots, "nodes": [*nodes]}
         with self._lock:
             self._state, self._news = self._state.model_copy(update=state), True
@@ -218,7 +229,7 @@ class DriverStatusFile:
                 self._write_atomically()
 
     def _write_atomically(self) -> None:
-        """Whole or not at all; whether it survives the machine does not matter."""
+        """Write the file completely or not at all, without flushing it to disk."""
         with self._lock:
             text = self._state.model_copy(update={"at": time.time()}).model_dump_json()
             self._news = False
@@ -233,7 +244,7 @@ class DriverStatusFile:
 
 
 def _remove_file(path: Path) -> None:
-    """What cannot be removed stays: it is of a driver that is gone."""
+    """Delete a file of a driver that is gone; ignore a failure."""
     for suffix in (".json", ".tmp", ".stop"):
         try:
             path.with_suffix(suffix).unlink(missing_ok=True)

@@ -1,8 +1,8 @@
-"""Estimate how long trials take: from finished trials like them, or from a pilot of a few steps.
+"""Estimate how long trials take, from finished trials of the same kind or from a pilot.
 
-A trial takes `setup` + epochs × the seconds per epoch of its kind; the slots share the trials, and
-no sweep is shorter than its longest trial. What else the machine does, how long workers take to
-start, and where trials wait for the results of others is not known here.
+A trial takes `setup` + epochs × seconds per epoch of its kind. The slots share the trials, and a
+sweep takes at least as long as its longest trial. Other load, the start of workers, and waiting for
+results of other trials are not modelled.
 """
 
 from __future__ import annotations
@@ -43,9 +43,13 @@ KIND = (
 
 @dataclass(frozen=True)
 class Rate:
-    """Seconds of an epoch, and those before the first one.
+    """Measured cost of a kind of trial.
 
-    peak: bytes of memory of one trial; device: bytes that its GPU has; None: not known.
+    Attributes:
+        epoch: seconds of one epoch.
+        setup: seconds before the first epoch.
+        peak: bytes of memory of one trial; None if unknown.
+        device: bytes of memory of its GPU; None if unknown.
     """
 
     epoch: float
@@ -56,7 +60,11 @@ class Rate:
 
 @dataclass
 class Estimate:
-    """Seconds of trials, one after the other, and of the longest; unknown: those without a rate."""
+    """Estimated seconds of some trials one after the other, and of the longest one.
+
+    Attributes:
+        unknown: number of trials without a known rate.
+    """
 
     trials: int = 0
     seconds: float = 0.0
@@ -64,7 +72,7 @@ class Estimate:
     unknown: int = 0
 
     def add(self, config: Mapping[str, Any], rates: Mapping[str, Rate], times: int = 1) -> None:
-        """Add as many trials of this configuration."""
+        """Add `times` trials with this configuration."""
         rate = rates.get(build_cost_key(config))
         if rate is None:
             self.unknown += times
@@ -76,9 +84,10 @@ class Estimate:
 
 
 def build_cost_key(config: Mapping[str, Any]) -> str:
-    """Return what trials must share for one's epoch to tell of the other's duration: data, network,
-    batch, and of the method its name and what is whole or text among its options (depths, sizes,
-    variants), not its weights."""
+    """Return a key that trials with equal seconds per epoch share.
+
+    It has data, network, batch, and the method with all options except floats, which are weights.
+    """
 
     def drop_weights(options: Any) -> Any:
         if not isinstance(options, Mapping):
@@ -90,7 +99,7 @@ def build_cost_key(config: Mapping[str, Any]) -> str:
 
 
 def load_measured_rates(records: Records) -> dict[str, Rate]:
-    """Return the rates of finished trials by kind: medians."""
+    """Return the median rate of finished trials of each kind."""
     epochs: dict[str, list[float]] = {}
     for row in queries.list_finished_trials(records):
         if row["epochs"] and row["seconds"] is not None:
@@ -103,9 +112,9 @@ def load_measured_rates(records: Records) -> dict[str, Rate]:
 def measure_pilot_rates(
     configs: Mapping[str, Mapping[str, Any]], settings: Settings
 ) -> tuple[dict[str, Rate], dict[str, str]]:
-    """Run a pilot of each kind; return rates by kind, and reasons of the pilots that failed.
+    """Run a pilot of each kind of trial; return rates, and the reasons of failed pilots, by kind.
 
-    A pilot is one process, and tells nothing of trials of several.
+    Trials that use several processes have no pilot, because a pilot is one process.
     """
     rates: dict[str, Rate] = {}
     reasons: dict[str, str] = {}
@@ -121,7 +130,7 @@ def measure_pilot_rates(
 
 
 def run_pilot(config: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
-    """Train a few steps in a process (`trainables/jobs/pilot.py`); return its report."""
+    """Train a few steps in a subprocess (`trainables/jobs/pilot.py`), and return its report."""
     request = settings.request
     runtime = Runtime(
         device=request.device, threads=request.threads, cache_dir=settings.cache.resolve()
@@ -144,7 +153,7 @@ def run_pilot(config: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
 
 
 def describe_memory(rates: Iterable[Rate], parallel: int, memory: int) -> list[str]:
-    """Return lines on what the peaks mean for running trials at once in `memory` bytes."""
+    """Return lines on how many trials fit into memory at once, given `memory` bytes."""
     rates = list(rates)
     peak = max((rate.peak or 0 for rate in rates), default=0)
     if not peak:

@@ -1,4 +1,4 @@
-"""`--cell STUDY/CELL[@seed[.fold]]`: one cell in this process, without Ray, with its traceback."""
+"""Run one cell in this process without Ray: `--cell STUDY/CELL[@seed[.fold]]`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ OPTION = "--cell"
 
 
 def find_cell(progression: Progression, wanted: str) -> Cell:
-    """Find the cell that `STUDY/CELL[@seed[.fold]]` names; without a fold it is the first one.
+    """Find the cell that `STUDY/CELL[@seed[.fold]]` names; the default fold is the first one.
 
     CELL is a cell's name, the number of a search's proposal, or some of its coordinates
-    (`agnostic=off`); components left out are on.
+    (`agnostic=off`); components that are not named are on.
 
     Raises:
-        ConfigError: no such cell, several, or one whose centre is not known yet.
+        ConfigError: no cell or several cells match, or the cells are not known yet.
     """
     plan = progression.plan
     study, _, rest = wanted.partition("/")
@@ -64,10 +64,10 @@ def find_cell(progression: Progression, wanted: str) -> Cell:
 
 
 def check_study(plan: Plan, study: str) -> None:
-    """Check that the spec has a study of that name; nothing is opened or made.
+    """Check that the spec has the study, without opening files.
 
     Raises:
-        ConfigError: it has not.
+        ConfigError: it has no such study.
     """
     names = list(plan.spec.studies)
     if study not in names:
@@ -80,7 +80,7 @@ def check_study(plan: Plan, study: str) -> None:
 
 
 def run_cell(plan: Plan, settings: Settings, wanted: str) -> int:
-    """Run one cell here and record it; return the exit code: 0, or 1 if the trial failed."""
+    """Run one cell and record its result; return the exit code, 1 if the trial failed."""
     check_study(plan, wanted.partition("/")[0])
     owner = Owner.from_this_process()
     with Ledger(settings.ledger) as ledger, send_heartbeats(settings.ledger, owner):
@@ -110,7 +110,7 @@ def run_cell(plan: Plan, settings: Settings, wanted: str) -> int:
 
 
 def _run_job(dispatch: JobScheduler, job: Job, settings: Settings) -> int:
-    """Run a job to its end, and print and record its events."""
+    """Run a job, and print and record its events."""
     limit_threads(settings.request.threads)
     attempt = Attempt(job, settings.runner, clean=dispatch.settings.clean)
     try:

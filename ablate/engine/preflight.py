@@ -1,10 +1,9 @@
-"""Look at what a run needs before it writes anything or a trial starts: classes, images, weights.
+"""Check classes, images and weights before a run writes anything or starts a trial.
 
-A plan knows a data set by the fingerprint of its files, and how many classes it has: enough to
-tell whether a batch can be drawn from those that train. Before a run the images are decoded too,
-into the cache that the trials on this machine use, so that a damaged image or more folds than
-classes ends the run with one message and not every trial with its own. Weights that are not on this
-machine are named by a plan; a run fetches them, or ends before its first trial.
+A plan knows the fingerprint and the number of classes of a data set, which is enough to check
+batches and splits. Before a run the images are also decoded into the cache, so that a damaged image
+ends the run with one message and not every trial with its own. A plan names missing weights; a run
+fetches them, or ends before its first trial.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ FEWEST = 100  # steps of a trial, below which a plan warns: optimisers have hard
 
 @contextmanager
 def open_ledger_or_empty(path: Path) -> Iterator[Ledger]:
-    """Open the ledger at `path`; where there is none, an empty one in a temporary folder."""
+    """Open the ledger at `path`, or an empty one in a temporary folder if there is none."""
     with tempfile.TemporaryDirectory() as folder:
         empty = Path(folder) / "ledger.sqlite"
         with Ledger(path if path.is_file() else empty) as ledger:
@@ -51,12 +50,10 @@ def open_ledger_or_empty(path: Path) -> Iterator[Ledger]:
 
 
 def check_inputs(plan: Plan, progression: Progression, cache: Path, device: str) -> None:
-    """Check classes of the trials that are left to do, and fetch weights that are not here.
-
-    Images are checked by `check_data`.
+    """Check the classes of pending trials, and fetch missing weights. `check_data` checks images.
 
     Raises:
-        ConfigError: too few classes for splits or batches, weights that cannot be had.
+        ConfigError: there are too few classes for splits or batches, or weights cannot be fetched.
     """
     warnings = check_classes(plan, progression, cache)
     warnings += describe_trainings(plan, progression, cache)[1]
@@ -72,13 +69,15 @@ def check_inputs(plan: Plan, progression: Progression, cache: Path, device: str)
 
 
 def check_classes(plan: Plan, progression: Progression, cache: Path) -> list[str]:
-    """Check that the classes of every trial that is left to do suffice for its splits and its
-    batches, as far as it is known; no image is read.
+    """Check that pending trials have enough classes for their splits and batches.
 
-    Returns: what should be known before the trials run.
+    No image is read. Values that are not known yet are skipped.
+
+    Returns:
+        Warnings.
 
     Raises:
-        ConfigError: too few classes, or a batch of more classes than train.
+        ConfigError: there are too few classes, or a batch needs more classes than train.
     """
     counts: dict[str, int | None] = {}
     single = dict[str, None]()  # studies that select on one class
@@ -112,8 +111,10 @@ def check_classes(plan: Plan, progression: Progression, cache: Path) -> list[str
 
 
 def _check_searched_batches(plan: Plan, use: Use, train: int) -> None:
-    """Refuse a bound or choice of a searched batch that no batch of `train` classes fits, whatever
-    else is drawn with it."""
+    """Refuse a bound or choice of a searched batch size that never fits `train` classes.
+
+    A value is refused if it fits with none of the other searched values.
+    """
     sampled = plan.spec.studies[use.study].sampling()
     space = sampled.space if sampled else {}
     paths = [path for path in ("training.batch_size", "training.per_class") if path in space]
@@ -144,15 +145,14 @@ def _check_searched_batches(plan: Plan, use: Use, train: int) -> None:
 def describe_trainings(
     plan: Plan, progression: Progression, cache: Path
 ) -> tuple[dict[str, str], list[str]]:
-    """Return a line on each study, as far as it is known before any trial, and warnings.
+    """Return a line on the training of each study, and warnings.
 
-    A value that a search proposes, or that another study's result decides, stands as in the first
-    cell of the study, or as in its centre.
+    Where proposals or other results decide a value, the value of the study's first cell is used.
     """
     subsets: dict[tuple[str, str], Subset | None] = {}
 
     def find_subset(section: Mapping[str, Any]) -> Subset | None:
-        """Return the images that train; None where the data set tells none before it is read."""
+        """Return the training images, or None if the data set must be read to know them."""
         data = resolve_data_config(section)
         key = data.images, data.split.model_dump_json()
         if key not in subsets:
@@ -191,7 +191,7 @@ def describe_trainings(
 
 
 def build_example_config(plan: Plan, state: StudyState) -> dict[str, Any]:
-    """Return a configuration like those of a study's cells that are not known yet."""
+    """Return the configuration of a known cell, or of a representative of unknown ones."""
     for cell in state.cells:
         if cell.error is None:
             return cell.config
@@ -204,7 +204,7 @@ def build_example_config(plan: Plan, state: StudyState) -> dict[str, Any]:
 def _find_faults(
     training: Mapping[str, Any], subset: Subset, steps: int
 ) -> Iterator[tuple[str, str]]:
-    """Yield the kind and the text of what does not suit the images that train."""
+    """Yield (kind, text) of each way in which a training does not suit its images."""
     images, batch, per_class = len(subset), training["batch_size"], training["per_class"]
     epochs = training["epochs"]
     if steps * epochs < FEWEST:
@@ -237,7 +237,7 @@ def _format_range(values: Iterable[int]) -> str:
 
 
 def _group_by_files(plan: Plan, progression: Progression) -> list[list[tuple[DataConfig, Use]]]:
-    """Return the uses of each set of files that trials that are left to do read."""
+    """Return the inputs of pending trials, grouped by the files that they read."""
     groups: dict[str, list[tuple[DataConfig, Use]]] = {}
     for use in iterate_required_inputs(plan, progression):
         if use.data is not None:
@@ -246,15 +246,14 @@ def _group_by_files(plan: Plan, progression: Progression) -> list[list[tuple[Dat
 
 
 def check_data(plan: Plan, progression: Progression, cache: Path) -> None:
-    """Read and divide the data of every trial that is left to do, as far as it is known.
+    """Decode and split the data of all pending trials.
 
-    What only a search's proposal or a study's result decides (an image size that is searched) is
-    met when its trial starts. Files that are found whole in the cache need not be read by workers.
+    Values that a search or another study decides later, such as a searched image size, are checked
+    when the trial starts. Workers then read the cache.
 
     Raises:
-        ConfigError: data that cannot be read, too few classes, a split without two images of any
-            class that is to be evaluated, a cache that cannot be written; its path is the place in
-            the spec, or the file.
+        ConfigError: data cannot be read, there are too few classes, a split has no class with two
+            images, or the cache cannot be written.
     """
     for group in _group_by_files(plan, progression):
         data, use = group[0]
@@ -276,7 +275,13 @@ def check_data(plan: Plan, progression: Progression, cache: Path) -> None:
 
 @dataclass
 class AbsentWeights:
-    """Weights that are not here. what: in words. use: the first trial that needs them."""
+    """Weights that this machine lacks.
+
+    Attributes:
+        what: description for messages.
+        use: the first trial that needs them.
+        studies: all studies that need them.
+    """
 
     what: str
     backbone: BackboneConfig
@@ -296,10 +301,10 @@ class AbsentWeights:
 def find_missing_weights(
     plan: Plan, progression: Progression, cache: Path, device: str
 ) -> list[AbsentWeights]:
-    """Return what trials that are left to do need and this machine lacks, as far as it is known.
+    """Return the weights that pending trials need and this machine lacks.
 
     Raises:
-        ConfigError: timm's weights of a model that it does not know, at its place in the spec.
+        ConfigError: timm has no weights for a model.
     """
     missing: dict[str, AbsentWeights] = {}
     looked_for: dict[str, str | None] = {}

@@ -1,8 +1,8 @@
-"""What a person sees while a sweep runs: one row per study.
+"""Show the progress of a sweep: one row for each study.
 
-On a terminal a live table; elsewhere a line per study every half minute and when it ends. Why a
-trial failed is told at once. The same lines go to the sweep's log file. Only the driver's main
-thread takes snapshots; drawing reads the last one.
+A terminal shows a live table. Otherwise a line for each study is printed every half minute and at
+its end. Reasons of failures are printed at once. The same lines go to the log file of the sweep.
+Only the driver's main thread takes snapshots; drawing uses the last one.
 """
 
 from __future__ import annotations
@@ -36,17 +36,18 @@ REASONS, REASON_LENGTH = 10, 300  # told while the sweep runs; its end counts th
 
 @dataclass
 class NodeList:
-    """Machines that trials fit on.
+    """The machines on which trials can run.
 
-    known: of each its id, its name and how many trials it has room for, as told last. places:
-    trial → the id of the machine that it was last heard of from.
+    Attributes:
+        known: (id, name, slots) of each machine.
+        places: trial → id of the machine that last sent its events.
     """
 
     known: list[tuple[str, str, int]] = field(default_factory=list)
     places: dict[str, str] = field(default_factory=dict)
 
     def update(self, machines: Iterable[Sequence[Any]]) -> None:
-        """Take note of those that trials fit on now; others come and go."""
+        """Replace the list by the machines that have slots now."""
         self.known = [(str(node), str(name), int(slots)) for node, name, slots in machines if slots]
 
     @property
@@ -54,9 +55,9 @@ class NodeList:
         return sum(slots for _, _, slots in self.known)
 
     def list_nodes(self, trials: Sequence[str]) -> list[Node]:
-        """Return the machines with those of the trials at work that each was heard of with.
+        """Return the machines with the running trials of each.
 
-        Machines of one name are told apart by their ids.
+        Machines with equal names get a part of their id.
         """
         names = Counter(name for _, name, _ in self.known)
         self.places = {each: self.places[each] for each in trials if each in self.places}
@@ -76,13 +77,13 @@ class NodeList:
 def build_study_rows(
     dispatch: JobScheduler, parallel: float, elapsed: float = 0.0
 ) -> list[StudyRow]:
-    """Return one row per study.
+    """Return one row for each study.
 
-    eta = trials left · elapsed / trials ended (those at work count as half), times how long the
-    study's trials take beside all others'; unknown until a trial has ended.
+    eta = pending trials · elapsed / ended trials, where running trials count as half, scaled by the
+    mean duration of the study's trials over that of all trials; None until a trial has ended.
 
     Args:
-        elapsed: seconds since trials could run.
+        elapsed: seconds since the first trial could start.
     """
     progression, walls = dispatch.progression, dispatch.walls
     all_walls = [wall for each in walls.values() for wall in each]
@@ -129,20 +130,18 @@ def build_study_rows(
 
 
 def find_running(dispatch: JobScheduler, parallel: float) -> list[str]:
-    """Return the trials that run, in the order of handing out; those beyond wait for a worker."""
+    """Return the running trials, oldest first, without those that still wait for a worker."""
     return list(islice(dispatch.running, max(1, int(parallel))))
 
 
 class ProgressDisplay:
-    """Shows a dispatch's progress.
-
-    machines: those that trials run on.
+    """Show the progress of a job scheduler.
 
     Args:
         parallel: how many trials run at once.
-        log: file that gets every line, with the time.
-        stream: where lines go when it is no terminal.
-        tell: gets each snapshot: its rows, the trials at work, `parallel`, the machines.
+        log: file that receives each line with the time.
+        stream: receives lines if it is not a terminal, else a live table.
+        tell: receives each snapshot: rows, running trials, `parallel`, machines.
     """
 
     def __init__(
@@ -177,7 +176,8 @@ class ProgressDisplay:
             self._live.start()
 
     def refresh(self) -> None:
-        """Look and print; the driver's loop calls it often, and it acts at most twice a second."""
+        """Take a snapshot and print it, at most twice a second; the driver calls this in its
+        loop."""
         now = time.monotonic()
         if now < self._next:
             return
@@ -212,7 +212,7 @@ class ProgressDisplay:
                 self._live.console.print(text, markup=False)
 
     def report_failure(self, trial_id: str, reason: str) -> None:
-        """Say once why a trial has no result, the cause first."""
+        """Print a new reason why trials failed, up to `REASONS` of them."""
         if reason not in self._reasons and len(self._reasons) < REASONS:
             self._reasons[reason] = f"{reason[:REASON_LENGTH]} (trial {trial_id})"
             self.print_line(self._reasons[reason])

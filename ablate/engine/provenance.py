@@ -1,4 +1,4 @@
-"""Where results come from: versions, the command line, the commit."""
+"""Collect the provenance of results: versions, command line, commit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def collect_provenance() -> dict[str, Any]:
 
 
 def _run_git(root: Path, *args: str) -> str:
-    """Return the output of a git command; empty where git is missing or refuses."""
+    """Return the output of a git command, or an empty string if it fails."""
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
     command = ["git", "-C", str(root), *args]
     try:

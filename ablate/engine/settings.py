@@ -1,4 +1,4 @@
-"""What a run is asked, and what came of it."""
+"""Hold the settings of a run and its outcome."""
 
 from __future__ import annotations
 
@@ -21,17 +21,19 @@ RUNNER = "trainables.jobs.job:run_job"  # what a worker does with a job, unless 
 
 @dataclass(frozen=True)
 class Settings:
-    """How a plan is run. None of it is part of a trial's identity.
+    """How a plan is run. Nothing here is part of a trial's identity.
 
-    runner: as `JobSettings` has it.
-    evaluator: name of the evaluation code whose results count; None: any.
-    storage: where the ledger is copied to, and checkpoints of trials.
-    budget: seconds after which no new trial starts.
-    same_code: what other code made is taken as made by this.
-    sources: whether the runner's code is that of this package and of those that join it, whose
-        source is then kept with each trial.
-    tracking_uri: None: no MLflow. replay: the command that writes to it what a run could not.
-    reads_data: whether the runner reads the data that trials name, which is then looked at before.
+    Attributes:
+        runner: see `JobSettings`.
+        evaluator: name of the evaluation code whose results count; None accepts any.
+        storage: where copies of the ledger and checkpoints are stored.
+        budget: seconds after which no new trial starts.
+        same_code: whether results of other code are accepted as results of this code.
+        sources: whether the runner's code is that of this package and its plug-ins, so that its
+            source is recorded with each trial.
+        tracking_uri: MLflow's store; None for no MLflow.
+        replay: the command that writes to MLflow what a run could not.
+        reads_data: whether the runner reads the trials' data, which is then checked first.
     """
 
     out: Path
@@ -87,13 +89,15 @@ class Settings:
 class Outcome:
     """How a run of a sweep ended.
 
-    missing: cells × seeds without a result, by study. failed: likewise, with a failure as
-    their fact. lost: trial → why the machine could not finish it. blocked: study → why it
-    cannot go on.
-    interrupted: the signal that stopped the run, if one did.
-    broken: why Ray could not go on; empty: it could.
-    tracked: whether MLflow has everything; if not, tables lack what the ledger has.
-    same: what was taken as the same code because somebody said so, a line per component.
+    Attributes:
+        missing: study → number of cells × seeds without a result.
+        failed: study → number of cells × seeds with a recorded failure.
+        lost: trial → why the machine could not finish it.
+        blocked: study → why it cannot continue.
+        interrupted: the signal that stopped the run, or None.
+        broken: why Ray could not continue, or empty.
+        tracked: whether MLflow has all results; if not, tables lack some.
+        same: a line for each component whose other code was accepted as the same.
     """
 
     sweep_id: str
@@ -114,8 +118,9 @@ class Outcome:
 
     @property
     def code(self) -> int:
-        """As an exit code: 0, all done; 1, something failed or is missing, if only in MLflow;
-        128 + n, stopped by signal n."""
+        """The exit code: 0 if everything is done, 1 if something failed or is missing, 128 + n
+        after signal n.
+        """
         if self.interrupted is not None:
             return 128 + self.interrupted
         return 0 if self.is_finished and not self.failed and self.tracked else 1

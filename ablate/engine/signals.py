@@ -1,4 +1,4 @@
-"""Signals that ask a sweep to stop: cleanly, so that the same command goes on."""
+"""Stop a sweep cleanly on a signal, so that the same command continues it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def stop_signals(asked: Callable[[], None]) -> Iterator[list[int]]:
-    """The first Ctrl-C, SIGTERM or SIGHUP calls `asked`; a second one breaks off. Yields what came.
+    """Call `asked` at the first Ctrl-C, SIGTERM or SIGHUP, and abort at the second one.
 
-    SIGHUP: the terminal was closed. Every further word to it would be an error; and it comes
-    twice, from the kernel and from the shell, which is no reason to break off. One that is
-    ignored, as under `nohup`, stays so.
+    A closed terminal sends SIGHUP twice, from the kernel and from the shell, so a second SIGHUP
+    does not abort. Output to that terminal is discarded. A SIGHUP that is ignored, as under
+    `nohup`, stays so.
+
+    Yields:
+        A list of the signals that arrived.
     """
     caught: list[int] = []
     terminals = [number for number in (1, 2) if os.isatty(number)]
@@ -52,8 +55,7 @@ def stop_signals(asked: Callable[[], None]) -> Iterator[list[int]]:
 
 @contextmanager
 def ignore_closed_terminal() -> Iterator[None]:
-    """What is said to a terminal that has just been closed is lost: SIGHUP, which says so, may
-    still be on its way."""
+    """Ignore errors of writing to a terminal that was closed, before its SIGHUP arrives."""
     try:
         yield
     except OSError as error:
@@ -62,7 +64,7 @@ def ignore_closed_terminal() -> Iterator[None]:
 
 
 def _redirect_to_null(streams: Sequence[int]) -> None:
-    """What is written to these file descriptors goes nowhere from now on."""
+    """Redirect these file descriptors to /dev/null."""
     for number in streams:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, number)

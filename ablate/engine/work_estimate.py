@@ -1,4 +1,4 @@
-"""What a plan would do, as text: cells, what is shared, what is known, the time it may take."""
+"""Describe what a plan would run, as text: cells, known results, warnings, time."""
 
 from __future__ import annotations
 
@@ -38,9 +38,11 @@ from trainables.errors import ConfigError
 
 @dataclass(frozen=True)
 class Preview:
-    """A printable account, and why the plan would be refused, if it would.
+    """The text of a plan.
 
-    runnable: False where a pilot was tried of every kind of trial, and none could run.
+    Attributes:
+        refused: why a run would be refused, or None.
+        runnable: False if the pilot of every kind of trial failed.
     """
 
     text: str
@@ -49,13 +51,13 @@ class Preview:
 
 
 def account_for_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Preview:
-    """Tell what a plan would do; no trial is run, and no ledger is made where there is none.
+    """Describe what a plan would run. No trial runs, and no ledger is created.
 
     Args:
-        pilot: time a few steps of each kind of trial of which the ledger has none.
+        pilot: whether to time a few steps of each kind of trial without a known rate.
 
     Raises:
-        ConfigError: too few classes for the splits or the batches of a trial that is left to do.
+        ConfigError: a pending trial has too few classes for its splits or batches.
     """
     cache, device = settings.cache, settings.request.device
     with open_ledger_or_empty(settings.ledger) as ledger:
@@ -114,7 +116,7 @@ def estimate_seed_scatter(progression: Progression, name: str) -> float | None:
 
 
 def describe_sources(facts: Facts, *, same_code: bool) -> list[str]:
-    """Tell what of the known trials was made by other code, or by nobody knows which."""
+    """Return lines on known trials that other or unknown code has made."""
     word = "taken as the same code" if same_code else "source"
     lines = [f"{word}: {text}" for text in summarize_differences(facts.differing)]
     if facts.unsourced:
@@ -129,11 +131,12 @@ def describe_sources(facts: Facts, *, same_code: bool) -> list[str]:
 
 
 class Workload:
-    """Adds up what the studies of a plan leave to do, in their order.
+    """Sum up the pending work of a plan's studies, in their order.
 
-    todo: trials that are to train; later: how many more follow from results. again: trials that
-    have trained and lack a split, a metric or an ensemble; the time of that is not in the estimate,
-    which knows of epochs only.
+    Attributes:
+        todo: trials to train.
+        later: number of trials that follow from results.
+        again: trained trials that lack an evaluation; the time estimate does not include them.
     """
 
     def __init__(
@@ -147,7 +150,8 @@ class Workload:
         self._first_study: dict[str, str] = {}  # trial → the study that named it first
 
     def add_study(self, name: str) -> str:
-        """Add what a study leaves to do that no study before it does; return a line on it."""
+        """Add the pending trials of a study that no earlier study has; return a line on the
+        study."""
         state, design = self.progression.studies[name], self.plan.spec.studies[name]
         seeds, folds = len(self.plan.list_seeds(name)), len(self.plan.list_folds(name))
         trials = {cell.trial_id for cell in state.cells}
@@ -187,7 +191,7 @@ class Workload:
         return text
 
     def describe_time(self, parallel: int, *, piloted: bool) -> list[str]:
-        """Return lines on the time of all studies with so many trials at once."""
+        """Return lines on the time of all studies with `parallel` trials at once."""
         if self.estimate.unknown:
             few = "" if piloted else "; --pilot times a few steps of each kind"
             text = f"no trial like {self.estimate.unknown} of these is in the ledger{few}"
@@ -204,7 +208,7 @@ class Workload:
 
 
 def _find_kinds(plan: Plan, progression: Progression) -> dict[str, dict[str, Any]]:
-    """Return a configuration of each kind of trial that is left to do."""
+    """Return one configuration of each kind of pending trial."""
     states = progression.studies.values()
     configs = [
         cell.config

@@ -1,1 +1,1 @@
-"""Ray in a process of its own: its session, what it is asked for, Tune, and who watches it."""
+"""Run Ray in a process of its own: session, resources, Tune, and its supervisor."""

@@ -1,7 +1,7 @@
-"""Find out whether a cluster can be used, before anything else is done: within seconds.
+"""Check within seconds, before any other work, whether a Ray cluster can be used.
 
-Ray waits 20 s and more for a head that is not there or that refuses its token. So the port is tried
-first, and then a process of its own joins the cluster, whose log is read meanwhile.
+Ray itself waits 20 s or more for a head that does not exist or refuses the token. So the port is
+tried first, and then a subprocess joins the cluster while its log is read.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ NO_ANSWER = re.compile("Failed to (get|connect)")
 
 
 def check_cluster(address: str, asked: Request) -> None:
-    """Check that there is a cluster at `address`, of this Ray and Python, that lets us in, and that
-    one of its nodes has what a trial asks for.
+    """Check that a cluster at `address` has the same Ray and Python, accepts the token, and has a
+    node with the resources of a trial.
 
     Raises:
-        ConfigError: there is not; which of it, in one line.
+        ConfigError: it has not; the message says which.
     """
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if host and port.isdigit():  # else auto, and what Ray itself will refuse at once

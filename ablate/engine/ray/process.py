@@ -1,12 +1,11 @@
-"""The process that has Ray: `python -m ablate.engine.ray.process`, a child of the driver.
+"""The process that runs Ray: `python -m ablate.engine.ray.process`, a child of the driver.
 
-Ray ends the process that uses it, in C++ and with its own words, when its head or its raylet is
-gone, or lets it wait for ever. So that is not the driver, which keeps the ledger, the claims and
-the signals, and can start another one (`ablate.engine.ray.supervisor`). It leads a session of its
-own, to which all processes that it starts belong. What it or Ray prints goes to the log file that
-the driver gave it as its standard error.
+When its head or raylet is gone, Ray aborts the process that uses it or waits for ever. The driver,
+which keeps the ledger, the claims and the signals, must survive that, so Ray runs in this process,
+and the driver can start another one (`ablate.engine.ray.supervisor`). It leads its own session, to
+which all processes that it starts belong. Its output goes to the log file that is its stderr.
 
-`ablate/engine/ray/pipe.py` has what the two say to each other.
+`ablate/engine/ray/pipe.py` documents the messages.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ ALIVE_SECONDS = 5.0
 
 @contextmanager
 def send_heartbeats(driver: DriverClient, request: Request) -> Iterator[None]:
-    """Tell now and then, by a thread, that Ray answers: the main one may wait in Ray for ever."""
+    """Send heartbeats of Ray from a thread, because Ray may block the main thread for ever."""
     ended = threading.Event()
 
     def beat() -> None:
@@ -61,7 +60,7 @@ def send_heartbeats(driver: DriverClient, request: Request) -> Iterator[None]:
 
 @contextmanager
 def report_errors(driver: DriverClient) -> Iterator[None]:
-    """Tell the driver of an error, which then ends the block and no more."""
+    """Send an error in the block to the driver instead of raising it."""
     try:
         yield
     except ConfigError as error:

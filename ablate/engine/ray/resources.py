@@ -1,4 +1,4 @@
-"""What a trial takes and what there is: checked before Ray would wait for ever."""
+"""Resolve the resources of a trial, and check that they exist; Ray would wait for ever."""
 
 from __future__ import annotations
 
@@ -18,8 +18,13 @@ MARK = 0.001
 
 @dataclass(frozen=True)
 class Request:
-    """Per trial. device: what `trainables.core.runtime.Runtime` takes. threads: at least one.
-    accelerator: the kind of GPU, as Ray calls it; empty: any."""
+    """The resources of one trial.
+
+    Attributes:
+        device: as `trainables.core.runtime.Runtime` takes it.
+        threads: at least one.
+        accelerator: kind of GPU by Ray's name; empty for any.
+    """
 
     cpus: float
     gpus: float
@@ -33,7 +38,7 @@ class Request:
 
     @property
     def shares(self) -> dict[str, Any]:
-        """The part that a process that has Ray needs."""
+        """The fields that the Ray process needs."""
         return {"cpus": self.cpus, "gpus": self.gpus, "accelerator": self.accelerator}
 
     @classmethod
@@ -43,8 +48,11 @@ class Request:
 
     @property
     def bundle(self) -> dict[str, float]:
-        """As Ray takes it. Nodes have one of their kind's mark; a trial takes so little of it that
-        the mark never runs out before their GPUs do."""
+        """The resources in Ray's format.
+
+        Each node offers one unit of its accelerator's mark, and a trial takes such a small share of
+        it that GPUs run out first.
+        """
         marks = {f"{KIND}{self.accelerator}": MARK} if self.accelerator else {}
         return {"cpu": self.cpus, "gpu": self.gpus, **marks}
 
@@ -59,11 +67,11 @@ def resolve_request(resources: Resources, device: str, *, cluster: bool) -> Requ
     """Resolve the spec's resources and `--device` into one request.
 
     Args:
-        cluster: GPUs are looked for there instead of here (`check_nodes`).
+        cluster: whether to leave the search for GPUs to `check_nodes`.
 
     Raises:
-        ConfigError: a GPU is asked for and there is none, or of a kind without a cluster; more
-            cores than there are; processes that do not go with either.
+        ConfigError: a GPU is requested and there is none, a kind of GPU without a cluster, more
+            cores than exist, or a number of processes that fits neither.
     """
     gpus = resources.gpus
     wants_gpu = device.startswith("cuda") or bool(gpus)
@@ -100,10 +108,11 @@ def resolve_request(resources: Resources, device: str, *, cluster: bool) -> Requ
 
 
 def count_processes(resources: Resources, gpus: float) -> int:
-    """Return how many processes train one trial that gets so many GPUs.
+    """Return how many processes train one trial with this number of GPUs.
 
     Raises:
-        ConfigError: another number than that of its GPUs, or on the CPU more than its cores.
+        ConfigError: the spec asks for another number than that of the GPUs, or for more than the
+            cores.
     """
     processes = resources.processes
     if processes is None:
@@ -116,7 +125,7 @@ def count_processes(resources: Resources, gpus: float) -> int:
 
 
 def request_without_local_check(resources: Resources, device: str) -> Request:
-    """Return what a trial takes on machines that this one does not see; nothing is looked for."""
+    """Return the request of a trial for machines that cannot be inspected here."""
     on_cpu = device == "cpu" or (device == "auto" and resources.gpus == 0)
     processes = count_processes(resources, 0.0 if on_cpu else resources.gpus or 0.0)
     if processes > 1 or resources.accelerator:
@@ -137,7 +146,7 @@ def check_nodes(request: Request, nodes: Iterable[Mapping[str, float]]) -> float
     """Return how many trials fit on a cluster's nodes at once.
 
     Raises:
-        ConfigError: not one fits on any node: Ray would wait for ever, silently.
+        ConfigError: no node is large enough for one trial.
     """
     nodes = list(nodes)
     if count := sum(count_fitting(request, node) for node in nodes):

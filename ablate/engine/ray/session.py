@@ -1,12 +1,12 @@
-"""Starting and ending Ray without its surprises.
+"""Start and stop Ray with safe settings.
 
-No usage statistics, no dashboard, no log stream, no token file in the home folder (a cluster of
-our own gets its token through the environment), no stale cluster address; on one machine no port
-that another machine could reach, and no file that another user could.
+There are no usage statistics, no dashboard, no log stream and no token file in the home folder (a
+local cluster gets its token through the environment). Stale cluster addresses are ignored. On one
+machine no port is open to other machines, and no file to other users.
 
-Ray lets every user write into its own folder (`/tmp/ray`, mode 0777): sockets, logs, and files that
-its processes unpickle, which is to run what is in them. Ours stands in a folder that only this
-user may enter, and is removed at the end; those of runs that were killed, by the next run.
+Ray's default folder `/tmp/ray` is writable for every user and contains files that its processes
+unpickle, which can run code. Here the folder is private to the user and deleted at the end; the
+next run deletes folders of killed runs.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ NEW_SECONDS = 60.0  # in which a folder may not be locked yet
 
 
 def is_local(address: str | None) -> bool:
-    """Return whether a Ray of our own is started, on this machine."""
+    """Return whether a local Ray is started on this machine."""
     return address in (None, "local")
 
 
@@ -68,10 +68,10 @@ def is_local(address: str | None) -> bool:
 def open_ray_session(address: str | None, request: Request, folder: str) -> Iterator[float]:
     """Start or join Ray, and yield how many trials fit at once.
 
-    For a process that has not yet imported Ray, which reads some of its settings when it is loaded.
+    Call it in a process that has not imported Ray, because Ray reads some settings at import.
 
     Args:
-        folder: for the files of a Ray of our own.
+        folder: for the files of a local Ray.
 
     Raises:
         ConfigError: the cluster cannot be reached, or no node is large enough.
@@ -117,7 +117,7 @@ def open_ray_session(address: str | None, request: Request, folder: str) -> Iter
 
 
 def build_connection_error(address: str | None, message: str) -> ConfigError:
-    """Return Ray's message in one line; of versions it names the cluster's and ours."""
+    """Return Ray's message as one sentence; for a version mismatch it names both versions."""
     fault = (
         f"is no Ray cluster that we can join ({' '.join(message.split())[:300]}); start it with "
     )
@@ -130,14 +130,14 @@ def build_connection_error(address: str | None, message: str) -> ConfigError:
 
 
 def list_live_nodes() -> list[dict[str, Any]]:
-    """Return those of the cluster that live."""
+    """Return the live nodes of the cluster."""
     import ray
 
     return [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
 
 
 def list_machines(request: Request) -> list[tuple[str, str, int]]:
-    """Return, of each node that lives, its id, its name and how many trials fit on it."""
+    """Return (id, name, number of trials that fit) of each live node."""
     return [
         (node["NodeID"], node["NodeManagerHostname"], count_fitting(request, node["Resources"]))
         for node in list_live_nodes()
@@ -145,8 +145,10 @@ def list_machines(request: Request) -> list[tuple[str, str, int]]:
 
 
 def is_node_alive() -> bool:
-    """Return whether Ray says that the node of this process is alive; if its head is gone, it may
-    not answer at all."""
+    """Return whether Ray considers the node of this process alive.
+
+    If the head is gone, the call may not return.
+    """
     import ray
 
     here = ray.get_runtime_context().get_node_id()
@@ -154,8 +156,7 @@ def is_node_alive() -> bool:
 
 
 def list_started_processes() -> list[tuple[int, float, str]]:
-    """Return (id, start time, name) of the processes of Ray that this one has started and without
-    which it waits for ever."""
+    """Return (pid, start time, name) of the Ray processes without which this one would hang."""
     return [
         (child.pid, child.create_time(), child.name())
         for child in psutil.Process().children()
@@ -168,12 +169,12 @@ def list_started_processes() -> list[tuple[int, float, str]]:
 
 @contextmanager
 def choose_temporary_folder() -> Iterator[Path]:
-    """Yield a folder for Ray's files, in `$RAY_TMPDIR` or `/tmp`; only this user may enter it.
+    """Yield a private folder for Ray's files in `$RAY_TMPDIR` or `/tmp`.
 
-    After an error it stays until the next run, for a look at Ray's logs.
+    After an error the folder stays until the next run, so that Ray's logs can be read.
 
     Raises:
-        ConfigError: no folder can be made there.
+        ConfigError: no folder can be created there.
     """
     place = Path(os.environ.get("RAY_TMPDIR", "/tmp")).expanduser()
     remove_dead_folders(place)
@@ -188,9 +189,9 @@ def choose_temporary_folder() -> Iterator[Path]:
 
 
 def remove_dead_folders(place: Path) -> None:
-    """Delete the folders below `place` of runs of this user whose process is gone.
+    """Delete folders below `place` that killed runs of this user have left.
 
-    Two runs may do this at once: what the other has deleted already is skipped.
+    Two runs may do this at the same time, so missing files are ignored.
     """
     for lock in place.glob(f"{PREFIX}*/{LOCK}"):
         with suppress(OSError, Timeout):  # another run has deleted it, or its process lives

@@ -1,10 +1,9 @@
-"""Ray in a process of its own (`ablate/engine/ray/process.py`): started, answered, watched, ended.
+"""Start, answer, watch and stop the process that runs Ray (`ablate/engine/ray/process.py`).
 
-Raylet and head node are processes too, which an out-of-memory killer or a crash can end. Ray then
-waits for ever or aborts the process that uses it. So here is noticed that one of them is gone;
-everything that belongs to that Ray is killed, and Ray is started once more: the ledger knows what
-is done, and trials go on from their checkpoints. A cluster that others started is not ours to
-start again.
+An out-of-memory killer or a crash can end Ray's head or raylet, and Ray then hangs or aborts. The
+supervisor notices this, kills everything that belongs to that Ray, and starts Ray once more. The
+ledger knows what is done, and trials resume from their checkpoints. A cluster that others started
+is not restarted.
 """
 
 from __future__ import annotations
@@ -54,18 +53,18 @@ log = logging.getLogger("ablate.engine")
 
 
 class RayLostError(RuntimeError):
-    """Ray, or the process that has it, is gone; the text says which part."""
+    """Ray or the process that runs it is gone; the message says which part."""
 
 
 class RayProcess:
-    """One process that has Ray, and all that it has started (`ablate/engine/ray/process.py`).
+    """A process that runs Ray, with all processes that it has started.
 
     Args:
-        log: file that gets what is printed there.
-        environment: its own, and that of Ray's processes.
+        log: file that receives its output.
+        environment: for it and Ray's processes.
 
     Attributes:
-        begun: whether it has Ray by now.
+        begun: whether Ray has started.
     """
 
     def __init__(self, log: Path, environment: Mapping[str, str]) -> None:
@@ -95,10 +94,10 @@ class RayProcess:
             raise RayLostError("its process ended") from None
 
     def iterate_messages(self) -> Iterator[Message | None]:
-        """Yield what it says; None now and then while it says nothing.
+        """Yield messages of the process, and None now and then while there is none.
 
         Raises:
-            RayLostError: it, its Ray's head or its raylet is gone, or Ray does not answer.
+            RayLostError: the process, Ray's head or its raylet is gone, or Ray does not answer.
         """
         assert self._process.stdout is not None
         pipe, rest = self._process.stdout.fileno(), b""
@@ -147,7 +146,7 @@ class RayProcess:
                 raise RayLostError(f"its {name} ended")
 
     def close(self, seconds: float) -> None:
-        """Wait for its end that long; then kill what is left of it and of all that it started."""
+        """Wait up to `seconds` for the end of the process, then kill it and all that it started."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and is_running(self.pid, self.started):
             time.sleep(0.02)
@@ -157,14 +156,16 @@ class RayProcess:
 
 @dataclass
 class Supervisor:
-    """Runs what `dispatch` has by way of Ray.
+    """Run the jobs of a scheduler through Ray.
 
-    address: of a cluster; None: one of our own. folder: of Tune's own files.
-    begun: called with how many trials run at once, when Ray is there for the first time.
-    checkpoints: of trials in storage; None: their folders are the one place of their files.
-    fingerprints: of the data sets that trials read, by `DataConfig.images`, where other nodes
-        must have them as well; None: no trial reads any, or there are no other nodes.
-    environment: that of Ray's processes.
+    Args:
+        address: of a cluster; None for a local Ray.
+        folder: for Tune's files.
+        begun: called with the number of slots when Ray has started for the first time.
+        checkpoints: of trials in storage; None if trial folders are the only place.
+        fingerprints: of the data sets that other nodes must have, by `DataConfig.images`; None if
+            no trial reads data or there are no other nodes.
+        environment: of Ray's processes.
     """
 
     dispatch: JobScheduler
@@ -181,10 +182,10 @@ class Supervisor:
     machine_ends: Counter[str] = field(default_factory=Counter)  # of trials that are under way
 
     def run(self) -> str:
-        """Run until nothing is left; return why Ray ended before that, if it did.
+        """Run until no job is left; return why Ray ended before that, or None.
 
         Raises:
-            ConfigError: there is no such cluster, or it is too small.
+            ConfigError: the cluster does not exist or is too small.
             LedgerError: the ledger cannot be written, or the disk is full.
         """
         while True:
@@ -209,7 +210,7 @@ class Supervisor:
                 self.board.print_line(text)
 
     def _run_ray_once(self, temp: str) -> None:
-        """Start Ray and answer it until the sweep or Ray ends."""
+        """Start Ray, and answer its messages until the sweep or Ray ends."""
         self.lives += 1
         process = RayProcess(self.log, self.environment)
         patience, stop_by = 0.0, float("inf")
@@ -271,7 +272,7 @@ class Supervisor:
             self.board.machines.update(message["machines"])
 
     def _answer_next(self, process: RayProcess) -> Message:
-        """Return the answer to "next"."""
+        """Return the answer to a "next" message: a job, or whether the run is over."""
         dispatch = self.dispatch
         job = dispatch.claim_next_job()
         if job is None:
@@ -299,7 +300,7 @@ class Supervisor:
         return {"trial_id": job.trial_id, "payload": payload.to_text()}
 
     def _find_storage(self, job: Job) -> Storage | None:
-        """Return where a job's trials have their checkpoints."""
+        """Return where in storage a job's trials have their checkpoints."""
         if self.checkpoints is None:
             return None
         if self.checkpoints.remote:
@@ -323,7 +324,8 @@ class Supervisor:
                 self.checkpoints.finish_trial(trial_id)
 
     def _retry_or_give_up(self, trial_id: str, reason: str) -> None:
-        """Hand out a job again that the machine ended, or give it up."""
+        """Schedule a job again after the machine ended it, or give it up after too many
+        attempts."""
         self.machine_ends[trial_id] += 1
         attempts = self.machine_ends[trial_id]
         if attempts <= RETRIES:

@@ -1,8 +1,8 @@
 """Run one `Tuner.fit()` for the whole sweep.
 
-The searcher, the callback and the stopper are thin: they pass between Ray Tune and the driver,
-which has `Dispatch` (`ablate/engine/ray/pipe.py` tells how). A job travels as text in the
-trial's configuration, and its events come back as results.
+Searcher, callback and stopper only pass messages between Ray Tune and the driver, which has the
+`JobScheduler` (`ablate/engine/ray/pipe.py`). A job travels as text in the trial's configuration,
+and its events come back as results.
 """
 
 from __future__ import annotations
@@ -41,15 +41,14 @@ CLOUD_KEYS = (
 def start_tune(
     driver: DriverClient, request: Request, folder: Path, name: str, storage: str | None
 ) -> None:
-    """Run what the driver hands out until it has nothing more, or says stop.
+    """Run the driver's jobs until it has no more or asks to stop.
 
-    Where all that is left is in the hands of other drivers, the run of Tune ends, and with it the
-    workers, whose slots others may wait for: Tune would keep them while it asks for more.
+    If all remaining trials belong to other drivers, `fit` ends, which releases the workers' slots.
 
     Args:
-        folder: of Tune's own files, in it `name`.
-        storage: a path or URI, in which Tune keeps checkpoints of trials below `trials/`, and its
-            own files; None: there are none to be kept.
+        folder: of Tune's files, in a subfolder `name`.
+        storage: path or URI in which Tune keeps its files, and checkpoints of trials below
+            `trials/`; None keeps no checkpoints.
     """
     do_not_propagate_aws_credentials()
     job: dict[str, Any] | None = None
@@ -89,11 +88,10 @@ def start_tune(
 
 
 def do_not_propagate_aws_credentials() -> None:
-    """Keep the keys of AWS from Tune, which copies them from `os.environ` to the command lines of
-    workers, for every user of the machine to read.
+    """Hide AWS keys from Tune, which would copy them from `os.environ` to workers' command lines.
 
-    The C library's environment, from which pyarrow reads them, still has them. Workers use the
-    credentials of their own node.
+    pyarrow still reads them from the C library's environment. Workers use the credentials of their
+    node.
     """
     for name in CLOUD_KEYS:
         value = os.environ.pop(name, None)
@@ -102,18 +100,18 @@ def do_not_propagate_aws_credentials() -> None:
 
 
 class DriverOnly:
-    """Tune pickles what it is given, for a restore that we never ask for: pickle nothing."""
+    """Base of objects that Tune pickles for a restore that is never used: pickle nothing."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {}
 
 
 class JobSearcher(DriverOnly, Searcher):
-    """Feeds jobs of all studies into one `fit()` as they become ready. Its state is the
-    ledger's, so that Tune's snapshots of it hold nothing.
+    """Give Tune jobs of all studies as they become ready. Its state is in the ledger.
 
-    job: an answer to "next", which comes first. waits: whether it has ended the run because all
-    that is left is in other drivers' hands.
+    Attributes:
+        job: the first answer to "next", received before `fit`.
+        waits: whether `fit` ended because all remaining trials belong to other drivers.
     """
 
     def __init__(self, driver: DriverClient, job: dict[str, Any] | None = None) -> None:
@@ -133,7 +131,7 @@ class JobSearcher(DriverOnly, Searcher):
         return {PAYLOAD: answer["payload"], OURS: answer["trial_id"]}
 
     def drop_trial(self, trial: Trial) -> str | None:
-        """Return our id of a trial that is over, and drop what Tune would keep of its job."""
+        """Return our id of a finished trial, and drop what Tune keeps of it."""
         trial.config.clear()
         trial.evaluated_params.clear()
         trial.experiment_tag = ""  # Tune makes it of the whole configuration
@@ -142,19 +140,19 @@ class JobSearcher(DriverOnly, Searcher):
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """Do nothing: events arrive through the callback."""
+        """Do nothing, because the callback passes events on."""
 
     def save(self, checkpoint_path: str) -> None:
-        """Do nothing: the ledger is the state."""
+        """Do nothing, because the state is in the ledger."""
 
     restore = save
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
-        """Do nothing: the ledger is the state."""
+        """Do nothing, because the state is in the ledger."""
 
 
 class ResultCallback(DriverOnly, Callback):
-    """Passes results on to the driver as they arrive."""
+    """Pass results to the driver as they arrive."""
 
     def __init__(self, feeder: JobSearcher) -> None:
         self.feeder, self.driver = feeder, feeder.driver
@@ -183,20 +181,21 @@ class ResultCallback(DriverOnly, Callback):
         self.feeder.drop_trial(trial)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
-        """The machine ended it. The driver counts retries: Tune counts a worker that died while it
-        was free twice, and gives up the trial that is given to it."""
+        """Report a trial that the machine ended. The driver counts retries, because Tune counts a
+        worker that dies while it is free twice.
+        """
         ours = self.feeder.drop_trial(trial)
         if ours is not None:
             self.driver.send("ended", trial_id=ours, reason=find_cause(trial.get_pickled_error()))
 
 
 class StartAll(DriverOnly, FIFOScheduler):
-    """First come, first served, and lets workers come up.
+    """Schedule trials first come, first served, and let all workers start.
 
-    Tune gives a free worker to the oldest trial that waits, even where that trial's own worker is
-    just starting, which it then ends: with trials shorter than that start a second worker would
-    never come up. So trials are passed over for which a slot is free: as many of the oldest as
-    there are slots beside those of running trials and that of the free worker.
+    Tune gives a free worker to the oldest waiting trial, even if that trial's own worker is
+    starting, and then ends that worker. If trials are shorter than a start, a second worker never
+    comes up. So this skips as many of the oldest trials as there are slots besides those of running
+    trials and the free worker.
     """
 
     def __init__(self, driver: DriverClient) -> None:
@@ -216,7 +215,7 @@ class StartAll(DriverOnly, FIFOScheduler):
 
 
 class StopOnRequest(DriverOnly, Stopper):
-    """Ends the whole run after a signal; a budget ends it by handing out nothing more."""
+    """End `fit` after a signal. A budget ends it by offering no more jobs."""
 
     def __init__(self, driver: DriverClient) -> None:
         self.driver = driver
@@ -229,7 +228,7 @@ class StopOnRequest(DriverOnly, Stopper):
 
 
 def find_cause(error: BaseException | None) -> str:
-    """Say in one line why the machine ended a trial, the cause first."""
+    """Return in one line why the machine ended a trial, the root cause first."""
     # Of an error of the trial's own this is the last line of its traceback; Ray's words about a
     # process that is gone end with what it knows.
     last = redact_secrets((str(error).strip().splitlines() or [""])[-1].strip())[:300]
