@@ -1,4 +1,4 @@
-"""Comparisons: named variants, or methods × losses × data sets × backbones, side by side."""
+"""Compare named variants, or crossed methods, losses, data sets and backbones."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Compare(StudyBase):
         return self
 
     def list_factors(self) -> dict[str, dict[str, Variant]]:
-        """Return the variants as a factor, if there are any, then the crossed ones."""
+        """Return the variants as a factor, if there are any, and the crossed factors."""
         return ({VARIANT: dict(self.variants)} if self.variants else {}) | dict(self.cross)
 
     def references(self) -> Iterator[InheritedConfig]:
@@ -124,8 +124,9 @@ class Compare(StudyBase):
         self._neutral = frozenset(neutral)
 
     def points(self) -> list[Point]:
-        """Return the combinations, then the best other cell of each whose centre a neutral one may
-        be: no trial of its own where it is not."""
+        """Return the combinations. A row whose base may be won by a neutral cell is followed by the
+        best other cell, which has no trial of its own if the neutral cell does not win.
+        """
         rows = [
             replace(point, stands_for=any(map(self._inherits_method, point.takes or ())))
             for point in self.combinations
@@ -137,7 +138,7 @@ class Compare(StudyBase):
 
     @cached_property
     def combinations(self) -> tuple[Point, ...]:
-        """The cells that are written, or crossed."""
+        """The points of the variants or crossed levels."""
         factors = self.list_factors()
         every = itertools.product(*factors.values())
         return tuple(map(self._build_point, drop_excluded(every, self.exclude, factors)))
@@ -169,14 +170,14 @@ class Compare(StudyBase):
             yield InheritedConfig(f"{_format_place(factor, level)}.around", around)
 
     def _inherits_method(self, inherited: InheritedConfig) -> bool:
-        """Return whether the options of a method are taken from where a neutral cell may be the
-        best."""
+        """Return whether a row takes a method's options from a study that a neutral cell may
+        win."""
         around = inherited.around
         reaches = any(path.split(".")[0] == "method" for path in around.take or ("method",))
         return reaches and around.neutral is None and around.best_of in self._neutral
 
     def _build_not_neutral_point(self, point: Point) -> Point:
-        """Return the same row around the best cell that is not neutral."""
+        """Return the same row based on the best cell that is not neutral."""
         coords = {**point.coords, NEUTRAL: "left out"}
         if VARIANT in coords:
             coords[VARIANT] += OTHER
@@ -197,5 +198,5 @@ class Compare(StudyBase):
 
 
 def _format_place(factor: str, level: str) -> str:
-    """Return where a level stands in the study."""
+    """Return the place of a level in the study's options."""
     return f"variants.{level}" if factor == VARIANT else f"cross.{factor}.{level}"

@@ -1,7 +1,7 @@
-"""Designs over components that can be switched off.
+"""Switch components on and off.
 
-A component's mapping is what "off" sets; "on" is the centre. All combinations, all but one, or only
-one: cells with the same components on are the same trial in each of these designs.
+A component's mapping is what "off" sets; "on" is the centre. Cells with the same components on are
+the same trial in all of these designs.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Off = Annotated[dict[str, Any], Field(min_length=1)]
 
 
 class ComponentDesign(StudyBase):
-    """What the designs over components share.
+    """Base of the designs over components.
 
-    components: what switches each of them off, `{name: {path: value}}`.
+    components: what switches each component off, `{name: {path: value}}`.
     """
 
     components: dict[str, Off] = Field(min_length=1)
@@ -40,7 +40,7 @@ class ComponentDesign(StudyBase):
         return self
 
     def _build_point(self, cell: str, coords: dict[str, Any], off: Collection[str]) -> Point:
-        """Return the cell with these components off."""
+        """Return the point with these components off."""
         values: dict[str, Any] = {}
         for name, switched in self.components.items():
             values |= switched if name in off else {}

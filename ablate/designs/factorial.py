@@ -1,4 +1,4 @@
-"""Factorials: all combinations of the factors' levels, or a balanced fraction of them."""
+"""Cross factors completely, or run a balanced fraction of the combinations."""
 
 from __future__ import annotations
 

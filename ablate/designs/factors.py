@@ -1,10 +1,11 @@
-"""Factors, their levels, and the combinations that a crossed design leaves out.
+"""Define factors, their levels, and the combinations that a crossed design leaves out.
 
-A factor is a path with its levels (`loss.temperature: [0.05, 0.1]`), and so it may be any field of
-a trial, a whole component too (`loss: [{name: proxy_anchor}, {name: normsoftmax}]`); or a name with
-named levels, each a partial trial: `head: {small: {embedding.dim: 64}, large: {…}}`.
+A factor is a path with its levels (`loss.temperature: [0.05, 0.1]`), which may be a whole component
+(`loss: [{name: proxy_anchor}, {name: normsoftmax}]`), or a name with named levels, each a partial
+trial: `head: {small: {embedding.dim: 64}, large: {…}}`.
 
-A rule of `exclude` is `{factor: level or list of levels, …}`: combinations that match all of it go.
+A rule of `exclude` is `{factor: level or list of levels, …}`; combinations that match all of it are
+left out.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ Rule = Annotated[dict[str, Any], Field(min_length=1)]
 
 
 def expand_level(factor: str, levels: Levels, level: Any) -> dict[str, Any]:
-    """Return what a level sets, by path."""
+    """Return the values that a level sets, by path."""
     return dict(levels[level]) if isinstance(levels, dict) else {factor: level}
 
 
 def check_factors(factors: dict[str, Levels], key: str, least: int = 1) -> None:
-    """Raise for a level given twice, too few levels, or a path that two factors set."""
+    """Raise ConfigError for a repeated level, too few levels, or a path that two factors set."""
     owners: dict[str, str] = {}
     for factor, levels in factors.items():
         field = f"{key}.{factor}"
@@ -61,13 +62,13 @@ def check_size(cells: int) -> None:
 
 
 def check_rules(rules: Iterable[Rule], factors: Mapping[str, Collection[Any]]) -> None:
-    """Raise for a factor or a level that the design does not have.
+    """Check that rules of `exclude` name factors and levels of the design.
 
     Args:
-        factors: each with its levels, or their names.
+        factors: factor → its levels, or their names.
 
     Raises:
-        ConfigError: its path is the rule's place in the study.
+        ConfigError: a rule names another factor or level.
     """
     for i, rule in enumerate(rules):
         for factor, wanted in rule.items():
@@ -90,7 +91,7 @@ def drop_excluded(
     rules: Sequence[Rule],
     factors: Mapping[str, Collection[Any]],
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield the combinations, one level for each factor in order, that no rule takes out."""
+    """Yield the combinations, one level for each factor, that no rule excludes."""
     names = list(factors)
     texts_by_factor = {
         factor: list(map(to_canonical_json, levels)) for factor, levels in factors.items()

@@ -59,8 +59,7 @@ MAX_SCREENED = max(_ROWS) - 1
 
 
 def build_plackett_burman(factors: int) -> list[Run]:
-    """Return the smallest design for so many factors, at most MAX_SCREENED; columns beyond them are
-    left out."""
+    """Return the smallest Plackett–Burman design for so many factors, without unused columns."""
     signs = next(row for n, row in _ROWS.items() if n > factors)
     columns = len(signs)
     runs = [
@@ -71,8 +70,10 @@ def build_plackett_burman(factors: int) -> list[Run]:
 
 
 def find_generators(factors: int, least: int) -> tuple[int, list[str]]:
-    """Return the resolution and the generators of the smallest 2^(k−p) of at most MAX_FACTORS whose
-    resolution is at least `least` (3, 4 or 5); no generators where that is the full factorial."""
+    """Return resolution and generators of the smallest 2^(k−p) with at least resolution `least`.
+
+    The generators are empty if only the full factorial has it.
+    """
     for basic, resolution, generators in _GENERATORS[least]:
         if basic < factors <= basic + len(generators.split()):
             return resolution, generators.split()[: factors - basic]
@@ -80,8 +81,9 @@ def find_generators(factors: int, least: int) -> tuple[int, list[str]]:
 
 
 def build_fractional(factors: int, generators: list[str]) -> list[Run]:
-    """Return the runs of a 2^(k−p): the basic factors run through all combinations, the last of
-    them fastest; each further factor is the product of those that its generator names."""
+    """Return the runs of a 2^(k−p): basic factors take all combinations, the last one varying
+    fastest; each further factor is the product of those that its generator names.
+    """
     runs = []
     for levels in itertools.product((0, 1), repeat=factors - len(generators)):
         # A product of signs is −1 where the number of minus signs is odd.

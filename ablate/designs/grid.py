@@ -1,4 +1,4 @@
-"""Grids: every combination of the values listed for each path."""
+"""Run every combination of the values listed for each path."""
 
 from __future__ import annotations
 

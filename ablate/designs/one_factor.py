@@ -1,4 +1,4 @@
-"""One factor at a time around the centre."""
+"""Vary one factor at a time around the centre."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What studies are made of: points, the centres they stand around, objectives, seeds, names."""
+"""Define the parts of studies: points, bases (`around`), objectives, seeds, names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Arm = tuple[tuple[str, str], ...]
 
 
 class SpecPart(Strict):
-    """Strict about unknown keys; never changed after it was read."""
+    """Base of parts of a spec: unknown keys are refused, and instances are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
@@ -57,7 +57,7 @@ class Around(SpecPart):
 
 
 def to_list(value: Any) -> Any:
-    """Return `around: {…}` as a list of one."""
+    """Return `around: {…}` as a list with one item."""
     return [value] if isinstance(value, dict) else value
 
 
@@ -86,7 +86,7 @@ Seeds = Annotated[
 
 
 def expand_seeds(seeds: Seeds) -> list[int]:
-    """Map n → 0…n−1; of seeds by precision those that there can be at most."""
+    """Return the list of seeds: n → 0…n−1; for seeds by precision the largest possible list."""
     if isinstance(seeds, PrecisionSeeds):
         return list(range(seeds.at_most))
     return list(range(seeds)) if isinstance(seeds, int) else list(seeds)
@@ -102,14 +102,18 @@ def check_seeds(seeds: Seeds | None) -> Seeds | None:
 
 
 class InheritedConfig(NamedTuple):
-    """Something that a study takes from others. place: where the study says so, as `around`."""
+    """Values that a study takes from another one.
+
+    Attributes:
+        place: where the study says so, for example `around`.
+    """
 
     place: str
     around: Around
 
     @property
     def place_in_spec(self) -> str:
-        """The place of what is taken."""
+        """The place of the taken values."""
         if not self.around.take:
             return self.place
         return "take" if self.place == OF else f"{self.place}.take"
@@ -117,16 +121,18 @@ class InheritedConfig(NamedTuple):
 
 @dataclass(frozen=True)
 class Point:
-    """One cell of a fixed design, before its centre is known.
+    """One cell of a fixed design, before its base is known.
 
-    values: what the cell sets, by dotted path. where: its place in the study.
-    arm: tells cells with centres of their own apart: the variant, and the levels of `cross`, in a
-        compare study; the rank in a promote study.
-    layers: below its values, as partial trials. takes: what it is centred on, lowest layer first;
-        None: as the study is.
-    again: the cell of another study that is trained again as this one.
-    stands_for: whether it is the best of another study as it is, a neutral one included.
-    shift: added to each seed of the study.
+    Attributes:
+        values: what the cell sets, by dotted path.
+        where: place in the study, for messages.
+        arm: (factor, level) pairs that distinguish cells with bases of their own: the variant and
+            the levels of `cross` in a comparison, the rank in a promotion.
+        layers: partial trials below `values`.
+        takes: the bases of the cell, lowest layer first; None for those of the study.
+        again: the cell of another study that this one trains again.
+        stands_for: whether the cell is the best cell of another study unchanged.
+        shift: added to each seed.
     """
 
     cell: str
@@ -150,13 +156,14 @@ OF = "of"  # where a promote study names the one whose cells it trains again
 
 
 def build_cell_name(coords: Mapping[str, Any]) -> str:
-    """Return `method.alpha=0.1,method.beta=1`: short and stable."""
+    """Return a short and stable name such as `method.alpha=0.1,method.beta=1`."""
     return ",".join(f"{key}={format_level(value)}" for key, value in coords.items())
 
 
 def format_level(value: Any) -> str:
-    """Return a level in a cell's name: text as it is, `proxy_anchor(alpha=16)` for a whole
-    component, else JSON; what is too long ends in a digest, so that different levels differ."""
+    """Return a level for a cell's name: text unchanged, `proxy_anchor(alpha=16)` for a component,
+    else JSON. Long levels end with a digest.
+    """
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping) and isinstance(value.get("name"), str):

@@ -90,12 +90,12 @@ class Promote(StudyBase):
         yield InheritedConfig(OF, self._build_ranked_point(1))
 
     def link(self, sizes: Mapping[str, int], neutral: Set[str]) -> None:
-        """`share` and the notes need how many cells `of` has."""
+        """Learn how many cells `of` has."""
         self._source = sizes[self.of]
 
     @property
     def count(self) -> int:
-        """How many cells are promoted."""
+        """The number of promoted cells."""
         if self.best is not None:
             return self.best
         assert self.share is not None and self._source is not None, "link() comes first"
@@ -119,7 +119,7 @@ class Promote(StudyBase):
 
 
 def to_promoted_point(point: Point, cell: str, coords: Mapping[str, Any]) -> Point:
-    """A promoted cell tells which cell it was, and that one's coordinates."""
+    """Return a point with the name and coordinates of the cell that it promotes."""
     coordinates = {**point.coords, SOURCE: cell}
     return replace(
         point, coords=coordinates | {k: v for k, v in coords.items() if k not in coordinates}

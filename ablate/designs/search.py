@@ -1,4 +1,4 @@
-"""The search design: its space, sampler, objectives and rounds; `ablate/samplers/` propose."""
+"""The search design: space, sampler, objectives and rounds."""
 
 from __future__ import annotations
 
@@ -102,8 +102,10 @@ class Search(StudyBase):
         return self
 
     def identifies(self) -> dict[str, Any]:
-        """Return what its proposals follow from, besides the centre, the objective and the seeds:
-        not its number of trials, so that a larger budget goes on from a smaller one."""
+        """Return what the proposals depend on, besides base, objective and seeds.
+
+        The number of trials is not part of it, so a larger budget continues a smaller one.
+        """
         content: dict[str, Any] = {
             "space": {
                 path: drop_unused(axis.model_dump(mode="json")) for path, axis in self.space.items()

@@ -1,4 +1,4 @@
-"""Any design: the union of those in this package and of other packages', told by `design`."""
+"""The union of all designs, of this and other packages, distinguished by `design`."""
 
 from __future__ import annotations
 

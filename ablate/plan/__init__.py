@@ -1,1 +1,1 @@
-"""Spec → cells: the plan, its checks and identity, what is inherited, what a reader is told."""
+"""Turn a spec into a plan: cells, identities, inherited values, checks and warnings."""

@@ -1,4 +1,4 @@
-"""Checks that the trials of a plan's studies can run, as far as a plan can tell."""
+"""Check before a run that the trials of a plan can run."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from trainables.trial import TrialConfig
 def build_checked_plan(
     loaded: LoadedSpec, overrides: Overrides, fingerprint: Fingerprint, cache: Path
 ) -> Plan:
-    """Build a plan that can run.
+    """Build a plan, and check that its trials can run.
 
-    All of its studies are checked, not only those asked for, but for the data of the others, which
-    need not be here. `--set` must fit the studies asked for alone.
+    All studies are checked, not only the selected ones; the data of the others need not be on this
+    machine. `--set` has to fit the selected studies only.
 
     Args:
         loaded: the spec.
-        overrides: the command line's.
-        fingerprint: of a data set (`trainables.data.dataset.fingerprint`).
+        overrides: options of the command line.
+        fingerprint: computes the fingerprint of a data set (`trainables.data.dataset.fingerprint`).
         cache: folder of decoded data.
 
     Raises:
-        ConfigError: one line with the place in the spec.
+        ConfigError: the spec has a fault; the message names its place.
     """
     plan = Plan(loaded, overrides, fingerprint, cache)
     checker = _Checker(plan)
@@ -57,7 +57,7 @@ def build_checked_plan(
 
 
 class _Checker:
-    """Checks any layer, space, grid or component that no trial could have."""
+    """Check every layer, search space, grid and component of a plan."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.spec, self.source = plan, plan.spec, plan.loaded.source
@@ -66,11 +66,11 @@ class _Checker:
         self.networks: list[tuple[BackboneConfig, int]] = []  # whose weights were checked
 
     def check_study(self, name: str) -> None:
-        """Check a study with `--set` laid over it; one that was not asked for, and that `--set`
-        does not fit, is checked as it is written.
+        """Check a study with `--set` applied.
 
-        `--set` is tried on all of them first, because the fingerprints of their data sets identify
-        the sweep.
+        A study that was not selected and that `--set` does not fit is checked as written. `--set`
+        is tried on all studies first, because the fingerprints of their data sets identify the
+        sweep.
         """
         try:
             self._check_cells(name)
@@ -109,13 +109,14 @@ class _Checker:
     def _check_axis(
         self, name: str, path: str, field: str, above: dict[str, Any], axis: Axis | None = None
     ) -> None:
-        """Check that a path which the cells set is one, and that some values of its axis can be.
+        """Check that a path of a study is a field of a trial, and that values of its axis are
+        valid.
 
-        A rule between fields may hold only together with values that the other axes will set;
-        such a combination is left to the trial, which then fails by itself.
+        A rule between fields may hold only with certain values of other axes. Such combinations are
+        left to the trial, which then fails.
 
         Args:
-            above: values of other axes that the path depends on.
+            above: values of the axes on which this one depends.
         """
         where = self.locate(f"studies.{name}.{field}")
         layers = self.plan.build_layers(name, Point("", {}, above, "space"), ())
@@ -154,8 +155,10 @@ class _Checker:
     def _check_inherited(
         self, name: str, point: Point | None, inherited: InheritedConfig, merged: Mapping[str, Any]
     ) -> None:
-        """Check that what is taken from the best of a study fits here and reaches the trial: a
-        later layer that names another loss or method would drop its options with the name."""
+        """Check that values taken from another study are valid here and reach the trial.
+
+        A later layer that names another loss or method would drop their options.
+        """
         around, where = inherited.around, self.locate(f"studies.{name}.{inherited.place_in_spec}")
         studies, source = self.spec.studies, self.spec.studies[around.best_of]
         shares_centre = source.find_source_cell() is None and None in source.list_representatives()
@@ -176,7 +179,7 @@ class _Checker:
     # ------------------------------------------------------------------ trials
 
     def _check_trial(self, name: str, layers: Stack) -> None:
-        """Check that a trial of these layers can be, as far as can be told before it runs."""
+        """Check that a trial with these layers can run."""
         config = resolve_layers(layers, self.locate)
         self.tasks[name] = get_task(config)
         study, field, split = self.spec.studies[name], f"studies.{name}", config.data.split
@@ -233,12 +236,13 @@ class _Checker:
         return self._relocate_fault(fault, layers) if fault.path.startswith("data") else fault
 
     def _relocate_fault(self, fault: ConfigError, layers: Sequence[Any]) -> ConfigError:
-        """Return the fault of a field, with the line or the option that gave it."""
+        """Return a fault with the line or option that set the field."""
         return self.source.relocate(fault, find_origin(layers, fault.path, fault.path))
 
     def _check_objective(self, name: str, where: str, metric: str, config: TrialConfig) -> None:
-        """Check that a trial is compared by validation classes, and by test classes only in the
-        papers' protocol."""
+        """Check that trials are compared on validation classes, or on test classes in the papers'
+        protocol only.
+        """
         paper = config.data.split.protocol == "paper"
         if paper == (MetricName.parse(metric).split == "test"):
             return
@@ -252,10 +256,11 @@ class _Checker:
         )
 
     def _check_seeds_and_splits(self, name: str, config: TrialConfig) -> None:
-        """Refuse a precision of no table, and splits that test classes which chose settings.
+        """Refuse seeds by precision without a table, and splits that test classes used for
+        selection.
 
-        A search without splits of the same division never trains, validates or tests on a part's
-        classes, unless its objective is read of the test classes.
+        A search with the same division never uses the classes of a test part, unless its objective
+        is read on test classes.
         """
         study, field = self.spec.studies[name], f"studies.{name}.seeds"
         is_staged = isinstance(study.seeds, PrecisionSeeds) and self.plan.overrides.seeds is None
@@ -298,7 +303,7 @@ class _Checker:
                 )
 
     def _check_scheduler(self, name: str, config: TrialConfig) -> None:
-        """Check that a scheduler can compare cells at the end of any epoch, before the last."""
+        """Check that a scheduler can compare cells before their last epoch."""
         scheduler = self.spec.studies[name].get_scheduler()
         if scheduler is None:
             return
@@ -318,8 +323,9 @@ class _Checker:
     # ------------------------------------------------------------------ report
 
     def check_report(self) -> None:
-        """Check that tables and figures show what is read in the task of their studies' trials, and
-        curves what trials look at in each epoch."""
+        """Check that tables and figures show metrics of their studies' task, and curves metrics of
+        each epoch.
+        """
         each_epoch = {metric for task in TASKS.values() for metric in task.per_epoch}
         for field, metric, name in report_metrics(self.spec.report):
             split, last = MetricName.parse(metric)
@@ -335,8 +341,7 @@ class _Checker:
             self._check_task(field, metric, name)
 
     def _check_task(self, field: str, metric: str, name: str) -> None:
-        """Check that a metric is one of a study's task. What no task reads, as what methods
-        measure, is for others to judge."""
+        """Check that a metric belongs to the study's task; ignore what methods measure."""
         split, last = MetricName.parse(metric)
         task = self.tasks[name]
         if task.can_read(last) or not any(other.can_read(last) for other in TASKS.values()):
@@ -352,6 +357,6 @@ class _Checker:
         )
 
     def _note_default(self, field: str) -> str:
-        """Say of the sweep's objective that nobody wrote it."""
+        """Return a note if the objective is the default and not written in the spec."""
         unset = field == "objective" and "objective" not in self.spec.model_fields_set
         return " (the default)" if unset else ""

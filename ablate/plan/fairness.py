@@ -1,13 +1,13 @@
-"""The rule of a fair comparison, and where one breaks it: lines for a plan to warn with.
+"""Warn of comparisons that break the rule of fair tuning.
 
-Every row has as many tuning trials as the one with the most; what it takes was chosen in the regime
-that judges it; it was not chosen by a single training, whose luck would be judged with it; and the
-plain loss at its best rates was among what a method's weights were chosen from. A comparison
-`tuning: as_published` takes settings as papers print them: the rule skips it.
+The rule: every row has as many tuning trials as the row with the most; its values were chosen in
+the regime in which it is judged; they were not chosen by a single training; and the plain loss at
+its best rates was a candidate for a method's weights. Comparisons with `tuning: as_published` are
+skipped.
 
-A regime is what is trained, for how long, on which data, and which epoch is kept: a weight that was
-chosen on frozen features says little of a network that trains. A study chooses what it varies, and
-one that promotes chooses anew, in its own regime, all that it takes along.
+A regime is what is trained, for how long, on which data, and which epoch is kept. A weight chosen
+on frozen features says little about a network that trains. A study chooses the values that it
+varies; a promotion also chooses anew, in its own regime, all values that it takes.
 """
 
 from __future__ import annotations
@@ -36,8 +36,13 @@ Regime = dict[str, Any]  # by path
 
 
 class _Row(NamedTuple):
-    """A row of a comparison. bases: the studies that it is centred on. choosers: path → the study
-    that chose its value. lineage: all studies behind it, with their trials."""
+    """A row of a comparison.
+
+    Attributes:
+        bases: the studies on which it builds.
+        choosers: path → the study that chose its value.
+        lineage: study → number of its trials, for all studies behind the row.
+    """
 
     cell: str
     method: str
@@ -49,7 +54,7 @@ class _Row(NamedTuple):
 
 
 def warn_of_unfair_comparisons(plan: Plan) -> list[str]:
-    """Return one line for each way in which a comparison of the sweep breaks the rule."""
+    """Return a warning for each way in which a comparison breaks the rule."""
     lines: list[str] = []
     for name, lineages in plan.trace_lineages().items():
         study = plan.spec.studies[name]
@@ -80,7 +85,7 @@ def _build_row(plan: Plan, name: str, point: Point, lineage: dict[str, int]) -> 
 
 
 def _warn_of_unequal_budgets(plan: Plan, name: str, rows: list[_Row]) -> Iterator[str]:
-    """Yield rows that had fewer trials than others, or none at all."""
+    """Yield warnings of rows with fewer tuning trials than others, or none."""
     budgets: dict[int, list[_Row]] = {}
     for row in rows:
         budgets.setdefault(sum(row.lineage.values()), []).append(row)
@@ -117,7 +122,7 @@ def _is_search(plan: Plan, name: str) -> bool:
 
 
 def _warn_of_other_regimes(plan: Plan, name: str, rows: list[_Row]) -> Iterator[str]:
-    """Yield values that a study chose in another regime than the one that judges them."""
+    """Yield warnings of values that were chosen in another regime than the judged one."""
     differences: dict[tuple[str, str], list[_Row]] = {}
     for row in rows:
         for chooser in dict.fromkeys(row.choosers.values()):
@@ -142,8 +147,10 @@ def _warn_of_other_regimes(plan: Plan, name: str, rows: list[_Row]) -> Iterator[
 
 
 def _warn_of_single_seeds(plan: Plan, name: str, rows: list[_Row]) -> Iterator[str]:
-    """Yield searches whose best was chosen by one training a proposal, and by no other seed since.
-    Rows that all take from the same studies share their luck."""
+    """Yield warnings of searches that chose by one training for each proposal, without later seeds.
+
+    Rows that build on the same studies share their luck and are not reported.
+    """
     trainings = {
         base: len(plan.list_seeds(base)) * len(plan.list_folds(base))
         for row in rows
@@ -162,9 +169,11 @@ def _warn_of_single_seeds(plan: Plan, name: str, rows: list[_Row]) -> Iterator[s
 
 
 def _warn_without_neutral_candidate(plan: Plan, name: str, rows: list[_Row]) -> Iterator[str]:
-    """Yield methods whose weights were chosen without the neutral cell at their baseline's best
-    rates, so that they may end below the plain loss for no other reason than that they had more to
-    try."""
+    """Yield warnings of methods that were tuned without the neutral cell at their baseline's best
+    rates.
+
+    Such a method can end below the plain loss only because it had more to search.
+    """
     studies = plan.spec.studies
     baselines: dict[str, _Row] = {}  # loss → row of the plain method
     for row in rows:
@@ -195,7 +204,7 @@ def _warn_without_neutral_candidate(plan: Plan, name: str, rows: list[_Row]) -> 
 
 
 def shorten_list(words: Sequence[str]) -> str:
-    """Return the first rows or paths of a line, and whether there are more."""
+    """Return the first items of a list, and the number of the others."""
     return ", ".join(words[:SHOWN]) + (", …" if len(words) > SHOWN else "")
 
 
@@ -203,8 +212,11 @@ def shorten_list(words: Sequence[str]) -> str:
 
 
 def build_regime_key(merged: Mapping[str, Any]) -> Regime:
-    """Return the regime of a trial's merged layers, without the split, whose folds are parts of one
-    estimate, and without what of the data changes no number: where they lie, how they are kept."""
+    """Return the regime of merged layers.
+
+    The split is left out, because folds are parts of one estimate, and so are data options that
+    change no number, such as folders.
+    """
     backbone = BackboneConfig.model_validate(merged.get("backbone", {}))
     data = flatten_paths(dump_identity(resolve_data_config(merged.get("data", {}))))
     return {
@@ -219,13 +231,13 @@ def build_regime_key(merged: Mapping[str, Any]) -> Regime:
 
 
 def collect_study_regimes(plan: Plan, name: str) -> list[Regime]:
-    """Return the regimes in which a study ranks its cells: one, unless its variants differ."""
+    """Return the regimes in which a study ranks its cells; several if its variants differ."""
     points = plan.spec.studies[name].list_representatives()
     return [build_regime_key(plan.build_layers(name, point, ()).merged) for point in points]
 
 
 def map_paths_to_choosers(studies: Studies, study: Study, point: Point) -> dict[str, str]:
-    """Map path → the study that chose its value, for all that a cell takes and does not set."""
+    """Map each path that a cell takes from others to the study that chose its value."""
     paths: dict[str, str] = {}
     for around in study.list_needed_bases(point.arm):
         paths |= _map_inherited_paths(studies, around)

@@ -1,12 +1,12 @@
-"""What studies take from one another, as far as their designs tell, before any trial has run.
+"""Find out from the designs what studies take from each other, before any trial has run.
 
-A study gives to those centred on it what its cells set, and what it has itself taken; one that
-promotes gives what the study gives whose cells it trains again.
+A study exports what its cells set and what it has taken itself. A promotion exports what its source
+exports.
 
 The budget of a row is the number of trials (cells × seeds × folds) of all studies whose best it
-takes, directly or through others: what `around` and `promote` inherit counts. Rows tuned with
-different budgets are compared unfairly (Musgrave et al., "A Metric Learning Reality Check", ECCV
-2020): a plan warns of them (`ablate/plan/fairness.py`), a report states them.
+takes, directly or through others. Rows with different budgets are compared unfairly (Musgrave et
+al., "A Metric Learning Reality Check", ECCV 2020): a plan warns of them
+(`ablate/plan/fairness.py`), and a report states them.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ Studies = Mapping[str, Study]
 
 
 def list_example_layers(studies: Studies, name: str) -> Iterator[dict[str, Any]]:
-    """Yield what the cells of a study that promotes may take, by path: one for each cell of its
-    source, without what that has itself taken or a search will propose. Nothing of another design,
-    whose centre stands for its cells."""
+    """Yield the values that cells of a promotion take, by path: one mapping for each cell of its
+    source.
+
+    Values that the source has taken itself, or that a search will propose, are left out. Other
+    designs yield nothing.
+    """
     source = studies[name].find_source_cell()
     if source is None:
         return
@@ -41,7 +44,7 @@ def list_example_layers(studies: Studies, name: str) -> Iterator[dict[str, Any]]
 
 
 def list_exported_paths(studies: Studies, name: str) -> set[str]:
-    """Return the paths that a study may give to those centred on it."""
+    """Return the paths that a study may export."""
     study = studies[name]
     set_paths = {path for point in study.all_points for path in study.export_params(point)}
     return set_paths | set(study.paths) | list_inherited_paths(studies, name)
@@ -60,7 +63,7 @@ def list_inherited_paths(studies: Studies, name: str) -> set[str]:
 
 
 def list_always_exported_paths(studies: Studies, name: str) -> list[str]:
-    """Return the paths that a study gives to others in any case."""
+    """Return the paths that a study exports in any case."""
     source = studies[name].find_source_cell()
     if source is not None:
         return list(source.take or list_always_exported_paths(studies, source.best_of))
@@ -68,7 +71,7 @@ def list_always_exported_paths(studies: Studies, name: str) -> list[str]:
 
 
 def is_path_within(path: str, other: str) -> bool:
-    """Return whether a path is another one, or below it."""
+    """Return whether a path equals another one or is below it."""
     return path == other or path.startswith(f"{other}.")
 
 
@@ -81,10 +84,10 @@ Lineage = dict[str, int]  # study → its trials, the one that a row asks first
 def trace_lineages(
     study: Study, studies: Studies, size: Callable[[str], int]
 ) -> dict[str, Lineage]:
-    """Map cell → the studies behind it and their trials, each study once.
+    """Map each cell to the studies behind it with their numbers of trials.
 
-    A neutral cell at a baseline's best rates is a candidate of that baseline too, whose row counts
-    it: as many as the row with the most of them has.
+    The neutral cell of a method's study is also a candidate of its baseline. The baseline's row
+    counts it once for each such study behind the row that has the most.
     """
     upstream = {
         point.cell: list_upstream_studies(
@@ -94,7 +97,7 @@ def trace_lineages(
     }
 
     def count_neutral(names: Sequence[str], others: Sequence[str]) -> Lineage:
-        """Return neutral cells of another row's studies that are centred on a study of `names`."""
+        """Return the neutral cells of `others` whose baseline is one of `names`."""
         unshared = [other for other in others if other not in names]
         baselines = {other: studies[other].find_baseline() for other in unshared}
         return {
@@ -116,10 +119,10 @@ def trace_lineages(
 def list_upstream_studies(
     studies: Studies, names: Iterable[str], *, with_neutral: bool = False
 ) -> list[str]:
-    """Return these studies and all that they take from, nearest first.
+    """Return these studies and all studies on which they build, nearest first.
 
     Args:
-        with_neutral: also what their neutral cells take, each of which is one candidate, no more.
+        with_neutral: also follow the baselines of their neutral cells.
     """
     upstream: dict[str, None] = {}
     waiting = list(names)

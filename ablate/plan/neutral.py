@@ -1,8 +1,8 @@
-"""The neutral configuration of a method, which equals the plain loss: a candidate of its tuning.
+"""Build the neutral configuration of a method, which equals the plain loss.
 
-At the best rates of its baseline it is what the baseline is. A search that cannot find it may end
-below the plain loss for no other reason than that it had more to search; ranked with the proposals,
-it is the floor.
+At the best rates of its baseline, the neutral cell equals the baseline. Ranked with the proposals
+of a search, it is the lower bound of what tuning can find; without it a method may end below the
+plain loss only because it had more to search.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from trainables.methods.base import METHODS
 
 
 def get_neutral_options(method: str) -> dict[str, Any]:
-    """Return the options with which a method equals the plain loss; none of a method that has
-    none."""
+    """Return the options with which a method equals the plain loss; empty if it has none."""
     return {
         key: value.model_dump(mode="json", exclude_unset=True)
         if isinstance(value, BaseModel)
@@ -30,10 +29,10 @@ def get_neutral_options(method: str) -> dict[str, Any]:
 
 
 def build_neutral_layer(study: str, merged: Mapping[str, Any]) -> Layer:
-    """Return what the neutral cell of a study sets over its centre.
+    """Return the layer that makes a study's neutral cell.
 
     Raises:
-        ConfigError: its method has no option that could be neutral.
+        ConfigError: the method has no neutral options.
     """
     method = str(_find_method_name(merged))
     values = get_neutral_options(method) if method in METHODS else {}
@@ -53,16 +52,14 @@ def list_neutral_paths(config: Mapping[str, Any]) -> list[str]:
 
 
 def is_neutral(config: Mapping[str, Any]) -> bool:
-    """Return whether a resolved configuration's method equals the plain loss. The plain method is
-    none that could be more."""
+    """Return whether a configuration has a method that is switched off. The plain method is not."""
     method = config["method"]
     wanted = get_neutral_options(method["name"])
     return bool(wanted) and _is_contained(wanted, method)
 
 
 def inherits_neutral(merged: Mapping[str, Any], bases: Iterable[Mapping[str, Any]]) -> bool:
-    """Return whether what a cell of these layers takes from one of its centres, by path, is neutral
-    for its method. Layers that name no method are not told here."""
+    """Return whether a cell takes neutral options for its method from one of its bases."""
     method = _find_method_name(merged)
     wanted = get_neutral_options(method) if isinstance(method, str) and method in METHODS else {}
     return bool(wanted) and any(
@@ -72,13 +69,15 @@ def inherits_neutral(merged: Mapping[str, Any], bases: Iterable[Mapping[str, Any
 
 
 def _find_method_name(merged: Mapping[str, Any]) -> object:
-    """Return the name that layers give; what they have in its place, if that is no component."""
+    """Return the method's name in merged layers, or what they have in its place."""
     part = merged.get("method") or {}
     return part.get("name", "plain") if isinstance(part, Mapping) else part
 
 
 def _is_contained(part: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
-    """None in `part` is also what is not in `options`: options that came later are off by it."""
+    """Return whether `options` contain all of `part`. None in `part` equals a missing option,
+    because options of later versions are off by default.
+    """
     return all(
         isinstance(options.get(key), Mapping) and _is_contained(value, options[key])
         if isinstance(value, Mapping)

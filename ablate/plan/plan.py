@@ -1,8 +1,7 @@
-"""Spec → Plan: every study with its layers checked, and its cells as resolved trials.
+"""Build the plan of a sweep: each study's layers, and its cells as resolved trials.
 
-A plan knows no results. Where a study is centred on another, its cells follow once that
-one's best is known (`ablate/sweep/progression.py`); until then they are counted and checked
-around the centre as it stands without it.
+A plan knows no results. Cells that build on another study follow once that study's best is known
+(`ablate/sweep/progression.py`); until then they are counted, and checked without it.
 """
 
 from __future__ import annotations
@@ -38,9 +37,10 @@ from trainables.trial import TrialConfig
 class Cell:
     """One cell at one seed.
 
-    fold: the one held out, in a study with folds; the one tested, in a study with splits.
-    error: why its configuration cannot be (a proposal that breaks a rule between fields);
-    such a cell is a failure from the start.
+    Attributes:
+        fold: the held-out fold, or the tested part in a study with splits; None without either.
+        error: why the configuration is invalid, for a proposal that breaks a rule between fields;
+            the cell is then a failure from the start.
     """
 
     study: str
@@ -59,14 +59,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Overrides:
-    """What the command line lays over a spec.
+    """Options of the command line that change a plan.
 
-    seeds: replaces the seeds of every study but searches, whose budget tuning depends on.
-    settings: `--set`, by dotted path.
-    studies: run these, and those they are centred on; the sweep stays the same, if the data of the
-        others are here. Empty: all.
-    data_root: of the data set that the spec names; if that has no folder, one of class folders.
-    allow_partial: data sets need not be as their makers say.
+    Attributes:
+        seeds: replace the seeds of all studies except searches.
+        settings: `--set`, by dotted path.
+        studies: run these and the studies on which they build; empty for all.
+        data_root: folder of the spec's data set, or of class folders if it has none.
+        allow_partial: whether incomplete data sets are accepted.
     """
 
     dataset: str | None = None
@@ -86,25 +86,25 @@ ELSEWHERE = ("--data-root", "--allow-partial")
 
 
 class Plan:
-    """A sweep: `checked_plan` makes one that can run.
+    """The plan of a sweep; `build_checked_plan` makes one that can run.
 
     Args:
         loaded: the spec.
-        overrides: the command line's.
-        fingerprint: of a data set (`trainables.data.dataset.fingerprint`).
+        overrides: options of the command line.
+        fingerprint: computes the fingerprint of a data set (`trainables.data.dataset.fingerprint`).
         cache: folder of decoded data.
 
     Attributes:
-        order: the studies to run, each after those that it is centred on.
-        base: the layers below all studies. top: the layer over all of them.
-        sweep_id: set once (`identify`), when the plan has been checked
-            (`ablate/plan/checks.py`), since `fingerprints` grow while a sweep runs.
-        fingerprints: of the data sets met so far.
-        as_written: studies not asked for to which `--set` is not applied, because it does not fit
-            them.
+        order: the studies to run, each after those on which it builds.
+        base: the layers below all studies.
+        top: the layer over all of them.
+        sweep_id: set by `set_sweep_id` after all checks.
+        fingerprints: of the data sets seen so far.
+        as_written: studies that were not selected and do not fit `--set`, to which it is not
+            applied.
 
     Raises:
-        ConfigError: a study that there is none of is asked for.
+        ConfigError: a selected study does not exist.
     """
 
     sweep_id: str
@@ -128,7 +128,7 @@ class Plan:
         self.base = Stack([Layer("trial", self.spec.trial), *self._build_dataset_layers()])
 
     def _list_wanted_studies(self) -> tuple[str, ...]:
-        """Return the studies to run: those asked for and all that they are centred on."""
+        """Return the selected studies and those on which they build, in order."""
         waiting = list(self.overrides.studies or self.loaded.order)
         wanted: set[str] = set()
         while waiting:
@@ -150,7 +150,7 @@ class Plan:
         bases: Sequence[Mapping[str, Any]],
         fold: int | None = None,
     ) -> Stack:
-        """Return the layers of a cell (without `point`: of the study's centre), lowest first."""
+        """Return the layers of a cell, lowest first; without `point`, of the study's centre."""
         study = self.spec.studies[name]
 
         def locate(layers: Iterable[Layer]) -> list[Layer]:
@@ -209,7 +209,7 @@ class Plan:
         return expand_seeds(seeds)
 
     def find_precision(self, name: str) -> PrecisionSeeds | None:
-        """Return how a study's seeds follow from a first stage; None where they are listed."""
+        """Return the precision that decides the number of seeds, or None if seeds are listed."""
         if self.overrides.seeds is not None:
             return None
         study = self.spec.studies[name]
@@ -226,17 +226,18 @@ class Plan:
         return self.spec.report.primary or f"test/{objective.rpartition('/')[2]}"
 
     def list_objectives(self, name: str) -> tuple[Objective, ...]:
-        """What a study's cells are compared by: its own objectives, or the sweep's."""
+        """Return the objectives of a study: its own, or the sweep's."""
         return self.spec.studies[name].objectives or (Objective(metric=self.spec.objective),)
 
     def list_evaluation_splits(self, name: str) -> tuple[str, ...]:
-        """Return splits a study's trials are read on: those it names and its objectives'. The first
-        of its folds also stands for their ensemble."""
+        """Return the splits on which a study's trials are evaluated: those that it names and those
+        of its objectives.
+        """
         splits = list_splits_read(self.spec.studies[name], self.spec.objective)
         return tuple(split for split in SPLITS if split in splits)
 
     def list_folds(self, name: str) -> list[int | None]:
-        """Return the folds of a study, or its splits; one None without either."""
+        """Return the folds or splits of a study; a single None if it has neither."""
         study = self.spec.studies[name]
         count = study.folds if study.splits is None else study.splits
         return [None] if count is None else list(range(count))
@@ -244,8 +245,7 @@ class Plan:
     def build_cells(
         self, name: str, point: Point, idx: int, bases: Sequence[Mapping[str, Any]]
     ) -> list[Cell]:
-        """Return a point at every seed and fold. A broken rule between fields makes cells with
-        `error`."""
+        """Return the cells of a point at every seed and fold; invalid ones have `error` set."""
         study, cells = self.spec.studies[name], []
         splits = self.list_evaluation_splits(name)
         for fold in self.list_folds(name):
@@ -277,7 +277,7 @@ class Plan:
         return cells
 
     def _share_equal_sections(self, config: dict[str, Any]) -> dict[str, Any]:
-        """Share equal sections as one object: the cells of a large plan differ in few of them."""
+        """Replace equal sections by one object, which saves memory in large plans."""
         sections = {}
         for name, section in config.items():
             text = json.dumps([name, section], sort_keys=True)
@@ -287,7 +287,7 @@ class Plan:
     def build_proposal_cells(
         self, name: str, params: dict[str, Any], idx: int, bases: Sequence[Mapping[str, Any]]
     ) -> list[Cell]:
-        """Return a search's proposal number `idx` at every seed and fold."""
+        """Return the cells of a search's proposal `idx` at every seed and fold."""
         return self.build_cells(name, Point(f"{idx:04d}", params, params, "space"), idx, bases)
 
     def compute_study_key(
@@ -296,10 +296,10 @@ class Plan:
         bases: Sequence[Mapping[str, Any]],
         neutral: Mapping[str, Any] | None = None,
     ) -> str:
-        """Identify the proposals of a study that a sampler grows.
+        """Return the key that identifies the proposals of a search.
 
         Args:
-            neutral: the neutral cell, where the sampler learns of it.
+            neutral: parameters of the neutral cell, if the sampler sees it.
         """
         sampled = self.spec.studies[name].sampling()
         assert sampled is not None
@@ -324,20 +324,20 @@ class Plan:
         }
 
     def count_tuning_trials(self) -> dict[str, dict[str, int]]:
-        """Map comparison → cell → trials that went into the tuning of it."""
+        """Map comparison → cell → number of trials that tuned it."""
         return {
             name: {cell: sum(lineage.values()) for cell, lineage in rows.items()}
             for name, rows in self.trace_lineages().items()
         }
 
     def find_example(self, name: str) -> list[dict[str, Any]]:
-        """Return what a cell of a promote study may take; nothing in other designs, whose centre
-        stands for their cells."""
+        """Return example values of a promoted cell; empty for other designs."""
         return list(itertools.islice(inheritance.list_example_layers(self.spec.studies, name), 1))
 
     def list_refused(self, name: str) -> Iterator[tuple[Point, str]]:
-        """Yield the combinations that a study leaves out because no trial could have them, with the
-        rule between its parts that refuses them; not those left out by choice."""
+        """Yield the combinations that a study leaves out because no valid trial has them, with the
+        rule that refuses them.
+        """
         for point in itertools.islice(self.spec.studies[name].left_out(), LOOKED_AT):
             try:
                 resolve_layers(self.build_layers(name, point, ()), str)
@@ -346,8 +346,7 @@ class Plan:
                     yield point, fault.message
 
     def set_sweep_id(self) -> None:
-        """Set `sweep_id`, on which titles, seeds, what is read of trials and the report have no
-        bearing."""
+        """Set `sweep_id`. Titles, seeds, evaluations and the report do not affect it."""
         content = {
             "name": self.spec.name,
             "objective": self.spec.objective,
@@ -359,8 +358,8 @@ class Plan:
         self.sweep_id = compute_canonical_hash(content)[:12]
 
     def resolve_spec(self) -> dict[str, Any]:
-        """Return the spec as it runs, for the ledger and the tracker: one `trial` with the data set
-        and `--set` laid over it, the seeds of each study, the report's recipe."""
+        """Return the spec as it runs, for ledger and tracker, with data set, `--set` and seeds
+        applied."""
         dump = self.spec.model_dump(
             mode="json", by_alias=True, exclude={"extends", "datasets", "fair"}
         )
@@ -381,10 +380,12 @@ class Plan:
 
 
 def move_to_validation(loaded: LoadedSpec, top: Layer) -> LoadedSpec:
-    """Return the spec with its objectives on validation, if `--set data.split.protocol=held_out`
-    takes the test classes from one that selects by them, as the papers do. What was read of the
-    test classes because a study was compared by them still is. The other way is no option's to say:
-    whoever wants to select by test classes writes it in the spec."""
+    """Return the spec with its objectives moved to validation classes, if
+    `--set data.split.protocol=held_out` asks for it.
+
+    Metrics of test classes that studies read are still read. There is no option for the opposite:
+    to select on test classes, write it in the spec.
+    """
     spec = loaded.spec
     if flatten_paths(merge_layers([top])).get("data.split.protocol") != "held_out":
         return loaded

@@ -1,6 +1,6 @@
-"""Layers → a trial's configuration; a fault names the layer at fault.
+"""Resolve layers to a trial's configuration; an error names the layer at fault.
 
-Here all losses and methods are loaded, and torch with them: a spec is read and checked without.
+This loads all losses and methods, and torch. Reading a spec does not.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ PACKED = "training.packed"
 
 
 class MisfitError(ConfigError):
-    """Values that do not fit together, each of which is fine."""
+    """Values that are valid alone and do not fit together."""
 
 
 def resolve_layers(layers: Stack, locate: Locate) -> TrialConfig:
     """Validate the configuration of these layers.
 
     Raises:
-        ConfigError: its path is the place in the spec of the layer that holds the fault.
+        ConfigError: a value is invalid; its path is the place of the layer in the spec.
     """
     merged = layers.merged
     if has_path(merged, PACKED) and get_at(merged, PACKED) is not None:
@@ -65,9 +65,8 @@ def resolve_layers(layers: Stack, locate: Locate) -> TrialConfig:
 def list_default_settings() -> dict[str, dict[str, Any]]:
     """Return the defaults of all settings by dotted path.
 
-    Returns:
-        Under "" those of every trial, and under "loss.NAME", "method.NAME" and "data.NAME" the
-        options of each component.
+    Returns: "" → settings of every trial; "loss.NAME", "method.NAME", "data.NAME" → options of a
+        component.
     """
     settings = {"": flatten_paths(TrialConfig.model_construct().model_dump(mode="json"))}
     for part, registry in (("loss", LOSSES), ("method", METHODS), ("data", DATASETS)):
@@ -79,7 +78,7 @@ def list_default_settings() -> dict[str, dict[str, Any]]:
 
 
 def _find_conflicting_layer(layers: Sequence[Layer], rule: str) -> str:
-    """Return the place of the first layer after which the same rule is broken as after all."""
+    """Return the place of the first layer with which the rule is broken."""
     for count, layer in enumerate(layers, 1):
         merged = merge_layers(layers[:count])
         try:
@@ -91,10 +90,10 @@ def _find_conflicting_layer(layers: Sequence[Layer], rule: str) -> str:
 
 
 def check_path(path: str, merged: Mapping[str, Any], location: str) -> None:
-    """Check that `path` names a field of TrialConfig, for the method and loss of `merged`.
+    """Check that `path` names a field of a trial with the method and loss of `merged`.
 
     Raises:
-        ConfigError: no such field, with the close matches of that level.
+        ConfigError: there is no such field; the message suggests similar ones.
     """
     parts = path.split(".")
     data = overlay_mappings({"loss": {"name": "proxy_anchor"}, "method": {"name": "plain"}}, merged)
@@ -123,10 +122,10 @@ CALLED = {"learning_rate": "lr", "wd": "weight_decay", "bs": "batch_size", "temp
 
 
 def suggest_path(path: str, data: Mapping[str, Any]) -> str:
-    """Return a remedy for an unknown path of a trial: the one that is most like it.
+    """Return a remedy for an unknown path: the most similar known path.
 
     Args:
-        data: partial trial, which tells the method and loss whose options count.
+        data: a partial trial, whose method and loss decide which options exist.
     """
     above, _, last = path.casefold().removeprefix("trial.").rpartition(".")
     last = CALLED.get(last, last)

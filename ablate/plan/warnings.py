@@ -1,4 +1,4 @@
-"""What a reader of a plan should know before it runs: notes on a study, warnings of a sweep."""
+"""Collect notes on studies and warnings for the text of a plan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMPARING = ("components", "compare")  # the kinds of tables that give verdicts
 
 
 def list_study_notes(plan: Plan, name: str) -> list[str]:
-    """Return what a plan should say of a study besides its number of cells."""
+    """Return notes on a study for the plan."""
     study = plan.spec.studies[name]
     source = study.find_source_cell()
     if source is None:
@@ -32,7 +32,7 @@ def list_study_notes(plan: Plan, name: str) -> list[str]:
 
 
 def list_plan_warnings(plan: Plan) -> list[str]:
-    """Return what is easily overlooked before a sweep runs."""
+    """Return warnings for the plan."""
     lines = rule.warn_of_unfair_comparisons(plan)
     for name in plan.order:
         study, seeds = plan.spec.studies[name], plan.list_seeds(name)
@@ -68,11 +68,11 @@ def list_plan_warnings(plan: Plan) -> list[str]:
 
 
 def describe_precision(plan: Plan, name: str, sd: float | None = None) -> list[str]:
-    """Say which differences the tables of a study will be able to tell with its seeds.
+    """Say which differences the tables of a study can detect with its seeds.
 
     Args:
-        sd: of one run over seeds, on the scale of the primary metric; None where the ledger has no
-            trials of the study: then the answer is in standard deviations of a run.
+        sd: standard deviation of a run over seeds, on the scale of the primary metric; None if the
+            ledger has no trials of the study, and then the text is in standard deviations.
     """
     comparisons, cells = _count_comparisons(plan, name)
     if not comparisons:

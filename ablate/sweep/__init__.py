@@ -1,1 +1,1 @@
-"""How a sweep unfolds by its results, up to the next job of a free worker."""
+"""Decide which cells a sweep has, given its results so far, and which job runs next."""

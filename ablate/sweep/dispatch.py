@@ -1,7 +1,8 @@
-"""Which job is next, and what becomes of its events: the sweep's logic without Ray.
+"""Choose the next job and record its events, without Ray.
 
-`next_job` claims in the ledger before it hands out; `record` writes every event there before anyone
-else hears of it. A trial that another live driver has is waited for, then its result is used.
+`claim_next_job` claims a trial in the ledger before it returns the job. `record_events` writes
+events to the ledger before anything else sees them. A trial that another live driver has claimed is
+waited for, and its result is used.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from trainables.jobs.request import Fold, Job, Mode
 
 @dataclass
 class JobScheduler:
-    """Hands out jobs and records what comes back."""
+    """Hand out jobs, and record their events."""
 
     progression: Progression
     ledger: Ledger
@@ -62,7 +63,8 @@ class JobScheduler:
         self.add_new_cells()
 
     def reconcile_code_versions(self, *, same_code: bool) -> list[str]:
-        """Decide on records of known cells that other code made, as `Facts.agree` does."""
+        """Decide whether results of other code count for known cells
+        (`Facts.reconcile_code_versions`)."""
         return self.progression.facts.reconcile_code_versions(self._cells, same_code=same_code)
 
     @property
@@ -71,18 +73,18 @@ class JobScheduler:
 
     @property
     def waits(self) -> bool:
-        """Whether some of what is left is in another driver's hands."""
+        """Whether another driver has claimed some of the remaining trials."""
         return self._queue.waits
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether nothing will be handed out any more."""
+        """Whether no job will be handed out any more."""
         if self.stopping or self.out_of_time:
             return True
         return not (self._queue or self.running or self.progression.list_open_searches())
 
     def claim_next_job(self) -> Job | None:
-        """Claim and return the next job; None: none at the moment, or none ever (`exhausted`)."""
+        """Claim and return the next job; None if there is none now or ever (`is_exhausted`)."""
         if self.stopping or self.out_of_time:
             return None
         self._queue.release_waiting()
@@ -96,7 +98,8 @@ class JobScheduler:
                 return job
 
     def _request_proposal(self, above: Rank) -> list[Cell]:
-        """Ask the first of the searches above a rank for one more proposal, and list it."""
+        """Ask the first search with a rank higher than `above` for one more proposal, and list
+        it."""
         searches = self.progression.list_open_searches()
         name = max(searches, key=self.order.rank_search, default=None)
         if name is None or self.order.rank_search(name) <= above:
@@ -125,13 +128,14 @@ class JobScheduler:
         return None
 
     def _take(self, cells: Sequence[Cell]) -> Job | Literal["busy", "known"] | None:
-        """Claim and return the next job of the trial that these cells share.
+        """Claim the trial that these cells share, and return its next job.
 
-        "busy": another driver has it. "known": the ledger has its result, or its failure. None: it
-        is to wait, for its scheduler or for the folds of its ensemble.
+        Returns: The job, "busy" if another driver has claimed the trial, "known" if the ledger has
+            its result or failure, or None if the trial has to wait for its scheduler or for the
+            folds of its ensemble.
 
         Raises:
-            OSError: it needs files of a storage that is away.
+            OSError: it needs files in storage, which does not answer.
         """
         # decide how far it is to train
         progression, trial_id = self.progression, cells[0].trial_id
@@ -176,10 +180,10 @@ class JobScheduler:
         return "busy" if claim == "busy" else "known"
 
     def _prepare(self, job: Job, files: Callable[[str], None]) -> bool:
-        """Forget or fetch a job's files in a storage, as the trial's holder.
+        """Delete or download a job's files in storage, after its claim and before it runs.
 
-        This comes before its claim: what the ledger has forgotten and a storage has not would be
-        found there as the new result.
+        Files in storage of a trial that the ledger has forgotten would otherwise be taken for its
+        result.
         """
         if not self.ledger.hold(job.trial_id, self.owner):
             return False
@@ -225,10 +229,10 @@ class JobScheduler:
         return claim
 
     def claim_job_of(self, trial_id: str) -> Job | None:
-        """Claim and return one trial's job out of turn; None where nothing is left to do.
+        """Claim one trial out of order and return its job; None if nothing is left to do.
 
         Raises:
-            ConfigError: another live driver has it.
+            ConfigError: another live driver has claimed the trial.
         """
         if not self._queue.remove(trial_id):
             return None
@@ -238,7 +242,7 @@ class JobScheduler:
         return job
 
     def record_events(self, trial_id: str, events: Sequence[Mapping[str, Any]]) -> None:
-        """Record events of a running job, in order; the last one may end it."""
+        """Record the events of a running job in order; the last one may end it."""
         if trial_id not in self.running:
             return
         # record epochs and the final result
@@ -273,7 +277,7 @@ class JobScheduler:
             self._end(trial_id, last)
 
     def _end(self, trial_id: str, last: Mapping[str, Any]) -> None:
-        """Take note of a job's end, and go on from there."""
+        """Handle the end of a job, and list the cells that its result makes known."""
         # measure its time
         job, studies = self.running.pop(trial_id), self._find_studies(trial_id)
         self.progression.mark_running(trial_id, running=False)
@@ -305,11 +309,12 @@ class JobScheduler:
         return {cell.study for cell in self._cells[trial_id]}
 
     def _is_open(self, cell: Cell) -> bool:
-        """Return whether a cell's trial is to be handed out for it."""
+        """Return whether the trial of a cell should be handed out for that cell."""
         return cell.study not in self._halted and not self.progression.is_settled(cell)
 
     def requeue(self, trial_id: str, reason: str) -> None:
-        """Put a job that the machine ended first; it goes on from its last checkpoint."""
+        """Put a job that the machine ended at the head of the queue; it resumes from its
+        checkpoint."""
         if self._abort_trial(trial_id, reason):
             self.progression.facts.refresh(trial_id)
             self._queue.put_first([trial_id])
@@ -332,16 +337,16 @@ class JobScheduler:
         return True
 
     def stop(self) -> None:
-        """Hand out nothing more; what runs is broken off."""
+        """Hand out no more jobs, and interrupt running ones."""
         self.stopping = True
 
     def interrupt_all(self, reason: str) -> None:
-        """Make every running trial resumable, as the driver stops."""
+        """Mark every running trial as interrupted, so that a later run resumes it."""
         for trial_id in list(self.running):
             self._abort_trial(trial_id, reason)
 
     def refresh_trial(self, trial_id: str) -> None:
-        """Read what the ledger now says of a trial, and go on from there."""
+        """Read a trial from the ledger again, and list the cells that it makes known."""
         self.progression.facts.refresh(trial_id)
         self.add_new_cells()
         if trial_id not in self.running:
@@ -350,7 +355,7 @@ class JobScheduler:
         self._enqueue_cells(self.progression.list_ready_cells(), first=True)
 
     def add_new_cells(self) -> None:
-        """Put cells that have become known into the ledger, and into the queue if need be."""
+        """Record cells that have become known, and queue their trials."""
         while fresh := self.progression.list_new_cells():
             self._learn_cells(fresh)
 
@@ -367,7 +372,7 @@ class JobScheduler:
                 self.notify(trial_id)
 
     def _enqueue_cells(self, cells: Sequence[Cell], *, first: bool = False) -> None:
-        """Put trials of cells that are not settled into the queue, a scheduler's at its head."""
+        """Queue the trials of unsettled cells; those of a scheduler's paused cells go first."""
         ahead: list[str] = []
         for cell in cells:
             trial_id = cell.trial_id
@@ -391,7 +396,7 @@ class JobScheduler:
         self._queue.put_first(ahead)
 
     def _record_invalid_config(self, cell: Cell) -> None:
-        """Record a configuration that cannot be as a failure."""
+        """Record a failure for a cell whose configuration is invalid."""
         trial = cell.trial_id, cell.config_hash, cell.seed, cell.config
         if self.ledger.claim(*trial, self.owner) == "mine":
             self.ledger.release(cell.trial_id, "failed", cell.error)

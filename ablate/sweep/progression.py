@@ -1,9 +1,9 @@
-"""How a sweep unfolds: which cells are known, given the facts of the ledger.
+"""Decide which cells of a sweep are known, given the results in the ledger.
 
-A fixed study's cells are known once the studies it is centred on are complete, a search's round by
-round (`Proposer`), a race's seed by seed (`Racing`). `Progression.advance` is called at the start
-and after every finished trial; it reads facts and decides, and never waits. The plan's printout,
-the engine and `--cell` share it.
+The cells of a fixed study are known once the studies that it builds on are complete, those of a
+search round by round (`Proposer`), those of a race seed by seed (`Racing`).
+`Progression.list_new_cells` is called at the start and after each finished trial; it never waits.
+The plan, the engine and `--cell` use it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from reports.tables.labels import choose_smallest_effect, display_scale
 
 
 class Proposer:
-    """How far a search is, and what it proposes next (`ablate/samplers/sampling.py`).
+    """Propose the trials of one search (`ablate/samplers/sampling.py`).
 
-    A proposal is a fact before its trial runs, so that none is lost or repeated, and two drivers
-    of one study follow the same ones.
+    A proposal is recorded in the ledger before its trial runs. So none is lost or repeated, and two
+    drivers of one study use the same proposals.
     """
 
     def __init__(self, sweep: Progression, name: str, study: SampledDesign) -> None:
@@ -41,8 +41,10 @@ class Proposer:
         self._neutral_params: dict[str, Any] | None = None  # of the neutral cell
 
     def propose_ready(self) -> list[Cell]:
-        """Return the next round, if every result of the rounds before it is known; of an
-        asynchronous search what the ledger has of it."""
+        """Return the cells of the next round if all results of earlier rounds are known.
+
+        For an asynchronous search, return the proposals that the ledger already has.
+        """
         state, size = self._state, self.study.round
         start = len(state.listed)
         if self._find_inherited() is None or (first := self._find_unlisted_neutral()) is None:
@@ -77,7 +79,7 @@ class Proposer:
         return has_begun and len(self._state.listed) < self.study.trials
 
     def propose_one(self) -> list[Cell]:
-        """Return one more proposal of an asynchronous search, from what is known now."""
+        """Return the cells of one more proposal of an asynchronous search."""
         proposals, idx = self._sweep.facts.ledger.list_proposals(self.key), len(self._state.listed)
         earlier = self.list_history({i: row["beside"] for i, row in proposals.items()})
         ahead = self._neutral_params is not None
@@ -99,10 +101,10 @@ class Proposer:
         return [cell for cell in self._state.cells if cell.cell == NEUTRAL]
 
     def _find_unlisted_neutral(self) -> list[Cell] | None:
-        """Return the neutral cell if it has not been listed; None while its baseline is unknown.
+        """Return the neutral cell if it is not listed yet, or None if its baseline is unknown.
 
-        It runs beside the first round and says nothing there; an asynchronous search begins once
-        its result is known.
+        It runs with the first round, whose proposals ignore its result. An asynchronous search
+        starts after its result.
         """
         plan = self._sweep.plan
         if plan.spec.studies[self.name].find_baseline() is None or self._neutral_cells:
@@ -120,9 +122,9 @@ class Proposer:
         return cells
 
     def _list_round_before(self, start: int, idx: int) -> tuple[int, ...]:
-        """Return those of the round that begins at `start` which come before proposal `idx`.
+        """Return the earlier proposals of the round that begins at `start`, before proposal `idx`.
 
-        A neutral cell stands before all proposals, and is of the first round.
+        The neutral cell counts as the first proposal of the first round.
         """
         ahead = self._neutral_params is not None
         return tuple(range(start + ahead if start else 0, idx + ahead))
@@ -134,7 +136,7 @@ class Proposer:
         earlier: list[ObservedTrial] | None = None,
         beside: tuple[int, ...] | None = None,
     ) -> list[Cell]:
-        """Return the cells of proposal `idx`; one without params is made, and becomes a fact."""
+        """Return the cells of proposal `idx`, and record it if it is new."""
         plan, bases, new = self._sweep.plan, self._find_inherited() or [], params is None
         if params is None:
             params = propose(self.study, self.key, earlier or [])
@@ -150,7 +152,12 @@ class Proposer:
         return cells
 
     def list_history(self, beside: Mapping[int, tuple[int, ...]]) -> list[ObservedTrial]:
-        """Return what the known proposals came to; `beside` is the ledger's, not used in rounds."""
+        """Return the earlier proposals with their results.
+
+        Args:
+            beside: for each proposal of an asynchronous search, those that were running when it was
+                made.
+        """
         earlier, size, neutral = list[ObservedTrial](), self.study.round, self._neutral_params
         if neutral is not None:
             first = replace(self._observe_cells(self._neutral_cells), params=neutral)
@@ -182,7 +189,7 @@ class Proposer:
 
 
 class Racing:
-    """The race of one study: which repeats over seeds it lists, seed by seed."""
+    """List the cells of a study with a race, one seed after the other."""
 
     def __init__(self, sweep: Progression, name: str, race: Race) -> None:
         self._sweep, self.name, self.race = sweep, name, race
@@ -190,7 +197,7 @@ class Racing:
         self._listed: set[tuple[int, int]] = set()
 
     def list_new_cells(self, state: StudyState) -> list[Cell]:
-        """Return the cells that the race has come to since the last call; update its study."""
+        """Return the cells that the race adds now, and update the state of its study."""
         plan, study = self._sweep.plan, self._sweep.plan.spec.studies[self.name]
         if not self._every:
             bases = [
@@ -226,7 +233,7 @@ class Racing:
         )
 
     def _count_seeds(self, seeds: Sequence[int], now: Standing) -> int:
-        """Return how many seeds a cell that is not dropped gets, as far as that is known."""
+        """Return how many seeds each remaining cell gets."""
         return len(seeds)
 
     def _collect_values(self, idx: int) -> dict[int, float | None]:
@@ -238,7 +245,7 @@ class Racing:
 
 
 class Staging(Racing):
-    """A study whose number of seeds follows from a first stage (`schedulers/precision.py`)."""
+    """List the cells of a study whose number of seeds follows from a first stage."""
 
     def __init__(self, sweep: Progression, name: str, precision: PrecisionSeeds) -> None:
         super().__init__(sweep, name, Race())
@@ -262,7 +269,7 @@ class Staging(Racing):
         return evaluate_precision(self.precision, values, self.baseline, self.half_width)
 
     def _count_seeds(self, seeds: Sequence[int], now: Standing) -> int:
-        """Return at most so many seeds until the first stage is over."""
+        """Return the largest possible number of seeds until the first stage is complete."""
         stage = range(self.precision.first)
         over = all((idx, seed) in self._listed for idx in self._every for seed in stage)
         is_complete = over and all(
@@ -281,7 +288,7 @@ class Staging(Racing):
 
 
 class Progression(SweepState):
-    """The studies of a plan, and how they unfold."""
+    """List the cells of all studies of a plan as they become known."""
 
     def __init__(self, plan: Plan, facts: Facts, *, record: bool) -> None:
         super().__init__(plan, facts, record=record)
@@ -312,15 +319,18 @@ class Progression(SweepState):
         return fresh
 
     def _is_unfinished(self, state: StudyState) -> bool:
-        """Return whether any cell is left to do: asked after every trial, so the last one that was
-        left, which is left for longest, is looked at first."""
+        """Return whether any cell is unsettled.
+
+        This is asked after each trial, so the cell found last time, which is the last of the study,
+        is checked first.
+        """
         if state.awaited is None or self.is_settled(state.awaited):
             unsettled = (cell for cell in reversed(state.cells) if not self.is_settled(cell))
             state.awaited = next(unsettled, None)
         return state.awaited is not None
 
     def _list_fixed_cells(self, state: StudyState) -> list[Cell]:
-        """Return the cells of a fixed design whose centres have become known."""
+        """Return new cells of a fixed design, whose bases are known now."""
         race = self.races.get(state.name)
         if race is not None:
             fresh = race.list_new_cells(state)
@@ -343,12 +353,12 @@ class Progression(SweepState):
         return fresh
 
     def mark_running(self, trial_id: str, *, running: bool) -> None:
-        """Note that a trial of this driver begins to run, or has ended, if only for now."""
+        """Note whether a trial of this driver is running."""
         (self.running.add if running else self.running.discard)(trial_id)
         self.facts.version += 1
 
     def list_ready_cells(self) -> list[Cell]:
-        """Return known cells of scheduled studies that may train now, those on their way first."""
+        """Return cells of scheduled studies that may train now, those that have started first."""
         cells = [
             cell
             for name in self.legs
@@ -358,9 +368,9 @@ class Progression(SweepState):
         return sorted(cells, key=lambda cell: not self.legs[cell.study].is_paused(cell))
 
     def list_open_searches(self) -> list[str]:
-        """Return the asynchronous searches that may still propose."""
+        """Return the asynchronous searches that can propose now."""
         return [name for name, proposer in self.proposers.items() if proposer.can_propose()]
 
     def propose_for_worker(self, name: str) -> list[Cell]:
-        """Return one more proposal of one of them, from what is known now."""
+        """Return the cells of one more proposal of an asynchronous search."""
         return self.proposers[name].propose_one()

@@ -1,8 +1,8 @@
-"""What a free worker is given, and in which order.
+"""Decide in which order trials are handed out.
 
-A study that others wait for goes before one that none waits for: else what follows it is left for
-the end, one after the other. Of equals, trials whose backbone trains go first: the long ones at the
-end would leave slots idle. The plan alone decides, never how long something took.
+Trials of studies on which others build go first, because a chain of studies at the end would run
+one after the other. Among equals, trials whose backbone trains go first, because long trials at the
+end leave slots idle. The order follows from the plan and never from measured times.
 """
 
 from __future__ import annotations
@@ -35,10 +35,12 @@ TOP: Rank = (sys.maxsize,)
 
 @dataclass(frozen=True)
 class JobSettings:
-    """What all jobs of a sweep have in common.
+    """Settings that all jobs of a sweep share.
 
-    `forget` is called with a trial that begins anew, whose files in storage must go, `fetch` with
-    one whose weights are read here. They raise OSError while the storage is away.
+    Attributes:
+        forget: called with a trial that starts anew, to delete its files in storage.
+        fetch: called with a trial whose weights are read here. Both raise OSError if the storage
+            does not answer.
     """
 
     trials: Path
@@ -49,12 +51,12 @@ class JobSettings:
     fetch: Callable[[str], None] | None = None
 
     def build_runtime(self, trial_id: str) -> Runtime:
-        """Return the runtime of one trial's jobs."""
+        """Return the runtime of the jobs of one trial."""
         return replace(self.runtime, trial_dir=locate_trial_folder(self.trials, trial_id))
 
 
 class JobQueue:
-    """The trials that are to be handed out, by rank, then as they came, and those that wait."""
+    """A queue of trials by rank, then by arrival, with trials of other drivers set aside."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
@@ -70,34 +72,36 @@ class JobQueue:
 
     @property
     def waits(self) -> bool:
-        """Whether some of them are in another driver's hands."""
+        """Whether another driver has claimed some of the trials."""
         return bool(self._waiting)
 
     def append(self, trial_id: str, rank: Rank = LAST) -> None:
-        """Add one that is not in it, behind all of its rank."""
+        """Add a trial that is not in the queue, behind all others of its rank."""
         entry = self._entries[trial_id] = _negate_rank(rank), next(self._numbers), trial_id
         if trial_id not in self._waiting:
             heapq.heappush(self._heap, entry)
 
     def raise_rank(self, trial_id: str, rank: Rank) -> None:
-        """Move one that may be in it behind all of this rank if it was below."""
+        """Raise a trial to a rank, behind all others of that rank; ignore it if it is not
+        queued."""
         if trial_id in self._entries and self._entries[trial_id][0] > _negate_rank(rank):
             self.append(trial_id, rank)
 
     def put_first(self, trial_ids: Sequence[str]) -> None:
-        """Put these at its head, in this order."""
+        """Put these trials at the head of the queue, in this order."""
         for trial_id in reversed(trial_ids):
             self._waiting.pop(trial_id, None)
             entry = self._entries[trial_id] = _negate_rank(TOP), -next(self._numbers), trial_id
             heapq.heappush(self._heap, entry)
 
     def add_waiting(self, trial_id: str, rank: Rank = LAST) -> None:
-        """Add one that another driver has: it comes to the end of its rank after a while."""
+        """Set aside a trial that another driver has claimed; it returns to the queue after a
+        while."""
         self._waiting[trial_id] = time.monotonic()
         self.append(trial_id, rank)
 
     def release_waiting(self) -> None:
-        """Release those that have waited long enough."""
+        """Return trials to the queue that have been set aside long enough."""
         now = time.monotonic()
         for trial_id in [t for t, at in self._waiting.items() if now - at >= WAIT_SECONDS]:
             del self._waiting[trial_id]
@@ -105,12 +109,12 @@ class JobQueue:
 
     @property
     def highest(self) -> Rank:
-        """The rank of what is next, of what was put first above all others."""
+        """The rank of the next trial."""
         self._drop_stale()
         return _negate_rank(self._heap[0][0]) if self._heap else LAST
 
     def pop_first(self) -> str | None:
-        """Remove and return the first; None: there is none but those that wait."""
+        """Remove and return the next trial; None if only trials of other drivers are left."""
         self._drop_stale()
         if not self._heap:
             return None
@@ -119,17 +123,17 @@ class JobQueue:
         return trial_id
 
     def remove(self, trial_id: str) -> bool:
-        """Remove this one out of turn; return False where it is not there, or waits."""
+        """Remove a trial; return False if it is not in the queue."""
         return trial_id not in self._waiting and self._entries.pop(trial_id, None) is not None
 
     def keep_only(self, wanted: Callable[[str], bool]) -> None:
-        """Drop all that are not wanted."""
+        """Drop all trials that are not in `wanted`."""
         for trial_id in [trial_id for trial_id in self._entries if not wanted(trial_id)]:
             del self._entries[trial_id]
             self._waiting.pop(trial_id, None)
 
     def _drop_stale(self) -> None:
-        """Bring a valid entry to the head of the heap."""
+        """Drop outdated entries from the head of the heap."""
         while self._heap and self._entries.get(self._heap[0][2]) != self._heap[0]:
             heapq.heappop(self._heap)
 
@@ -139,7 +143,7 @@ def _negate_rank(rank: Rank) -> Rank:
 
 
 class Order:
-    """Ranks the trials of a plan: how many studies wait for one's study, then its length."""
+    """Rank trials by how many studies wait for their study, then by expected length."""
 
     def __init__(self, plan: Plan) -> None:
         self._followers = count_followers(
@@ -147,12 +151,12 @@ class Order:
         )
 
     def rank_trial(self, cells: Iterable[Cell]) -> Rank:
-        """Return the rank of a trial, by the cells that it stands in; the highest goes first."""
+        """Return the rank of a trial from its cells; the highest rank goes first."""
         ranks = ((self._followers.get(c.study, 0), int(_trains_backbone(c.config))) for c in cells)
         return max(ranks, default=LAST)
 
     def rank_search(self, study: str) -> Rank:
-        """Return the rank of a trial that a search is to propose, below all that are known."""
+        """Return the rank of the next proposal of a search, below all listed trials."""
         return self._followers[study], 0
 
 
@@ -164,10 +168,10 @@ def _trains_backbone(config: Mapping[str, Any]) -> bool:
 
 
 def count_followers(centres: Mapping[str, Iterable[str]]) -> dict[str, int]:
-    """Return the longest chain of studies that follow each, every one centred on the one before.
+    """Return for each study the length of the longest chain of studies that build on it.
 
     Args:
-        centres: the studies that each is centred on, which come before it.
+        centres: study → the studies on which it builds, which come before it.
     """
     depth = dict.fromkeys(centres, 0)
     for name in reversed(depth):
@@ -179,7 +183,7 @@ def count_followers(centres: Mapping[str, Iterable[str]]) -> dict[str, int]:
 def build_training_job(
     cells: Sequence[Cell], settings: JobSettings, sources: Sources | None
 ) -> Job:
-    """Return the job that trains a trial to its end, and reads all that its cells ask for."""
+    """Return the job that trains a trial to its end and makes all evaluations of its cells."""
     splits = {split for cell in cells for split in cell.evaluate}
     return Job(
         trial_id=cells[0].trial_id,

@@ -1,4 +1,4 @@
-"""How the cells of a complete study compare, and what they give to studies centred on it."""
+"""Rank the cells of complete studies, and resolve the values that other studies take from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ from trainables.evaluation.metric_name import MetricName
 
 @dataclass(frozen=True)
 class Best:
-    """A good cell of a study: mean objective over seeds. values: own and taken paths."""
+    """A ranked cell.
+
+    Attributes:
+        value: mean of the first objective over seeds and folds.
+        values: the values that the study exports, by path.
+    """
 
     cell: Cell
     value: float
@@ -26,7 +31,7 @@ class Best:
 
 
 class Ranking:
-    """Values, ranks and what is taken; a study whose centre has no such cell is blocked here."""
+    """Rank cells and resolve inherited values; block studies whose base has no suitable cell."""
 
     def __init__(self, state: SweepState) -> None:
         self._state = state
@@ -36,7 +41,8 @@ class Ranking:
     def mean_metrics(
         self, cells: Sequence[Cell], metrics: Sequence[str]
     ) -> tuple[float, ...] | None:
-        """Return the mean of each metric over the seeds of one cell; None if any of them failed."""
+        """Return the mean of each metric over the trials of one cell, or None if any of them
+        failed."""
         facts = [self._state.facts[cell.trial_id] for cell in cells]
         if any(cell.error for cell in cells) or any(fact.status != "done" for fact in facts):
             return None
@@ -49,19 +55,20 @@ class Ranking:
         return tuple(means)
 
     def mean_objective(self, cells: Sequence[Cell]) -> float | None:
-        """Return the mean of the sweep's objective over seeds; None if any of them failed."""
+        """Return the mean of the sweep's objective over the trials of a cell, or None if any
+        failed."""
         means = self.mean_metrics(cells, [self._state.plan.spec.objective])
         return None if means is None else means[0]
 
     def find_best(self, name: str) -> Best | None:
-        """Return the first of a complete study, on the Pareto front; None: every cell failed."""
+        """Return the best cell of a complete study, or None if every cell failed."""
         return next(iter(self.rank_study(name)), None)
 
     def rank_study(self, name: str) -> list[Best]:
-        """Return the cells of a complete study that have a value, best first.
+        """Return the cells of a complete study, best first.
 
-        The first objective decides; on a tie the next one, and at last the lower index.
-        Cells that failed at a seed or a fold, or that a scheduler or a race ended, are not in it.
+        The first objective decides, then the next ones, then the index. Cells with a failed trial,
+        and cells that a scheduler or a race ended, are left out.
         """
         if name in self._rankings:
             return self._rankings[name]
@@ -83,7 +90,7 @@ class Ranking:
         return self._rankings[name]
 
     def resolve_point(self, name: str, point: Point) -> Point:
-        """Return a point of a known centre; coordinates tell which cell was promoted."""
+        """Return a point with the coordinates of the cell that it promotes, if it promotes one."""
         around = self._state.plan.spec.studies[name].find_source_cell(point.arm)
         if around is None:
             return point
@@ -91,7 +98,7 @@ class Ranking:
         return to_promoted_point(point, source.cell, source.coords)
 
     def resolve_inherited(self, name: str, arm: Arm) -> list[dict[str, Any]] | None:
-        """Return the layers a cell takes from other studies; None while one is incomplete."""
+        """Return the layers that a cell takes from other studies, or None if one is incomplete."""
         if (name, arm) in self._taken:
             return self._taken[name, arm]
         layers = []
@@ -104,7 +111,8 @@ class Ranking:
         return layers
 
     def _export_values(self, name: str, cell: Cell) -> dict[str, Any]:
-        """Return what a study gives to those centred on it: what it took, and what it varies."""
+        """Return the values that a study gives to others: those it varies and those it has
+        taken."""
         study = self._state.plan.spec.studies[name]
         paths, arm = dict.fromkeys(study.paths), Arm()
         if study.is_fixed:
@@ -141,7 +149,8 @@ class Ranking:
         return {path: get_at(best.cell.config, path) for path in around.take}
 
     def _block_study(self, name: str, around: Around, succeeded: int) -> None:
-        """Block a study whose centre has no cell of that rank; a promote study keeps its cells."""
+        """Block a study whose base has no cell of the wanted rank; a promotion keeps its other
+        cells."""
         state, study = self._state.studies[name], self._state.plan.spec.studies[name]
         if succeeded == 0 and around.neutral is None:
             state.blocked = f"no trial of {around.best_of} succeeded"

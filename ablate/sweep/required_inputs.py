@@ -1,7 +1,6 @@
-"""What the trials of a sweep that are left to do read before they train.
+"""List what pending trials need before they train: data, batches, weights.
 
-Of a trial that follows from results a study tells what it sets itself; what a search proposes, or
-another study's result decides, is not guessed.
+Values that a proposal or another study's result decides later are left open.
 """
 
 from __future__ import annotations
@@ -31,7 +30,11 @@ BATCH = ("training.batch_size", "training.per_class")
 
 @dataclass(frozen=True)
 class Use:
-    """What trials need, None where a part of it is not known yet, and the first of them."""
+    """What a kind of trial needs; parts that are not known yet are None.
+
+    Attributes:
+        study, point, fold: of the first such trial, for messages.
+    """
 
     data: DataConfig | None
     batch: tuple[int, int] | None  # its size and per_class
@@ -43,7 +46,7 @@ class Use:
 
 
 def iterate_required_inputs(plan: Plan, progression: Progression) -> Iterator[Use]:
-    """Yield, of the trials that are left to do, each kind that may read something of its own."""
+    """Yield each distinct set of inputs of the pending trials."""
     for name in plan.order:
         yield from _list_known_uses(plan, progression, name)
         yield from _list_later_uses(plan, progression, name)
@@ -96,7 +99,7 @@ def _build_use(
     *,
     sections: tuple[DataConfig, TrainingConfig, BackboneConfig],
 ) -> Use:
-    """Return a use without the parts that are decided later."""
+    """Return the inputs of a trial without the parts that are decided later."""
     data, training, backbone = sections
     return Use(
         None if any(map(_is_data_path, later)) else data,
@@ -109,7 +112,7 @@ def _build_use(
 
 
 def _list_undecided_points(study: Study, listed: set[int]) -> list[Point | None]:
-    """Return the points to come that may differ in what they read, one of each kind."""
+    """Return one unlisted point for each distinct set of inputs."""
     if not study.is_fixed:
         return [None]
     points: dict[str, Point | None] = {}
@@ -121,7 +124,7 @@ def _list_undecided_points(study: Study, listed: set[int]) -> list[Point | None]
 
 
 def _list_undecided_paths(studies: Mapping[str, Study], name: str, point: Point | None) -> set[str]:
-    """Return the paths of a point that proposals and results decide."""
+    """Return the paths of a point whose values proposals and results decide."""
     study, inherited = studies[name], list_inherited_paths(studies, name)
     if study.is_fixed:
         return inherited - set(study.find_overriding_params(point))
@@ -133,7 +136,7 @@ def _is_data_path(path: str) -> bool:
 
 
 def is_batch_path(path: str) -> bool:
-    """Return whether a path sets which batches are drawn."""
+    """Return whether a path affects the batches."""
     return path in ("training", *BATCH)
 
 
@@ -146,7 +149,7 @@ def _is_read_path(path: str) -> bool:
 
 
 def locate_error(plan: Plan, progression: Progression, use: Use, error: ConfigError) -> ConfigError:
-    """Return the same error, at its place in the spec."""
+    """Return an error with its place in the spec."""
     path, fault = error.path, error.message
     if Path(path).is_absolute():  # a file below data.root
         path, fault = "data.root", f"{path}: {fault}"

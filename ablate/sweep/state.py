@@ -1,4 +1,4 @@
-"""What is known of a sweep as it unfolds, and how far each of its cells still has to go."""
+"""Track the state of a sweep: listed cells, results, and how far each cell should train."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trainables.machine.files import join_inside
 
 @dataclass
 class StudyState:
-    """How far one study is."""
+    """The state of one study."""
 
     name: str
     size: int
@@ -33,14 +33,14 @@ class StudyState:
     _folds: tuple[int, dict[tuple[int, int], list[Cell]]] = (0, {})  # of so many cells
 
     def group_by_index(self) -> dict[int, list[Cell]]:
-        """Return its cells by their place in the study, all seeds and folds of one together."""
+        """Return the cells by index; a group has all seeds and folds of one cell."""
         groups: dict[int, list[Cell]] = {}
         for cell in self.cells:
             groups.setdefault(cell.idx, []).append(cell)
         return dict(sorted(groups.items()))
 
     def folds(self, cell: Cell) -> list[Cell]:
-        """Return the folds of one cell and seed, in order."""
+        """Return the cells of all folds with the cell and seed of this one."""
         count, groups = self._folds
         if count != len(self.cells):
             groups = {}
@@ -51,18 +51,20 @@ class StudyState:
 
 
 class SweepState:
-    """The plan, the facts and the studies, which all parts of a sweep share.
+    """Plan, results and studies, shared by all parts of a sweep.
 
-    With `evaluate: [ensemble]` the trial of fold 0 is read once more when all folds of its cell and
-    seed are done: the networks' embeddings side by side (`trainables/jobs/ensemble.py`). Where a
-    fold has failed there is no ensemble, and nothing waits for it.
+    With `evaluate: [ensemble]` the trial of fold 0 is evaluated again when all folds of its cell
+    and seed are done, with the embeddings of all folds concatenated
+    (`trainables/jobs/ensemble.py`). If a fold has failed, there is no ensemble.
 
     Args:
-        record: write proposals and stops to the ledger (the engine), or only compute them (a plan).
+        record: whether to write proposals and stops to the ledger, as the engine does and a plan
+            does not.
 
     Attributes:
-        studies: those asked for, by name. running: trials of this driver that are under way.
-        legs: of the studies that have a scheduler.
+        studies: the selected studies by name.
+        running: trials that this driver runs.
+        legs: the studies with a scheduler.
     """
 
     def __init__(self, plan: Plan, facts: Facts, *, record: bool) -> None:
@@ -79,36 +81,37 @@ class SweepState:
         return cell.error is not None or self.facts[cell.trial_id].status == "failed"
 
     def is_settled(self, cell: Cell) -> bool:
-        """Return whether nothing remains to be done for a cell: done, failed, or stopped."""
+        """Return whether nothing is left to do for a cell: it is done, failed or stopped."""
         fact = self.facts[cell.trial_id]
         if cell.error is not None or fact.is_settled(self.list_readable_splits(cell), cell.metrics):
             return True
         return self.get_target_epoch(cell) == STOP
 
     def get_target_epoch(self, cell: Cell) -> Decision | None:
-        """Return how far a cell is to train now; None: to its end, without a pause."""
+        """Return the epoch to which a cell should train now; None for its end."""
         legs = self.legs.get(cell.study)
         if legs is None or self.facts[cell.trial_id].status in ("done", "failed"):
             return None  # what a finished one may lack is an evaluation
         return legs.get_decision(cell)
 
     def is_known(self, cell: Cell) -> bool:
-        """Return whether a cell says all that the next round waits for: its result, or under an
-        asynchronous scheduler how it stood at a first pause."""
+        """Return whether the next round can use a cell: it has its result or, under an asynchronous
+        scheduler, has reached its first rung.
+        """
         if self.is_settled(cell):
             return True
         legs = self.legs.get(cell.study)
         return legs is not None and legs.scheduler.asynchronous and legs.is_paused(cell)
 
     def list_readable_splits(self, cell: Cell) -> tuple[str, ...]:
-        """Return the splits that a cell can be read on, without an ensemble that cannot be."""
+        """Return the splits on which a cell can be evaluated, without an impossible ensemble."""
         if ENSEMBLE not in cell.evaluate:
             return cell.evaluate
         lost = any(map(self.has_failed, self.studies[cell.study].folds(cell)))
         return tuple(split for split in cell.evaluate if split != ENSEMBLE or not lost)
 
     def list_ensemble_cells(self, cells: Iterable[Cell]) -> list[Cell]:
-        """Return the cells whose ensembles these belong to."""
+        """Return the cells whose ensembles contain these cells."""
         return [
             fold
             for cell in cells
@@ -118,7 +121,7 @@ class SweepState:
         ]
 
     def list_ensemble_members(self, cells: Iterable[Cell], trials: Path) -> tuple[Fold, ...] | None:
-        """Return the parts of a trial's ensemble as a job names them; None while one is missing."""
+        """Return the members of a trial's ensemble for its job; None if a fold is missing."""
         first = next((cell for cell in cells if ENSEMBLE in cell.evaluate), None)
         folds = [] if first is None else self.studies[first.study].folds(first)
         if not folds or any(self.facts[fold.trial_id].status != "done" for fold in folds):
@@ -135,9 +138,9 @@ class SweepState:
 
 
 class ScheduledStudy:
-    """A scheduler at work on one study: how far each cell is to train, leg by leg.
+    """Apply a scheduler to a study: decide how far each cell trains.
 
-    A cell is scheduled as one: all of its seeds run to the same rung, and its value is their mean.
+    All seeds of a cell run to the same rung, and its value is their mean.
     """
 
     def __init__(self, state: SweepState, name: str, scheduler: SchedulerBase) -> None:
@@ -152,7 +155,7 @@ class ScheduledStudy:
         self._version: object = None  # of facts and cells by which it decided
 
     def get_decision(self, cell: Cell) -> Decision:
-        """Return an epoch to run to, "wait" (also for a seed that waits for others), or "stop"."""
+        """Return the epoch to run to, "wait" (also while other seeds are behind), or "stop"."""
         decision = self._run_scheduler()[cell.idx]
         if isinstance(decision, int) and decision < cell.config["training"]["epochs"]:
             reached = len(self._sweep.facts.list_epoch_values(cell.trial_id, self._objective))
@@ -160,12 +163,12 @@ class ScheduledStudy:
         return decision
 
     def is_paused(self, cell: Cell) -> bool:
-        """Return whether a cell has come to a rung and no leg of it is under way."""
+        """Return whether a cell has reached a rung and none of its trials is running."""
         values = self._sweep.facts.list_epoch_values(cell.trial_id, self._objective)
         return bool(values) and cell.trial_id not in self._sweep.running
 
     def list_best_by_epoch(self, idx: int) -> dict[int, float]:
-        """Return the best value so far by epoch, for samplers that learn from stopped cells."""
+        """Return the best value up to each epoch, for samplers that learn from stopped cells."""
         entry = self._build_learning_curve([cell for cell in self._state.cells if cell.idx == idx])
         return {epoch: entry.find_best_until(epoch) for epoch in range(1, entry.epochs_trained + 1)}
 
@@ -205,7 +208,7 @@ class ScheduledStudy:
         return self._sweep.facts.ledger.get_stops(self._sweep.plan.sweep_id, self.name)
 
     def _record_stops(self, cells: dict[int, list[Cell]], entries: list[LearningCurve]) -> None:
-        """Record what was stopped: what others reach later must not bring it back."""
+        """Record stopped cells, so that later results cannot revive them."""
         sweep = self._sweep
         for group, entry in zip(cells.values(), entries, strict=True):
             name, idx = group[0].cell, group[0].idx
