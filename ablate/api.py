@@ -1,4 +1,4 @@
-"""The sweep from Python: prepare a checked plan, run it, read its results."""
+"""Use sweeps from Python: prepare a checked plan, run it, read its results."""
 
 from __future__ import annotations
 
@@ -86,14 +86,15 @@ class Options:
 
 @dataclass(frozen=True)
 class Results:
-    """A sweep after a run.
+    """A finished sweep.
 
-    frame: a pandas DataFrame with one row per (cell, seed): study, cell, seed, trial_id,
-        status, reason, its coordinates as `coords/…`, the settings in which trials of the sweep
-        differ as `params/…`, inherited ones too, and `val/…`, `test/…` of the selected epoch.
-    paths: the report's files by kind; empty without a report.
-    text: the report's tables, for a terminal.
-    trials_page: the page of the sweep's trials, below the address of MLflow's pages.
+    Attributes:
+        frame: a pandas DataFrame with one row for each (cell, seed): study, cell, seed, trial_id,
+            status, reason, coordinates as `coords/…`, varied settings as `params/…`, and `val/…`,
+            `test/…` of the selected epoch.
+        paths: the report's files by kind; empty without a report.
+        text: the report's tables for a terminal.
+        trials_page: address of the sweep's trials in MLflow.
     """
 
     outcome: Outcome
@@ -114,11 +115,12 @@ class Results:
             return pd.DataFrame(build_result_rows(records, self.sweep_id))
 
     def best(self, study: str | None = None) -> Best:
-        """Return the best cell of a study, or of all by the sweep's objective: `config`, `metrics`,
-        `model` (a path), `yaml` (a spec that runs it).
+        """Return the best cell of a study, or of all studies by the sweep's objective.
+
+        It has `config`, `metrics`, `model` (a path) and `yaml` (a spec that runs it).
 
         Raises:
-            ConfigError: no such study, or no result in it.
+            ConfigError: there is no such study, or it has no result.
         """
         with Records(self.ledger) as records:
             return find_best(records, self.sweep_id, study, self.ledger.parent)
@@ -133,11 +135,12 @@ def prepare(
 ) -> tuple[Plan, Settings]:
     """Check everything that can be checked before a trial starts.
 
-    leaves: the trials will run on other machines, whose cores and GPUs are not asked for here.
-    runs: False for what only looks at a plan, which needs no cluster that can be reached now.
+    Args:
+        leaves: the trials will run on other machines, so local cores and GPUs are not checked.
+        runs: False if the plan is only inspected, and no cluster needs to be reachable.
 
     Raises:
-        ConfigError: one line that says what is wrong with the spec, the data or the machine.
+        ConfigError: the spec, the data or the machine has a fault.
     """
     from trainables.data.cache import require_cache
     from trainables.evaluation.metric import METRIC_REGISTRY
@@ -194,15 +197,15 @@ def prepare(
 
 
 def run(spec: str | Path | Mapping[str, Any], **options: Any) -> Results:
-    """Run a sweep and compile its report; what the ledger has is not run again.
+    """Run a sweep and compile its report; known results are reused.
 
     Args:
-        spec: a YAML file, or the mapping it would hold.
+        spec: a YAML file, or an equivalent mapping.
         options: fields of `Options`; `budget` in seconds, `settings` as `{dotted path: value}`.
 
     Raises:
-        ConfigError: wrong input, before anything ran.
-        LedgerError: the ledger cannot be written; what was recorded is kept.
+        ConfigError: wrong input; nothing has run.
+        LedgerError: the ledger cannot be written; all records are kept.
     """
     chosen = Options(**options)
     plan, settings = prepare(spec, chosen)
@@ -210,7 +213,7 @@ def run(spec: str | Path | Mapping[str, Any], **options: Any) -> Results:
 
 
 def finish(plan: Plan, settings: Settings, options: Options, outcome: Outcome) -> Results:
-    """Compile the report of a run that was tracked.
+    """Compile the report of a tracked run.
 
     Raises:
         ReportError: MLflow does not answer, or lacks what the report needs.

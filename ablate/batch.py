@@ -1,11 +1,10 @@
-"""Trials that run without a driver: `ablate cells` writes their jobs, `ablate ledger import`
-records their results.
+"""Export trials to a file that runs without a driver, and import their results.
 
-An export claims nothing: whoever runs the sweep meanwhile trains these trials too, and the first
-result stands. Proposals of a search are recorded as a run records them, so that all files are
-rounds of one search. An import reads and checks all results before it writes, and then records one
-trial after the other; interrupted, the same command goes on. Results of other code than is here are
-recorded as such: the next `ablate run` asks about them, as about any earlier trial.
+An export claims nothing: a run at the same time trains these trials too, and the first result
+counts. Proposals of a search are recorded as in a run, so all files belong to one search. An import
+checks all results before it writes, and then records them one after the other; after an
+interruption the same command continues. Results of other code are recorded as such, and the next
+`ablate run` asks about them.
 """
 
 from __future__ import annotations
@@ -53,15 +52,15 @@ LOCK_SECONDS = 5.0  # how long to wait for another process to leave a trial's fo
 
 
 def export_cells(plan: Plan, settings: Settings, to: Path) -> Counter[str]:
-    """Write the trials that can start now to a file; without any, no file is written.
+    """Write the trials that can start now to a file; write no file if there are none.
 
     Returns:
-        How many trials are in it ("trials"), and how many are not: "known", "busy", "later" (they
-        follow from results) and "evaluations" (they are trained and lack an evaluation).
+        Counts: "trials" in the file, and others that are "known", "busy", "later" (they follow from
+        results) or "evaluations" (trained, and lacking an evaluation).
 
     Raises:
-        ConfigError: a study that no batch can run as a run does, too few classes, records of other
-            code.
+        ConfigError: a batch cannot run a study, there are too few classes, or other code made
+            results.
         OSError: the file cannot be written.
     """
     _check_studies(plan, settings)
@@ -119,10 +118,9 @@ def _build_entry(plan: Plan, cells: Sequence[Cell], job: Job) -> Entry:
 
 
 def _check_studies(plan: Plan, settings: Settings) -> None:
-    """Refuse a study whose course depends on when trials end; warn of too few classes.
+    """Refuse studies whose proposals depend on the order in which trials end.
 
-    Run to their ends, trials that its scheduler would have stopped would be other facts, and give
-    other proposals, under the same name.
+    Trials that a scheduler would have stopped would run to their ends and lead to other proposals.
     """
     with open_ledger_or_empty(settings.ledger) as ledger:
         progression = Progression(plan, settings.open_facts(ledger), record=False)
@@ -153,13 +151,11 @@ def import_batch(folder: Path, out: Path) -> Counter[str]:
     """Record the results of a batch's folder in the ledger of an output folder.
 
     Returns:
-        How many trials are new facts ("done", "failed"), were facts before ("known"), are claimed
-        by a driver ("busy") or have no result yet ("unfinished").
+        Counts: new results ("done", "failed"), "known" before, "busy" with a driver, "unfinished".
 
     Raises:
-        ConfigError: a result is damaged or belongs to no trial of this ledger, and nothing was
-            written; or a trial's file is damaged or cannot be written, and those before it were
-            recorded.
+        ConfigError: a result is damaged or belongs to no trial of the ledger, and nothing was
+            written; or a file of a trial is damaged, and the trials before it were recorded.
         LedgerError: the ledger cannot be written, or the disk is full.
     """
     counts = Counter[str]()
@@ -173,7 +169,7 @@ def import_batch(folder: Path, out: Path) -> Counter[str]:
 
 
 def _read_results(trials: Path, ledger: Ledger) -> dict[Path, Result | None]:
-    """Return the folder of each trial with its result, None where it has not ended."""
+    """Return each trial's folder with its result, or None if it has not ended."""
     if trials.is_symlink() or not trials.is_dir():
         fault = "it is a link" if trials.is_symlink() else "there is no such folder"
         message = f"{fault}: copy the folder of `python -m trainables.jobs.batch` as a whole"
@@ -197,7 +193,7 @@ def _read_results(trials: Path, ledger: Ledger) -> dict[Path, Result | None]:
 
 
 def _record_result(trial: Path, result: Result, out: Path, ledger: Ledger) -> str:
-    """Copy a trial's files, record its result, and return the name by which it counts."""
+    """Copy a trial's files and record its result; return the count to which it adds."""
     trial_id, last = result.trial_id, result.last
     row = ledger.get_trial(trial_id)
     # a result counts for more than a failure
@@ -232,12 +228,11 @@ def _record_result(trial: Path, result: Result, out: Path, ledger: Ledger) -> st
 
 
 def _copy_files(result: Result, source: Path, target: Path) -> None:
-    """Copy a trial's files to where a run would have left them, `final.json` last, by which a
-    folder is that of a finished trial.
+    """Copy a trial's files to the folder of a run, `final.json` last, which marks a finished trial.
 
     Raises:
-        ConfigError: another process holds the folder, a file is not as the result says that it was
-            written, or the folder cannot be written.
+        ConfigError: another process uses the folder, a file does not match its digest, or the
+            folder cannot be written.
     """
     log = {LOG: None} if os.path.lexists(source / LOG) else {}
     digests: dict[str, str | None] = {**log, **result.files}

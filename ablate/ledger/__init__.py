@@ -1,1 +1,1 @@
-"""Durable facts in SQLite, the only place with SQL."""
+"""Store results durably in SQLite; all SQL is here."""

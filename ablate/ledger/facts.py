@@ -1,4 +1,4 @@
-"""What the ledger says of trials, read once and again when something has happened."""
+"""Cache what the ledger records of trials."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ablate.ledger.sources import Differing, Sources, build_refusal, summarize_d
 
 @dataclass(frozen=True)
 class Fact:
-    """What the ledger says of a trial."""
+    """The state and results of one trial, from the ledger."""
 
     status: str | None  # None: nothing
     evaluations: dict[str, dict[str, float]]
     foreign: bool = False  # made by code that differs: it is neither taken nor replaced
 
     def is_settled(self, evaluate: tuple[str, ...], metrics: tuple[str, ...]) -> bool:
-        """Return whether nothing remains to be done for a cell read on these splits."""
+        """Return whether a cell with these evaluations needs nothing more."""
         if self.foreign:
             return False
         if self.status == "failed":
@@ -28,9 +28,9 @@ class Fact:
     def find_missing_evaluations(
         self, evaluate: Iterable[str], metrics: Iterable[str]
     ) -> dict[str, list[str]]:
-        """Return split → the metrics, of these besides the usual ones, that it lacks.
+        """Return split → the extra metrics that its evaluation lacks.
 
-        A split without anything to add is left out; one that was never evaluated is there.
+        A split that was never evaluated is included; a complete one is not.
         """
         needed = {
             split: [name for name in metrics if name not in self.evaluations.get(split, {})]
@@ -41,7 +41,7 @@ class Fact:
 
 @dataclass(eq=False)
 class Facts:
-    """The ledger's facts, read once per trial and again after `refresh`."""
+    """The facts of all trials, each read once and again after `refresh`."""
 
     ledger: Ledger
     evaluator: str | None  # only its evaluations count; None: any
@@ -68,13 +68,13 @@ class Facts:
         return self._read[trial_id]
 
     def reconcile_code_versions(self, trial_ids: Iterable[str], *, same_code: bool) -> list[str]:
-        """Settle, before anything runs, what becomes of records that other code made.
+        """Decide before a run whether results of other code count.
 
         Returns:
-            What was taken as the same code, a line per component.
+            A line for each component whose other code was accepted as the same.
 
         Raises:
-            ConfigError: there are some, and nobody says that they are of the same code.
+            ConfigError: there are such results, and `--same-code` was not given.
         """
         for trial_id in trial_ids:
             self[trial_id]
@@ -89,7 +89,7 @@ class Facts:
         return lines
 
     def list_epoch_values(self, trial_id: str, metric: str) -> tuple[float, ...]:
-        """Return a metric at each whole epoch from the first on, until one lacks it."""
+        """Return the values of a metric at epochs 1, 2, …, up to the first epoch without one."""
         values = self._values.setdefault(trial_id, {})
         if metric not in values:
             numbers: list[float] = []
@@ -102,7 +102,7 @@ class Facts:
         return values[metric]
 
     def refresh(self, trial_id: str) -> None:
-        """Read a trial again, and note whether other code made its result, or began it."""
+        """Read a trial again, and note whether other code has made its result."""
         self.version += 1
         self._values.pop(trial_id, None)
         self.differing.pop(trial_id, None)

@@ -1,7 +1,8 @@
-"""The ledger: every finished trial as a durable fact, and which driver is at work on which trial.
+"""Write results and claims of trials to the ledger.
 
 Drivers write it, workers never do. A claim holds while its driver lives (`ablate/ledger/owner.py`),
-so that no trial is trained twice at once, and the next driver can take what a killed one left.
+so no trial is trained twice at the same time, and the next driver takes over trials of a killed
+one.
 """
 
 from __future__ import annotations
@@ -26,18 +27,15 @@ Claim = Literal["mine", "busy", "done", "failed"]
 
 
 class Ledger(Records):
-    """The records, and all that is ever written into them, each change in one transaction.
+    """All records, with methods that write them, each in one transaction.
 
     Raises:
-        LedgerError: full disk, lock or I/O error while writing.
+        LedgerError: the disk is full, the file is locked, or an I/O error occurred.
     """
 
     @contextmanager
     def begin_transaction(self) -> Iterator[sqlite3.Connection]:
-        """Open one transaction, which is on disk when the block has been left.
-
-        Within such a block it is part of that block's transaction.
-        """
+        """Open a transaction that is on disk when the block ends. A nested block joins it."""
         db = self._connection
         if db.in_transaction:
             yield db
@@ -52,7 +50,7 @@ class Ledger(Records):
                 raise
 
     def _execute_statement(self, sql: str, *values: object) -> int:
-        """Execute one statement; return how many rows it changed."""
+        """Execute a statement, and return the number of changed rows."""
         with self.begin_transaction() as db:
             return db.execute(sql, values).rowcount
 
@@ -68,11 +66,14 @@ class Ledger(Records):
         force: bool = False,
         source: str | None = None,
     ) -> Claim:
-        """Take a trial for this driver, unless it is finished or another live driver has it.
+        """Claim a trial for a driver, unless it is finished or another live driver has claimed it.
 
         Args:
-            force: forget what is known of it, and tell MLflow anew when it is known again.
-            source: key of the code that it will run (`ablate/ledger/sources.py`).
+            force: discard earlier results, and write the new ones to MLflow again.
+            source: key of the code that will run (`ablate/ledger/sources.py`).
+
+        Returns:
+            "mine", or why it was not claimed.
         """
         now = time.time()
         with self.begin_transaction() as db:
@@ -110,7 +111,7 @@ class Ledger(Records):
             return "mine"
 
     def claim_evaluation(self, trial_id: str, owner: Owner) -> Claim:
-        """Take a finished trial to evaluate further splits; it stays "done" meanwhile."""
+        """Claim a finished trial for further evaluations; its status stays "done"."""
         with self.begin_transaction():
             row = self.get_trial(trial_id)
             if row is None or row["status"] != "done":
@@ -118,7 +119,7 @@ class Ledger(Records):
             return "mine" if self.hold(trial_id, owner) else "busy"
 
     def hold(self, trial_id: str, owner: Owner) -> bool:
-        """Take a trial as it is, if there is one; False: another live driver has it."""
+        """Claim a trial without changing it; return False if another live driver has claimed it."""
         with self.begin_transaction():
             row = self.get_trial(trial_id)
             if row is not None and _is_held(row, owner):
@@ -128,7 +129,7 @@ class Ledger(Records):
             return True
 
     def release_hold(self, trial_id: str, owner: Owner) -> None:
-        """Release what `hold` took, as it was; what a dead driver was at is "interrupted"."""
+        """Release a claim of `hold`. A trial of a dead driver becomes "interrupted"."""
         self._execute_statement(
             "UPDATE trials SET owner=NULL, status=CASE status WHEN 'running' THEN 'interrupted' "
             "ELSE status END WHERE trial_id=? AND owner=?",
@@ -137,7 +138,7 @@ class Ledger(Records):
         )
 
     def record_heartbeat(self, owner: Owner) -> None:
-        """Give a sign of life for everything this driver has claimed."""
+        """Renew the heartbeat of all claims of a driver."""
         self._execute_statement(
             "UPDATE trials SET heartbeat=? WHERE owner=?", time.time(), str(owner)
         )
@@ -148,7 +149,7 @@ class Ledger(Records):
         status: Literal["failed", "partial", "interrupted"],
         reason: str | None = None,
     ) -> None:
-        """End a claim without a result; a trial that is "done" stays so."""
+        """End a claim without a result; the status "done" stays."""
         with self.begin_transaction():
             self._execute_statement("UPDATE trials SET owner=NULL WHERE trial_id=?", trial_id)
             self._execute_statement(
@@ -158,7 +159,7 @@ class Ledger(Records):
             )
 
     def release_dead(self) -> list[str]:
-        """Mark trials of drivers that are gone "interrupted" (resumable); return their ids."""
+        """Mark the trials of dead drivers as "interrupted", and return their ids."""
         released = []
         for row in self.query("SELECT * FROM trials WHERE owner IS NOT NULL"):
             if Owner.parse(row["owner"]).is_alive(row["heartbeat"]):
@@ -175,7 +176,7 @@ class Ledger(Records):
         return released
 
     def record_epochs(self, trial_id: str, reports: Iterable[Mapping[str, Any]]) -> None:
-        """Record epoch events; of one reported twice the first stands, which MLflow has."""
+        """Record epochs; of an epoch that is reported twice, the first report stays."""
         rows = [
             (trial_id, epoch["epoch"], epoch["steps"], epoch["seconds"], to_json(epoch["metrics"]))
             for epoch in reports
@@ -184,13 +185,13 @@ class Ledger(Records):
             db.executemany("INSERT OR IGNORE INTO epochs VALUES (?,?,?,?,?)", rows)
 
     def put_checkpoint(self, trial_id: str, location: str | None) -> None:
-        """Note where in storage a trial's newest checkpoint is; None: nowhere any more."""
+        """Record the path in storage of a trial's newest checkpoint, or None."""
         self._execute_statement(
             "UPDATE trials SET checkpoint=? WHERE trial_id=?", location, trial_id
         )
 
     def delete_epochs(self, trial_id: str) -> None:
-        """Forget the epochs of a trial that begins anew."""
+        """Delete the epochs of a trial that starts anew."""
         self._execute_statement("DELETE FROM epochs WHERE trial_id=?", trial_id)
 
     def record_final(
@@ -202,13 +203,14 @@ class Ledger(Records):
         trained: bool = True,
         evaluator: str | None = None,
     ) -> None:
-        """Record a final event, its evaluations, `epochs` not yet recorded and status "done".
+        """Record a trial's result: evaluations, epochs that are not recorded yet, and status
+        "done".
 
-        All go into one transaction. What a further evaluation by the same evaluator adds stands
-        beside what was known, which stays as it was.
+        All of it is one transaction. Further evaluations by the same evaluator are added to known
+        ones, which do not change.
 
         Args:
-            evaluator: hash of the source that evaluated.
+            evaluator: hash of the source of the evaluation code.
         """
         now = time.time()
         with self.begin_transaction() as db:
@@ -251,10 +253,10 @@ class Ledger(Records):
         )
 
     def put_cells(self, sweep_id: str, cells: Iterable[Mapping[str, Any]]) -> None:
-        """Record cells; one that was recorded before is replaced.
+        """Record cells, and replace those recorded earlier.
 
         Args:
-            cells: each with study, cell, seed, trial_id, coords, idx, and fold if it has one.
+            cells: mappings with study, cell, seed, trial_id, coords, idx, and fold if there is one.
         """
         rows = [
             (
@@ -276,7 +278,7 @@ class Ledger(Records):
         config_hash: str,
         beside: Sequence[int] | None = None,
     ) -> None:
-        """Record a proposal unless it is there, so that two drivers follow the same ones."""
+        """Record a proposal unless another driver has recorded it."""
         with self.begin_transaction():
             is_first = self._execute_statement(
                 "INSERT OR IGNORE INTO proposals VALUES (?,?,?,?)",
@@ -292,7 +294,8 @@ class Ledger(Records):
         )
 
     def rename_store(self, before: str, after: str) -> None:
-        """Record a store's runs under another name, and wipe the former name from the file."""
+        """Record the runs of a store under another name, and erase the former name from the
+        file."""
         self.query("PRAGMA secure_delete=ON")
         self._execute_statement(
             "UPDATE OR REPLACE mlflow_runs SET store=? WHERE store=?", after, before
@@ -305,7 +308,7 @@ class Ledger(Records):
         )
 
     def put_mlflow_runs(self, store: str, sweep_id: str, runs: Iterable[Row]) -> None:
-        """Record runs: trial_id, run_id, and logged_epoch and logged_final unless they are 0."""
+        """Record MLflow runs: trial_id, run_id, logged_epoch and logged_final."""
         defaults = {"logged_epoch": 0, "logged_final": 0, "store": store, "sweep_id": sweep_id}
         with self.begin_transaction() as db:
             db.executemany(
@@ -324,7 +327,7 @@ def _is_held(row: Row, owner: Owner) -> bool:
 
 @contextmanager
 def send_heartbeats(path: Path, owner: Owner) -> Iterator[None]:
-    """Give this driver's claims a sign of life from a thread."""
+    """Renew the heartbeat of a driver's claims from a thread."""
     ended = threading.Event()
 
     def beat() -> None:

@@ -1,7 +1,8 @@
-"""Who holds a claim: a driver process, told apart from any later process with the same id.
+"""Identify the driver that holds a claim, and tell whether it is alive.
 
-It is written into the ledger as `host/pid/start`. On the same host a claim is dead as soon as that
-process is gone; on another host only the age of its heartbeat can tell.
+The ledger has it as `host/pid/start`; the start time distinguishes it from later processes with the
+same id. On the same host a claim ends with its process. For another host only the age of the
+heartbeat counts.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ STALE_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Owner:
-    """A driver process. `start` is its start time in seconds since the epoch."""
+    """A driver process. `start` is its start time in seconds since 1970."""
 
     host: str
     pid: int
@@ -36,15 +37,15 @@ class Owner:
 
     @classmethod
     def from_this_process(cls) -> Owner:
-        """Return this process."""
+        """Return the owner of this process."""
         return cls(host_name(), os.getpid(), round(psutil.Process().create_time(), 2))
 
     @classmethod
     def parse(cls, text: str) -> Owner:
-        """Read an owner as `str` writes it.
+        """Parse the text form of an owner.
 
         Raises:
-            ConfigError: it is none, or no process can be it.
+            ConfigError: the text is no owner.
         """
         match = _WRITTEN.fullmatch(text)
         if match is None or len(text) > LONGEST or find_unfit_character(text) is not None:
@@ -59,7 +60,7 @@ class Owner:
         return f"{self.host}/{self.pid}/{self.start:.2f}"
 
     def is_alive(self, heartbeat: float, stale_after: float = STALE_SECONDS) -> bool:
-        """Return whether the process still runs; `heartbeat` is its last sign of life (seconds)."""
+        """Return whether the process still runs; `heartbeat` is the time of its last heartbeat."""
         if self.host == host_name():
             with contextlib.suppress(psutil.AccessDenied):  # it exists, under another user
                 return is_running(self.pid, self.start)

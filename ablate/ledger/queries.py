@@ -1,4 +1,4 @@
-"""Questions to the ledger that a command asks once."""
+"""Queries of the ledger that commands run once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trainables.errors import ConfigError
 
 @dataclass(frozen=True)
 class Query:
-    """A statement of SQL, called with the records and its values."""
+    """A SQL statement, called with records and values."""
 
     sql: str
 
@@ -64,7 +64,7 @@ list_cells_of_trial = Query(
 
 
 def find_trials_by_prefix(records: Records, beginning: str) -> list[str]:
-    """Return the ids that begin so."""
+    """Return the trial ids with this beginning."""
     rows = records.query(
         "SELECT trial_id FROM trials WHERE trial_id LIKE ? || '%' ORDER BY trial_id", [beginning]
     )
@@ -72,7 +72,7 @@ def find_trials_by_prefix(records: Records, beginning: str) -> list[str]:
 
 
 def count_unlogged(records: Records, store: str, sweep_id: str) -> int:
-    """Return how many ended trials of a sweep an MLflow store does not have to their end."""
+    """Return how many ended trials of a sweep an MLflow store does not have completely."""
     rows = records.query(
         "SELECT count(DISTINCT trial_id) AS n FROM cells JOIN trials USING (trial_id) WHERE "
         "sweep_id=? AND status!='running' AND NOT EXISTS (SELECT 1 FROM mlflow_runs AS m WHERE "
@@ -84,14 +84,14 @@ def count_unlogged(records: Records, store: str, sweep_id: str) -> int:
 
 
 def format_cell_address(cell: Row) -> str:
-    """Return `STUDY/CELL@SEED[.FOLD]`, as `--cell` takes it."""
+    """Return `STUDY/CELL@SEED[.FOLD]`, the format of `--cell`."""
     fold = "" if cell["fold"] in (None, NO_FOLD) else f".{cell['fold']}"
     name = str(cell["cell"]).replace("\n", "\\n")  # a line each, whatever a value of a spec holds
     return f"{cell['study']}/{name}@{cell['seed']}{fold}"
 
 
 def find_last_epochs(records: Records) -> dict[str, int]:
-    """Map trial → the last of its epochs, of those that are under way."""
+    """Map each running trial to its last epoch."""
     rows = records.query(
         "SELECT trial_id, max(epoch) AS epoch FROM epochs JOIN trials USING (trial_id) "
         "WHERE status='running' GROUP BY trial_id"
@@ -100,11 +100,10 @@ def find_last_epochs(records: Records) -> dict[str, int]:
 
 
 def find_sweep(records: Records, named: str | None, path: str) -> str:
-    """Return the id of the sweep of this id or name; of several of one name, or without any, the
-    latest.
+    """Return the id of the sweep with this id or name, or of the latest sweep.
 
     Raises:
-        ConfigError: at `path`; there is none.
+        ConfigError: there is no such sweep; its path is `path`.
     """
     latest_first = list_sweeps(records)[::-1]
     for sweep in latest_first:

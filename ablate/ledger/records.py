@@ -1,9 +1,9 @@
-"""What the ledger says: its file opened, and the questions that drivers ask all the time.
+"""Open the ledger, and read what drivers need often.
 
-Each thread and each process opens it by itself. Rows are plain dicts, with the `*_json` columns
-decoded under the name without the suffix. A ledger can come from somebody else, and SQLite keeps
-any value in any column: so each value is checked where it leaves SQLite. Questions that a command
-asks once are in `ablate/ledger/queries.py`.
+Each thread and process opens it separately. Rows are dicts; `*_json` columns are decoded under the
+name without the suffix. A ledger can come from somebody else, and SQLite accepts any value in any
+column, so each value is checked when it is read. `ablate/ledger/queries.py` has queries that
+commands run once.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ NO_FOLD = -1  # a part of the key, where SQL's NULL would differ from itself
 
 
 class Records:
-    """Trials, their epochs and evaluations, and the sweeps whose cells they fill.
+    """Read trials, epochs, evaluations, sweeps and cells.
 
     Args:
-        path: the database file; made if it is missing.
+        path: the database file, created if missing.
         timeout: seconds to wait for another writer.
 
     Raises:
-        ConfigError: the file is no ledger or cannot be opened, or has an impossible value.
+        ConfigError: the file is no ledger, cannot be opened, or has an impossible value.
     """
 
     def __init__(self, path: str | Path, *, timeout: float = 60.0) -> None:
@@ -55,7 +55,7 @@ class Records:
         return [self._check_row(row) for row in rows]
 
     def _check_row(self, row: Row) -> Row:
-        """Return a row decoded and checked; columns that no table has are taken as they are."""
+        """Return a row decoded and checked; unknown columns are not checked."""
         checked: Row = {}
         for column, raw in row.items():
             name, value = column.removesuffix("_json"), raw
@@ -85,7 +85,7 @@ class Records:
         return next(iter(self.query("SELECT * FROM trials WHERE trial_id=?", [trial_id])), None)
 
     def list_epochs(self, trial_id: str, after: int = 0) -> list[Row]:
-        """Return epoch reports with number > `after`, in order: epoch, steps, seconds, metrics."""
+        """Return epochs with a number above `after`, in order: epoch, steps, seconds, metrics."""
         return self.query(
             "SELECT * FROM epochs WHERE trial_id=? AND epoch>? ORDER BY epoch", [trial_id, after]
         )
@@ -98,12 +98,12 @@ class Records:
         )
 
     def get_evaluations(self, trial_id: str, evaluator: str | None = None) -> dict[str, Row]:
-        """Map split → metrics; without `evaluator` the most recently recorded of each split."""
+        """Map split → metrics by this evaluator, or by the most recent one for each split."""
         rows = self._read_evaluations("split, metrics_json", trial_id, evaluator)
         return {row["split"]: row["metrics"] for row in rows}
 
     def get_recorded_times(self, trial_id: str) -> dict[str, float]:
-        """Map split → when its evaluation was first recorded, if a ledger of then noted it."""
+        """Map split → when its evaluation was first recorded; older ledgers have no times."""
         rows = self._read_evaluations("split, recorded", trial_id, None)
         times = {row["split"]: row["recorded"] for row in rows}
         return {split: at for split, at in times.items() if at is not None}
@@ -111,27 +111,31 @@ class Records:
     def list_evaluator_sources(
         self, trial_id: str, evaluator: str | None = None
     ) -> list[str | None]:
-        """Return the sources of what evaluated it, each once; None: recorded before they were
-        kept."""
+        """Return the sources of the evaluation code of a trial; None for evaluations recorded
+        without it.
+        """
         rows = self._read_evaluations("source", trial_id, evaluator)
         return list(dict.fromkeys(row["source"] for row in rows))
 
     def get_source(self, key: str | None) -> dict[str, str | None] | None:
-        """Map component → hash of the source that a trial ran, by its key; None: it has none."""
+        """Map component → hash of its source for a source key; None if there is no such key."""
         rows = self.query("SELECT components_json FROM sources WHERE source=?", [key])
         return rows[0]["components"] if rows else None
 
     def get_sweep(self, sweep_id: str) -> Row:
-        """Return the sweep's row: sweep_id, name, spec, created, provenance. KeyError if
-        unknown."""
+        """Return a sweep's row: sweep_id, name, spec, created, provenance.
+
+        Raises:
+            KeyError: there is no such sweep.
+        """
         rows = self.query("SELECT * FROM sweeps WHERE sweep_id=?", [sweep_id])
         if not rows:
             raise KeyError(f"no sweep {sweep_id} in {self.path}")
         return rows[0]
 
     def list_cells(self, sweep_id: str, trial_id: str | None = None) -> list[Row]:
-        """Return all cells known so far, or those that a trial fills: study, cell, seed, trial_id,
-        coords, idx, fold (None: none)."""
+        """Return a sweep's cells, or those of one trial: study, cell, seed, trial_id, coords, idx,
+        fold."""
         condition = "sweep_id=?" if trial_id is None else "sweep_id=? AND trial_id=?"
         rows = self.query(
             f"SELECT * FROM cells WHERE {condition} ORDER BY study, idx, seed, fold",
@@ -140,8 +144,9 @@ class Records:
         return [row | {"fold": None if row["fold"] == NO_FOLD else row["fold"]} for row in rows]
 
     def list_proposals(self, study_key: str) -> dict[int, Row]:
-        """Map index → row with params, config_hash and beside: the earlier proposals that had no
-        result when it was made, in an asynchronous search; else ()."""
+        """Map index → proposal with params, config_hash and beside: the earlier proposals without a
+        result when it was made, in an asynchronous search; else ().
+        """
         rows = self.query(
             "SELECT p.*, b.beside_json FROM proposals p LEFT JOIN beside b USING (study_key, idx) "
             "WHERE p.study_key=? ORDER BY p.idx",
@@ -150,12 +155,13 @@ class Records:
         return {row["idx"]: row | {"beside": tuple(row["beside"] or ())} for row in rows}
 
     def get_stops(self, sweep_id: str, study: str) -> dict[str, int]:
-        """Map cell → epoch at which a scheduler stopped it for good."""
+        """Map cell → epoch at which a scheduler stopped it."""
         rows = self.query("SELECT * FROM stops WHERE sweep_id=? AND study=?", [sweep_id, study])
         return {row["cell"]: row["epoch"] for row in rows}
 
     def get_mlflow_run(self, store: str, sweep_id: str, trial_id: str = "") -> Row | None:
-        """Return run_id, logged_epoch, logged_final of a run in `store`; trial "" is the parent."""
+        """Return run_id, logged_epoch and logged_final of a trial's run in `store`; trial "" is the
+        parent."""
         rows = self.query(
             "SELECT * FROM mlflow_runs WHERE store=? AND sweep_id=? AND trial_id=?",
             [store, sweep_id, trial_id],
@@ -196,7 +202,7 @@ Status = Literal["running", "done", "failed", "partial", "interrupted", "missing
 
 
 class _Config(BaseModel):
-    """The sections that commands look into."""
+    """The sections of a configuration that commands read."""
 
     backbone: dict[str, Any] | None = None
     data: dict[str, Any] | None = None

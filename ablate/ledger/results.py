@@ -1,4 +1,4 @@
-"""Results of a sweep from the ledger alone: one row per cell and seed, tables, the best cells."""
+"""Build tables and best cells of a sweep from the ledger."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WRITERS = (".csv", ".jsonl", ".parquet")
 
 
 def collect_metrics(records: Records, trial_id: str) -> dict[str, float]:
-    """Return all metrics of a trial, as `split/name`."""
+    """Return all metrics of a trial as `split/name`."""
     return {
         str(MetricName(split, name)): value
         for split, metrics in records.get_evaluations(trial_id).items()
@@ -43,7 +43,7 @@ def collect_metrics(records: Records, trial_id: str) -> dict[str, float]:
 
 
 def build_result_rows(records: Records, sweep_id: str) -> list[Row]:
-    """Return a sweep's cells with status, coordinates, the settings that vary, and metrics."""
+    """Return one row for each cell and seed: status, coordinates, varied settings, metrics."""
     varied = find_varied_paths(
         row["config"] for row in queries.list_sweep_trials(records, sweep_id)
     )
@@ -61,7 +61,8 @@ def _pick_settings(config: Row, paths: Iterable[str]) -> Row:
 
 
 def _build_rows(records: Records, sweep_id: str, describe: Callable[[Row], Row]) -> list[Row]:
-    """Return one row per cell and seed, with metrics and what `describe` gives of a trial."""
+    """Return one row for each cell and seed, with metrics and the columns that `describe`
+    returns."""
     trials = {
         trial["trial_id"]: describe(trial) | collect_metrics(records, trial["trial_id"])
         for trial in queries.list_sweep_trials(records, sweep_id)
@@ -79,7 +80,7 @@ def _build_rows(records: Records, sweep_id: str, describe: Callable[[Row], Row])
 
 
 def build_table(records: Records, sweep: str | None) -> pd.DataFrame:
-    """Return one row per cell and seed of a sweep, or per trial of the whole ledger."""
+    """Return one row for each cell and seed of a sweep, or for each trial of the ledger."""
     import pandas as pd
 
     if sweep is None:
@@ -94,7 +95,7 @@ def build_table(records: Records, sweep: str | None) -> pd.DataFrame:
 
 
 def _flatten_facts(trial: Row) -> Row:
-    """Return a trial's facts, and its settings and provenance flattened."""
+    """Return a trial's facts, settings and provenance as one flat mapping."""
     row = {key: trial[key] for key in FACTS}
     for kind in ("config", "provenance"):
         flat = flatten_paths(trial[kind] or {})
@@ -104,12 +105,12 @@ def _flatten_facts(trial: Row) -> Row:
 
 
 def _to_scalar(value: Any) -> Any:
-    """Return a list or mapping as text, since a table's cell holds one value."""
+    """Return lists and mappings as text, because a table has one value in each field."""
     return json.dumps(value) if isinstance(value, list | tuple | dict) else value
 
 
 def _escape_formulas(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table for a spreadsheet, in which names that look like formulas are text."""
+    """Return a table whose texts cannot act as formulas in a spreadsheet."""
     texts = [name for name, column in table.items() if column.map(type).eq(str).any()]
     safe = table.astype(dict.fromkeys(texts, object))
     safe[texts] = safe[texts].map(escape_formula)
@@ -117,7 +118,7 @@ def _escape_formulas(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def export_table(path: Path, sweep: str | None, to: Path | None) -> None:
-    """Write the table of a ledger to a file by its suffix, or print it as CSV."""
+    """Write the table to a file in the format of its suffix, or print it as CSV."""
     if to is not None and to.suffix not in WRITERS:
         raise ConfigError("--to", f"{str(to)!r} must end in {', '.join(WRITERS)}")
     with Records(path) as records:
@@ -166,12 +167,12 @@ class Best:
 
     @property
     def model(self) -> Path:
-        """Path of the exported model of the best trial; it is gone where it was pruned."""
+        """Path of the best trial's exported model, which may have been pruned."""
         return TrialFolder.locate(self.out / TRIALS, self.trials[0]).export
 
     @property
     def yaml(self) -> str:
-        """A spec that runs this configuration alone, with its metrics and commands as comments."""
+        """A spec that runs this configuration, with its metrics and commands as comments."""
         study = {"design": "compare", "variants": {self.study: {}}, "evaluate": ["val", "test"]}
         spec = {
             "name": f"best-{self.sweep}"[:100],
@@ -207,10 +208,10 @@ class Best:
 
 
 def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> Best:
-    """Find the best cell of a study, or without one of all studies by the sweep's objective.
+    """Find the best cell of a study, or of all studies by the sweep's objective.
 
     Raises:
-        ConfigError: no such study, or none of its trials has a result.
+        ConfigError: there is no such study, or none of its trials has a result.
     """
     sweep, by_study = records.get_sweep(sweep_id), group_cells_by_study(records, sweep_id)
     spec, declared = sweep["spec"], list(sweep["spec"]["studies"])
@@ -262,7 +263,7 @@ def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> 
 
 
 def group_cells_by_study(records: Records, sweep_id: str) -> dict[str, dict[str, list[Row]]]:
-    """Return study → cell → its rows (one a seed and fold), in their order."""
+    """Return study → cell → its rows, one for each seed and fold."""
     studies: dict[str, dict[str, list[Row]]] = {}
     for row in records.list_cells(sweep_id):
         studies.setdefault(row["study"], {}).setdefault(row["cell"], []).append(row)
@@ -270,7 +271,7 @@ def group_cells_by_study(records: Records, sweep_id: str) -> dict[str, dict[str,
 
 
 def iterate_objectives(spec: Mapping[str, Any], study: str) -> Iterator[tuple[str, bool]]:
-    """Yield the objectives of a study: metric, and whether more of it is better."""
+    """Yield (metric, whether higher is better) of each objective of a study."""
     objectives = (spec["studies"].get(study) or {}).get("objectives")
     for goal in objectives or [{"metric": spec["objective"], "direction": "maximize"}]:
         yield goal["metric"], goal["direction"] == "maximize"
@@ -279,7 +280,7 @@ def iterate_objectives(spec: Mapping[str, Any], study: str) -> Iterator[tuple[st
 def find_best_cell(
     records: Records, cells: Mapping[str, Sequence[Row]], metric: str, *, most: bool
 ) -> str | None:
-    """Return the cell with the best mean over seeds and folds, the earlier one on a tie."""
+    """Return the cell with the best mean over seeds and folds; the earlier one if equal."""
     means = {
         cell: statistics.fmean(value for _, value in values)
         for cell, rows in cells.items()

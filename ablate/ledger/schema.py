@@ -1,9 +1,8 @@
-"""The ledger's tables, and opening its database safely.
+"""Define the ledger's tables, and open its database safely.
 
-SQLite with a write-ahead log and `synchronous=FULL`: a commit that has returned survives the
-loss of the process and of power. Several processes may be the first to open a fresh file at
-once: switching to WAL does not wait for locks as other statements do, so that a file lock
-guards the first use.
+SQLite runs with a write-ahead log and `synchronous=FULL`, so a commit survives the loss of the
+process and of power. Several processes may open a new file at once; switching to WAL does not wait
+for locks, so a file lock guards the first use.
 """
 
 from __future__ import annotations
@@ -104,17 +103,17 @@ _RESTORE = "restore it from a copy, or give another --out"
 
 
 class LedgerError(RuntimeError):
-    """The ledger cannot be written now (full disk, lock, I/O); nothing committed is lost."""
+    """The ledger cannot be written now (full disk, lock, I/O error); committed data are safe."""
 
 
 def to_json(value: object) -> str:
-    """Return what a `*_json` column holds."""
+    """Return the JSON text of a `*_json` column."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 @contextmanager
 def explain_sqlite_errors(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into one line that says what to do."""
+    """Turn SQLite's errors into one sentence with a remedy."""
     try:
         yield
     except sqlite3.DatabaseError as error:
@@ -133,7 +132,7 @@ def explain_sqlite_errors(path: Path) -> Iterator[None]:
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Return whether a full disk, or a used-up quota, is behind an error."""
+    """Return whether an error comes from a full disk or an exhausted quota."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in FULL:
             return True
@@ -142,18 +141,18 @@ def is_full(error: BaseException | None) -> bool:
 
 
 def is_disk_full_message(text: str) -> bool:
-    """Return whether the text of another process's error tells of a full disk."""
+    """Return whether another process's error text reports a full disk."""
     return any(f"[errno {code}]" in text.lower() for code in FULL)
 
 
 def build_disk_full_error(path: Path | str) -> LedgerError:
-    """Return the error that a full disk is, said in one line wherever it is met."""
+    """Return the error for a full disk, with the same sentence everywhere."""
     return LedgerError(f"{path}: no space is left on its disk. {_REMEDIES['full']}")
 
 
 @contextmanager
 def convert_disk_full(path: Path) -> Iterator[None]:
-    """Turn what a full disk makes of writing below `path` into a LedgerError."""
+    """Turn a full disk during writes below `path` into a LedgerError."""
     try:
         yield
     except OSError as error:
@@ -163,7 +162,7 @@ def convert_disk_full(path: Path) -> Iterator[None]:
 
 
 def open_connection(path: Path, timeout: float) -> sqlite3.Connection:
-    """Open a connection in autocommit mode to a ledger whose tables are made and checked."""
+    """Open a connection in autocommit mode; tables are created and checked."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -191,7 +190,7 @@ def _read_pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 def _check_file(path: Path) -> None:
-    """Check that the file, if there is one, is a ledger or may become one, before it is opened."""
+    """Check before opening that the file is a ledger, or does not exist."""
     try:
         header = read_header(path)
     except NoDatabase as error:
@@ -213,7 +212,7 @@ def _check_version(path: Path, version: int, *, is_ours: bool) -> None:
 
 
 def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse other tables: a view may never end, and a trigger does what nobody asked for."""
+    """Refuse unknown tables, views and triggers, which could run code of a stranger."""
     kinds = connection.execute("SELECT name, type FROM sqlite_master WHERE type != 'index'")
     for name, kind in kinds:
         if kind != "table":
@@ -231,7 +230,7 @@ def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
 
 @cache
 def _list_expected_columns() -> dict[str, set[str]]:
-    """Return table → columns, as `DDL` makes them."""
+    """Return table → columns as `DDL` defines them."""
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(DDL)
         names = connection.execute("SELECT name FROM sqlite_master WHERE type='table'").fetchall()
@@ -247,7 +246,7 @@ def _build_foreign_tables_error(path: Path, what: str) -> ConfigError:
 
 
 def _create_or_migrate(connection: sqlite3.Connection, path: Path, timeout: float) -> None:
-    """Make the tables, or bring those of an older version up to date, once for all processes."""
+    """Create the tables or migrate those of an older version, once for all processes."""
     try:
         with FileLock(path.with_name(path.name + ".lock"), timeout=timeout):
             version = _read_pragma(connection, "user_version")
@@ -276,7 +275,7 @@ def _create_or_migrate(connection: sqlite3.Connection, path: Path, timeout: floa
 
 
 def _list_migration_statements(connection: sqlite3.Connection) -> str:
-    """Return what makes the tables, or brings those of an older version up to date."""
+    """Return the statements that create the tables or migrate an older version."""
     cells = _list_columns(connection, "cells")
     before = after = ""
     if cells and tuple(cells) != CELLS:
@@ -290,7 +289,7 @@ def _list_migration_statements(connection: sqlite3.Connection) -> str:
 
 
 def _check_no_driver(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse while a driver of an older version lives: it would not know the new tables."""
+    """Refuse a migration while a driver of an older version is alive."""
     for owner, heartbeat in connection.execute(
         "SELECT owner, max(heartbeat) FROM trials WHERE owner IS NOT NULL GROUP BY owner"
     ):

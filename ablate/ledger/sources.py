@@ -1,10 +1,10 @@
-"""Whether what the ledger holds was made by the code as it is now.
+"""Tell whether recorded results were made by today's code.
 
-With each trial stands the hash of every component's source that it ran, with each evaluation that
-of the evaluator. They are no part of an identity: a result is found by its REVISIONs, and then its
-source is compared. It is today's where the hashes are equal, where this repository's list says that
-two are one code, or where somebody said so (`--same-code`), which the ledger remembers. What was
-recorded before sources were kept has none, and is taken.
+Each trial is recorded with the source hash of every component that it ran, and each evaluation with
+that of the evaluator. Hashes are not part of an identity: a result is found by its REVISIONs, and
+then sources are compared. They count as the same code if the hashes are equal, if this repository's
+list says so, or if the user said so (`--same-code`), which the ledger remembers. Results older than
+source hashes are accepted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trainables.errors import ConfigError
 
 @dataclass(frozen=True)
 class Differing:
-    """A recorded trial that other code made."""
+    """A recorded trial that other code has made."""
 
     components: tuple[str, ...]  # whose source differs
     status: str
@@ -34,7 +34,7 @@ class Differing:
 
 
 class Sources:
-    """The source of the code that is here, beside those that the ledger has seen."""
+    """The source hashes of the installed code, and the ones that the ledger accepts."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -43,14 +43,14 @@ class Sources:
         self._same: dict[str, set[str]] = {}
 
     def get_or_create_key(self, config: Mapping[str, Any]) -> str:
-        """Return the key of the sources that a trial runs, whose row is made if it is missing."""
+        """Return the key of the sources that a trial runs; record them if they are new."""
         names = tuple(components.list_components(config))
         if names not in self._keys:
             self._keys[names] = self.record_sources(source_digests.compute_trial_digests(config))
         return self._keys[names]
 
     def record_sources(self, hashes: Mapping[str, str | None]) -> str:
-        """Record sources that a trial ran; return the key of their row."""
+        """Record sources, and return their key."""
         key = compute_source_key(hashes)
         with self.ledger.begin_transaction() as db:
             values = (key, json.dumps(hashes, sort_keys=True))
@@ -62,7 +62,7 @@ class Sources:
         return source_digests.compute_component_digest(EVALUATOR)[0]
 
     def collect_job_sources(self, config: Mapping[str, Any]) -> Code:
-        """Return what a worker is to find as well, and which hashes of its folder are one code."""
+        """Return the hashes that a worker's code must match, and their accepted equivalents."""
         names = [*components.list_components(config), EVALUATOR]
         return Code(
             hashes={name: source_digests.compute_component_digest(name)[0] for name in names},
@@ -71,10 +71,7 @@ class Sources:
         )
 
     def find_differing(self, key: str | None, evaluators: Iterable[str | None]) -> tuple[str, ...]:
-        """Return the components of a recorded trial whose source is not today's.
-
-        It has a key and hashes of evaluators unless it was recorded before sources were kept.
-        """
+        """Return the components of a recorded trial whose source is not today's."""
         if key is not None and key not in self._differing:
             self._differing[key] = self.find_changed(self.ledger.get_source(key) or {})
         names = self._differing.get(key or "", ())
@@ -82,7 +79,7 @@ class Sources:
         return names if evaluated <= self._list_equal_hashes(EVALUATOR) else (*names, EVALUATOR)
 
     def has_earlier_code(self, key: str | None) -> bool:
-        """Return whether a recorded trial has digests of earlier code than today's."""
+        """Return whether a recorded trial was made by earlier code that counts as today's."""
         recorded = self.ledger.get_source(key) or {}
         return any(
             components.is_known(name) and value != source_digests.compute_component_digest(name)[0]
@@ -99,7 +96,7 @@ class Sources:
         )
 
     def _list_equal_hashes(self, name: str) -> set[str]:
-        """Return the hashes of a component that are today's code."""
+        """Return the hashes of a component that count as today's code."""
         if name not in self._same:
             rows = self.ledger.query(
                 "SELECT one, other FROM same_code WHERE component=? AND revision=?",
@@ -114,7 +111,7 @@ class Sources:
         differing: Mapping[str, Differing],
         hashes: Mapping[str, Mapping[str, str | None]] | None = None,
     ) -> None:
-        """Record that the sources of these trials, in the ledger or `hashes`, are today's code."""
+        """Record that the sources of these trials count as today's code."""
         pairs: set[tuple[str, str, str, str]] = set()
         for trial_id, trial in differing.items():
             recorded = (hashes or {}).get(trial_id) or self.ledger.get_source(trial.key) or {}
@@ -130,12 +127,12 @@ class Sources:
 
 
 def compute_source_key(hashes: Mapping[str, str | None]) -> str:
-    """Return the key of the ledger's row that holds these hashes."""
+    """Return the key under which the ledger stores these hashes."""
     return hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def build_refusal(differing: Mapping[str, Differing]) -> ConfigError | None:
-    """Return one line: which components differ, of how many trials, and what to do; or None."""
+    """Return a sentence on the differing components, trials and the remedy; None if none differ."""
     if not differing:
         return None
     unfinished = sum(trial.status != "done" for trial in differing.values())
@@ -150,7 +147,7 @@ def build_refusal(differing: Mapping[str, Differing]) -> ConfigError | None:
 
 
 def summarize_differences(differing: Mapping[str, Differing]) -> list[str]:
-    """Return `method.ddml: source differs at REVISION 3; 40 trials`, the most frequent first."""
+    """Return lines such as `method.ddml: source differs at REVISION 3; 40 trials`."""
     counts = Counter(name for trial in differing.values() for name in trial.components)
     lines = []
     for name, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])):

@@ -1,9 +1,10 @@
-"""Look at, check and copy SQLite files without disturbing who writes them.
+"""Inspect, check and copy SQLite files without disturbing writers.
 
-A file is looked at as one that nobody writes (`immutable`): SQLite then takes no lock and leaves no
-file beside it. It must be SQLite that looks: a process that has a database open loses its locks on
-the file when it closes the file by other means (https://www.sqlite.org/howtocorrupt.html, 2.2), and
-another process may then delete the write-ahead log under it.
+Files are inspected as `immutable`, so SQLite takes no lock and creates no file. Only SQLite may
+open
+them: a process that has a database open loses its locks when it closes the file by other means
+(https://www.sqlite.org/howtocorrupt.html, 2.2), and another process may then delete the write-ahead
+log.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from urllib.parse import quote
 
 
 class NoDatabase(ValueError):
-    """The file is no SQLite database; the text says what it is."""
+    """The file is no SQLite database; the message says what it is."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """The pragmas of these names and the names of the tables, without what the journal holds."""
+    """Pragmas and names of tables, without the content of the journal."""
 
     application_id: int
     user_version: int
@@ -37,11 +38,11 @@ def _open(path: Path, timeout: float, mode: str = "rw") -> Iterator[sqlite3.Conn
 
 
 def read_header(path: Path, *, locked: bool = False) -> Head | None:
-    """Read what a database says of itself, with a lock where somebody writes it; None: no file.
+    """Read the pragmas and tables of a database; None if there is no file.
 
     Raises:
-        NoDatabase: it is something else.
-        sqlite3.DatabaseError: it is damaged, cannot be read, or is being written.
+        NoDatabase: the file is something else.
+        sqlite3.DatabaseError: the file is damaged, unreadable, or being written.
     """
     if not path.exists():
         return None
@@ -62,7 +63,7 @@ def read_header(path: Path, *, locked: bool = False) -> Head | None:
 
 
 def find_damage(path: Path) -> str | None:
-    """Return the first fault that SQLite's own check finds in a database; None if there is none."""
+    """Return the first fault that SQLite's own check finds, or None."""
     try:
         with _open(path, 5, "ro") as connection:
             verdict = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
@@ -74,15 +75,15 @@ def find_damage(path: Path) -> str | None:
 
 
 def write_ahead(path: Path, *, timeout: float = 60.0) -> None:
-    """Keep a journal beside the file, made if missing, so that readers and writer do not wait."""
+    """Enable the write-ahead log, so that readers and writers do not block each other."""
     with _open(path, timeout, "rwc") as connection:
         connection.execute("PRAGMA journal_mode=WAL")
 
 
 def has_exclusive_access(path: Path, *, timeout: float = 5.0) -> bool:
-    """Return whether nobody else has the database open; its journal is then folded into the file.
+    """Return whether no other process has the database open; merge its journal if so.
 
-    A damaged file counts as one that nobody has open: no writer gets far with it.
+    A damaged file counts as not open.
     """
     try:
         with _open(path, timeout) as connection:
@@ -96,7 +97,7 @@ def has_exclusive_access(path: Path, *, timeout: float = 5.0) -> bool:
 
 
 def fold_journal(path: Path, *, timeout: float = 5.0) -> None:
-    """Bring the journal into the file, so that the file alone is the database."""
+    """Merge the journal into the file, so that the file alone is the database."""
     # Somebody who is reading it now leaves the journal behind when done: as good.
     with contextlib.suppress(sqlite3.OperationalError), _open(path, timeout) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -97,18 +97,18 @@ class MlflowSync:
         status: EndStatus | None = None,
         thorough: bool = False,
     ) -> None:
-        """Write what the store lacks of these trials; what it has stays as it is.
+        """Write to the store what it lacks of these trials.
 
-        A trial whose content the store refuses is set aside in `refused` and holds up no other.
+        A trial whose content the store refuses is put into `refused` and does not block others.
 
         Args:
-            trial_ids: None: all trials that the ledger knows of the sweep.
-            status: end the parent run so; None: it stays RUNNING.
-            thorough: look for every run in the store, not only where the ledger lacks one.
+            trial_ids: None for all trials of the sweep.
+            status: end the parent run with this status; None keeps it RUNNING.
+            thorough: search the store for every run, and not only for those that the ledger lacks.
 
         Raises:
             filelock.Timeout: another process has been writing this sweep for `LOCK_SECONDS`.
-            Whatever MLflow raises when the store is away; see `is_away`.
+            Exception: whatever MLflow raises if the store does not answer (`is_away`).
         """
         try:
             self._begin_run(thorough)
@@ -126,7 +126,7 @@ class MlflowSync:
             raise
 
     def list_trial_ids(self) -> list[str]:
-        """Return the sweep's trials as the ledger has them now."""
+        """Return the sweep's trials in the ledger."""
         cells = self.ledger.list_cells(self.sweep_id)
         return list(dict.fromkeys(cell["trial_id"] for cell in cells))
 
@@ -139,7 +139,7 @@ class MlflowSync:
         return get_or_create_experiment(self.client, self.tracking_uri, self.experiment)
 
     def _begin_run(self, thorough: bool) -> None:
-        """Find this sweep's runs, and set the parent RUNNING."""
+        """Find the runs of this sweep, and set the parent RUNNING."""
         if self._begun and self._reconciled and not thorough:
             return
         client = self.client
@@ -158,7 +158,7 @@ class MlflowSync:
             self._begun = True
 
     def _end_run(self, status: EndStatus) -> None:
-        """End the parent run, unless another driver has begun since and lives: it ends it."""
+        """End the parent run, unless another live driver has started since."""
         with self.lock:
             self._reconcile_runs()  # a run that was given up for not made may have been made since
             run_id = self._get_or_create_parent()
@@ -174,7 +174,7 @@ class MlflowSync:
         self.client.log_dict(run_id, document, "sweep.json")
 
     def _get_or_create_parent(self) -> str:
-        """Return the id of the parent run, which is made if there is none."""
+        """Return the id of the parent run; create it if there is none."""
         row = self._get_row(PARENT)
         if row is None:
             tags = payload.build_parent_tags(self.sweep, self.driver)
@@ -187,9 +187,9 @@ class MlflowSync:
     def _make_run(
         self, trial_id: str, start: float, tags: dict[str, str]
     ) -> tuple[payload.Row, bool]:
-        """Return the ledger's row of a run, and whether the run had to be made.
+        """Return the ledger's row of a run, and whether the run is new.
 
-        It is recorded before anything is logged: one that was not is thus still RUNNING.
+        A run is recorded before anything is logged, so an unrecorded run is still RUNNING.
         """
         if not self._reconciled:  # the answer to an earlier request was lost: it may have made one
             self._reconcile_runs()
@@ -208,11 +208,10 @@ class MlflowSync:
             self.ledger.put_mlflow_runs(self.store, self.sweep_id, rows)
 
     def _reconcile_runs(self, *, thorough: bool = False) -> None:
-        """Record runs that the ledger lacks, and end those that others have taken the place of.
+        """Record runs that the ledger lacks, and end duplicates.
 
-        All runs are looked through where the ledger does not know the parent (of a store that is
-        fresh, moved or lost), or if `thorough`; otherwise only those that are RUNNING, because a
-        run that was made and not recorded is.
+        All runs are searched if the ledger does not know the parent or if `thorough`; otherwise
+        only RUNNING ones, because an unrecorded run is RUNNING.
         """
         from mlflow.exceptions import MlflowException
 
@@ -251,7 +250,7 @@ class MlflowSync:
         self._reconciled = True
 
     def _write_trials(self, trial_ids: Sequence[str]) -> None:
-        """Bring these trials' runs up to the ledger, and record how far they are."""
+        """Update the runs of these trials, and record their progress."""
         from mlflow.exceptions import MlflowException
 
         parent_id = self._get_or_create_parent()
@@ -275,10 +274,10 @@ class MlflowSync:
             self._record_progress(rows)
 
     def _write_trial(self, trial_id: str, parent_id: str) -> list[dict[str, Any]]:
-        """Log into a trial's run what it lacks, and end it if the trial has ended.
+        """Log what a trial's run lacks, and end the run if the trial has ended.
 
         Returns:
-            The ledger's new row of the run; empty if the run lacked nothing.
+            The ledger's new row of the run; empty if nothing was missing.
         """
         trial = self.ledger.get_trial(trial_id)
         if trial is None:  # it is only planned
@@ -363,10 +362,10 @@ def log_batches(
 
 
 def replay(ledger_path: str | Path, tracking_uri: str, sweep_id: str) -> tuple[int, dict[str, str]]:
-    """Write a sweep from the ledger into an MLflow store; what is there already stays.
+    """Write a sweep from the ledger to an MLflow store; existing data stay.
 
     Returns:
-        How many trials it has, and those that the store refused, with the reason.
+        The number of trials, and the refused ones with reasons.
     """
     from ablate.plan.resolve import list_default_settings  # which brings torch
 
@@ -380,10 +379,12 @@ def replay(ledger_path: str | Path, tracking_uri: str, sweep_id: str) -> tuple[i
 def replay_all(
     path: Path, store: Store, sweeps: Sequence[str], device: str = "auto"
 ) -> dict[str, str]:
-    """Write sweeps into a store; return the trials that it refused, with the reason.
+    """Write sweeps to a store, and return the refused trials with reasons.
 
-    A sweep that has a report here is reported again, so that this store has the report too; its
-    figures of trained models are computed on `device`.
+    Sweeps with a report are reported again, so that the store has the report too.
+
+    Args:
+        device: for figures of trained models.
 
     Raises:
         ConfigError: the store does not answer.

@@ -1,7 +1,7 @@
-"""MLflow as a replica of the ledger: the thread of a driver that keeps it up to date.
+"""Keep MLflow up to date with the ledger, from a thread of the driver.
 
-Nothing waits for it but the end of a run, and that only as long as the store takes what is left:
-the next run of the sweep or `ablate ledger replay` writes the rest.
+Only the end of a run waits for it, and only while the store accepts data. The next run of the sweep
+or `ablate ledger replay` writes the rest.
 """
 
 from __future__ import annotations
@@ -30,15 +30,14 @@ log = logging.getLogger("ablate.tracking")
 
 
 class TrackingError(RuntimeError):
-    """The thread that writes MLflow failed by a bug; the ledger has everything."""
+    """A bug in the thread that writes MLflow; the ledger is complete."""
 
 
 @dataclass
 class MlflowTracker:
-    """A tracker for MLflow: the thread that keeps a sweep's runs up to date.
+    """The thread that keeps the MLflow runs of a sweep up to date.
 
-    A store that is away costs one warning. Nothing is raised into the sweep: a bug costs a warning,
-    and `close` raises it.
+    A store that does not answer causes one warning. A bug causes a warning, and `close` raises it.
     """
 
     ledger_path: Path
@@ -61,21 +60,22 @@ class MlflowTracker:
         self._thread = threading.Thread(target=self._run_thread, name="mlflow", daemon=True)
 
     def start(self) -> None:
-        """Start the thread, which first writes all that the ledger has."""
+        """Start the thread, which first writes everything in the ledger."""
         self._thread.start()
 
     def notify(self, trial_id: str) -> None:
-        """Note that a trial has changed in the ledger. Cheap; any thread."""
+        """Note that a trial has changed in the ledger. This is cheap and can be called by any
+        thread."""
         self._changed.put(trial_id)
 
     def close(self, status: EndStatus = "FINISHED") -> bool:
-        """Write what is left and end the parent run with `status`.
+        """Write the rest, and end the parent run with `status`.
 
         Returns:
             Whether MLflow has everything; otherwise a warning has said how to write the rest.
 
         Raises:
-            TrackingError: the thread failed by a bug.
+            TrackingError: the thread has failed.
         """
         self._status = status
         self._closing.set()
@@ -116,7 +116,7 @@ class MlflowTracker:
             log.warning("MLflow tracking stopped: %s", redact_text(text, self.tracking_uri))
 
     def _sync_until_closed(self, replica: MlflowSync) -> None:
-        """Write what has changed every `interval` seconds, and all that is left when closing."""
+        """Write changes every `interval` seconds, and the rest at the end."""
         changed: set[str] = set()
         has_begun = False
         while not self._given_up.is_set():

@@ -1,7 +1,7 @@
-"""A sweep's report, and what its figures of trained models are drawn from.
+"""Compile the report of a sweep, and provide what its figures of trained models need.
 
-What the runs lack is read once by a process of its own (`trainables.jobs.views`) into
-`trials/<id>/views/`, and logged with the trial's run; a report is then made of MLflow alone.
+What the runs lack is computed once by a subprocess (`trainables.jobs.views`) into
+`trials/<id>/views/` and logged with the trial's run; reports read MLflow only.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ LOG = logging.getLogger("ablate")
 def compile_report(
     store: Store, sweep_id: str, device: str = "auto"
 ) -> tuple[dict[str, Path], str, str]:
-    """Compile a sweep's report from MLflow, with what its figures show of the models that are here.
+    """Compile the report of a sweep from MLflow.
 
     Returns:
-        Its files, its text, and the page of the sweep's trials below MLflow's address.
+        The files by kind, the text, and the address of the page of trials.
 
     Raises:
-        ReportError: the store is away, or lacks what a report is made of.
+        ReportError: the store does not answer, or lacks what a report needs.
     """
     from reports import compile as compiler
     from reports.errors import ReportError, StoreUnavailable
@@ -64,9 +64,10 @@ def compile_report(
 def provide_model_views(
     frame: Frame, tracking_uri: str, trials: Path, cache: Path, device: str
 ) -> Iterator[Callable[[], None]]:
-    """Read what a sweep's figures show of trained models, while their report is begun.
+    """Compute what figures show of trained models while the report begins.
 
-    The yielded function waits until all is read, and logs it. What cannot be read costs a warning.
+    The yielded function waits for the results and logs them. What cannot be computed causes a
+    warning.
     """
     missing: list[tuple[ViewRequest, Path]] = []
     wanted: dict[Path, list[View]] = {}
@@ -109,7 +110,7 @@ def provide_model_views(
 def _read_views(
     wanted: tuple[ViewOptions, ...], cache: Path, device: str, environment: Mapping[str, str]
 ) -> None:
-    """Read these in a process of their own, and warn of each that it could not read."""
+    """Compute views in a subprocess, and warn of each that failed."""
     if not wanted:
         return
     threads = max(1, (os.cpu_count() or 2) // 2)

@@ -68,8 +68,8 @@ def _told(cls: type, of: type | None) -> Iterator[tuple[tuple[str, ...], str]]:
     known |= getattr(of, "__class_vars__", set())
     begins = re.compile(r"(?:^|(?<=\. )|(?<=; )|(?<=\.\n)|(?<=;\n))(\w+(?:, \w+)*): ", re.MULTILINE)
     for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(str(cls.__doc__))):
-        if paragraph.startswith("Attributes:"):
-            continue  # of the class, no fields
+        if paragraph.startswith(("Attributes:", "Example:")):
+            continue  # no fields
         at, names = 0, ()
         for match in begins.finditer(paragraph):
             found = tuple(match[1].split(", "))

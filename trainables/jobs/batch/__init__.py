@@ -1,1 +1,1 @@
-"""A list of trials without a driver: `python -m trainables.jobs.batch cells.jsonl --out DIR`."""
+"""Run a file of trials without a driver: `python -m trainables.jobs.batch FILE --out DIR`."""

@@ -1,6 +1,6 @@
-"""`python -m trainables.jobs.batch CELLS --out DIR`: run a sweep's trials without its driver.
+"""Run the trials of a file without a driver: `python -m trainables.jobs.batch CELLS --out DIR`.
 
-Needs neither Ray nor MLflow nor Optuna. torch is imported once the arguments are known to be right.
+It needs neither Ray nor MLflow nor Optuna. torch is imported after the arguments have been checked.
 """
 
 from __future__ import annotations
@@ -125,7 +125,11 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def parse_shard(text: str) -> tuple[int, int]:
-    """Return part and count of `2/8`. Raises ConfigError for anything else."""
+    """Return part and count of `2/8`.
+
+    Raises:
+        ConfigError: the text has another form.
+    """
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise ConfigError(

@@ -1,15 +1,16 @@
-"""The files of trials without a driver: cells that leave, results that come back.
+"""Read and write the files of trials without a driver: cells and results.
 
-Both are sheets, JSON lines that vouch for themselves:
+Both kinds are JSON lines, and the first line has their digests:
 
     {"sheet": "cells", "version": 1, "lines": 12, "body": SHA-256, "sha256": SHA-256, "head": {…}}
     {…}
     …
 
-`body` is the digest of all bytes after the first line, `sha256` that of the first line without it.
-`cells` has one job a line. `result`, one in each trial's folder, has the trial's epochs and how it
-ended. A result may come from a stranger: only regular files are read, its values are typed and
-bounded, and reading one runs nothing.
+`body` is the digest of everything after the first line, `sha256` that of the first line without it.
+`cells` has one job in each line. `result`, in each trial's folder, has the epochs and the last
+event. A
+result may come from a stranger: only regular files are read, values are typed and bounded, and no
+code can run.
 """
 
 from __future__ import annotations
@@ -58,10 +59,10 @@ def write_sheet(path: Path, kind: str, head: object, lines: Iterable[object]) ->
 
 
 def read_sheet(path: Path, kind: str) -> tuple[Any, list[Any]]:
-    """Return the head and the lines of a sheet, whose types are not checked.
+    """Return head and lines of a sheet; their types are not checked.
 
     Raises:
-        ConfigError: the file is missing, of another kind or version, cut off or altered.
+        ConfigError: the file is missing, of another kind or version, truncated or altered.
     """
     description, remedy, most_bytes = SHEETS[kind]
     try:
@@ -87,7 +88,11 @@ def _encode(line: object) -> bytes:
 
 
 def digest(path: Path) -> str:
-    """Return the SHA-256 of a regular file. Raises OSError for a link or a special file."""
+    """Return the SHA-256 of a regular file.
+
+    Raises:
+        OSError: the path is a link or a special file.
+    """
     with open_regular(path, most_bytes=MOST_BYTES, follow_links=False) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -97,7 +102,7 @@ def digest(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Source(JsonSerializable):
-    """The sweep of the trials. clean: whether a finished trial's checkpoints are removed."""
+    """The sweep of the trials. clean: whether checkpoints of finished trials are deleted."""
 
     sweep_id: str
     name: str
@@ -106,9 +111,9 @@ class Source(JsonSerializable):
 
 @dataclass(frozen=True, slots=True)
 class Entry(JsonSerializable):
-    """One trial: its (study, cell) pairs, its identity with the data's, and its job.
+    """One trial: (study, cell) pairs, identity, data fingerprint, and job.
 
-    The job's device and folders are placeholders, which the machine that runs it replaces.
+    Device and folders of the job are placeholders that the running machine replaces.
     """
 
     cells: tuple[tuple[str, str], ...]
@@ -144,10 +149,10 @@ def read_cells(path: Path) -> tuple[Source, list[Entry]]:
 
 
 def check_identity(trial: Entry | Result) -> TrialConfig:
-    """Return a trial's configuration after checking that it has the trial's identity.
+    """Return a trial's configuration after checking that it matches the trial's id.
 
     Raises:
-        ValueError: the configuration is invalid, or that of another trial.
+        ValueError: the configuration is invalid, or of another trial.
     """
     job = trial.job if isinstance(trial, Entry) else trial
     config = TrialConfig.model_validate(job.config)
@@ -174,7 +179,7 @@ Number = Annotated[float, Field(allow_inf_nan=True)]  # `check_values` says whic
 
 
 class Strict(BaseModel):
-    """A model in which a number is no string, a truth value no number, and all are finite."""
+    """Base of models without type coercion, in which numbers are finite."""
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
@@ -214,9 +219,11 @@ class Final(Strict):
 
 
 class Result(Strict, extra="ignore"):
-    """The result of a trial: the head of its file, and the lines as `epochs` and `last`.
+    """The result of a trial: the head of its file, and its lines as `epochs` and `last`.
 
-    code: None where the driver keeps no digests of sources. files: name → SHA-256.
+    Attributes:
+        code: None if the driver keeps no source digests.
+        files: name → SHA-256.
     """
 
     trial_id: Annotated[str, Field(pattern=r"^[0-9a-f]{16}-s[0-9]{1,19}$")]
@@ -231,7 +238,7 @@ class Result(Strict, extra="ignore"):
 
     @property
     def hashes(self) -> dict[str, str | None]:
-        """Component → hash of its source; empty if it was not recorded."""
+        """Component → hash of its source; empty if not recorded."""
         return {} if self.code is None else self.code.hashes
 
     @model_validator(mode="after")
@@ -256,7 +263,7 @@ class Result(Strict, extra="ignore"):
 
 
 def write_result(folder: Path, entry: Entry, events: Sequence[dict[str, Any]]) -> None:
-    """Write the result of a trial from its events, after all files that it names."""
+    """Write the result of a trial, after all files that it names."""
     *epochs, end = events
     last = {name: value for name, value in end.items() if name != "history"}
     job = entry.to_dict()["job"]
@@ -275,7 +282,7 @@ def read_result(folder: Path) -> Result:
     """Read the result in a trial's folder.
 
     Raises:
-        ConfigError: the file was altered, or has values that no trial has.
+        ConfigError: the file was altered, or has impossible values.
     """
     path = folder / RESULT_NAME
     head, lines = read_sheet(path, "result")

@@ -1,8 +1,8 @@
-"""Run the trials of a file one after the other, and leave a result of each.
+"""Run the trials of a file, and write a result for each.
 
-All that counts is in the trials' folders, so that the process may be killed at any instant: the
-same command goes on from there. A trial runs under the lock of its folder, and one that is locked
-is passed over: several commands, on whichever machines, may work on one file in one folder.
+All state is in the trials' folders, so the process can be killed at any time and the same command
+continues. A trial runs under the lock of its folder, and locked trials are skipped, so several
+commands can work on one file in one folder.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ SHOWN = ("map_at_r", "top_1_accuracy")  # the metrics of a finished trial's line
 
 @dataclass(frozen=True)
 class BatchSettings:
-    """What is the same for all trials of one command.
+    """Settings that all trials of a command share.
 
-    data_root: the folder here of a data set of one's own, which is no part of a trial's identity.
+    Attributes:
+        data_root: local folder of the data set, which is no part of a trial's identity.
     """
 
     source: Source
@@ -58,7 +59,7 @@ class BatchSettings:
         return locate_trial_folder(self.folder / TRIALS, entry.trial_id)
 
     def localize_job(self, entry: Entry) -> Job:
-        """Return the job of an entry as it runs here."""
+        """Return the job of an entry with the device and folders of this machine."""
         config = dict(entry.job.config)
         if self.data_root is not None and config["data"].get("root") is not None:
             config["data"] = {**config["data"], "root": self.data_root}
@@ -78,13 +79,13 @@ def say(text: str, *, error: bool = False) -> None:
 
 
 def check_machine(settings: BatchSettings, entries: Sequence[Entry]) -> None:
-    """Check what every trial needs on this machine; decode data into the cache, fetch weights.
+    """Check what the trials need on this machine; decode data and fetch weights.
 
-    Other code, other images or missing weights would end every trial with a failure, which the
-    ledger then holds for a fact; so they end the command instead.
+    Different code or images, or missing weights, would make every trial fail, and imports would
+    record the failures; so they end the command.
 
     Raises:
-        ConfigError: other code, other images, missing weights, or a cache that cannot be written.
+        ConfigError: code or images differ, weights are missing, or the cache cannot be written.
     """
     sources = [entry.job.source for entry in entries if entry.job.source is not None]
     if differing := {name for code in sources for name in list_differing_components(code)}:
@@ -125,9 +126,9 @@ def check_machine(settings: BatchSettings, entries: Sequence[Entry]) -> None:
 def list_pending(
     settings: BatchSettings, entries: Sequence[Entry], *, retry_failed: bool = False
 ) -> list[Entry]:
-    """Return the trials without a result, those last that were begun before.
+    """Return the trials without a result; those that were started before come last.
 
-    One of those may have ended the process, and should not keep the others from running.
+    Such a trial may have ended the process and should not block the others.
     """
     folders = {entry.trial_id: settings.locate_trial_folder(entry) for entry in entries}
     pending = []
@@ -145,8 +146,8 @@ def list_pending(
 def run_processes(
     settings: BatchSettings, entries: Sequence[Entry], processes: int, devices: Sequence[str]
 ) -> None:
-    """Run trials in several processes, which take the devices in turn and share the trials by the
-    locks of their folders. A process that is killed is started again, three times in all.
+    """Run trials in several processes, which take the devices in turn and share trials by the locks
+    of their folders. A killed process is restarted, three times in all.
 
     Raises:
         OSError: the disk is full; all processes were ended.
@@ -176,7 +177,7 @@ def run_processes(
 
 
 def _run_child(settings: BatchSettings, entries: Sequence[Entry]) -> None:
-    """Run trials in a process that ends with its parent, and is stopped by it."""
+    """Run trials in a process that ends with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True, name="parent watch").start()
     try:
@@ -194,7 +195,7 @@ def _end_with_parent() -> None:
 
 
 def run_batch(settings: BatchSettings, entries: Sequence[Entry]) -> None:
-    """Run the trials that no other process has, one after the other.
+    """Run the trials that no other process has locked, one after the other.
 
     Raises:
         OSError: the disk is full.
@@ -226,10 +227,10 @@ def run_trial(settings: BatchSettings, entry: Entry) -> dict[str, Any] | None:
     """Run one trial, write its result, and return its last event.
 
     Returns:
-        None if another process is at work in its folder, or has just finished it.
+        None if another process has locked its folder or has just finished it.
 
     Raises:
-        OSError: the machine broke it off; it goes on from its checkpoints.
+        OSError: the machine interrupted it; it resumes from its checkpoints.
     """
     job = settings.localize_job(entry)
     try:
@@ -247,7 +248,7 @@ def run_trial(settings: BatchSettings, entry: Entry) -> dict[str, Any] | None:
 
 
 def report(settings: BatchSettings, entries: Sequence[Entry]) -> int:
-    """Print how many trials are done, failed and left, and return the exit code."""
+    """Print how many trials are done, failed and left; return the exit code."""
     folders = map(settings.locate_trial_folder, entries)
     ends = [files.read_result(path).last for path in folders if (path / RESULT_NAME).exists()]
     failed = [end.reason for end in ends if not isinstance(end, Final)]
