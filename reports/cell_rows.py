@@ -1,4 +1,4 @@
-"""One row per cell and seed, as results from Python, exports of a ledger and reports have it."""
+"""Join cells with their trials: one row for each cell and seed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def build_cell_rows(
     trials: Mapping[str, Mapping[str, Any]],
     missing: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
-    """Return each cell at each seed and fold beside what is known of its trial.
+    """Return each cell at each seed and fold with the columns of its trial.
 
     Args:
-        cells: each with the columns of `CELL`; fold (None) and coords may be absent.
-        trials: id → columns of a trial, as its status and metrics.
-        missing: columns where a cell's trial is not known.
+        cells: mappings with the columns of `CELL`; fold and coords may be missing.
+        trials: trial id → columns, such as status and metrics.
+        missing: columns of a cell whose trial is unknown.
     """
     return [
         {"fold": None, **{key: cell[key] for key in CELL if key in cell}}

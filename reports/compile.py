@@ -1,4 +1,4 @@
-"""From a sweep's runs to files: tables, figures, the page, best configurations."""
+"""Compile a sweep's MLflow runs into files: tables, figures, page, best configurations."""
 
 from __future__ import annotations
 
@@ -49,11 +49,10 @@ class Report:
     """A compiled report.
 
     Attributes:
-        text: the verdict and the tables as plain text, for a terminal; last, which studies have not
-            begun.
+        text: verdict and tables for a terminal, and the studies that have not begun.
         html: the page.
-        paths: every file written, by its name.
-        frame: the runs it was made of.
+        paths: all written files by name.
+        frame: the runs from which it was made.
     """
 
     text: str
@@ -70,24 +69,22 @@ def compile_report(
     log_to_parent: bool = True,
     supply: Supply | None = None,
 ) -> Report:
-    """Compile the report of a sweep from its MLflow runs alone.
+    """Compile the report of a sweep from its MLflow runs.
+
+    The same runs give the same files, byte for byte. In the report of an incomplete sweep, missing
+    results are marked, and studies that have not begun are named without tables and figures.
 
     Args:
         tracking_uri: any MLflow tracking URI.
         sweep_id: a sweep's id, or the id of one parent run.
-        out_dir: `<name>-<sweep_id>` is made in it.
-        supply: given the sweep's runs, brings what their figures of trained models show and they
-            lack, while all else is made.
-        log_to_parent: also log the files as artifacts `report/…` of the parent run; the same
-            content is logged once.
-
-    The same runs give the same files, byte for byte. A sweep that is not complete gives a
-    report in which what is missing is marked; a study that has not begun (another was asked for,
-    the time was up) has no table and no figure, and is named.
+        out_dir: parent of the report's folder `<name>-<sweep_id>`.
+        supply: computes what figures of trained models lack while the rest is made.
+        log_to_parent: also log the files as artifacts `report/…` of the parent run; equal content
+            is logged once.
 
     Raises:
-        ReportError: no such sweep, or a recipe that names what it does not have.
-        StoreAway: a store that does not answer.
+        ReportError: there is no such sweep, or the recipe names something that does not exist.
+        StoreUnavailable: the store does not answer.
     """
     from mlflow.exceptions import MlflowException
 
@@ -202,8 +199,9 @@ def _format_table_files(table: TableData | Sheet) -> dict[str, str]:
 
 
 def _format_best_configs(frame: Frame, recipe: Recipe) -> dict[str, str]:
-    """Return the best configurations as YAML files by name; of all studies where a recipe names
-    none: that is what readers look for."""
+    """Return the best configurations as YAML files by name, of the studies that the recipe names or
+    of all.
+    """
     begun = [name for name in frame.study_order if name not in frame.studies_without_cells]
     studies = recipe.best if frame.recipe.best else begun
     names = make_file_names_distinct([f"best_{to_slug(study)}" for study in studies])
@@ -215,13 +213,13 @@ def _format_best_configs(frame: Frame, recipe: Recipe) -> dict[str, str]:
 
 
 def _with_distinct_keys(parts: list[Keyed], taken: Sequence[str] = ()) -> list[Keyed]:
-    """Return the parts with keys made distinct: a study may stand in several tables or figures."""
+    """Return the parts with unique keys, because a study may have several tables or figures."""
     keys = make_file_names_distinct([*taken, *(part.key for part in parts)])[len(taken) :]
     return [replace(part, key=key) for part, key in zip(parts, keys, strict=True)]
 
 
 def make_file_names_distinct(keys: Sequence[str]) -> list[str]:
-    """Return keys as file names: those that are met again numbered (`a`, `a_2`), long ones cut."""
+    """Return unique file names: repeated keys get a number (`a`, `a_2`), long ones are cut."""
     names: list[str] = []
     for key in keys:
         digest = hashlib.sha256(key.encode()).hexdigest()[:8]
@@ -232,7 +230,7 @@ def make_file_names_distinct(keys: Sequence[str]) -> list[str]:
 
 
 def list_trial_files(folder: Path, frame: Frame) -> dict[str, dict[str, str]]:
-    """Return trial → what of it lies in the output folder of this report, with its address."""
+    """Return trial → its files in the report's output folder, with their addresses."""
     trials = folder.parent.parent / "trials"
     files = {
         trial: {
@@ -249,7 +247,7 @@ def list_trial_files(folder: Path, frame: Frame) -> dict[str, dict[str, str]]:
 def _log_report_artifacts(
     tracking_uri: str, run_id: str, paths: dict[str, Path], page: str
 ) -> None:
-    """Log the files as artifacts, once; the page with no trials beside it, which are not there."""
+    """Log the files as artifacts once; the page without links to local files."""
     client = open_client(tracking_uri)
     content = hashlib.sha256()
     for name, path in sorted(paths.items()):
@@ -281,7 +279,7 @@ def _draw_slices_of_small_searches(frame: Frame, recipe: Recipe) -> list[DrawnFi
 
 
 def _set_run_description(tracking_uri: str, parent: Parent, judged: VerdictSection) -> None:
-    """Set the verdict as the parent run's description; one that somebody has written stands."""
+    """Set the verdict as the parent run's description, unless somebody has written one."""
     present = parent.tags.get(NOTE, "")
     page = run_page(parent.experiment_id, parent.run_id, "report/report.html")
     text = verdict.format_run_description(judged, page)

@@ -1,11 +1,11 @@
-"""What stops a report: a sweep that is not there, a recipe that names what does not exist."""
+"""Errors that stop a report."""
 
 from __future__ import annotations
 
 
 class ReportError(ValueError):
-    """A report cannot be made; one line that says where, what was found and the remedy."""
+    """A report cannot be made; the message is one sentence with the remedy."""
 
 
 class StoreUnavailable(ReportError):
-    """MLflow does not answer now."""
+    """MLflow does not answer."""

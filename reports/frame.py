@@ -1,6 +1,6 @@
-"""A sweep's runs as tidy tables: the only reader of MLflow.
+"""Read a sweep's runs from MLflow into tidy tables.
 
-Runs of several parents (one sweep on several machines, writing to one server) make one frame.
+Runs of several parents (one sweep on several machines with one server) are merged.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ KEYS = ["study", "cell", "idx", "seed", "fold", "coords", "status", "reason", "t
 
 @dataclass(frozen=True)
 class Parent:
-    """One parent run: its tags and the `sweep.json` that the tracker logged."""
+    """One parent run: its tags, and the `sweep.json` that the tracker logged."""
 
     run_id: str
     experiment_id: str
@@ -85,25 +85,24 @@ class Frame:
 
     @cached_property
     def study_order(self) -> list[str]:
-        """Studies in the spec's order, then any others."""
+        """The studies in the spec's order, then any others."""
         order = list(self.document.get("study_order") or self.document.get("studies") or [])
         return order + sorted(set(self.cells["study"]) - set(order))
 
     @property
     def studies_without_cells(self) -> list[str]:
-        """Studies of the spec that have no cell yet."""
+        """The studies of the spec that have no cell yet."""
         begun = {*self.cells["study"]}
         return [name for name in self.study_order if name not in begun]
 
     def select_study(self, name: str) -> pd.DataFrame:
-        """Return the cells of one study in plan order, with a column per coordinate (but for those
-        called like a column of every cell: `coords` has them).
+        """Return the cells of a study in plan order, with a column for each coordinate.
 
-        A row around the best cell that is not neutral is left out where that is the best of all: it
-        is its row over again.
+        Coordinates whose names equal a common column are in `coords` only. A row for the best cell
+        that is not neutral is left out if that cell is the best of all.
 
         Raises:
-            ReportError: no such study.
+            ReportError: there is no such study.
         """
         if name not in self.study_order:
             names = ", ".join(self.study_order)
@@ -120,11 +119,11 @@ class Frame:
         return pd.concat([rows, coords], axis=1) if len(coords.columns) else rows
 
     def get_declared_study(self, study: str) -> dict[str, Any]:
-        """Return what the document says of a study."""
+        """Return the spec of a study."""
         return (self.document.get("studies") or {}).get(study) or {}
 
     def get_design(self, study: str) -> str:
-        """Return `search`, `grid`, `components`, …; empty if the document does not say."""
+        """Return the design of a study; empty if the document does not say."""
         return str(self.get_declared_study(study).get("design", ""))
 
     def get_plan_note(self, what: str, study: str) -> Any:
@@ -137,16 +136,16 @@ class Frame:
         return str(self.document.get("objective") or "val/map_at_r")
 
     def get_objective(self, study: str) -> tuple[str, bool]:
-        """Return a study's first objective, and whether more of it is better."""
+        """Return a study's first objective, and whether higher is better."""
         objectives = self.get_declared_study(study).get("objectives")
         if not objectives:
             return self.main_objective, True
         return str(objectives[0]["metric"]), objectives[0].get("direction") != "minimize"
 
     def load_curves(self, metric: str, run_ids: Iterable[str]) -> pd.DataFrame:
-        """Return `metric` after each epoch: run_id, epoch, value; read once from the store.
+        """Return `metric` after each epoch: run_id, epoch, value.
 
-        An epoch that was logged twice (a resumed trial) counts once.
+        An epoch that was logged twice, by a resumed trial, counts once.
         """
         import pandas as pd
 
@@ -160,7 +159,7 @@ class Frame:
         return pd.DataFrame(rows, columns=["run_id", "epoch", "value"])
 
     def load_model_view(self, run_id: str, name: str) -> dict[str, Any] | None:
-        """Return what was read of a run's model under this name; None: nothing."""
+        """Return what was computed of a run's model under this name, or None."""
         path = f"views/{name}.json"
         if not run_id or not has_artifact(self._client, run_id, path):
             return None
@@ -228,9 +227,9 @@ def _find_parent_runs(client: Any, name: str) -> list[Any]:
 
 @lru_cache(maxsize=256)  # the seeds of a cell share one
 def _flatten_settings(text: str) -> dict[str, str]:
-    """Return the tag `ablate.config` as parameters: dotted path → text; empty without it.
+    """Return the tag `ablate.config` as parameters, dotted path → text.
 
-    Stores written before have no such tag, and all settings as parameters of their runs.
+    Stores of older versions have no such tag, and all settings as parameters of their runs.
     """
     flat: dict[str, str] = {}
 
@@ -246,7 +245,7 @@ def _flatten_settings(text: str) -> dict[str, str]:
 
 
 def _join_split_tag(tags: dict[str, str], name: str) -> str:
-    """Join a tag that the tracker cut into `name`, `name.1`, …"""
+    """Join a tag that the tracker has split into `name`, `name.1`, …"""
     pieces = [tags.get(name, "")]
     while f"{name}.{len(pieces)}" in tags:
         pieces.append(tags[f"{name}.{len(pieces)}"])
@@ -254,7 +253,7 @@ def _join_split_tag(tags: dict[str, str], name: str) -> str:
 
 
 def _build_trial_rows(runs: Iterable[ChildRun]) -> pd.DataFrame:
-    """Return one row a trial; of several runs of one trial the most finished, then the oldest."""
+    """Return one row for each trial; of several runs the most complete one, then the oldest."""
     import pandas as pd
 
     rows: dict[str, dict[str, Any]] = {}
@@ -285,7 +284,7 @@ def _build_trial_rows(runs: Iterable[ChildRun]) -> pd.DataFrame:
 
 
 def _drop_duplicate_rows(cells: pd.DataFrame) -> pd.DataFrame:
-    """Leave out the rows beside others (`OTHER`) that are their very trials."""
+    """Drop "best other cell" rows (`OTHER`) whose trials equal those of their neighbour."""
     trials = {cell: set(rows["trial_id"]) for cell, rows in cells.groupby("cell", sort=False)}
     echoes = [
         cell

@@ -1,11 +1,10 @@
-"""Which kinds of tables, figures and rules of comparison there are: here, and in other packages.
+"""List the kinds of tables, figures and comparison rules of this and other packages.
 
-Each is an entry point, `name = module:function`. Those of this package stand below, those of others
-in the groups `ablate.tables`, `ablate.figures` and `ablate.rules` of their metadata. A table's
-function takes (Frame, recipe.Table, the study's cells) and returns a `tables.model.Sheet`; a
-figure's takes (Frame, recipe.Figure) and returns a `figures.drawn.Drawn`. A figure that is
-decorated with `figures.drawn.figure` says which options it takes. Names are read without importing
-what they name, so that a plan stays quick.
+Each is an entry point, `name = module:function`. Other packages use the groups `ablate.tables`,
+`ablate.figures` and `ablate.rules`. A table's function takes (Frame, recipe.Table, the study's
+cells) and returns a `tables.model.Sheet`. A figure is a `figures.figure.FigureKind`, which knows
+its options, or a function of (Frame, recipe.Figure) that returns a `DrawnFigure`. Names are listed
+without importing their modules, which keeps plans fast.
 """
 
 from __future__ import annotations
@@ -57,11 +56,11 @@ def list_kinds(group: Group) -> dict[str, EntryPoint]:
 
 @cache
 def load_kind(group: Group, kind: str) -> Callable[..., Any]:
-    """Return what a kind names: a function that makes tables or figures, or a class of rule."""
+    """Import a kind: a function that makes tables or figures, or the class of a rule."""
     function: Callable[..., Any] = list_kinds(group)[kind].load()
     return function
 
 
 def find_figure_options(kind: str) -> Any:
-    """Return the model of the options that a kind of figure takes; None where it names none."""
+    """Return the model of the options of a kind of figure, or None if it declares none."""
     return getattr(load_kind("figures", kind), "options", None)

@@ -1,14 +1,12 @@
-"""Measured tables in Markdown files, copied from a report and never typed.
+"""Copy measured tables from a report into a Markdown file.
 
     python -m reports.readme runs/reports/ddml-…/report.md search_spaces/ddml.md
 
-Between `<!-- report ddml -->` and `<!-- end report -->` stand the tables of the report whose title
-is named there, one title a line as `<!-- table: TITLE -->`; each line keeps its place, and
-what followed it is replaced. Notes that the report tells once and names by number are copied below
-the first table that has them; a note that stands under several of them is copied once. Where
-`<!-- first columns alone -->` stands in the block, further metrics and notes are left out: for a
-page that names another one with all of them. The report's `verdicts.json` is copied to `verdicts/`
-beside the page, for overviews.
+Between `<!-- report ddml -->` and `<!-- end report -->`, each line `<!-- table: TITLE -->` is
+followed by the table with that title, which is replaced. Notes that the report numbers are copied
+below the first table that refers to them. With `<!-- first columns alone -->` in the block, further
+metrics and notes are left out. The report's `verdicts.json` is copied to `verdicts/` beside the
+page, for overviews.
 """
 
 from __future__ import annotations
@@ -31,11 +29,10 @@ REFERENCE = re.compile(r"\n*^Notes? ([\d, –]+)\.$", re.MULTILINE)
 
 
 def extract_section(report: str, title: str) -> str:
-    """Return what stands under `### title` in a report's Markdown, up to the next heading, with the
-    notes that it names by number written out.
+    """Return the section under `### title` of a report, with its numbered notes written out.
 
     Raises:
-        ReportError: no such title.
+        ReportError: there is no such title.
     """
     match = re.search(
         rf"^### {re.escape(title)}\n+(.*?)(?=^##|\Z)", report, re.DOTALL | re.MULTILINE
@@ -49,7 +46,7 @@ def extract_section(report: str, title: str) -> str:
     gap = "\n" if "\n- " not in text else ""  # a list that begins here stands off the table
 
     def write_out(reference: re.Match[str]) -> str:
-        """Write the notes of `1–3, 5`."""
+        """Return the notes with these numbers (`1–3, 5`)."""
         spans = [[int(end) for end in span.split("–")] for span in reference[1].split(", ")]
         numbers = [number for span in spans for number in range(span[0], span[-1] + 1)]
         return gap + "".join(f"\n- {notes[str(number)]}" for number in numbers)
@@ -58,10 +55,10 @@ def extract_section(report: str, title: str) -> str:
 
 
 def fill_block(readme: str, report: str) -> str:
-    """Return `readme` with the block of the report's sweep filled anew.
+    """Return the Markdown file with the block of the report's sweep filled again.
 
     Raises:
-        ReportError: no block for this sweep, or a title that the report does not have.
+        ReportError: there is no block for this sweep, or a title is not in the report.
     """
     head = dict(HEAD.findall(report))
     if lacking := {*HEADS} - {*head}:
@@ -84,7 +81,7 @@ def fill_block(readme: str, report: str) -> str:
     notes_seen: set[str] = set()
 
     def leave_out_seen(text: str) -> str:
-        """Leave out notes that stand under an earlier table."""
+        """Drop notes that an earlier table has."""
         kept = [line for line in text.splitlines() if line not in notes_seen]
         notes_seen.update(line for line in kept if line.startswith("- "))
         return "\n".join(kept).strip()

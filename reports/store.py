@@ -1,8 +1,8 @@
-"""The MLflow store that a report is made of: a client, and the trials' runs below a parent run.
+"""Read runs and artifacts from an MLflow store.
 
-MLflow makes an object of each parameter, tag and metric, half a million for 5,000 trials. Of a
-SQLite store the four tables they stand in are read as they are, where they have the columns known
-here; every other store, and one of another make, is asked through MLflow's client.
+MLflow creates an object for each parameter, tag and metric: half a million for 5,000 trials. Of a
+SQLite store with known columns, the tables are read directly; every other store is read through
+MLflow's client.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ BELOW = """
 
 @dataclass(frozen=True)
 class ChildRun:
-    """A trial's run: its tags and parameters, and the last value of each metric."""
+    """A trial's run: tags, parameters, and the last value of each metric."""
 
     run_id: str
     tags: dict[str, str] = field(default_factory=dict)
@@ -60,8 +60,8 @@ def open_client(tracking_uri: str) -> Any:
     """Open a quiet client of an existing store.
 
     Raises:
-        ReportError: a SQLite store whose file is not there, or another program's: opening would
-            make an empty one, or MLflow's tables among others.
+        ReportError: the SQLite file does not exist or belongs to another program, where MLflow
+            would create its tables.
     """
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
@@ -98,7 +98,8 @@ def load_artifact(client: Any, run_id: str, path: str) -> bytes:
     """Read a file that was logged with a run.
 
     Raises:
-        mlflow.exceptions.MlflowException, OSError: there is none, or the store is away.
+        mlflow.exceptions.MlflowException: there is no such file, or the store does not answer.
+        OSError: likewise.
     """
     with tempfile.TemporaryDirectory() as folder:
         return Path(client.download_artifacts(run_id, path, folder)).read_bytes()
@@ -111,7 +112,7 @@ def has_artifact(client: Any, run_id: str, path: str) -> bool:
 
 
 def search_runs(client: Any, experiments: list[str], condition: str) -> list[Any]:
-    """Return MLflow's runs of these experiments that meet a condition, the oldest first."""
+    """Return the runs of these experiments that meet a condition, oldest first."""
     search = partial(
         client.search_runs, experiments, condition, max_results=PAGE, order_by=[OLDEST_FIRST]
     )
@@ -126,7 +127,7 @@ def search_runs(client: Any, experiments: list[str], condition: str) -> list[Any
 def find_child_runs(
     client: Any, tracking_uri: str, experiment_id: str, parent: str
 ) -> list[ChildRun]:
-    """Return the runs below `parent` that nobody has deleted, the oldest first."""
+    """Return the runs below `parent` that are not deleted, oldest first."""
     if tracking_uri.startswith(PREFIX) and "?" not in tracking_uri:
         path = Path(tracking_uri.removeprefix(PREFIX))
         children = read_tables(path, experiment_id, parent)
@@ -142,7 +143,7 @@ def find_child_runs(
 
 
 def read_tables(path: Path, experiment_id: str, parent: str) -> list[ChildRun] | None:
-    """Return the same from the file; None where it cannot be read so, and MLflow is to tell why."""
+    """Return the same from the SQLite file, or None if it has other columns."""
     which = (PARENT, parent, experiment_id)
     try:
         with _connect_read_only(path, "mode=ro") as connection:

@@ -1,7 +1,7 @@
-"""An MLflow URI as it may be shown: a password in it stays hidden.
+"""Hide passwords and keys in MLflow URIs.
 
-`postgresql://me:word@host/db?sslpassword=word` → `postgresql://me:***@host/db?sslpassword=***`.
-What is malformed is hidden rather too much than too little.
+`postgresql://me:word@host/db?sslpassword=word` → `postgresql://me:***@host/db?sslpassword=***`. Of
+a malformed URI, rather too much is hidden than too little.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def has_secret(uri: str) -> bool:
 
 
 def redact_text(text: str, uri: str) -> str:
-    """Return a text, a library's message for example, without the URI's secrets."""
+    """Return a text, such as a library's message, without the URI's secrets."""
     shown, secrets = _split_secrets(uri)
     text = text.replace(uri, shown)
     for secret in sorted({*secrets, *map(unquote, secrets), *map(unquote_plus, secrets)}):
@@ -39,12 +39,12 @@ def redact_text(text: str, uri: str) -> str:
 
 
 def redact_all_uris(text: str) -> str:
-    """Return a text without the secrets of whatever URIs are in it."""
+    """Return a text without the secrets of all URIs in it."""
     return re.sub(r"\S+://\S+", lambda match: redact_uri(match.group()), text)
 
 
 def find_server_address(uri: str) -> str:
-    """Return the address of a server's pages, for a browser; empty for every other store."""
+    """Return the address of a server's pages for a browser; empty for other stores."""
     if not uri.startswith(("http://", "https://")):
         return ""
     scheme, _, address = redact_uri(uri).partition("?")[0].partition("://")
@@ -53,19 +53,19 @@ def find_server_address(uri: str) -> str:
 
 
 def run_page(experiment: str, run: str, artifact: str = "") -> str:
-    """Return the page of a run, or of a file of it, below the address of MLflow's pages."""
+    """Return the address of a run's page, or of one of its files, relative to MLflow's address."""
     file = f"/artifacts/{artifact}" if artifact else ""
     return f"#/experiments/{experiment}/runs/{run}{file}?{VIEW}"
 
 
 def build_sweep_path(experiment: str, sweep_id: str) -> str:
-    """Return the page of a sweep's trials below the address of MLflow's pages."""
+    """Return the address of the page of a sweep's trials, relative to MLflow's address."""
     trials = f"tags.`ablate.sweep_id` = '{sweep_id}' and tags.`ablate.kind` = 'trial'"
     return f"#/experiments/{experiment}/runs?searchFilter={quote(trials)}&{VIEW}"
 
 
 def _split_secrets(uri: str) -> tuple[str, list[str]]:
-    """Return the URI as it may be shown, and its secrets as they stand in it."""
+    """Return the URI without secrets, and its secrets."""
     head, sep, address = uri.partition("://")
     if not sep:
         bare = _BARE.fullmatch(uri)
@@ -85,7 +85,7 @@ def _split_secrets(uri: str) -> tuple[str, list[str]]:
 
 
 def _find_user_end(kind: str, address: str) -> int:
-    """Return where the @ after a user's name and password is; -1: nowhere."""
+    """Return the position of the @ after user and password, or −1."""
     if kind.endswith(("sqlite", "file")) or "sqlite+" in kind:
         return -1
     before, mark, _ = address.partition("?")

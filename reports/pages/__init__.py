@@ -1,1 +1,1 @@
-"""The HTML page and the text of a report."""
+"""Write a report as HTML, Markdown, LaTeX, CSV and plain text."""

@@ -1,4 +1,4 @@
-"""The best configuration of a study as a YAML that `ablate run` takes."""
+"""Write the best configuration of a study as a spec."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reports.tables.labels import to_slug
 
 
 def unflatten_params(params: dict[str, str]) -> dict[str, Any]:
-    """Return the configuration that flattened parameters came from, as the tracker wrote them."""
+    """Return the configuration from a run's flattened parameters."""
     tree: dict[str, Any] = {}
     for path, text in sorted(params.items()):
         *parents, last = path.split(".")
@@ -24,7 +24,8 @@ def unflatten_params(params: dict[str, str]) -> dict[str, Any]:
 
 
 def format_best_config(frame: Frame, study: str) -> str | None:
-    """Return a spec of a study's best configuration, one cell; None if nothing has finished."""
+    """Return a spec that runs the best configuration of a study, or None if nothing has
+    finished."""
     objective, most = frame.get_objective(study)
     means = summarize_cells(frame.select_study(study), objective)
     if not means:

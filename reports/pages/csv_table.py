@@ -1,4 +1,4 @@
-"""A table as CSV: every number, unrounded, one line per row and metric."""
+"""Write a table as CSV: unrounded numbers, one line for each row and metric."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report says of its sweep: data, dates, size, provenance, studies, how to run it again."""
+"""Collect the facts of a sweep for its report: data, dates, provenance, studies, command."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TAGS = {
 
 
 def collect_facts(frame: Frame) -> list[tuple[str, str]]:
-    """Return the header's facts: sweep, dates, data, size."""
+    """Return the facts of the header: sweep, dates, data, size."""
     document, params = frame.document, list(frame.trials["params"])
     data = sorted({_describe_data_set(p) for p in params if "data.name" in p})
     first = datetime.datetime.fromtimestamp(document["created"], tz=datetime.UTC)
@@ -40,14 +40,14 @@ def collect_facts(frame: Frame) -> list[tuple[str, str]]:
 
 
 def _describe_data_set(params: dict[str, Any]) -> str:
-    """Return a data set's name, the folder it was read from, and the size of the images."""
+    """Return a data set's name, folder and image size."""
     root, sides = params.get("data.root"), params.get("data.image_size")
     place = f" {root}" if root not in (None, "", "None", "null") else ""
     return f"{params['data.name']}{place}" + (f" at {sides} px" if sides else "")
 
 
 def collect_provenance(frame: Frame) -> list[tuple[str, str]]:
-    """Return commit, versions, device, data fingerprint: every value that any run has."""
+    """Return commit, versions, device and data fingerprint, with all values of the runs."""
     tags = [*(parent.tags for parent in frame.parents), *frame.trials["tags"]]
 
     def values(name: str) -> str:
@@ -64,14 +64,14 @@ def collect_provenance(frame: Frame) -> list[tuple[str, str]]:
 
 
 def find_rerun_command(frame: Frame) -> str:
-    """Return the command of the sweep's provenance, or how to get at its spec."""
+    """Return the command that made the sweep, or one with the resolved spec."""
     command = (frame.document.get("provenance") or {}).get("command")
     spec = f"python -m ablate.run {frame.document['name']}.yaml"
     return str(command or f"{spec}   # the resolved spec: sweep.json of the parent run")
 
 
 def summarize_studies(frame: Frame) -> list[dict[str, Any]]:
-    """Return per study: design, what it was allowed and what it used."""
+    """Return for each study its design and the numbers of trials."""
     sections = []
     for name in frame.study_order:
         rows, spec = frame.cells[frame.cells["study"] == name], frame.get_declared_study(name)

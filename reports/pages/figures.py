@@ -1,8 +1,8 @@
-"""A figure on the report's page, or on a page of its own that lies beside it.
+"""Place figures on the report's page, or on pages of their own.
 
-Pictures of images, and figures of more than `LARGEST`, would swell the report; it shows them small
-and links their pages. These ask for nothing either, and open from a folder as from MLflow's list of
-files, where a page stands in a frame that knows no other one: there they are named.
+Pictures of images, and figures above `LARGEST` bytes, would make the report too large; it shows a
+thumbnail with a link to their page. These pages request nothing. In MLflow's list of files, a page
+is shown in a frame without links to others, so it names them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ THEME = {
 
 
 def load_template(name: str) -> jinja2.Template:
-    """Load one of this folder's templates, or of the comparison of two sweeps."""
+    """Load a template of this folder."""
     folder = Path(__file__).parent
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader([folder, folder.parent / "sweeps"]),
@@ -45,17 +45,17 @@ def load_template(name: str) -> jinja2.Template:
 
 
 def has_own_page(drawn: DrawnFigure, svg: Path) -> bool:
-    """Tell whether a figure stands on a page of its own."""
+    """Return whether a figure has a page of its own."""
     return drawn.apart or svg.stat().st_size > LARGEST
 
 
 def build_page_name(drawn: DrawnFigure) -> str:
-    """Name the page of a figure that stands apart."""
+    """Return the file name of a figure's own page."""
     return f"{drawn.key}.html"
 
 
 def render_in_report(drawn: DrawnFigure, svg: Path) -> dict[str, str]:
-    """Return a figure as it stands in the report: in full, or small with a link to its page."""
+    """Return the HTML of a figure for the report: in full, or a thumbnail with a link."""
     if not has_own_page(drawn, svg):
         return render_inline(drawn, svg)
     data, width = _render_thumbnail(drawn)
@@ -63,7 +63,7 @@ def render_in_report(drawn: DrawnFigure, svg: Path) -> dict[str, str]:
 
 
 def render_inline(drawn: DrawnFigure, svg: Path) -> dict[str, str]:
-    """Return a figure in full, with the marks that tell their values."""
+    """Return the HTML of a figure in full, with tooltips."""
     spots = [[round(1000 * x), round(1000 * y), text] for x, y, text in drawn.locate_spots()]
     text = json.dumps(spots, ensure_ascii=False, separators=(",", ":")) if spots else ""
     data = apply_page_colors(svg.read_text(encoding="utf-8")).encode()
@@ -75,7 +75,7 @@ def render_inline(drawn: DrawnFigure, svg: Path) -> dict[str, str]:
 def _build_template_fields(
     drawn: DrawnFigure, kind: str, data: bytes, width: float, **more: str
 ) -> dict[str, str]:
-    """Return what a page's template takes of a figure."""
+    """Return the fields of the template of a figure."""
     source = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
     words = {"key": drawn.key, "title": drawn.title, "caption": drawn.caption}
     place = {"source": source, "href": f"runs-{to_slug(drawn.study)}", "width": f"{width:.0f}"}
@@ -83,10 +83,8 @@ def _build_template_fields(
 
 
 def apply_page_colors(svg: str) -> str:
-    """Return a drawing that follows the page's light or dark scheme.
-
-    The file of its own stays as it was drawn, as programs that read SVG know no variables.
-    """
+    """Return an SVG that follows the page's light or dark scheme; the SVG file keeps its
+    colours."""
     light = dark = ""
     for name, (bright, dim) in THEME.items():
         svg = svg.replace(f": {bright}", f": var(--{name})")
@@ -99,8 +97,7 @@ def apply_page_colors(svg: str) -> str:
 
 
 def _render_thumbnail(drawn: DrawnFigure) -> tuple[bytes, int]:
-    """Return a small picture of a figure, with grey letters and nothing behind them, as WebP, and
-    its width in CSS pixels."""
+    """Return a WebP thumbnail with transparent background, and its width in CSS pixels."""
     from matplotlib.spines import Spine
     from matplotlib.text import Text
     from PIL import Image
@@ -117,7 +114,7 @@ def _render_thumbnail(drawn: DrawnFigure) -> tuple[bytes, int]:
 
 
 def render_figure_page(frame: Frame, drawn: DrawnFigure, svg: Path) -> str:
-    """Write the page of a figure that stands apart (well-formed XML too)."""
+    """Return the HTML of a figure's own page (well-formed XML too)."""
     return load_template("apart.html.j2").render(
         title=drawn.title,
         caption=drawn.caption,

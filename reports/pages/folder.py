@@ -1,7 +1,7 @@
-"""A report's folder: each file whole, and none left of a report that stood there before.
+"""Write the files of a report's folder atomically, and delete outdated ones.
 
-Which files are the report's own stands in `MANIFEST` beside them, each with the SHA-256 of what was
-written: a file of somebody else's, or one that was edited since, is never taken away.
+`MANIFEST` lists the report's own files with their SHA-256. Files of others, and files that were
+edited since, are never deleted.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ MANIFEST = ".written.json"
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a file whole or not at all: a reader never sees half a page."""
+    """Write a file completely or not at all."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.write_text(text, encoding="utf-8")
     part.replace(path)
 
 
 def remove_stale_files(folder: Path, paths: Iterable[Path]) -> None:
-    """Take away what an earlier report wrote here and this one, of these files, did not; note what
-    this one wrote."""
+    """Delete files of an earlier report that this one does not have, and write the manifest."""
     written, manifest = {path.name: _compute_digest(path) for path in paths}, folder / MANIFEST
     earlier = json.loads(manifest.read_text(encoding="utf-8")) if manifest.is_file() else {}
     for name, digest in earlier.items():

@@ -1,4 +1,4 @@
-"""The self-contained page: all inline, nothing requested, readable light, dark and printed."""
+"""Write the self-contained page: no requests, readable in light, dark and print."""
 
 from __future__ import annotations
 
@@ -45,9 +45,12 @@ def render_page(
     best: Mapping[str, str],
     trials: Mapping[str, Mapping[str, str]] = NOTHING,
 ) -> str:
-    """Write the page's HTML (well-formed XML too). figures: as they are `shown`; those
-    that stand apart are linked, each on a page beside this one. trials: of some
-    trials the files beside the page, what each is and its address."""
+    """Write the HTML of the page (well-formed XML too).
+
+    Args:
+        figures: as HTML; those with pages of their own are links.
+        trials: trial → its files beside the page, with names and addresses.
+    """
     server = find_server_address(tracking_uri)
     lost = frame.cells[frame.cells["status"] != "done"]
     known = find_protocol(frame)
@@ -95,7 +98,7 @@ def build_run_anchor(study: str, cell: str) -> str:
 
 
 def _build_verdict_section(judged: VerdictSection) -> dict[str, Any]:
-    """Return the headline, the groups of lines that are seen at once, the others, and the plot."""
+    """Return the headline, the first groups of lines, the others, and the plot."""
     seen: list[dict[str, Any]] = []
     folded: list[dict[str, Any]] = []
     count = 0
@@ -160,8 +163,9 @@ def _build_table_section(table: AnyTable, shared: Sequence[str]) -> dict[str, An
 def _list_runs(
     frame: Frame, tables: Sequence[AnyTable], trials: Mapping[str, Mapping[str, str]]
 ) -> list[dict[str, Any]]:
-    """Return the list of each study's runs, with the objective and every metric of a table that
-    links to these runs, so that the value that a reader clicked on stands there."""
+    """Return the list of runs of each study, with the objective and all metrics of tables that link
+    to them.
+    """
     metrics = {study: {frame.main_objective: None} for study in frame.study_order}
     for table in tables:
         fields = (field for row in markup.build_grid(table).rows for field in row)

@@ -51,18 +51,18 @@ GAP = 1.4  # of a column from the next, in signs
 
 
 def escape_latex(text: str) -> str:
-    """Write signs that mean something to LaTeX, or that its fonts lack, as commands."""
+    """Replace special characters, and those that LaTeX fonts lack, by commands."""
     return "".join(LATEX.get(character, character) for character in text)
 
 
 def format_latex(table: AnyTable) -> str:
-    """Return the file of the columns that are read first, with their notes."""
+    """Return the LaTeX file of the main columns with their notes."""
     notes = [note for note in table.notes if not note.startswith(EFFECT_SIZES)]
     return _build_latex_file(table, [split_further_columns(build_grid(table))[0]], notes)
 
 
 def format_plain_latex(table: AnyTable) -> str | None:
-    """Return the file of a plain table, mean ± sd of each metric and n; None for a sheet."""
+    """Return the LaTeX file of mean ± sd of each metric and n; None for a sheet."""
     if not isinstance(table, TableData):
         return None
     notes = [note for note in table.notes if not note.startswith(NOT_PLAIN)]
@@ -99,9 +99,9 @@ def _build_latex_file(
 
 
 def _split_into_blocks(layout: Grid) -> list[Grid]:
-    """Split the columns into as many tables of the same rows as it takes to fit a page, or of
-    `FEWEST` columns beside long names, which are made smaller: one column a table would fill
-    pages."""
+    """Split the columns into tables of the same rows that fit a page, or have `FEWEST` columns
+    beside long names and are made smaller.
+    """
     labels = list(range(layout.labels))
     blocks = [labels]
     for column in range(layout.labels, len(layout.headers)):
@@ -114,10 +114,11 @@ def _split_into_blocks(layout: Grid) -> list[Grid]:
 
 
 def _format_tabular(layout: Grid) -> list[str]:
-    """Return the lines of a table.
+    """Return the lines of a tabular.
 
-    A header stands on several lines where it has a unit, an interval or a path: columns are as wide
-    as their numbers. The `\\` before a row would take a `*` or a `[` that it began with as its own.
+    Headers are broken before a unit, an interval or a path, so that columns are as wide as their
+    numbers. A row that begins with `*` or `[` gets `{}` first, or the line break before it would
+    take it as an option.
     """
     sides = "l" * layout.labels + "r" * (len(layout.headers) - layout.labels)
     heads = []
@@ -146,7 +147,7 @@ def _break_header(text: str) -> list[str]:
 
 
 def _measure_width(layout: Grid) -> float:
-    """Return the width in signs, gaps counted."""
+    """Return the width of a table in characters, with gaps."""
     heads = [max(map(len, _break_header(header))) for header in layout.headers]
     columns = zip(heads, *([len(field.text) for field in row] for row in layout.rows), strict=True)
     return float(sum(max(column) for column in columns)) + GAP * len(heads)

@@ -1,4 +1,4 @@
-"""The report as one Markdown file, of which `reports.readme` copies tables."""
+"""Write the report as one Markdown file, from which `reports.readme` copies tables."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ def format_report(
     *,
     runs: Sequence[str] = (),
 ) -> str:
-    """Write verdict, facts, tables, notes of several of them once, figures, best configurations.
+    """Write verdict, facts, tables, shared notes, figures and best configurations.
 
-    runs: addresses of the parent runs, on a server that is known.
+    Args:
+        runs: addresses of the parent runs on an MLflow server.
     """
     shared = markup.collect_footnotes(tables)
     title = frame.document.get("title") or frame.document["name"]

@@ -1,9 +1,9 @@
-"""A table's columns, its notes, and the table as plain text and Markdown.
+"""Lay out a table's columns and notes, and write them as plain text and Markdown.
 
-First what is read first: the row, the first metric (mean ± sd), its Δ with interval, what is
-published, n. Further metrics and statistics stand in a second table below; CSV has every number.
-Notes of several tables are told once in a report and named by number below each table: `shared` is
-these notes, numbered from 1.
+The main columns are the row, the first metric (mean ± sd), its Δ with interval, published numbers
+and n. Further metrics and statistics follow in a second table; CSV has every number. Notes that
+several tables share are printed once, numbered from 1, and named by number below each table
+(`shared`).
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ MARKUP = re.compile(r"[\\*`<|]|(?<!\w)_|_(?!\w)")
 
 
 def collect_footnotes(tables: Sequence[AnyTable]) -> tuple[str, ...]:
-    """Return the notes of two or more of these tables, in the order in which they are met."""
+    """Return the notes that two or more tables share, in order."""
     counts = Counter(note for table in tables for note in dict.fromkeys(table.notes))
     return tuple(note for note, count in counts.items() if count > 1)
 
 
 def note_numbers(table: AnyTable, shared: Sequence[str]) -> list[int]:
-    """Return the numbers of the shared notes that belong to a table."""
+    """Return the numbers of a table's shared notes."""
     return [i for i, note in enumerate(shared, 1) if note in table.notes]
 
 
 def list_own_notes(table: AnyTable, shared: Sequence[str]) -> list[str]:
-    """Return a table's other notes, after their marks."""
+    """Return a table's other notes, with their marks."""
     return [add_note_mark(note) for note in table.notes if note not in shared]
 
 
@@ -97,7 +97,7 @@ def _format_improvement(measured: MeasuredMetric) -> str:
 
 
 def _can_permutation_decide(measured: MeasuredMetric) -> bool:
-    """Tell whether the least corrected p that a comparison's seeds can reach is at most 0.05."""
+    """Return whether a corrected permutation p can be at most 0.05 with these seeds."""
     comparison, gap = measured.compared, measured.difference
     if comparison is None or gap is None:
         return False
@@ -105,7 +105,7 @@ def _can_permutation_decide(measured: MeasuredMetric) -> bool:
 
 
 def build_grid(table: AnyTable) -> Grid:
-    """Lay out the fields of a table, in printing order."""
+    """Return the fields of a table in printing order."""
     if isinstance(table, Sheet):
         return Grid(table.headers, table.labels, (False,) * len(table.headers), table.rows)
     columns = [
@@ -119,7 +119,7 @@ def build_grid(table: AnyTable) -> Grid:
 
 
 def mean_sd_grid(table: TableData) -> Grid:
-    """Return the plain table: the labels, mean ± sd of each metric, and n."""
+    """Return the plain table: labels, mean ± sd of each metric, and n."""
     columns: list[Column] = []
     for metric in table.metrics:
         results = [row.measured[metric] for row in table.rows]
@@ -145,7 +145,7 @@ def _lay_out_columns(table: TableData, columns: Sequence[Column]) -> Grid:
 
 
 def _build_metric_columns(table: TableData, metric: str, place: int) -> list[Column]:
-    """Return the columns of one metric, of which the first one's come first."""
+    """Return the columns of one metric."""
     digits, name = table.recipe.digits, labels.format_metric_name(metric)
     further = place > 0 and table.recipe.find_published_column(metric) is None
     searched = table.recipe.kind == "search"
@@ -197,10 +197,8 @@ def _build_metric_columns(table: TableData, metric: str, place: int) -> list[Col
 
 
 def split_further_columns(whole: Grid) -> list[Grid]:
-    """Return the table, and the second one with its further columns where it has any.
-
-    Rows are the same in both, below the same labels.
-    """
+    """Return the main table, and the one of its further columns if there are any, with the same
+    rows."""
     places = range(len(whole.headers))
     tables = [choose(whole, [i for i in places if not whole.further[i]])]
     if any(whole.further):
@@ -209,13 +207,13 @@ def split_further_columns(whole: Grid) -> list[Grid]:
 
 
 def choose(whole: Grid, keep: list[int]) -> Grid:
-    """Return the columns at these places."""
+    """Return the table with the columns at these positions."""
     rows = tuple(tuple(row[i] for i in keep) for row in whole.rows)
     return Grid(tuple(whole.headers[i] for i in keep), whole.labels, (False,) * len(keep), rows)
 
 
 def format_plain_table(table: AnyTable, shared: Sequence[str] = ()) -> str:
-    """Write a table for a terminal: the columns that are read first, aligned; notes below."""
+    """Write the main columns for a terminal, aligned, with notes."""
     layout = split_further_columns(build_grid(table))[0]
     lines = [list(layout.headers), *([field.text for field in row] for row in layout.rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -235,13 +233,13 @@ def format_plain_table(table: AnyTable, shared: Sequence[str] = ()) -> str:
 
 
 def format_plain_notes(shared: Sequence[str]) -> str:
-    """Write the notes of several tables, for the end of a terminal's report."""
+    """Write the shared notes for a terminal."""
     notes = _wrap_notes([add_note_mark(note) for note in shared], 100, range(1, len(shared) + 1))
     return "\n".join(["Notes", *notes, ""]) if notes else ""
 
 
 def _wrap_notes(notes: Sequence[str], width: int, numbers: Iterable[int] = ()) -> list[str]:
-    """Return notes in lines of this width, but for those of columns that a terminal lacks."""
+    """Return wrapped notes, without those on columns that a terminal does not show."""
     heads = [f"{number}. " for number in numbers] or [""] * len(notes)
     return [
         textwrap.fill(head + note, width, initial_indent="  ", subsequent_indent="    ")
@@ -251,7 +249,7 @@ def _wrap_notes(notes: Sequence[str], width: int, numbers: Iterable[int] = ()) -
 
 
 def format_markdown_table(table: AnyTable, shared: Sequence[str] = ()) -> str:
-    """Write a section: the table, the further columns in a second one, its own notes."""
+    """Write a section: the main table, the further columns, its own notes."""
     first, *second = [format_pipe_table(part) for part in split_further_columns(build_grid(table))]
     caption = [table.recipe.caption, ""] if table.recipe.caption else []
     more = [line for part in second for line in (FURTHER, "", *part, "")]
@@ -263,7 +261,7 @@ def format_markdown_table(table: AnyTable, shared: Sequence[str] = ()) -> str:
 
 
 def format_markdown_notes(shared: Sequence[str]) -> str:
-    """Write the section of the notes of several tables."""
+    """Write the section of the shared notes."""
     notes = [f"{i}. {_escape_star(add_note_mark(note))}" for i, note in enumerate(shared, 1)]
     return "\n".join(["## Notes", "", *notes, ""]) if notes else ""
 
@@ -273,7 +271,7 @@ def _escape_star(text: str) -> str:
 
 
 def format_pipe_table(layout: Grid) -> list[str]:
-    """Write the lines of a table, with signs that mean something to Markdown as they stand."""
+    """Write the lines of a Markdown table, with special characters escaped."""
 
     def line(fields: Sequence[Field]) -> str:
         texts = [MARKUP.sub(r"\\\g<0>", " ".join(field.text.split())) for field in fields]

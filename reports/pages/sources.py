@@ -1,4 +1,4 @@
-"""The table of where each setting comes from: of a recipe that has `sources`."""
+"""Build the table of the settings' sources, for recipes with `sources`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEADERS = ("studies", "rows", "setting", "value", "source")
 
 
 def build_source_sheet(frame: Frame, recipe: Recipe) -> Sheet | None:
-    """Return a row a setting, of the studies that have begun; None for a recipe without sources."""
+    """Return a row for each setting of the studies that have begun; None without sources."""
     begun = [name for name in frame.study_order if name not in frame.studies_without_cells]
     blocks = [block for block in recipe.sources if block.includes_any(begun)]
     if not blocks:

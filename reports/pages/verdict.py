@@ -1,4 +1,4 @@
-"""The verdict in words: first the whole in a sentence, then a line a comparison."""
+"""Write the verdict in words: a summary, then a line for each comparison."""
 
 from __future__ import annotations
 
@@ -29,9 +29,12 @@ NEUTRAL = "(best is neutral)"  # how the label of such a row ends
 
 @dataclass(frozen=True)
 class VerdictSection:
-    """headline: the report in a sentence; plot: the forest plot, with its SVG file.
+    """The section of the verdict.
 
-    warnings: sentences on what should be looked at before the numbers are believed.
+    Attributes:
+        headline: the summary.
+        plot: the forest plot and its SVG file.
+        warnings: what to check before the numbers are used.
     """
 
     headline: str
@@ -68,7 +71,7 @@ def _format_smallest(verdict: Verdict) -> str:
 
 
 def format_evidence(verdict: Verdict) -> str:
-    """Write the seeds, what would shorten the interval, a printed gain, and the tuning."""
+    """Write the seeds, the seeds for a shorter interval, a printed gain, and the tuning."""
     gap = verdict.difference
     words = [f"n = {verdict.n} {verdict.unit}{'' if verdict.n == 1 else 's'}"]
     if verdict.call == "no result":
@@ -96,16 +99,17 @@ def format_evidence(verdict: Verdict) -> str:
 
 
 def estimate_seeds(n: int, half: float, wanted: float) -> int:
-    """Return the seeds at which an interval of half-width `half` at n seeds is `wanted` wide.
+    """Return the number of seeds at which an interval of half-width `half` at n seeds has width
+    `wanted`.
 
-    Half-widths fall with √n; the quantile falls too, so it is a little fewer. It depends on the
-    scatter alone, and not on the difference that was measured.
+    Half-widths fall with √n, and the quantile falls too, so slightly fewer suffice. The result
+    depends on the scatter, and not on the measured difference.
     """
     return max(n + 1, math.ceil(n * (half / wanted) ** 2))
 
 
 def explain_verdicts(verdicts: Sequence[Verdict]) -> str:
-    """Explain how the verdicts were come by; empty without any."""
+    """Explain how the verdicts were reached; empty without any."""
     if not verdicts:
         return ""
     families = len(group_verdicts(verdicts))
@@ -118,7 +122,7 @@ def explain_verdicts(verdicts: Sequence[Verdict]) -> str:
 
 
 def _describe_population(verdicts: Sequence[Verdict]) -> str:
-    """Say what the claims are about."""
+    """Say for which seeds or classes the claims hold."""
     about = {
         "seed": "Claims are about further seeds on this split of the classes, not about others.",
         "split": "Claims over splits are about further classes of the same data set.",
@@ -152,10 +156,10 @@ def format_plain_verdict(
 
 
 def format_run_description(judged: VerdictSection, report: str) -> str:
-    """Write, for the page of the sweep's run in MLflow, the verdict, as far as it has room, and the
-    way to the report.
+    """Write the verdict for the description of the parent run in MLflow, cut to its limit.
 
-    report: its address from there.
+    Args:
+        report: address of the report relative to that page.
     """
     lines = [TITLE, "", f"**{judged.headline}** [The report]({report})", ""]
     lines += _list_groups(_take_first_groups(judged.verdicts))
@@ -168,7 +172,7 @@ def format_run_description(judged: VerdictSection, report: str) -> str:
 
 
 def _list_groups(verdicts: Sequence[Sequence[Verdict]]) -> list[str]:
-    """Return the lines of groups of comparisons in Markdown, an empty one after each group."""
+    """Return the lines of groups of comparisons in Markdown."""
     lines = []
     for group in verdicts:
         lines += [f"{group[0].title}: {format_group_heading(group)}", ""]
@@ -180,7 +184,7 @@ def _list_groups(verdicts: Sequence[Sequence[Verdict]]) -> list[str]:
 
 
 def format_verdict_section(judged: VerdictSection) -> list[str]:
-    """Write the lines of the section."""
+    """Return the lines of the section in Markdown."""
     lines = [TITLE, "", f"**{judged.headline}**", ""]
     lines += [f"- Warning: {text}" for text in judged.warnings]
     lines += [""] if judged.warnings else []

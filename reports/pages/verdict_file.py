@@ -1,4 +1,4 @@
-"""`verdicts.json` of a report: every comparison with its interval, for programs and overviews."""
+"""Write and read `verdicts.json`, which has every comparison of a report."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SweepVerdicts:
 
 
 def format_verdicts(frame: Frame, verdicts: Sequence[Verdict]) -> str:
-    """Write the verdicts as JSON; differences are on the scale of the runs ([0, 1] of shares)."""
+    """Return the verdicts as JSON, with differences on the scale of the runs."""
     document = {
         "version": VERSION,
         "sweep": frame.document["name"],
@@ -39,10 +39,10 @@ def format_verdicts(frame: Frame, verdicts: Sequence[Verdict]) -> str:
 
 
 def read_verdicts(path: Path) -> SweepVerdicts:
-    """Read what `format_verdicts` wrote.
+    """Read a `verdicts.json`.
 
     Raises:
-        ReportError: there is no such file, or it is of another version.
+        ReportError: there is no such file, or it has another version.
     """
     try:
         document = json.loads(path.read_text("utf-8"))

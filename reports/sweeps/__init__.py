@@ -1,1 +1,1 @@
-"""Two sweeps side by side."""
+"""Compare sweeps, and summarize several of them."""

@@ -1,17 +1,17 @@
-"""Several sweeps at a glance: what each method is against its baseline, in each set-up.
+"""Summarize several sweeps: each method against its baseline, in each set-up.
 
     python -m reports.sweeps.overview reports/sweeps/first_page.yaml README.md
 
-The YAML file says which tables of which sweeps stand in it:
+The YAML file lists tables of sweeps:
 
     picture: search_spaces/overview.svg
     comparisons:
       - {sweep: ddml, table: "Both at their own best, frozen backbone", method: DDML, setup: heads}
 
-Written are the picture, a forest plot, and the file's block between `<!-- overview -->` and `<!--
-end overview -->`. Paths are relative to the Markdown file. Numbers come from the `verdicts.json` of
-each sweep's report, of which `reports.readme` keeps a copy in `search_spaces/verdicts`. Where a
-row's best is neutral, its best other cell stands there for both.
+The output is a forest plot, and the block of the Markdown file between `<!-- overview -->` and
+`<!-- end overview -->`. Paths are relative to the Markdown file. Numbers come from the
+`verdicts.json` of each sweep's report, of which `reports.readme` keeps a copy in
+`search_spaces/verdicts`. If a row's best configuration is neutral, the best other one is shown.
 """
 
 from __future__ import annotations
@@ -42,8 +42,10 @@ BLOCK = re.compile(r"(<!-- overview -->\n)(.*?)(<!-- end overview -->)", re.DOTA
 
 
 class Comparison(RecipePart):
-    """table: the title of a table of that sweep. method, setup: what it is called here. rows: its
-    rows that stand here; none named: all."""
+    """A table of a sweep in the overview.
+
+    table: its title. method, setup: names in the overview. rows: the rows to show; empty for all.
+    """
 
     sweep: str
     table: str
@@ -53,8 +55,10 @@ class Comparison(RecipePart):
 
 
 class Overview(RecipePart):
-    """picture: an SVG file. verdicts: the folder of the sweeps' verdicts. Both from that of the
-    Markdown file."""
+    """The YAML file.
+
+    picture: an SVG file. verdicts: the folder of the verdicts. Both relative to the Markdown file.
+    """
 
     picture: str
     verdicts: str = "search_spaces/verdicts"
@@ -63,7 +67,7 @@ class Overview(RecipePart):
 
 @dataclass(frozen=True)
 class Line:
-    """A row of a sweep beside its baseline."""
+    """One row of a sweep against its baseline."""
 
     comparison: Comparison
     verdict: Verdict
@@ -71,16 +75,16 @@ class Line:
 
 
 def drop_neutral_rows(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Return each row once: one whose best is neutral by its best other cell."""
+    """Return each row once; for a neutral best, the best other cell."""
     cells = {each.cell for each in verdicts}
     return [each for each in verdicts if each.cell + OTHER not in cells]
 
 
 def collect_lines(overview: Overview, load: Callable[[str], SweepVerdicts]) -> list[Line]:
-    """Return the rows, in the file's order.
+    """Return the rows in the file's order.
 
     Args:
-        load: the verdicts of a sweep by its name.
+        load: returns the verdicts of a sweep by its name.
 
     Raises:
         ReportError: a sweep has no such table or row.
@@ -111,8 +115,7 @@ def collect_lines(overview: Overview, load: Callable[[str], SweepVerdicts]) -> l
 
 
 def format_overview(shown: Sequence[Line], picture: str) -> str:
-    """Write the block: the picture, a table for each metric that rows are compared by, and what
-    they were made of."""
+    """Write the block: the picture, a table for each metric, and the sweeps that they come from."""
     sweeps = {line.sweep.sweep: line.sweep.sweep_id for line in shown}
     made = ", ".join(f"{name} ({sweep})" for name, sweep in sweeps.items())
     text = [f"![Every method against its baseline]({picture})", ""]
@@ -143,7 +146,7 @@ def format_overview(shown: Sequence[Line], picture: str) -> str:
 
 
 def draw_overview_plot(shown: Sequence[Line], path: Path) -> None:
-    """Draw the forest plot, an SVG file.
+    """Draw the forest plot as an SVG file.
 
     Raises:
         ReportError: no row has a difference.
@@ -165,10 +168,10 @@ def draw_overview_plot(shown: Sequence[Line], path: Path) -> None:
 
 
 def fill_block(text: str, block: str) -> str:
-    """Return a Markdown file with its block filled anew.
+    """Return a Markdown file with its block filled again.
 
     Raises:
-        ReportError: it has none.
+        ReportError: the file has no block.
     """
     if BLOCK.search(text) is None:
         raise ReportError("There is no `<!-- overview -->` … `<!-- end overview -->` to fill.")

@@ -1,1 +1,1 @@
-"""Tables: the recipe and the frame become rows of measured, published and compared numbers."""
+"""Build tables of measured, published and compared numbers."""

@@ -1,4 +1,4 @@
-"""Make the tables that a recipe asks for, each with the effects or importances that go with it."""
+"""Build the tables of a recipe, with effects and importances."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reports.tables.model import AnyTable
 
 
 def build_table(frame: Frame, recipe: Table) -> AnyTable:
-    """Return the data of one table.
+    """Build one table.
 
     Raises:
         ReportError: the recipe names a study, baseline or published row that does not exist.
@@ -24,11 +24,11 @@ def build_table(frame: Frame, recipe: Table) -> AnyTable:
 
 
 def build_all(frame: Frame, recipe: Recipe) -> list[AnyTable]:
-    """Return all tables of a recipe in its order, each with what goes with it.
+    """Build all tables of a recipe in order.
 
-    A table of a search is followed by the importances, one of components or of crossed factors by
-    the effects, unless the recipe has such a table of the study or says `alone`. One that would
-    have no rows is not shown; its notes say why under the table that it goes with.
+    A table of a search is followed by importances, and one of components or crossed factors by
+    effects, unless the recipe has such a table or says `alone`. Tables without rows are left out,
+    and their notes go to the table before.
     """
     own: set[tuple[str, str]] = {(part.kind, part.study) for part in recipe.tables}
     made: list[AnyTable] = []

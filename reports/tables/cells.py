@@ -1,4 +1,4 @@
-"""What tables and figures read of a study's cells: values by seed, levels, trials of a search."""
+"""Read a study's cells for tables and figures: values by seed, levels, trials of a search."""
 
 from __future__ import annotations
 
@@ -27,14 +27,12 @@ CENTRE = "centre"  # a level that a one-factor study leaves to its centre and th
 
 
 def group_by_cell(cells: pd.DataFrame, metric: str) -> dict[str, dict[int, float]]:
-    """Return cell → {seed: value} of the finished trials, in the order of the rows.
+    """Return cell → {seed: value} of finished trials, in the order of the rows.
 
-    With folds a seed's value is the mean over them, the "separated" result of the reality check
-    (Musgrave et al. 2020); a seed that lacks a fold has none. Folds are parts of one estimate and
-    no repeats of it. Their ensemble's (`ensemble/…`), the "concatenated" result, is one value per
-    seed, which stands at the first fold.
-
-    With splits the unit is the split: {split: mean over its seeds}.
+    With folds, a seed's value is the mean over folds, the "separated" result of the reality check
+    (Musgrave et al. 2020); seeds that lack a fold are left out. The ensemble's value
+    (`ensemble/…`), the "concatenated" result, is recorded at the first fold. With splits, the keys
+    are splits instead of seeds, and a value is the mean over seeds.
     """
     values: dict[str, dict[int, float]] = {str(cell): {} for cell in cells["cell"]}
     if metric not in cells.columns:
@@ -57,28 +55,28 @@ def group_by_cell(cells: pd.DataFrame, metric: str) -> dict[str, dict[int, float
 
 
 def has_splits(cells: pd.DataFrame) -> bool:
-    """Tell whether a study's cells are compared over class splits."""
+    """Return whether a study's cells are compared over class splits."""
     return "split" in cells.columns and bool(cells["split"].notna().any())
 
 
 def group_by_seed(cells: pd.DataFrame, metric: str) -> dict[int, float]:
-    """Return `group_by_cell` of one cell; nothing for a metric that no run has."""
+    """Return {seed: value} of one cell; empty for an unknown metric."""
     return group_by_cell(cells.assign(cell=""), metric).get("", {})
 
 
 def summarize_cells(cells: pd.DataFrame, metric: str) -> dict[str, Summary]:
-    """Return cell → summary over its seeds, of the cells that have a result."""
+    """Return cell → summary over its seeds, for cells with a result."""
     values = group_by_cell(cells, metric)
     return {cell: mean for cell, own in values.items() if (mean := summarize(list(own.values())))}
 
 
 def is_missing(value: Any) -> bool:
-    """Tell whether a field of a data frame holds nothing: None or NaN."""
+    """Return whether a field of a data frame is None or NaN."""
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def explain_folds(cells: pd.DataFrame, metrics: Sequence[str]) -> list[str]:
-    """Say what folds mean for a table of these cells and metrics."""
+    """Explain in notes what folds mean for these metrics."""
     if has_splits(cells):
         seeds, count = cells["seed"].nunique(), cells["split"].nunique()
         return [
@@ -105,10 +103,10 @@ def explain_folds(cells: pd.DataFrame, metrics: Sequence[str]) -> list[str]:
 
 
 def complete_coordinates(frame: Frame, cells: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return each row's level of every factor.
+    """Return the level of every factor for each row.
 
-    A one-factor study's cells name the factor that is off the centre, and the centre none: the
-    other levels are the centre's own, read from the parameters of its runs.
+    Cells of a one-factor study only name the factor that differs from the centre; the other levels
+    are read from the parameters of the centre's runs.
     """
     names = list(dict.fromkeys(name for coords in cells["coords"] for name in coords))
     centre: dict[str, Any] = dict.fromkeys(names, CENTRE)
@@ -124,7 +122,7 @@ def complete_coordinates(frame: Frame, cells: pd.DataFrame) -> list[dict[str, An
 
 
 def parse_setting(text: str) -> Any:
-    """Return a parameter of a run, which the tracker wrote as JSON or as the text that it is."""
+    """Parse a parameter of a run, which is JSON or plain text."""
     try:
         return json.loads(text)
     except ValueError:
@@ -132,8 +130,7 @@ def parse_setting(text: str) -> Any:
 
 
 def collect_levels(frame: Frame, cells: pd.DataFrame) -> Levels:
-    """Return the levels of each factor, low first: off before on, numbers ascending, else as
-    listed."""
+    """Return the levels of each factor: off before on, numbers ascending, else as listed."""
     seen: dict[str, dict[str, Any]] = {}
     for coords in complete_coordinates(frame, cells):
         for name, value in coords.items():
@@ -149,8 +146,7 @@ def collect_levels(frame: Frame, cells: pd.DataFrame) -> Levels:
 
 
 def collect_factor_cells(frame: Frame, cells: pd.DataFrame, metric: str) -> Cells:
-    """Return values by seed at each combination of levels; what is one trial in two cells counts
-    once."""
+    """Return values by seed at each combination of levels; equal trials count once."""
     values: dict[tuple[tuple[str, str], ...], dict[int, float]] = {}
     first: dict[str, dict[str, Any]] = {}
     for cell, coords in zip(cells["cell"], complete_coordinates(frame, cells), strict=True):
@@ -163,7 +159,10 @@ def collect_factor_cells(frame: Frame, cells: pd.DataFrame, metric: str) -> Cell
 
 @dataclass(frozen=True)
 class Trial:
-    """number: from 1, in the order of the proposals. result: over its seeds, as in the runs."""
+    """One trial of a search.
+
+    number: from 1, in the order of proposal. result: summary over its seeds.
+    """
 
     number: int
     cell: str
@@ -173,10 +172,12 @@ class Trial:
 
 @dataclass(frozen=True)
 class Trials:
-    """The trials of a search: what was proposed, and what it gave.
+    """The trials of a search.
 
-    trials: the finished ones. lost: numbers of those without a result. neutral: the method switched
-    off, which is no draw from the space and has no number; None where there is none.
+    Attributes:
+        trials: the finished ones.
+        lost: numbers of those without a result.
+        neutral: result of the neutral cell, which is no proposal; None without it.
     """
 
     trials: tuple[Trial, ...]
@@ -184,18 +185,18 @@ class Trials:
     neutral: Summary | None
 
     def find_best(self, metric: str) -> Trial | None:
-        """Return the first of the best of them."""
+        """Return the first trial with the best value."""
         sign = -1 if is_lower_better(metric) else 1
         return max(self.trials, key=lambda each: sign * each.result.mean, default=None)
 
     def compute_best_so_far(self, metric: str) -> list[float]:
-        """Return the best mean up to and with each finished trial."""
+        """Return the best mean up to each finished trial."""
         better = min if is_lower_better(metric) else max
         return list(accumulate((each.result.mean for each in self.trials), better))
 
 
 def collect_trials(cells: pd.DataFrame, metric: str) -> Trials:
-    """Return the trials of the cells of one search."""
+    """Return the trials of a search from its cells."""
     finished: list[Trial] = []
     lost: list[int] = []
     neutral = None
@@ -220,7 +221,7 @@ def run_ids(cells: pd.DataFrame) -> tuple[str, ...]:
 
 
 def list_missing_seeds(cells: pd.DataFrame) -> tuple[str, ...]:
-    """Return one line for each seed that has no result."""
+    """Return a line for each seed without a result."""
     if all(status == "done" for status in cells["status"]):
         return ()  # as of nearly every cell of thousands, without a look by pandas
     lost = cells[cells["status"] != "done"]
@@ -239,8 +240,9 @@ def describe_metric(frame: Frame, metric: str) -> str:
 
 
 def find_protocol(frame: Frame) -> str:
-    """Return `test-selected` if any trial selected its epoch on test, else `validation-selected`;
-    where no trial has finished nothing was selected: `nothing finished`."""
+    """Return `test-selected` if any trial selected its epoch on test classes, else
+    `validation-selected`, or `nothing finished`.
+    """
     if not (frame.trials["status"] == "done").any():
         return EMPTY
     protocols = {tags.get("ablate.protocol") for tags in frame.trials["tags"]}
@@ -248,14 +250,13 @@ def find_protocol(frame: Frame) -> str:
 
 
 def find_split_unit(frame: Frame) -> str:
-    """Say what is divided in training, validation and test: "images" in classification, whose parts
-    show the same classes, else "classes"."""
+    """Return what is split: "images" in classification, else "classes"."""
     said = {params.get("data.split.by") for params in frame.trials["params"]}
     return "images" if "images" in said else "classes"
 
 
 def explain_protocol(frame: Frame, metrics: Sequence[str]) -> str:
-    """Say on which classes was selected, and what metrics of those trained on are."""
+    """Explain in a note which classes select, and what metrics of training classes mean."""
     if find_protocol(frame) == EMPTY:
         return "Measured: nothing yet, no trial has finished."
     what = find_split_unit(frame)
@@ -274,7 +275,7 @@ def explain_protocol(frame: Frame, metrics: Sequence[str]) -> str:
 
 
 def explain_race(frame: Frame, study: str) -> list[str]:
-    """Say what a race over seeds means for a table of the study."""
+    """Explain in notes what a race means for a table of the study."""
     if not frame.get_declared_study(study).get("race"):
         return []
     return [

@@ -1,4 +1,4 @@
-"""Cells beside a baseline cell: all on/off cells of components, variants, settings."""
+"""Compare cells with a baseline cell: components, variants, settings."""
 
 from __future__ import annotations
 
@@ -137,8 +137,9 @@ def _compare_values(
 def _choose_headers(
     recipe: Table, cells: pd.DataFrame, coords: Mapping[str, Mapping[str, Any]]
 ) -> tuple[str, ...]:
-    """Return components in the recipe's order, or as the study's own cell names list them; or
-    crossed factors; else one column with the cells' names."""
+    """Return the columns of labels: components in the recipe's or the study's order, crossed
+    factors, or one column with the cells' names.
+    """
     if recipe.kind == "components":
         known: list[str] = list(cells["coords"].iloc[0]) if len(cells) else []
         first = str(cells["cell"].iloc[0]) if len(cells) else ""

@@ -1,4 +1,4 @@
-"""Main effects, interactions and Shapley attribution of a study's factors."""
+"""Estimate main effects, interactions and Shapley attribution of a study."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _format_levels(term: tuple[str, ...], levels: Levels) -> str:
 
 
 def _format_effect(effect: Effect, metric: str, digits: int) -> str:
-    """Write `+0.52 [+0.11, +0.93]`; for more than two levels `range 1.20, best at 0.1`."""
+    """Write `+0.52 [+0.11, +0.93]`, or `range 1.20, best at 0.1` for more than two levels."""
     if effect.estimate is None:
         spread = labels.format_number(effect.spread * labels.display_scale(metric), digits)
         return f"range {spread}, best at {', '.join(effect.best)}"
@@ -185,7 +185,7 @@ def _build_effect_notes(fit: Fit, shown: int, metric: str, digits: int) -> list[
 
 
 def is_full(data: Cells, levels: Levels) -> bool:
-    """Tell whether this is a full factorial of two or more factors with two levels each."""
+    """Return whether this is a full factorial of two or more factors with two levels each."""
     counts = [len(own) for own in levels.values() if len(own) > 1]
     return len(counts) > 1 and set(counts) == {2} and len(data) == 2 ** len(counts)
 
@@ -193,9 +193,9 @@ def is_full(data: Cells, levels: Levels) -> bool:
 def attribute_with_error(
     data: Cells, levels: Levels, resolution: float, order: int = 2
 ) -> Attribution | None:
-    """Return the Shapley attribution; a factor's second level is the component being there.
+    """Return the Shapley attribution; the second level of a factor means that the component is on.
 
-    Its intervals are from the error of the factorial with interactions of `order` factors.
+    Intervals use the error of the factorial with interactions of `order` factors.
     """
     second = {name: own[1] for name, own in levels.items() if len(own) > 1}
     family = len(second) + 1

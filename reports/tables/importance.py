@@ -1,4 +1,4 @@
-"""Importances of a search's parameters."""
+"""Estimate the importances of a search's parameters."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def find_search_space(frame: Frame, study: str) -> Mapping[str, Mapping[str, Any
     space: Mapping[str, Mapping[str, Any]] | None = frame.get_declared_study(study).get("space")
     if frame.get_design(study) != "search" or space is None:
         raise ReportError(
-            f"report: found {study}, a {frame.get_design(study)} study, where parameters of a "
-            "search are shown; expected a search"
+            f"report: {study} is a {frame.get_design(study)} study, but importances need a search. "
+            "Name a search."
         )
     return space
 
@@ -81,7 +81,7 @@ def judge_parameters(
     space: Mapping[str, Mapping[str, Any]],
     evaluator: Literal["ped_anova", "fanova"],
 ) -> tuple[Importances | None, int]:
-    """Return the importances over the finished trials, and how many these are."""
+    """Return the importances, and the number of finished trials."""
     drawn = collect_trials(cells, metric).trials
     points, values = [each.coords for each in drawn], [each.result.mean for each in drawn]
     return compute_importances(points, values, space, evaluator=evaluator), len(drawn)

@@ -1,7 +1,7 @@
-"""What a table's rows are judged by: the primary metric, δ, one test image, and the rule.
+"""Judge the rows of a table: primary metric, δ, resolution, families.
 
-A family is the rows of one table that share a baseline row (one data set, one base loss), by one
-metric. Every interval and verdict of a report comes from `judge_family` or `judge_terms`.
+A family is the rows of one table with the same baseline row (one data set, one base loss), by one
+metric. All intervals and verdicts of a report come from `judge_family` or `judge_terms`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ MOST_IMAGES = 10**6  # of a split, whose number the values of Recall@k and of ac
 def choose_primary(frame: Frame, study: str, metrics: Sequence[str]) -> str:
     """Return the metric that decides a table.
 
-    It is `report.primary`, by default the study's objective on the test split; in a table without
-    it the same metric of another split, else the table's first.
+    It is `report.primary`, by default the study's objective on the test split; if the table lacks
+    it, the same metric of another split, else the table's first.
     """
     objective, _ = frame.get_objective(study)
     primary = frame.recipe.primary or f"test/{objective.rpartition('/')[2]}"
@@ -36,24 +36,21 @@ def choose_primary(frame: Frame, study: str, metrics: Sequence[str]) -> str:
 
 
 def put_primary_first(frame: Frame, recipe: Table) -> Table:
-    """Return a table's recipe with the metric that decides it as its first."""
+    """Return a table's recipe with its deciding metric first."""
     primary = choose_primary(frame, recipe.study, recipe.metrics)
     others = (metric for metric in recipe.metrics if metric != primary)
     return recipe.model_copy(update={"metrics": (primary, *others)})
 
 
 def find_smallest(frame: Frame, metric: str) -> float:
-    """Return δ, the smallest effect of interest, on the scale of the runs; 0 where none is stated.
-
-    `report.smallest` states it in the unit in which the metric is shown.
-    """
+    """Return δ on the scale of the runs; 0 if the metric has none."""
     return choose_smallest_effect(frame.recipe.smallest, metric) / display_scale(metric)
 
 
 def find_resolution(cells: pd.DataFrame, metric: str) -> float:
-    """Return 1/N of the N images that a split's metric is a mean over; 0 where no run tells N.
+    """Return 1/N for a metric that is a mean over N images; 0 if N is unknown.
 
-    Recall@k and accuracy are k/N, so the least common denominator of a few of them is N.
+    Recall@k and accuracy are k/N, so N is the least common denominator of their values.
     """
     split = metric.rpartition("/")[0]
     names = [name for name in cells.columns if str(name).startswith(f"{split}/recall_at_")]
@@ -65,7 +62,7 @@ def find_resolution(cells: pd.DataFrame, metric: str) -> float:
 
 
 def infer_resolution(shares: Iterable[float]) -> float:
-    """Return 1/N where N ≤ 10⁶ is the least common denominator of these shares, else 0."""
+    """Return 1/N for the least common denominator N ≤ 10⁶ of these shares, else 0."""
     images = 1
     for share in shares:
         fraction = Fraction(share).limit_denominator(MOST_IMAGES)
@@ -76,10 +73,10 @@ def infer_resolution(shares: Iterable[float]) -> float:
 
 
 def align_blocks(baseline: Blocks, row: Blocks) -> Blocks:
-    """Return the row at the baseline's seeds.
+    """Return the row with the baseline's seeds as keys.
 
-    A row that shares no seed with its baseline (`shift_seeds`) is independent of it, so any pairing
-    is as good: that of their order.
+    A row without a common seed (`shift_seeds`) is independent of its baseline, so any pairing is
+    valid; the order of the seeds is used.
     """
     if not row or baseline.keys() & row.keys():
         return row
@@ -98,8 +95,9 @@ def judge_family(
     """Judge rows against their baseline by the rule of the report.
 
     Args:
-        baseline: its cell, and its values by seed. rows: the same of the others.
-        first_stage: the seeds that decided how many there are.
+        baseline: cell and values by seed.
+        rows: the same for the other rows.
+        resolution: see `find_resolution`.
     """
     cell, values = baseline
     return judge(

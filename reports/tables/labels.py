@@ -1,4 +1,4 @@
-"""How metrics and coordinates are called and written for readers."""
+"""Format metrics, coordinates and numbers for readers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from typing import Any, Literal
 class Metric:
     """How a metric is shown.
 
-    label: what readers call it. unit: "%" of a share in [0, 1] that is shown in per cent, else "".
-    direction: whether more of it is better or less.
+    Attributes:
+        label: name for readers.
+        unit: "%" for a share in [0, 1] that is shown in per cent, else "".
+        direction: whether higher or lower is better.
     """
 
     label: str
@@ -62,8 +64,8 @@ GREEK = {
 def find_metric(name: str) -> Metric:
     """Return how `test/recall_at_1` is shown.
 
-    A metric of another package that declares nothing, or one that a method measures, is shown as it
-    is: by its name, without a unit, more being better.
+    A metric of another package that declares nothing is shown by its name, without a unit, as
+    higher is better.
     """
     last = name.rsplit("/", 1)[-1]
     if recall := RECALL.fullmatch(last):
@@ -72,7 +74,7 @@ def find_metric(name: str) -> Metric:
 
 
 def declare_metrics(declared: Mapping[str, Mapping[str, Any]]) -> None:
-    """Take over how metrics of other packages are shown, as a sweep's document says of them.
+    """Register how metrics of other packages are shown, from a sweep's document.
 
     Args:
         declared: name → some of label, unit and direction.
@@ -82,15 +84,15 @@ def declare_metrics(declared: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def is_share(metric: str) -> bool:
-    """Tell whether a metric of a split is shown in per cent."""
+    """Return whether a metric is shown in per cent."""
     return metric.partition("/")[0] in SPLITS and find_metric(metric).unit == "%"
 
 
 def choose_smallest_effect(stated: Mapping[str, float], metric: str) -> float:
-    """Return δ of a metric in the unit in which it is shown; 0 where none is stated.
+    """Return δ of a metric in the unit in which it is shown; 0 if it has none.
 
     Args:
-        stated: δ by the metric's name, as a spec has it (`report.smallest`).
+        stated: δ by metric name (`report.smallest`).
     """
     name = metric.rpartition("/")[2]
     default = (SHARP_SMALLEST if name in SHARP else SMALLEST) if is_share(metric) else 0.0
@@ -98,12 +100,12 @@ def choose_smallest_effect(stated: Mapping[str, float], metric: str) -> float:
 
 
 def display_scale(metric: str) -> float:
-    """Return what values of a metric are times when they are shown."""
+    """Return the factor from a metric to the shown number."""
     return 100.0 if is_share(metric) else 1.0
 
 
 def is_lower_better(metric: str) -> bool:
-    """Tell whether less of a metric is better."""
+    """Return whether lower values of a metric are better."""
     return find_metric(metric).direction == "minimize"
 
 
@@ -113,8 +115,7 @@ def format_metric_name(metric: str) -> str:
 
 
 def format_metric_label(metric: str) -> str:
-    """Return `Recall@1, test (%)` for `test/recall_at_1`, `ρ ↓, test` for `test/spectrum`: the
-    arrow where less is better."""
+    """Return `Recall@1, test (%)`, or `ρ ↓, test` for a metric whose lower values are better."""
     split, _, rest = metric.partition("/")
     unit = " (%)" if is_share(metric) else ""
     arrow = " ↓" if is_lower_better(metric) else ""
@@ -124,7 +125,7 @@ def format_metric_label(metric: str) -> str:
 
 
 def format_difference_label(metric: str) -> str:
-    """Return `Recall@1, test, in points`, of differences of `test/recall_at_1`."""
+    """Return `Recall@1, test, in points`, the label of differences."""
     points = ", in points" if is_share(metric) else ""
     return f"{format_metric_label(metric).removesuffix(' (%)')}{points}"
 
@@ -144,7 +145,7 @@ def replace_greek_names(text: str) -> str:
 
 
 def format_coordinates(paths: Sequence[str]) -> list[str]:
-    """Return each `format_coordinate`; where two are alike, with what stands before: `method.α`."""
+    """Return the labels of paths; equal ones get their prefix: `method.α`."""
     short = [format_coordinate(path) for path in paths]
     return [
         name if short.count(name) == 1 else replace_greek_names(path)

@@ -1,4 +1,4 @@
-"""What a table is before it is written: rows of measured numbers, or a sheet of ready fields."""
+"""Define tables before they are written: rows of numbers, or sheets of fields."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from reports.stats.paired import Difference, Improvement
 
 @dataclass(frozen=True)
 class Field:
-    """One printed field: its text, whether it is a number with runs behind it, and its marks.
+    """One printed field.
 
-    of: the (study, cell) of those runs; None: those of the row.
+    Attributes:
+        text: what is printed.
+        measured: whether it is a number with runs behind it.
+        of: the (study, cell) of these runs; None for those of the row.
     """
 
     text: str
@@ -29,7 +32,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Grid:
-    """Headers and fields. `further` columns stand in a second table, below the first."""
+    """Headers and fields. Columns marked `further` are printed in a second table."""
 
     headers: tuple[str, ...]
     labels: int
@@ -39,11 +42,14 @@ class Grid:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One row beside the baseline row, both at the seeds that both have.
+    """One row against the baseline row, at their common seeds.
 
-    difference, permutation and wilcoxon (two-sided p), and dz are paired by seed; delta (Cliff's)
-    and improvement are over all pairs of runs. p and p_wilcoxon: Holm-corrected over the family.
-    judgement: the verdict, whose interval `difference` has; family: comparisons it corrects over.
+    Attributes:
+        difference, permutation, wilcoxon, dz: paired by seed (p two-sided).
+        delta, improvement: Cliff's delta and P(better), over all pairs of runs.
+        p, p_wilcoxon: Holm-corrected over the family.
+        judgement: the verdict, whose interval `difference` has.
+        family: number of comparisons of the correction.
     """
 
     difference: Difference | None
@@ -60,10 +66,11 @@ class Comparison:
 
 @dataclass(frozen=True)
 class MeasuredMetric:
-    """One metric of one row, on the scale [0, 1] of the runs.
+    """One metric of one row, on the scale of the runs.
 
-    half: half the 95 % interval of the mean, as the reality check reports it. better: whether it is
-    the primary metric and its verdict is "better"; such numbers are bold.
+    Attributes:
+        half: half the 95 % interval of the mean.
+        better: whether it is the primary metric and the verdict is "better"; such numbers are bold.
     """
 
     summary: Summary | None
@@ -83,12 +90,14 @@ class MeasuredMetric:
 
 @dataclass(frozen=True)
 class TableRow:
-    """One row: the labels on its left, a Measured per metric, and the runs behind them.
+    """One row: labels, metrics, and the runs behind them.
 
-    planned: seeds planned; gaps: what is missing and why, one line each. tuning: trials that went
-    into the tuning of it, where the sweep says so; tuned: the same as it is shown. against: the
-    cell of its baseline row, itself for that one; None where it has none. printed_only: no cell, a
-    row that a paper prints.
+    Attributes:
+        planned: number of planned seeds.
+        gaps: what is missing and why, a line each.
+        tuning: number of trials that tuned it, if known; tuned: the same as text.
+        against: cell of its baseline row; its own cell for the baseline; None without one.
+        printed_only: a row of a paper without a cell.
     """
 
     cell: str
@@ -127,9 +136,11 @@ class TableData:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table of its own shape: effects of factors, importances of parameters, promotions.
+    """A table of another shape: effects, importances, promotions.
 
-    labels: how many columns are words. numbers: the rows unrounded, for CSV, under `columns`.
+    Attributes:
+        labels: number of columns with words.
+        columns, numbers: headers and unrounded rows for CSV.
     """
 
     recipe: Table

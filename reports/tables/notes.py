@@ -1,7 +1,6 @@
-"""What stands below a table of comparisons: which tests, what they could tell, what is at a limit,
-and what went into the tuning of its rows.
+"""Write the notes below a table of comparisons: tests, limits, budgets.
 
-What is the same for all tables is worded alike in all, so that a report tells it once.
+Notes that apply to all tables have the same words, so a report prints them once.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ ONE_SEED = "Δ: difference to the baseline row. One seed gives no interval and n
 
 
 def explain_differences(frame: Frame, recipe: Table, rows: Sequence[TableRow]) -> list[str]:
-    """Explain Δ, what decides, and over how many comparisons; nothing without a difference."""
+    """Explain Δ, the deciding metric and the number of comparisons."""
     pairs = [m.difference.n for row in rows for m in row.measured.values() if m.difference]
     if not pairs:
         return []
@@ -51,13 +50,13 @@ def explain_differences(frame: Frame, recipe: Table, rows: Sequence[TableRow]) -
 
 
 def find_family_sizes(rows: Sequence[TableRow], metric: str) -> list[int]:
-    """Return how many comparisons the family of each compared row has."""
+    """Return the number of comparisons in the family of each compared row."""
     comparisons = (row.measured[metric].compared for row in rows)
     return [each.family for each in comparisons if each and each.judgement]
 
 
 def explain_limits(metrics: Sequence[str], rows: Sequence[TableRow]) -> list[str]:
-    """Name metrics that tell no row from another: all at their limit, or the same at every seed."""
+    """Name metrics that cannot distinguish rows: all at their limit, or equal at every seed."""
     notes = []
     for metric in metrics:
         results = [result for row in rows if (result := row.measured[metric]).summary]
@@ -80,11 +79,12 @@ def explain_limits(metrics: Sequence[str], rows: Sequence[TableRow]) -> list[str
 
 @dataclass(frozen=True)
 class Tuning:
-    """What a sweep says of the tuning of one comparison.
+    """The tuning budgets of one comparison.
 
-    trials: cell → trials of all studies whose best it takes, directly or through others; empty
-        where the sweep does not say. by_study: the same, study by study. as_published: the settings
-        are printed ones, so that no rule of equal budgets holds.
+    Attributes:
+        trials: cell → number of trials of all studies behind it; empty if unknown.
+        by_study: the same by study.
+        as_published: whether the settings are printed ones, so that equal budgets do not apply.
     """
 
     trials: Mapping[str, int] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Tuning:
     as_published: bool = False
 
     def format_budget(self, cell: str) -> str | None:
-        """Return what stands in the column of trials; None where the sweep does not say."""
+        """Return the text of the column of trials, or None if unknown."""
         trials = self.trials.get(cell)
         if not self.as_published:
             return None if trials is None else str(trials)
@@ -100,7 +100,7 @@ class Tuning:
 
 
 def read_tuning(frame: Frame, study: str) -> Tuning:
-    """Return what the sweep says of the tuning of one study."""
+    """Return the tuning budgets of a study from the sweep."""
     return Tuning(
         frame.get_plan_note("tuning", study) or {},
         frame.get_plan_note("lineages", study) or {},
@@ -109,7 +109,7 @@ def read_tuning(frame: Frame, study: str) -> Tuning:
 
 
 def explain_stages(declared: Mapping[str, Any], rows: Sequence[TableRow]) -> list[str]:
-    """Say how the number of seeds came about, where a first stage decided it."""
+    """Explain the number of seeds if a first stage decided it."""
     if not declared.get("first_stage"):
         return []
     first, seeds = len(declared["first_stage"]), max((row.planned for row in rows), default=0)
@@ -121,7 +121,7 @@ def explain_stages(declared: Mapping[str, Any], rows: Sequence[TableRow]) -> lis
 
 
 def explain_tuning(tuned: Tuning, rows: Sequence[TableRow]) -> list[str]:
-    """Say whether the rows had equal budgets, or who had more, and through which studies."""
+    """Say whether the rows had equal budgets, or which had more and through which studies."""
     budgets = {row.tuning for row in rows if row.tuning is not None}
     notes = []
     if tuned.as_published:

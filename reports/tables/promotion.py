@@ -1,4 +1,4 @@
-"""Promoted cells: what each was in the study it comes from, and what it became."""
+"""Compare promoted cells with what they were in the study that they come from."""
 
 from __future__ import annotations
 
@@ -39,8 +39,12 @@ COLUMNS = ("metric", "mean", "sd", "low", "high", "n")
 
 @dataclass(frozen=True)
 class Promotion:
-    """Where promoted cells come from: the source study and its cells, what these were ranked by,
-    and whether more of it is better."""
+    """The source of promoted cells.
+
+    Attributes:
+        source, cells: the source study and its cells.
+        by: the metric of their ranks, and whether higher is better.
+    """
 
     source: str
     cells: pd.DataFrame
@@ -53,7 +57,7 @@ class Promotion:
 
 
 def find_promotion(frame: Frame, study: str, place: str) -> Promotion:
-    """Return what a study promotes.
+    """Return the source of a study's promoted cells.
 
     Raises:
         ReportError: the study promotes nothing.
@@ -77,7 +81,7 @@ def find_promotion(frame: Frame, study: str, place: str) -> Promotion:
 
 
 def rank_signs(promotion: Promotion, metric: str) -> tuple[int, int]:
-    """Return what values before and after are times, so that more of both is better."""
+    """Return the signs with which higher is better, for values before and after."""
     return 1 if promotion.most else -1, -1 if is_lower_better(metric) else 1
 
 
@@ -169,7 +173,7 @@ def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
 def _explain_agreement(
     recipe: Table, promotion: Promotion, pairs: list[tuple[float, float]]
 ) -> str:
-    """Say whether both fidelities order the cells alike, each from worst to best."""
+    """Say whether both fidelities order the cells alike."""
     first, source = recipe.metrics[0], promotion.source
     before, after = rank_signs(promotion, first)
     agreement = spearman([before * a for a, _ in pairs], [after * b for _, b in pairs])

@@ -1,13 +1,13 @@
-"""Which rows a comparison has beside those of its cells, and what each is compared with.
+"""Choose the rows of a comparison and the baseline of each.
 
-Where a neutral cell, a method switched off, was the best of a method's tuning, its row is the plain
-loss under another name. The best of its other cells stands beside it, as a row of its own, whose
-name ends in `OTHER`. A combination that no trial could be has a row without numbers, and one that a
-paper prints and nobody trains has its printed ones alone.
+If a neutral cell was the best of a method's tuning, its row equals the plain loss; the best other
+cell follows as a row whose name ends in `OTHER`. A combination that no trial can have has a row
+without numbers, and a row that a paper prints has printed numbers only.
 
-A difference between results on two data sets tells of the data, not of methods. Where the cells of
-a study are on several, each has its own baseline row: the cell that agrees with the baseline in
-every factor but those that name the data set. A recipe may ask the same of factors (`within`).
+Differences between data sets say nothing about methods. If a study has several data sets, each has
+its
+own baseline row: the cell that equals the baseline in all factors except those that name the data
+set. `within` in a recipe does the same for other factors.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ if TYPE_CHECKING:
 
 
 def order_rows(cells: Iterable[str]) -> list[str]:
-    """Return the cells of a comparison, the best others right after the rows they belong to."""
+    """Return the cells in order, each "best other cell" after its row."""
     every = list(cells)
     rows = [cell for cell in every if not cell.endswith(OTHER)]
     return [each for row in rows for each in (row, row + OTHER) if each in every]
 
 
 def mark_neutral(labels: tuple[str, ...], cell: str, cells: Collection[str]) -> tuple[str, ...]:
-    """Say in the labels of a row where its best is neutral, or that it leaves those out."""
+    """Return the labels of a row with a mark if its best is neutral, or if it leaves neutral cells
+    out."""
     if cell + OTHER in cells:
         return (f"{labels[0]} (best is neutral)", *labels[1:])
     if cell.endswith(OTHER):
@@ -42,7 +43,7 @@ def mark_neutral(labels: tuple[str, ...], cell: str, cells: Collection[str]) -> 
 
 
 def explain_neutral_rows(cells: Collection[str]) -> list[str]:
-    """Return one line for each row whose best is neutral."""
+    """Return a note for each row whose best is neutral."""
     return [
         f"{cell}: best is neutral. No configuration tried was better in validation than "
         f"the plain loss at the best rates of the baseline; {cell}{OTHER}: the best other one."
@@ -54,7 +55,7 @@ def explain_neutral_rows(cells: Collection[str]) -> list[str]:
 def build_refused_rows(
     frame: Frame, recipe: Table, labels: Callable[[str, Mapping[str, Any]], tuple[str, ...]]
 ) -> list[TableRow]:
-    """Return a row for each combination of the study that is refused; nothing was planned of it."""
+    """Return a row for each combination that no valid trial has."""
     nothing = dict.fromkeys(recipe.metrics, MeasuredMetric(None))
     return [
         TableRow(each["cell"], labels(each["cell"], each["coords"]), nothing, (), 0)
@@ -73,7 +74,7 @@ def explain_refused_rows(frame: Frame, study: str) -> list[str]:
 def build_printed_rows(
     recipe: Table, headers: Sequence[str], rows: Sequence[TableRow]
 ) -> list[TableRow]:
-    """Return what a paper prints and no cell stands for, where a recipe asks so (`others`)."""
+    """Return the printed rows without a cell that the recipe asks for (`others`)."""
     published = recipe.published
     if published is None or not published.others:
         return []
@@ -97,7 +98,7 @@ def build_printed_rows(
 
 
 def map_cells_to_data(trials: pd.DataFrame, cells: pd.DataFrame) -> dict[str, str]:
-    """Return cell → what tells its data set; a cell that no run tells of is left out.
+    """Return cell → key of its data set; cells without runs are left out.
 
     Args:
         trials: as in a `Frame`.
@@ -121,13 +122,13 @@ def find_baselines(
     baseline: str,
     within: Sequence[str] = (),
 ) -> dict[str, str]:
-    """Return cell → the baseline cell of its data set; without one a cell is left out.
+    """Return cell → the baseline cell of its data set; cells without one are left out.
 
     Args:
-        data: cell → its data set, as of `map_cells_to_data`.
-        coords: cell → its coordinates.
+        data: cell → key of its data set (`map_cells_to_data`).
+        coords: cell → coordinates.
         baseline: the cell that the recipe names.
-        within: factors in which a cell agrees with its baseline, as with the data set.
+        within: factors in which a cell must equal its baseline.
     """
     several = len(set(data.values())) > 1
     if not several and not within:
@@ -157,7 +158,7 @@ def find_baselines(
 def _is_more_than_a_data_name(
     name: str, coords: Mapping[str, Mapping[str, Any]], by_data: Sequence[Sequence[str]]
 ) -> bool:
-    """Tell whether a factor is more than a name of data sets: it varies on one, or two share it."""
+    """Return whether a factor varies within a data set, or two data sets share its level."""
     levels = [{format_level(coords[cell].get(name)) for cell in cells} for cells in by_data]
     return any(len(of) > 1 for of in levels) or len(set().union(*levels)) < len(levels)
 
@@ -165,7 +166,7 @@ def _is_more_than_a_data_name(
 def explain_baselines(
     data: Mapping[str, str], against: Mapping[str, str], recipe: Table
 ) -> list[str]:
-    """Say within what differences are taken, and which rows have no baseline."""
+    """Say within which factors differences are taken, and which rows have no baseline."""
     notes = []
     if recipe.within:
         notes.append(f"Differences are taken at the same {' and '.join(recipe.within)}.")

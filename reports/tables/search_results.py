@@ -1,4 +1,4 @@
-"""The best configurations of a search."""
+"""List the best configurations of a search."""
 
 from __future__ import annotations
 

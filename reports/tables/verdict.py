@@ -1,7 +1,7 @@
-"""What each comparison of a report says: better, worse, no difference above δ, or open.
+"""Collect the verdict on each comparison: better, worse, no difference above δ, or open.
 
 A compare table is judged row by row, a table of components by the terms of its factorial (main
-effects, and all on against all off). The interval beside a verdict is the one that decides it.
+effects, and all on − all off). The interval printed with a verdict is the one that decides it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ TOTAL = "all on − all off"
 
 @dataclass(frozen=True)
 class PrintedGain:
-    """A gain that a paper prints, on the scale of the runs, and whether the interval holds it."""
+    """A gain that a paper prints, on the scale of the runs, and whether the interval contains
+    it."""
 
     metric: str
     value: float
@@ -38,14 +39,20 @@ class PrintedGain:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One comparison by the metric that decides its table.
+    """One comparison by the deciding metric of its table.
 
-    title, key: of the table; cell: of the row, or the term (`is_term`); label, baseline: the two as
-    a reader knows them. difference: paired, on the scale of the runs. n: seeds that have both, or
-    splits (`unit`). small: the whole interval lies inside ±δ. same_as: the row that this one
-    equals. smallest: δ, on the scale of the runs. family: comparisons that the interval is
-    corrected over. tuned: what went into the settings of the row, in words. printed: the gain that
-    a paper prints.
+    Attributes:
+        title, key: of the table.
+        cell: of the row, or name of the term (`is_term`).
+        label, baseline: both names for readers.
+        difference: paired, on the scale of the runs.
+        n: number of common seeds, or splits (`unit`).
+        small: whether the whole interval lies inside ±δ.
+        same_as: the row that this one equals.
+        smallest: δ, on the scale of the runs.
+        family: number of comparisons of the correction.
+        tuned: the tuning in words.
+        printed: the gain that a paper prints.
     """
 
     title: str
@@ -70,7 +77,7 @@ class Verdict:
 
 
 def judge_tables(frame: Frame, tables: Sequence[AnyTable]) -> list[Verdict]:
-    """Return the verdicts of all tables that compare; variants at their best first."""
+    """Return the verdicts of all tables with comparisons; tables of tuned variants come first."""
     compared = [table for table in tables if isinstance(table, TableData)]
     compared.sort(key=lambda table: table.recipe.kind != "compare")
     verdicts: list[Verdict] = []
@@ -83,7 +90,7 @@ def judge_tables(frame: Frame, tables: Sequence[AnyTable]) -> list[Verdict]:
 
 
 def group_verdicts(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
-    """Group comparisons by table and baseline, in order; in a group the decided ones come first."""
+    """Group comparisons by table and baseline; decided ones come first in each group."""
     groups: dict[tuple[str, str], list[Verdict]] = {}
     for verdict in verdicts:
         groups.setdefault((verdict.key, verdict.baseline), []).append(verdict)
@@ -91,7 +98,7 @@ def group_verdicts(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
 
 
 def summarize_verdicts(frame: Frame, verdicts: Sequence[Verdict]) -> str:
-    """Sum up the report in one sentence: what has finished, and how the comparisons fell."""
+    """Summarize the report in one sentence."""
     done = int((frame.cells["status"] == "done").sum())
     if not done:
         trials = frame.cells["trial_id"].nunique()
@@ -115,8 +122,8 @@ def summarize_verdicts(frame: Frame, verdicts: Sequence[Verdict]) -> str:
 def summarize_controls(verdicts: Sequence[Verdict]) -> str:
     """Say how many known effects were found and how many nulls were called different.
 
-    Rows named `known: …` and `null: …` are controls: losses that must be found, and rows
-    that must not differ. Empty without any.
+    Rows named `known: …` are losses that must be found, and rows named `null: …` must not differ.
+    The text is empty without controls.
     """
     rows = [verdict for verdict in verdicts if not verdict.is_term]
     known, null = ([v for v in rows if v.label.startswith(word)] for word in ("known: ", "null: "))
@@ -135,7 +142,7 @@ def summarize_controls(verdicts: Sequence[Verdict]) -> str:
 
 
 def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
-    """Judge each row that has a baseline; one that a race dropped has no verdict."""
+    """Judge each row with a baseline; rows that a race dropped have no verdict."""
     rows = {row.cell: row for row in table.rows}
     raced = bool(frame.get_declared_study(table.recipe.study).get("race"))
     full = max((row.planned for row in table.rows), default=0)
@@ -181,7 +188,7 @@ def _find_unit(frame: Frame, table: TableData) -> Literal["seed", "split"]:
 
 
 def judge_metric(result: MeasuredMetric, base: MeasuredMetric) -> Call:
-    """Return the verdict on a row's metric beside that of its baseline row."""
+    """Return the verdict on one metric of a row."""
     judgement = result.compared.judgement if result.compared else None
     if result.summary is None or base.summary is None:
         return "no result"
@@ -191,7 +198,7 @@ def judge_metric(result: MeasuredMetric, base: MeasuredMetric) -> Call:
 
 
 def _compare_with_print(table: TableData, row: TableRow, base: TableRow) -> PrintedGain | None:
-    """Return the gain that a paper prints of a row, by the first metric of which it prints both."""
+    """Return the gain that a paper prints for a row, by the first metric with both numbers."""
     for metric in table.metrics:
         own, other = row.measured[metric], base.measured[metric]
         gap = own.difference
@@ -207,11 +214,11 @@ def _compare_with_print(table: TableData, row: TableRow, base: TableRow) -> Prin
 def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
     """Judge the components of a table by the terms of their factorial.
 
-    Main effects are contrasts of all cells, so they see smaller differences than single rows do.
+    Main effects are contrasts of all cells, so they detect smaller differences than single rows.
     Their intervals, and that of all on − all off, hold together with 95 %.
 
-    Returns:
-        Nothing where the cells give no error: then rows are judged one by one.
+    Returns: The verdicts; empty if the cells give no error estimate, and then rows are judged one
+        by one.
     """
     recipe = table.recipe
     metric = table.metrics[0]
@@ -267,7 +274,7 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
 
 
 def _has_no_effect(name: str, data: Cells, levels: Levels, resolution: float) -> bool:
-    """Tell whether a component changes no value of any cell."""
+    """Return whether a component changes no value of any cell."""
     if name == TOTAL:
         return False
     paths = [path for path in levels if format_coordinate(path) == name]
@@ -282,7 +289,7 @@ def _has_no_effect(name: str, data: Cells, levels: Levels, resolution: float) ->
 def _compute_total(
     data: Cells, levels: Levels, varied: Sequence[str], fit: Fit, family: int
 ) -> Difference | None:
-    """Return all on − all off with its interval from the factorial's error."""
+    """Return all on − all off, with its interval from the factorial's error."""
     ends = []
     for side in (0, -1):
         wanted = {name: levels[name][side] for name in varied}
@@ -300,7 +307,7 @@ def _compute_total(
 
 
 def describe_row(table: TableData, row: TableRow) -> str:
-    """Name a row in words: the components that are on, a variant, or its levels."""
+    """Return the name of a row: the components that are on, a variant, or its levels."""
     if table.recipe.kind == "components":
         on = [name for name, mark in zip(table.headers, row.labels, strict=True) if mark == ON]
         return " + ".join(on) or "none"
@@ -311,7 +318,7 @@ def describe_row(table: TableData, row: TableRow) -> str:
 
 
 def _describe_tuning(table: TableData, row: TableRow, base: TableRow) -> str:
-    """Describe the tuning in words; empty of components, whose cells share what they are around."""
+    """Describe the tuning in words; empty for components, whose cells share their base."""
     if row.tuned is None:
         return "" if table.recipe.kind == "components" else "tuning not recorded"
     if "published" in row.tuned:

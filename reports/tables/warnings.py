@@ -1,4 +1,4 @@
-"""What a report warns of: searches that end at the edge of a range, training without effect."""
+"""Warn of searches that end at the edge of a range, and of training without effect."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ VALUES = 10  # of a range of whole numbers or steps, below which its ends are hi
 
 
 def find_warnings(frame: Frame) -> list[str]:
-    """Return a sentence for each study that did not move or in which a term overwhelmed the metric
-    term, and each range that is too narrow."""
+    """Return a warning for each study without progress, each term that overwhelms the metric term,
+    and each search range that is too narrow.
+    """
     lines = []
     for study in frame.study_order:
         metric, _ = frame.get_objective(study)
@@ -119,7 +120,7 @@ def _warn_of_narrow_ranges(frame: Frame, study: str, metric: str) -> list[str]:
 
 
 def _warn_of_large_gradients(frame: Frame, study: str) -> list[str]:
-    """Warn of each term whose gradient was a thousand times the metric term's in some epoch."""
+    """Warn of terms whose gradient was a thousand times the metric term's in some epoch."""
     runs = set(frame.cells["run_id"][frame.cells["study"] == study])
     trials = frame.trials[frame.trials["run_id"].isin(runs)]
     worst: dict[str, list[float]] = {}
