@@ -1,8 +1,7 @@
-"""Choose the next job and record its events, without Ray.
+"""Choose the next job of a sweep and record its events, without Ray.
 
-`claim_next_job` claims a trial in the ledger before it returns the job. `record_events` writes
-events to the ledger before anything else sees them. A trial that another live driver has claimed is
-waited for, and its result is used.
+Every trial is claimed in the ledger before its job is handed out, and every event is written there
+before it is reported. If another live driver runs a trial, its result is awaited and used.
 """
 
 from __future__ import annotations
@@ -30,19 +29,27 @@ from trainables.jobs.request import Fold, Job, Mode
 
 @dataclass
 class JobScheduler:
-    """Hand out jobs, and record their events."""
+    """Hand out jobs to workers and record their events.
+
+    Attributes:
+        notify: called with a trial after its row in the ledger has changed.
+        report_failure: called with a trial and the reason why it has no result.
+        deadline: time on the monotonic clock after which no job is handed out.
+        retry_failed: run each failed trial once more.
+        force: run each trial once more, whatever the ledger has of it.
+        lost: trial → why it is given up in this run; another run can resume it.
+        trained: number of trials trained to the end.
+        walls: study → seconds of each of its jobs.
+    """
 
     progression: Progression
     ledger: Ledger
     owner: Owner
     sweep_id: str
     settings: JobSettings
-    notify: Callable[[str], None] = lambda _: None  # of a trial of which the ledger has news
-    report_failure: Callable[[str, str], None] = lambda _, __: (
-        None
-    )  # of a trial, and why it has no result
-    deadline: float | None = None  # on the monotonic clock; nothing new is handed out after it
-    # The first time that this run comes to a trial, its failure, or any record, does not count.
+    notify: Callable[[str], None] = lambda _: None
+    report_failure: Callable[[str, str], None] = lambda _, __: None
+    deadline: float | None = None
     retry_failed: bool = False
     force: bool = False
 
@@ -55,16 +62,15 @@ class JobScheduler:
     def __post_init__(self) -> None:
         self._cells: dict[str, list[Cell]] = {}
         self._queue = JobQueue()
-        self._seen: set[str] = set()  # trials that this run has come to
+        self._seen: set[str] = set()  # trials that this run has tried to claim
         self._halted: set[str] = set()  # studies that equal errors have stopped
-        self._errors: dict[str, Counter[str]] = {}  # study → how often each reason
-        self._began: dict[str, float] = {}
+        self._errors: dict[str, Counter[str]] = {}  # study → number of failures by reason
+        self._began: dict[str, float] = {}  # trial → start of its job
         self.order = Order(self.progression.plan)
         self.add_new_cells()
 
     def reconcile_code_versions(self, *, same_code: bool) -> list[str]:
-        """Decide whether results of other code count for known cells
-        (`Facts.reconcile_code_versions`)."""
+        """Accept or reject records of known cells that another version of the code made."""
         return self.progression.facts.reconcile_code_versions(self._cells, same_code=same_code)
 
     @property
@@ -73,18 +79,18 @@ class JobScheduler:
 
     @property
     def waits(self) -> bool:
-        """Whether another driver has claimed some of the remaining trials."""
+        """Whether some of the remaining trials are run by another driver."""
         return self._queue.waits
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether no job will be handed out any more."""
+        """Whether no further job will be handed out."""
         if self.stopping or self.out_of_time:
             return True
         return not (self._queue or self.running or self.progression.list_open_searches())
 
     def claim_next_job(self) -> Job | None:
-        """Claim and return the next job; None if there is none now or ever (`is_exhausted`)."""
+        """Claim and return the next job; None if there is none now, or ever (`is_exhausted`)."""
         if self.stopping or self.out_of_time:
             return None
         self._queue.release_waiting()
@@ -98,21 +104,21 @@ class JobScheduler:
                 return job
 
     def _request_proposal(self, above: Rank) -> list[Cell]:
-        """Ask the first search with a rank higher than `above` for one more proposal, and list
-        it."""
+        """Request and list one proposal of the first search, if it ranks above `above`."""
         searches = self.progression.list_open_searches()
         name = max(searches, key=self.order.rank_search, default=None)
         if name is None or self.order.rank_search(name) <= above:
             return []
         fresh = self.progression.propose_for_worker(name)
-        self._learn_cells(fresh)
+        self._register_cells(fresh)
         self.add_new_cells()
         return fresh
 
     def _claim_trial(self, trial_id: str) -> Job | None:
+        """Claim a trial and mark it as running; if there is no job, update the queue instead."""
         try:
-            job = self._take(self._cells[trial_id])
-        except OSError as error:  # of a storage that is away
+            job = self._claim_job(self._cells[trial_id])
+        except OSError as error:  # the storage cannot be reached
             self._give_up(trial_id, f"the machine: {error}")
             return None
         if isinstance(job, Job):
@@ -127,17 +133,17 @@ class JobScheduler:
             self.refresh_trial(trial_id)
         return None
 
-    def _take(self, cells: Sequence[Cell]) -> Job | Literal["busy", "known"] | None:
-        """Claim the trial that these cells share, and return its next job.
+    def _claim_job(self, cells: Sequence[Cell]) -> Job | Literal["busy", "known"] | None:
+        """Claim and return the next job of the trial that these cells share.
 
-        Returns: The job, "busy" if another driver has claimed the trial, "known" if the ledger has
-            its result or failure, or None if the trial has to wait for its scheduler or for the
-            folds of its ensemble.
+        Returns:
+            The job; "busy" if another driver runs the trial; "known" if the ledger has its result
+            or failure; None if it waits for its scheduler or for the folds of its ensemble.
 
         Raises:
-            OSError: it needs files in storage, which does not answer.
+            OSError: The job needs files of a storage that cannot be reached.
         """
-        # decide how far it is to train
+        # decide how far to train
         progression, trial_id = self.progression, cells[0].trial_id
         targets = [
             progression.get_target_epoch(cell) for cell in cells if not progression.is_settled(cell)
@@ -157,7 +163,7 @@ class JobScheduler:
             if set(missing) == {ENSEMBLE}:
                 folds = progression.list_ensemble_members(cells, self.settings.trials)
                 if folds is None:
-                    return None  # the end of the last of its folds asks again
+                    return None  # it is enqueued again when its last fold ends
                 mode, splits, members = "ensemble", {ENSEMBLE}, folds
         job = replace(
             job,
@@ -166,46 +172,54 @@ class JobScheduler:
             until=None if None in targets else max(epochs),
             members=members,
         )
-        # forget or fetch its files in storage
+        # delete or fetch its files in storage
         is_first = trial_id not in self._seen
         forget = self.settings.forget if self.force and is_first else None
-        files = forget if mode == "train" else self.settings.fetch
+        prepare = forget if mode == "train" else self.settings.fetch
         self._seen.add(trial_id)
-        if files is not None and not self._prepare(job, files):
+        if prepare is not None and not self._prepare_files(job, prepare):
             return "busy"
         # claim it in the ledger
-        claim = self._train(cells[0], is_first) if mode == "train" else self._evaluate(cells)
+        if mode == "train":
+            claim = self._claim_training(cells[0], is_first)
+        else:
+            claim = self._claim_evaluation(cells)
         if claim == "mine":
             return job
         return "busy" if claim == "busy" else "known"
 
-    def _prepare(self, job: Job, files: Callable[[str], None]) -> bool:
-        """Delete or download a job's files in storage, after its claim and before it runs.
+    def _prepare_files(self, job: Job, prepare: Callable[[str], None]) -> bool:
+        """Delete or fetch a job's files in storage while this driver holds the trial.
 
-        Files in storage of a trial that the ledger has forgotten would otherwise be taken for its
-        result.
+        This precedes the claim: if the ledger forgot a trial first, its old files in storage would
+        be taken for the new result.
+
+        Returns:
+            False if another driver holds the trial.
         """
         if not self.ledger.hold(job.trial_id, self.owner):
             return False
         try:
             for trial_id in (job.trial_id, *(fold.export.parent.name for fold in job.members)):
-                files(trial_id)
+                prepare(trial_id)
         except OSError:
             self.ledger.release_hold(job.trial_id, self.owner)
             raise
         return True
 
-    def _evaluate(self, cells: Sequence[Cell]) -> str:
+    def _claim_evaluation(self, cells: Sequence[Cell]) -> str:
+        """Claim a further evaluation of a finished trial; return the ledger's answer."""
         trial_id = cells[0].trial_id
         claim = self.ledger.claim_evaluation(trial_id, self.owner)
         if claim == "mine":
             self.progression.facts.refresh(trial_id)
-            if all(map(self.progression.is_settled, cells)):  # another driver has just done it
+            if all(map(self.progression.is_settled, cells)):  # another driver has just finished it
                 self.ledger.release(trial_id, "interrupted")
                 return "done"
         return claim
 
-    def _train(self, cell: Cell, is_first: bool) -> str:
+    def _claim_training(self, cell: Cell, is_first: bool) -> str:
+        """Claim a trial's training and delete its outdated files; return the ledger's answer."""
         trial_id, sources = cell.trial_id, self.progression.facts.sources
         before = None if sources is None else self.ledger.get_trial(trial_id)
         claim = self.ledger.claim(
@@ -224,31 +238,32 @@ class JobScheduler:
                     locate_trial_folder(self.settings.trials, trial_id), ignore_errors=True
                 )
             if sources is not None and before and sources.find_differing(before["source"], ()):
-                # A driver with other code was at it and is gone: the worker begins anew as well.
+                # A driver with other code left these epochs: the worker starts again from scratch.
                 self.ledger.delete_epochs(trial_id)
         return claim
 
     def claim_job_of(self, trial_id: str) -> Job | None:
-        """Claim one trial out of order and return its job; None if nothing is left to do.
+        """Claim and return one trial's job out of turn; None if nothing remains to be done.
 
         Raises:
-            ConfigError: another live driver has claimed the trial.
+            ConfigError: Another live driver runs the trial.
         """
         if not self._queue.remove(trial_id):
             return None
         job = self._claim_trial(trial_id)
         if job is None and self._queue.waits:
-            raise ConfigError(trial_id, "another process runs this trial: wait for it, or end it")
+            message = "another process runs this trial. Wait for it, or end that process"
+            raise ConfigError(trial_id, message)
         return job
 
     def record_events(self, trial_id: str, events: Sequence[Mapping[str, Any]]) -> None:
-        """Record the events of a running job in order; the last one may end it."""
+        """Record events of a running job in order; the last event may end the job."""
         if trial_id not in self.running:
             return
         # record epochs and the final result
         job, last = self.running[trial_id], events[-1]
         epochs = [event for event in events if event["event"] == "epoch"]
-        # All of them once more: a killed driver or worker may have lost some on the way.
+        # Repeat all epochs, since a killed driver or worker may have lost some of their events.
         epochs += last.get("history", [])
         if last["event"] == "final":
             trained = job.mode == "train"
@@ -263,9 +278,9 @@ class JobScheduler:
             self.trained += trained
         elif epochs:
             self.ledger.record_epochs(trial_id, epochs)
-        # release a trial that failed or pauses
+        # release a failed or paused trial
         if last["event"] == "failed":
-            # It was under way when its studies stopped, and ends as they did: the next run goes on.
+            # If equal errors halted its studies meanwhile, the next run resumes it with them.
             is_halted = is_config_error(last) and self._halted >= self._find_studies(trial_id)
             self.ledger.release(trial_id, "interrupted" if is_halted else "failed", last["reason"])
             self.report_failure(trial_id, last["reason"])
@@ -274,10 +289,10 @@ class JobScheduler:
             self.ledger.release(trial_id, "partial", reason)
         self.notify(trial_id)
         if last["event"] != "epoch":
-            self._end(trial_id, last)
+            self._finish_job(trial_id, last)
 
-    def _end(self, trial_id: str, last: Mapping[str, Any]) -> None:
-        """Handle the end of a job, and list the cells that its result makes known."""
+    def _finish_job(self, trial_id: str, last: Mapping[str, Any]) -> None:
+        """Record an ended job's time and faults, then enqueue the cells that follow from it."""
         # measure its time
         job, studies = self.running.pop(trial_id), self._find_studies(trial_id)
         self.progression.mark_running(trial_id, running=False)
@@ -288,14 +303,14 @@ class JobScheduler:
         facts = self.progression.facts
         facts.refresh(trial_id)
         missing = facts[trial_id].find_missing_evaluations(job.evaluate, job.metrics)
-        if missing and last["event"] == "final":  # this run does not ask for it again
+        if missing and last["event"] == "final":  # this run does not evaluate it again
             splits = [f"{split}: {', '.join(names) or 'all'}" for split, names in missing.items()]
             self.lost[trial_id] = f"its evaluation lacks {'; '.join(splits)}"
         if last["event"] == "failed" and facts[trial_id].status == "done":
-            self.lost[trial_id] = str(last["reason"])  # only its evaluation was hit
-        # halt studies by equal errors
-        # A study whose trials fail one after the other by one fault of configuration stops, unless
-        # these were its last: what it has left would fail too, and the next run goes on with it.
+            self.lost[trial_id] = str(last["reason"])  # only its evaluation failed
+        # halt studies after equal errors
+        # If successive trials fail by the same fault of configuration, the study's remaining trials
+        # would fail too. They are left to the next run.
         for study in count_equal_errors(self._errors, studies, last):
             state = self.progression.studies[study]
             if sum(map(self.progression.is_settled, state.cells)) < state.size:
@@ -309,26 +324,27 @@ class JobScheduler:
         return {cell.study for cell in self._cells[trial_id]}
 
     def _is_open(self, cell: Cell) -> bool:
-        """Return whether the trial of a cell should be handed out for that cell."""
+        """Return whether a cell still needs a job and its study is not halted."""
         return cell.study not in self._halted and not self.progression.is_settled(cell)
 
     def requeue(self, trial_id: str, reason: str) -> None:
-        """Put a job that the machine ended at the head of the queue; it resumes from its
-        checkpoint."""
+        """Put a trial whose job a machine fault ended at the head of the queue, to resume it."""
         if self._abort_trial(trial_id, reason):
             self.progression.facts.refresh(trial_id)
             self._queue.put_first([trial_id])
 
     def mark_lost(self, trial_id: str, reason: str) -> None:
-        """Give up a job that the machine ended too often; another run can resume it."""
+        """Give up a trial whose jobs machine faults ended too often; another run can resume it."""
         if self._abort_trial(trial_id, reason):
             self._give_up(trial_id, reason)
 
     def _give_up(self, trial_id: str, reason: str) -> None:
+        """Note and report that a trial gets no result in this run."""
         self.lost[trial_id] = reason
         self.report_failure(trial_id, reason)
 
     def _abort_trial(self, trial_id: str, reason: str) -> bool:
+        """Release a running trial as interrupted; return False if it is not running."""
         if self.running.pop(trial_id, None) is None:
             return False
         self.progression.mark_running(trial_id, running=False)
@@ -337,16 +353,16 @@ class JobScheduler:
         return True
 
     def stop(self) -> None:
-        """Hand out no more jobs, and interrupt running ones."""
+        """Hand out no further job; the caller breaks off running jobs."""
         self.stopping = True
 
     def interrupt_all(self, reason: str) -> None:
-        """Mark every running trial as interrupted, so that a later run resumes it."""
+        """Release every running trial as interrupted, so that a later run can resume it."""
         for trial_id in list(self.running):
             self._abort_trial(trial_id, reason)
 
     def refresh_trial(self, trial_id: str) -> None:
-        """Read a trial from the ledger again, and list the cells that it makes known."""
+        """Reread a trial from the ledger and enqueue the cells that are now ready."""
         self.progression.facts.refresh(trial_id)
         self.add_new_cells()
         if trial_id not in self.running:
@@ -355,11 +371,12 @@ class JobScheduler:
         self._enqueue_cells(self.progression.list_ready_cells(), first=True)
 
     def add_new_cells(self) -> None:
-        """Record cells that have become known, and queue their trials."""
+        """Record newly known cells in the ledger and enqueue those that need a job."""
         while fresh := self.progression.list_new_cells():
-            self._learn_cells(fresh)
+            self._register_cells(fresh)
 
-    def _learn_cells(self, fresh: Sequence[Cell]) -> None:
+    def _register_cells(self, fresh: Sequence[Cell]) -> None:
+        """Record cells in the ledger, enqueue their trials, and report those that have a record."""
         self.ledger.put_cells(self.sweep_id, [vars(cell) for cell in fresh])
         for cell in fresh:
             self._cells.setdefault(cell.trial_id, []).append(cell)
@@ -372,7 +389,7 @@ class JobScheduler:
                 self.notify(trial_id)
 
     def _enqueue_cells(self, cells: Sequence[Cell], *, first: bool = False) -> None:
-        """Queue the trials of unsettled cells; those of a scheduler's paused cells go first."""
+        """Enqueue the trials of cells that need a job, in front if `first` is set."""
         ahead: list[str] = []
         for cell in cells:
             trial_id = cell.trial_id
@@ -383,12 +400,11 @@ class JobScheduler:
                 or self.progression.get_target_epoch(cell) == WAIT
             ):
                 continue
-            if self.progression.facts[trial_id].foreign:  # seen since the run began
-                other = summarize_differences(
-                    {trial_id: self.progression.facts.differing[trial_id]}
-                )
-                remedy = "raise REVISION, or start again with --same-code"
-                self._give_up(trial_id, f"made by other code ({'; '.join(other)}): {remedy}")
+            if self.progression.facts[trial_id].foreign:  # recorded since the run began
+                differing = self.progression.facts.differing[trial_id]
+                changes = "; ".join(summarize_differences({trial_id: differing}))
+                remedy = "Raise REVISION, or start again with --same-code"
+                self._give_up(trial_id, f"other code made its record ({changes}). {remedy}")
             elif first:
                 ahead.append(trial_id)
             else:
@@ -396,7 +412,7 @@ class JobScheduler:
         self._queue.put_first(ahead)
 
     def _record_invalid_config(self, cell: Cell) -> None:
-        """Record a failure for a cell whose configuration is invalid."""
+        """Record a cell with an invalid configuration as a failed trial."""
         trial = cell.trial_id, cell.config_hash, cell.seed, cell.config
         if self.ledger.claim(*trial, self.owner) == "mine":
             self.ledger.release(cell.trial_id, "failed", cell.error)

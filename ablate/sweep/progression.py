@@ -1,9 +1,8 @@
-"""Decide which cells of a sweep are known, given the results in the ledger.
+"""Determine which cells of a sweep are known, given the results in the ledger.
 
-The cells of a fixed study are known once the studies that it builds on are complete, those of a
-search round by round (`Proposer`), those of a race seed by seed (`Racing`).
-`Progression.list_new_cells` is called at the start and after each finished trial; it never waits.
-The plan, the engine and `--cell` use it.
+A fixed study's cells are known once the studies it is centred on are complete. A search adds cells
+by proposals (`Proposer`), a race by seeds (`Racing`). `Progression.list_new_cells` is called at the
+start and after every finished trial and never waits. Plans, the engine and `--cell` share it.
 """
 
 from __future__ import annotations
@@ -31,32 +30,35 @@ from reports.tables.labels import choose_smallest_effect, display_scale
 class Proposer:
     """Propose the trials of one search (`ablate/samplers/sampling.py`).
 
-    A proposal is recorded in the ledger before its trial runs. So none is lost or repeated, and two
-    drivers of one study use the same proposals.
+    Each proposal is recorded in the ledger before its trial runs. None is lost or repeated, and two
+    drivers of one study share their proposals.
     """
 
     def __init__(self, sweep: Progression, name: str, study: SampledDesign) -> None:
         self._sweep, self.name, self.study = sweep, name, study
         self._state = sweep.studies[name]
-        self._neutral_params: dict[str, Any] | None = None  # of the neutral cell
+        self._neutral_params: dict[str, Any] | None = None  # the neutral cell as a proposal
 
     def propose_ready(self) -> list[Cell]:
-        """Return the cells of the next round if all results of earlier rounds are known.
+        """Return the cells of the next round once all earlier results are known.
 
-        For an asynchronous search, return the proposals that the ledger already has.
+        An asynchronous search returns the proposals that the ledger already holds.
         """
+        # begin with the neutral cell
         state, size = self._state, self.study.round
         start = len(state.listed)
-        if self._find_inherited() is None or (first := self._find_unlisted_neutral()) is None:
+        if self._find_inherited() is None or (first := self._list_neutral_once()) is None:
             return []
         if first or start >= self.study.trials:
             return first
+        # restore recorded proposals of an asynchronous search
         proposals = self._sweep.facts.ledger.list_proposals(self.key)
         fresh: list[Cell] = []
         if isinstance(size, str):
             while (idx := len(state.listed)) in proposals and idx < self.study.trials:
                 fresh += self._build_proposal(idx, proposals[idx]["params"])
             return fresh
+        # propose a round
         if start and not all(map(self._sweep.is_known, state.cells)):
             return []
         earlier = self.list_history({})
@@ -69,22 +71,25 @@ class Proposer:
         return fresh
 
     def can_propose(self) -> bool:
-        """Return whether this is an asynchronous search that can propose now."""
+        """Return whether this is an asynchronous search that can propose now.
+
+        It begins after the neutral cell, if it has one, has its result.
+        """
         if not self.study.asynchronous or self._state.blocked or self._find_inherited() is None:
             return False
-        neutral = self._neutral_cells  # has its result, if there is to be one
+        neutral = self._neutral_cells
         if self._sweep.plan.spec.studies[self.name].find_baseline() is not None and not neutral:
             return False
         has_begun = all(map(self._sweep.is_known, neutral))
         return has_begun and len(self._state.listed) < self.study.trials
 
     def propose_one(self) -> list[Cell]:
-        """Return the cells of one more proposal of an asynchronous search."""
+        """Return the cells of one more asynchronous proposal, based on the results so far."""
         proposals, idx = self._sweep.facts.ledger.list_proposals(self.key), len(self._state.listed)
         earlier = self.list_history({i: row["beside"] for i, row in proposals.items()})
         ahead = self._neutral_params is not None
         beside = tuple(i - ahead for i, trial in enumerate(earlier) if trial.running)
-        params = proposals[idx]["params"] if idx in proposals else None  # another driver's
+        params = proposals[idx]["params"] if idx in proposals else None  # by another driver
         return self._build_proposal(idx, params, earlier, beside)
 
     def _find_inherited(self) -> list[dict[str, Any]] | None:
@@ -92,6 +97,7 @@ class Proposer:
 
     @cached_property
     def key(self) -> str:
+        """The key of this search's proposals in the ledger."""
         return self._sweep.plan.compute_study_key(
             self.name, self._find_inherited() or [], self._neutral_params
         )
@@ -100,11 +106,11 @@ class Proposer:
     def _neutral_cells(self) -> list[Cell]:
         return [cell for cell in self._state.cells if cell.cell == NEUTRAL]
 
-    def _find_unlisted_neutral(self) -> list[Cell] | None:
-        """Return the neutral cell if it is not listed yet, or None if its baseline is unknown.
+    def _list_neutral_once(self) -> list[Cell] | None:
+        """Return the neutral cell at the first call, no cell later; None while its baseline runs.
 
-        It runs with the first round, whose proposals ignore its result. An asynchronous search
-        starts after its result.
+        It runs along with the first round, which does not learn from it. An asynchronous search
+        begins once its result is known.
         """
         plan = self._sweep.plan
         if plan.spec.studies[self.name].find_baseline() is None or self._neutral_cells:
@@ -122,9 +128,13 @@ class Proposer:
         return cells
 
     def _list_round_before(self, start: int, idx: int) -> tuple[int, ...]:
-        """Return the earlier proposals of the round that begins at `start`, before proposal `idx`.
+        """Return the positions in the history of the same round's earlier proposals.
 
-        The neutral cell counts as the first proposal of the first round.
+        The neutral cell has position 0 and belongs to the first round.
+
+        Args:
+            start: index of the round's first proposal.
+            idx: index of the current proposal.
         """
         ahead = self._neutral_params is not None
         return tuple(range(start + ahead if start else 0, idx + ahead))
@@ -136,7 +146,14 @@ class Proposer:
         earlier: list[ObservedTrial] | None = None,
         beside: tuple[int, ...] | None = None,
     ) -> list[Cell]:
-        """Return the cells of proposal `idx`, and record it if it is new."""
+        """Return the cells of proposal `idx`; sample and record it first if `params` is None.
+
+        Args:
+            idx: number of the proposal.
+            params: its values by path, if the ledger holds it.
+            earlier: the history that the sampler learns from.
+            beside: positions in it that still run, recorded with the proposal.
+        """
         plan, bases, new = self._sweep.plan, self._find_inherited() or [], params is None
         if params is None:
             params = propose(self.study, self.key, earlier or [])
@@ -145,23 +162,23 @@ class Proposer:
             ledger = self._sweep.facts.ledger
             ledger.put_proposal(self.key, idx, params, cells[0].config_hash, beside)
             first = ledger.list_proposals(self.key)[idx]["params"]
-            if first != params:  # another driver's, with other versions perhaps
+            if first != params:  # another driver, perhaps of another version, was first
                 cells = plan.build_proposal_cells(self.name, first, idx, bases)
         self._state.listed.add(idx)
         self._state.cells += cells
         return cells
 
     def list_history(self, beside: Mapping[int, tuple[int, ...]]) -> list[ObservedTrial]:
-        """Return the earlier proposals with their results.
+        """Return the results of all proposals so far, the neutral cell first.
 
         Args:
-            beside: for each proposal of an asynchronous search, those that were running when it was
-                made.
+            beside: proposal → positions that ran when it was made, for an asynchronous search.
         """
         earlier, size, neutral = list[ObservedTrial](), self.study.round, self._neutral_params
         if neutral is not None:
             first = replace(self._observe_cells(self._neutral_cells), params=neutral)
-            if isinstance(size, int) and not self._state.listed:  # known or not: as always
+            # In the first round the cell counts as running, so that proposals repeat exactly.
+            if isinstance(size, int) and not self._state.listed:
                 first = ObservedTrial(neutral, None, running=True)
             earlier.append(first)
         for idx, cells in self._state.group_by_index().items():
@@ -177,6 +194,7 @@ class Proposer:
         return earlier
 
     def _observe_cells(self, cells: list[Cell]) -> ObservedTrial:
+        """Return the mean objectives of one proposal, or its values by epoch if it was stopped."""
         params = cells[0].coords
         if not all(map(self._sweep.is_known, cells)):
             return ObservedTrial(params, None, running=True)
@@ -189,15 +207,16 @@ class Proposer:
 
 
 class Racing:
-    """List the cells of a study with a race, one seed after the other."""
+    """Run a race in one study: list repeats seed by seed and drop cells that fall behind."""
 
     def __init__(self, sweep: Progression, name: str, race: Race) -> None:
         self._sweep, self.name, self.race = sweep, name, race
         self._every: dict[int, dict[int, Cell]] = {}  # idx → seed → cell
-        self._listed: set[tuple[int, int]] = set()
+        self._listed: set[tuple[int, int]] = set()  # (idx, seed) handed out
 
     def list_new_cells(self, state: StudyState) -> list[Cell]:
-        """Return the cells that the race adds now, and update the state of its study."""
+        """Return the cells that the race adds since the last call, and update `state`."""
+        # build the cells of all points and seeds
         plan, study = self._sweep.plan, self._sweep.plan.spec.studies[self.name]
         if not self._every:
             bases = [
@@ -213,15 +232,18 @@ class Racing:
                 cells = plan.build_cells(self.name, promoted, idx, values)
                 self._every[idx] = {cell.seed: cell for cell in cells}
                 state.listed.add(idx)
+        # judge the cells by their results so far
         seeds = plan.list_seeds(self.name)
-        now = self._evaluate(seeds)
-        state.dropped = now.dropped
-        cell_count = study.size - len(now.dropped)
-        state.size = sum(now.dropped.values()) + self._count_seeds(seeds, now) * cell_count
+        standing = self._evaluate(seeds)
+        state.dropped = standing.dropped
+        cell_count = study.size - len(standing.dropped)
+        seed_count = self._count_seeds(seeds, standing)
+        state.size = sum(standing.dropped.values()) + seed_count * cell_count
+        # list the next seeds of the remaining cells
         fresh = [
             self._every[idx][seed]
-            for idx in now.alive
-            for seed in seeds[: now.seeds]
+            for idx in standing.alive
+            for seed in seeds[: standing.seeds]
             if (idx, seed) not in self._listed
         ]
         self._listed |= {(cell.idx, cell.seed) for cell in fresh}
@@ -232,8 +254,8 @@ class Racing:
             self.race, seeds, {idx: self._collect_values(idx) for idx in self._every}
         )
 
-    def _count_seeds(self, seeds: Sequence[int], now: Standing) -> int:
-        """Return how many seeds each remaining cell gets."""
+    def _count_seeds(self, seeds: Sequence[int], standing: Standing) -> int:
+        """Return how many seeds a remaining cell gets, by present knowledge."""
         return len(seeds)
 
     def _collect_values(self, idx: int) -> dict[int, float | None]:
@@ -245,7 +267,7 @@ class Racing:
 
 
 class Staging(Racing):
-    """List the cells of a study whose number of seeds follows from a first stage."""
+    """Run a study whose first stage determines its number of seeds (`schedulers/precision.py`)."""
 
     def __init__(self, sweep: Progression, name: str, precision: PrecisionSeeds) -> None:
         super().__init__(sweep, name, Race())
@@ -268,14 +290,15 @@ class Staging(Racing):
             return Standing(tuple(values), self.precision.first)
         return evaluate_precision(self.precision, values, self.baseline, self.half_width)
 
-    def _count_seeds(self, seeds: Sequence[int], now: Standing) -> int:
-        """Return the largest possible number of seeds until the first stage is complete."""
+    def _count_seeds(self, seeds: Sequence[int], standing: Standing) -> int:
+        """Return the upper limit of seeds until the first stage is complete."""
         stage = range(self.precision.first)
-        over = all((idx, seed) in self._listed for idx in self._every for seed in stage)
-        is_complete = over and all(
-            len(self._collect_values(idx)) >= len(stage) for idx in self._every
+        is_complete = all(
+            all((idx, seed) in self._listed for seed in stage)
+            and len(self._collect_values(idx)) >= len(stage)
+            for idx in self._every
         )
-        return now.seeds if is_complete else len(seeds)
+        return standing.seeds if is_complete else len(seeds)
 
     def _collect_values(self, idx: int) -> dict[int, float | None]:
         split, _, metric = self.metric.partition("/")
@@ -288,7 +311,7 @@ class Staging(Racing):
 
 
 class Progression(SweepState):
-    """List the cells of all studies of a plan as they become known."""
+    """The state of a plan's studies, which lists new cells as results arrive."""
 
     def __init__(self, plan: Plan, facts: Facts, *, record: bool) -> None:
         super().__init__(plan, facts, record=record)
@@ -321,8 +344,7 @@ class Progression(SweepState):
     def _is_unfinished(self, state: StudyState) -> bool:
         """Return whether any cell is unsettled.
 
-        This is asked after each trial, so the cell found last time, which is the last of the study,
-        is checked first.
+        Since this runs after every trial, it checks the cell that was unsettled last time first.
         """
         if state.awaited is None or self.is_settled(state.awaited):
             unsettled = (cell for cell in reversed(state.cells) if not self.is_settled(cell))
@@ -337,7 +359,7 @@ class Progression(SweepState):
             state.cells = sorted([*state.cells, *fresh], key=lambda cell: (cell.idx, cell.seed))
             return fresh
         fresh = []
-        if len(state.cells) == state.size or state.short:  # asked after every trial
+        if len(state.cells) == state.size or state.short:
             return fresh
         for idx, point in enumerate(self.plan.spec.studies[state.name].all_points):
             if idx in state.listed:
@@ -353,12 +375,12 @@ class Progression(SweepState):
         return fresh
 
     def mark_running(self, trial_id: str, *, running: bool) -> None:
-        """Note whether a trial of this driver is running."""
+        """Mark that a trial of this driver starts to run, or has ended or paused."""
         (self.running.add if running else self.running.discard)(trial_id)
         self.facts.version += 1
 
     def list_ready_cells(self) -> list[Cell]:
-        """Return cells of scheduled studies that may train now, those that have started first."""
+        """Return the cells that their scheduler lets train now, paused ones first."""
         cells = [
             cell
             for name in self.legs
@@ -372,5 +394,5 @@ class Progression(SweepState):
         return [name for name, proposer in self.proposers.items() if proposer.can_propose()]
 
     def propose_for_worker(self, name: str) -> list[Cell]:
-        """Return the cells of one more proposal of an asynchronous search."""
+        """Return the cells of one more proposal of an open search."""
         return self.proposers[name].propose_one()

@@ -1,8 +1,8 @@
-"""Decide in which order trials are handed out.
+"""The order in which trials are handed to free workers.
 
-Trials of studies on which others build go first, because a chain of studies at the end would run
-one after the other. Among equals, trials whose backbone trains go first, because long trials at the
-end leave slots idle. The order follows from the plan and never from measured times.
+Studies that others wait for go first, since their followers would otherwise run one after the other
+at the end. Among equals, trials whose backbone trains go first, since long trials at the end would
+leave workers idle. The order depends only on the plan, never on measured times.
 """
 
 from __future__ import annotations
@@ -25,29 +25,33 @@ from trainables.core.runtime import Runtime
 from trainables.core.trial_folder import locate_trial_folder
 from trainables.jobs.request import Job
 
-WAIT_SECONDS = 1.0  # until a trial that another driver had is looked at again
+WAIT_SECONDS = 1.0  # until a trial that another driver runs is tried again
 
 Rank = tuple[int, ...]
-Entry = tuple[Rank, int, str]  # negated rank, number, trial: the smallest goes first
+Entry = tuple[Rank, int, str]  # (negated rank, number, trial); the smallest goes first
 LAST: Rank = (-1,)
 TOP: Rank = (sys.maxsize,)
 
 
 @dataclass(frozen=True)
 class JobSettings:
-    """Settings that all jobs of a sweep share.
+    """The settings that all jobs of a sweep share.
 
     Attributes:
-        forget: called with a trial that starts anew, to delete its files in storage.
-        fetch: called with a trial whose weights are read here. Both raise OSError if the storage
-            does not answer.
+        trials: folder of the trials' folders.
+        runtime: runtime of every trial, apart from its folder.
+        runner: the function that runs a job, as `module:function`.
+        clean: whether to delete checkpoints once a trial has ended.
+        forget: deletes a trial's files in storage; None without storage. Raises OSError while the
+            storage cannot be reached, as `fetch` does.
+        fetch: downloads a trial's files from storage.
     """
 
     trials: Path
-    runtime: Runtime  # of every trial, but for its folder
-    runner: str  # `module:function`
-    clean: bool = True  # whether checkpoints go once a trial has ended
-    forget: Callable[[str], None] | None = None  # None: there is no storage
+    runtime: Runtime
+    runner: str
+    clean: bool = True
+    forget: Callable[[str], None] | None = None
     fetch: Callable[[str], None] | None = None
 
     def build_runtime(self, trial_id: str) -> Runtime:
@@ -56,13 +60,13 @@ class JobSettings:
 
 
 class JobQueue:
-    """A queue of trials by rank, then by arrival, with trials of other drivers set aside."""
+    """A queue of trials by rank, then by arrival; trials of other drivers wait in it."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
-        self._entries: dict[str, Entry] = {}  # of all that are in it
-        self._heap: list[Entry] = []  # those that do not wait, and entries that were replaced
-        self._waiting: dict[str, float] = {}  # since when, by the monotonic clock
+        self._entries: dict[str, Entry] = {}  # trial → its valid entry
+        self._heap: list[Entry] = []  # entries that do not wait; some are stale
+        self._waiting: dict[str, float] = {}  # trial → since when, on the monotonic clock
 
     def __contains__(self, trial_id: str) -> bool:
         return trial_id in self._entries
@@ -72,49 +76,47 @@ class JobQueue:
 
     @property
     def waits(self) -> bool:
-        """Whether another driver has claimed some of the trials."""
+        """Whether another driver runs some of the trials."""
         return bool(self._waiting)
 
     def append(self, trial_id: str, rank: Rank = LAST) -> None:
-        """Add a trial that is not in the queue, behind all others of its rank."""
+        """Add a trial behind all others of its rank, or move it there."""
         entry = self._entries[trial_id] = _negate_rank(rank), next(self._numbers), trial_id
         if trial_id not in self._waiting:
             heapq.heappush(self._heap, entry)
 
     def raise_rank(self, trial_id: str, rank: Rank) -> None:
-        """Raise a trial to a rank, behind all others of that rank; ignore it if it is not
-        queued."""
+        """Move a trial of the queue behind all others of this rank if it ranks lower."""
         if trial_id in self._entries and self._entries[trial_id][0] > _negate_rank(rank):
             self.append(trial_id, rank)
 
     def put_first(self, trial_ids: Sequence[str]) -> None:
-        """Put these trials at the head of the queue, in this order."""
+        """Put trials at the head of the queue, in this order."""
         for trial_id in reversed(trial_ids):
             self._waiting.pop(trial_id, None)
             entry = self._entries[trial_id] = _negate_rank(TOP), -next(self._numbers), trial_id
             heapq.heappush(self._heap, entry)
 
     def add_waiting(self, trial_id: str, rank: Rank = LAST) -> None:
-        """Set aside a trial that another driver has claimed; it returns to the queue after a
-        while."""
+        """Add a trial that another driver runs; `release_waiting` makes it available later."""
         self._waiting[trial_id] = time.monotonic()
         self.append(trial_id, rank)
 
     def release_waiting(self) -> None:
-        """Return trials to the queue that have been set aside long enough."""
+        """Make trials available that have waited for `WAIT_SECONDS`."""
         now = time.monotonic()
-        for trial_id in [t for t, at in self._waiting.items() if now - at >= WAIT_SECONDS]:
+        for trial_id in [t for t, since in self._waiting.items() if now - since >= WAIT_SECONDS]:
             del self._waiting[trial_id]
             self.append(trial_id, _negate_rank(self._entries[trial_id][0]))
 
     @property
     def highest(self) -> Rank:
-        """The rank of the next trial."""
+        """The rank of the next trial; trials put first rank above all others."""
         self._drop_stale()
         return _negate_rank(self._heap[0][0]) if self._heap else LAST
 
     def pop_first(self) -> str | None:
-        """Remove and return the next trial; None if only trials of other drivers are left."""
+        """Remove and return the first trial; None if the queue is empty or all trials wait."""
         self._drop_stale()
         if not self._heap:
             return None
@@ -123,17 +125,17 @@ class JobQueue:
         return trial_id
 
     def remove(self, trial_id: str) -> bool:
-        """Remove a trial; return False if it is not in the queue."""
+        """Remove a trial out of turn; return False if it is not in the queue, or waits."""
         return trial_id not in self._waiting and self._entries.pop(trial_id, None) is not None
 
     def keep_only(self, wanted: Callable[[str], bool]) -> None:
-        """Drop all trials that are not in `wanted`."""
+        """Drop all trials that the predicate `wanted` rejects."""
         for trial_id in [trial_id for trial_id in self._entries if not wanted(trial_id)]:
             del self._entries[trial_id]
             self._waiting.pop(trial_id, None)
 
     def _drop_stale(self) -> None:
-        """Drop outdated entries from the head of the heap."""
+        """Remove stale entries from the head of the heap."""
         while self._heap and self._entries.get(self._heap[0][2]) != self._heap[0]:
             heapq.heappop(self._heap)
 
@@ -143,7 +145,7 @@ def _negate_rank(rank: Rank) -> Rank:
 
 
 class Order:
-    """Rank trials by how many studies wait for their study, then by expected length."""
+    """Rank the trials of a plan by the studies that wait for theirs, then by length."""
 
     def __init__(self, plan: Plan) -> None:
         self._followers = count_followers(
@@ -151,27 +153,27 @@ class Order:
         )
 
     def rank_trial(self, cells: Iterable[Cell]) -> Rank:
-        """Return the rank of a trial from its cells; the highest rank goes first."""
+        """Return the highest rank of the cells that share a trial; the highest goes first."""
         ranks = ((self._followers.get(c.study, 0), int(_trains_backbone(c.config))) for c in cells)
         return max(ranks, default=LAST)
 
     def rank_search(self, study: str) -> Rank:
-        """Return the rank of the next proposal of a search, below all listed trials."""
+        """Return the rank of a search's next proposal, the lowest of its study."""
         return self._followers[study], 0
 
 
 def _trains_backbone(config: Mapping[str, Any]) -> bool:
-    """Return whether a trial trains its backbone."""
+    """Return whether a configuration trains its backbone."""
     path = "backbone.mode"
     mode = get_at(config, path) if has_path(config, path) else BackboneConfig().mode
     return bool(mode == "finetune")
 
 
 def count_followers(centres: Mapping[str, Iterable[str]]) -> dict[str, int]:
-    """Return for each study the length of the longest chain of studies that build on it.
+    """Map each study to the length of the longest chain of studies that wait for it.
 
     Args:
-        centres: study → the studies on which it builds, which come before it.
+        centres: study → the studies that it is centred on. Those come before it in the mapping.
     """
     depth = dict.fromkeys(centres, 0)
     for name in reversed(depth):
@@ -183,14 +185,14 @@ def count_followers(centres: Mapping[str, Iterable[str]]) -> dict[str, int]:
 def build_training_job(
     cells: Sequence[Cell], settings: JobSettings, sources: Sources | None
 ) -> Job:
-    """Return the job that trains a trial to its end and makes all evaluations of its cells."""
+    """Build the job that trains a trial to its end and evaluates all splits of its cells."""
     splits = {split for cell in cells for split in cell.evaluate}
     return Job(
         trial_id=cells[0].trial_id,
         config=cells[0].config,
         seed=cells[0].seed,
         runtime=settings.build_runtime(cells[0].trial_id),
-        # An ensemble is a job of its own, later.
+        # An ensemble is a separate job, after all folds.
         evaluate=tuple(name for name in SPLITS if name in splits and name != ENSEMBLE),
         metrics=tuple(dict.fromkeys(name for cell in cells for name in cell.metrics)),
         source=None if sources is None else sources.collect_job_sources(cells[0].config),

@@ -1,4 +1,4 @@
-"""Rank the cells of complete studies, and resolve the values that other studies take from them."""
+"""Rank the cells of complete studies and pass their values to studies centred on them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from trainables.evaluation.metric_name import MetricName
 
 @dataclass(frozen=True)
 class Best:
-    """A ranked cell.
+    """A ranked cell of a study.
 
     Attributes:
-        value: mean of the first objective over seeds and folds.
-        values: the values that the study exports, by path.
+        cell: the cell at its first seed.
+        value: mean objective over seeds and folds.
+        values: the settings that it passes on, by path: its own and those that it inherited.
     """
 
     cell: Cell
@@ -31,18 +32,17 @@ class Best:
 
 
 class Ranking:
-    """Rank cells and resolve inherited values; block studies whose base has no suitable cell."""
+    """Rank cells, and resolve what studies inherit; block a study whose centre lacks the cell."""
 
     def __init__(self, state: SweepState) -> None:
         self._state = state
         self._rankings: dict[str, list[Best]] = {}
-        self._taken: dict[tuple[str, Arm], list[dict[str, Any]]] = {}
+        self._inherited: dict[tuple[str, Arm], list[dict[str, Any]]] = {}
 
     def mean_metrics(
         self, cells: Sequence[Cell], metrics: Sequence[str]
     ) -> tuple[float, ...] | None:
-        """Return the mean of each metric over the trials of one cell, or None if any of them
-        failed."""
+        """Return the mean of each metric over the seeds of one cell; None if a seed failed."""
         facts = [self._state.facts[cell.trial_id] for cell in cells]
         if any(cell.error for cell in cells) or any(fact.status != "done" for fact in facts):
             return None
@@ -55,20 +55,19 @@ class Ranking:
         return tuple(means)
 
     def mean_objective(self, cells: Sequence[Cell]) -> float | None:
-        """Return the mean of the sweep's objective over the trials of a cell, or None if any
-        failed."""
+        """Return the mean of the sweep's objective over seeds; None if a seed failed."""
         means = self.mean_metrics(cells, [self._state.plan.spec.objective])
         return None if means is None else means[0]
 
     def find_best(self, name: str) -> Best | None:
-        """Return the best cell of a complete study, or None if every cell failed."""
+        """Return the best cell of a complete study; None if every cell failed."""
         return next(iter(self.rank_study(name)), None)
 
     def rank_study(self, name: str) -> list[Best]:
         """Return the cells of a complete study, best first.
 
-        The first objective decides, then the next ones, then the index. Cells with a failed trial,
-        and cells that a scheduler or a race ended, are left out.
+        The first objective decides, on a tie the next one, and finally the lower index. Cells that
+        failed at a seed or fold, or that a scheduler or race ended, are left out.
         """
         if name in self._rankings:
             return self._rankings[name]
@@ -80,17 +79,17 @@ class Ranking:
         for idx, cells in study.group_by_index().items():
             values = None if idx in study.dropped else self.mean_metrics(cells, metrics)
             if values is not None:
-                below = [-sign * value for sign, value in zip(signs, values, strict=True)]
-                ranked.append((below, idx, cells[0]))
+                losses = [-sign * value for sign, value in zip(signs, values, strict=True)]
+                ranked.append((losses, idx, cells[0]))
         ranked.sort(key=lambda entry: entry[:2])
         self._rankings[name] = [
-            Best(cell, -signs[0] * below[0], self._export_values(name, cell))
-            for below, _, cell in ranked
+            Best(cell, -signs[0] * losses[0], self._export_values(name, cell))
+            for losses, _, cell in ranked
         ]
         return self._rankings[name]
 
     def resolve_point(self, name: str, point: Point) -> Point:
-        """Return a point with the coordinates of the cell that it promotes, if it promotes one."""
+        """Return a point of a study, with the promoted cell's coordinates in a promote study."""
         around = self._state.plan.spec.studies[name].find_source_cell(point.arm)
         if around is None:
             return point
@@ -98,21 +97,20 @@ class Ranking:
         return to_promoted_point(point, source.cell, source.coords)
 
     def resolve_inherited(self, name: str, arm: Arm) -> list[dict[str, Any]] | None:
-        """Return the layers that a cell takes from other studies, or None if one is incomplete."""
-        if (name, arm) in self._taken:
-            return self._taken[name, arm]
+        """Return the layers a cell inherits from other studies; None while one is incomplete."""
+        if (name, arm) in self._inherited:
+            return self._inherited[name, arm]
         layers = []
         for around in self._state.plan.spec.studies[name].list_needed_bases(arm):
             values = self._resolve_base(name, around)
             if values is None:
                 return None
             layers.append(values)
-        self._taken[name, arm] = layers
+        self._inherited[name, arm] = layers
         return layers
 
     def _export_values(self, name: str, cell: Cell) -> dict[str, Any]:
-        """Return the values that a study gives to others: those it varies and those it has
-        taken."""
+        """Return the settings that a cell passes on: those it inherited and those it varies."""
         study = self._state.plan.spec.studies[name]
         paths, arm = dict.fromkeys(study.paths), Arm()
         if study.is_fixed:
@@ -123,7 +121,7 @@ class Ranking:
             arm = NEUTRAL_POINT.arm
         if arm == NEUTRAL_POINT.arm:
             paths.update(dict.fromkeys(neutral.list_neutral_paths(cell.config)))
-        for values in self._taken.get((name, arm)) or ():
+        for values in self._inherited.get((name, arm)) or ():
             paths.update(dict.fromkeys(values))
         outermost = [p for p in paths if not any(p.startswith(f"{other}.") for other in paths)]
         return {
@@ -131,10 +129,11 @@ class Ranking:
         }
 
     def _resolve_base(self, name: str, around: Around) -> dict[str, Any] | None:
+        """Return what a reference `around` takes; None if that study is incomplete or lacks it."""
         centre = self._state.studies[around.best_of]
         if centre.blocked and not centre.short:
-            blocked = f"waits for {around.best_of}, which is blocked"
-            self._state.studies[name].blocked = blocked
+            reason = f"waits for {around.best_of}, which is blocked"
+            self._state.studies[name].blocked = reason
         if not centre.complete:
             return None
         ranking = self.rank_study(around.best_of)
@@ -149,8 +148,7 @@ class Ranking:
         return {path: get_at(best.cell.config, path) for path in around.take}
 
     def _block_study(self, name: str, around: Around, succeeded: int) -> None:
-        """Block a study whose base has no cell of the wanted rank; a promotion keeps its other
-        cells."""
+        """Block a study whose centre has no cell of that rank; a promote study ends short."""
         state, study = self._state.studies[name], self._state.plan.spec.studies[name]
         if succeeded == 0 and around.neutral is None:
             state.blocked = f"no trial of {around.best_of} succeeded"

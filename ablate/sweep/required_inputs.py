@@ -1,6 +1,7 @@
-"""List what pending trials need before they train: data, batches, weights.
+"""List the data, batches and weights that the remaining trials of a sweep need.
 
-Values that a proposal or another study's result decides later are left open.
+They are checked before the first trial runs. Settings that a search will propose, or that another
+study's result decides, are not known yet and stay None.
 """
 
 from __future__ import annotations
@@ -30,33 +31,38 @@ BATCH = ("training.batch_size", "training.per_class")
 
 @dataclass(frozen=True)
 class Use:
-    """What a kind of trial needs; parts that are not known yet are None.
+    """The inputs that several trials need, with the first of these trials.
 
     Attributes:
-        study, point, fold: of the first such trial, for messages.
+        data: data set; None while undecided.
+        batch: batch_size and per_class; None while undecided.
+        backbone: backbone; None while undecided.
+        splits: splits that the trials are evaluated on.
+        study: study of the first trial; `point` and `fold` are that trial's too.
     """
 
     data: DataConfig | None
-    batch: tuple[int, int] | None  # its size and per_class
+    batch: tuple[int, int] | None
     backbone: BackboneConfig | None
-    splits: frozenset[str]  # that they are evaluated on
+    splits: frozenset[str]
     study: str
     point: Point | None
     fold: int | None
 
 
 def iterate_required_inputs(plan: Plan, progression: Progression) -> Iterator[Use]:
-    """Yield each distinct set of inputs of the pending trials."""
+    """Yield the distinct inputs of all trials that remain to be run."""
     for name in plan.order:
         yield from _list_known_uses(plan, progression, name)
         yield from _list_later_uses(plan, progression, name)
 
 
 def _list_known_uses(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
+    """Yield the distinct inputs of a study's known cells that are not settled."""
     study = plan.spec.studies[name]
-    # What a search proposes and cannot be is one failed cell, now as later.
+    # Inputs that a search proposes are not checked: an impossible proposal is one failed cell.
     later = set() if study.is_fixed else _list_undecided_paths(plan.spec.studies, name, None)
-    seen: set[tuple[object, ...]] = set()  # equal sections of known cells are one object
+    seen: set[tuple[object, ...]] = set()  # equal sections of cells share one object
     for cell in progression.studies[name].cells:
         data, training, backbone = (cell.config.get(part) for part in SECTIONS)
         kind = (id(data), id(training), id(backbone), cell.evaluate, cell.fold)
@@ -78,6 +84,7 @@ def _list_known_uses(plan: Plan, progression: Progression, name: str) -> Iterato
 
 
 def _list_later_uses(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
+    """Yield the distinct inputs of a study's cells that are not known yet."""
     state, study = progression.studies[name], plan.spec.studies[name]
     if state.blocked or len(state.cells) == state.size:
         return
@@ -99,20 +106,20 @@ def _build_use(
     *,
     sections: tuple[DataConfig, TrainingConfig, BackboneConfig],
 ) -> Use:
-    """Return the inputs of a trial without the parts that are decided later."""
+    """Build a `Use` in which sections with paths of `later` are None."""
     data, training, backbone = sections
     return Use(
         None if any(map(_is_data_path, later)) else data,
         None if any(map(is_batch_path, later)) else (training.batch_size, training.per_class),
         None if any(map(_is_backbone_path, later)) else backbone,
-        # An ensemble is read on the test classes.
+        # An ensemble is evaluated on the test classes.
         frozenset("test" if split == ENSEMBLE else split for split in evaluate),
         *(study, point, fold),
     )
 
 
 def _list_undecided_points(study: Study, listed: set[int]) -> list[Point | None]:
-    """Return one unlisted point for each distinct set of inputs."""
+    """Return one unlisted point for each distinct choice of inputs; [None] for a search."""
     if not study.is_fixed:
         return [None]
     points: dict[str, Point | None] = {}
@@ -124,7 +131,7 @@ def _list_undecided_points(study: Study, listed: set[int]) -> list[Point | None]
 
 
 def _list_undecided_paths(studies: Mapping[str, Study], name: str, point: Point | None) -> set[str]:
-    """Return the paths of a point whose values proposals and results decide."""
+    """Return the paths of a point that proposals or other studies' results decide."""
     study, inherited = studies[name], list_inherited_paths(studies, name)
     if study.is_fixed:
         return inherited - set(study.find_overriding_params(point))
@@ -136,7 +143,7 @@ def _is_data_path(path: str) -> bool:
 
 
 def is_batch_path(path: str) -> bool:
-    """Return whether a path affects the batches."""
+    """Return whether a path sets the size or composition of batches."""
     return path in ("training", *BATCH)
 
 
@@ -149,7 +156,7 @@ def _is_read_path(path: str) -> bool:
 
 
 def locate_error(plan: Plan, progression: Progression, use: Use, error: ConfigError) -> ConfigError:
-    """Return an error with its place in the spec."""
+    """Return the error with the place in the spec that its value comes from."""
     path, fault = error.path, error.message
     if Path(path).is_absolute():  # a file below data.root
         path, fault = "data.root", f"{path}: {fault}"

@@ -1,4 +1,4 @@
-"""Track the state of a sweep: listed cells, results, and how far each cell should train."""
+"""The state of a running sweep: its studies, their cells, and how far each cell is to train."""
 
 from __future__ import annotations
 
@@ -19,28 +19,39 @@ from trainables.machine.files import join_inside
 
 @dataclass
 class StudyState:
-    """The state of one study."""
+    """The progress of one study.
+
+    Attributes:
+        size: number of cells planned, over seeds and folds.
+        cells: those known so far.
+        listed: indices of points or proposals that have become cells.
+        awaited: a cell that was not settled at the last check.
+        complete: all cells are settled.
+        blocked: why the study cannot go on.
+        short: it ends with fewer cells than planned, for the reason in `blocked`.
+        dropped: index of a cell that a race ended → number of its seeds.
+    """
 
     name: str
     size: int
     cells: list[Cell] = field(default_factory=list)
     listed: set[int] = field(default_factory=set)
-    awaited: Cell | None = None  # one that was not settled when last looked at
-    complete: bool = False  # nothing of it remains to be done
-    blocked: str | None = None  # why it can go no further
-    short: bool = False  # complete with fewer cells than planned, as `blocked` says
-    dropped: dict[int, int] = field(default_factory=dict)  # ended by a race → seeds that it got
-    _folds: tuple[int, dict[tuple[int, int], list[Cell]]] = (0, {})  # of so many cells
+    awaited: Cell | None = None
+    complete: bool = False
+    blocked: str | None = None
+    short: bool = False
+    dropped: dict[int, int] = field(default_factory=dict)
+    _folds: tuple[int, dict[tuple[int, int], list[Cell]]] = (0, {})  # number of cells, groups
 
     def group_by_index(self) -> dict[int, list[Cell]]:
-        """Return the cells by index; a group has all seeds and folds of one cell."""
+        """Group the cells by their index in the study, over all seeds and folds."""
         groups: dict[int, list[Cell]] = {}
         for cell in self.cells:
             groups.setdefault(cell.idx, []).append(cell)
         return dict(sorted(groups.items()))
 
     def folds(self, cell: Cell) -> list[Cell]:
-        """Return the cells of all folds with the cell and seed of this one."""
+        """Return all folds of a cell at its seed, in order."""
         count, groups = self._folds
         if count != len(self.cells):
             groups = {}
@@ -51,20 +62,21 @@ class StudyState:
 
 
 class SweepState:
-    """Plan, results and studies, shared by all parts of a sweep.
+    """The plan, the ledger's facts and the studies' progress, which all parts of a sweep share.
 
-    With `evaluate: [ensemble]` the trial of fold 0 is evaluated again when all folds of its cell
-    and seed are done, with the embeddings of all folds concatenated
-    (`trainables/jobs/ensemble.py`). If a fold has failed, there is no ensemble.
+    With `evaluate: [ensemble]` the trial of fold 0 is evaluated once more when all folds of its
+    cell and seed are done, on their concatenated embeddings (`trainables/jobs/ensemble.py`). If a
+    fold has failed, there is no ensemble and no cell waits for it.
 
     Args:
-        record: whether to write proposals and stops to the ledger, as the engine does and a plan
-            does not.
+        plan: the checked plan.
+        facts: what the ledger holds of trials.
+        record: whether to write proposals and stops to the ledger (the engine does, a plan not).
 
     Attributes:
-        studies: the selected studies by name.
-        running: trials that this driver runs.
-        legs: the studies with a scheduler.
+        studies: the progress of each study that runs, by name.
+        running: trials that this driver runs now.
+        legs: the schedulers of the studies that have one.
     """
 
     def __init__(self, plan: Plan, facts: Facts, *, record: bool) -> None:
@@ -78,25 +90,27 @@ class SweepState:
         }
 
     def has_failed(self, cell: Cell) -> bool:
+        """Return whether a cell's configuration is invalid or its trial failed."""
         return cell.error is not None or self.facts[cell.trial_id].status == "failed"
 
     def is_settled(self, cell: Cell) -> bool:
-        """Return whether nothing is left to do for a cell: it is done, failed or stopped."""
+        """Return whether a cell is done, failed, or stopped by its scheduler."""
         fact = self.facts[cell.trial_id]
         if cell.error is not None or fact.is_settled(self.list_readable_splits(cell), cell.metrics):
             return True
         return self.get_target_epoch(cell) == STOP
 
     def get_target_epoch(self, cell: Cell) -> Decision | None:
-        """Return the epoch to which a cell should train now; None for its end."""
+        """Return the scheduler's decision on a cell; None to train to the end without a pause."""
         legs = self.legs.get(cell.study)
         if legs is None or self.facts[cell.trial_id].status in ("done", "failed"):
-            return None  # what a finished one may lack is an evaluation
+            return None  # a finished trial can only lack an evaluation
         return legs.get_decision(cell)
 
     def is_known(self, cell: Cell) -> bool:
-        """Return whether the next round can use a cell: it has its result or, under an asynchronous
-        scheduler, has reached its first rung.
+        """Return whether the next round of a search need not wait for this cell.
+
+        It is settled, or paused at a rung of an asynchronous scheduler.
         """
         if self.is_settled(cell):
             return True
@@ -104,14 +118,14 @@ class SweepState:
         return legs is not None and legs.scheduler.asynchronous and legs.is_paused(cell)
 
     def list_readable_splits(self, cell: Cell) -> tuple[str, ...]:
-        """Return the splits on which a cell can be evaluated, without an impossible ensemble."""
+        """Return a cell's splits, without the ensemble if one of its folds has failed."""
         if ENSEMBLE not in cell.evaluate:
             return cell.evaluate
-        lost = any(map(self.has_failed, self.studies[cell.study].folds(cell)))
-        return tuple(split for split in cell.evaluate if split != ENSEMBLE or not lost)
+        has_failed = any(map(self.has_failed, self.studies[cell.study].folds(cell)))
+        return tuple(split for split in cell.evaluate if split != ENSEMBLE or not has_failed)
 
     def list_ensemble_cells(self, cells: Iterable[Cell]) -> list[Cell]:
-        """Return the cells whose ensembles contain these cells."""
+        """Return the cells whose ensembles include one of these cells as a fold."""
         return [
             fold
             for cell in cells
@@ -121,7 +135,7 @@ class SweepState:
         ]
 
     def list_ensemble_members(self, cells: Iterable[Cell], trials: Path) -> tuple[Fold, ...] | None:
-        """Return the members of a trial's ensemble for its job; None if a fold is missing."""
+        """Return the folds of a trial's ensemble with their exports; None until all are done."""
         first = next((cell for cell in cells if ENSEMBLE in cell.evaluate), None)
         folds = [] if first is None else self.studies[first.study].folds(first)
         if not folds or any(self.facts[fold.trial_id].status != "done" for fold in folds):
@@ -138,24 +152,24 @@ class SweepState:
 
 
 class ScheduledStudy:
-    """Apply a scheduler to a study: decide how far each cell trains.
+    """Apply a scheduler to the cells of one study.
 
-    All seeds of a cell run to the same rung, and its value is their mean.
+    All seeds of a cell run to the same rung, and the scheduler compares their mean.
     """
 
     def __init__(self, state: SweepState, name: str, scheduler: SchedulerBase) -> None:
         self._sweep, self.name, self.scheduler = state, name, scheduler
         self._state = state.studies[name]
         self._objective = state.plan.spec.objective
-        # cells are compared within rounds of a search, else all of them
+        # compare cells within the rounds of a search, otherwise across the study
         sampled = state.plan.spec.studies[name].sampling()
         size = sampled.round if sampled is not None else None
         self._bracket = size if isinstance(size, int) else state.plan.count_cells(name)
         self._decisions: dict[int, Decision] = {}
-        self._version: object = None  # of facts and cells by which it decided
+        self._version: object = None  # version of the facts and number of cells decided on
 
     def get_decision(self, cell: Cell) -> Decision:
-        """Return the epoch to run to, "wait" (also while other seeds are behind), or "stop"."""
+        """Return the epoch to train to, or "wait" (also for the other seeds), or "stop"."""
         decision = self._run_scheduler()[cell.idx]
         if isinstance(decision, int) and decision < cell.config["training"]["epochs"]:
             reached = len(self._sweep.facts.list_epoch_values(cell.trial_id, self._objective))
@@ -163,34 +177,36 @@ class ScheduledStudy:
         return decision
 
     def is_paused(self, cell: Cell) -> bool:
-        """Return whether a cell has reached a rung and none of its trials is running."""
+        """Return whether a cell has trained some epochs and does not run now."""
         values = self._sweep.facts.list_epoch_values(cell.trial_id, self._objective)
         return bool(values) and cell.trial_id not in self._sweep.running
 
     def list_best_by_epoch(self, idx: int) -> dict[int, float]:
-        """Return the best value up to each epoch, for samplers that learn from stopped cells."""
-        entry = self._build_learning_curve([cell for cell in self._state.cells if cell.idx == idx])
-        return {epoch: entry.find_best_until(epoch) for epoch in range(1, entry.epochs_trained + 1)}
+        """Map each epoch to the best value until then; samplers learn from stopped cells by it."""
+        curve = self._build_learning_curve([cell for cell in self._state.cells if cell.idx == idx])
+        return {epoch: curve.find_best_until(epoch) for epoch in range(1, curve.epochs_trained + 1)}
 
     def _run_scheduler(self) -> dict[int, Decision]:
+        """Return the decision on every cell; decide anew only after facts or cells have changed."""
         count = len(self._state.cells)
         version = self._sweep.facts.version, count
         if version != self._version:
             cells = self._state.group_by_index()
-            entries = [self._build_learning_curve(group) for group in cells.values()]
-            decisions = self.scheduler.decide(entries, closed=count == self._state.size)
+            curves = [self._build_learning_curve(group) for group in cells.values()]
+            decisions = self.scheduler.decide(curves, closed=count == self._state.size)
             self._decisions = dict(zip(cells, decisions, strict=True))
             self._version = version
             if self.scheduler.keeps_stops:
-                self._record_stops(cells, entries)
+                self._record_stops(cells, curves)
         return self._decisions
 
     def _build_learning_curve(self, cells: list[Cell]) -> LearningCurve:
+        """Average the objective by epoch over the seeds and folds of one cell."""
         facts, running = self._sweep.facts, self._sweep.running
         first = cells[0]
         epochs = 1 if first.error else int(first.config["training"]["epochs"])
         curves = [facts.list_epoch_values(cell.trial_id, self._objective) for cell in cells]
-        values = [math.fsum(at) / len(at) for at in zip(*curves, strict=False)]
+        values = [math.fsum(epoch) / len(epoch) for epoch in zip(*curves, strict=False)]
         if not all(facts[cell.trial_id].status == "done" for cell in cells):
             # The last epoch counts once the trial is finished: evaluated and exported.
             values = values[: epochs - 1]
@@ -207,14 +223,14 @@ class ScheduledStudy:
     def _stops(self) -> dict[str, int]:
         return self._sweep.facts.ledger.get_stops(self._sweep.plan.sweep_id, self.name)
 
-    def _record_stops(self, cells: dict[int, list[Cell]], entries: list[LearningCurve]) -> None:
-        """Record stopped cells, so that later results cannot revive them."""
+    def _record_stops(self, cells: dict[int, list[Cell]], curves: list[LearningCurve]) -> None:
+        """Record stopped cells, so that later results of others do not revive them."""
         sweep = self._sweep
-        for group, entry in zip(cells.values(), entries, strict=True):
+        for group, curve in zip(cells.values(), curves, strict=True):
             name, idx = group[0].cell, group[0].idx
-            is_over = entry.failed or entry.epochs_trained >= entry.epochs or name in self._stops
+            is_over = curve.failed or curve.epochs_trained >= curve.epochs or name in self._stops
             if self._decisions[idx] == STOP and not is_over:
-                self._stops[name] = entry.epochs_trained
+                self._stops[name] = curve.epochs_trained
                 if sweep.record:
                     ledger = sweep.facts.ledger
-                    ledger.put_stop(sweep.plan.sweep_id, self.name, name, entry.epochs_trained)
+                    ledger.put_stop(sweep.plan.sweep_id, self.name, name, curve.epochs_trained)
