@@ -1,4 +1,4 @@
-"""What decides a flow's shape and its start."""
+"""The configuration of a flow: its layers and their initial values."""
 
 from __future__ import annotations
 
@@ -12,25 +12,32 @@ from trainables.config.registry import ComponentConfig
 class FlowConfig(ComponentConfig):
     """A stack of couplings on D dimensions; the defaults are DetReg's recipe.
 
-    kind: "realnvp" (Dinh et al., "Density estimation using Real NVP", ICLR 2017), one-sided
-        affine couplings; "nice" (Dinh et al., "NICE", ICLR 2015 workshop), one-sided and
-        additive, so that its volume changes in the diagonal scaling alone; "glow" (Kingma &
-        Dhariwal, NeurIPS 2018, as in NIR's Eq. 7), blocks that transform both halves in turn.
-    depth: couplings of realnvp and nice, blocks (two couplings each) of glow. 0 is the identity
-        without parameters, which no training moves.
-    width, hidden: units of each hidden layer of a subnet, and how many of those there are.
-    clamp: c of the soft bound of log-scales, s ← c · 0.636 · atan(s), which lies within ±c; it
-        bounds the diagonal scaling as well.
-    permutation: a fixed random order of the dimensions for each pair of couplings (each block
-        of glow) but the first; without it the two halves take turns in the given order.
-    scaling: a learnt diagonal scaling at the end; None: with nice alone, which needs it.
-    condition: which couplings (blocks of glow) see the condition: all ("dense"), or the first,
-        the middle (number depth // 2, from 0) or the last. Unused where none is given.
-    gain: factor of the initial values of the subnets' last layers. 1 is torch's own start of a
-        linear layer, and what public code has; from there twelve blocks of glow on 512 standard
-        normal dimensions blow values up to 1e4, for larger values make larger scales, and the
-        inverse is lost in float32. 0.1 starts near the identity. The papers do not say.
-    identity: those layers start at 0, so that the flow starts as the identity, exactly.
+    kind: "realnvp", affine couplings of one half; "nice", additive couplings of one half, whose
+        volume changes only in the diagonal scaling; "glow", blocks that transform both halves in
+        turn, as in NIR's Eq. 7.
+    depth: number of couplings (realnvp, nice) or of blocks of two couplings (glow); 0 is the
+        identity, without parameters.
+    width: units of each hidden layer of a subnet.
+    hidden: number of hidden layers of a subnet.
+    clamp: bound c of the log-scales, s ← c · 0.636 · atan(s), also of the diagonal scaling.
+    permutation: whether each pair of couplings (block of glow) after the first works in a fixed
+        random order of the dimensions; else the two halves alternate in the given order.
+    scaling: whether a learnt diagonal scaling follows; None: only for nice, which needs it.
+    condition: which couplings (blocks of glow) get the condition: all ("dense"), the first
+        ("start"), number depth // 2 from 0 ("mid") or the last ("end"). Unused without a condition.
+    gain: factor of the initial values of the subnets' last layers. 0.1 starts near the identity;
+        the papers do not state it. 1 is torch's start of a linear layer, as in public code: twelve
+        blocks of glow on 512 standard normal dimensions then produce values up to 1e4, and the
+        inverse is lost in float32.
+    identity: whether those layers start at 0, so that the flow starts as the exact identity.
+
+    References:
+        realnvp: Dinh et al., "Density estimation using Real NVP", ICLR 2017.
+        https://arxiv.org/abs/1605.08803
+        nice: Dinh et al., "NICE: Non-linear independent components estimation", ICLR 2015
+        workshop. https://arxiv.org/abs/1410.8516
+        glow: Kingma & Dhariwal, "Glow: Generative flow with invertible 1×1 convolutions",
+        NeurIPS 2018. https://arxiv.org/abs/1807.03039
     """
 
     kind: Literal["realnvp", "nice", "glow"] = "realnvp"
@@ -46,7 +53,7 @@ class FlowConfig(ComponentConfig):
 
     @property
     def scales(self) -> bool:
-        """Whether there is a diagonal scaling."""
+        """Return whether a diagonal scaling follows the couplings."""
         return self.depth > 0 and (self.kind == "nice" if self.scaling is None else self.scaling)
 
     @property
@@ -54,7 +61,7 @@ class FlowConfig(ComponentConfig):
         return 2 * self.depth if self.kind == "glow" else self.depth
 
     def is_conditioned(self, coupling: int) -> bool:
-        """Return whether this coupling, counted from 0, sees the condition."""
+        """Return whether this coupling, counted from 0, gets the condition."""
         block = coupling // 2 if self.kind == "glow" else coupling
-        place = {"start": 0, "mid": self.depth // 2, "end": self.depth - 1}
-        return self.condition == "dense" or block == place[self.condition]
+        positions = {"start": 0, "mid": self.depth // 2, "end": self.depth - 1}
+        return self.condition == "dense" or block == positions[self.condition]

@@ -1,4 +1,4 @@
-"""A flow: couplings in turn on both halves, reordered between pairs, then a diagonal scaling.
+"""A flow: couplings that transform both halves in turn, then a diagonal scaling.
 
 A coupling scales and shifts a half of the dimensions by a subnet of the other half.
 
@@ -22,12 +22,14 @@ ATAN_SHARE = 0.636
 
 
 def soft_clamp(raw: Tensor, clamp: float | Tensor) -> Tensor:
-    """Return c · 0.636 · atan(raw): within ±c, and steep as 0.636 c at 0."""
+    """Return c · 0.636 · atan(raw), which is within ±c and has slope 0.636 c at 0."""
     return clamp * ATAN_SHARE * torch.atan(raw)
 
 
 class Coupling(nn.Module):
-    """y_a = x_a · e^s + t with (s, t) = subnet(x_p, condition), s softly clamped; nice: s = 0.
+    """Scale and shift the active half of the dimensions by a subnet of the passive half:
+
+        y_a = x_a · e^s + t,  (s, t) = subnet(x_p, condition),  s softly clamped; nice: s = 0
 
     The Jacobian of (x_p, x_a) ↦ (x_p, y_a) is triangular: 1 on the diagonal for the passive
     half, e^s for the active one.
@@ -52,14 +54,14 @@ class Coupling(nn.Module):
     def forward(
         self, active: Tensor, passive: Tensor, condition: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Map x_a[..., A], x_p[..., P] → y_a[..., A] and the log-scales s[..., A]."""
+        """Transform x_a[..., A] by x_p[..., P]; return y_a[..., A] and log-scales s[..., A]."""
         s, t = self._scale_shift(passive, condition)
         if s is None:
             return active + t, active.new_zeros(()).expand_as(active)
         return active * s.exp() + t, s
 
     def inverse(self, active: Tensor, passive: Tensor, condition: Tensor | None) -> Tensor:
-        """Map y_a → x_a; the passive half is what it was."""
+        """Return x_a of y_a; the passive half is unchanged by `forward`."""
         s, t = self._scale_shift(passive, condition)
         return active - t if s is None else (active - t) * (-s).exp()
 
@@ -78,15 +80,16 @@ class Coupling(nn.Module):
 
 @dataclass(frozen=True)
 class FlowOutput:
-    """What a flow makes of x[..., D].
+    """Hold the result of a flow on x[..., D].
 
-    z: [..., D].
-    log_det: [...], log |det ∂z/∂x|, exact: each layer is triangular.
-    log_diagonal: [..., D], the sum over layers of the log of the layer's own diagonal Jacobian
-        entry, by dimension of x: DetReg's Lemma 1. It sums to log_det; the diagonal of ∂z/∂x it is
-        for a single layer only.
-    log_scales: the same by layer, without what is 0 by construction: [..., A] of each coupling,
-        then [D] of the scaling, each in its layer's own order.
+    Attributes:
+        z: [..., D].
+        log_det: [...], log |det ∂z/∂x|, exact, because each layer is triangular.
+        log_diagonal: [..., D], the logarithms of the layers' diagonal Jacobian entries, summed
+            over layers for each dimension of x (DetReg's Lemma 1). Its sum is log_det. It is the
+            diagonal of ∂z/∂x only for a flow of one layer.
+        log_scales: the same logarithms by layer, without those that are always 0: [..., A] of
+            each coupling, then [D] of the scaling, each in the order of its layer.
     """
 
     z: Tensor
@@ -96,20 +99,21 @@ class FlowOutput:
 
 
 class Flow(nn.Module):
-    """f: ℝᴰ → ℝᴰ, invertible; each of its layers is a `Coupling` or the diagonal scaling.
+    """Map ℝᴰ → ℝᴰ invertibly by couplings and a diagonal scaling.
 
     Couplings 2p and 2p + 1 transform the second and the first half of one order of the
-    dimensions, so that every dimension is transformed equally often; the order is drawn anew
-    for each p > 0. A block of glow (NIR, Eq. 7) is such a pair, and two layers of Lemma 1. z is
-    in the order of x: a flow that is the identity gives x and not a permutation of it.
+    dimensions, so that every dimension is transformed equally often; a new order is drawn for each
+    p > 0. A block of glow (NIR, Eq. 7) is such a pair, and two layers of Lemma 1. z is in the order
+    of x, so that the identity flow returns x and not a permutation of it. The scaling is
+    z_i · e^{s_i}, with s softly clamped and initially 0.
 
-    The scaling is z_i · e^{s_i}, with s softly clamped and 0 at the start.
-
-    Computes in float32, or float64 if both flow and x are; autocast is off inside. Initial
-    values come from torch's global generator: call within `streams.part`.
+    It computes in float32, or in float64 if flow and x are float64; autocast is off inside. Initial
+    values come from torch's global generator: build it within `streams.use_substream`.
 
     Args:
-        dim: D, at least 2. condition_dim: K; 0: unconditional.
+        config: layers and initial values.
+        dim: D, at least 2.
+        condition_dim: K; 0 for a flow without condition.
 
     Example:
         >>> flow = Flow(FlowConfig(kind="glow", depth=2, width=8), dim=4)
@@ -119,6 +123,9 @@ class Flow(nn.Module):
         (torch.Size([3, 4]), torch.Size([3]))
         >>> torch.allclose(flow.inverse(output.z), x, atol=1e-4)
         True
+
+    References:
+        See `FlowConfig`.
     """
 
     orders: Tensor
@@ -144,31 +151,36 @@ class Flow(nn.Module):
         orders = [torch.arange(dim)] * min(pairs, 1)
         for _ in range(1, pairs):
             orders.append(torch.randperm(dim) if config.permutation else orders[-1])
-        # orders[p][i]: dimension of x at place i of pair p; places[p]: the reverse.
+        # orders[p][i] is the dimension of x at position i of pair p; places[p] is its inverse.
         stacked = torch.stack(orders) if orders else torch.empty(0, dim, dtype=torch.int64)
         self.register_buffer("orders", stacked)
         self.register_buffer("places", stacked.argsort(-1))
         self.scale = nn.Parameter(torch.zeros(dim)) if config.scales else None
 
     def forward(self, x: Tensor, condition: Tensor | None = None) -> FlowOutput:
-        """Return x[..., D], condition[..., K] (leading dimensions that broadcast to x's) →
-        `FlowOutput`."""
+        """Transform x into z.
+
+        Args:
+            x: [..., D].
+            condition: [..., K], with leading dimensions that broadcast to those of x.
+        """
         with torch.autocast(x.device.type, enabled=False):
             x, condition = self._check_input(x, condition)
             scales: list[Tensor] = []
             log_diagonal = torch.zeros_like(x)
             for p in range(len(self.orders)):
                 halves = self._enter_pair(x, p)
-                both = [torch.zeros_like(half) for half in halves]
-                for passive, coupling in enumerate(self._build_pair(p)):
+                log_scales = [torch.zeros_like(half) for half in halves]
+                for passive, coupling in enumerate(self._get_pair(p)):
                     active = 1 - passive
-                    halves[active], both[active] = coupling(
+                    halves[active], log_scales[active] = coupling(
                         halves[active], halves[passive], condition
                     )
-                    scales.append(both[active])
+                    scales.append(log_scales[active])
                 x = torch.cat(halves, dim=-1)
-                log_diagonal = log_diagonal + self._to_input(torch.cat(both, dim=-1), p)
-            x = self._to_input(x, len(self.orders) - 1)
+                pair_diagonal = torch.cat(log_scales, dim=-1)
+                log_diagonal = log_diagonal + self._restore_input_order(pair_diagonal, p)
+            x = self._restore_input_order(x, len(self.orders) - 1)
             if self.scale is not None:
                 log_scale = soft_clamp(self.scale, self.config.clamp)
                 x, log_diagonal = x * log_scale.exp(), log_diagonal + log_scale
@@ -176,42 +188,44 @@ class Flow(nn.Module):
             return FlowOutput(x, log_diagonal.sum(-1), log_diagonal, tuple(scales))
 
     def inverse(self, z: Tensor, condition: Tensor | None = None) -> Tensor:
-        """Map z[..., D] → x[..., D], with the condition of the way there."""
+        """Return x[..., D] of z[..., D], given the condition that `forward` got."""
         with torch.autocast(z.device.type, enabled=False):
             z, condition = self._check_input(z, condition)
             if self.scale is not None:
                 z = z * (-soft_clamp(self.scale, self.config.clamp)).exp()
             for p in reversed(range(len(self.orders))):
                 halves = self._split_halves(z.index_select(-1, self.orders[p]))
-                for passive, coupling in reversed(list(enumerate(self._build_pair(p)))):
+                for passive, coupling in reversed(list(enumerate(self._get_pair(p)))):
                     active = 1 - passive
                     halves[active] = coupling.inverse(halves[active], halves[passive], condition)
-                z = self._to_input(torch.cat(halves, dim=-1), p)
+                z = self._restore_input_order(torch.cat(halves, dim=-1), p)
             return z
 
     def walk(self, x: Tensor) -> Iterator[tuple[Coupling, Tensor, Tensor]]:
-        """Yield each coupling with what it gets on the way of x: x_a[..., A] and x_p[..., P]."""
+        """Run the flow on x and yield each coupling with its inputs x_a[..., A] and x_p[..., P]."""
         for p in range(len(self.orders)):
             halves = self._enter_pair(x, p)
-            for passive, coupling in enumerate(self._build_pair(p)):
+            for passive, coupling in enumerate(self._get_pair(p)):
                 active = 1 - passive
                 yield coupling, halves[active], halves[passive]
                 halves[active], _ = coupling(halves[active], halves[passive], None)
             x = torch.cat(halves, dim=-1)
 
-    def _build_pair(self, pair: int) -> list[Coupling]:
-        """Return a pair's couplings: the first transforms the second half, the second the first."""
+    def _get_pair(self, pair: int) -> list[Coupling]:
+        """Return a pair's couplings, of which the first transforms the second half."""
         return cast("list[Coupling]", list(self.couplings)[2 * pair : 2 * pair + 2])
 
     def _enter_pair(self, x: Tensor, pair: int) -> list[Tensor]:
-        """Return halves of x in this pair's order, from that of the pair before: one gather, not
-        two."""
+        """Reorder x from the previous pair's order to this pair's, and return its halves.
+
+        The two reorderings are composed into one gather.
+        """
         if pair > 0 and self.config.permutation:
             x = x.index_select(-1, self.places[pair - 1][self.orders[pair]])
         return self._split_halves(x)
 
-    def _to_input(self, x: Tensor, pair: int) -> Tensor:
-        """From a pair's order to that of the flow's input."""
+    def _restore_input_order(self, x: Tensor, pair: int) -> Tensor:
+        """Reorder x from a pair's order to that of the flow's input."""
         if pair <= 0 or not self.config.permutation:
             return x
         return x.index_select(-1, self.places[pair])
@@ -220,13 +234,16 @@ class Flow(nn.Module):
         return [x[..., : self._half], x[..., self._half :]]
 
     def _check_input(self, x: Tensor, condition: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Check the sizes, and return x in float32 or float64 and the expanded condition."""
         if x.shape[-1] != self.dim:
             raise ValueError(
                 f"the last axis of x must be {self.dim} long; its shape is {tuple(x.shape)}"
             )
         if (0 if condition is None else condition.shape[-1]) != self.condition_dim:
-            have = "none" if condition is None else str(tuple(condition.shape))
-            raise ValueError(f"the condition must have {self.condition_dim} dimensions, not {have}")
+            shape = "none" if condition is None else str(tuple(condition.shape))
+            raise ValueError(
+                f"the condition must have {self.condition_dim} dimensions; its shape is {shape}"
+            )
         if x.dtype in (torch.bfloat16, torch.float16):
             x = x.float()
         return x, None if condition is None else condition.to(x.dtype).expand(

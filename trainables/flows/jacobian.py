@@ -1,9 +1,8 @@
-"""Whole Jacobian matrices of a flow and of its layers, where their diagonals do not suffice.
+"""Full Jacobian matrices of a flow and of its layers, for small D.
 
 Shape legend: D dimensions · N items · A active, P passive dimensions.
 
-Cost: a backward pass of a subnet for each of the A rows, and N · D² numbers a layer, kept for the
-backward pass: it is for small D.
+They cost a backward pass of a subnet for each of the A rows, and N · D² stored numbers per layer.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from trainables.flows.flow import Flow, soft_clamp
 
 
 def compute_layer_jacobians(flow: Flow, x: Tensor) -> list[Tensor]:
-    """Return [N, D, D] of each coupling, at the image of x[N, D] under the couplings before it.
+    """Return the Jacobian [N, D, D] of each coupling, at its input on the way of x[N, D].
 
-    Rows and columns are in the coupling's own order, passive dimensions first, so that each is
+    Rows and columns are in the coupling's order, passive dimensions first, so that each is
 
         [ I   0        ]
         [ A   diag e^s ]      A = ∂y_a/∂x_p
 
-    A diagonal scaling adds [D, D], in the order of x.
+    A diagonal scaling adds a matrix [D, D], in the order of x.
     """
     layers: list[Tensor] = []
     for coupling, active, passive in flow.walk(x):
@@ -44,6 +43,6 @@ def compute_layer_jacobians(flow: Flow, x: Tensor) -> list[Tensor]:
 
 
 def compute_flow_jacobian(flow: Flow, x: Tensor) -> Tensor:
-    """Return ∂z/∂x of the whole flow, [N, D, D], for x[N, D]."""
-    rows: Tensor = vmap(jacrev(lambda one: flow(one).z))(x)
-    return rows
+    """Return ∂z/∂x of the complete flow, [N, D, D], for x[N, D]."""
+    jacobian: Tensor = vmap(jacrev(lambda row: flow(row).z))(x)
+    return jacobian

@@ -16,23 +16,26 @@ from trainables.losses.margin_softmax import MarginConfig, MarginSoftmax
 
 @LOSSES.register("arcface")
 class ArcFace(MarginSoftmax):
-    """ArcFace (Deng et al., "ArcFace: Additive angular margin loss for deep face recognition",
-    CVPR 2019, Eq. 3): `MarginSoftmax` with
+    """Add a margin m to the angle of the target class; `MarginSoftmax` with
 
         ψ(cos θ) = cos(θ + m) = cos θ cos m − sin θ sin m
 
-    without an arccosine. ψ'(c) grows without bound towards c = 1, where it meets a cosine whose
-    own gradient vanishes as sin θ; at |c| ≥ 1 sin θ counts as 0 with gradient 0.
+    No arccosine is computed. ψ'(c) grows without bound towards c = 1, but the gradient of the
+    cosine vanishes there as sin θ; at |c| ≥ 1, sin θ counts as 0 with gradient 0.
 
-    Beyond θ = π − m the printed cos(θ + m) rises again. `beyond`: "linear", cos θ − m sin m
-    there, as the public code (and pytorch-metric-learning) has it, keeps ψ falling, at the
-    price of a step at π − m; "printed" is the equation alone.
+    Beyond θ = π − m the printed cos(θ + m) rises again. With `beyond` "linear", as in the public
+    code and in pytorch-metric-learning, ψ = cos θ − m sin m there, which keeps falling but has a
+    step at π − m. "printed" is the equation without this change.
 
     Example:
         >>> loss = ArcFace(ArcFace.Config(scale=4), classes=2, dim=2)
         >>> pairs = make_pairs(torch.tensor([0, 1]), torch.tensor([0, 1]))
         >>> round(loss(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), pairs).item(), 3)
         0.245
+
+    References:
+        Deng et al., "ArcFace: Additive angular margin loss for deep face recognition", CVPR 2019,
+        Eq. 3. https://arxiv.org/abs/1801.07698
     """
 
     REVISION = 1
@@ -40,7 +43,7 @@ class ArcFace(MarginSoftmax):
     class Config(MarginConfig):
         """scale: s; margin: m, in radians. 64 and 0.5 are the paper's.
 
-        beyond: what stands for cos(θ + m) where θ + m > π, see the class.
+        beyond: form of ψ where θ + m > π, "linear" or "printed"; see the class.
         """
 
         name: Literal["arcface"] = "arcface"

@@ -1,12 +1,11 @@
-"""The seam, loss side: a loss sees scores and pair weights, never embeddings.
+"""The contract of losses: a loss gets scores and pair weights, never embeddings.
 
 Shape legend: B queries · R references · D embedding dimensions · S label slots · `...` any
 leading dimensions (T samples, two branches).
 
 A method turns images into queries, computes `score[..., B, R]` (larger is closer) against the
-references, and hands score and `Pairs` to the loss. Whatever a method does to embeddings, the
-loss needs no edit. A loss with `references()` (proxies, centres) compares queries with them;
-a loss without compares the batch with itself.
+references, and passes score and `Pairs` to the loss, so that a loss works with every method. If
+`references()` returns proxies or centres, queries are compared with them, else with each other.
 """
 
 from __future__ import annotations
@@ -29,16 +28,20 @@ LOSSES: Registry[type[Loss]] = Registry("losses", "trainables.losses")
 
 @dataclass(frozen=True)
 class Geometry:
-    """How closeness is measured. `kind`:
+    """Define how the score of two embeddings is computed.
 
-    cosine, dot  s = ⟨q, r⟩, cosine after L2 normalisation of both
-    l2           s = −‖q − r‖
-    l2sq         s = −‖q − r‖²
-    hyperbolic   s = −(geodesic distance in the Poincaré ball of curvature −c) of the points
-                 to which the exponential map at the origin takes q and r, each shortened to
-                 length `clip` first. An embedding stays the tangent vector q.
-
-    curvature: c > 0; clip: None for no clipping. Both for the hyperbolic kind alone.
+    Attributes:
+        kind: formula of the score s of query q and reference r:
+            cosine, dot: ⟨q, r⟩; for cosine both are L2-normalised.
+            l2: −‖q − r‖.
+            l2sq: −‖q − r‖².
+            hyperbolic: minus the geodesic distance, in the Poincaré ball of curvature −c, of the
+                images of q and r under the exponential map at the origin. Embeddings stay tangent
+                vectors.
+        normalize: whether q and r are L2-normalised first.
+        curvature: c > 0, of the hyperbolic kind.
+        clip: length to which longer tangent vectors of the hyperbolic kind are shortened; None:
+            no clipping.
     """
 
     kind: Literal["cosine", "dot", "l2", "l2sq", "hyperbolic"] = "cosine"
@@ -49,10 +52,11 @@ class Geometry:
 
 @dataclass(frozen=True)
 class BatchNeeds:
-    """What a loss asks of the sampler.
+    """State which batches a loss needs from the sampler.
 
-    per_class: least number of images of each class in a batch (1: none needed).
-    layout: "class_major" where images of one class must stand together, equally many each.
+    Attributes:
+        per_class: smallest number of images of each class in a batch.
+        layout: "class_major" if the images of a class must be adjacent, equally many per class.
     """
 
     per_class: int = 1
@@ -61,18 +65,18 @@ class BatchNeeds:
 
 @dataclass(frozen=True)
 class Traits:
-    """What a method, as it is configured, asks of its loss, backbone and evaluation.
+    """State what a configured method requires of its loss, backbone and evaluation.
 
-    label_sets: `prepare` may give an item several labels (mixup, CutMix); losses that need one
-        label an item then refuse the trial.
-    own_scores: the loss must take scores that the method computes, so that one which takes
-        embeddings cannot.
-    plain_retrieval: retrieval compares what `embed` gives by the loss's geometry alone, whatever
-        score the method trains on.
-    second_token: the backbone must have a second token (`backbones/second_token.py`); features
-        are then [B, 2 F], the class token's output and that one's. "kept": it stays in the
-        sequence in retrieval and classification; "discarded": there `embed` gets [N, F] of the
-        model without it.
+    Attributes:
+        label_sets: `prepare` may give an item several labels (mixup, CutMix); losses that need
+            one label for each item then refuse the trial.
+        own_scores: the method computes the scores, so that a loss that takes embeddings is refused.
+        plain_retrieval: retrieval compares the outputs of `embed` by the loss's geometry, even if
+            the method trains on another score.
+        second_token: the backbone needs a second token (`backbones/extra_token.py`); features are
+            then [B, 2 F], the outputs of the class token and of the second token. "kept": the
+            token stays in the sequence in evaluation. "discarded": in evaluation `embed` gets the
+            features [N, F] of the model without it.
     """
 
     label_sets: bool = False
@@ -83,9 +87,12 @@ class Traits:
 
 @dataclass(frozen=True)
 class References:
-    """Learnable reference points: `vectors[R, D]`, `labels[R]`, class-major.
+    """Hold the learnable reference points of a loss, class by class.
 
-    per_class: references per class, so that `view(classes, per_class, D)` is valid.
+    Attributes:
+        vectors: [R, D].
+        labels: [R], class of each vector.
+        per_class: references per class, so that `view(classes, per_class, D)` is valid.
     """
 
     vectors: Tensor
@@ -95,12 +102,13 @@ class References:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Which (query, reference) pairs attract and which repel, as weights in [0, 1].
+    """Weigh in [0, 1] which (query, reference) pairs attract and which repel.
 
-    pos, neg: [..., B, R]. The item itself is in neither. With label sets a pair is positive
-    if the sets meet.
-    labels: [B, S] class indices of the queries; −1 fills unused slots.
-    reference_labels: [R, S'] likewise.
+    Attributes:
+        pos, neg: [..., B, R]. An item's pair with itself has weight 0 in both. With label sets a
+            pair is positive if the sets intersect.
+        labels: [B, S] class indices of the queries; −1 fills unused slots.
+        reference_labels: [R, S'] likewise.
     """
 
     pos: Tensor
@@ -111,7 +119,7 @@ class Pairs:
 
 @dataclass(frozen=True)
 class ParamGroup:
-    """Parameters that share a learning-rate multiplier and a warm-up rule, by `role`."""
+    """Group parameters whose `role` decides their learning-rate multiplier and warm-up rule."""
 
     role: Role
     params: list[nn.Parameter] = field(default_factory=list)
@@ -125,9 +133,8 @@ def make_pairs(
     Args:
         labels: [B] or [B, S] int64, −1 for an unused slot.
         reference_labels: [R] or [R, S'].
-        self_index: [B] column of each query's own entry among the references, if the
-            references are the batch; that pair gets weight 0 in both masks. By index, so that
-            duplicates of an image still count.
+        self_index: [B] column of each query among the references, if the references are the
+            batch; that pair gets weight 0 in both masks. Duplicates of an image still count.
     """
     labels = labels[:, None] if labels.dim() == 1 else labels
     reference_labels = (
@@ -136,8 +143,8 @@ def make_pairs(
     if labels.shape[1] == reference_labels.shape[1] == 1:
         pos = (labels == reference_labels.T) & (labels >= 0)
     else:
-        meet = labels[:, None, :, None] == reference_labels[None, :, None, :]
-        pos = (meet & (labels[:, None, :, None] >= 0)).flatten(2).any(-1)
+        equal = labels[:, None, :, None] == reference_labels[None, :, None, :]
+        pos = (equal & (labels[:, None, :, None] >= 0)).flatten(2).any(-1)
     neg = ~pos
     if self_index is not None:
         itself = self_index[:, None] == torch.arange(pos.shape[1], device=pos.device)
@@ -146,18 +153,24 @@ def make_pairs(
 
 
 class Loss(nn.Module):
-    """Base class of all losses.
+    """Define the interface of all losses.
 
-    Args of subclasses: `config`, and keyword `classes` (training classes) and `dim` (D).
     Random initial values come from torch's global generator, which the caller seeds.
 
-    options: its `Config`. geometry: how closeness is measured in training. batch: what it asks of
-        the sampler.
-    takes: "score", by `forward`; or "embeddings", by `compute_from_embeddings`, for losses of other
-        libraries. The latter cannot go with a method that has a score of its own or gives an
-        item several labels; such a loss refuses those in `check`.
-    classifies: whether its references are one weight vector a class, so that `logits` tells an
-        image's class among those that trained.
+    Args:
+        config: the loss's `Config`.
+        classes: number of training classes.
+        dim: D.
+
+    Attributes:
+        options: `config`.
+        geometry: how the score is computed in training.
+        batch: what the loss needs from the sampler.
+        takes: "score" for `forward`, or "embeddings" for `compute_from_embeddings`, as losses of
+            other libraries do. Such a loss refuses, in `check`, methods that compute their own
+            score or give an item several labels.
+        classifies: whether the references are one weight vector per class, so that `logits`
+            classifies an image among the training classes.
     """
 
     Config: ClassVar[type[NamedConfig]]
@@ -175,64 +188,72 @@ class Loss(nn.Module):
 
     @classmethod
     def check(cls, trial: Trial, method: Traits) -> None:
-        """Refuse, before anything runs, a trial that this loss cannot be part of.
+        """Check, before anything runs, that the loss fits the trial.
 
         Args:
-            method: what the trial's method asks of a loss.
+            trial: the trial's configuration.
+            method: what the trial's method requires.
 
         Raises:
-            ValueError: "<what is expected>, not <what was found>: <reason or remedy>".
+            ValueError: a sentence with the reason and the remedy.
         """
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
-        """Return scalar loss; leading dimensions of `score[..., B, R]` are averaged over."""
+        """Return the scalar loss, averaged over the leading dimensions of `score[..., B, R]`."""
         raise NotImplementedError
 
     def compute_from_embeddings(
         self, query: Tensor, labels: Tensor, *, generator: Generator | None = None
     ) -> Tensor:
-        """Return scalar loss of `query[..., B, D]` and labels [B, S], if the loss takes
-        embeddings."""
+        """Return the scalar loss of `query[..., B, D]` and labels [B, S].
+
+        Only losses with `takes` "embeddings" implement it.
+        """
         raise NotImplementedError
 
     def logits(self, score: Tensor) -> Tensor:
-        """score [..., B, C] of queries against the class weights, in the order of classes → as many
-        numbers in the order in which the loss takes classes to be likely, largest first. No margin,
-        which is of training."""
+        """Return class logits [..., B, C] from the scores against the class weights.
+
+        The margin of a loss is left out, because it belongs to training.
+        """
         return score
 
     @property
     def retrieval(self) -> Geometry:
-        """How embeddings are compared after training; as in training, unless a loss says else."""
+        """Return how embeddings are compared in retrieval; by default as in training."""
         return self.geometry
 
     @property
     def logit_scale(self) -> float | None:
-        """By how much a cosine counts in the loss's own exponentials, 1/τ of a softmax; None where
-        there is no such number."""
+        """Return the factor of cosines in the loss's exponentials (1/τ of a softmax), or None."""
         return None
 
     def references(self) -> References | None:
-        """Return learnable references, or None: the batch is compared with itself."""
+        """Return the learnable references, or None if the batch is compared with itself."""
         return None
 
     def penalty(self) -> dict[str, tuple[Tensor, float]]:
-        """Return terms that depend on the loss's parameters alone: name → (value, weight)."""
+        """Return terms that depend only on the loss's parameters: name → (value, weight)."""
         return {}
 
     def query_penalty(self, query: Tensor) -> dict[str, tuple[Tensor, float]]:
-        """Return terms that depend on the embeddings [..., B, D] themselves, of which `forward`
-        sees the scores alone (their norms, say): name → (value, weight)."""
+        """Return terms computed from the embeddings [..., B, D]: name → (value, weight).
+
+        `forward` gets only scores, from which a norm, for example, cannot be computed.
+        """
         return {}
 
     def param_groups(self) -> list[ParamGroup]:
+        """Return the loss's parameters, grouped by role."""
         params = list(self.parameters())
         return [ParamGroup("proxies", params)] if params else []
 
 
 def resolve_geometry(config: NamedConfig, dim: int) -> Geometry:
-    """Return the geometry of the loss that `config` says, which may depend on its options; for
-    checks before anything runs. Builds the loss, for two classes."""
+    """Return the geometry of a configured loss, for checks before anything runs.
+
+    The geometry may depend on options, so the loss is built, for two classes.
+    """
     with streams.seed_global_generator(0, "geometry"):
         loss = LOSSES[config.name](config, classes=2, dim=dim)
     return loss.geometry

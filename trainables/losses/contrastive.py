@@ -15,16 +15,17 @@ from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
 
 @LOSSES.register("contrastive")
 class Contrastive(Loss):
-    """Contrastive loss (Hadsell, Chopra and LeCun, "Dimensionality reduction by learning an
-    invariant mapping", CVPR 2006, Eq. 4; IDML's Eq. 15):
+    """Pull positive pairs within a margin and push negative pairs beyond one:
 
         mean over positive pairs of  ℓ(D − m⁺)  +  mean over negative pairs of  ℓ(m − D)
 
     with D = −score, the distance of unit vectors, and ℓ(x) = [x]₊ ("linear", IDML's; m⁺ = 0) or
-    ½ [x]₊² ("squared", Hadsell's). Both papers sum over the pairs; here each kind has its own
-    mean, so that its weight does not grow with the number of classes.
+    ½ [x]₊² ("squared", Hadsell's). Both papers sum over the pairs; here positives and negatives
+    each have a mean, so that their weights do not depend on the number of classes. Without pairs
+    of one kind that mean is 0.
 
-    Shapes: score [..., B, R] → scalar, the mean over leading dimensions. No pair of a kind: 0.
+    Shape:
+        score: [..., B, R]; the loss is the mean over leading dimensions.
 
     Example:
         >>> loss = Contrastive(Contrastive.Config(margin=0.5), classes=2, dim=1)
@@ -32,6 +33,10 @@ class Contrastive(Loss):
         >>> pairs = make_pairs(y, y, self_index=torch.arange(4))
         >>> round(loss(-torch.cdist(x, x), pairs).item(), 3)
         0.3
+
+    References:
+        Hadsell et al., "Dimensionality reduction by learning an invariant mapping", CVPR 2006,
+        Eq. 4; IDML, Eq. 15.
     """
 
     REVISION = 1
@@ -39,13 +44,14 @@ class Contrastive(Loss):
     batch = BatchNeeds(per_class=2)
 
     class Config(NamedConfig):
-        """margin: m. Neither paper gives its number; 1 is that of the comparison by Musgrave et
-        al. ("A metric learning reality check", ECCV 2020).
-        pos_margin: m⁺; 0 is theirs too.
+        """margin: m. Neither paper states it; 1 is the value of Musgrave et al., "A metric
+            learning reality check", ECCV 2020.
+        pos_margin: m⁺; 0 is from the same comparison.
 
         form: "linear" or "squared", see the class.
-        average: each mean is over the pairs with a loss above 0 ("active") or over all ("all").
-        normalize: unit length first.
+        average: whether each mean is over the pairs with a loss above 0 ("active") or over all
+            pairs ("all").
+        normalize: whether embeddings are L2-normalised first.
         """
 
         name: Literal["contrastive"] = "contrastive"
@@ -71,6 +77,6 @@ class Contrastive(Loss):
         value = F.relu(excess)
         if self.options.form == "squared":
             value = 0.5 * value.square()
-        counted = weights * (excess > 0) if self.options.average == "active" else weights
-        count = counted.sum((-2, -1))
+        count_weights = weights * (excess > 0) if self.options.average == "active" else weights
+        count = count_weights.sum((-2, -1))
         return (weights * value).sum((-2, -1)) / torch.where(count > 0, count, 1)

@@ -13,8 +13,7 @@ from trainables.losses.margin_softmax import MarginConfig, MarginSoftmax
 
 @LOSSES.register("cosface")
 class CosFace(MarginSoftmax):
-    """CosFace (Wang et al., "CosFace: Large margin cosine loss for deep face recognition",
-    CVPR 2018, Eq. 4): `MarginSoftmax` with
+    """Subtract a margin m from the cosine of the target class; `MarginSoftmax` with
 
         ψ(c) = c − m
 
@@ -23,6 +22,10 @@ class CosFace(MarginSoftmax):
         >>> pairs = make_pairs(torch.tensor([0, 1]), torch.tensor([0, 1]))
         >>> round(loss(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), pairs).item(), 3)
         0.233
+
+    References:
+        Wang et al., "CosFace: Large margin cosine loss for deep face recognition", CVPR 2018,
+        Eq. 4. https://arxiv.org/abs/1801.09414
     """
 
     REVISION = 1

@@ -17,16 +17,17 @@ FARTHEST = 4.0  # squared distance of opposite unit vectors
 
 @LOSSES.register("fastap")
 class FastAP(Loss):
-    """FastAP (Cakir et al., "Deep metric learning to rank", CVPR 2019, Eq. 6 to 9):
+    """Maximise the average precision of each item's ranking, over a histogram of distances:
 
         L = 1 − mean over items of  1/N⁺ Σ_j h⁺_j H⁺_j / H_j
 
     h⁺_j, h_j: how many positives, and items, are in bin j of the squared distance of unit
-    vectors in [0, 4]; H: their cumulated sums. Counts are soft: an item between two of the
-    equally spaced centres is shared between them linearly. Items without positives stay out.
+    vectors in [0, 4]; H: their cumulative sums. Counts are soft: an item between two of the
+    equally spaced centres is divided between them linearly. Items without positives are left out;
+    a batch without positive pairs gives 0. The memory is B · R · (bins + 1).
 
-    Shapes: score [..., B, R] → scalar, the mean over leading dimensions. No positive pair: 0.
-    Memory B · R · (bins + 1).
+    Shape:
+        score: [..., B, R]; the loss is the mean over leading dimensions.
 
     Example:
         >>> loss = FastAP(FastAP.Config(), classes=2, dim=1)
@@ -34,6 +35,9 @@ class FastAP(Loss):
         >>> pairs = make_pairs(y, y, self_index=torch.arange(4))
         >>> round(loss(-torch.cdist(x, x), pairs).item(), 3)
         0.125
+
+    References:
+        Cakir et al., "Deep metric learning to rank", CVPR 2019, Eq. 6 to 9.
     """
 
     REVISION = 1
@@ -41,8 +45,8 @@ class FastAP(Loss):
     batch = BatchNeeds(per_class=2)
 
     class Config(NamedConfig):
-        """bins: number of intervals of the histogram; its centres are the bins + 1 edges. 10 is
-        the authors'."""
+        """bins: number of intervals of the histogram, whose bins + 1 edges are its centres; 10 is
+        the authors' value."""
 
         name: Literal["fastap"] = "fastap"
         bins: int = Field(10, ge=1, le=1000)

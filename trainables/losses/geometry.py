@@ -18,7 +18,7 @@ FEW = 1 / 64  # of all pairs
 
 
 def score(query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
-    """Map [..., B, D] × [..., R, D] → [..., B, R] by `geometry.kind`, see `Geometry`."""
+    """Score queries [..., B, D] against references [..., R, D] → [..., B, R]; see `Geometry`."""
     if geometry.normalize or geometry.kind == "cosine":
         query, reference = normalize_to_unit(query), normalize_to_unit(reference)
     if geometry.kind in ("cosine", "dot"):
@@ -31,24 +31,22 @@ def score(query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
 
 
 def to_stored_embedding(z: Tensor, geometry: Geometry) -> Tensor:
-    """Map [N, D] → [N, D]: what is stored of z, with which `score` is what it is with z."""
+    """Normalise or clip embeddings z [N, D] for storage, without changing their scores."""
     if geometry.normalize:
         return normalize_to_unit(z)
     return z if geometry.clip is None else clip_length(z, geometry.clip)
 
 
 def normalize_to_unit(x: Tensor) -> Tensor:
-    """Return x / max(‖x‖, 1e-12) over the last dimension: `F.normalize`, its kernels called
-    directly."""
+    """Return x / max(‖x‖, 1e-12) over the last dimension, as `F.normalize` with fewer kernels."""
     length: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     return x / length.clamp_min(1e-12)
 
 
 def squared_distance(query: Tensor, reference: Tensor) -> Tensor:
-    """Return ‖q − r‖² as ‖q‖² + ‖r‖² − 2⟨q, r⟩, not below 0: a matrix product, no B × R × D tensor.
+    """Return ‖q − r‖² ≥ 0 as ‖q‖² + ‖r‖² − 2⟨q, r⟩, without a B × R × D tensor.
 
-    Accepted cost: rounding of about 1e-7 (‖q‖² + ‖r‖²) in float32, so duplicates come out near
-    zero and not at zero.
+    In float32 it is rounded by about 1e-7 (‖q‖² + ‖r‖²): duplicates are near zero, not at zero.
     """
     return _sum_squared_differences(query, reference).clamp_min(0)
 
@@ -59,9 +57,9 @@ def _sum_squared_differences(query: Tensor, reference: Tensor) -> Tensor:
 
 
 def safe_sqrt(squared: Tensor, floor: float = 1e-12) -> Tensor:
-    """Return √x, and 0 with gradient 0 where x ≤ floor: √'s own gradient there is infinite.
+    """Return √x, and 0 with gradient 0 where x ≤ floor, because the gradient of √ at 0 is infinite.
 
-    Every diagonal of a batch compared with itself is such a place, and every duplicate.
+    Pairs of an item with itself or with a duplicate have such an x.
     """
     positive = squared > floor
     root = torch.where(positive, squared, torch.ones_like(squared)).sqrt()
@@ -78,23 +76,33 @@ def clip_length(v: Tensor, limit: float) -> Tensor:
 def hyperbolic_distance(
     query: Tensor, reference: Tensor, curvature: float, clip: float | None
 ) -> Tensor:
-    """Return geodesic distance in the Poincaré ball of curvature −c, of tangent vectors at the
-    origin.
+    """Return the geodesic distance, in the Poincaré ball, of tangent vectors at the origin.
 
-    exp₀(v) = tanh(√c‖v‖) v / (√c‖v‖) (Ganea et al., "Hyperbolic neural networks", NeurIPS 2018,
-    Lemma 2). With x = exp₀(q), y = exp₀(r) and 1 − c‖x‖² = 1 / cosh²(√c‖q‖), the distance
+    exp₀(v) = tanh(√c‖v‖) v / (√c‖v‖). With x = exp₀(q), y = exp₀(r) and
+    1 − c‖x‖² = 1 / cosh²(√c‖q‖), the distance is
 
-        (2/√c) artanh(√c ‖(−x) ⊕ y‖)  =  (2/√c) arsinh(√c ‖x − y‖ cosh(√c‖q‖) cosh(√c‖r‖)),
+        (2/√c) artanh(√c ‖(−x) ⊕ y‖)  =  (2/√c) arsinh(√c ‖x − y‖ cosh(√c‖q‖) cosh(√c‖r‖))
 
-    of which the right-hand form has no singularity at the edge of the ball. Tangent vectors longer
-    than EDGE / √c are shortened to it, which keeps x within 0.999 of the ball's radius, as
-    HypViT's code does; its clipping at r = 2.3 is far below.
+    The right-hand form is computed, because it has no singularity at the edge of the ball. Tangent
+    vectors longer than EDGE / √c are shortened to that length, which keeps x within 0.999 of the
+    ball's radius, as in HypViT's code.
 
-    Exact near zero, on any processor: ‖x − y‖ is that of entries subtracted, see `separation`, and
-    all is computed in float64, because x and y rounded to float32 would differ by as much as two
-    points that are nearly one. Equal rows: distance 0, gradient 0.
+    The result is exact near zero on any processor: ‖x − y‖ comes from subtracted entries (see
+    `euclidean_separation`) and all is computed in float64, since rounding x and y to float32 would
+    move them by as much as nearby points differ. Equal rows have distance 0 and gradient 0.
 
-    Shapes: [..., B, D] × [..., R, D] → [..., B, R], of the type of `query`.
+    Args:
+        query: [..., B, D].
+        reference: [..., R, D].
+        curvature: c; the ball has curvature −c.
+        clip: length to which longer tangent vectors are shortened, or None.
+
+    Returns:
+        [..., B, R], of the type of `query`.
+
+    References:
+        Ganea et al., "Hyperbolic neural networks", NeurIPS 2018, Lemma 2.
+        https://arxiv.org/abs/1805.09112
     """
     root = math.sqrt(curvature)
     x, stretch_x = _map_into_ball(query.double(), root, clip)
@@ -104,12 +112,17 @@ def hyperbolic_distance(
 
 
 def euclidean_separation(x: Tensor, y: Tensor) -> Tensor:
-    """Map ‖x − y‖ of float64 rows [..., B, D] × [..., R, D] → [..., B, R], to 1e-9 of itself.
+    """Return ‖x − y‖ of float64 rows to a relative error of 1e-9.
 
-    Entries are subtracted: ‖x‖² + ‖y‖² − 2⟨x, y⟩ would, in float32, put 4e-4 of a point's norm
-    between the point and itself. The gradient is the product's, whose error is 1e-16 over the
-    distance, so that no B × R × D tensor is needed; 0 between equal rows. In retrieval, whose rows
-    are many, the product is taken, and the few pairs that come out near are subtracted after all.
+    Entries are subtracted, because ‖x‖² + ‖y‖² − 2⟨x, y⟩ loses its digits between near points. The
+    gradient is that of the matrix product, with an error of 1e-16 over the distance, so that no
+    B × R × D tensor is needed; it is 0 between equal rows. Without gradients (retrieval, with many
+    rows) the matrix product is used, and only pairs that come out near are subtracted.
+
+    Shape:
+        x: [..., B, D].
+        y: [..., R, D].
+        returned: [..., B, R].
     """
     if torch.is_grad_enabled() or x.dim() > 2 or y.dim() > 2:
         exact = subtract_and_norm(x.detach(), y.detach()).square()
@@ -119,14 +132,14 @@ def euclidean_separation(x: Tensor, y: Tensor) -> Tensor:
     near = (squared <= NEAR * (_largest_norm(x) + _largest_norm(y))).nonzero()
     if len(near) > FEW * squared.numel():
         return subtract_and_norm(x, y)
-    apart = squared.sqrt()
+    distance = squared.sqrt()
     for rows, columns in (part.unbind(1) for part in torch.split(near, 2**16)):
-        apart[rows, columns] = torch.linalg.vector_norm(x[rows] - y[columns], dim=-1)
-    return apart
+        distance[rows, columns] = torch.linalg.vector_norm(x[rows] - y[columns], dim=-1)
+    return distance
 
 
 def subtract_and_norm(x: Tensor, y: Tensor) -> Tensor:
-    """Return ‖x − y‖, entry by entry."""
+    """Return ‖x − y‖ for all pairs of rows by subtracting their entries."""
     return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")
 
 
@@ -135,9 +148,9 @@ def _largest_norm(x: Tensor) -> Tensor:
 
 
 def _map_into_ball(v: Tensor, root: float, clip: float | None) -> tuple[Tensor, Tensor]:
-    """Return √c exp₀(v) [..., N, D], in the unit ball, and cosh(√c‖v‖) [..., N, 1]."""
+    """Return √c exp₀(v) in the unit ball [..., N, D], and cosh(√c‖v‖) [..., N, 1]."""
     v = clip_length(root * (v if clip is None else clip_length(v, clip)), EDGE)
     length = safe_sqrt(v.square().sum(-1, keepdim=True), floor=0.0)
-    apart = length > 0
-    ratio = torch.where(apart, length.tanh() / torch.where(apart, length, 1), 1)
+    nonzero = length > 0
+    ratio = torch.where(nonzero, length.tanh() / torch.where(nonzero, length, 1), 1)
     return v * ratio, length.cosh()

@@ -23,26 +23,31 @@ NOTHING = -1e30  # log 0: far below any logit, and finite
 
 
 class EntropyConfig(NamedConfig):
-    """over: what the sum over positive pairs is divided by: their number ("pairs"), or the
-    number of classes in the batch ("classes"), as the authors' code does, which adds up the
-    M(M − 1) ordered pairs of views: for 9 images of a class 72 times the value. It matters
-    where other terms stand beside the loss, as DDML's do, or gradients are clipped by norm."""
+    """over: divisor of the sum over positive pairs: their number ("pairs"), or the number of
+    classes in the batch ("classes"), as in the authors' code, which sums over the M(M − 1)
+    ordered pairs of views (72 times the value for 9 images of a class). The choice matters
+    if other terms are added to the loss, as in DDML, or gradients are clipped by norm."""
 
     over: Literal["pairs", "classes"] = "pairs"
 
 
 class PairwiseEntropy(Loss):
-    """Pairwise cross-entropy of Ermolov et al., "Hyperbolic vision transformers: combining
-    improvements in metric learning", CVPR 2022, Eq. 6, with s = score:
+    """Classify, for each positive pair, the positive among the other items of its batch:
 
         ℓ_ij = −log( e^{s_ij/τ} / Σ_{k≠i} e^{s_ik/τ} )
 
-    for the positive pair (i, j) of a class, k over the two-image batch of one pair of each class.
-    With M images of each class, as in the authors' code: for each ordered pair of views (u, v),
-    the u-th images of all classes are the items and the v-th their positives, and k runs over
-    the u-th and v-th images. Summed over positive pairs and divided as `over` says.
+    s is the score, (i, j) the positive pair of a class, and k runs over a batch of one pair of
+    each class. With M images of each class, as in the authors' code: for each ordered pair of
+    views (u, v), the u-th images of all classes are the items and the v-th their positives, and k
+    runs over the u-th and v-th images. The sum over positive pairs is divided by `over`. A batch
+    without positive pairs gives 0.
 
-    Shapes: score [..., B, R] → scalar, the mean over leading dimensions. No positive pair: 0.
+    Shape:
+        score: [..., B, R]; the loss is the mean over leading dimensions.
+
+    References:
+        Ermolov et al., "Hyperbolic vision transformers: Combining improvements in metric
+        learning", CVPR 2022, Eq. 6. https://arxiv.org/abs/2203.10833
     """
 
     batch = BatchNeeds(per_class=2, layout="class_major")
@@ -57,36 +62,43 @@ class PairwiseEntropy(Loss):
         same = compare_classes(pairs.labels)
         view = number_views(same).expand(logits.shape)
         # [i, v]: log Σ_k e^{logit_ik} over the images k ≠ i of view v
-        of_view = logsumexp_by_group(
+        view_sums = logsumexp_by_group(
             logits, view, ~torch.eye(len(same), dtype=torch.bool, device=same.device)
         )
-        own = of_view.gather(-1, view.diagonal(dim1=-2, dim2=-1)[..., None])
-        others = of_view.gather(-1, view)
-        loss = torch.logaddexp(own, others) - logits
-        wanted = pairs.pos > 0
-        loss = torch.where(wanted, pairs.pos * loss, torch.zeros_like(loss))
-        # Each class has one first image.
+        query_view_sum = view_sums.gather(-1, view.diagonal(dim1=-2, dim2=-1)[..., None])
+        positive_view_sum = view_sums.gather(-1, view)
+        loss = torch.logaddexp(query_view_sum, positive_view_sum) - logits
+        loss = torch.where(pairs.pos > 0, pairs.pos * loss, torch.zeros_like(loss))
+        # Each class has exactly one view 0, so their number is the number of classes.
         count = pairs.pos.sum() if self.options.over == "pairs" else (number_views(same) == 0).sum()
         return (loss.sum((-2, -1)) / torch.where(count > 0, count, 1)).mean()
 
 
 def logsumexp_by_group(x: Tensor, group: Tensor, included: Tensor) -> Tensor:
-    """Map [..., B, R] → [..., B, R]: at [i, g], log Σ e^x over the included columns of group g.
+    """Compute, in each row of x, the logsumexp of every group of columns.
 
-    group: [..., B, R] int64 below R. Groups without an included column give NOTHING.
+    Args:
+        x: [..., B, R].
+        group: [..., B, R] int64 below R, the group of each entry.
+        included: [B, R], the entries that count.
+
+    Returns:
+        [..., B, R]: at [i, g] log Σ e^x over the included entries of group g in row i, or NOTHING
+        for a group without any.
     """
-    shown = torch.where(included, x, NOTHING)
-    top = torch.full_like(x, NOTHING).scatter_reduce(-1, group, shown.detach(), "amax")
-    powers = torch.where(included, (shown - top.gather(-1, group)).exp(), 0)
+    masked = torch.where(included, x, NOTHING)
+    top = torch.full_like(x, NOTHING).scatter_reduce(-1, group, masked.detach(), "amax")
+    powers = torch.where(included, (masked - top.gather(-1, group)).exp(), 0)
     total = torch.zeros_like(x).scatter_add(-1, group, powers)
-    there = total > 0
-    return torch.where(there, torch.where(there, total, 1).log() + top, NOTHING)
+    nonempty = total > 0
+    return torch.where(nonempty, torch.where(nonempty, total, 1).log() + top, NOTHING)
 
 
 @LOSSES.register("hypvit")
 class HypViT(PairwiseEntropy):
-    """Hyp-ViT's: s = −(distance in the Poincaré ball) of the embeddings, clipped and mapped there,
-    see `geometry.hyperbolic_distance`. Retrieval is by the same distance.
+    """Apply the pairwise cross-entropy to s = −(distance in the Poincaré ball), as Hyp-ViT.
+
+    See `geometry.hyperbolic_distance`. Retrieval uses the same distance.
 
     Example:
         >>> loss = HypViT(HypViT.Config(), classes=2, dim=1)
@@ -94,14 +106,18 @@ class HypViT(PairwiseEntropy):
         >>> pairs = make_pairs(y, y, self_index=torch.arange(4))
         >>> round(loss(-torch.cdist(x, x), pairs).item(), 3)
         0.15
+
+    References:
+        Ermolov et al., CVPR 2022, see `PairwiseEntropy`.
     """
 
     REVISION = 2
     geometry = Geometry("hyperbolic", False, 0.1, 2.3)
 
     class Config(EntropyConfig):
-        """temperature: τ; curvature: c; clip: r, the longest tangent vector. 0.2, 0.1 and 2.3 are
-        the paper's."""
+        """temperature: τ; 0.2 is the paper's value.
+        curvature: c; 0.1 is the paper's value.
+        clip: r, length to which longer tangent vectors are shortened; 2.3 is the paper's value."""
 
         name: Literal["hypvit"] = "hypvit"
         temperature: float = Field(0.2, gt=0, le=10)
@@ -115,7 +131,7 @@ class HypViT(PairwiseEntropy):
 
 @LOSSES.register("sphvit")
 class SphViT(PairwiseEntropy):
-    """Sph-ViT's: s = cosine, the code's curvature 0.
+    """Apply the pairwise cross-entropy to cosines, as Sph-ViT (curvature 0 in the public code).
 
     Example:
         >>> loss = SphViT(SphViT.Config(), classes=2, dim=1)
@@ -123,13 +139,16 @@ class SphViT(PairwiseEntropy):
         >>> pairs = make_pairs(y, y, self_index=torch.arange(4))
         >>> round(loss(1 - torch.cdist(x, x), pairs).item(), 3)
         0.027
+
+    References:
+        Ermolov et al., CVPR 2022, see `PairwiseEntropy`.
     """
 
     REVISION = 1
     geometry = Geometry("cosine")
 
     class Config(EntropyConfig):
-        """temperature: τ; 0.1 is the paper's."""
+        """temperature: τ; 0.1 is the paper's value."""
 
         name: Literal["sphvit"] = "sphvit"
         temperature: float = Field(0.1, gt=0, le=10)

@@ -16,22 +16,22 @@ from trainables.losses.sampling import draw_negatives, inverse_density
 
 @LOSSES.register("margin")
 class Margin(Loss):
-    """Margin loss with distance-weighted sampling (Wu et al., "Sampling matters in deep embedding
-    learning", ICCV 2017, Eq. 5 to 7, and section 4 for the sampling):
+    """Hold positives within and negatives beyond a learnt distance β:
 
         [α + D_ap − β]₊  over all pairs (a, p) of a class,
         [α + β − D_an]₊  over one negative n drawn for each (a, p);
 
-    both summed and divided by the number of pairs with a loss above 0, as in the authors' code.
-    D is the distance of unit vectors. β is learnt, one number or one per class of the anchor, in
-    the parameter group "margins"; of label sets, the mean over the set.
+    Both are summed and divided by the number of pairs with a loss above 0, as in the authors'
+    code. D is the distance of unit vectors. β is learnt, one number or one per class of the
+    anchor (the mean over a label set), in the parameter group "margins".
 
     The regulariser ν · β is the term "beta", whose value is the mean of β over its entries. The
     authors' code sums it over the anchors of the batch and divides by the number of active
-    pairs, so that its ν (0 there, and here) means something else. Left out: the paper's
-    per-image β, which the authors' code has neither.
+    pairs, so that its ν (0 there and here) has another scale. The paper's per-image β is left out,
+    as in the authors' code.
 
-    Shapes: score [..., B, R] → scalar, the mean over leading dimensions.
+    Shape:
+        score: [..., B, R]; the loss is the mean over leading dimensions.
 
     Example:
         >>> loss = Margin(Margin.Config(), classes=2, dim=1)
@@ -40,6 +40,10 @@ class Margin(Loss):
         >>> draws = torch.Generator().manual_seed(0)  # for negatives
         >>> loss(-torch.cdist(x, x), pairs, generator=draws).item() > 0
         True
+
+    References:
+        Wu et al., "Sampling matters in deep embedding learning", ICCV 2017, Eq. 5 to 7, and
+        section 4 for the sampling. https://arxiv.org/abs/1706.07567
     """
 
     REVISION = 1
@@ -47,12 +51,14 @@ class Margin(Loss):
     batch = BatchNeeds(per_class=2)
 
     class Config(NamedConfig):
-        """margin: α; beta: β at the start; 0.2 and 1.2 are the authors'.
+        """margin: α; 0.2 is the authors' value.
+        beta: initial β; 1.2 is the authors' value.
 
-        beta_of: one β for each "class" or one for "all".
+        beta_of: one β for each "class", or one for "all" classes.
         nu: weight ν of the mean β.
-        sampling: "distance_weighted", or "uniform" over the negatives.
-        near, far: of the distance-weighted sampling, see `sampling.py`.
+        sampling: how negatives are drawn, "distance_weighted" or "uniform".
+        near, far: distances below which weights no longer grow, and from which on no negative is
+            drawn, in distance-weighted sampling.
         """
 
         name: Literal["margin"] = "margin"
@@ -84,7 +90,7 @@ class Margin(Loss):
         return (total.sum((-2, -1)) / torch.where(count > 0, count, 1)).mean()
 
     def draw_negatives(self, distance: Tensor, pairs: Pairs, generator: Generator | None) -> Tensor:
-        """Return [..., B, R]: the negative drawn for every (a, p)."""
+        """Draw one negative for every pair (a, p); return its column, [..., B, R]."""
         if self.options.sampling == "uniform":
             return draw_negatives(torch.zeros_like(distance), pairs.neg, generator)
         near, far = self.options.near, self.options.far
@@ -98,9 +104,9 @@ class Margin(Loss):
         return [ParamGroup("margins", [self.beta])]
 
     def _look_up_beta(self, labels: Tensor) -> Tensor:
-        """Map [B, S] → [B, 1] or [1]."""
+        """Return β of each anchor, [B, 1], or the common one, [1], for labels [B, S]."""
         if len(self.beta) == 1 and self.classes != 1:
             return self.beta
         used = labels >= 0
-        of_each = torch.where(used, self.beta[labels.clamp_min(0)], 0)
-        return (of_each.sum(-1) / used.sum(-1))[:, None]
+        label_betas = torch.where(used, self.beta[labels.clamp_min(0)], 0)
+        return (label_betas.sum(-1) / used.sum(-1))[:, None]

@@ -1,4 +1,4 @@
-"""What CosFace, ArcFace and SphereFace share: a softmax whose target cosine pays a margin."""
+"""The common base of CosFace, ArcFace and SphereFace: a softmax with a margin on the target."""
 
 from __future__ import annotations
 
@@ -13,27 +13,29 @@ from trainables.losses.proxies import ClassLoss, Init
 
 
 class MarginConfig(NamedConfig):
-    """scale: factor s of the logits. init: of the class weights, `proxies.start`; the papers do
-    not state one, so NormSoftmax's is taken."""
+    """scale: factor s of the logits.
+    init: initial class weights, see `draw_initial_proxies`; the papers state none, so the
+        default is NormSoftmax's."""
 
     scale: float = Field(64.0, gt=0, le=1024)
     init: Init = "uniform"
 
 
 class MarginSoftmax(ClassLoss):
-    """Softmax cross-entropy with a margin on the classes of the query:
+    """Compute softmax cross-entropy with a margin on the classes of the query:
 
         L = −1/B Σ_i Σ_j t_ij log softmax_j(s · ψ_ij),
         ψ_ij = ψ(c_ij) for classes j of item i, c_ij for all others,   c_ij = cos(x_i, w_j)
 
-    One weight vector w per class, no bias. Subclasses give ψ(c) ≤ c.
+    There is one weight vector w per class and no bias. Subclasses define ψ(c) ≤ c.
 
-    Label sets: every class of the set pays the margin, and t_i spreads evenly over the set. Of a
-    fractional pair weight w both follow: t_i in proportion to the weights, and
-    ψ_ij = c + w (ψ(c) − c). A query without a positive class counts as 0. A method's own score
-    takes the place of the cosine, and has to lie in [−1, 1] for the angular losses.
+    With label sets every class of the set gets the margin, and t_i is uniform over the set. With
+    fractional pair weights w, t_i is proportional to the weights, and ψ_ij = c + w (ψ(c) − c). A
+    query without a positive class counts as 0. A method may replace the cosine by another score,
+    which must lie in [−1, 1] for the angular losses.
 
-    Shapes: score [..., B, C] → scalar, the mean over B and leading dimensions.
+    Shape:
+        score: [..., B, C]; the loss is the mean over B and leading dimensions.
     """
 
     geometry = Geometry("cosine")
@@ -43,12 +45,11 @@ class MarginSoftmax(ClassLoss):
 
     @property
     def logit_scale(self) -> float:
-        """s."""
+        """Return s."""
         return self.options.scale
 
     def target(self, cosine: Tensor) -> Tensor:
-        """Return ψ(c), elementwise; value and gradient finite on all of [−1, 1] and a rounding
-        beyond."""
+        """Return ψ(c), elementwise, with finite value and gradient on [−1, 1] and just beyond."""
         raise NotImplementedError
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:

@@ -15,8 +15,7 @@ from trainables.losses.proxy_anchor import log_one_plus_column_sum
 
 @LOSSES.register("multi_similarity")
 class MultiSimilarity(Loss):
-    """Multi-Similarity (Wang et al., "Multi-similarity loss with general pair weighting for deep
-    metric learning", CVPR 2019; IDML's Eq. 16 and 17):
+    """Mine pairs by comparing them with their rivals, then weigh them by their similarity:
 
         L = 1/B Σ_i { 1/α log[1 + Σ_{k∈P_i} e^{−α(s_ik − λ)}]
                     + 1/β log[1 + Σ_{k∈N_i} e^{ β(s_ik − λ)}] },   s = cosine
@@ -25,10 +24,11 @@ class MultiSimilarity(Loss):
     the negatives with s_ik > min over the positives of s_i· − ε. So an item without negatives
     has an empty P_i, and one without positives an empty N_i.
 
-    The authors' code leaves out items with an empty P_i or N_i; the equation, and this, count
-    what the other set gives.
+    The authors' code leaves out items with an empty P_i or N_i; here, as in the equation, the
+    other set still counts.
 
-    Shapes: score [..., B, R] → scalar, the mean over B and leading dimensions.
+    Shape:
+        score: [..., B, R]; the loss is the mean over B and leading dimensions.
 
     Example:
         >>> loss = MultiSimilarity(MultiSimilarity.Config(), classes=2, dim=1)
@@ -36,6 +36,10 @@ class MultiSimilarity(Loss):
         >>> pairs = make_pairs(y, y, self_index=torch.arange(4))
         >>> round(loss(1 - torch.cdist(x, x), pairs).item(), 3)
         0.0
+
+    References:
+        Wang et al., "Multi-similarity loss with general pair weighting for deep metric learning",
+        CVPR 2019; IDML, Eq. 16 and 17. https://arxiv.org/abs/1904.06627
     """
 
     REVISION = 1
@@ -43,12 +47,14 @@ class MultiSimilarity(Loss):
     batch = BatchNeeds(per_class=2)
 
     class Config(NamedConfig):
-        """alpha: α; beta: β; threshold: λ; epsilon: ε. 2, 50 and 0.1 are the paper's; λ is that of
-        the authors' code, which has β = 40.
+        """alpha: α; 2 is the paper's value.
+        beta: β; 50 is the paper's value, the authors' code has 40.
+        threshold: λ; 0.5 is the value of the authors' code.
+        epsilon: ε; 0.1 is the paper's value.
 
-        mining: "max_plus_epsilon", the paper's; "none"; or "idml_printed", IDML's Eq. 16 to the
-            letter: max − ε for the positives, and pairs that are not kept count as pairs of
-            similarity 0 instead of staying out.
+        mining: "max_plus_epsilon", the paper's; "none"; or "idml_printed", IDML's Eq. 16 as
+            printed: max − ε for the positives, and pairs that are not mined count as pairs of
+            similarity 0 instead of being left out.
         """
 
         name: Literal["multi_similarity"] = "multi_similarity"
@@ -75,7 +81,7 @@ class MultiSimilarity(Loss):
         return (attract / options.alpha + repel / options.beta).mean()
 
     def _find_hard_pairs(self, score: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """Return which pairs are kept if positive, and which if negative: [..., B, R] each."""
+        """Return masks [..., B, R] of the pairs that are mined if positive, and if negative."""
         epsilon = self.options.epsilon
         shift = -epsilon if self.options.mining == "idml_printed" else epsilon
         nearest = torch.where(pairs.neg > 0, score, -torch.inf).amax(-1, keepdim=True)
@@ -84,5 +90,5 @@ class MultiSimilarity(Loss):
 
 
 def log_one_plus_sum(exponent: Tensor, weights: Tensor) -> Tensor:
-    """log(1 + Σ_R w e^x) of [..., B, R] → [..., B]."""
+    """Return log(1 + Σ_R w e^x), [..., B], of exponents and weights [..., B, R]."""
     return log_one_plus_column_sum(exponent.mT, weights.mT)

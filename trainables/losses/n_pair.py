@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 @LOSSES.register("n_pair")
 class NPair(Loss):
-    """Multi-class N-pair loss (Sohn, "Improved deep metric learning with multi-class N-pair loss
-    objective", NeurIPS 2016, Eq. 7; DVML's Eq. 3):
+    """Classify each anchor's positive among the positives of all classes:
 
         L = 1/N Σ_i log(1 + Σ_{j≠i} exp(f_iᵀ f_j⁺ − f_iᵀ f_i⁺))
 
-    over N classes with one pair (f_i, f_i⁺) each. With M > 2 images of a class the first ⌊M/2⌋
-    are anchors and the next ⌊M/2⌋ their positives, and each k-th pairs make an N-pair batch of
-    their own; the mean is over all anchors. Training compares by the inner product of embeddings
-    that are not normalised; the paper keeps them small by a penalty instead (section 3.2.2), the
-    term "norm", whose value is half the mean of ‖f‖² over the batch.
+    The sum is over N classes with one pair (f_i, f_i⁺) each. With M > 2 images of a class the
+    first ⌊M/2⌋ are anchors and the next ⌊M/2⌋ their positives; the k-th pairs of all classes form
+    one N-pair batch, and the mean is over all anchors. A batch without pairs gives 0.
 
-    By inner products the largest embedding is everybody's neighbour, while the paper wants the
-    direction alone to decide (section 3.2.2): retrieval is by cosine, unless told otherwise.
+    Training uses the inner product of embeddings that are not normalised. The paper limits their
+    length by a penalty (section 3.2.2): the term "norm", half the mean of ‖f‖² over the batch.
+    Retrieval is by cosine by default, because the paper wants only the direction to decide, and by
+    inner products the longest embedding would be the neighbour of all others.
 
-    Shapes: score [..., B, R] → scalar, the mean over leading dimensions. No pair: 0.
+    Shape:
+        score: [..., B, R]; the loss is the mean over leading dimensions.
 
     Example:
         >>> loss = NPair(NPair.Config(), classes=2, dim=1)
@@ -41,6 +41,10 @@ class NPair(Loss):
         >>> pairs = make_pairs(y, y, self_index=torch.arange(4))
         >>> round(loss(1 - torch.cdist(x, x), pairs).item(), 3)
         0.448
+
+    References:
+        Sohn, "Improved deep metric learning with multi-class N-pair loss objective", NeurIPS
+        2016, Eq. 7; DVML, Eq. 3.
     """
 
     REVISION = 1
@@ -48,10 +52,9 @@ class NPair(Loss):
     batch = BatchNeeds(per_class=2, layout="class_major")
 
     class Config(NamedConfig):
-        """norm_weight: of the term "norm"; the paper has no number, 0.002 is that of TensorFlow's
-        npairs_loss, for the same value.
-
-        compare_by: what retrieval compares embeddings by, "cosine", or "dot" as in training.
+        """norm_weight: weight of the term "norm"; the paper states none, 0.002 is the value of
+            TensorFlow's npairs_loss.
+        compare_by: score of retrieval, "cosine", or "dot" as in training.
         """
 
         name: Literal["n_pair"] = "n_pair"
@@ -77,8 +80,7 @@ class NPair(Loss):
         candidate = (number >= 0) & (number < half) & (number == view[:, None])
         partner = same & candidate
         weight = (pairs.pos * partner).sum(-1)
-        shown = partner | (candidate & ~same)
-        logits = torch.where(shown, score, NOTHING)
+        logits = torch.where(partner | (candidate & ~same), score, NOTHING)
         # Rows without a partner give logsumexp − 0, finite, with the weight 0.
         loss = logits.logsumexp(-1) - (score * partner).sum(-1)
         count = weight.sum(-1)

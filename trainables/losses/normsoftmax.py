@@ -14,31 +14,35 @@ from trainables.losses.proxies import ClassLoss, Init
 
 
 def normalize_smoothing(value: float | None) -> float | None:
-    """Label smoothing of 0, written out or not, is one trial."""
+    """Read a label smoothing of 0 as None, so that both identify the same trial."""
     return value or None
 
 
 @LOSSES.register("normsoftmax")
 class NormSoftmax(ClassLoss):
-    """NormSoftmax (Zhai & Wu, "Classification is a strong baseline for deep metric learning",
-    BMVC 2019):
+    """Compute softmax cross-entropy over cosines divided by a temperature:
 
         L = −1/B Σ_i Σ_j t_ij log softmax_j(s_ij / τ),   s_ij = cos(x_i, w_j)
 
-    with t_i the one-hot label; for label sets, t_i spreads evenly over the set, in proportion
-    to the pair weights. One weight vector w per class, no bias. With label smoothing ε
+    t_i is the one-hot label; for label sets it is spread over the set in proportion to the pair
+    weights. There is one weight vector w per class and no bias. With label smoothing ε
     (`soft_cross_entropy`) t_i becomes (1 − ε) t_i + ε/C.
 
-    Not part of the loss, and left out: the paper's layer normalisation of the embedding without
-    affine weights, and its binarised embeddings.
+    Left out, because they are not part of the loss: the paper's layer normalisation of the
+    embedding without affine weights, and its binarised embeddings.
 
-    Shapes: score [..., B, C] → scalar, the mean over B and leading dimensions.
+    Shape:
+        score: [..., B, C]; the loss is the mean over B and leading dimensions.
 
     Example:
         >>> loss = NormSoftmax(NormSoftmax.Config(temperature=0.5), classes=2, dim=2)
         >>> pairs = make_pairs(torch.tensor([0, 1]), torch.tensor([0, 1]))
         >>> round(loss(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), pairs).item(), 3)
         0.224
+
+    References:
+        Zhai & Wu, "Classification is a strong baseline for deep metric learning", BMVC 2019.
+        https://arxiv.org/abs/1811.12649
     """
 
     REVISION = 1
@@ -47,7 +51,8 @@ class NormSoftmax(ClassLoss):
     VECTORS = "weights"
 
     class Config(NamedConfig):
-        """temperature: τ; 0.05 is the paper's. init: `proxies.start`; the public code's.
+        """temperature: τ; 0.05 is the paper's value.
+        init: initial class weights, see `draw_initial_proxies`; the default is the public code's.
         label_smoothing: ε; None: 0."""
 
         name: Literal["normsoftmax"] = "normsoftmax"
@@ -61,7 +66,7 @@ class NormSoftmax(ClassLoss):
 
     @property
     def logit_scale(self) -> float:
-        """1/τ."""
+        """Return 1/τ."""
         return 1 / self.options.temperature
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
@@ -71,11 +76,14 @@ class NormSoftmax(ClassLoss):
 
 
 def soft_cross_entropy(logits: Tensor, weights: Tensor, smoothing: float | None = None) -> Tensor:
-    """Return cross-entropy of logits[..., B, C] to the targets t = weights[..., B, C] / Σ_C,
-    meaned.
+    """Return the mean cross-entropy of logits[..., B, C] and targets t = weights[..., B, C] / Σ_C.
 
-    With label smoothing ε (Szegedy et al., "Rethinking the Inception architecture", CVPR 2016,
-    section 7) the targets are (1 − ε) t + ε/C. A query with no positive class counts as 0.
+    With label smoothing ε the targets are (1 − ε) t + ε/C. A query without a positive class counts
+    as 0.
+
+    References:
+        Label smoothing: Szegedy et al., "Rethinking the Inception architecture for computer
+        vision", CVPR 2016, section 7. https://arxiv.org/abs/1512.00567
     """
     total = weights.sum(-1, keepdim=True)
     targets = weights / total.clamp_min(1e-12)

@@ -2,8 +2,8 @@
 
     loss: {name: pml, class: CircleLoss, options: {m: 0.4, gamma: 80}}
 
-Optional: `pip install "ablate[pml]"`. What is wrong with a class or an option is found while the
-trial's configuration is read, by building the loss and giving it a batch of eight.
+It needs `pip install "ablate[pml]"`. A wrong class or option is refused when the trial's
+configuration is read: the loss is built and called with a batch of eight.
 
 Shape legend: B queries · D embedding dimensions · S label slots · `...` leading dimensions.
 """
@@ -33,7 +33,8 @@ Options = dict[str, bool | int | float | str | None]
 
 
 class PartOptions(ComponentConfig):
-    """class: its name in the library. options: keyword arguments of it."""
+    """class: name of the class in the library.
+    options: keyword arguments of the class."""
 
     options: Options = Field(default_factory=dict)
 
@@ -49,11 +50,12 @@ Part = create_model(
 
 
 class PmlOptions(PartOptions, NamedConfig):
-    """Numbers of classes and dimensions are filled in where the class wants them.
+    """The numbers of classes and dimensions are passed to every class that takes them.
 
-    class: name in `pytorch_metric_learning.losses`. options: its keyword arguments.
-    miner, distance: a class of the library's `miners` and `distances` with its options; None:
-        no miner, and the loss's own distance.
+    class: name of the class in `pytorch_metric_learning.losses`.
+    options: keyword arguments of the class.
+    miner: class of the library's `miners` with its options; None: no miner.
+    distance: class of the library's `distances` with its options; None: the loss's default.
     """
 
     name: Literal["pml"] = "pml"
@@ -63,16 +65,16 @@ class PmlOptions(PartOptions, NamedConfig):
 
 @LOSSES.register("pml")
 class Pml(Loss):
-    """A loss of pytorch-metric-learning (Musgrave et al., 2020), with its own reduction.
+    """Compute a loss of pytorch-metric-learning, with its default reduction.
 
-    It takes embeddings, not scores: methods with a score of their own or label sets are refused.
-    All its parameters (class weights, proxies) are in the group "proxies". Embeddings are
-    compared in retrieval by the loss's distance: cosine, dot product or Euclidean, normalised if
-    it normalises; by cosine where the distance is another. What it draws depends on the
-    generator given, which costs a wait for the device at each step.
+    It takes embeddings, not scores, so methods with a score of their own or label sets are refused.
+    All its parameters (class weights, proxies) are in the group "proxies". Retrieval compares
+    embeddings by the loss's distance if that is cosine, dot product or Euclidean (normalised if
+    the loss normalises), else by cosine. Its random numbers are seeded from the step's generator,
+    which waits for the device at each step. Shapes inside depend on the batch.
 
-    Shapes: query [..., B, D] → scalar, the mean over leading dimensions, one call for each.
-    Not static: its classes index by what they find in a batch.
+    Shape:
+        query: [..., B, D]; the loss is the mean of one call for each leading index.
 
     Example:
         >>> config = Pml.Config.model_validate({"name": "pml", "class": "ContrastiveLoss"})
@@ -80,6 +82,9 @@ class Pml(Loss):
         >>> query = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0], [0.8, 0.6]])
         >>> round(loss.compute_from_embeddings(query, torch.tensor([[0], [0], [1], [1]])).item(), 3)
         1.379
+
+    References:
+        Musgrave et al., "PyTorch Metric Learning", 2020. https://arxiv.org/abs/2008.09164
     """
 
     REVISION = 1
@@ -137,11 +142,11 @@ class Pml(Loss):
             return self._compute_loss(query, labels)
 
     def _compute_loss(self, query: Tensor, labels: Tensor) -> Tensor:
-        own = labels[:, 0]
+        classes = labels[:, 0]
         values = []
         for x in query.flatten(0, -3) if query.dim() > 2 else query[None]:
-            mined = None if self.miner is None else self.miner(x, own)
-            values.append(self.module(x, own, mined))
+            indices = None if self.miner is None else self.miner(x, classes)
+            values.append(self.module(x, classes, indices))
         return torch.stack(values).mean()
 
 
@@ -151,7 +156,7 @@ def build_parts(
     """Build loss and miner, which share a configured distance.
 
     Raises:
-        ValueError: the library is not installed, or a class or an option is not its own.
+        ValueError: the library is not installed, or it refuses a class or an option.
     """
     shared: dict[str, Any] = {}
     if config.distance is not None:
@@ -161,7 +166,7 @@ def build_parts(
 
 
 def find_geometry(distance: Any) -> Geometry:
-    """Return the geometry of retrieval that a distance of the library stands for."""
+    """Return the geometry of retrieval that corresponds to a distance of the library."""
     normalize = bool(distance.normalize_embeddings)
     name = type(distance).__name__
     if name == "DotProductSimilarity":
@@ -172,7 +177,7 @@ def find_geometry(distance: Any) -> Geometry:
 
 
 def _build_part(kind: str, part: Any, **arguments: Any) -> nn.Module:
-    """Build a class of the library. Sizes among `arguments` are given where it wants them."""
+    """Build a class of the library, with those sizes of `arguments` that its constructors take."""
     name = getattr(part, "class")
     try:
         library = vars(import_module(f"{LIBRARY}.{kind}"))
@@ -199,9 +204,10 @@ def _build_part(kind: str, part: Any, **arguments: Any) -> nn.Module:
 
 
 def _build_refusal(part: Any, error: Exception) -> ValueError:
+    """Return an error that quotes what the library said about a class and its options."""
     name, line = getattr(part, "class"), (str(error).splitlines() or [type(error).__name__])[0]
     options = ", ".join(f"{k}={v}" for k, v in part.options.items())
     return ValueError(
-        f"a class and options with which pytorch-metric-learning gives a loss of embeddings and "
-        f"labels, not {name}({options}): it says: {line or type(error).__name__}"
+        f"pytorch-metric-learning cannot compute {name}({options}) from embeddings and labels: "
+        f"{line or type(error).__name__}; change the class or its options"
     )

@@ -1,4 +1,4 @@
-"""Learnable references: one of each class, and how they start in papers and public codes."""
+"""Learnable references, one per class, and their initial values in papers and public codes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ Init = Literal["kaiming", "uniform", "kaiming_uniform", "randn", "randn8", "norm
 
 
 def draw_initial_proxies(rows: int, dim: int, init: Init) -> nn.Parameter:
-    """Return [rows, dim] initial values, drawn from torch's global generator; R = rows, D = dim.
+    """Draw initial references [R, D] from torch's global generator.
 
-    kaiming          N(0, 2/R): Proxy-Anchor's code (fan-out).
-    uniform          U(−1/√D, 1/√D): NormSoftmax's code.
-    kaiming_uniform  U(−1/√R, 1/√R): SoftTriple's code, which stores its centres transposed.
-    randn            N(0, 1).
-    randn8           N(0, 1)/8: the public codes of Proxy-NCA, Proxy-NCA++ and NIR.
-    normal           N(0, 0.01²): ArcFace's code.
+    All losses here normalise their references, so that the initial length matters only relative
+    to the learning rate: it decides how far an optimiser step turns a reference.
 
-    Wherever references are L2-normalised, as they are in every loss here, only the directions
-    and the learning rate relative to the length matter: the length sets how far one optimiser
-    step turns a reference.
+    Args:
+        rows: R.
+        dim: D.
+        init: the distribution and the public code that uses it:
+            kaiming: N(0, 2/R), Proxy-Anchor (fan-out).
+            uniform: U(−1/√D, 1/√D), NormSoftmax.
+            kaiming_uniform: U(−1/√R, 1/√R), SoftTriple, which stores its centres transposed.
+            randn: N(0, 1).
+            randn8: N(0, 1)/8, Proxy-NCA, Proxy-NCA++ and NIR.
+            normal: N(0, 0.01²), ArcFace.
     """
     values = torch.empty(rows, dim)
     if init == "kaiming":
@@ -40,9 +43,10 @@ def draw_initial_proxies(rows: int, dim: int, init: Init) -> nn.Parameter:
 
 
 class ClassLoss(Loss):
-    """A loss with one learnable reference of each class.
+    """Hold one learnable reference per class, initialised by `config.init`.
 
-    VECTORS: the references' name among the parameters. `config.init` says how they start.
+    Attributes:
+        VECTORS: name of the references among the parameters.
     """
 
     VECTORS: ClassVar[str] = "proxies"

@@ -1,4 +1,4 @@
-"""Proxy-Anchor: each proxy gathers all of the batch, the hard ones weighing most."""
+"""Proxy-Anchor: each proxy is compared with the whole batch, and hard items weigh most."""
 
 from __future__ import annotations
 
@@ -20,30 +20,37 @@ NOTHING = -1e30
 
 @LOSSES.register("proxy_anchor")
 class ProxyAnchor(ClassLoss):
-    """Proxy-Anchor (Kim et al., "Proxy anchor loss for deep metric learning", CVPR 2020, Eq. 4):
+    """Compare each proxy, as an anchor, with all items of the batch:
 
         L = 1/|P⁺| Σ_{p∈P⁺} log(1 + Σ_{x∈X_p⁺} e^{−α(s(x,p) − δ)})
           + 1/|P|  Σ_{p∈P}  log(1 + Σ_{x∈X_p⁻} e^{ α(s(x,p) + δ)}),   s = cosine
 
-    P⁺: proxies with a positive in the batch. Computed as softplus(logsumexp(·)), equal to the
-    printed form and free of overflow. Pair weights in (0, 1) multiply the exponentials. One
-    proxy per class.
+    P⁺ are the proxies with a positive in the batch; there is one proxy per class. It is computed
+    as softplus(logsumexp(·)), which equals the printed form without overflow. Pair weights in
+    (0, 1) multiply the exponentials.
 
-    Shapes: score [..., B, C] → scalar, the mean over leading dimensions.
+    Shape:
+        score: [..., B, C]; the loss is the mean over leading dimensions.
 
     Example:
         >>> loss = ProxyAnchor(ProxyAnchor.Config(alpha=16), classes=2, dim=2)
         >>> pairs = make_pairs(torch.tensor([0, 1]), torch.tensor([0, 1]))
         >>> round(loss(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), pairs).item(), 3)
         4.024
+
+    References:
+        Kim et al., "Proxy anchor loss for deep metric learning", CVPR 2020, Eq. 4.
+        https://arxiv.org/abs/2003.13911
     """
 
     REVISION = 1
     geometry = Geometry("cosine")
 
     class Config(NamedConfig):
-        """alpha: scale α; margin: δ. 32 and 0.1 are the paper's. init: `proxies.start`; the
-        public code's, NIR starts it from randn8."""
+        """alpha: scale α; 32 is the paper's value.
+        margin: δ; 0.1 is the paper's value.
+        init: initial proxies, see `draw_initial_proxies`; the default is the public code's, and
+            NIR uses randn8."""
 
         name: Literal["proxy_anchor"] = "proxy_anchor"
         alpha: float = Field(32.0, gt=0, le=1024)
@@ -54,7 +61,7 @@ class ProxyAnchor(ClassLoss):
 
     @property
     def logit_scale(self) -> float:
-        """α."""
+        """Return α."""
         return self.options.alpha
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
@@ -66,7 +73,7 @@ class ProxyAnchor(ClassLoss):
 
 
 def log_one_plus_column_sum(exponent: Tensor, weights: Tensor) -> Tensor:
-    """log(1 + Σ_B w e^x) of exponent[..., B, R] and weights[..., B, R] → [..., R]."""
+    """Return log(1 + Σ_B w e^x), [..., R], of exponents x and weights w [..., B, R]."""
     total = log_sum(exponent, weights)
     # F.softplus returns x itself above 20, short of log(1 + e^x) by about e^−x: nothing in
     # float32, 2e-9 in float64, where gradients that nearly cancel would show it.
@@ -74,9 +81,9 @@ def log_one_plus_column_sum(exponent: Tensor, weights: Tensor) -> Tensor:
 
 
 def log_sum(exponent: Tensor, weights: Tensor) -> Tensor:
-    """log Σ_B w e^x of exponent[..., B, R] and weights[..., B, R] → [..., R].
+    """Return log Σ_B w e^x, [..., R], of exponents x and weights w [..., B, R].
 
-    About −1e30, with gradient 0, where no weight is above 0.
+    It is about −1e30, with gradient 0, where no weight is above 0.
     """
     chosen = weights > 0
     log_weights = torch.where(chosen, weights, torch.ones_like(weights)).log()

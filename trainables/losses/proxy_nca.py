@@ -16,36 +16,43 @@ from trainables.losses.proxy_anchor import log_sum
 
 @LOSSES.register("proxy_nca")
 class ProxyNCA(ClassLoss):
-    """Proxy-NCA (Movshovitz-Attias et al., "No fuss distance metric learning using proxies",
-    ICCV 2017, Eq. 4 and Algorithm 1):
+    """Draw each item to the proxy of its class and away from all other proxies:
 
         L = −1/B Σ_i log( Σ_{p∈P_i} e^{−σ d(x_i, p)} / Σ_{p∈N_i} e^{−σ d(x_i, p)} )
 
-    d(x, p) = ‖x − p‖² of L2-normalised vectors, P_i the proxy of the item's class, N_i all other
-    proxies; since these exclude P_i, the loss may be negative. `denominator`: "negatives" is the
-    printed N_i; "all" takes every proxy, the probability of a softmax, as most public codes do
+    d(x, p) = ‖x − p‖² of L2-normalised vectors, P_i is the proxy of the item's class, N_i are all
+    other proxies; the loss may be negative, because P_i is not among them. With `denominator`
+    "all" the lower sum is over every proxy, a softmax, as in most public codes
     (pytorch-metric-learning's with softmax_scale = σ).
 
-    Label sets: P_i is the set's proxies, and their exponentials add up inside the logarithm, as
-    in IDML's Eq. 14. Pair weights in (0, 1) multiply the exponentials of P_i and N_i. A query
-    without a positive counts as 0; one without a negative is only drawn to its proxies.
+    With label sets P_i is the set's proxies, and their exponentials are added inside the
+    logarithm, as in IDML's Eq. 14. Pair weights in (0, 1) multiply the exponentials of P_i and
+    N_i. A query without a positive counts as 0; one without a negative is only drawn to its
+    proxies.
 
-    Shapes: score [..., B, C] = −d → scalar, the mean over B and leading dimensions.
+    Shape:
+        score: [..., B, C], −d; the loss is the mean over B and leading dimensions.
 
     Example:
         >>> loss = ProxyNCA(ProxyNCA.Config(), classes=2, dim=2)
         >>> pairs = make_pairs(torch.tensor([0, 1]), torch.tensor([0, 1]))
         >>> round(loss(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), pairs).item(), 3)
         -0.7
+
+    References:
+        Movshovitz-Attias et al., "No fuss distance metric learning using proxies", ICCV 2017,
+        Eq. 4 and Algorithm 1. https://arxiv.org/abs/1703.07464
     """
 
     REVISION = 1
     geometry = Geometry("l2sq")
 
     class Config(NamedConfig):
-        """scale: σ; the paper has none, so 1. init: `proxies.start`; that of public codes.
+        """scale: σ; the paper has none, so 1.
+        init: initial proxies, see `draw_initial_proxies`; the default is that of public codes.
 
-        denominator: whether the positive proxy is in it ("all") or not, see the class.
+        denominator: whether the lower sum includes the positive proxy ("all") or not
+            ("negatives").
         """
 
         name: Literal["proxy_nca"] = "proxy_nca"
@@ -57,7 +64,7 @@ class ProxyNCA(ClassLoss):
 
     @property
     def logit_scale(self) -> float:
-        """2σ: ‖x − p‖² = 2 − 2 cos."""
+        """Return 2σ, because ‖x − p‖² = 2 − 2 cos."""
         return 2 * self.options.scale
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
@@ -68,8 +75,13 @@ class ProxyNCA(ClassLoss):
 
 
 def nca_loss(exponent: Tensor, attract: Tensor, repel: Tensor) -> Tensor:
-    """Return −log(Σ_R a e^x / Σ_R r e^x) of exponent[..., B, R] and weights, meaned over B and
-    `...`."""
+    """Return the mean over queries of −log(Σ_R a e^x / Σ_R r e^x).
+
+    Args:
+        exponent: x [..., B, R].
+        attract: weights a [..., B, R].
+        repel: weights r [..., B, R].
+    """
     near, far = log_sum(exponent.mT, attract.mT), log_sum(exponent.mT, repel.mT)
     nothing = torch.zeros_like(near)
     near_or_0 = torch.where((attract > 0).any(-1), near, nothing)

@@ -1,4 +1,4 @@
-"""Proxy-NCA in Proxy-Anchor's form, NIR's baseline: each item gathers the proxies."""
+"""Proxy-NCA in Proxy-Anchor's form, the baseline of NIR: each item is compared with all proxies."""
 
 from __future__ import annotations
 
@@ -15,39 +15,44 @@ from trainables.losses.proxy_anchor import log_one_plus_column_sum
 
 @LOSSES.register("proxy_nca_nir")
 class ProxyNCANIR(ClassLoss):
-    """Proxy-NCA as NIR states it (Roth et al., "Non-isotropy regularization for proxy-based deep
-    metric learning", CVPR 2022, Eq. 6):
+    """Compare each item, as an anchor, with all proxies, as NIR states Proxy-NCA:
 
         L = 1/|B⁺| Σ_{x∈B⁺} log(1 + Σ_{p∈P_x⁺} e^{−α(s(x,p) − δ)})
           + 1/|B⁻| Σ_{x∈B⁻} log(1 + Σ_{p∈P_x⁻} e^{ α(s(x,p) + δ)}),   s = cosine
 
-    Proxy-Anchor with the roles of items and proxies exchanged. P_x⁺ is the proxy of the item's
-    class, P_x⁻ all others; B⁺ are the items with a proxy in P⁺, B⁻ those with one in P⁻: with
-    one label and two classes or more, all of the batch.
+    It is Proxy-Anchor with the roles of items and proxies exchanged. P_x⁺ is the proxy of the
+    item's class, P_x⁻ are all others; B⁺ are the items with a proxy in P⁺, B⁻ those with one in
+    P⁻: the whole batch, if items have one label and there are two classes or more.
 
     Deviation from the public code: its positive term counts the proxy of a class once for each
     item y of that class in the batch, so that it is log(1 + n_y e^{−α(s(x,p) − δ)}) with n_y such
-    items. Eq. 6, and this, count each proxy once; in batches of two of a class the losses were 2 %
-    apart.
+    items. Here, as in Eq. 6, each proxy counts once; with two images per class in a batch the two
+    losses differed by 2 %.
 
-    Label sets: P_x⁺ is the set's proxies (the paper has one label per item). Pair weights in
+    With label sets P_x⁺ is the set's proxies (the paper has one label per item). Pair weights in
     (0, 1) multiply the exponentials.
 
-    Shapes: score [..., B, C] → scalar, the mean over leading dimensions.
+    Shape:
+        score: [..., B, C]; the loss is the mean over leading dimensions.
 
     Example:
         >>> loss = ProxyNCANIR(ProxyNCANIR.Config(), classes=2, dim=2)
         >>> pairs = make_pairs(torch.tensor([0, 1]), torch.tensor([0, 1]))
         >>> round(loss(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), pairs).item(), 3)
         8.001
+
+    References:
+        Roth et al., "Non-isotropy regularization for proxy-based deep metric learning", CVPR
+        2022, Eq. 6. https://arxiv.org/abs/2203.08547
     """
 
     REVISION = 1
     geometry = Geometry("cosine")
 
     class Config(NamedConfig):
-        """alpha: scale α; margin: δ. The paper gives no values for Eq. 6, so Proxy-Anchor's, 32
-        and 0.1. init: `proxies.start`; the public code's."""
+        """alpha: scale α; the paper states none, so the default is Proxy-Anchor's 32.
+        margin: δ; the paper states none, so the default is Proxy-Anchor's 0.1.
+        init: initial proxies, see `draw_initial_proxies`; the default is the public code's."""
 
         name: Literal["proxy_nca_nir"] = "proxy_nca_nir"
         alpha: float = Field(32.0, gt=0, le=1024)
@@ -58,7 +63,7 @@ class ProxyNCANIR(ClassLoss):
 
     @property
     def logit_scale(self) -> float:
-        """α."""
+        """Return α."""
         return self.options.alpha
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:

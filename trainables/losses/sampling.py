@@ -2,13 +2,16 @@
 
 Shape legend: B queries · R references · D embedding dimensions · `...` leading dimensions.
 
-Wu et al., "Sampling matters in deep embedding learning", ICCV 2017, section 4. On the unit sphere
-in D dimensions the distance d of two independent uniform points has the density
+On the unit sphere in D dimensions the distance d of two independent uniform points has the density
 
     q(d) ∝ d^(D−2) · (1 − d²/4)^((D−3)/2)
 
-so that for large D almost all negatives lie near √2. A negative is drawn with a probability
+so that for large D almost all negatives are near √2. A negative is drawn with a probability
 proportional to 1/q of its distance to the anchor.
+
+References:
+    Wu et al., "Sampling matters in deep embedding learning", ICCV 2017, section 4.
+    https://arxiv.org/abs/1706.07567
 """
 
 from __future__ import annotations
@@ -18,12 +21,15 @@ from torch import Generator, Tensor
 
 
 def inverse_density(distance: Tensor, dim: int, *, near: float, far: float) -> Tensor:
-    """Return log 1/q(d) of `distance[..., B, R]`; −∞ from `far` on.
+    """Return the log weights log 1/q(d) of negatives at `distance[..., B, R]`, −∞ beyond `far`.
 
-    near: distances below count as this one, which bounds the weights: the min(λ, 1/q) of the
-        paper; 0.5 in the authors' code.
-    far: negatives this far away are not drawn, for no loss would come of them; 1.4 in the
-        authors' code. Distances of 2 and more, which the unit sphere does not have, are as far.
+    Args:
+        distance: d.
+        dim: D.
+        near: smaller distances count as this one, which bounds the weights as the paper's
+            min(λ, 1/q) does; 0.5 in the authors' code.
+        far: negatives at this distance or more are not drawn, because their loss would be 0; 1.4
+            in the authors' code. The same holds from 2 on, the diameter of the unit sphere.
     """
     d = distance.clamp_min(max(near, 1e-6))
     below_far = (d < far) & (d < 2)
@@ -34,15 +40,18 @@ def inverse_density(distance: Tensor, dim: int, *, near: float, far: float) -> T
 
 @torch.no_grad()
 def draw_negatives(log_weights: Tensor, neg: Tensor, generator: Generator | None = None) -> Tensor:
-    """For every pair (query, reference) one negative of the query: indices [..., B, R].
+    """Draw a negative of the query for every (query, reference) pair, independently.
 
-    P(n) ∝ neg[..., B, n] · exp(log_weights[..., B, n]), independently for every pair: the
-    negative at [i, p] is what goes with positive p of anchor i. A query of which all negatives
-    have the log weight −∞ draws from all of them alike, as in the authors' code (which there
-    draws from positives too). A query without negatives gets index 0, to be masked by the caller.
+    P(n) ∝ neg[..., B, n] · exp(log_weights[..., B, n]). The negative at [i, p] completes the
+    triplet of anchor i and positive p. If all negatives of a query have the log weight −∞, it
+    draws uniformly from them (the authors' code draws from positives too). A query without
+    negatives gets index 0, which the caller masks.
 
-    By the inverse of the cumulated weights at B · R uniform numbers, which are drawn whatever
-    the weights are; no shape and no number of draws depends on the data.
+    The cumulative weights are inverted at B · R uniform numbers, so that no shape and no number
+    of draws depends on the data.
+
+    Returns:
+        Columns of the negatives, [..., B, R].
     """
     allowed = neg > 0
     logs = torch.where(allowed, log_weights + neg.clamp_min(1e-30).log(), -torch.inf)

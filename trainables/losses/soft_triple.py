@@ -18,8 +18,7 @@ from trainables.losses.proxies import Init, draw_initial_proxies
 
 @LOSSES.register("soft_triple")
 class SoftTriple(Loss):
-    """SoftTriple (Qian et al., "SoftTriple loss: Deep metric learning without triplet sampling",
-    ICCV 2019):
+    """Compute softmax cross-entropy over classes that have K centres each:
 
         S_ic = Σ_k softmax_k(s_ick / γ) s_ick,   s_ick = cos(x_i, w_ck)
         L    = −1/B Σ_i Σ_c t_ic log softmax_c(λ (S_ic − δ [c is a class of item i]))
@@ -27,29 +26,38 @@ class SoftTriple(Loss):
 
     The softmax over a class's centres is the maximiser of their similarity with an entropy
     regulariser of weight γ. R, which merges centres that a class does not need, is the term
-    "centres" with weight τ (`penalty`), absent for K = 1; two centres that coincide get no
-    gradient from their own distance. (The public code adds 1e-5 below the root instead.)
+    "centres" with weight τ (`penalty`), absent for K = 1; two equal centres get no gradient from
+    their distance (the public code adds 1e-5 below the root instead).
 
-    Label sets: each class of the set pays the margin, and t_i spreads evenly over the set. Of a
-    fractional pair weight both follow in proportion. A query without a positive counts as 0.
+    With label sets each class of the set gets the margin, and t_i is uniform over the set; with
+    fractional pair weights both are in proportion. A query without a positive counts as 0.
 
-    Shapes: score [..., B, C·K], class-major → scalar, the mean over B and leading dimensions.
+    Shape:
+        score: [..., B, C·K], class-major; the loss is the mean over B and leading dimensions.
 
     Example:
         >>> loss = SoftTriple(SoftTriple.Config(centres=1), classes=2, dim=2)
         >>> pairs = make_pairs(torch.tensor([0, 1]), torch.tensor([0, 1]))
         >>> round(loss(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), pairs).item(), 3)
         0.0
+
+    References:
+        Qian et al., "SoftTriple loss: Deep metric learning without triplet sampling", ICCV 2019.
+        https://arxiv.org/abs/1909.05235
     """
 
     REVISION = 1
     geometry = Geometry("cosine")
 
     class Config(NamedConfig):
-        """centres: K, the paper's 10 (CUB, Cars); 2 for SOP, where classes are small.
+        """centres: K; 10 is the paper's value for CUB and Cars, and 2 for SOP, where classes are
+            small.
 
-        scale: λ; gamma: γ; margin: δ; tau: τ. 20, 0.1, 0.01 and 0.2 are the paper's.
-        init: `proxies.start`; the public code's.
+        scale: λ; 20 is the paper's value.
+        gamma: γ; 0.1 is the paper's value.
+        margin: δ; 0.01 is the paper's value.
+        tau: weight τ of R; 0.2 is the paper's value.
+        init: initial centres, see `draw_initial_proxies`; the default is the public code's.
         """
 
         name: Literal["soft_triple"] = "soft_triple"
@@ -75,7 +83,7 @@ class SoftTriple(Loss):
 
     @property
     def logit_scale(self) -> float:
-        """λ."""
+        """Return λ."""
         return self.options.scale
 
     def references(self) -> References:
@@ -92,6 +100,6 @@ class SoftTriple(Loss):
         if self.per_class == 1:
             return {}
         w = F.normalize(self.centres, dim=-1).view(self.classes, self.per_class, -1)
-        apart = safe_sqrt(2 - 2 * (w @ w.mT)) * self.above
+        distances = safe_sqrt(2 - 2 * (w @ w.mT)) * self.above
         pairs = self.classes * self.per_class * (self.per_class - 1)
-        return {"centres": (apart.sum() / pairs, self.options.tau)}
+        return {"centres": (distances.sum() / pairs, self.options.tau)}

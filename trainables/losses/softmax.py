@@ -16,16 +16,16 @@ from trainables.losses.proxies import ClassLoss, Init
 
 @LOSSES.register("softmax")
 class Softmax(ClassLoss):
-    """Softmax cross-entropy over products with class weights, as a network made for classification
-    ends:
+    """Compute softmax cross-entropy over products with class weights, as a classifier does:
 
         L = −1/B Σ_i Σ_j t_ij log softmax_j(s_ij + b_j),   s_ij = ⟨x_i, w_j⟩
 
-    with t_i the one-hot label; for label sets, t_i spreads evenly over the set. One weight vector w
-    per class; nothing is normalised. With label smoothing ε (`soft_cross_entropy`) t_i becomes
-    (1 − ε) t_i + ε/C. A method's own score takes the place of the product; the bias is added to it.
+    t_i is the one-hot label; for label sets it is uniform over the set. There is one weight vector
+    w per class; nothing is normalised. With label smoothing ε (`soft_cross_entropy`) t_i becomes
+    (1 − ε) t_i + ε/C. A method may replace the product by another score; the bias is added to it.
 
-    Shapes: score [..., B, C] → scalar, the mean over B and leading dimensions.
+    Shape:
+        score: [..., B, C]; the loss is the mean over B and leading dimensions.
 
     Example:
         >>> loss = Softmax(Softmax.Config(), classes=2, dim=2)
@@ -40,8 +40,9 @@ class Softmax(ClassLoss):
     VECTORS = "weights"
 
     class Config(NamedConfig):
-        """bias: whether there is b, from zero. init: of w, `proxies.start`; torch's own for a
-        linear layer. label_smoothing: ε; None: 0."""
+        """bias: whether there is a bias b, which starts at zero.
+        init: initial w, see `draw_initial_proxies`; the default is torch's for a linear layer.
+        label_smoothing: ε; None: 0."""
 
         name: Literal["softmax"] = "softmax"
         bias: bool = True
@@ -58,17 +59,16 @@ class Softmax(ClassLoss):
 
     @property
     def retrieval(self) -> Geometry:
-        """By the cosine: by the product, a long embedding would be nearer to all than they to
-        themselves."""
+        """Return the cosine: by the product, a long embedding would be the neighbour of all."""
         return Geometry("cosine")
 
     @property
     def logit_scale(self) -> float:
-        """1."""
+        """Return 1."""
         return 1.0
 
     def logits(self, score: Tensor) -> Tensor:
-        """score [..., B, C] → score + b."""
+        """Return score + b, [..., B, C]."""
         return score if self.bias is None else score + self.bias
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:

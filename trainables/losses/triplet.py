@@ -21,21 +21,22 @@ Mining = Literal["all", "semihard", "semihard_all", "distance_weighted"]
 
 
 class TripletConfig(NamedConfig):
-    """What both triplet losses can be told.
+    """Options of both triplet losses.
 
-    margin: α. 0.2 is FaceNet's for squared distances, and Wu et al.'s for plain ones.
-    mining: which triplets (a, p, n) of the batch count, of all that there are.
-        "all": every one.
-        "semihard": for each (a, p) the nearest n beyond it, D_ap < D_an (IDML's Eq. 13); none
-            where no negative lies beyond.
-        "semihard_all": every n beyond, by less than the margin (FaceNet, section 3.2; the
-            miner of pytorch-metric-learning).
-        "distance_weighted": for each (a, p) one n drawn by `sampling.py`; D_an is the plain
-            distance there, whatever the loss compares.
-    average: over the triplets with a loss above 0 ("active"; Hermans et al., 2017), or over
-        all that were mined ("mined"). The papers sum, which differs by the number of triplets.
-    normalize: unit length first, as in FaceNet; distance-weighted sampling needs it.
-    near, far: of the distance-weighted sampling.
+    margin: α; 0.2 is FaceNet's for squared distances, and Wu et al.'s for plain ones.
+    mining: which triplets (a, p, n) of the batch count.
+        "all": every triplet.
+        "semihard": for each (a, p) the nearest n with D_ap < D_an (IDML's Eq. 13), if any.
+        "semihard_all": every n with D_ap < D_an < D_ap + α (FaceNet, section 3.2; the miner of
+            pytorch-metric-learning).
+        "distance_weighted": for each (a, p) one n drawn by `sampling.py`, by plain distances
+            even if the loss compares squared ones.
+    average: whether the mean is over the triplets with a loss above 0 ("active"; Hermans et al.,
+        2017) or over all mined ones ("mined"). The papers sum.
+    normalize: whether embeddings are L2-normalised first, as in FaceNet; distance-weighted
+        sampling needs it.
+    near, far: distances below which weights no longer grow, and from which on no negative is
+        drawn, in distance-weighted sampling.
     """
 
     margin: float = Field(0.2, ge=0, le=100)
@@ -56,11 +57,14 @@ class TripletConfig(NamedConfig):
 
 
 class Triplet(Loss):
-    """Mean of [α + D(a, p) − D(a, n)]₊ over the mined triplets of each batch; D = −score.
+    """Average [α + D(a, p) − D(a, n)]₊ over the mined triplets of each batch; D = −score.
 
-    Shapes: score [..., B, R] → scalar, the mean over leading dimensions. No triplet: 0.
-    Triplets are never listed: with the negatives of each anchor sorted and cumulated, the sum
-    over them of every (a, p) is one look-up, in O(B R log R) time and O(B R) memory.
+    Triplets are never listed: the negatives of each anchor are sorted and summed cumulatively, so
+    that the sum over them for one (a, p) is a look-up, in O(B R log R) time and O(B R) memory. A
+    batch without triplets gives 0.
+
+    Shape:
+        score: [..., B, R]; the loss is the mean over leading dimensions.
     """
 
     batch = BatchNeeds(per_class=2)
@@ -82,13 +86,18 @@ class Triplet(Loss):
     def _sum_over_drawn(
         self, distance: Tensor, pairs: Pairs, generator: Generator | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Sum of losses, number above 0 and number, [..., B, R] of every (a, p), of one n each."""
+        """Compute for every (a, p) the loss with one negative.
+
+        Returns:
+            The loss, the weight of triplets with a loss above 0 and the weight of mined triplets,
+            [..., B, R] each.
+        """
         if self.options.mining == "semihard":
             ordered, _ = sort_negatives(distance, pairs.neg)
-            place = torch.searchsorted(ordered.detach(), distance.detach(), right=True)
-            chosen = ordered.gather(-1, place.clamp_max(ordered.shape[-1] - 1))
-            there = (place < ordered.shape[-1]) & chosen.isfinite()
-            chosen = torch.where(there, chosen, torch.zeros_like(chosen))
+            position = torch.searchsorted(ordered.detach(), distance.detach(), right=True)
+            chosen = ordered.gather(-1, position.clamp_max(ordered.shape[-1] - 1))
+            has_negative = (position < ordered.shape[-1]) & chosen.isfinite()
+            chosen = torch.where(has_negative, chosen, torch.zeros_like(chosen))
         else:
             plain = distance.detach()
             if self.geometry.kind == "l2sq":
@@ -96,13 +105,13 @@ class Triplet(Loss):
             near, far = self.options.near, self.options.far
             weights = inverse_density(plain, self.dim, near=near, far=far)
             chosen = distance.gather(-1, draw_negatives(weights, pairs.neg, generator))
-            there = pairs.neg.sum(-1, keepdim=True) > 0
-        mined = pairs.pos * there
+            has_negative = pairs.neg.sum(-1, keepdim=True) > 0
+        mined = pairs.pos * has_negative
         excess = self.options.margin + distance - chosen
         return mined * F.relu(excess), mined * (excess > 0), mined
 
     def _sum_over_all(self, distance: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor, Tensor]:
-        """As `_one_each`, over every n, or every n beyond p."""
+        """Compute what `_sum_over_drawn` returns, summed over all (or all semi-hard) negatives."""
         ordered, weights = sort_negatives(distance, pairs.neg)
         limit = distance + self.options.margin
         finite = torch.where(ordered.isfinite(), ordered, torch.zeros_like(ordered))
@@ -120,21 +129,23 @@ class Triplet(Loss):
 
 
 def sort_negatives(distance: Tensor, neg: Tensor) -> tuple[Tensor, Tensor]:
-    """Return distances of each query's negatives, ascending, then ∞; and their weights. [..., B,
-    R]."""
+    """Sort each query's negatives by distance.
+
+    Returns:
+        Distances in ascending order, then ∞ for other items, and the weights, [..., B, R] each.
+    """
     ordered, order = torch.where(neg > 0, distance, torch.inf).sort(-1)
     return ordered, neg.expand_as(distance).gather(-1, order)
 
 
 def accumulate_sums(x: Tensor) -> Tensor:
-    """Map [..., R] → [..., R + 1]: sums of the first 0, 1, … R."""
+    """Return the sums of the first 0, 1, … R entries of x[..., R], [..., R + 1]."""
     return F.pad(x.cumsum(-1), (1, 0))
 
 
 @LOSSES.register("triplet_l2sq")
 class TripletL2Sq(Triplet):
-    """Triplet loss on squared distances (Schroff et al., "FaceNet", CVPR 2015, Eq. 2; DVML's
-    Eq. 2, "Triplet"; with mining "semihard" the semi-hard one of IDML's appendix A.1):
+    """Compute the triplet loss of squared distances:
 
         mean of [α + ‖a − p‖² − ‖a − n‖²]₊
 
@@ -144,21 +155,25 @@ class TripletL2Sq(Triplet):
         >>> pairs = make_pairs(y, y, self_index=torch.arange(4))
         >>> round(loss(-torch.cdist(x, x), pairs).item(), 3)
         0.4
+
+    References:
+        Schroff et al., "FaceNet: A unified embedding for face recognition and clustering", CVPR
+        2015, Eq. 2; DVML, Eq. 2 ("Triplet"); IDML, appendix A.1 (mining "semihard").
+        https://arxiv.org/abs/1503.03832
     """
 
     REVISION = 1
     geometry = Geometry("l2sq")
 
     class Config(TripletConfig):
-        """See `TripletConfig`; semi-hard as in FaceNet."""
+        """See `TripletConfig`; semi-hard mining as in FaceNet."""
 
         name: Literal["triplet_l2sq"] = "triplet_l2sq"
 
 
 @LOSSES.register("triplet_l2")
 class TripletL2(Triplet):
-    """Triplet loss on plain distances (DVML's Eq. 4, "Triplet2", after Wu et al., "Sampling
-    matters in deep embedding learning", ICCV 2017):
+    """Compute the triplet loss of plain distances:
 
         mean of [α + ‖a − p‖ − ‖a − n‖]₊
 
@@ -168,6 +183,10 @@ class TripletL2(Triplet):
         >>> pairs = make_pairs(y, y, self_index=torch.arange(4))
         >>> round(loss(-torch.cdist(x, x), pairs).item(), 3)
         0.4
+
+    References:
+        DVML, Eq. 4 ("Triplet2"), after Wu et al., "Sampling matters in deep embedding learning",
+        ICCV 2017. https://arxiv.org/abs/1706.07567
     """
 
     REVISION = 1

@@ -1,10 +1,9 @@
-"""The v-th image of each class in a batch as view v of the class, whatever the order of classes.
+"""Views: the v-th image of a class in a batch is view v of the class.
 
 Shape legend: B items of a batch, compared with itself.
 
-Losses that pair images of a class (N-pair, HypViT) are told of views by their papers' batches,
-in which classes stand together, equally many images each. Views are read from the labels here, so
-that nothing is paired wrongly where a batch is arranged otherwise.
+Losses that pair images of a class (N-pair, HypViT) assume batches in which each class has equally
+many adjacent images. Views are computed from the labels here, so that any order is paired rightly.
 """
 
 from __future__ import annotations
@@ -21,24 +20,26 @@ if TYPE_CHECKING:
 
 
 def compare_classes(labels: Tensor) -> Tensor:
-    """Map [B, S] → [B, B] bool, by the first label: these losses take one label an item."""
+    """Return which items have the same first label, [B, B] bool, for labels [B, S]."""
     first = labels[:, 0]
     return first[:, None] == first[None, :]
 
 
 def number_views(same: Tensor) -> Tensor:
-    """Map same [B, B] → [B] int64: how many items of the item's class stand before it."""
+    """Return for each item the number of earlier items of its class, [B] int64."""
     return same.long().tril(-1).sum(-1)
 
 
 def check_one_label(trial: Trial, method: Traits, why: str) -> None:
-    """Refuse methods that give an item several labels.
+    """Refuse a method that gives an item several labels.
 
     Args:
-        why: what the loss does for which it needs one.
+        trial: the trial's configuration.
+        method: what the trial's method requires.
+        why: what the loss does that needs one label, as the end of a sentence.
 
     Raises:
-        ValueError: the trial's method does.
+        ValueError: the method gives an item several labels.
     """
     if method.label_sets:
         raise ValueError(
