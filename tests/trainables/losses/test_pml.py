@@ -111,7 +111,7 @@ def test_retrieval_compares_by_the_losses_distance(
         ({"class": "CircelLoss"}, "no class CircelLoss: did you mean CircleLoss"),
         ({"class": "CircleLoss", "options": {"margin": 1}}, "unexpected keyword argument 'margin'"),
         ({"class": "RankedListLoss"}, "missing 2 required positional arguments"),
-        ({"class": "SelfSupervisedLoss"}, "not SelfSupervisedLoss"),
+        ({"class": "SelfSupervisedLoss"}, "cannot compute SelfSupervisedLoss"),
         (
             {"class": "ArcFaceLoss", "options": {"num_classes": 9}},
             "multiple values for keyword argument .num_classes",
