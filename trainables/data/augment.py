@@ -94,7 +94,7 @@ def cut_eval_images(
 
 
 def _compute_eval_boxes(images: Images, index: Tensor, size: int) -> Tensor:
-    """Return the boxes of the evaluation crop, in images of the short side `Images.resize`."""
+    """Return the boxes of the evaluation crop in images resized to a short side of `size`."""
     sizes = images.heights[index], images.widths[index]
     if images.resize is None:
         return compute_center_boxes(*sizes, images.frame)
@@ -123,9 +123,11 @@ def draw_fixed_boxes(heights: Tensor, widths: Tensor, side: int, position: Tenso
 
 
 def _shift_and_mirror(pixels: Tensor, pad: int, position: Tensor, mirrored: Tensor) -> Tensor:
-    """Return RandomCrop(S, padding=pad) of pixels[B, C, S, S]: black all around them, then a square
-    of side S. Mirrored ones are so already; they move the other way, as if they had been cut
-    before."""
+    """Return RandomCrop(S, padding=pad) of pixels[B, C, S, S], padded with black.
+
+    Mirrored images are mirrored already, and their position is mirrored too, as if the crop came
+    first.
+    """
     side = pixels.shape[-1]
     padded_side = torch.full_like(mirrored, side + 2 * pad, dtype=torch.int64)
     top, left = draw_fixed_boxes(padded_side, padded_side, side, position)[:, :2].unbind(1)

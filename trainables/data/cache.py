@@ -1,13 +1,11 @@
-"""The cache folder: made once by whoever comes first, whole or not at all.
+"""Build folders of the cache once, completely or not at all.
 
-Sixteen trials may start at once, and any of them may be killed at any instant. So a folder is built
-under another name and a file lock, flushed to disk and renamed into place: one that carries its
-final name is complete.
+Many trials may start at once and be killed at any time. So a folder is built under another name
+with a file lock, flushed to disk and renamed; a folder with its final name is complete.
 
-Copies and disks lose bytes, so a folder carries digests of its files
-(`trainables/machine/digests.py`). `<name>.checked`, beside it, has the state (size, times, inode)
-in which the files were found whole. In any other state all of them are read, and what is damaged
-is made again.
+Copies and disks lose bytes, so a folder has digests of its files (`trainables/machine/digests.py`).
+`<name>.checked` beside it records the state (size, times, inode) in which the files were verified.
+In any other state they are read again, and damaged folders are rebuilt.
 """
 
 from __future__ import annotations
@@ -37,14 +35,14 @@ UNWRITABLE = (*READ_ONLY, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.EEXIS
 
 
 class CacheError(OSError):
-    """A cache that cannot be written: an OSError, so that a trial is tried again."""
+    """The cache cannot be written. It is an OSError, so that a trial is retried."""
 
 
 def get_or_build(folder: Path, build: Callable[[Path], None]) -> Path:
-    """Return `folder`, after calling `build(temporary folder)` if it is not there whole.
+    """Return `folder`, after calling `build(temporary folder)` if it is not complete.
 
     Raises:
-        CacheError: the disk is full or the cache cannot be written; the message says where.
+        CacheError: the disk is full or the cache cannot be written.
     """
     if _is_checked(folder):
         return folder
@@ -89,7 +87,7 @@ def _build_folder(folder: Path, build: Callable[[Path], None]) -> None:
 
 @contextmanager
 def explain_write_errors(cache: Path) -> Iterator[None]:
-    """Raise a CacheError that says what to do when the cache cannot be written."""
+    """Turn write errors of the cache into a CacheError with a remedy."""
     try:
         yield
     except OSError as error:
@@ -101,10 +99,10 @@ def explain_write_errors(cache: Path) -> Iterator[None]:
 
 @contextmanager
 def require_cache(cache: Path) -> Iterator[None]:
-    """Report a cache that cannot be written as bad input, where nothing can go on without it.
+    """Turn a CacheError into a ConfigError, where nothing can continue without the cache.
 
     Raises:
-        ConfigError: for a CacheError; other errors pass.
+        ConfigError: the cache cannot be written.
     """
     try:
         yield
@@ -115,7 +113,7 @@ def require_cache(cache: Path) -> Iterator[None]:
 
 
 def _is_checked(folder: Path) -> bool:
-    """Return whether the files are in the state in which somebody has found them whole."""
+    """Return whether the files are in the state in which they were verified."""
     try:
         return read_sealed_json(_name_note(folder)) == {"files": _read_state(folder)}
     except OSError:
@@ -127,7 +125,7 @@ def _name_note(folder: Path) -> Path:
 
 
 def _read_state(folder: Path) -> dict[str, list[int]]:
-    """Return what changes with any change of the files: sizes, times and inodes, by name."""
+    """Return size, times and inode of the files, by name."""
     states = {file.name: file.stat() for file in folder.iterdir()} if folder.exists() else {}
     return {
         name: [file.st_size, file.st_mtime_ns, file.st_ctime_ns, file.st_ino]
@@ -144,7 +142,7 @@ def _sync_to_disk(path: Path) -> None:
 
 
 def write_array(path: Path, array: np.ndarray[Any, Any]) -> None:
-    """Write an `.npy` file; the OSError of a full disk has an errno, as `np.save`'s has not."""
+    """Write an `.npy` file; unlike `np.save`, a full disk raises an OSError with errno."""
     content = BytesIO()
     np.save(content, array, allow_pickle=False)
     path.write_bytes(content.getvalue())

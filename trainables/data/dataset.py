@@ -1,11 +1,11 @@
-"""What a data set is, and the registry of them.
+"""Define data sets, and their registry.
 
-A data set is one class in one file: it gives a fingerprint of its content, cheaply enough for
-planning, and loads images with their classes. Where the field fixes which classes are tested,
-it gives these as `official`; otherwise `data.split` deals them.
+A data set is one class in one file. It computes a fingerprint of its content, fast enough for
+planning, and loads images with their classes. If the literature fixes the test classes, it returns
+them as `official`; otherwise `data.split` divides the classes.
 
-What it takes to read one that is a list of image files is in `files/fileset.py`. Other packages
-join by an entry point in `ablate.data`; `ablate.testing.datasets` holds what each of them must do.
+`files/fileset.py` is the base of data sets that are lists of image files. Other packages use the
+entry point group `ablate.data`; `ablate.testing.datasets` checks them.
 """
 
 from __future__ import annotations
@@ -41,11 +41,12 @@ ROLES = {"": BOTH, "query": QUERY, "gallery": GALLERY}
 
 @dataclass(frozen=True)
 class Official:
-    """Row numbers of a data set's own division.
+    """A data set's own division, as row numbers.
 
-    val: None, where validation classes are to be held out of the training classes.
-    shared: whether the test shows other images of the classes that train, as where a data set is
-        made for classification (CIFAR, ImageNet); else the two have no class in common.
+    Attributes:
+        val: None if validation classes are held out of the training classes.
+        shared: whether test images show the training classes, as in data sets for classification
+            (CIFAR, ImageNet); otherwise the classes are disjoint.
     """
 
     train: Tensor
@@ -56,12 +57,13 @@ class Official:
 
 @dataclass(frozen=True)
 class Dataset:
-    """All images of a data set, in an order that its content alone decides.
+    """All images of a data set, in an order that depends on its content only.
 
-    labels: [N] int64 into `classes`.
-    fingerprint: that of `DataSource`, where loading has computed it.
-    roles: [N] int8, `QUERY` or `GALLERY` where an image is only looked for or only found, as in
-        In-Shop; None: each image is looked for among all the others of its split.
+    Attributes:
+        labels: [N] int64 into `classes`.
+        fingerprint: that of `DataSource`, if loading has computed it.
+        roles: [N] int8, `QUERY` or `GALLERY`, if images have only one of these roles, as in
+            In-Shop; None otherwise.
     """
 
     images: Images
@@ -73,7 +75,7 @@ class Dataset:
 
 
 def count_parts(dataset: Dataset) -> dict[str, Count]:
-    """Count each part that there is, and queries and gallery where images have these roles."""
+    """Count images and classes of each part, and of queries and gallery if there are any."""
     labels, official, roles = dataset.labels, dataset.official, dataset.roles
     parts = {"all": labels}
     if official is not None:
@@ -104,14 +106,14 @@ class Index:
 
     @staticmethod
     def from_rows(base: Path, rows: Iterable[Row], where: str) -> Index:
-        """Build the index of the rows that the file `where` lists; a ConfigError refuses faults."""
+        """Build the index of the rows in the file `where`; ConfigError for faults."""
         index = Index(base, tuple(_check_paths(rows, where)))
         if not index.rows:
             raise ConfigError(where, "it lists no images: unpack the data set again.")
         return index
 
     def to_plan_dataset(self) -> Dataset:
-        """Return the rows as a data set, which can be divided and has no pixels."""
+        """Return the rows as a data set without pixels, which can be split."""
         classes = tuple(sorted({row.label for row in self.rows}))
         number = {name: label for label, name in enumerate(classes)}
         labels = np.array([number[row.label] for row in self.rows], np.int64)
@@ -124,7 +126,7 @@ class Index:
     def _build_official_division(
         self, classes: tuple[str, ...], labels: np.ndarray, roles: np.ndarray
     ) -> Official | None:
-        """Return the division that the parts give; None where they give none."""
+        """Return the division by parts, or None without parts."""
         where = str(self.base)
         parts = np.array([PARTS.index(row.part) for row in self.rows], np.int8)
         if not parts.any():
@@ -155,8 +157,9 @@ class Index:
 
 
 def _check_paths(rows: Iterable[Row], where: str) -> Iterator[Row]:
-    """Yield the rows, each checked before the next one is read: a few kilobytes of a Parquet file
-    can stand for a hundred million rows of one path."""
+    """Yield rows, each checked before the next is read, because a small Parquet file can contain a
+    hundred million rows.
+    """
     paths: set[str] = set()
     for row in rows:
         path = row.path
@@ -170,11 +173,11 @@ def _check_paths(rows: Iterable[Row], where: str) -> Iterator[Row]:
 
 
 class DataSource(ABC):
-    """One data set, by class methods: nothing is made of it.
+    """Base class of data sets. All methods are class methods.
 
-    REVISION: raised by hand when its pixels or labels change.
-    Config: of its section `data`; a subclass holds options of its own, which are None by default.
-    ABOUT: what its makers tell of it; None: it has none, or comes with its package.
+    REVISION: raised when pixels or labels change.
+    Config: the section `data`; a subclass may add options, which are None by default.
+    ABOUT: what its makers say about it; None if it comes with its package.
     """
 
     REVISION: ClassVar[int]
@@ -184,29 +187,29 @@ class DataSource(ABC):
     @classmethod
     @abstractmethod
     def fingerprint(cls, config: DataConfig, cache: Path) -> str:
-        """Return SHA-256 (hex) of everything in the files that can change a trial's numbers."""
+        """Return SHA-256 (hex) of everything in the files that can change a number."""
 
     @classmethod
     def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
-        """Return the rows for a plan, which reads no pixel; None where only `load` knows them."""
+        """Return the rows for a plan, without reading pixels; None if only `load` knows them."""
         return None
 
     @classmethod
     @abstractmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
-        """Return decoded images and labels; decodes into `cache` on the first call.
+        """Return decoded images and labels, decoded into `cache` on the first call.
 
-        Photographs come with a short side of `config.stored_short_side`, or that of the file, and
-        the frame `config.image_size / config.eval_side`.
+        Photographs have the short side `config.stored_short_side` or that of the file, and the
+        frame `config.image_size / config.eval_side`.
         """
 
 
 def resolve_data_config(section: Mapping[str, Any]) -> DataConfig:
-    """Return the configuration of the data set that `section` names, with its own options.
+    """Return the configuration of the data set that `section` names.
 
     Raises:
-        pydantic.ValidationError: an unknown option, or a value out of range.
-        KeyError: there is no data set of that name.
+        pydantic.ValidationError: an option is unknown or out of range.
+        KeyError: there is no such data set.
     """
     return DATASETS[section.get("name", DataConfig().name)].Config.model_validate(section)
 
@@ -221,8 +224,8 @@ def fingerprint(config: DataConfig, cache: Path) -> str:
 
 
 def count_classes(config: DataConfig, cache: Path) -> int | None:
-    """Count the classes that `data.split` divides; None where only `load` knows them, or the data
-    set has a division of its own."""
+    """Count the classes that `data.split` divides; None if unknown or if the division is
+    official."""
     rows = DATASETS[config.name].without_pixels(config, cache)
     return None if rows is None or rows.official is not None else len(rows.classes)
 

@@ -58,7 +58,7 @@ class Picture(NamedTuple):
 
 
 def map_ahead(work: Callable[[Picture], T], pictures: Iterable[Picture]) -> Iterator[T]:
-    """Do `work` on each in threads, in order, a bounded number of them ahead of the reader."""
+    """Apply `work` to each picture in threads, in order, with a bounded number ahead."""
     threads = count_cores()
     with ThreadPoolExecutor(threads) as pool:
         remaining = iter(pictures)
@@ -75,18 +75,18 @@ def map_ahead(work: Callable[[Picture], T], pictures: Iterable[Picture]) -> Iter
 
 @contextmanager
 def silence_size_warning() -> Iterator[None]:
-    """Silence Pillow's warning of large images: the limits and their message are ours."""
+    """Silence Pillow's warning of large images, because limits are checked here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         yield
 
 
 def decode_picture(picture: Picture, short: int | None) -> np.ndarray:
-    """Decode to [H, W, 3] uint8 with a short side of `short`, or as it lies.
+    """Decode to [H, W, 3] uint8 with a short side of `short`, or in the original size.
 
     Raises:
-        ConfigError: not an image of a known format, damaged, beyond the limits, or a box outside
-            it; names the file.
+        ConfigError: the file is no image of a known format, damaged, beyond the limits, or smaller
+            than the box.
     """
     path, content, box = picture
     try:
@@ -122,14 +122,14 @@ def compute_short_size(size: tuple[int, int], short: int) -> tuple[int, int]:
 
 
 def check_size(size: tuple[int, int], where: str) -> None:
-    """Refuse an image that would take too much memory once it is decoded or resized."""
+    """Refuse an image that would need too much memory."""
     short, long = sorted(size)
     if short * long > MOST_PIXELS or long > MOST_SIDE or long > MOST_RATIO * short:
         raise _build_size_error(where, f"{size[0]:,} × {size[1]:,} pixels")
 
 
 def _crop_box(image: Image.Image, box: Box, where: str) -> Image.Image:
-    """Return what of the box lies in the image; its edges at the nearest pixels."""
+    """Return the part of the box inside the image, rounded to pixels."""
     x0, y0, x1, y1 = (round(edge) for edge in box)
     visible = max(x0, 0), max(y0, 0), min(x1, image.width), min(y1, image.height)
     if visible[0] >= visible[2] or visible[1] >= visible[3]:
@@ -148,7 +148,7 @@ def _build_size_error(where: str, size: str) -> ConfigError:
 
 
 def convert_to_rgb(image: Image.Image) -> Image.Image:
-    """Return 8-bit RGB, by the rules above; the image itself where it is that already."""
+    """Return 8-bit RGB by the rules of this module; the same object if it is that already."""
     if image.mode.startswith("I;16") or image.mode == "I":
         upper = np.clip(np.asarray(image) >> 8, 0, 255)
         return Image.fromarray(upper.astype(np.uint8)).convert("RGB")

@@ -1,4 +1,4 @@
-"""Features of all images from a frozen backbone: computed once, memory-mapped ever after.
+"""Compute features of all images with a frozen backbone once, and memory-map them.
 
 Shape legend: N images · F features.
 """
@@ -35,10 +35,9 @@ BATCH = 64
 def load_cached_features(
     config: Trial, cache: Path, device: torch.device | str = "cpu"
 ) -> np.memmap:
-    """Return pooled features of every image, in the data set's order: [N, F] float32.
+    """Return pooled features of every image in the data set's order: [N, F] float32.
 
-    Images are cut as in evaluation. Whoever comes first computes, on all CPU threads it may use;
-    others wait.
+    Images are cut as in evaluation. The first caller computes them on all its threads; others wait.
     """
     device = torch.device(device)
     folder = get_or_build(
@@ -50,15 +49,14 @@ def load_cached_features(
 
 
 def has_features(config: Trial, cache: Path, device: torch.device | str = "cpu") -> bool:
-    """Return whether they are in the cache, so that neither backbone nor weights are needed."""
+    """Return whether the cache has the features, so that no weights are needed."""
     return (Path(cache) / "features" / build_features_key(config, cache, device)).is_dir()
 
 
 def build_features_key(config: Trial, cache: Path, device: torch.device | str = "cpu") -> str:
-    """Name of the features in the cache: everything that changes them.
+    """Return the name of the features in the cache, which contains everything that changes them.
 
-    The kind of device is part of it, so that a CPU trial's numbers cannot depend on whether a
-    GPU trial came first.
+    The kind of device is part of it, so a CPU trial's numbers never depend on a GPU trial.
     """
     parts: dict[str, Any] = {
         "data": fingerprint(config.data, cache),

@@ -1,9 +1,9 @@
-"""Images as one run of bytes, whatever their sizes, on disk or on the device.
+"""Store images of any size as one array of bytes, on disk or on a device.
 
 Shape legend: N images · B of a batch · H, W rows and columns of one image · C channels, 1 or 3.
 
-All pixels lie one after the other in a flat uint8 array. A memory-mapped file gives it on the CPU,
-so that all trials of a machine share its pages; where the device has room it holds the array whole.
+All pixels are in one flat uint8 array. On the CPU it is a memory-mapped file, which all trials of a
+machine share; a device with enough memory holds the whole array.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ class Images:
         return replace(self, flat=self.flat.to(device))
 
     def is_resident(self, device: torch.device) -> bool:
-        """Return whether pixels are used where they lie."""
+        """Return whether pixels are used in place on this device."""
         return self.flat.device.type == device.type
 
     def load_batch(self, index: Tensor, device: torch.device | str) -> tuple[Tensor, Tensor]:
-        """Return pixels that contain the images `index`, on `device`, and where each starts: [B].
+        """Return pixels that contain the images `index` on `device`, and the start of each: [B].
 
-        Resident pixels are used where they are; otherwise the batch alone is moved.
+        Resident pixels are used in place; otherwise only the batch is moved.
         """
         device = torch.device(device)
         if self.is_resident(device):
@@ -78,25 +78,25 @@ class Images:
         return packed.to(device, non_blocking=True), starts
 
     def compute_layout(self, index: Tensor) -> tuple[Tensor, int]:
-        """Return where each of the images `index` starts if they are packed, and all bytes."""
+        """Return the start of each of the images `index` when packed, and the total size."""
         sizes = self.heights[index] * self.widths[index] * self.channels
         return torch.cumsum(sizes, 0) - sizes, int(sizes.sum())
 
     def pack_rows(self, rows: list[int], starts: list[int], packed: Tensor) -> None:
-        """Write the pixels of some images where they start in `packed`, [bytes] on the CPU."""
+        """Copy the pixels of some images to their `starts` in `packed`, [bytes] on the CPU."""
         for row, start in zip(rows, starts, strict=True):
             pixels = self[row].reshape(-1).numpy()
             # By numpy: torch would divide each copy among its threads.
             packed.numpy()[start : start + len(pixels)] = pixels
 
     def select_packed(self, index: Tensor, flat: Tensor, starts: Tensor) -> Images:
-        """Return the images `index` alone, in pixels that were packed, by `pack` or elsewhere."""
+        """Return the images `index` as a collection over pixels that are already packed."""
         sizes = self.heights[index], self.widths[index]
         return Images(flat, starts, *sizes, self.channels, self.frame, self.resize)
 
     @staticmethod
     def from_equal_sizes(pixels: Tensor, frame: float = 1.0) -> Images:
-        """From [N, H, W] or [N, H, W, C] uint8."""
+        """Build images from [N, H, W] or [N, H, W, C] uint8."""
         n, h, w = pixels.shape[:3]
         channels = pixels.shape[3] if pixels.dim() == 4 else 1
         return Images(
@@ -110,7 +110,7 @@ class Images:
 
 
 def map_array(path: Path) -> Tensor:
-    """Return the array of an .npy file, or another file's bytes, mapped copy-on-write."""
+    """Map the array of an .npy file, or the bytes of another file, copy-on-write."""
     if path.suffix == ".npy":
         return torch.from_numpy(np.load(path, mmap_mode="c", allow_pickle=False))
     return torch.from_numpy(np.memmap(path, np.uint8, mode="c"))
@@ -121,7 +121,7 @@ def map_array(path: Path) -> Tensor:
 
 @dataclass
 class Batch:
-    """rows: [B]. packed: room for their pixels, which start at `starts`."""
+    """Pixels of a batch. rows: [B]. packed: memory for the pixels, which begin at `starts`."""
 
     rows: Tensor
     starts: Tensor
@@ -131,12 +131,11 @@ class Batch:
 
 @dataclass
 class Reader:
-    """Reads `images` for one trial, in as many threads as torch has.
+    """Read images for one trial, in as many threads as torch has.
 
-    Where pixels lie on the device, or are mapped and used on the CPU, there is nothing to do.
-    Otherwise threads decode or copy the next batches, while the network trains on this one, into
-    memory that for a GPU is pinned. In another order than was expected, batches are the same and
-    come later.
+    Pixels on the device, or mapped and used on the CPU, need no work. Otherwise threads decode or
+    copy the next batches while the network trains, for a GPU into pinned memory. If rows come in
+    another order than announced, the batches are the same and only arrive later.
     """
 
     images: Images
@@ -148,17 +147,18 @@ class Reader:
         self._pool: ThreadPoolExecutor | None = None
 
     def prefetch(self, batches: Iterable[Tensor]) -> None:
-        """Read these rows, [B] each, ahead in this order, and nothing that was expected before."""
+        """Announce the rows of the next batches, [B] each, in order; replaces earlier
+        announcements."""
         self._drop_expected()
         if not self.images.is_resident(self.device):
             self.coming.extend(batches)
             self._fill_queue()
 
     def load_rows(self, rows: Tensor) -> tuple[Images, Tensor]:
-        """Return images on the device among which are those of `rows` ([B]), and where: [B].
+        """Return images on the device that include `rows` ([B]), and the positions of these: [B].
 
         Raises:
-            ConfigError: a file that cannot be decoded.
+            ConfigError: a file cannot be decoded.
         """
         if self.images.is_resident(self.device):
             return self.images, rows

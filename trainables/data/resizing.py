@@ -1,16 +1,14 @@
-"""Squares cut out of images and brought to the size that a network takes: antialiased, or not.
+"""Cut boxes out of images and resize them to the input size, with or without antialiasing.
 
-Without antialiasing: bilinear, by the four neighbours of each sampling point, whose coordinate is
-(i + ½)·length/S − ½, clamped to the box, as in `torch.nn.functional.interpolate(
-align_corners=False)` of the cropped image; along the row first, then along the column. The CPU
-takes one image after the other, which is eight times as fast at 224 px as the batch at once, which
-a GPU takes. Both do the same arithmetic, to the same bits.
+Without antialiasing: bilinear over the four neighbours of each sampling point, at coordinate (i +
+½)·length/S − ½ clamped to the box, as `torch.nn.functional.interpolate(align_corners=False)` of the
+cropped image; first along rows, then along columns. The CPU takes image by image, which is eight
+times as fast at 224 px as the whole batch, which a GPU takes. Both compute the same bits.
 
-With antialiasing, as torchvision does it: one image after the other, by
-`torch.nn.functional.interpolate(antialias=True)`. Kernels are those of Pillow too (bicubic: a =
-−1/2). Pixels are rounded to 8 bits and cut off at 0 and 255. On a CPU torch computes with weights
-of 16 bits, three times as fast as with floats: a pixel is at most one step beside the float one's
-nearest. Other devices have no such kernel: floats, rounded.
+With antialiasing, as in torchvision: image by image with `torch.nn.functional.interpolate(
+antialias=True)` and Pillow's kernels (bicubic: a = −1/2). Pixels are rounded to 8 bits. On a CPU
+torch uses 16-bit weights, three times as fast as floats; a pixel differs by at most one step from
+the rounded float. Other devices have no such kernel and round floats.
 
 Shape legend: B batch · S side of the output · C channels · H, W rows and columns of an image.
 """
@@ -37,10 +35,14 @@ BILINEAR_TOGETHER = 8
 
 @dataclass(frozen=True)
 class Crops:
-    """Which squares are cut out of which images.
+    """The boxes to cut out of images.
 
-    index: [B] rows of `images`. boxes: [B, 4] int64 (top, left, height, width). flip: [B] bool,
-    those that are mirrored. All on the CPU. size: S. device: where the squares are made.
+    Attributes:
+        index: [B] rows of `images`.
+        boxes: [B, 4] int64 (top, left, height, width).
+        flip: [B] bool, whether to mirror. All on the CPU.
+        size: S.
+        device: where the squares are computed.
     """
 
     images: Images
@@ -52,11 +54,11 @@ class Crops:
 
 
 def resample_boxes(crops: Crops, interpolation: Interpolation, short: int | None = None) -> Tensor:
-    """Resize boxes to S × S, antialiased: [B, C, S, S] uint8, in channels-last memory.
+    """Resize boxes to S × S with antialiasing: [B, C, S, S] uint8 in channels-last memory.
 
     Args:
-        short: side to which images are resized first; boxes (top, left, S, S) are then in images of
-            the sizes that `compute_resized_sizes` gives, and are taken as they lie.
+        short: short side to which images are resized first; boxes (top, left, S, S) then refer to
+            the resized images (`compute_resized_sizes`) and are cut without resizing.
     """
     images, index, size = crops.images, crops.index, crops.size
     shape = len(index), size, size, images.channels
@@ -103,7 +105,7 @@ def _view_image(flat: Tensor, location: list[int], channels: int) -> Tensor:
 
 
 def _resize_image(pixels: Tensor, height: int, width: int, interpolation: Interpolation) -> Tensor:
-    """Bring [H, W, C] uint8 to [height, width, C] uint8; as it is where it has that size."""
+    """Resize [H, W, C] uint8 to [height, width, C] uint8, unless it has that size."""
     if pixels.shape[:2] == (height, width):
         return pixels
     # By these strides torch sees that channels lie last, and neither takes them apart nor leaves
@@ -130,7 +132,7 @@ def sample_bilinear(crops: Crops) -> Tensor:
 
 
 def sample_one_by_one(crops: Crops) -> Tensor:
-    """Sample on the CPU, in as many threads as torch has."""
+    """Sample image by image on the CPU, in as many threads as torch has."""
     boxes, size, channels = crops.boxes, crops.size, crops.images.channels
     flat, locations = _load_located(crops)
     begin = torch.zeros(len(boxes), dtype=torch.int64)
@@ -161,7 +163,7 @@ def sample_one_by_one(crops: Crops) -> Tensor:
 
 
 def sample_at_once(crops: Crops) -> Tensor:
-    """Sample the whole batch, as on a GPU."""
+    """Sample the whole batch at once, as on a GPU."""
     images, index, size = crops.images, crops.index, crops.size
     flat, starts = images.load_batch(index, crops.device)
     pixels = flat.view(-1, images.channels)

@@ -1,6 +1,6 @@
-"""Batches of M images of each of K classes, from nothing but (seed, epoch).
+"""Draw batches of M images of each of K classes from (seed, epoch) only.
 
-No state is kept: a resumed trial asks for epoch e again and gets the same batches.
+There is no state: a resumed trial draws epoch e again and gets the same batches.
 """
 
 from __future__ import annotations
@@ -20,12 +20,10 @@ def count_steps_per_epoch(images: int, batch_size: int) -> int:
 
 
 def check_batch(batch_size: int, per_class: int, classes: int) -> None:
-    """Check that batches can be drawn from so many training classes.
-
-    Nothing is shrunk to what there is: with another batch it is another trial, for users to name.
+    """Check that batches can be drawn from this number of training classes.
 
     Raises:
-        ConfigError: batch_size is no multiple of per_class, or asks for more classes than train.
+        ConfigError: batch_size is no multiple of per_class, or needs more classes than train.
     """
     if batch_size % per_class:
         text = f"{batch_size} is not a multiple of per_class {per_class}: give one."

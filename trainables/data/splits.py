@@ -46,14 +46,15 @@ FEWEST = 2  # images that an imbalance leaves a class, so that each still has a 
 
 @dataclass(frozen=True)
 class Subset:
-    """Images of one split.
+    """The images of one split.
 
-    images: all images of the data set; shared by the splits.
-    index: [n] int64, rows of `images`, class after class.
-    labels: [n] int64, contiguous 0 … len(classes) − 1.
-    classes: their names, sorted.
-    queries: so many at the beginning are looked for among the others, the gallery; None: each is
-        looked for among all others.
+    Attributes:
+        images: all images of the data set, shared by the splits.
+        index: [n] int64, rows of `images`, class after class.
+        labels: [n] int64, contiguous 0 … len(classes) − 1.
+        classes: their names, sorted.
+        queries: the first `queries` images are searched in the others, the gallery; None: each
+            image is searched in all others.
     """
 
     images: Images
@@ -68,9 +69,11 @@ class Subset:
 
 @dataclass(frozen=True)
 class Splits:
-    """val is None under protocol "paper", which selects on test.
+    """Training, validation and test images. val is None under protocol "paper", which selects on
+    test.
 
-    by_images: whether they show the same classes; one image of a class is then enough.
+    Attributes:
+        by_images: whether the splits show the same classes, so that one image of a class is enough.
     """
 
     train: Subset
@@ -88,7 +91,7 @@ class Splits:
         return subset
 
     def require_splits(self, names: Iterable[str]) -> None:
-        """Refuse now a split that evaluation would refuse after hours of training."""
+        """Refuse now a split that evaluation would refuse after training."""
         for name in names:
             subset = self[name]
             if self.by_images:
@@ -108,19 +111,22 @@ class Splits:
 
     @property
     def selection(self) -> SplitName:
-        """The split on which the epoch is chosen."""
+        """The split on which the epoch is selected."""
         return "test" if self.val is None else "val"
 
 
 def load_splits(config: DataConfig, cache: Path) -> Splits:
-    """Load the configured data set and deal its classes."""
+    """Load the configured data set, and split it."""
     dataset = load_dataset(config, cache)
     return split_dataset(dataset, config.split, dataset.fingerprint or fingerprint(config, cache))
 
 
 def split_dataset(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Splits:
-    """Deal the classes or images of `dataset`; its official test classes win over `config.test`,
-    and its validation images over `config.validation`."""
+    """Split the classes or images of `dataset`.
+
+    Official test classes override `config.test`, and official validation images
+    `config.validation`.
+    """
     by_images = config.by == "images"
     train, val, test = (_split_images if by_images else _split_classes)(dataset, config)
     if config.imbalance is not None:
@@ -164,8 +170,7 @@ def _split_classes(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subse
 
 
 def count_split_classes(classes: int, config: SplitConfig) -> tuple[int, int, int]:
-    """Return how many of so many classes train, validate (0: none) and are tested, where the
-    division is not the data set's own."""
+    """Return how many classes train, validate (0: none) and test, without official division."""
     if config.by == "images":
         return classes, 0 if config.protocol == "paper" else classes, classes
     train, test = _split_test_classes([str(number) for number in range(classes)], config)
@@ -194,7 +199,8 @@ def _split_test_classes(names: list[str], config: SplitConfig) -> tuple[list[str
 
 
 def _take_part(names: list[str], config: SplitConfig) -> tuple[list[str], list[str]]:
-    """Return the test classes of a part, and those of the other parts; all and none without."""
+    """Return the test classes of a part and those of the other parts; all and none without
+    parts."""
     if config.parts is None or config.part is None:
         return names, []
     dealt = _permute_names(sorted(names), config.seed, "data.parts")
@@ -205,7 +211,7 @@ def _take_part(names: list[str], config: SplitConfig) -> tuple[list[str], list[s
 def _take_block(
     names: list[str], blocks: int, block: int, option: str
 ) -> tuple[list[str], list[str]]:
-    """Return the names outside and inside one of so many blocks of about the same size."""
+    """Return the names outside and inside one of several blocks of about equal size."""
     if len(names) < blocks:
         kind = "training" if option == "folds" else "test"
         text = f"{blocks} {option} of {len(names)} {kind} classes leave one empty: take fewer."
@@ -215,7 +221,7 @@ def _take_block(
 
 
 def _split_validation_classes(names: list[str], config: SplitConfig) -> tuple[list[str], list[str]]:
-    """Return training and validation classes: of a fold, of protocol "paper", or of a share."""
+    """Return training and validation classes, by fold, protocol "paper" or share."""
     if config.folds is not None:
         names = sorted(names)
         if config.blocks == "seeded":
@@ -227,7 +233,7 @@ def _split_validation_classes(names: list[str], config: SplitConfig) -> tuple[li
 
 
 def _cut_names(names: list[str], share: float, path: str, keep: int) -> tuple[list[str], list[str]]:
-    """Cut off the last round(share · n) of n names: at least 1, leaving `keep` if possible."""
+    """Split off the last round(share · n) of n names, at least 1, leaving `keep` if possible."""
     if len(names) < 2:
         text = (
             f"{len(names)} class cannot be divided: there must be 2 (3 in all, with a validation "
@@ -292,8 +298,8 @@ def _split_images(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset
 def _split_class_rows(
     dataset: Dataset, rows: Tensor, share: float, keep: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """Return the first and the last of each class's rows, in their order: of n the last
-    round(share · n), at least 1, and at most what leaves `keep`."""
+    """Split the rows of each class: the last round(share · n), at least 1, leaving at least
+    `keep`."""
     rows = rows[torch.argsort(dataset.labels[rows], stable=True)]
     labels = dataset.labels[rows]
     sizes = torch.bincount(labels, minlength=len(dataset.classes))
@@ -310,10 +316,11 @@ def _split_class_rows(
 
 
 def thin_classes(labels: Tensor, ratio: float, seed: int) -> Tensor:
-    """Choose which images of a split stay, bool [N]: of the class at place k of C, in an order that
-    is drawn, max(2, round(n_k · ratio^(−k / (C − 1)))) images, which are drawn; the first one keeps
-    all of its n, the last one a share of 1 / ratio. Exponential decay: Cui et al., "Class-balanced
-    loss based on effective number of samples", CVPR 2019.
+    """Choose the images of an imbalanced split: bool [N].
+
+    The class at position k of C, in a random order, keeps max(2, round(n_k · ratio^(−k / (C − 1))))
+    random images, so the first class keeps all and the last one 1 / ratio. Exponential decay as in
+    Cui et al., "Class-balanced loss based on effective number of samples", CVPR 2019.
     """
     generator = streams.create_generator(seed, "data.imbalance")
     sizes = torch.bincount(labels).tolist()

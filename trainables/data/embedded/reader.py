@@ -1,5 +1,4 @@
-"""The embedded data sets: decoded once into the cache, memory-mapped from there; and the digits
-that come with scikit-learn.
+"""Read the embedded data sets, decoded once into the cache, and scikit-learn's digits.
 
 A set is one Arrow file, compressed with zstd, and its entry in `manifest.json`.
 """
@@ -29,7 +28,7 @@ MOST = 16  # the largest value of a pixel of a digit
 
 
 class Packaged(DataSource):
-    """A data set that comes with a package: one file or a few, mapped and not read."""
+    """Base of data sets that come with a package, as memory-mapped files."""
 
     REVISION = 1
 
@@ -39,9 +38,9 @@ class Packaged(DataSource):
 
 
 class Embedded(Packaged):
-    """Square drawings: the evaluation crop is the whole image.
+    """Square drawings, whose evaluation crop is the whole image.
 
-    FILE: name of the Arrow file. COLUMN: of it, the classes. FOLDER: where it lies.
+    FILE: name of the Arrow file. COLUMN: its column of classes. FOLDER: where it is.
     """
 
     FILE: ClassVar[str]
@@ -50,7 +49,7 @@ class Embedded(Packaged):
 
     @classmethod
     def get_digest(cls, kind: str = "content") -> str:
-        """Return SHA-256 of the set's file, or of its content, as the manifest pins it."""
+        """Return the SHA-256 of the set's file, or of its content, from the manifest."""
         entries = json.loads((cls.FOLDER / "manifest.json").read_text())
         return str(entries[cls.FILE][f"{kind}_sha256"])
 
@@ -139,7 +138,7 @@ class Digits(Packaged):
 
 @once
 def _read_digits() -> tuple[np.ndarray, np.ndarray]:
-    """Return pixels [N, 8, 8] uint8, brought from 0 … 16 to 0 … 255, and labels [N] int64."""
+    """Return pixels [N, 8, 8] uint8, scaled from 0 … 16 to 0 … 255, and labels [N] int64."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()

@@ -1,1 +1,1 @@
-"""Data sets that are lists of image files: where they lie, their rows, hashes and pixels."""
+"""Read data sets that are lists of image files: location, rows, hashes, pixels."""

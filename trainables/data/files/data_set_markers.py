@@ -1,11 +1,11 @@
-"""What its makers tell of a data set, and where it lies on this machine.
+"""Describe data sets as their makers offer them, and find them on this machine.
 
-A tenth of SOP trains without a complaint, and its recall is another number than the paper's. So a
-difference from its makers' counts is an error unless `data.allow_partial` (`--allow-partial`) goes
-on with what is there.
+Training on a tenth of SOP works without complaint and gives another recall than the paper's. So a
+difference from the makers' counts is an error, unless `data.allow_partial` (`--allow-partial`)
+accepts it.
 
-`data.root` says where a data set lies; without it, it is looked for by its usual names in the
-folders that `$ABLATE_DATA` lists (as PATH does). Each machine of a cluster looks by itself.
+`data.root` is the folder of a data set. Without it, the folder is searched by its usual names in
+the folders of `$ABLATE_DATA` (separated as in PATH). Each machine of a cluster searches separately.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ GO_ON = (
 
 @dataclass(frozen=True)
 class Count:
-    """Of one part of a data set."""
+    """Number of classes and images in a part of a data set."""
 
     classes: int
     images: int
@@ -43,13 +43,15 @@ class Count:
 class About:
     """A data set as it is downloaded.
 
-    title: what it is called.
-    markers: sets of files, and of folders (with a slash at the end), relative to its folder; each
-        set alone tells it, so that a folder of which a part is missing is still recognised.
-    folders: what its folder is usually called; the case does not matter.
-    offered: where its makers offer it, and under which file names.
-    classes: why its folders, taken for classes, would be another task; empty: they may be.
-    counts: of its parts: train, val, test, query, gallery. counted: who says so.
+    Attributes:
+        title: its name for readers.
+        markers: sets of files and folders (with a final slash) in its folder; each set is
+            sufficient, so that an incomplete folder is recognised too.
+        folders: usual names of its folder, in any case.
+        offered: where its makers offer it, and under which file names.
+        classes: why its folders must not be used as classes; empty if they may.
+        counts: of its parts: train, val, test, query, gallery.
+        counted: the source of the counts.
     """
 
     title: str
@@ -61,7 +63,7 @@ class About:
     counted: str = ""
 
     def find_markers(self, root: Path) -> str | None:
-        """Return the files that tell `root` for this data set; None if it is not."""
+        """Return the files that identify `root` as this data set, or None."""
         for names in self.markers:
             paths = [(root / name, name.endswith("/")) for name in names]
             if all(path.is_dir() if is_folder else path.is_file() for path, is_folder in paths):
@@ -69,7 +71,7 @@ class About:
         return None
 
     def list_differences(self, counts: Mapping[str, Count]) -> list[str]:
-        """Return a line for each part that is not as its makers say."""
+        """Return a line for each part that differs from the makers' counts."""
         return [
             f"{part}: {counts.get(part, Count(0, 0))}, not {count}"
             for part, count in self.counts.items()
@@ -82,12 +84,12 @@ class About:
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Return the first names, with dots where there are more."""
+    """Return the first names, and dots if there are more."""
     return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
 
 
 def build_absence_error(absent: Sequence[str], listed: int, title: str, where: str) -> ConfigError:
-    """Return the error of images that are listed and not there."""
+    """Return the error for listed images that do not exist."""
     text = f"{len(absent):,} of {listed:,} images of {title} are listed and not there in {where} ("
     return ConfigError("data.root", f"{text}{join_names(absent)}): {GO_ON}")
 
@@ -101,7 +103,7 @@ def build_unreadable_error(root: Path, error: OSError) -> ConfigError:
 
 
 def list_data_folders() -> list[Path]:
-    """Return the folders in which data sets lie, as `$ABLATE_DATA` lists them."""
+    """Return the folders of `$ABLATE_DATA`."""
     if variable := os.environ.get(VARIABLE):
         parts = [part for part in variable.split(os.pathsep) if part.strip()]
         return [expand_user_path(part, VARIABLE) for part in parts]
@@ -113,14 +115,14 @@ def list_data_folders() -> list[Path]:
 
 
 def get_given_root(config: DataConfig) -> Path | None:
-    """Return `data.root` as a whole path; None without."""
+    """Return `data.root` as an absolute path, or None."""
     if config.root is None:
         return None
     return Path(os.path.realpath(expand_user_path(config.root, "data.root")))
 
 
 def locate_root(config: DataConfig, about: About) -> Path:
-    """Return the folder of a data set as it is unpacked; a ConfigError refuses another."""
+    """Return the folder of a data set; ConfigError if there is none or it is another one."""
     root = get_given_root(config)
     if root is None:
         folders = list_data_folders()
@@ -149,7 +151,7 @@ def locate_root(config: DataConfig, about: About) -> Path:
 
 
 def _list_usual_folders(folders: Iterable[Path], about: About) -> Iterator[Path]:
-    """Yield the folders of usual names, in the order of the data folders and of the names."""
+    """Yield existing folders with usual names, in order."""
     for base in folders:
         with suppress(OSError):  # `ablate data list` says which of them cannot be read
             by_name = {entry.name.casefold(): entry for entry in sorted(base.iterdir())}

@@ -45,7 +45,8 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Listing:
-    """base: the folder that the rows' paths are relative to. where: the file that lists them."""
+    """The rows that a data set lists. base: folder of their paths. where: the file that lists
+    them."""
 
     base: Path
     where: Path
@@ -54,10 +55,12 @@ class Listing:
 
 @dataclass(frozen=True)
 class Reading:
-    """What lies in a data set's folder.
+    """The content of a data set's folder.
 
-    index, rows: of the images that are there. problems: a line for each thing that is not as its
-    makers say. error: of the first of them.
+    Attributes:
+        index, rows: of the images that exist.
+        problems: a line for each difference from what its makers say.
+        error: the error for the first of them.
     """
 
     index: Index
@@ -67,7 +70,7 @@ class Reading:
 
 
 class FileSet(DataSource):
-    """One data set of image files. NAME: as it is registered."""
+    """A data set of image files. NAME: its registered name."""
 
     NAME: ClassVar[str]
     REVISION: ClassVar[int] = 1
@@ -75,17 +78,17 @@ class FileSet(DataSource):
     @classmethod
     @abstractmethod
     def rows(cls, root: Path, config: DataConfig) -> Listing:
-        """Return what the data set's own files list; a ConfigError names file and line."""
+        """Return the rows that the data set's files list; ConfigError names file and line."""
 
     @classmethod
     def locate_root(cls, config: DataConfig) -> Path:
-        """Return the folder of the data set; a ConfigError says that it is not there."""
+        """Return the folder of the data set; ConfigError if it does not exist."""
         assert cls.ABOUT is not None
         return locate_root(config, cls.ABOUT)
 
     @classmethod
     def read_listing(cls, config: DataConfig) -> Reading:
-        """Return what lies in the folder."""
+        """Return the content of the data set's folder."""
         root = cls.locate_root(config)
         try:
             listing = cls.rows(root, config)
@@ -112,13 +115,14 @@ class FileSet(DataSource):
 
     @classmethod
     def find_present(cls, listed: Index) -> np.ndarray:
-        """Return which images lie there, [N] bool: reading a FIFO or a device would not end."""
+        """Return which images exist as regular files, [N] bool; a FIFO or device would block."""
         return np.array([(listed.base / row.path).is_file() for row in listed.rows], bool)
 
     @classmethod
     def check_listing(cls, config: DataConfig) -> Reading:
-        """Return what lies in the folder; a ConfigError refuses more or fewer images than its
-        makers say, unless `data.allow_partial`."""
+        """Return the content of the folder; ConfigError if it differs from what its makers say,
+        unless `data.allow_partial`.
+        """
         reading = cls.read_listing(config)
         if reading.error is not None and not config.allow_partial:
             raise reading.error
@@ -140,7 +144,7 @@ class FileSet(DataSource):
 
     @classmethod
     def describe_row(cls, row: Row) -> str:
-        """Return what a row says besides name and content, for the fingerprint."""
+        """Return the text of a row for the fingerprint, besides name and content."""
         box = "" if row.box is None else row.box
         return f"\x1f{row.label}\x1f{row.part}\x1f{ROLES[row.role]}\x1f{box}"
 
@@ -162,6 +166,6 @@ class FileSet(DataSource):
 
     @classmethod
     def iterate_pictures(cls, index: Index) -> Iterator[Picture]:
-        """Yield what is to be decoded, in the order of the rows."""
+        """Yield the pictures to decode, in the order of the rows."""
         for row in index.rows:
             yield Picture(index.base / row.path, None, row.box)

@@ -1,8 +1,7 @@
-"""SHA-256 of many files, each read once: files that are known are not read again.
+"""Compute the SHA-256 of many files, and read unchanged files only once.
 
-A file is known by its size, modification time, change time and inode. The first two alone survive
-a replacement: `tar -x`, `rsync -t` and archives with normalised times restore them. No program can
-set the other two.
+A file counts as unchanged if size, modification time, change time and inode are equal. `tar -x`,
+`rsync -t` and normalised archives restore the first two; no program can set the others.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Copies = list[list[str]]  # stamp and digest of each copy of a file that was see
 
 
 def hash_files(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]:
-    """Return name, relative to `root`, → SHA-256 (hex) of the file; earlier ones lie in `cache`."""
+    """Return file name relative to `root` → SHA-256 (hex); earlier hashes are in `cache`."""
     index = cache / f"hashes-{hashlib.sha256(str(root).encode()).hexdigest()[:16]}.json"
     try:
         earlier: dict[str, Copies] = read_sealed_json(index) or {}
@@ -64,7 +63,7 @@ def hash_files(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]:
 
 
 def forget_hashes(cache: Path) -> None:
-    """Have every file read again, also one whose stamp did not change."""
+    """Delete the cached hashes, so that every file is read again."""
     with explain_write_errors(cache):
         for index in cache.glob("hashes-*.json"):
             index.unlink()

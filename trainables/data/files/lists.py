@@ -1,6 +1,6 @@
-"""Read lists of data sets: lines of text files, and MATLAB files of plain values.
+"""Read lists of data sets: text files, and MATLAB files of plain values.
 
-Nothing in them is run. An error names the file, and of a text the line and what stands there.
+Nothing in them is executed. An error names the file, and for text the line and its content.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SHOWN = 80  # characters of a line
 
 
 def build_damage_error(where: Path | str, fault: str, remedy: str = UNPACK) -> ConfigError:
-    """Return the error of a file that cannot be what its makers offer."""
+    """Return the error for a file that differs from what its makers offer."""
     return ConfigError(str(where), f"{fault}: {remedy}.")
 
 
@@ -33,7 +33,7 @@ def build_line_error(path: Path, number: int, line: str, expected: str) -> Confi
 
 @contextmanager
 def name_unreadable_file(path: Path | str, remedy: str = UNPACK) -> Iterator[None]:
-    """Raise a ConfigError that names the file in place of an OSError."""
+    """Turn an OSError into a ConfigError that names the file."""
     try:
         yield
     except OSError as error:
@@ -41,7 +41,7 @@ def name_unreadable_file(path: Path | str, remedy: str = UNPACK) -> Iterator[Non
 
 
 def iterate_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield number, from 1, and text of each line that is not empty."""
+    """Yield number (from 1) and text of each line that is not empty."""
     with name_unreadable_file(path):
         content = path.read_bytes()
     try:
@@ -54,7 +54,7 @@ def iterate_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def parse_number(text: str) -> int:
-    """Return a number from 0; a ValueError refuses signs and other texts."""
+    """Parse a number ≥ 0; ValueError for signs and other texts."""
     if not (text.isascii() and text.isdigit()):
         raise ValueError(text)
     return int(text)
@@ -63,12 +63,12 @@ def parse_number(text: str) -> int:
 def iterate_fields(
     path: Path, expected: str, types: Sequence[Callable[[str], Any]], start: int = 0
 ) -> Iterator[tuple[int, list[Any]]]:
-    """Yield number and fields of each line; the last field may hold blanks.
+    """Yield number and fields of each line; the last field may contain blanks.
 
     Args:
-        expected: what a line holds, for the message.
-        types: of the fields, each of which raises ValueError for a text that it does not take.
-        start: lines of a head that are passed over.
+        expected: content of a line, for the message.
+        types: parsers of the fields, which raise ValueError.
+        start: number of header lines to skip.
     """
     for number, line in islice(iterate_lines(path), start, None):
         try:

@@ -1,13 +1,12 @@
-"""How images of files are kept in the cache: as pixels where those fit, else as they are encoded.
+"""Keep images of files in the cache as pixels, or as encoded files if pixels do not fit.
 
-Pixels are decoded once into one memory-mapped run of bytes with a table of sizes, with the short
-side of `DataConfig.stored_short_side`. Encoded images are the bytes of their files in one
-memory-mapped file, decoded when asked for by the same function, so that a trial's numbers are the
-same to the bit. The first pass decodes each of them too, so that a damaged image ends a run before
-it begins. One file serves all sizes.
+Pixels are decoded once into one memory-mapped array, with the short side
+`DataConfig.stored_short_side`. Encoded images are the bytes of their files in one memory-mapped
+file, decoded on demand by the same function, so a trial's numbers are equal to the bit. The first
+pass decodes each of them too, so that a damaged image ends a run before it begins.
 
-`data.store: auto` takes what is there already. Otherwise it takes pixels if they need at most half
-of the free disk of the cache and fit into the machine's memory.
+`data.store: auto` takes what exists. Otherwise it takes pixels if they need at most half of the
+cache's free disk and fit into the machine's memory.
 """
 
 from __future__ import annotations
@@ -49,10 +48,15 @@ ASPECT = 4 / 3  # long side / short side that they are taken to have
 
 @dataclass(frozen=True, kw_only=True)
 class EncodedImages(Images):
-    """flat: [total bytes] uint8 of the files. offsets, lengths: [N], of each.
+    """Encoded images in one array.
 
-    heights, widths: [N], as decoded. short: side to which they are brought; None: as they lie.
-    names: of the files, for messages. boxes: what of each is kept.
+    Attributes:
+        flat: [total bytes] uint8 of the files.
+        offsets, lengths: [N].
+        heights, widths: [N], as decoded.
+        short: short side after decoding; None for the original size.
+        names: of the files, for messages.
+        boxes: the part of each image to keep.
     """
 
     lengths: Tensor
@@ -81,10 +85,10 @@ class EncodedImages(Images):
 def load_stored(
     folder: Path, index: Index, pictures: Iterable[Picture], config: DataConfig
 ) -> Images:
-    """Return images from a folder of the cache; made there if need be.
+    """Return images from a folder of the cache, built if necessary.
 
     Args:
-        folder: named after the content of the data; how it is kept is added to its name.
+        folder: named by the content of the data; the kind of store is appended.
         pictures: of the rows of `index`, in order.
     """
     kind = choose_store(folder, len(index.rows), config)
@@ -135,7 +139,7 @@ def load_stored(
 
 
 def choose_store(folder: Path, images: int, config: DataConfig) -> Kind:
-    """Choose how so many images are kept."""
+    """Choose between pixels and encoded files."""
     if config.store != "auto":
         return config.store
     for kind, kind_folder in _list_kind_folders(folder, config.stored_short_side).items():
