@@ -1,4 +1,4 @@
-"""The training side: one exact trial and all it is made of. No sweep, and Ray in one file alone.
+"""Train and load single trials. Nothing here knows sweeps, and only one file imports Ray.
 
     model = trainables.load("runs/trials/<trial_id>/best.safetensors")
     embeddings = model.embed(images)
@@ -18,7 +18,7 @@ __all__ = ["load"]
 
 
 def load(path: str | Path, device: str = "auto") -> Model:
-    """Return a trained model from its export; see `trainables.core.export.load_model`."""
+    """Load a trained model from its export; see `trainables.core.export.load_model`."""
     from trainables.core import export
 
     return export.load_model(path, device)

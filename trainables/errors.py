@@ -1,20 +1,20 @@
-"""The two kinds of failure a trial can have.
+"""Define the two kinds of failure that a trial can have.
 
 `ConfigError`  the input is wrong: reported before anything starts, exit code 2.
-`TrialFailure` the trial ran and cannot succeed (a non-finite loss, say): a durable
-               fact in the ledger, not retried, because it would fail again.
+`TrialFailure` the trial ran and cannot succeed (its loss is not finite, for example): recorded in
+               the ledger and not retried, because it would fail again.
 
-Anything the machine does to a trial (a killed process, a lost node, a full disk) is
-neither: the engine retries it.
+The engine retries all other failures, which the machine causes: a killed process, a lost node, a
+full disk.
 """
 
 from __future__ import annotations
 
-MOST = 1000  # characters of a message
+LONGEST_MESSAGE = 1000  # characters
 
 
 class ConfigError(ValueError):
-    """Bad input, described by its place and one sentence.
+    """Invalid input, described by its place and one sentence.
 
     Args:
         path: where the input is: a dotted field (`method.alpha`), an option or a file name.
@@ -23,15 +23,17 @@ class ConfigError(ValueError):
 
     def __init__(self, path: str, message: str) -> None:
         self.path = path
-        self.message = message if len(message) <= MOST else f"{message[:MOST]}…"
+        self.message = (
+            message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}…"
+        )
         super().__init__(f"{path}: {self.message}")
 
     def move_to(self, path: str) -> ConfigError:
-        """Return the same fault at another place."""
+        """Return the same error for another place."""
         return ConfigError(path, self.message)
 
     def __reduce__(self) -> tuple[type[ConfigError], tuple[str, str]]:
-        # Exceptions cross process borders by pickle; the default would pass one argument.
+        # pickle would pass only the joined text to `__init__`
         return type(self), (self.path, self.message)
 
 

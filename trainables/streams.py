@@ -1,7 +1,7 @@
-"""Random streams that depend on nothing but the seed, the component's name and the step.
+"""Seed random streams by the seed, the component's name and the step.
 
-So adding a component leaves the draws of the others alone, and a resumed trial needs no saved
-generator state.
+A new component therefore does not change the draws of others, and a checkpoint needs no generator
+state.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 
 
 def derive_seed(seed: int, *names: str | int) -> int:
-    """Return 63-bit seed: the first bytes of SHA-256 of `seed` and the names."""
+    """Return a 63-bit seed: the first bytes of the SHA-256 of `seed` and the names."""
     text = "\x1f".join(str(part) for part in (seed, *names))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
@@ -22,7 +22,7 @@ def derive_seed(seed: int, *names: str | int) -> int:
 def create_generator(
     seed: int, *names: str | int, device: torch.device | str = "cpu"
 ) -> torch.Generator:
-    """Return a fresh generator on `device`, seeded by `derive_seed`."""
+    """Create a generator on `device`, seeded by `derive_seed`."""
     return torch.Generator(device=device).manual_seed(derive_seed(seed, *names))
 
 
@@ -30,8 +30,8 @@ def create_generator(
 def seed_global_generator(seed: int, *names: str | int) -> Iterator[None]:
     """Run a block with torch's global CPU generator seeded by `derive_seed`, then restore it.
 
-    Modules are built on the CPU inside such a block and moved afterwards, so that initial
-    weights are the same whatever the device.
+    Build modules on the CPU in such a block and move them afterwards: their initial weights are
+    then the same on every device.
     """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(derive_seed(seed, *names))
@@ -40,9 +40,9 @@ def seed_global_generator(seed: int, *names: str | int) -> Iterator[None]:
 
 @contextmanager
 def use_substream(name: str) -> Iterator[None]:
-    """Inside a `seed_global_generator` block: draw from a stream of the block's seed and `name`.
+    """Run a block within `seed_global_generator` with a stream of its own, named `name`.
 
-    For a component built of several: what one part draws does not depend on the others.
+    The parts of a composed component then do not change each other's draws.
     """
     with seed_global_generator(torch.initial_seed(), name):
         yield

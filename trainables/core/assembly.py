@@ -1,4 +1,4 @@
-"""The parts of a trial, put together from its configuration; what the loop then runs."""
+"""Build the parts of a trial that the training loop runs, from its configuration."""
 
 from __future__ import annotations
 
@@ -28,12 +28,16 @@ PROCESSES = "resources.processes"
 
 @dataclass(frozen=True)
 class Parts:
-    """All on the trial's device.
+    """Parts of a trial, on its device.
 
-    passes: how a step's images go through the network's backbone.
-    parameters: all that ever trains, in the optimiser's order.
-    generators: of a step's draws by stream. Boxes and flips are drawn on the CPU, so that a
-        trial sees the same crops anywhere; the rest where it is used, so that nothing waits.
+    Attributes:
+        inputs: source of training batches and splits.
+        network: backbone, method and loss.
+        passes: runs a batch forward and backward, in parts if it must.
+        parameters: all parameters that ever train, in the optimiser's order.
+        optimizer: with one group for each role.
+        generators: random generators of a step, by stream. Augmentation draws on the CPU, so that
+            crops are the same on every device; the others draw on the device, to avoid waiting.
     """
 
     inputs: Inputs
@@ -53,7 +57,7 @@ def assemble_parts(
     *,
     group: Group = ALONE,
 ) -> Parts:
-    """Build each part from its own stream of the seed."""
+    """Build all parts of a trial, each from its own random stream of the seed."""
     backbone: Backbone | None = None
     inputs: Inputs
     if config.backbone.mode == "frozen":
@@ -92,25 +96,30 @@ def assemble_parts(
 def seed_step(
     generators: dict[str, torch.Generator], seed: int, step: int, backbone: nn.Module | None
 ) -> None:
-    """Let each stream begin anew at a step."""
+    """Seed each random stream for one step, so that a resumed trial draws the same numbers."""
     for name, generator in generators.items():
         generator.manual_seed(streams.derive_seed(seed, name, step))
     if backbone is not None:
-        # Dropout and stochastic depth of a backbone draw from torch's global generator.
+        # dropout and stochastic depth of a backbone draw from torch's global generator
         torch.manual_seed(streams.derive_seed(seed, "backbone", step))
 
 
 def uses_sync_batch_norm(config: TrialConfig, processes: int, device: torch.device) -> bool:
-    """Return whether the norms of a backbone that trains are SyncBatchNorm."""
+    """Return whether the backbone's BatchNorm layers become SyncBatchNorm."""
     trains = config.backbone.mode == "finetune" and not config.backbone.freeze_bn
     return trains and processes > 1 and device.type == "cuda"
 
 
 def check_shared(config: TrialConfig, processes: int, *, on_gpus: bool = False) -> None:
-    """Refuse several processes that would not come to what one would come to.
+    """Refuse several processes where their result would differ from that of one process.
 
     Args:
-        on_gpus: each has a GPU, where BatchNorm in training can exchange its statistics.
+        config: the trial's configuration.
+        processes: number of processes that train the trial.
+        on_gpus: whether each has a GPU; BatchNorm can exchange its statistics only there.
+
+    Raises:
+        ConfigError: the trial cannot be shared by these processes.
     """
     if processes == 1:
         return
@@ -118,11 +127,14 @@ def check_shared(config: TrialConfig, processes: int, *, on_gpus: bool = False) 
     if backbone.mode == "frozen":
         raise ConfigError(
             PROCESSES,
-            f"{processes} a trial gain nothing with backbone.mode: frozen, whose features are "
-            "cached: give one, and run several trials side by side",
+            f"{processes} processes for each trial gain nothing with backbone.mode: frozen, whose "
+            "features are cached. Give 1 and run several trials at a time.",
         )
     if images < processes:
-        raise ConfigError(PROCESSES, f"{processes} are more than the {images} images of a batch")
+        raise ConfigError(
+            PROCESSES,
+            f"{processes} processes are more than the {images} images of a batch. Give fewer.",
+        )
     size = config.data.image_size
     check_parts(
         backbone.name, size, freeze_bn=backbone.freeze_bn, option=PROCESSES, exchanged=on_gpus
@@ -133,10 +145,10 @@ def check_shared(config: TrialConfig, processes: int, *, on_gpus: bool = False) 
 def start_from_data(
     config: TrialConfig, network: Network, inputs: Inputs, splits: Splits, cache: Path
 ) -> None:
-    """Let the method start from the training features.
+    """Initialise the method from the training features.
 
-    Their principal directions are kept in the cache, except of a backbone without weights, or with
-    a second token, whose features are its seed's alone.
+    Their principal directions are cached, unless the features depend on the seed, as with a
+    backbone without weights or with a second token.
     """
     network.eval()
     features = torch.cat([network.features(block) for block in inputs.iterate_blocks(splits.train)])

@@ -1,8 +1,8 @@
-"""A trial's state on disk: atomic, checked, refused if it is another trial's.
+"""Save and restore a trial's state, atomically and with a digest.
 
-A file is the SHA-256 of its content and then the content, a `torch.save` of tensors, numbers
-and strings, read with `weights_only=True`. Kept are the two newest states and the best weights
-they name. The best weights change seldom and lie in a file of their own, written first.
+A file holds the SHA-256 of its content and then the content: a `torch.save` of tensors, numbers and
+strings, read with `weights_only=True`. The two newest states stay, with the best weights that they
+refer to. The best weights seldom change and therefore have a separate file, written first.
 """
 
 from __future__ import annotations
@@ -20,27 +20,30 @@ from trainables.errors import ConfigError
 from trainables.machine.files import write_atomically
 
 LOG = logging.getLogger(__name__)
-KEPT = 2
+KEPT_STATES = 2
 FORMAT = 1
 STATE = re.compile(r"steps-\d{10}-best-\d{6}\.pt")
 
 
 class DamagedCheckpoint(Exception):
-    """A file that is truncated, altered or gone."""
+    """A checkpoint file is truncated, altered or missing."""
 
 
 class Checkpoints:
-    """The folder of one trial; a state of another configuration or seed is refused."""
+    """Checkpoints of one trial; a checkpoint of another configuration or seed is refused."""
 
     def __init__(self, folder: Path, config_hash: str, seed: int) -> None:
         self.folder = folder
         self.identity = {"format": FORMAT, "config_hash": config_hash, "seed": seed}
 
     def save_state(self, steps: int, state: dict[str, Any], best: dict[str, Any] | None) -> None:
-        """Write the state after `steps` optimiser steps, then drop what is no longer kept.
+        """Write the state after `steps` optimiser steps, then delete old checkpoints.
 
         Args:
-            best: {"epoch": int, "value": float, "weights": state dict}, or None before any.
+            steps: optimiser steps so far, for the file's name.
+            state: everything that a resumed trial needs.
+            best: {"epoch": int, "value": float, "weights": state dict}; None before the first
+                evaluation.
         """
         best_epoch = 0 if best is None else int(best["epoch"])
         if best is not None and not self._locate_best(best_epoch).exists():
@@ -52,7 +55,11 @@ class Checkpoints:
         self._prune_old()
 
     def load_latest(self) -> tuple[dict[str, Any], dict[str, Any] | None] | None:
-        """Return (state, best) of the newest whole checkpoint, or None if there is none."""
+        """Return (state, best) of the newest intact checkpoint, or None if there is none.
+
+        Raises:
+            ConfigError: a checkpoint is of another trial.
+        """
         for path in reversed(self._list_states()):
             try:
                 content = _read_verified(path)
@@ -60,14 +67,14 @@ class Checkpoints:
                 if stored != self.identity:
                     raise ConfigError(
                         str(path),
-                        f"a checkpoint of {stored}, not of {self.identity}: take another output "
-                        "folder, or remove this one",
+                        f"This checkpoint belongs to {stored}, not to {self.identity}. Give "
+                        "another output folder, or remove this one.",
                     )
                 best = (
                     _read_verified(self._locate_best(content["best"])) if content["best"] else None
                 )
             except DamagedCheckpoint as damage:
-                LOG.warning("%s; falling back to the checkpoint before", damage)
+                LOG.warning("%s. The trial resumes from the previous checkpoint instead.", damage)
                 continue
             return content["state"], best
         return None
@@ -85,16 +92,16 @@ class Checkpoints:
         write_atomically(path, hashlib.sha256(payload).digest() + payload)
 
     def _prune_old(self) -> None:
+        """Delete all but the newest states and the best weights that they refer to."""
         states = self._list_states()
-        named = {f"best-{path.stem.rpartition('-')[2]}.pt" for path in states[-KEPT:]}
-        unnamed = [path for path in self.folder.glob("best-*.pt") if path.name not in named]
-        for path in (*states[:-KEPT], *unnamed):
+        used = {f"best-{path.stem.rpartition('-')[2]}.pt" for path in states[-KEPT_STATES:]}
+        unused = [path for path in self.folder.glob("best-*.pt") if path.name not in used]
+        for path in (*states[:-KEPT_STATES], *unused):
             path.unlink(missing_ok=True)
 
 
 def clone_to_own_storage(state: Any) -> Any:
-    """Return the same state, each tensor with a storage of its own: `torch.save` writes whole
-    storages."""
+    """Copy tensors that share a larger storage, because `torch.save` writes whole storages."""
     if isinstance(state, torch.Tensor):
         return state if state.untyped_storage().nbytes() == state.nbytes else state.clone()
     if isinstance(state, dict):
@@ -103,11 +110,11 @@ def clone_to_own_storage(state: Any) -> Any:
 
 
 def _read_verified(path: Path) -> dict[str, Any]:
-    """Return what `_write_atomically` wrote, or raise DamagedCheckpoint."""
+    """Read a checkpoint file and verify its digest, or raise DamagedCheckpoint."""
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:
-        raise DamagedCheckpoint(f"{path} is gone") from error
+        raise DamagedCheckpoint(f"{path} is missing") from error
     digest, payload = data[:32], data[32:]
     if hashlib.sha256(payload).digest() != digest:
         raise DamagedCheckpoint(f"{path} is truncated or altered ({len(data)} bytes)")

@@ -1,7 +1,7 @@
-"""Which code made what lies in a trial's folder: `source.json`, a hash per component.
+"""Record in `source.json` of a trial's folder which code made its files: a hash for each component.
 
-A worker runs a job only with the driver's code (`Code`). What other code left in the folder is not
-gone on from, unless its hash is one of those that are the same.
+A worker runs a job only with the driver's code (`Code`). It does not resume from files that other
+code made, unless the other code's hash is listed as equal.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What a driver has of the components of a trial, each by its name.
+    """The driver's code of a trial's components, by component name.
 
-    hashes: of its source; None where it has none that can be read. revisions: its REVISION.
-    same: the hashes that are known to be one code with it.
+    Attributes:
+        hashes: digest of the source; None where the source cannot be read.
+        revisions: REVISION of the component.
+        same: digests of sources that are known to give the same numbers.
     """
 
     hashes: Mapping[str, str | None]
@@ -37,11 +39,11 @@ class Code:
 
 
 class SourceMismatch(OSError):
-    """This worker has other code than the driver: the machine's fault, not the trial's."""
+    """This worker's code differs from the driver's: the machine is at fault, not the trial."""
 
 
 def list_differing_components(source: Code) -> list[str]:
-    """Return the components whose source or REVISION here is not the driver's."""
+    """Return the components whose source or REVISION here differs from the driver's."""
     return [
         name
         for name, value in source.hashes.items()
@@ -52,19 +54,20 @@ def list_differing_components(source: Code) -> list[str]:
 
 
 def require_driver_code(source: Code) -> None:
-    """Raise SourceMismatch where a component's source or REVISION here is not the driver's."""
+    """Raise SourceMismatch if a component's source or REVISION here differs from the driver's."""
     if differing := list_differing_components(source):
         raise SourceMismatch(
-            f"{socket.gethostname()}: the source of {', '.join(differing)} is not the driver's. "
-            "Put the same code on every machine; if it was edited while the sweep ran, start again"
+            f"{socket.gethostname()}: the source of {', '.join(differing)} differs from the "
+            "driver's. Put the same code on every machine. If the code was edited during the "
+            "sweep, start the sweep again"
         )
 
 
 def prepare_folder(folder: Path, source: Code, *, trains: bool) -> bool:
-    """Make a folder this job's: note its code, and if it trains drop what other code left.
+    """Record the job's code in its folder; before training, delete other code's checkpoints.
 
     Returns:
-        Whether evaluations that lie there were made by this evaluator, or nobody said.
+        False if the evaluations in the folder were made by another evaluator.
     """
     files, hashes, recorded = TrialFolder(folder), dict(source.hashes), dict[str, str | None]()
     with contextlib.suppress(FileNotFoundError, ValueError):
@@ -75,7 +78,11 @@ def prepare_folder(folder: Path, source: Code, *, trains: bool) -> bool:
         if name in source.same and value not in source.same[name]
     }
     if trains and foreign - {EVALUATOR}:
-        LOG.warning("%s: begun by other %s; begins anew", folder, ", ".join(sorted(foreign)))
+        LOG.warning(
+            "%s was begun with other code of %s. The trial starts again from its first epoch.",
+            folder,
+            ", ".join(sorted(foreign)),
+        )
         files.result.unlink(missing_ok=True)
         if files.checkpoints.exists():
             shutil.rmtree(files.checkpoints)

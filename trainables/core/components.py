@@ -1,7 +1,7 @@
 """Name the components whose code decides a trial's numbers, with their modules and REVISIONs.
 
 A component is a loss, a method or a data set by its registered name ("loss.triplet"), or a part of
-the core. Its REVISION is raised by hand when it gives other numbers, and is part of identities.
+the core. A developer raises its REVISION when a change alters its numbers; ids contain it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 OWN_REVISION = ("backbones", "folding", "features", "resizing")  # other core parts share one
-EVALUATOR = "evaluator"  # how a trained network is read; its name stands in place of a REVISION
+EVALUATOR = "evaluator"  # computes metrics; `metrics.EVALUATOR` takes the place of a REVISION
 
 ENTRY_MODULES: dict[str, tuple[str, ...]] = {
     "core": ("trainables.core.trainer", "trainables.core.assembly"),
@@ -35,7 +35,7 @@ ENTRY_MODULES: dict[str, tuple[str, ...]] = {
 
 
 def get_component_registries() -> dict[str, Any]:
-    """Return the registries by the kind with which a component's name begins."""
+    """Return the registries by the prefix of their components' names."""
     from trainables.data.dataset import DATASETS
     from trainables.losses.base import LOSSES
     from trainables.methods.base import METHODS
@@ -44,15 +44,15 @@ def get_component_registries() -> dict[str, Any]:
 
 
 def is_known(component: str) -> bool:
-    """Return whether the code that is here has this component."""
+    """Return whether this installation has the component."""
     kind, _, name = component.partition(".")
     return component in ENTRY_MODULES or name in get_component_registries().get(kind, ())
 
 
 def list_components(config: Mapping[str, Any]) -> list[str]:
-    """Return the components that a trial's numbers come from, by its dumped configuration.
+    """Return the components that decide a trial's weights, from its dumped configuration.
 
-    The evaluator is not among them, because it can read a trained network again.
+    The evaluator is not among them, because a trained network can be evaluated again.
     """
     backbone, data = config["backbone"], config["data"]
     parts = ["core", "optimizer", "sampler", "splits", "augmentation", "backbones"]
@@ -69,7 +69,7 @@ def list_components(config: Mapping[str, Any]) -> list[str]:
 
 
 def get_revision(component: str) -> str:
-    """Return what is raised by hand when a component gives other numbers."""
+    """Return a component's REVISION, which a developer raises when its numbers change."""
     kind, _, name = component.partition(".")
     if registry := get_component_registries().get(kind):
         return str(registry[name].REVISION)
@@ -82,12 +82,8 @@ def get_revision(component: str) -> str:
 
 
 def build_revision_name(component: str) -> str:
-    """Return the name that a component's REVISION has in the source."""
+    """Return the name of the constant in the source that holds a component's REVISION."""
+    if component == EVALUATOR:
+        return "EVALUATOR"
     has_own_revision = component.partition(".")[0] in ("loss", "method", "data", *OWN_REVISION)
-    return (
-        "EVALUATOR"
-        if component == EVALUATOR
-        else "REVISION"
-        if has_own_revision
-        else "CORE_REVISION"
-    )
+    return "REVISION" if has_own_revision else "CORE_REVISION"

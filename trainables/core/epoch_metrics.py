@@ -1,4 +1,4 @@
-"""What the terms of one epoch were, without waiting for the device at each step."""
+"""Collect the loss terms of an epoch without waiting for the device at each step."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from torch import Tensor
 from trainables.errors import ConfigError, TrialFailure
 from trainables.methods.base import Term
 
-RATIO = "_to_metric"  # ends the name of a term's gradient over the metric term's
-OVERWHELMING = 1000.0  # a ratio from which on the metric term is as good as absent
+RATIO = "_to_metric"  # ends the name of the ratio of a term's gradient to the metric term's
+OVERWHELMING = 1000.0  # from this ratio on, the metric term has practically no effect
 LARGEST = "/max"
 
 
 class EpochMetrics:
-    """Values and weights by term, as the device's tensors until the epoch is read.
+    """Values and weights of the loss terms of one epoch, as tensors on the device.
 
     Args:
-        epoch, first_step: of the epoch traced, for messages; epoch from 1, step from 0 over
-            the whole trial.
+        epoch: number of the epoch, from 1, for messages.
+        first_step: the trial's step with which the epoch begins, from 0, for messages.
     """
 
     def __init__(self, epoch: int, first_step: int) -> None:
         self.epoch, self.first_step = epoch, first_step
         self.length = self._checked = 0
-        # of each term its step in the epoch, value and weight
+        # term → (step in the epoch, value, weight) of each step
         self._terms: dict[str, list[tuple[int, Tensor, float | Tensor]]] = defaultdict(list)
         self._observed: dict[str, list[Tensor]] = defaultdict(list)
 
     def add(self, terms: dict[str, Term]) -> Tensor:
-        """Note one step's terms and return their `total`, for `backward`."""
+        """Record one step's terms and return the weighted sum for `backward`."""
         for name, (value, weight) in terms.items():
             factor = weight.detach() if isinstance(weight, Tensor) else weight
             self._terms[name].append((self.length, value.detach(), factor))
@@ -42,14 +42,15 @@ class EpochMetrics:
         return sum_terms(terms)
 
     def add_observed(self, scalars: dict[str, Tensor]) -> None:
-        """Note what a method watches beside its terms (`Method.observed`)."""
+        """Record the scalars that a method observes besides its terms (`Method.observed`)."""
         for name, value in scalars.items():
             self._observed[name].append(value.detach())
 
     def check(self) -> None:
-        """Raise TrialFailure, naming term and step, if a value since the last check is not finite.
+        """Check that all values since the last check are finite; this waits for the device.
 
-        Waits for the device; called at the end of the epoch, and now and then in a long one.
+        Raises:
+            TrialFailure: a value is not finite; the message names the term and the step.
         """
         faults: list[tuple[int, str, float]] = []
         for name, entries in self._terms.items():
@@ -62,16 +63,20 @@ class EpochMetrics:
         if faults:
             step, name, number = min(faults, key=lambda fault: fault[0])
             raise TrialFailure(
-                f"term {name!r} is {number} at step {self.first_step + step} (epoch {self.epoch}, "
-                f"its step {step}): the loss is no longer finite"
+                f"The loss is no longer finite: term {name!r} is {number} at step "
+                f"{self.first_step + step} (step {step} of epoch {self.epoch})"
             )
 
     def compute_means(self) -> dict[str, float]:
-        """Return `train/loss`, `term/<name>/value` and `…/weight`, and `observed/<name>`: means
-        over the epoch. What is observed may be infinite for a step, as a gradient norm may; such
-        steps stay out of the mean and their share is told as `observed/<name>/nonfinite`. Of a
-        term's gradient over the metric's, `<term>_to_metric`, there is also the largest finite
-        value, `…/max`: one step can undo an epoch whose mean looks harmless."""
+        """Average the terms and observed scalars over the epoch.
+
+        Returns:
+            `train/loss`, `term/<name>/value`, `term/<name>/weight` and `observed/<name>`. An
+            observed scalar, such as a gradient norm, may be infinite at some steps: its mean leaves
+            them out, and `observed/<name>/nonfinite` is their share. The ratio of a term's gradient
+            to the metric term's, `<term>_to_metric`, also has the largest finite value, `…/max`,
+            because a single step can undo an epoch whose mean looks harmless.
+        """
         averages: dict[str, float] = {}
         loss = 0.0
         for name, entries in self._terms.items():
@@ -93,6 +98,7 @@ class EpochMetrics:
         return averages
 
     def get_state(self) -> dict[str, Any]:
+        """Return the epoch so far as tensors and lists, for a checkpoint."""
         terms = {name: tuple(zip(*entries, strict=True)) for name, entries in self._terms.items()}
         return {
             "epoch": self.epoch,
@@ -106,6 +112,7 @@ class EpochMetrics:
 
     @staticmethod
     def from_state(state: dict[str, Any], device: torch.device) -> EpochMetrics:
+        """Restore the epoch from what `get_state` returned."""
         trace = EpochMetrics(state["epoch"], state["first_step"])
         trace.length = trace._checked = state["length"]
         for name, steps in state["steps"].items():
@@ -117,8 +124,11 @@ class EpochMetrics:
 
 
 def find_overwhelming_terms(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Return each term whose gradient overwhelmed the metric term's in an epoch, and the ratio, by
-    what `compute_means` returned for it."""
+    """Return the terms whose gradients overwhelmed the metric term's, with the largest ratio.
+
+    Args:
+        metrics: an epoch's metrics, from `compute_means`.
+    """
     ratios = {
         name.removeprefix("observed/").removesuffix(RATIO + LARGEST): value
         for name, value in metrics.items()
@@ -130,8 +140,8 @@ def find_overwhelming_terms(metrics: Mapping[str, float]) -> dict[str, float]:
 def sum_terms(terms: Mapping[str, Term]) -> Tensor:
     """Return Σ weight · value.
 
-    A term whose weight is the number 0 stays out of the sum, and of its gradient, so that
-    not even the order of additions differs from a trial without the term.
+    A term whose weight is the number 0 is left out, so that the sum and its gradient equal those of
+    a trial without the term bit by bit.
     """
     loss: Tensor | None = None
     for value, weight in terms.values():
@@ -139,5 +149,8 @@ def sum_terms(terms: Mapping[str, Term]) -> Tensor:
             part = value if isinstance(weight, float | int) and weight == 1 else weight * value
             loss = part if loss is None else loss + part
     if loss is None:
-        raise ConfigError("method", "every term has a weight of 0, which leaves no loss")
+        raise ConfigError(
+            "method",
+            "All terms have a weight of 0, so there is no loss. Give one term a positive weight.",
+        )
     return loss

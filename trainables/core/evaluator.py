@@ -1,8 +1,8 @@
-"""What a network is worth on a split: after an epoch, by what selects, and at the end.
+"""Evaluate a trial's network on its splits, after an epoch and at the end of the training.
 
-At the end there is also what its method measures there (`Method.measure`): `<name>`, the mean over
-a sample of the split, and `<name>_low`, `<name>_high`, the 95 % percentile bootstrap interval of
-that mean over images; they stand beside the split's metrics.
+At the end the method's own measurements (`Method.measure`) are added to a split's metrics: `<name>`
+is the mean over a sample of the split's images, and `<name>_low` and `<name>_high` are the 95 %
+percentile bootstrap interval of that mean.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trainables.evaluation.tasks import get_task
 from trainables.machine.group import Group
 from trainables.trial import TrialConfig
 
-MOST = 1024  # images of a split that are measured
+SAMPLE_SIZE = 1024  # images of a split that the method measures
 RESAMPLES = 1000
 SUFFIXES = ("", "_low", "_high")
 
@@ -28,13 +28,13 @@ Scores = dict[str, dict[str, float]]  # metrics by split
 
 
 def list_epoch_splits(config: TrialConfig, splits: Splits) -> tuple[str, ...]:
-    """Return the splits that are read after an epoch, first the one that selects."""
+    """Return the splits to evaluate after an epoch; the first one selects the best epoch."""
     more = ("train",) if config.selection.train_curve else ()
     return (splits.selection, *more)
 
 
 class Evaluator:
-    """At one trial's network, as it stands; `group`: the processes that embed a split."""
+    """Evaluate a trial's network with its current weights; `group` shares the embedding."""
 
     def __init__(
         self,
@@ -47,26 +47,29 @@ class Evaluator:
         self.config, self.splits = config, splits
         self.network, self.inputs = parts.network, parts.inputs
         self.device, self.group, self.task = device, group, get_task(config)
-        self.best = f"best/{splits.selection}/{config.selection.metric}"  # of an epoch's metrics
+        self.best = f"best/{splits.selection}/{config.selection.metric}"  # a metric's name
 
     def is_due(self, epoch: int) -> bool:
-        """Return whether the network is looked at after an epoch, from 1."""
+        """Return whether the network is evaluated after an epoch, counted from 1."""
         return epoch % self.config.selection.every == 0 or epoch == self.config.training.epochs
 
     def evaluate_epoch(self) -> Scores:
-        """Return the task's metrics of an epoch, by split; a TrialFailure if an answer is not
-        finite."""
+        """Return the task's metrics after an epoch, by split.
+
+        Raises:
+            TrialFailure: an output of the network is not finite.
+        """
         splits = list_epoch_splits(self.config, self.splits)
         return {split: self.compute_metrics(split, self.task.per_epoch) for split in splits}
 
     def evaluate(self, split: str, metrics: tuple[str, ...]) -> dict[str, float]:
-        """Return metrics of one split, and what the method measures there."""
+        """Return metrics of one split and the method's own measurements there."""
         values = self.compute_metrics(split, metrics)
         return self.group.broadcast_object(lambda: values | self._measure(self.splits[split]))
 
     @torch.inference_mode()
     def compute_metrics(self, split: str, metrics: tuple[str, ...]) -> dict[str, float]:
-        """Return metrics of one split alone."""
+        """Return metrics of one split, without the method's own measurements."""
         self.network.eval()
         task, network, subset = self.task, self.network, self.splits[split]
         local_answers = [
@@ -79,33 +82,39 @@ class Evaluator:
 
     @torch.inference_mode()
     def _measure(self, subset: Subset) -> dict[str, float]:
-        """Return what the method measures of a sample of a split: the same images and draws,
-        whatever the trial and seed."""
+        """Return the method's measurements on a sample of a split, with bootstrap intervals.
+
+        Images and random draws are the same for all trials and seeds.
+        """
         method = self.network.method
         if not method.MEASURES:
             return {}
         self.network.eval()
-        order = torch.randperm(len(subset), generator=streams.create_generator(0, "measured"))[
-            :MOST
-        ]
+        # sample the images
+        generator = streams.create_generator(0, "measured")
+        order = torch.randperm(len(subset), generator=generator)[:SAMPLE_SIZE]
         index, labels = subset.index[order], subset.labels[order]
         sample = replace(subset, index=index, labels=labels, queries=None)
+
+        # measure them block by block
         measured: dict[str, list[torch.Tensor]] = {}
         draws = None
         for block in self.inputs.iterate_blocks(sample):
             draws = draws or streams.create_generator(0, "measure", device=block.device)
-            for name, values in method.measure(block, self.network.features, draws).items():
-                measured.setdefault(name, []).append(values.double().cpu())
+            for name, value in method.measure(block, self.network.features, draws).items():
+                measured.setdefault(name, []).append(value.double().cpu())
+
+        # average each measurement
         means: dict[str, float] = {}
-        for name, parts in measured.items():
-            numbers = torch.cat(parts).numpy()
-            three = (float(numbers.mean()), *bootstrap_interval(numbers))
-            means |= {name + suffix: value for suffix, value in zip(SUFFIXES, three, strict=True)}
+        for name, blocks in measured.items():
+            values = torch.cat(blocks).numpy()
+            estimates = (float(values.mean()), *bootstrap_interval(values))
+            means |= {name + suffix: x for suffix, x in zip(SUFFIXES, estimates, strict=True)}
         return means
 
 
 def bootstrap_interval(values: np.ndarray[Any, Any]) -> tuple[float, float]:
-    """Return the 95 % percentile interval of the mean of values[N]; the same draws each time."""
+    """Return the 95 % percentile bootstrap interval of the mean of `values`, with fixed draws."""
     rng = np.random.default_rng(0)
     means = [values[rng.integers(len(values), size=len(values))].mean() for _ in range(RESAMPLES)]
     low, high = np.percentile(means, [2.5, 97.5])

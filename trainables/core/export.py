@@ -55,15 +55,15 @@ from trainables.methods.base import METHODS
 from trainables.trial import TrialConfig, load_recorded_config
 
 FORMAT = "ablate-2"
-UNDIGESTED = "ablate-1"  # before there were digests
-KEY = "ablate"  # the only metadata key: with two, safetensors may write them in any order
-MOST_BYTES = 2**33  # of a file: the largest backbones of timm have 2 × 10⁹ parameters
-SPARE_BYTES = 2**30  # that class vectors may take which the file does not have
-DAMAGED = "The file is damaged: copy it anew, or train the trial again (--force)"
+UNDIGESTED = "ablate-1"  # the first format, without digests
+KEY = "ablate"  # the only metadata key, because safetensors writes several in random order
+MOST_BYTES = 2**33  # per file; the largest backbones of timm have 2 × 10⁹ parameters
+SPARE_BYTES = 2**30  # class vectors up to this size are accepted for any file
+DAMAGED = "The file is damaged: copy it again, or train the trial again with --force"
 
 
 class _About(BaseModel):
-    """What an export says of itself, typed and in range; its `config` is checked later."""
+    """Metadata of an export, checked for types and ranges; `config` is checked later."""
 
     model_config = ConfigDict(strict=True)
 
@@ -75,7 +75,7 @@ class _About(BaseModel):
 
 
 def write_export(path: Path, network: Network, config: TrialConfig, train: Subset) -> None:
-    """Write `network` as it stands; the same weights give the same bytes."""
+    """Export the network's current weights; equal weights give equal bytes."""
     about = {
         "format": FORMAT,
         "config": config.model_dump(mode="json"),
@@ -97,7 +97,13 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 class Model:
-    """A trained network that embeds images; `classes`: names of the training classes."""
+    """A trained network that embeds images.
+
+    Attributes:
+        network: the trained network.
+        config: configuration of its trial.
+        classes: names of the training classes.
+    """
 
     def __init__(
         self,
@@ -111,48 +117,58 @@ class Model:
     ) -> None:
         self.network, self.config, self.classes = network, config, classes
         self._backbone, self._frame, self._device = backbone, frame, device
-        # the short side to which photographs were brought when they were decoded
+        # the short side to which the trial resized photographs when it decoded them
         self._short_side = None if config.data.drawings else config.data.stored_short_side
 
     def embed(self, images: Any, batch_size: int = 128) -> Tensor:
-        """Return embeddings [N, E], float32, on the CPU; without gradients, to be used as any
-        tensor.
+        """Embed images, cropped and resized as in the trial's evaluation.
 
         Args:
-            images: uint8 array or tensor [N, H, W, 3] or [N, H, W], or a list of PIL images of any
-                sizes. They are cropped and resized as in the trial's evaluation. Or a folder of
-                pictures: embeddings come in the order of `list_pictures`.
+            images: uint8 array or tensor [N, H, W, 3] or [N, H, W]; a list of PIL images of any
+                sizes; or the path of a folder of pictures, in the order of `list_pictures`.
+            batch_size: images that are embedded at once.
+
+        Returns:
+            Embeddings [N, E] in float32, on the CPU and without gradients.
 
         Raises:
-            ConfigError: images of another shape or type, or a picture that cannot be read.
+            ConfigError: images have another shape or type, or a picture cannot be read.
         """
         if not isinstance(images, str | os.PathLike):
-            return self._read_images(self.network.embed, images, batch_size)
-        # Decode a folder's pictures as the trial's own were, and embed them batch by batch.
+            return self._apply_to_images(self.network.embed, images, batch_size)
+
+        # decode a folder's pictures like the trial's own, and embed them batch by batch
         pictures = (Picture(Path(images) / path) for path in list_pictures(Path(images)))
         pixels = map_ahead(lambda picture: decode_picture(picture, self._short_side), pictures)
         parts = []
         while batch := [Image.fromarray(array) for array in islice(pixels, batch_size)]:
-            parts.append(self._read_images(self.network.embed, batch, batch_size))
+            parts.append(self._apply_to_images(self.network.embed, batch, batch_size))
         return torch.cat(parts)
 
     def logits(self, images: Any, batch_size: int = 128) -> Tensor:
-        """Return [N, C], float32, on the CPU: of `classes`, the largest is the answer of a trial of
-        classification. Arguments and errors as of `embed`; a ConfigError also for a loss without
-        one weight vector a class, or a method that changes what they are compared with."""
+        """Compute a logit of each training class for images; arguments are those of `embed`.
+
+        Returns:
+            Logits [N, C] in float32, on the CPU, in the order of `classes`.
+
+        Raises:
+            ConfigError: as for `embed`, or the model does not compare images with one weight vector
+                for each class.
+        """
         loss, method = self.config.loss.name, self.config.method.name
         if not (LOSSES[loss].classifies and METHODS[method].classifies):
             raise ConfigError(
                 "logits",
-                f"a model of {method} on {loss} has no weight vector for each class: use `embed`",
+                f"A model of {method} with {loss} has no weight vector per class. Use `embed`.",
             )
-        return self._read_images(self.network.logits, images, batch_size)
+        return self._apply_to_images(self.network.logits, images, batch_size)
 
-    # Not inference mode: what comes of it may be part of somebody's training.
+    # not inference mode, because a caller may train on the results
     @torch.no_grad()
-    def _read_images(
-        self, read: Callable[[Tensor], Tensor], images: Any, batch_size: int
+    def _apply_to_images(
+        self, function: Callable[[Tensor], Tensor], images: Any, batch_size: int
     ) -> Tensor:
+        """Apply `embed` or `logits` of the network to images, batch by batch."""
         data = self.config.data
         resize = data.eval_side if data.may_resample else None
         pictures = convert_to_images(images, self._frame, self._short_side, resize)
@@ -166,27 +182,37 @@ class Model:
                 std=self._backbone.std,
                 device=self._device,
             )
-            parts.append(
-                read(self._backbone(inputs) if self.network.backbone is None else inputs).cpu()
-            )
+            if self.network.backbone is None:
+                inputs = self._backbone(inputs)
+            parts.append(function(inputs).cpu())
             if not torch.isfinite(parts[-1]).all():
                 raise ConfigError(
                     "model",
-                    "its numbers are NaN or infinite for these images: its weights are damaged or "
-                    "its training diverged. Take another model",
+                    "Its outputs are NaN or infinite for these images: its weights are damaged or "
+                    "its training diverged. Use another model.",
                 )
         return torch.cat(parts)
 
     @torch.no_grad()
     def score(self, query: Tensor, reference: Tensor) -> Tensor:
-        """Map [B, E] × [R, E] → [B, R], larger is closer: the score the trial was evaluated
-        with."""
+        """Compare embeddings as in the trial's evaluation, [B, E] × [R, E] → [B, R].
+
+        A larger score means that two images are closer.
+        """
         return self.network.score(query.to(self._device), reference.to(self._device)).cpu()
 
 
 def load_model(path: str | Path, device: str = "auto") -> Model:
-    """Read an export, or raise ConfigError: no such file, not an export of this program, one that
-    was altered, or one of a component that is not here."""
+    """Read an export, check all of it, and build its model.
+
+    Args:
+        path: the file.
+        device: "auto", "cpu", "cuda" or "cuda:N".
+
+    Raises:
+        ConfigError: the file is missing, altered or no export of this program, or needs a component
+            that is not installed.
+    """
     about, weights = _read_export(Path(path))
     config = load_recorded_config(about.config, str(path))
 
@@ -194,12 +220,14 @@ def load_model(path: str | Path, device: str = "auto") -> Model:
         if not condition:
             raise ConfigError(str(path), f"{fault}. {DAMAGED}")
 
-    # A small file must not make a loss allocate class vectors, or a backbone weights, of gigabytes.
+    # a small file must not make the loss or the backbone allocate gigabytes
     vector_bytes = 4 * len(about.classes) * config.embedding.dim
     require(
         vector_bytes <= max(Path(path).stat().st_size, SPARE_BYTES),
-        f"the vectors of {len(about.classes):,} classes would be larger than the file",
+        f"The vectors of its {len(about.classes):,} classes would be larger than the file",
     )
+
+    # build the backbone without loading its initial weights
     is_frozen = config.backbone.mode == "frozen"
     if is_frozen:
         backbone = build_frozen_backbone(config.backbone, config.data.image_size)
@@ -207,14 +235,15 @@ def load_model(path: str | Path, device: str = "auto") -> Model:
         numbers = sum(tensor.numel() for tensor in weights.values())
         needed = count_parameters(config.backbone, config.data.image_size)
         name = config.backbone.name
-        require(numbers >= needed, f"it has {numbers:,} numbers, of a {name} that has {needed:,}")
-        # The file holds all weights of the backbone; what it was started from is not needed.
-        none = config.backbone.model_copy(update={"weights": "none", "weights_sha256": None})
-        backbone = build_trial_backbone(config.model_copy(update={"backbone": none}), seed=0)
+        require(numbers >= needed, f"It has {numbers:,} numbers, but {name} has {needed:,}")
+        no_weights = config.backbone.model_copy(update={"weights": "none", "weights_sha256": None})
+        backbone = build_trial_backbone(config.model_copy(update={"backbone": no_weights}), seed=0)
     require(
         about.features == backbone.features,
-        f"it says features: {about.features}, of a backbone that gives {backbone.features}",
+        f"It states features: {about.features}, but its backbone has {backbone.features}",
     )
+
+    # build the network and load the tensors, after checking each
     method = build_method(config, features=about.features, classes=len(about.classes), seed=0)
     network = Network(config, None if is_frozen else backbone, method, about.features)
     expected = network.state_dict()
@@ -223,20 +252,27 @@ def load_model(path: str | Path, device: str = "auto") -> Model:
             f"{tensors[name].dtype} {list(tensors[name].shape)}" if name in tensors else "nothing"
             for tensors in (weights, expected)
         )
-        require(actual == wanted, f"the tensor {name[:200]!r} is {actual} and must be {wanted}")
-        require(bool(torch.isfinite(weights[name]).all()), f"{name!r} has NaN or infinite numbers")
+        require(actual == wanted, f"The tensor {name[:200]!r} is {actual} and must be {wanted}")
+        require(
+            bool(torch.isfinite(weights[name]).all()),
+            f"The tensor {name!r} has NaN or infinite numbers",
+        )
     network.load_state_dict(weights)
-    where = resolve_device(device)
-    network.to(where).eval()
-    backbone.to(where).eval()
-    return Model(network, backbone, config, classes=about.classes, frame=about.frame, device=where)
+    target = resolve_device(device)
+    network.to(target).eval()
+    backbone.to(target).eval()
+    return Model(network, backbone, config, classes=about.classes, frame=about.frame, device=target)
 
 
 def list_pictures(root: Path, place: str = "images") -> list[Path]:
-    """Return the pictures of a folder at any depth, relative to it and sorted.
+    """List the pictures of a folder at any depth, relative to it and sorted.
 
     Args:
-        place: what a message calls the folder.
+        root: the folder.
+        place: name of the folder's argument or option in error messages.
+
+    Raises:
+        ConfigError: the folder cannot be read or has no pictures.
     """
     try:
         linked = [entry for entry in root.iterdir() if entry.is_symlink() and entry.is_dir()]
@@ -244,29 +280,34 @@ def list_pictures(root: Path, place: str = "images") -> list[Path]:
     except OSError as error:
         raise ConfigError(place, f"{root}: {error.strerror}") from error
     if not files:
-        raise ConfigError(place, f"no picture in {root}, a file ending in {' '.join(SUFFIXES)}")
+        raise ConfigError(
+            place, f"{root} has no picture, that is, no file ending in {' '.join(SUFFIXES)}."
+        )
     return sorted((Path(file).relative_to(root) for file in files), key=lambda file: file.parts)
 
 
 def convert_to_images(
     images: Any, frame: float, short_side: int | None, resize: int | None = None
 ) -> Images:
-    """Return uint8 [N, H, W] or [N, H, W, 3], or PIL images, as `Images`.
+    """Convert arrays or PIL images to `Images`.
 
     Args:
-        frame, resize: as those of `Images`.
-        short_side: of a trial on photographs, that to which PIL images are brought first, as its
-            own were when they were decoded; None: they are taken as arrays are.
+        images: uint8 [N, H, W] or [N, H, W, 3], or a list of PIL images.
+        frame: as in `Images`.
+        short_side: resize PIL images to it first, as a trial on photographs did; None: do not.
+        resize: as in `Images`.
 
     Raises:
-        ConfigError: another shape or type, for pixels are never rescaled silently.
+        ConfigError: the shape or type is another one; pixels are never rescaled silently.
     """
     if isinstance(images, Image.Image):
         images = [images]
     if len(images) == 0:
-        raise ConfigError("images", "give at least one image")
+        raise ConfigError("images", "Give at least one image.")
     if isinstance(images, list | tuple) and all(isinstance(i, Image.Image) for i in images):
-        arrays = [_decode_images(image, number, short_side) for number, image in enumerate(images)]
+        arrays = [
+            _convert_picture(image, number, short_side) for number, image in enumerate(images)
+        ]
         sizes = torch.tensor([array.size for array in arrays])
         return Images(
             flat=torch.cat([torch.from_numpy(array).reshape(-1) for array in arrays]),
@@ -292,33 +333,44 @@ def convert_to_images(
     return replace(Images.from_equal_sizes(pixels.cpu(), frame), resize=resize)
 
 
-def _decode_images(image: Image.Image, number: int, short_side: int | None) -> np.ndarray[Any, Any]:
-    """Return 8-bit RGB, upright, of an opened image; EPS would be decoded by Ghostscript."""
-    where = f"images[{number}]"
+def _convert_picture(
+    image: Image.Image, number: int, short_side: int | None
+) -> np.ndarray[Any, Any]:
+    """Convert an opened picture to upright 8-bit RGB; refuse EPS, which starts Ghostscript."""
+    label = f"images[{number}]"
     if image.format == "EPS":
-        raise ConfigError(where, "an EPS drawing has no pixels: convert it first")
-    check_size(image.size, where)
+        raise ConfigError(label, "An EPS drawing has no pixels. Convert it to PNG or JPEG first.")
+    check_size(image.size, label)
     upright = convert_to_rgb(ImageOps.exif_transpose(image))
     return np.array(upright if short_side is None else resize_to_short_side(upright, short_side))
 
 
 def _read_export(path: Path) -> tuple[_About, dict[str, Tensor]]:
-    """Return what an export says of itself, and its tensors, whose digest fits."""
-    fault = "its bytes were not written so"
+    """Read an export's metadata and tensors, and verify its digest."""
+    fault = "Its digest does not match its content"
     try:
-        open_regular(path, most_bytes=MOST_BYTES).close()  # safetensors would wait at a FIFO
+        open_regular(
+            path, most_bytes=MOST_BYTES
+        ).close()  # refuse a FIFO, at which safetensors would wait
         with safe_open(path, framework="pt") as file:
             about = json.loads((file.metadata() or {}).get(KEY, "{}"))
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, MemoryError) as error:
         fault = getattr(error, "strerror", None) or str(error) or "too large for the memory here"
-        raise ConfigError(str(path), f"no export, best.safetensors ({fault})") from error
-    # ValueError: text that is no JSON; RecursionError: JSON in JSON without end.
+        raise ConfigError(
+            str(path), f"This is no export, best.safetensors ({fault}). Give the path of one."
+        ) from error
+    # ValueError: the metadata is no JSON; RecursionError: the JSON is nested too deeply
     except (SafetensorError, ValueError, RecursionError) as error:
-        raise ConfigError(str(path), f"no safetensors file ({error})") from error
+        raise ConfigError(
+            str(path), f"This is no safetensors file ({error}). Give the path of an export."
+        ) from error
     if not isinstance(about, dict) or about.get("format") not in (FORMAT, UNDIGESTED):
-        shown = reprlib.repr(about.get("format") if isinstance(about, dict) else about)
-        raise ConfigError(str(path), f"no export of format {FORMAT!r}, but of {shown}")
+        value = reprlib.repr(about.get("format") if isinstance(about, dict) else about)
+        raise ConfigError(
+            str(path),
+            f"Its format is {value} instead of {FORMAT!r}. Give the path of an export.",
+        )
     digest = about.pop("sha256", None)
     try:
         if not (digest or about["format"] == FORMAT) or digest == _compute_digest(about, weights):
@@ -334,8 +386,7 @@ def _to_canonical_json(about: dict[str, Any]) -> str:
 
 
 def _compute_digest(about: dict[str, Any], tensors: dict[str, Tensor]) -> str:
-    """Return SHA-256 of what is said about the tensors, and of their names, types, shapes and
-    bytes."""
+    """Return the SHA-256 of the metadata and of the tensors' names, types, shapes and bytes."""
     digest = hashlib.sha256(_to_canonical_json(about).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"\x1e{name}\x1f{tensor.dtype} {tuple(tensor.shape)}\x1f".encode())

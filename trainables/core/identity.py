@@ -1,11 +1,11 @@
-"""What makes two trials the same trial: a hash of everything that decides the numbers.
+"""Compute a trial's id: a hash of everything that decides its numbers.
 
     config_hash = SHA-256(canonical JSON of {config, data fingerprint, revisions})
     trial_id    = first 16 hex digits of it, and the seed
 
-Canonical JSON: keys sorted, no spaces, ASCII. A REVISION is an integer in a component's source,
-raised by hand when a change to it alters numbers, so that nothing stale is reused. Device, threads
-and the processor's kernels are provenance, not identity.
+Canonical JSON has sorted keys, no spaces and only ASCII. A REVISION is an integer in a component's
+source. A developer raises it when a change alters numbers, so that stale results are not reused.
+Device, threads and the processor's kernels are provenance and not part of the id.
 """
 
 from __future__ import annotations
@@ -23,19 +23,17 @@ from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
 from trainables.trial import TrialConfig
 
-# Of the loop with optimiser and schedule, splits, sampling and augmentation.
+# REVISION of the training loop, optimiser, schedule, splits, sampling and augmentation
 CORE_REVISION = 1
-# Of trials of before 0.2.0 that trained as one program (`training.packed`); they keep their ids.
+# REVISION of trials before 0.2.0 that trained as one program (`training.packed`), for their ids
 PACKS_REVISION = 1
 
 
 def dump_identity(config: BaseModel) -> dict[str, Any]:
-    """Return JSON-able dump of `config` at any depth, without fields marked `identity=False` or
-    None.
+    """Dump `config` without fields that are None or marked `identity=False`, at any depth.
 
-    None always means that a thing is absent, so that an option that comes later and is off by
-    default leaves the trials of before what they were. So does a section that comes later and of
-    which nothing is left.
+    None always means that a feature is off, so a new option that is off by default keeps the ids of
+    earlier trials. A new section whose fields are all left out keeps them too.
     """
     dump: dict[str, Any] = config.model_dump(mode="json")
     for name, field in type(config).model_fields.items():
@@ -50,8 +48,7 @@ def dump_identity(config: BaseModel) -> dict[str, Any]:
 
 
 def collect_component_revisions(config: TrialConfig) -> dict[str, int]:
-    """Return REVISION of each component this trial uses, by name, as `{"loss.proxy_anchor": 1,
-    …}`."""
+    """Return the REVISION of each component of a trial, as `{"loss.proxy_anchor": 1, …}`."""
     revisions = {
         f"loss.{config.loss.name}": LOSSES[config.loss.name].REVISION,
         f"method.{config.method.name}": METHODS[config.method.name].REVISION,
@@ -70,14 +67,15 @@ def collect_component_revisions(config: TrialConfig) -> dict[str, int]:
 
 
 def compute_config_hash(config: TrialConfig, fingerprint: str) -> str:
-    """Return SHA-256, in hex, of what decides a trial's numbers apart from the seed.
+    """Return the SHA-256, in hex, of everything but the seed that decides a trial's numbers.
 
     Args:
-        fingerprint: that of the data set, from `trainables.data.dataset.fingerprint`.
+        config: the trial's configuration.
+        fingerprint: of the data set, from `trainables.data.dataset.fingerprint`.
     """
     dump = dump_identity(config)
     if config.backbone.weights not in weights.ROUTES:
-        # Where the file lies is no part of the trial; its hash, which stands beside, is.
+        # the file's path does not matter, only its hash in `weights_sha256`
         dump["backbone"]["weights"] = "file"
     content = {
         "config": dump,
@@ -89,5 +87,5 @@ def compute_config_hash(config: TrialConfig, fingerprint: str) -> str:
 
 
 def build_trial_id(config_hash: str, seed: int) -> str:
-    """Return `0123456789abcdef-s0`: sixteen hex digits of the hash, and the seed."""
+    """Join sixteen hex digits of the hash and the seed, as `0123456789abcdef-s0`."""
     return f"{config_hash[:16]}-s{seed}"

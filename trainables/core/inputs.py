@@ -1,4 +1,4 @@
-"""Where a trial's network gets its inputs: cached features or augmented images.
+"""Load the inputs of a trial's network: cached features or augmented images.
 
 Shape legend: B batch · F features · S image side.
 """
@@ -25,25 +25,33 @@ IMAGE_BLOCK = 128  # images embedded at once
 
 
 class Inputs(Protocol):
-    """width: F, of the pooled features behind these inputs."""
+    """Load training batches and whole splits.
+
+    Attributes:
+        width: F, the width of the backbone's pooled features.
+    """
 
     width: int
 
     def prefetch(self, batches: Tensor) -> None:
-        """These positions are asked for next, [steps, B] in order; only time depends on it."""
+        """Read ahead the batches at these positions, [steps, B]; this changes only the speed."""
 
     def load_training_inputs(self, positions: Tensor, generator: torch.Generator) -> Tensor:
-        """Return inputs of the training images at `positions` ([B], on the CPU), on the device."""
+        """Return inputs on the device for the training images at `positions` ([B], on the CPU)."""
 
     def iterate_blocks(self, subset: Subset, group: Group = ALONE) -> Iterator[Tensor]:
-        """Return inputs of a split, in order, without augmentation: all of them, or of several
-        processes this one's blocks. The blocks are the same, and so are the bits of what comes of
-        them."""
+        """Yield this rank's blocks of a split, in order and without augmentation.
+
+        Block borders do not depend on the number of ranks, so embeddings are equal bit by bit.
+        """
 
 
 class Features:
-    """Cached features; what is read every epoch, the training and the validation split, stays on
-    the device, others are fetched in blocks."""
+    """Load cached features.
+
+    The training and validation splits stay on the device, because each epoch reads them. Other
+    splits are copied there block by block.
+    """
 
     def __init__(
         self, config: TrialConfig, splits: Splits, cache: Path, device: torch.device
@@ -55,11 +63,11 @@ class Features:
         self.resident = [(subset.index, self._gather_rows(subset.index)) for subset in read_often]
 
     def prefetch(self, batches: Tensor) -> None:
-        """Nothing: they are there."""
+        """Do nothing: the features are in memory."""
 
     def load_training_inputs(self, positions: Tensor, generator: torch.Generator) -> Tensor:
         _, rows = self.resident[0]
-        # Whole rows: twice as quick on a CPU as by square brackets.
+        # index_select is twice as fast on a CPU as indexing by square brackets
         return rows.index_select(0, positions.to(self.device, non_blocking=True))
 
     def iterate_blocks(self, subset: Subset, group: Group = ALONE) -> Iterator[Tensor]:
@@ -75,7 +83,7 @@ class Features:
 
 
 class Pictures:
-    """Images, resident on the device where they fit, else read ahead; augmented there."""
+    """Load images, from the device's memory if they fit or else ahead of use, and augment them."""
 
     def __init__(
         self, config: TrialConfig, splits: Splits, backbone: Backbone, device: torch.device

@@ -1,4 +1,4 @@
-"""Backbone, method and loss as one network, and how each part starts.
+"""Join backbone, method and loss in one network, and initialise each from its own stream.
 
 Shape legend: N images · F pooled features · E layout of an embedding.
 """
@@ -20,17 +20,20 @@ from trainables.machine.devices import to_full_precision
 from trainables.methods.base import METHODS, Method, compare_embeddings, compute_class_logits
 from trainables.trial import TrialConfig
 
-# A geometry's kind → the plain score that orders alike.
+# kind of a loss's geometry → the plain score with the same order
 PLAIN: dict[str, Kind] = {"cosine": "dot", "dot": "dot", "l2": "euclidean", "l2sq": "euclidean"}
 
 
 class Network(nn.Module):
-    """What trains.
+    """Backbone, embedding head, method and loss of a trial.
 
-    backbone: None where features are cached; `inputs` are then [N, F] features, and else
-        [N, 3, S, S] images. It alone runs in bfloat16 if the trial says so; the head, the method
-        and the loss get float32.
-    width: F; of a backbone with a second token both outputs', 2 F.
+    With training.precision: bf16 only the backbone runs in bfloat16; all others get float32.
+
+    Args:
+        config: the trial's configuration.
+        backbone: None for cached features; `inputs` are then [N, F] instead of [N, 3, S, S].
+        method: with its loss.
+        width: F, or 2 F for a backbone with a second token.
     """
 
     def __init__(
@@ -40,24 +43,28 @@ class Network(nn.Module):
         self.backbone = backbone
         self.method = method
         self.width = width
-        # Taken down now: warm-up turns their gradients off, which held ones never have on.
+        # listed now, because `requires_grad` changes later, in the warm-up
         self.tuned = [] if backbone is None else backbone.list_trainable_parameters()
         self.held = config.schedule.held_roles
         self.bf16 = config.training.precision == "bf16"
 
     def enter(self, phase: str, parameters: list[nn.Parameter]) -> None:
-        """Training mode, in which gradients flow to those of `parameters` that train in `phase`."""
+        """Switch to training mode; enable gradients only of `parameters` that train in `phase`."""
         active = {id(p) for group in self.param_groups(phase) for p in group.params}
         for parameter in parameters:
             parameter.requires_grad_(id(parameter) in active)
         self.train()
 
     def features(self, inputs: Tensor) -> Tensor:
+        """Return pooled features [N, F] in float32."""
         return inputs if self.backbone is None else self._pool(self.backbone, inputs)
 
     def compute_answer_features(self, inputs: Tensor) -> Tensor:
-        """Return features of retrieval and classification: `features`, or [N, F] of a transformer
-        without its second token where the method drops it there."""
+        """Return the features [N, F] for retrieval and classification.
+
+        They are `features`, but computed without a second token if the method uses that token only
+        in training.
+        """
         if isinstance(self.backbone, ExtraTokenViT) and self.method.traits.second_token != "kept":
             return self._pool(self.backbone.without, inputs)
         return self.features(inputs)
@@ -68,20 +75,22 @@ class Network(nn.Module):
         return to_full_precision(pooled)
 
     def embed(self, inputs: Tensor) -> Tensor:
-        """Return [N, E] float32: what retrieval compares; call in evaluation mode."""
+        """Return embeddings [N, E] in float32; call in evaluation mode."""
         return self.method.embed(self.compute_answer_features(inputs))
 
     def logits(self, inputs: Tensor) -> Tensor:
-        """Return [N, C] float32, of the training classes; call in evaluation mode."""
+        """Return logits [N, C] of the training classes in float32; call in evaluation mode."""
         return compute_class_logits(self.method, self.compute_answer_features(inputs))
 
     def score(self, query: Tensor, reference: Tensor) -> Tensor:
-        """Map [B, E] × [R, E] → [B, R] of what `embed` gives, larger is closer."""
+        """Compare embeddings, [B, E] × [R, E] → [B, R]; larger is closer."""
         return compare_embeddings(self.method, query, reference, self.method.loss.retrieval)
 
     def retrieval_score(self) -> Score:
-        """Return `score`; as a plain one, of which half suffices, where the method does not have
-        its own and the loss's geometry is one."""
+        """Return a plain score if method and loss allow it, else `score`.
+
+        Retrieval computes a plain score faster, because it is symmetric.
+        """
         geometry = self.method.loss.retrieval
         unit = geometry.normalize or geometry.kind == "cosine"
         if not self.method.traits.plain_retrieval or geometry.kind not in PLAIN:
@@ -89,8 +98,7 @@ class Network(nn.Module):
         return PlainScore(PLAIN[geometry.kind], normalize=unit)
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
-        """Return all that trains in `phase`; in "warmup" the roles that the schedule holds do
-        not."""
+        """Return the parameters that train in `phase`; the schedule holds some during "warmup"."""
         groups = self.method.param_groups(phase)
         if self.backbone is not None:
             groups = [ParamGroup("backbone", self.tuned), *groups]
@@ -100,7 +108,7 @@ class Network(nn.Module):
 
 
 def build_method(config: TrialConfig, *, features: int, classes: int, seed: int) -> Method:
-    """Return loss and method on the CPU, each drawn from its own stream."""
+    """Build loss and method on the CPU, each initialised from its own random stream."""
     loss_class = LOSSES[config.loss.name]
     method_class = METHODS[config.method.name]
     with streams.seed_global_generator(seed, "init", "loss"):
@@ -116,8 +124,10 @@ def build_method(config: TrialConfig, *, features: int, classes: int, seed: int)
 
 
 def build_trial_backbone(config: TrialConfig, seed: int) -> Backbone:
-    """Return the configured backbone on the CPU; without weights, drawn from its own stream. So is
-    its second token, if the method asks for one: the rest starts alike with it and without."""
+    """Build the backbone on the CPU; without weights, initialise it from its own random stream.
+
+    A second token has a stream of its own, so that it does not change the rest of the backbone.
+    """
     with streams.seed_global_generator(seed, "init", "backbone"):
         backbone = build_backbone(
             config.backbone, config.data.image_size, channels_last=config.training.channels_last

@@ -1,6 +1,6 @@
-"""The optimiser by parameter role, and the learning rate at each step.
+"""Build the optimiser with one group for each parameter role, and compute the learning rate.
 
-The schedule is a function of the step: a resumed trial needs nothing of it.
+The learning rate is a function of the step, so a checkpoint does not need to store the schedule.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trainables.config.optimization import OptimizerConfig, Role, ScheduleConfig
 from trainables.errors import ConfigError
 from trainables.losses.base import ParamGroup
 
-ONE_CYCLE_RISE = 0.3  # share of the steps; as the next two, OneCycleLR's own defaults
+ONE_CYCLE_RISE = 0.3  # share of the steps; these three are the defaults of OneCycleLR
 ONE_CYCLE_START = 1 / 25
 ONE_CYCLE_END = 1 / 25e4
 
@@ -24,13 +24,19 @@ ONE_CYCLE_END = 1 / 25e4
 def build_optimizer(
     config: OptimizerConfig, groups: list[ParamGroup], device: torch.device
 ) -> torch.optim.Optimizer:
-    """Return one torch group per role, with its weight decay, and with `role` and `base_lr` = lr ·
-    multiplier beside torch's keys.
+    """Build the optimiser with one parameter group for each role.
 
-    The fused kernels of CPU and CUDA update a tensor in one pass; elsewhere torch chooses.
+    Each group has torch's keys, `role`, and `base_lr` = lr · multiplier of the role. On CPU and
+    CUDA the fused kernels update a tensor in one pass; on other devices torch chooses.
+
+    Raises:
+        ConfigError: a beta is outside [0, 1).
     """
     if not all(0 <= beta < 1 for beta in config.betas):
-        raise ConfigError("optimizer.betas", f"{list(config.betas)} are not in [0, 1)")
+        raise ConfigError(
+            "optimizer.betas",
+            f"Each beta must be at least 0 and below 1, not {list(config.betas)}.",
+        )
     by_role: dict[Role, list[nn.Parameter]] = {}
     for group in groups:
         by_role.setdefault(group.role, []).extend(group.params)
@@ -56,15 +62,16 @@ def build_optimizer(
 
 
 def set_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
+    """Set each group's learning rate to its base rate times `factor`."""
     for group in optimizer.param_groups:
         group["lr"] = group["base_lr"] * factor
 
 
 @dataclass(frozen=True)
 class RateSchedule:
-    """Factor of the base rates at a step, from 0.
+    """Compute the factor of the base learning rates at a step, counted from 0.
 
-    Over n = steps after the warm-up, with i counted from its end:
+    With n steps after the warm-up, and step i counted from the end of the warm-up:
 
         constant   1
         step       gamma^⌊epoch / step_epochs⌋, epochs counted from the end of the warm-up, or
@@ -72,10 +79,10 @@ class RateSchedule:
         multi_step gamma^(number of milestones ≤ epoch), epochs likewise
         cosine     (1 + cos(π i / n)) / 2
         linear     1 − i / n
-        one_cycle  torch's OneCycleLR with its defaults, momentum left alone: cosine from 1/25
+        one_cycle  torch's OneCycleLR with its defaults and constant momentum: cosine from 1/25
                    up to 1 over 30 % of the steps, then down to 1/250,000
 
-    In the warm-up the factor is that of i = 0, unless epochs are counted from the start.
+    During the warm-up the factor is that of i = 0, unless epochs are counted from the start.
     """
 
     config: ScheduleConfig
@@ -83,6 +90,7 @@ class RateSchedule:
     steps_per_epoch: int
 
     def compute_factor(self, step: int) -> float:
+        """Return the factor of all base learning rates at a step."""
         warmup = self.config.warmup_epochs * self.steps_per_epoch
         n = self.epochs * self.steps_per_epoch - warmup
         i = max(0, step - warmup)
@@ -104,17 +112,17 @@ class RateSchedule:
                 return _one_cycle_factor(i, n)
 
     def _count_epochs(self, step: int) -> int:
-        """Return whole epochs before a step, counted from where the schedule says; 0 before
-        that."""
-        before = 0 if self.config.counted_from == "start" else self.config.warmup_epochs
-        return max(0, step // self.steps_per_epoch - before)
+        """Return the epochs finished before a step, since the start or the end of the warm-up."""
+        offset = 0 if self.config.counted_from == "start" else self.config.warmup_epochs
+        return max(0, step // self.steps_per_epoch - offset)
 
 
 def _one_cycle_factor(i: int, n: int) -> float:
+    """Return OneCycleLR's factor at step i of n."""
     top = ONE_CYCLE_RISE * n - 1
     if i <= top:
         start, end, share = ONE_CYCLE_START, 1.0, i / top
-    else:  # A run too short for a rise (top ≤ 0) starts at its peak.
+    else:  # a run too short for a rise (top ≤ 0) starts at its peak
         top = max(top, 0.0)
         start, end, share = 1.0, ONE_CYCLE_END, (i - top) / max(n - 1 - top, 1.0)
     return end + (start - end) / 2 * (1 + math.cos(math.pi * share))

@@ -1,4 +1,4 @@
-"""What goes into a trial beside its configuration, and what comes out of it."""
+"""Define a trial's runtime settings and its reports."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from trainables.machine.cache_folder import locate_default_cache
 
 @dataclass(frozen=True)
 class Runtime:
-    """Where and how a trial runs; nothing of it is part of the trial's identity.
+    """Settings of where and how a trial runs; the trial's id does not depend on them.
 
-    device: "auto" (CUDA if there is one), "cpu", "cuda" or "cuda:N".
-    threads: of torch on the CPU, for all processes of the trial; None leaves them as they are.
-    processes: that train it, each on a GPU of its own or all on the CPU.
-    cache_dir: decoded data and cached features.
-    trial_dir: checkpoints, log and export; None keeps all in memory and exports nothing.
-    checkpoint_seconds: least time between checkpoints; 0 is after each epoch.
-    stuck_after: seconds without a step and without an epoch, after which the process ends itself,
-        with its stack in the trial's log; None: never.
-    run: a name that the processes of one run share, which then check the cache's files once.
+    Attributes:
+        device: "auto" (CUDA if there is a GPU), "cpu", "cuda" or "cuda:N".
+        threads: torch's CPU threads, for all processes of the trial together; None leaves
+            torch's default.
+        cache_dir: folder of decoded data and cached features.
+        trial_dir: folder of checkpoints, log and export; None writes no files.
+        checkpoint_seconds: least time between checkpoints; 0 saves at the end of each epoch.
+        run: name that all processes of one run share, so that they verify cached files once.
+        processes: processes that train the trial, each on its own GPU or all on the CPU.
+        stuck_after: seconds without progress after which the process writes its stack to the
+            trial's log and exits; None waits forever.
     """
 
     device: str = "auto"
@@ -36,10 +38,14 @@ class Runtime:
 
 @dataclass(frozen=True)
 class EpochReport:
-    """epoch: from 1. steps, seconds: of training so far, over all resumes.
+    """Metrics of one trained epoch.
 
-    metrics: `train/loss`, `term/<name>/value|weight`, `lr/<role>`, `time/epoch_s`; in epochs that
-    are looked at `<split>/<metric>`; always `best/<split>/<selection metric>`.
+    Attributes:
+        epoch: number of the epoch, from 1.
+        steps: optimiser steps so far, over all resumes.
+        seconds: training time so far, over all resumes.
+        metrics: `train/loss`, `term/<name>/value|weight`, `lr/<role>`, `time/epoch_s`; after an
+            evaluated epoch `<split>/<metric>`; since the first `best/<split>/<selection metric>`.
     """
 
     epoch: int
@@ -50,11 +56,18 @@ class EpochReport:
 
 @dataclass(frozen=True)
 class FinalReport:
-    """The selected epoch and what it is worth.
+    """Evaluation of a trial's selected epoch.
 
-    evaluations: metrics by split, as `{"val": {"map_at_r": …}}`, by `evaluator`.
-    export: file name in the trial's folder, or None without a folder.
-    history: all epoch reports, so that a driver that died can fill what it missed.
+    Attributes:
+        best_epoch: number of the selected epoch.
+        epochs: trained epochs.
+        steps: optimiser steps.
+        seconds: training time, over all resumes.
+        evaluations: metrics by split, as `{"val": {"map_at_r": …}}`.
+        evaluator: version of the code that computed them.
+        export: file name in the trial's folder; None without a folder.
+        provenance: machine and versions that the trial ran on.
+        history: reports of all epochs, for a driver that missed some.
     """
 
     best_epoch: int

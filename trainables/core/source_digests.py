@@ -1,15 +1,15 @@
-"""Digest the source code of a trial's components, and say which digests are one code.
+"""Digest the source code of a trial's components, and list which digests give equal numbers.
 
 A component is a loss, a method, a data set, or a part of the core (`components.py`). Its digest is
 
     SHA-256 over (module name, syntax tree) of its modules and of every module of the same
-    top-level package that they reach through imports, late ones included,
+    top-level package that they import, at the top or late.
 
-where a syntax tree stands without docstrings, annotations, comments and the texts of errors. A
-component in a module of no package is digested with the modules that lie beside it in its folder.
+Docstrings, annotations, comments and texts of errors are left out of the syntax tree. A component
+in a module without a package is digested with the modules in the same folder that it imports.
 
-`digests.json` lists, for each component here, the digests that were shown to give the same numbers
-at its REVISION, the newest last (`make golden` writes it), those of version 0.1.0 among them.
+`make golden` writes `digests.json`: for each component the digests, oldest first, that were shown
+to give the same numbers at its REVISION.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ DIGESTS_FILE = Path(__file__).with_name("digests.json")
 
 
 class NoSource(Exception):
-    """A component's source cannot be read: it was made by `exec`, in a notebook, or is compiled."""
+    """A component's source cannot be read: `exec` or a notebook made it, or it is compiled."""
 
 
 def find_module_file(name: str) -> Path | None:
-    """Return the source file of a module, without importing it; None if it has none."""
+    """Return a module's source file without importing the module; None if it has no source."""
     top, *parents = name.split(".")
     if loaded := sys.modules.get(top):
         roots, file = getattr(loaded, "__path__", ()), getattr(loaded, "__file__", None)
@@ -62,7 +62,7 @@ def find_module_file(name: str) -> Path | None:
 
 @cache
 def _parse_module(name: str) -> tuple[str, tuple[str, ...]] | None:
-    """Return a module's digest and the modules of its package that it imports; None: no source."""
+    """Return a module's digest and its imports from its own package; None if it has no source."""
     path = find_module_file(name)
     if path is None:
         return None
@@ -74,8 +74,10 @@ def _parse_module(name: str) -> tuple[str, tuple[str, ...]] | None:
 
 
 def _iterate_imported_modules(tree: ast.Module, package: str, folder: Path) -> Iterator[str]:
-    """Yield the modules of the same top-level package that a module imports at run time; of one
-    without a package those that lie in its folder, unless everybody's packages are there."""
+    """Yield the modules that a module imports at run time from its own top-level package.
+
+    For a module without a package, yield those in its folder, unless that is `site-packages`.
+    """
     top = package.partition(".")[0]
     is_shared = any(part in ("site-packages", "dist-packages") for part in folder.parts)
     pending: list[ast.AST] = [tree]
@@ -103,17 +105,17 @@ def _iterate_imported_modules(tree: ast.Module, package: str, folder: Path) -> I
 
 
 def _normalize_tree(node: Any) -> Any:
-    """Return a tree as nested lists that are equal in all versions of Python.
+    """Return a syntax tree as nested lists that are equal in all versions of Python.
 
-    Empty fields are left out, because versions differ in which they have; so are docstrings,
-    annotations, and the arguments of an error that is raised. Versions differ in where they cut the
-    plain text of an f-string, and some put one of no parts into `{x:}`.
+    Docstrings, annotations and arguments of raised errors are left out, and empty fields, because
+    Python versions differ in them. Neighbouring texts of an f-string are joined, because versions
+    split them differently, and an empty format (`{x:}`) is dropped.
     """
     if isinstance(node, list):
         return [
-            _normalize_tree(each)
-            for each in node
-            if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
+            _normalize_tree(child)
+            for child in node
+            if not (isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant))
         ]
     if not isinstance(node, ast.AST):
         return f"{type(node).__name__} {node!r}"
@@ -125,9 +127,9 @@ def _normalize_tree(node: Any) -> Any:
         parts: list[Any] = ["JoinedStr"]
         for is_text, values in groupby(node.values, lambda value: isinstance(value, ast.Constant)):
             if is_text:
-                parts.append("".join(str(getattr(each, "value", "")) for each in values))
+                parts.append("".join(str(getattr(value, "value", "")) for value in values))
             else:
-                parts += [_normalize_tree(each) for each in values]
+                parts += [_normalize_tree(value) for value in values]
         return parts
     fields = [
         [name, _normalize_tree(value)]
@@ -140,13 +142,16 @@ def _normalize_tree(node: Any) -> Any:
 
 
 def digest_modules(names: Iterable[str]) -> str:
-    """Return one digest of some modules and of all that they reach in their top-level packages, or
-    raise NoSource."""
+    """Return one digest of modules and all they import from their own top-level packages.
+
+    Raises:
+        NoSource: one of `names` has no Python file.
+    """
     digests: dict[str, str] = {}
     pending = list(names)
     for name in pending:
         if find_module_file(name) is None:
-            raise NoSource(f"{name} is in no Python file")
+            raise NoSource(f"The module {name} has no Python file")
     while pending:
         name = pending.pop()
         if name not in digests and (parsed := _parse_module(name)) is not None:
@@ -156,7 +161,7 @@ def digest_modules(names: Iterable[str]) -> str:
 
 
 def digest_class(cls: type) -> str:
-    """Return the digest of a loss, a method or a data set, or raise NoSource."""
+    """Return the digest of the module of a loss, method or data set, or raise NoSource."""
     name = f"{cls.__module__}.{cls.__qualname__}"
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
     functions = [
@@ -164,15 +169,15 @@ def digest_class(cls: type) -> str:
     ]
     made_in = {function.__code__.co_filename for function in functions}
     if file is None or Path(file).suffix != ".py":
-        raise NoSource(f"{name} is in no Python file")
+        raise NoSource(f"The class {name} is not defined in a Python file")
     if made_in and file not in made_in and "__dataclass_fields__" not in vars(cls):
-        raise NoSource(f"{name} comes from {min(made_in)}, not {file}")
+        raise NoSource(f"The class {name} was made in {min(made_in)}, not in {file}")
     return digest_modules([cls.__module__])
 
 
 @cache
 def compute_component_digest(component: str) -> tuple[str | None, str]:
-    """Return (digest, ""), or (None, why there is no source to digest)."""
+    """Return (digest, ""), or (None, reason) if the component's source cannot be read."""
     kind, _, name = component.partition(".")
     try:
         if component in ENTRY_MODULES:
@@ -183,22 +188,23 @@ def compute_component_digest(component: str) -> tuple[str | None, str]:
 
 
 def compute_trial_digests(config: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return component → digest of its source, None where it has none that can be read."""
+    """Return the digest of each component of a trial; None where its source cannot be read."""
     return {name: compute_component_digest(name)[0] for name in list_components(config)}
 
 
 @cache
 def _read_equal_digests(component: str) -> tuple[str, frozenset[str]]:
-    """Return (REVISION, digests that are one code at it) from `digests.json`."""
+    """Read a component's REVISION and the digests with equal numbers from `digests.json`."""
     listed = json.loads(DIGESTS_FILE.read_text()) if DIGESTS_FILE.is_file() else {}
     entry = listed.get(component, {"revision": "", "hashes": []})
     return str(entry["revision"]), frozenset(entry["hashes"])
 
 
 def list_equal_digests(component: str, accepted: Iterable[tuple[str, str]] = ()) -> set[str]:
-    """Return the digests that are the code of a component as it is now; none if it has no source.
+    """Return all digests that are equal to a component's current code; none without source.
 
     Args:
+        component: name of the component.
         accepted: pairs of digests at its REVISION that a user declared equal (`--same-code`).
     """
     current, _ = compute_component_digest(component)

@@ -1,12 +1,12 @@
-"""One exact trial: the loop, read from top to bottom.
+"""Train one trial exactly reproducibly; the training loop reads from top to bottom.
 
-    trainer = Trainer(config, seed, runtime)     builds all, resumes from its checkpoints
+    trainer = Trainer(config, seed, runtime)     builds all parts, restores the newest checkpoint
     for report in trainer.train_epochs(): ...
     final = trainer.finish(evaluate=("val", "test"))
 
-Numbers depend on (config, data, seed) alone: every draw has a named stream per step, the
-schedule is a function of the step, and a checkpoint holds the rest. On the CPU of one machine, at a
-fixed number of threads, two runs end in the same bytes, interrupted or not.
+Numbers depend only on (config, data, seed): every random draw has a named stream for each step, the
+learning rate is a function of the step, and a checkpoint holds all other state. On one machine's
+CPU, with a fixed number of threads, two runs end in the same bytes, interrupted or not.
 """
 
 from __future__ import annotations
@@ -41,19 +41,22 @@ from trainables.methods.base import Batch, Progress
 from trainables.trial import TrialConfig
 
 LOG = logging.getLogger(__name__)
-CHECK_EVERY = 256  # steps between looks at the loss within an epoch; each waits for the device
+CHECK_EVERY = 256  # steps between checks that the loss is finite; each check waits for the device
 
 
 class Trainer:
-    """A trial under way.
+    """Train, checkpoint, evaluate and export one trial.
 
     Args:
-        resume: continue from the newest whole checkpoint in `runtime.trial_dir`, if any.
-        group: the processes that train it and embed what is evaluated; the first alone writes.
+        config: the trial's configuration.
+        seed: of all random streams.
+        runtime: device, threads and folders.
+        resume: continue from the newest intact checkpoint in `runtime.trial_dir`, if there is one.
+        group: the processes that train this trial together; only the main process writes files.
 
     Raises:
-        ConfigError: bad data, device or option; a checkpoint of another trial.
-        TrialFailure: from `train_epochs`, when a term of the loss is not finite.
+        ConfigError: data, device or an option is invalid, or a checkpoint is of another trial.
+        TrialFailure: a term of the loss is not finite (raised by `train_epochs`).
     """
 
     def __init__(
@@ -88,15 +91,15 @@ class Trainer:
         self.inputs, self.network, self.passes = parts.inputs, parts.network, parts.passes
         self.parameters, self.generators = parts.parameters, parts.generators
         self.optimizer = parts.optimizer
-        self.looks = Evaluator(config, self.splits, parts, self.device, group)
+        self.evaluator = Evaluator(config, self.splits, parts, self.device, group)
         self.labels = self.splits.train.labels.to(self.device)
         per_epoch = len(self.plan_batches(0))
         self.schedule = RateSchedule(config.schedule, config.training.epochs, per_epoch)
         self.total_steps = config.training.epochs * per_epoch
 
         # begin at the first step
-        self.epoch = 0  # whole epochs done
-        self.steps = self.steps_here = 0  # optimiser steps done, in all and by this process
+        self.epoch = 0  # finished epochs
+        self.steps = self.steps_here = 0  # optimiser steps, in total and by this process
         self.seconds = 0.0
         self.history: list[EpochReport] = []
         self.best: dict[str, Any] | None = None
@@ -109,40 +112,42 @@ class Trainer:
         self.checkpoints: Checkpoints | None = None
         if self.folder is not None:
             self.checkpoints = Checkpoints(self.folder.checkpoints, self.hash, seed)
-        stored = self.checkpoints if resume else None
-        saved = group.broadcast_object(lambda: None if stored is None else stored.load_latest())
-        if saved is not None:
-            self._restore_checkpoint(*saved)
+        checkpoints = self.checkpoints if resume else None
+        checkpoint = group.broadcast_object(
+            lambda: None if checkpoints is None else checkpoints.load_latest()
+        )
+        if checkpoint is not None:
+            self._restore_checkpoint(*checkpoint)
 
     def train_epochs(self) -> Iterator[EpochReport]:
-        """Train the epochs that are left, one report each.
+        """Train the remaining epochs and yield a report for each.
 
-        An epoch is saved after its report was taken, so that no report is lost: one that was
-        taken and not saved is trained, and reported, again.
+        A checkpoint is saved only after the caller has received the report, so that no report is
+        lost: after an interruption in between, the epoch is trained and reported again.
         """
         if self.config.training.packed is not None:
             raise ConfigError(
                 "training.packed",
-                "trials that shared a program went in 0.2.0: leave it out, which makes it another "
-                "trial",
+                "Version 0.2.0 no longer trains several trials in one program. Remove this option; "
+                "the configuration then describes another trial.",
             )
         self.clock = time.monotonic()
         self.start_from_data()
         while self.epoch < self.config.training.epochs:
             yield self._train_epoch()
-            self.clock = time.monotonic()  # what the reader did with it is not training time
+            self.clock = time.monotonic()  # the caller's time with the report is not training time
             if self._is_due(epoch_end=True):
                 self.save_checkpoint()
 
     def start_from_data(self) -> None:
-        """Let the method start from data, before the first step."""
+        """Initialise the method from the training features, if the trial is new and asks for it."""
         if self.steps == 0 and self.config.embedding.init == "pca":
             cache = self.runtime.cache_dir
             start_from_data(self.config, self.network, self.inputs, self.splits, cache)
             self.group.broadcast_(self.parameters)
 
     def _train_epoch(self) -> EpochReport:
-        """Train the epoch under way, from its first step or from where a checkpoint left it."""
+        """Train the current epoch, from its start or from a checkpoint within it, and report it."""
         # start or resume the epoch
         seconds_before = self.seconds
         batches = self.plan_batches(self.epoch)
@@ -160,7 +165,7 @@ class Trainer:
                     self.save_checkpoint()
         trace.check()
 
-        # average its terms
+        # average its terms and warn of overwhelming gradients
         metrics = trace.compute_means()
         for term, ratio in find_overwhelming_terms(metrics).items():
             LOG.warning(
@@ -172,30 +177,32 @@ class Trainer:
                 term,
                 ratio,
             )
-        self.trace = None  # the next checkpoint is of a whole epoch
+        self.trace = None  # the next checkpoint is at the end of an epoch
         metrics |= {
             f"lr/{group['role']}": float(group["lr"]) for group in self.optimizer.param_groups
         }
         self.epoch += 1
 
         # evaluate it and keep the best weights
-        if self.looks.is_due(self.epoch):
-            scores = self.looks.evaluate_epoch()
+        if self.evaluator.is_due(self.epoch):
+            scores = self.evaluator.evaluate_epoch()
             self._select_epoch(scores[self.splits.selection][self.config.selection.metric])
             metrics |= {
-                f"{split}/{name}": x for split, of in scores.items() for name, x in of.items()
+                f"{split}/{name}": value
+                for split, values in scores.items()
+                for name, value in values.items()
             }
         if self.best is not None:
-            metrics[self.looks.best] = self.best["value"]
+            metrics[self.evaluator.best] = self.best["value"]
 
         # report it
-        self._signal_progress()
+        self._update_training_time()
         metrics["time/epoch_s"] = self.seconds - seconds_before
         self.history.append(EpochReport(self.epoch, self.steps, self.seconds, metrics))
         return self.history[-1]
 
     def step(self, positions: Tensor, phase: str) -> None:
-        """Take one optimiser step on the images at `positions`; its terms go to `trace`."""
+        """Take one optimiser step on the images at `positions` and record its terms in `trace`."""
         assert self.trace is not None
 
         # set this step's random streams and learning rates
@@ -233,13 +240,13 @@ class Trainer:
         feed_watchdog()
 
     def plan_batches(self, epoch: int) -> Tensor:
-        """Return positions of an epoch's training images, [steps, B]."""
+        """Return the positions of the training images in each batch of an epoch, [steps, B]."""
         training, needs = self.config.training, self.network.method.loss.batch
         labels, size = self.splits.train.labels, training.batch_size
         return draw_epoch_batches(labels, size, training.per_class, self.seed, epoch, needs.layout)
 
     def _select_epoch(self, value: float) -> None:
-        """Keep the network's weights if the epoch is the best by what selects."""
+        """Copy the network's weights if this epoch has the best selection metric so far."""
         is_last = self.config.selection.keep == "last"
         if self.best is None or is_last or value > self.best["value"]:
             weights = {name: w.detach().clone() for name, w in self.network.state_dict().items()}
@@ -248,16 +255,23 @@ class Trainer:
     def finish(
         self, evaluate: tuple[str, ...] = ("val",), metrics: tuple[str, ...] = ()
     ) -> FinalReport:
-        """Restore the selected epoch, evaluate the asked splits (by `metrics` besides those of the
-        task) and export it."""
+        """Restore the selected epoch's weights, evaluate them and export the model.
+
+        Args:
+            evaluate: names of the splits.
+            metrics: names of metrics besides those of the task.
+        """
         if self.best is None:
-            raise RuntimeError("finish() before the first selected epoch; run train_epochs() first")
+            raise RuntimeError(
+                "No epoch has been evaluated yet. Run train_epochs() before finish()."
+            )
+
         # restore the selected epoch
         self.network.load_state_dict(self.best["weights"])
 
         # evaluate it
-        wanted = tuple(dict.fromkeys((*self.looks.task.metrics, *metrics)))
-        evaluations = {split: self.looks.evaluate(split, wanted) for split in evaluate}
+        names = tuple(dict.fromkeys((*self.evaluator.task.metrics, *metrics)))
+        evaluations = {split: self.evaluator.evaluate(split, names) for split in evaluate}
 
         # export and report it
         if self.folder is not None:
@@ -275,6 +289,7 @@ class Trainer:
         )
 
     def describe_provenance(self) -> dict[str, Any]:
+        """Return what the trial ran on and with, which its id does not contain."""
         return {
             "device": describe_device(self.device),
             "threads": torch.get_num_threads(),
@@ -288,25 +303,26 @@ class Trainer:
         }
 
     def save_for_pause(self) -> None:
-        """Save the epochs done so far, due or not, for a later process to go on from."""
+        """Save a checkpoint now, from which a later process resumes the trial."""
         self.clock = time.monotonic()
         self.save_checkpoint()
 
-    def _signal_progress(self) -> None:
+    def _update_training_time(self) -> None:
+        """Add the time since the last call to the training time."""
         now = time.monotonic()
         self.seconds += now - self.clock
         self.clock = now
 
     def _is_due(self, *, epoch_end: bool) -> bool:
-        """Return whether a checkpoint is due; an interval of 0 saves after epochs alone."""
+        """Return whether a checkpoint is due; an interval of 0 saves only at the end of epochs."""
         interval = self.runtime.checkpoint_seconds
         return time.monotonic() - self._saved >= interval and (epoch_end or interval > 0)
 
     def save_checkpoint(self) -> None:
-        """Save a checkpoint of the trial's state, if it has a folder."""
+        """Save a checkpoint of the trial's whole state, if it has a folder."""
         if self.checkpoints is None:
             return
-        self._signal_progress()
+        self._update_training_time()
         state = {
             "epoch": self.epoch,
             "steps": self.steps,
@@ -320,6 +336,7 @@ class Trainer:
         self._saved = time.monotonic()
 
     def _restore_checkpoint(self, state: dict[str, Any], best: dict[str, Any] | None) -> None:
+        """Load all state from a checkpoint, with the best weights so far."""
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.epoch, self.steps, self.seconds = state["epoch"], state["steps"], state["seconds"]

@@ -1,8 +1,8 @@
-"""The folder of a trial: what lies in it by which name, and where it is.
+"""Name the files of a trial's folder and locate the folder by the trial's id.
 
-Ids come from files that can be edited or of somebody else, and an id such as `/data`, or one whose
-folder is a link, leads out of the output folder. So every path of a trial is made here
-(`tests/test_architecture.py` looks for others).
+An edited file may hold an id such as `/data`, or a trial's folder may be a link, which would lead
+out of the output folder. Therefore only this module builds paths of trials, and checks ids first
+(`tests/test_architecture.py` enforces it).
 """
 
 from __future__ import annotations
@@ -12,20 +12,23 @@ from pathlib import Path
 from trainables.errors import ConfigError
 
 TRIALS = "trials"  # the folder of all trials, in an output folder, a batch's folder and a storage
-CONFIG = "config.json"  # its resolved configuration and seed
-SOURCE = "source.json"  # the digests of the code that made the rest
-RESULT = "final.json"  # its last event, once it has ended
+CONFIG = "config.json"  # resolved configuration and seed
+SOURCE = "source.json"  # digests of the code that made the other files
+RESULT = "final.json"  # last event of an ended trial
 EXPORT = "best.safetensors"  # the trained model (`trainables/core/export.py`)
 CHECKPOINTS = "checkpoints"
 LOG = "trial.log"
-VIEWS = "views"  # what figures computed from its model
-LOCK = ".lock"  # of the process that works in it
-LONGEST = 200  # characters of an id; a file's name may have 255 bytes
+VIEWS = "views"  # data that figures computed from the model
+LOCK = ".lock"  # held by the process that works in the folder
+LONGEST = 200  # characters of an id; file systems allow 255 bytes
 
 
 def check_trial_id(trial_id: object) -> str:
-    """Return the id if it is a plain name, which can be joined to a path or a storage's key; refuse
-    `../x`, `/x`, `a/b`, `..` and an empty one."""
+    """Return the id if it can safely be joined to a path or a storage's key.
+
+    Raises:
+        ConfigError: the id is not a plain name, such as `../x`, `/x`, `a/b`, `..` or an empty text.
+    """
     if (
         isinstance(trial_id, str)
         and 0 < len(trial_id) <= LONGEST
@@ -35,25 +38,25 @@ def check_trial_id(trial_id: object) -> str:
         return trial_id
     raise ConfigError(
         "trial id",
-        f"{repr(trial_id)[:LONGEST]} is no name without a path: the ledger or file that names the "
-        "trial was edited or damaged. Restore it from a copy, or give another --out",
+        f"{repr(trial_id)[:LONGEST]} is not a plain name: the ledger or file that contains it was "
+        "edited or damaged. Restore that file from a copy, or give another --out.",
     )
 
 
 def locate_trial_folder(trials: Path, trial_id: object) -> Path:
-    """Return the folder of a trial below `trials`; it need not be there yet, and is no link."""
+    """Return the path of a trial's folder, which may not exist yet; refuse a symbolic link."""
     folder = trials / check_trial_id(trial_id)
     if folder.is_symlink():
         raise ConfigError(
             str(folder),
-            "a symbolic link, which leads out of the output folder: remove it, and copy there the "
-            "folder that it leads to",
+            "The trial's folder is a symbolic link, which leads out of the output folder. Replace "
+            "the link by a copy of the folder it points to.",
         )
     return folder
 
 
 class TrialFolder:
-    """Every path of one trial's folder; nothing of it need be there yet."""
+    """Paths of the files of one trial; none of them needs to exist."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -67,8 +70,9 @@ class TrialFolder:
 
     @staticmethod
     def locate(trials: Path, trial_id: object) -> TrialFolder:
-        """Return a trial's folder below `trials`. Raises ConfigError as `locate_trial_folder`."""
+        """Return the paths of a trial below `trials`; see `locate_trial_folder`."""
         return TrialFolder(locate_trial_folder(trials, trial_id))
 
     def locate_view(self, name: str) -> Path:
+        """Return the file in which a view's data is stored."""
         return self.path / VIEWS / f"{name}.json"

@@ -97,7 +97,7 @@ def _evaluate_missing(job: Job, config: TrialConfig, final: Event, earlier: Even
     trainer = Trainer(config, job.seed, job.runtime, resume=False)
     trainer.network.load_state_dict(read_weights(join_inside(folder, final["export"])))
     return {
-        split: earlier.get(split, {}) | trainer.looks.evaluate(split, names)
+        split: earlier.get(split, {}) | trainer.evaluator.evaluate(split, names)
         for split, names in missing.items()
         if names
     }

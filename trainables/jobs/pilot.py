@@ -81,7 +81,9 @@ def run_pilot(config: TrialConfig, seed: int, runtime: Runtime, steps: int = STE
     for _ in range(2):
         begun = time.perf_counter()
         for split in list_epoch_splits(trainer.config, trainer.splits):
-            trainer.looks.evaluate(split, trainer.looks.task.per_epoch)  # waits for the device
+            trainer.evaluator.evaluate(
+                split, trainer.evaluator.task.per_epoch
+            )  # waits for the device
         evaluations.append(time.perf_counter() - begun)
     if device is not None:
         peak = torch.cuda.max_memory_allocated(device)

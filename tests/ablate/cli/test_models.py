@@ -120,8 +120,8 @@ def test_a_faiss_index_compares_as_the_model_does(
         (["{model}", "{birds}", "--to", "{model}"], "--to: "),
         (["{model}", "{birds}", "--to", "there.npz"], "is there already: name a new file"),
         (["{model}", "nowhere"], "FOLDER: nowhere: No such file"),
-        (["{model}", "empty"], "FOLDER: no picture in empty"),
-        (["{birds}", "{birds}"], "no export, best.safetensors (No such file"),
+        (["{model}", "empty"], "FOLDER: empty has no picture"),
+        (["{birds}", "{birds}"], "This is no export, best.safetensors (No such file"),
     ],
 )
 def test_bad_input_is_one_line(

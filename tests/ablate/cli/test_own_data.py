@@ -179,4 +179,4 @@ def test_a_loss_of_pairs_needs_two_images_of_each_class(
 ) -> None:
     rates = {**GRID, "trial": {"loss": {"name": "contrastive"}}}
     code, _, err = planned(spec(forty, {"per_class": 1}, rates=rates), tmp_path, capsys)
-    assert code == 2 and "training.per_class of at least 2 with loss contrastive, not 1" in err
+    assert code == 2 and "training.per_class must be at least 2 with loss contrastive, not 1" in err

@@ -40,15 +40,15 @@ def test_a_section_refuses_what_it_would_not_use(config: Any, given: Any, words:
     [
         (
             {"schedule": {**MULTI, "milestones": [19], "warmup_epochs": 1}},
-            r"below training.epochs, 20 less the 1 of the warm-up, not \[19\]",
+            r"below training.epochs, 20 minus the 1 of the warm-up, not \[19\]",
         ),
         (
             {"schedule": {"warmup_epochs": 1, "warmup_hold": ["margins"]}},
-            r"warmup_hold of what trains here \(backbone, head, proxies\), not of margins",
+            r"warmup_hold sets margins, but this trial trains backbone, head, proxies",
         ),
         (
             {"schedule": {"warmup_epochs": 1, "warmup_hold": ["backbone", "head", "proxies"]}},
-            "nothing would train in the warm-up",
+            "or nothing trains in the warm-up",
         ),
     ],
 )

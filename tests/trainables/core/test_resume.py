@@ -167,13 +167,13 @@ def test_damage_falls_back_to_the_one_before(
     assert actual[0]["epoch"] == 3
     assert actual[1] is not None
     assert actual[1]["epoch"] == 2
-    is_reported = "falling back" in caplog.text
+    is_reported = "resumes from the previous checkpoint" in caplog.text
     assert is_reported or (how == "gone" and damaged.startswith("steps"))
 
 
 def test_another_trials_checkpoint_is_refused(saved: Checkpoints) -> None:
     for other in (Checkpoints(saved.folder, "abd", 0), Checkpoints(saved.folder, "abc", 1)):
-        with pytest.raises(ConfigError, match="a checkpoint of"):
+        with pytest.raises(ConfigError, match="This checkpoint belongs to"):
             other.load_latest()
 
 
@@ -191,5 +191,5 @@ def test_a_damaged_checkpoint_of_a_real_trial(
     assert [r.epoch for r in again.train_epochs()] == [4]
     for name, tensor in uninterrupted.network.state_dict().items():
         assert torch.equal(tensor, again.network.state_dict()[name]), name
-    with pytest.raises(ConfigError, match="a checkpoint of"):
+    with pytest.raises(ConfigError, match="This checkpoint belongs to"):
         Trainer(config(drawn, optimizer={"lr": 2e-3}), 0, runtime)

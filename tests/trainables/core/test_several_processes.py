@@ -118,16 +118,16 @@ def evaluated(group: Group, root: Path, cache: Path) -> dict[str, Any]:
     results: dict[str, Any] = {}
     for name, changes in TASKS.items():
         trial = config(root, backbone={"mode": "finetune"}, **changes)
-        looks = Trainer(trial, 0, Runtime("cpu", 1, cache), group=group).looks
+        evaluator = Trainer(trial, 0, Runtime("cpu", 1, cache), group=group).evaluator
         passed: list[int] = []
-        assert looks.network.backbone is not None
-        looks.network.backbone.register_forward_hook(
+        assert evaluator.network.backbone is not None
+        evaluator.network.backbone.register_forward_hook(
             lambda _, images, __, passed=passed: passed.append(len(images[0]))
         )
-        metrics = looks.compute_metrics("test", looks.task.metrics)
+        metrics = evaluator.compute_metrics("test", evaluator.task.metrics)
         images = sum(passed)
-        complete = looks.evaluate("test", looks.task.metrics)
-        results[name] = (metrics, complete), images, len(looks.splits.test)
+        complete = evaluator.evaluate("test", evaluator.task.metrics)
+        results[name] = (metrics, complete), images, len(evaluator.splits.test)
     inputs.IMAGE_BLOCK = 128
     return results
 
@@ -234,14 +234,14 @@ def test_each_embeds_its_share_and_metrics_are_those_of_one(
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [
-        ({}, "processes: 3 a trial .* backbone.mode: frozen"),
+        ({}, "processes: 3 processes .* backbone.mode: frozen"),
         ({"backbone": {"mode": "finetune", "freeze_bn": False}}, "compute their statistics of the"),
         (
             {
                 "backbone": {"mode": "finetune"},
                 "training": {"batch_size": 2, "per_class": 1},
             },
-            "processes: 3 are more than the 2 images",
+            "processes: 3 processes are more than the 2 images",
         ),
     ],
 )
