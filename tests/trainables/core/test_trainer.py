@@ -161,7 +161,7 @@ def test_a_loss_that_is_not_finite_ends_the_trial_naming_term_and_step(
     monkeypatch.setattr(ProxyAnchor, "forward", poisoned)
     trainer = Trainer(config(drawn, method={"name": "ddml"}), 0, runtime)
     epoch = bad_step // trainer.schedule.steps_per_epoch + 1
-    with pytest.raises(TrialFailure, match=rf"'metric' is nan at step {bad_step} \(epoch {epoch},"):
+    with pytest.raises(TrialFailure, match=rf"'metric' is nan at step {bad_step} .* epoch {epoch}"):
         list(trainer.train_epochs())
 
 
@@ -174,5 +174,5 @@ def test_no_such_device(drawn: Path, shared_cache: Path) -> None:
 def test_a_packed_trial_of_before_does_not_train(drawn: Path, runtime: Runtime) -> None:
     """Its numbers would be those of another trial, under its id."""
     trainer = Trainer(config(drawn, training={"packed": 4}), 0, runtime)
-    with pytest.raises(ConfigError, match=r"training\.packed.*went in 0\.2\.0"):
+    with pytest.raises(ConfigError, match=r"training\.packed.*0\.2\.0 no longer"):
         next(trainer.train_epochs())
