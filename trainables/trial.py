@@ -39,7 +39,7 @@ class TrialConfig(Trial):
     def apply_task_defaults(cls, data: Any) -> Any:
         """Fill in the task's defaults where the configuration sets nothing."""
         task = TASKS.get(str(data.get("task"))) if isinstance(data, Mapping) else None
-        return data if task is None else _merge_under(data, task.given)
+        return data if task is None else _merge_under(data, task.defaults)
 
     @model_validator(mode="after")
     def check_parts(self) -> TrialConfig:

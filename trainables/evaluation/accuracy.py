@@ -10,25 +10,33 @@ from trainables.evaluation.metric import metric
 
 
 def top_k_accuracy(logits: Tensor, labels: Tensor, k: int) -> float:
-    """Return share of items whose class is among the k classes of largest logit; in [0, 1].
+    """Return the share of items whose class is among the k classes of largest logit.
 
-    Equal logits: the first class comes first. k ≥ classes gives 1.
+    Of equal logits the first class ranks first. The share is 1 if k is at least C.
 
     Args:
-        logits: [N, C], larger is more likely. labels: [N] int64, columns of `logits`.
+        logits: [N, C], larger is more likely.
+        labels: [N] int64, columns of `logits`.
+        k: number of classes that count as a hit.
     """
     classes = logits.shape[1]
     if len(logits) != len(labels) or len(labels) == 0:
-        raise ConfigError("logits", f"{len(logits)} rows and {len(labels)} labels are not as many")
+        fault = (
+            f"there are {len(logits)} rows and {len(labels)} labels: give one label for each row"
+        )
+        raise ConfigError("logits", fault)
     if int(labels.min()) < 0 or int(labels.max()) >= classes:
-        fault = f"{int(labels.min())} to {int(labels.max())} are no columns of {classes} logits"
+        fault = (
+            f"labels must be from 0 to {classes - 1}, the columns of the logits; they are from "
+            f"{int(labels.min())} to {int(labels.max())}"
+        )
         raise ConfigError("labels", fault)
     if torch.isnan(logits).any():
         raise TrialFailure("evaluation: a logit is not a number")
-    own = logits.gather(1, labels[:, None])
+    target = logits.gather(1, labels[:, None])
     column = torch.arange(classes, device=logits.device)
-    before = (logits > own) | ((logits == own) & (column < labels[:, None]))
-    return float((before.sum(1) < k).double().mean())
+    ranks_before = (logits > target) | ((logits == target) & (column < labels[:, None]))
+    return float((ranks_before.sum(1) < k).double().mean())
 
 
 @metric("top_1_accuracy", reads="logits", unit="%")

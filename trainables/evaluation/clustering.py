@@ -1,15 +1,14 @@
 """k-means, and the agreement of its clusters with the classes: NMI, AMI, pairwise F1.
 
-All three come from the contingency table n_ij = items in cluster i and class j, kept sparse: at
-SOP's 11,316 clusters the dense one takes a GiB. The clustering is `kmeans`, k = classes of the
-evaluated split; rows are brought to unit length first, as papers cluster cosine embeddings.
+The three metrics come from the contingency table n_ij, the items in cluster i and class j. It is
+sparse, because for SOP's 11,316 clusters a dense table takes a GiB. k is the number of classes of
+the evaluated split, and rows have unit length, as papers cluster cosine embeddings.
 
-k-means is by Lloyd's iterations in torch, on the device of the rows, exactly. It starts from k
-distinct items drawn at random from `seed`; one start unless `restarts` says more. 20 iterations,
-or fewer where an iteration changes nothing. A centre that loses all its items takes over the item
-farthest from its own centre. Of two centres equally near the first wins. An item is compared with
-all centres only if its own has moved, and else with those that moved, for one that did not move
-cannot have come nearer. With many centres most stand still after a few iterations.
+`kmeans` runs exact Lloyd iterations on the device of the rows: from k distinct items drawn by
+`seed`, 20 iterations or until nothing changes. An empty cluster takes over the item farthest from
+its centre. Of two equally near centres the first wins. An item is compared with all centres only if
+its centre has moved, else only with the centres that moved, because the others cannot have come
+nearer. With many centres most do not move after a few iterations.
 """
 
 from __future__ import annotations
@@ -32,7 +31,13 @@ OBJECTIVE_ROWS = 4096
 
 @dataclass(frozen=True)
 class Contingency:
-    """cells: [T] the n_ij > 0; clusters, classes: their sums over j and i. int64, on the CPU."""
+    """Count the items by cluster and class, in int64 on the CPU.
+
+    Attributes:
+        cells: [T], the n_ij > 0.
+        clusters: sizes of the clusters.
+        classes: sizes of the classes.
+    """
 
     cells: Tensor
     clusters: Tensor
@@ -40,7 +45,7 @@ class Contingency:
 
 
 def build_contingency(clusters: Tensor, classes: Tensor) -> Contingency:
-    """Of two labellings [N], by any integers."""
+    """Return the contingency table of two labellings [N] by any integers."""
     a, b = (torch.unique(x, return_inverse=True)[1] for x in (clusters.cpu(), classes.cpu()))
     cells = torch.unique(a * (int(b.max()) + 1) + b, return_counts=True)[1]
     return Contingency(cells, torch.bincount(a), torch.bincount(b))
@@ -54,36 +59,44 @@ def entropy(sizes: Tensor) -> float:
 
 @metric("nmi", reads="clusters", unit="%")
 def nmi(table: Contingency) -> float:
-    """Return normalised mutual information 2·I/(H(clusters) + H(classes)), in [0, 1] (arithmetic
-    mean, as scikit-learn's default); 1 if each is a single group (they tell the same: nothing)."""
-    of_a, of_b = entropy(table.clusters), entropy(table.classes)
-    if of_a + of_b == 0:
+    """Return normalised mutual information 2·I/(H(clusters) + H(classes)), in [0, 1].
+
+    The mean of entropies is arithmetic, scikit-learn's default. It is 1 if there is one cluster
+    and one class.
+    """
+    total = entropy(table.clusters) + entropy(table.classes)
+    if total == 0:
         return 1.0
-    # I = H(a) + H(b) − H(a, b)
-    return min(1.0, max(0.0, 2 * (of_a + of_b - entropy(table.cells)) / (of_a + of_b)))
+    # I = H(clusters) + H(classes) − H(clusters, classes)
+    return min(1.0, max(0.0, 2 * (total - entropy(table.cells)) / total))
 
 
 @metric("ami", reads="clusters", unit="%")
 def ami(table: Contingency) -> float:
-    """Return adjusted mutual information (I − E)/((H(clusters) + H(classes))/2 − E), at most 1 and
-    near 0 by chance; E is I expected of random groups of the same sizes (Vinh et al., JMLR 2010).
+    """Return adjusted mutual information (I − E)/((H(clusters) + H(classes))/2 − E).
+
+    E is the I expected of random groups of the same sizes, so that it is near 0 by chance and at
+    most 1.
+
+    References:
+        Vinh et al., "Information theoretic measures for clusterings comparison", JMLR 2010.
     """
-    of_a, of_b = entropy(table.clusters), entropy(table.classes)
+    total = entropy(table.clusters) + entropy(table.classes)
     groups = (len(table.clusters), len(table.classes))
-    # Both one group, or both all singletons: nothing to adjust, they agree.
+    # Two labellings of one group, or of singletons only, agree; the formula would be 0/0.
     if groups in ((1, 1), (int(table.cells.sum()),) * 2):
         return 1.0
     chance = expected_mutual_information(table)
-    above = (of_a + of_b) / 2 - chance
-    above = math.copysign(max(abs(above), np.finfo(float).eps), above)
-    return (of_a + of_b - entropy(table.cells) - chance) / above
+    range_above_chance = total / 2 - chance
+    divisor = math.copysign(max(abs(range_above_chance), np.finfo(float).eps), range_above_chance)
+    return (total - entropy(table.cells) - chance) / divisor
 
 
 def expected_mutual_information(table: Contingency) -> float:
     """Return E[I] in nats under the hypergeometric model.
 
-    E = Σ_ij Σ_n n/N · log(N n/(a_i b_j)) · P(n; N, a_i, b_j). A term depends on the two sizes only,
-    so it is computed once for each pair of different sizes and weighted by how often that occurs.
+    E = Σ_ij Σ_n n/N · log(N n/(a_i b_j)) · P(n; N, a_i, b_j). A term depends only on the two sizes,
+    so it is computed once for each pair of sizes and weighted by the number of such pairs.
     """
     from scipy.special import gammaln
 
@@ -94,10 +107,10 @@ def expected_mutual_information(table: Contingency) -> float:
         size, log_a = int(a), math.log(int(a))
         for b, times in zip(sizes_b, times_b, strict=True):
             n = np.arange(max(1, size + b - total), min(size, b) + 1, dtype=float)
-            above = (size, b, total - size, total - b)
-            below = (total, n, size - n, b - n, total - size - b + n)
-            log_p = sum(gammaln(k + 1) for k in above)
-            for k in below:
+            numerator = (size, b, total - size, total - b)
+            denominator = (total, n, size - n, b - n, total - size - b + n)
+            log_p = sum(gammaln(k + 1) for k in numerator)
+            for k in denominator:
                 log_p = log_p - gammaln(k + 1)
             share = n / total * (math.log(total) + np.log(n) - log_a - math.log(b))
             sums.append(int(times_a) * int(times) * float((share * np.exp(log_p)).sum()))
@@ -106,44 +119,52 @@ def expected_mutual_information(table: Contingency) -> float:
 
 @metric("f1", reads="clusters", unit="%")
 def f1(table: Contingency) -> float:
-    """Return pairwise F1 = 2·TP/(2·TP + FP + FN) over unordered pairs of items: positive = of one
-    cluster, true = of one class. Exact integers. 1 if no pair is together in either."""
-    together = count_pairs(table.cells)
-    said = count_pairs(table.clusters) + count_pairs(table.classes)
-    return 2 * together / said if said else 1.0
+    """Return pairwise F1 = 2·TP/(2·TP + FP + FN) over unordered pairs of items, from exact counts.
+
+    A pair is predicted positive if it shares a cluster, and is positive if it shares a class. F1
+    is 1 if there are no such pairs.
+    """
+    true_positives = count_pairs(table.cells)
+    total = count_pairs(table.clusters) + count_pairs(table.classes)
+    return 2 * true_positives / total if total else 1.0
 
 
 def count_pairs(sizes: Tensor) -> int:
+    """Return the number of unordered pairs within groups of these sizes."""
     return int((sizes * (sizes - 1) // 2).sum())
 
 
 def kmeans(
     rows: Tensor, k: int, *, seed: int, iterations: int = ITERATIONS, restarts: int = 1
 ) -> Tensor:
-    """Return clusters [N] int64 of float32 rows [N, E]: the nearest centre of each after the last
-    iteration. k ≤ N.
+    """Cluster float32 rows [N, E] into k ≤ N clusters; return the cluster of each row, [N] int64.
 
-    restarts: starts, drawn one after the other from `seed`; the clusters of least `objective` are
-        taken, the first of equals.
+    Args:
+        rows: [N, E].
+        k: number of clusters.
+        seed: seed of all starts.
+        iterations: largest number of Lloyd iterations of a start.
+        restarts: number of starts; the first one with the smallest objective is returned.
     """
     generator = torch.Generator().manual_seed(seed)
-    best, least = None, math.inf
+    best, lowest = None, math.inf
     for _ in range(restarts):
         start = torch.randperm(len(rows), generator=generator)[:k].to(rows.device)
         clusters = run_lloyd(rows, rows[start], iterations)
-        spread = compute_objective(rows, clusters, k) if restarts > 1 else 0.0
-        if spread < least:
-            best, least = clusters, spread
-    assert best is not None  # restarts ≥ 1, and the spread of finite rows is finite
+        objective = compute_objective(rows, clusters, k) if restarts > 1 else 0.0
+        if objective < lowest:
+            best, lowest = clusters, objective
+    assert best is not None  # restarts ≥ 1, and the objective of finite rows is finite
     return best
 
 
 def run_lloyd(rows: Tensor, centres: Tensor, iterations: int) -> Tensor:
-    """Return clusters [N] from a start: centres [k, E]."""
+    """Run Lloyd's iterations from centres [k, E] and return the cluster of each row, [N]."""
     k = len(centres)
-    everything = torch.arange(k, device=rows.device)
-    clusters, distances = find_nearest(rows, centres, everything)
+    all_indices = torch.arange(k, device=rows.device)
+    clusters, distances = find_nearest(rows, centres, all_indices)
     for _ in range(iterations):
+        # move the centres; an empty cluster takes the row farthest from its centre
         updated = compute_cluster_means(rows, clusters, k)
         empty = torch.nonzero(torch.bincount(clusters, minlength=k) == 0)[:, 0]
         if len(empty):
@@ -152,22 +173,29 @@ def run_lloyd(rows: Tensor, centres: Tensor, iterations: int) -> Tensor:
         if not changed.any():
             break
         centres, moved = updated, changed[clusters]
-        # Some items see all centres, the others only those that moved.
-        full, part = (torch.nonzero(each)[:, 0] for each in (moved, ~moved))
+        # compare rows whose centre moved with all centres
+        full, part = torch.nonzero(moved)[:, 0], torch.nonzero(~moved)[:, 0]
         clusters = clusters.clone()
-        clusters[full], distances[full] = find_nearest(rows[full], centres, everything)
+        clusters[full], distances[full] = find_nearest(rows[full], centres, all_indices)
+        # compare the other rows with the moved centres
         if len(part):
-            other, far = find_nearest(rows[part], centres, torch.nonzero(changed)[:, 0])
-            old, was = clusters[part], distances[part]
-            better = (far < was) | ((far == was) & (other < old))
-            clusters[part] = torch.where(better, other, old)
-            distances[part] = torch.where(better, far, was)
+            candidate, distance = find_nearest(rows[part], centres, torch.nonzero(changed)[:, 0])
+            old, old_distance = clusters[part], distances[part]
+            tie = (distance == old_distance) & (candidate < old)
+            better = (distance < old_distance) | tie
+            clusters[part] = torch.where(better, candidate, old)
+            distances[part] = torch.where(better, distance, old_distance)
     return clusters
 
 
 def find_nearest(rows: Tensor, centres: Tensor, among: Tensor) -> tuple[Tensor, Tensor]:
-    """Return index [N] of the nearest of centres[among], and ‖centre‖² − 2⟨row, centre⟩ + ‖row‖²
-    [N]."""
+    """Return the index of the nearest of centres[among] to each row, and its squared distance.
+
+    Rows are processed in blocks whose distances fit a cache.
+
+    Returns:
+        Indices [N] and ‖centre‖² − 2⟨row, centre⟩ + ‖row‖² [N].
+    """
     chosen = centres[among]
     limit = DISTANCE_BYTES if rows.device.type == "cpu" else DISTANCE_BYTES_GPU
     block = max(1, min(1024 if rows.device.type == "cpu" else 2**16, limit // (4 * len(among))))
@@ -176,18 +204,21 @@ def find_nearest(rows: Tensor, centres: Tensor, among: Tensor) -> tuple[Tensor, 
     out = torch.empty(block, len(among), device=rows.device)
     twice = chosen * -2 if uses_onednn(rows, chosen) else None
     for first in range(0, len(rows), block):
-        piece, at = rows[first : first + block], slice(first, first + block)
+        span = slice(first, first + block)
+        piece = rows[span]
         if twice is None:
-            far = torch.addmm(squares, piece, chosen.T, alpha=-2, out=out[: len(piece)])
+            distances = torch.addmm(squares, piece, chosen.T, alpha=-2, out=out[: len(piece)])
         else:
-            far = onednn_product(piece, twice, squares)
-        values[at], indices[at] = far.min(1)
+            distances = onednn_product(piece, twice, squares)
+        values[span], indices[span] = distances.min(1)
     return among[indices], values + (rows**2).sum(1)
 
 
 def compute_cluster_means(rows: Tensor, clusters: Tensor, k: int) -> Tensor:
-    """Mean of each cluster [k, E]; zeros where it is empty. Summed in the order of the items on
-    every device: a GPU's scattered additions come in any order."""
+    """Return the mean of each cluster [k, E], zeros for an empty one.
+
+    Rows are summed in a fixed order, unlike a GPU's scattered additions.
+    """
     order = clusters.argsort(stable=True)
     sizes = torch.bincount(clusters, minlength=k)
     sums = torch.segment_reduce(rows[order], "sum", lengths=sizes, axis=0)
@@ -195,8 +226,10 @@ def compute_cluster_means(rows: Tensor, clusters: Tensor, k: int) -> Tensor:
 
 
 def compute_objective(rows: Tensor, clusters: Tensor, k: int) -> float:
-    """Return Σ ‖row − mean of its cluster‖², in float64, block by block."""
+    """Return Σ ‖row − mean of its cluster‖² in float64, computed in blocks."""
     centres, total = compute_cluster_means(rows, clusters, k), 0.0
-    for at in torch.split(torch.arange(len(rows), device=rows.device), OBJECTIVE_ROWS):
-        total += float((rows[at] - centres[clusters[at]]).double().square().sum())
+    for block, indices in zip(
+        torch.split(rows, OBJECTIVE_ROWS), torch.split(clusters, OBJECTIVE_ROWS), strict=True
+    ):
+        total += float((block - centres[indices]).double().square().sum())
     return total

@@ -1,26 +1,28 @@
-"""Places of positives by compiled counting: how many items come before each positive of a query.
+"""Find places of positives by counting, in compiled code, the items before each positive.
 
-An item is (score, index) packed in one int64 key, as in `ranking.order_keys`: it comes before
-another if its key is larger. A query's positives have keys k₁ > k₂ > … and counters c₁, c₂, …; an
-item adds one to the counter of the first positive that it comes before; then the place of the i-th
-is 1 + c₁ + … + cᵢ. As soon as a positive's count passes the query's `limit`, that positive and all
-after it are dropped, which raises `floor`, the score below which nothing counts. So at most about
-`limit` items a query are looked at one by one; the others are compared with `floor`, many at a
-time.
+An item is (score, index) packed in one int64 key, as in `ranking.build_order_keys`; an item comes
+before another if its key is larger. A query's positives have keys k₁ > k₂ > … and counters c₁, c₂,
+…; an item adds one to the counter of the first positive that it comes before, so that the place of
+the i-th positive is 1 + c₁ + … + cᵢ. When a positive's count passes the query's `limit`, that
+positive and all after it are dropped, which raises `floor`, the score below which items do not
+count. So only about `limit` items per query are examined one by one; the others are compared with
+`floor`, many at a time.
 
-Items are sorted by class, so that a query's positives are a run of columns. `count_whole_rows`
-takes any score, query and gallery, in the memory of one block of queries. `count_half` takes plain
-scores where every item queries all others, at half the products: items are cut into groups of whole
-classes, so that all pairs of one class lie in the square tiles on the diagonal; of the other tiles
-only those above the diagonal are made, and each is read twice, for its rows as queries and for its
-columns. Bitwise duplicates tie where the matrix product sums all elements in one order, which
-`GROUP` and `WIDTH`, multiples of a kernel's tile, are for.
+Items are sorted by class, so that a query's positives are adjacent columns. `count_whole_rows`
+works for any score, and for query and gallery, in the memory of one block of queries. `count_half`
+needs a plain score and items that all query each other, and computes half of the products: items
+are cut into groups of complete classes, so that all pairs of one class are in the square tiles on
+the diagonal; of the other tiles only those above the diagonal are computed, and each is used for
+its rows and for its columns as queries. `GROUP` and `WIDTH` are multiples of a kernel's tile, so
+that the matrix product sums bitwise duplicates in one order and they tie.
 
-Compiled functions release the GIL, and write only what belongs to the queries they are given, so
-that threads share the work. Their shapes: tile, bits [B, R] float32 scores and the same as int32;
-item [R] int64 index of each column for ties; own [B] the query's column, or −1; keys, scores,
-counts [T] of all positives; start, active, floor, limit [B] of each query; rows, columns: (from,
-to) of the queries.
+Compiled functions release the GIL and write only to the queries of their thread. Their arguments:
+    tile, bits: [B, R] scores, as float32 and reinterpreted as int32.
+    item: [R] int64, index of each column for ties.
+    self_column: [B] the column of the query itself, or −1.
+    keys, scores, counts: [T] of all positives.
+    start, active, floor, limit: [B] of each query.
+    rows, columns: (from, to) of the queries.
 """
 
 # The signatures of compiled functions are numba's: arrays are C-ordered numpy arrays.
@@ -52,11 +54,11 @@ NEVER = np.float32(np.inf)
 
 @njit(cache=True, nogil=True, inline="always")
 def _build_sort_key(score, bits, index):  # type: ignore[no-untyped-def]
-    """Larger = before. `bits`: of `score`; −0.0 counts as 0.0."""
-    whole = np.int64(0) if score == 0 else np.int64(bits)
-    if whole < 0:
-        whole = whole ^ np.int64(LAST)
-    return (whole << np.int64(32)) | np.int64(LAST - index)
+    """Return the int64 key by which items are ordered; `bits` are those of `score`, −0.0 is 0.0."""
+    high_bits = np.int64(0) if score == 0 else np.int64(bits)
+    if high_bits < 0:
+        high_bits = high_bits ^ np.int64(LAST)
+    return (high_bits << np.int64(32)) | np.int64(LAST - index)
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -75,7 +77,7 @@ def _count_key(key, keys, counts, first, active):  # type: ignore[no-untyped-def
 
 @njit(cache=True, nogil=True)
 def _drop_far_positives(query, scores, counts, start, active, floor, limit):  # type: ignore[no-untyped-def]
-    """Forget the positives of `query` whose place is known to be beyond its limit."""
+    """Drop the positives of `query` whose place is already beyond its limit."""
     first, before = start[query], 0
     for i in range(active[query]):
         before += counts[first + i]
@@ -86,15 +88,15 @@ def _drop_far_positives(query, scores, counts, start, active, floor, limit):  # 
 
 
 @njit(cache=True, nogil=True)
-def find_positives(tile, bits, item, own, group, keys, scores, start, active, floor, rows):  # type: ignore[no-untyped-def]
+def find_positives(tile, bits, item, self_column, group, keys, scores, start, active, floor, rows):  # type: ignore[no-untyped-def]
     """Fill in keys and scores of the positives of the queries `rows`, and set `active` and `floor`.
 
-    group: [B, 2] the query's positives are columns group[q, 0] ≤ c < group[q, 1], less its own.
+    The positives of query q are the columns group[q, 0] ≤ c < group[q, 1], without itself.
     """
     for q in range(rows[0], rows[1]):
         n = start[q]
         for c in range(group[q, 0], group[q, 1]):
-            if c != own[q]:
+            if c != self_column[q]:
                 keys[n], scores[n] = _build_sort_key(tile[q, c], bits[q, c], item[c]), tile[q, c]
                 n += 1
         size = n - start[q]
@@ -106,10 +108,13 @@ def find_positives(tile, bits, item, own, group, keys, scores, start, active, fl
 
 
 @njit(cache=True, nogil=True)
-def count_rows(tile, bits, item, own, keys, scores, counts, start, active, floor, limit, rows):  # type: ignore[no-untyped-def]
-    """Count for the queries that are rows of the tile, over its columns.
+def count_rows(  # type: ignore[no-untyped-def]
+    tile, bits, item, self_column, keys, scores, counts, start, active, floor, limit, rows
+):
+    """Count the columns of the tile for the queries that are its rows.
 
-    Returns how many scores are not numbers (0, or counts mean nothing).
+    Returns:
+        The number of NaN scores; unless it is 0, the counts are meaningless.
     """
     width = tile.shape[1]
     bad = 0
@@ -128,7 +133,7 @@ def count_rows(tile, bits, item, own, keys, scores, counts, start, active, floor
             for c in range(at, end):
                 score = tile[q, c]
                 if score >= least:
-                    if c != own[q]:
+                    if c != self_column[q]:
                         _count_key(
                             _build_sort_key(score, bits[q, c], item[c]),
                             keys,
@@ -150,7 +155,7 @@ def count_rows(tile, bits, item, own, keys, scores, counts, start, active, floor
 
 @njit(cache=True, nogil=True)
 def count_columns(tile, bits, item, keys, scores, counts, start, active, floor, limit, columns):  # type: ignore[no-untyped-def]
-    """Count for the queries that are columns of the tile, over all its rows; none is a row too."""
+    """Count the rows of the tile for the queries that are its columns and not rows of it."""
     touched = np.zeros(columns[1], np.bool_)
     for left in range(columns[0], columns[1], STRIPE):
         right = min(left + STRIPE, columns[1])
@@ -181,7 +186,7 @@ def count_columns(tile, bits, item, keys, scores, counts, start, active, floor, 
 
 @njit(cache=True, nogil=True)
 def mirror_upper_triangle(tile):  # type: ignore[no-untyped-def]
-    """Copy the upper triangle to the lower: a pair has one score, computed once."""
+    """Copy the upper triangle to the lower, so that a pair has the same score both ways."""
     for i in range(tile.shape[0]):
         for j in range(i):
             tile[i, j] = tile[j, i]
@@ -189,8 +194,7 @@ def mirror_upper_triangle(tile):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def fill_ranks(counts, start, active, limit, places, far):  # type: ignore[no-untyped-def]
-    """places[B, P] of the nearest positives, 1-based and ascending; `far` from the first one
-    beyond the query's limit on."""
+    """Fill places[B, P] of the nearest positives, 1-based and ascending, and `far` elsewhere."""
     for q in range(places.shape[0]):
         before = 0
         for i in range(places.shape[1]):
@@ -203,11 +207,11 @@ def fill_ranks(counts, start, active, limit, places, far):  # type: ignore[no-un
 
 
 class Counters:
-    """The positives of some queries, with their keys, scores and counts.
+    """Hold the positives of queries, with their keys, scores and counts.
 
     Args:
-        positives: [B] int64, how many positives each query has.
-        limit: positives [B] int64 → the last place of interest [B].
+        positives: [B] int64, the number of positives of each query.
+        limit: positives [B] int64 → the last place that a metric needs, [B].
         pool: threads that share the queries of a tile.
     """
 
@@ -222,17 +226,19 @@ class Counters:
         self.active, self.floor = np.zeros(queries, np.int64), np.empty(queries, np.float32)
 
     def find_positives(
-        self, of: slice, tile: Numbers, item: Numbers, own: Numbers, group: Numbers
+        self, of: slice, tile: Numbers, item: Numbers, self_column: Numbers, group: Numbers
     ) -> None:
-        """Read the positives of the queries `of`, rows of a tile, from it."""
+        """Read from a tile the positives of the queries `of`, which are its rows."""
         queries = (self.start[of], self.active[of], self.floor[of])
-        positives = (own, group, self.keys, self.scores)
+        positives = (self_column, group, self.keys, self.scores)
         self._share_work(len(tile), find_positives, tile, item, *positives, *queries)
 
-    def count_rows(self, of: slice, tile: Numbers, item: Numbers, own: Numbers) -> int:
-        """Count a tile for the queries `of`, its rows; returns how many scores are no numbers."""
+    def count_rows(self, of: slice, tile: Numbers, item: Numbers, self_column: Numbers) -> int:
+        """Count a tile for the queries `of`, its rows; return the number of NaN scores."""
         return sum(
-            self._share_work(len(tile), count_rows, tile, item, own, *self._collect_arrays(of))
+            self._share_work(
+                len(tile), count_rows, tile, item, self_column, *self._collect_arrays(of)
+            )
         )
 
     def count_columns(self, of: slice, tile: Numbers, item: Numbers) -> None:
@@ -253,7 +259,7 @@ class Counters:
     def _share_work(
         self, n: int, work: Callable[..., Any], tile: Numbers, *arrays: Numbers
     ) -> list[Any]:
-        """Call `work` for parts (from, to) of range(n) that begin at multiples of 32."""
+        """Call `work` in threads for parts (from, to) of range(n) that begin at multiples of 32."""
         arguments, threads = (tile, tile.view(np.int32), *arrays), torch.get_num_threads()
         if threads == 1 or n < 256:
             return [work(*arguments, (0, n))]
@@ -273,37 +279,39 @@ def count_whole_rows(
     self_index: Tensor | None = None,
     block: int | None = None,
 ) -> Iterator[PositiveRanks]:
-    """Find places by whole rows of scores; arguments and errors as of `ranking.sort_nearest`.
+    """Find places from complete rows of scores, in blocks of queries.
 
     Args:
-        limit: positives [B] → the last place of interest [B].
+        limit: positives [B] → the last place that a metric needs, [B].
+
+    For the other arguments and errors see `ranking.sort_nearest`.
     """
     size = len(references)
-    most = int(torch.bincount(reference_labels).max())
-    block = block or max(1, min(1024, BLOCK_BYTES // (4 * size + 24 * most)))
+    most_members = int(torch.bincount(reference_labels).max())
+    block = block or max(1, min(1024, BLOCK_BYTES // (4 * size + 24 * most_members)))
     order = reference_labels.argsort(stable=True)
     column = order.argsort()
     rows, item = references[order], order.numpy()
     classes = int(torch.maximum(query_labels.max(), reference_labels.max())) + 1
     members = torch.bincount(reference_labels, minlength=classes)
     ends = members.cumsum(0)
-    whole = slice(None)
+    all_rows = slice(None)
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
         for first in range(0, len(queries), block):
-            here = slice(first, first + block)
-            labels = query_labels[here]
-            tile = score(queries[here], rows).float().contiguous().numpy()
-            positives, own = members[labels], torch.full((len(labels),), -1)
+            span = slice(first, first + block)
+            labels = query_labels[span]
+            tile = score(queries[span], rows).float().contiguous().numpy()
+            positives, self_column = members[labels], torch.full((len(labels),), -1)
             if self_index is not None:
-                own = column[self_index[here]]
-                positives = positives - (reference_labels[self_index[here]] == labels).long()
+                self_column = column[self_index[span]]
+                positives = positives - (reference_labels[self_index[span]] == labels).long()
             group = torch.stack([ends[labels] - members[labels], ends[labels]], 1).numpy()
             counters = Counters(positives, limit, pool)
-            counters.find_positives(whole, tile, item, own.numpy(), group)
-            bad = counters.count_rows(whole, tile, item, own.numpy())
+            counters.find_positives(all_rows, tile, item, self_column.numpy(), group)
+            bad = counters.count_rows(all_rows, tile, item, self_column.numpy())
             if bad or np.isnan(counters.scores).any():
                 raise TrialFailure("evaluation: a similarity score is not a number")
-            yield counters.collect_ranks(whole)
+            yield counters.collect_ranks(all_rows)
 
 
 def count_half(
@@ -312,18 +320,19 @@ def count_half(
     """Find the places of the positives of every item among all others, in blocks of queries.
 
     Args:
-        embeddings: [N, E], finite, on the CPU. labels: [N] int64, 0 ≤ label < N, of classes of at
-            most `GROUP` items.
-        limit: positives [B] int64 → the last place of interest [B].
+        embeddings: [N, E], finite, on the CPU.
+        labels: [N] int64, 0 ≤ label < N, of classes of at most `GROUP` items.
+        score: the plain score.
+        limit: positives [B] int64 → the last place that a metric needs, [B].
     """
+    # sort the items by class and cut them into groups of complete classes
     order = labels.argsort(stable=True)
-    # prepare() may return the rows themselves; indexing copies.
     rows = score.prepare(embeddings[order])
     squares = score.compute_squares(rows)
     members = torch.bincount(labels)
     sizes, ends = members[labels[order]], members.cumsum(0)[labels[order]]
     count, item = len(rows), order.numpy()
-    own, span = np.arange(count), torch.stack([ends - sizes, ends], 1).numpy()
+    self_column, span = np.arange(count), torch.stack([ends - sizes, ends], 1).numpy()
     groups = split_class_groups(ends)
     buffer = torch.empty(max(GROUP * WIDTH, *((b - a) ** 2 for a, b in groups)))
 
@@ -334,26 +343,32 @@ def count_half(
 
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
         counters = Counters(sizes - 1, limit, pool)
+        # find all positives in the tiles on the diagonal
         for first, last in groups:
             a = slice(first, last)
             tile = score_tile(a, a)
             mirror_upper_triangle(tile)
-            counters.find_positives(a, tile, item[a], own[a] - first, span[a] - first)
-            counters.count_rows(a, tile, item[a], own[a] - first)
-        nobody = np.full(GROUP, -1)
+            counters.find_positives(a, tile, item[a], self_column[a] - first, span[a] - first)
+            counters.count_rows(a, tile, item[a], self_column[a] - first)
+        # count the tiles above the diagonal, for their rows and their columns
+        no_self_columns = np.full(GROUP, -1)
         for first, last in groups:
             a = slice(first, last)
-            for left in range(last, count, WIDTH):
-                b = slice(left, min(left + WIDTH, count))
+            for start in range(last, count, WIDTH):
+                b = slice(start, min(start + WIDTH, count))
                 tile = score_tile(a, b)
-                counters.count_rows(a, tile, item[b], nobody)
+                counters.count_rows(a, tile, item[b], no_self_columns)
                 counters.count_columns(b, tile, item[a])
     for first, last in groups:
         yield counters.collect_ranks(slice(first, last))
 
 
 def split_class_groups(ends: Tensor) -> list[tuple[int, int]]:
-    """Cut sorted items into groups of whole classes, of at most `GROUP`, as (first, last + 1)."""
+    """Cut sorted items into groups of complete classes with at most `GROUP` items.
+
+    Returns:
+        (first, last + 1) of each group.
+    """
     pieces, first = [], 0
     borders = torch.unique(ends).tolist()
     for border, following in zip(borders, [*borders[1:], None], strict=True):

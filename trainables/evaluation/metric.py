@@ -1,10 +1,10 @@
-"""What a metric is, and the registry of them.
+"""The registry of metrics.
 
     @metric("spread", reads="rows", direction="minimize")
     def spread(rows: Tensor, labels: Tensor) -> float: ...
 
-Packages outside this one join by an entry point in `ablate.metrics`, which names a module with such
-functions, a `Metric`, or just a function (unit rows, labels) → float, which gets the entry's name.
+Other packages add metrics by an entry point in `ablate.metrics`, which names a module with such
+functions, a `Metric`, or a function (unit rows, labels) → float, which gets the entry's name.
 """
 
 from __future__ import annotations
@@ -27,15 +27,18 @@ NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 @dataclass(eq=False)
 class Metric:
-    """One number of a split.
+    """Define one number that is computed on a split.
 
-    name: in specs, tables and the ledger: lower-case letters, digits and _.
-    function: of what `reads` says; those of one kind share its costly part.
-    reads: "rows": (unit rows [N, E], labels [N] of 0 … C − 1) → float. "places": a `RankingMetric`.
-        "clusters": the `Contingency` of k-means' clusters and the classes → float. "logits":
-        (logits [N, C], labels [N]) → float.
-    unit: "%" of a share in [0, 1], which is shown in per cent; "" of a number shown as it is.
-    direction: which way is better.
+    Attributes:
+        name: name in specs, tables and the ledger, of lower-case letters, digits and _.
+        function: computes the metric from the input that `reads` names.
+        reads: input of the function; metrics of the same kind share its computation.
+            rows: (unit rows [N, E], labels [N] of 0 … C − 1) → float.
+            places: `function` is a `RankingMetric`.
+            clusters: the `Contingency` of k-means' clusters and the classes → float.
+            logits: (logits [N, C], labels [N]) → float.
+        unit: "%" for a share in [0, 1] that is shown in per cent, "" for other numbers.
+        direction: whether larger or smaller values are better.
     """
 
     name: str
@@ -45,35 +48,39 @@ class Metric:
     direction: Direction = "maximize"
 
     def __post_init__(self) -> None:
-        # as of a function or class, for the registry
+        # the registry reads these attributes of a function or class
         self.__module__ = getattr(self.function, "__module__", "")
         self.__qualname__ = getattr(self.function, "__qualname__", self.name)
 
     @property
     def is_own(self) -> bool:
-        """Whether it comes with this package."""
+        """Return whether the metric comes with this package."""
         return self.__module__.partition(".")[0] == __name__.partition(".")[0]
 
     @property
     def digest(self) -> str:
-        """The first eight digits of the SHA-256 of its module's text."""
+        """Return the first eight digits of the SHA-256 of its module's source."""
         module = inspect.getmodule(self.function)
         source = inspect.getsource(module if module is not None else self.function)
         return sha256(source.encode("utf-8")).hexdigest()[:8]
 
 
 def adapt_entry_point(name: str, entry: Any) -> Metric:
-    """Return the metric that an entry point of another package stands for."""
+    """Return the metric that an entry point of another package defines.
+
+    Raises:
+        ConfigError: its name is invalid or used already, or it is no function.
+    """
     metric = entry if isinstance(entry, Metric) else Metric(name, entry)
     path = f"entry point {name} of ablate.metrics"
     if not NAME.fullmatch(name) or metric.name != name or name in METRIC_REGISTRY:
         raise ConfigError(
             path,
-            f"rename the metric: {name!r} is no name of lower-case letters, digits and _ that no "
-            "other metric has",
+            f"rename the metric {name!r}: a name has lower-case letters, digits and _, and must be "
+            "unique",
         )
     if not inspect.isfunction(metric.function):
-        raise ConfigError(path, f"name a function (unit rows, labels) → float, not {entry!r}")
+        raise ConfigError(path, f"it must be a function (unit rows, labels) → float, not {entry!r}")
     return metric
 
 
@@ -94,7 +101,7 @@ def metric(
     unit: Literal["%", ""] = "",
     direction: Direction = "maximize",
 ) -> Callable[[F], F]:
-    """Register a function as a `Metric`, whose fields the arguments are."""
+    """Return a decorator that registers a function as a `Metric` with these fields."""
 
     def add(function: F) -> F:
         METRIC_REGISTRY.register(name)(Metric(name, function, reads, unit, direction))

@@ -1,7 +1,4 @@
-"""What a metric is called: the split it is read on, and what is read there.
-
-val/map_at_r    →    MetricName("val", "map_at_r")    →    val/map_at_r
-"""
+"""Names of metrics with their split, as in `val/map_at_r`."""
 
 from __future__ import annotations
 
@@ -9,9 +6,13 @@ from typing import NamedTuple
 
 
 class MetricName(NamedTuple):
-    """split: "val", "test", "train" or "ensemble"; of what epochs log also "observed" and others.
-    metric: as the evaluation calls it; of what epochs log it may hold further slashes. Empty: the
-    name had no slash, and nothing is called so.
+    """Name a metric of a split, as in `val/map_at_r`.
+
+    Attributes:
+        split: "val", "test", "train" or "ensemble"; in the log of an epoch also "observed" and
+            others.
+        metric: name of the metric, in the log of an epoch possibly with further slashes; empty
+            for a name without a slash.
     """
 
     split: str
@@ -19,11 +20,12 @@ class MetricName(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> MetricName:
+        """Split a name at its first slash."""
         split, _, metric = text.partition("/")
         return cls(split, metric)
 
     def with_split(self, split: str) -> MetricName:
-        """Return the same of another split."""
+        """Return the name of the same metric on another split."""
         return MetricName(split, self.metric)
 
     def __str__(self) -> str:

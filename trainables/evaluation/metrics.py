@@ -1,7 +1,7 @@
-"""`evaluate`: embeddings, labels and a score to named metrics.
+"""Compute named metrics from embeddings, labels and a score.
 
-A new metric is a function with `@metric(…)` (`metric.py`). Metrics of a kind share its costly part:
-the places of positives, or the clustering.
+A new metric is a function with `@metric(…)` (`metric.py`). Metrics of one kind share their costly
+part: the places of positives, or the clustering.
 """
 
 from __future__ import annotations
@@ -31,14 +31,13 @@ _FUNCTIONS: dict[str, dict[str, Any]] = {
     for reads in ("places", "clusters", "rows", "logits")
 }
 RANKING, CLUSTERING, STRUCTURE, ACCURACY = _FUNCTIONS.values()
-# Raise the number when any value could change: evaluations are kept under it. What functions of
-# other packages return is no part of it, so each stands in it with a digest of its module's text:
-# evaluations of before it came, or of another text, are read anew.
+# Evaluations are stored under this name: raise the number when any value could change. A metric of
+# another package adds a digest of its module's source, so that a change there evaluates anew.
 EVALUATOR = "retrieval-2" + "".join(
     f"+{name}.{METRIC_REGISTRY[name].digest}" for name in ALL if not METRIC_REGISTRY[name].is_own
 )
-# Every epoch; once at the end (those defined for every split with a pair, also for collapsed
-# embeddings); whatever can be asked for, besides any recall_at_<k ≤ 1000>.
+# PER_EPOCH is computed after each epoch. METRICS is computed at the end, and is defined for every
+# split with a pair, even for collapsed embeddings.
 PER_EPOCH: tuple[str, ...] = (
     *(f"recall_at_{k}" for k in (1, 2, 4, 8)),
     "r_precision",
@@ -69,36 +68,44 @@ def evaluate_embeddings(
     seed: int = 0,
     restarts: int | None = None,
 ) -> dict[str, float]:
-    """Return metrics of a split, each item querying all others, or the gallery.
+    """Compute metrics of a split in which each item queries all others, or the gallery.
 
     Args:
-        embeddings: [N, E] on any device. labels: [N], any integers.
-        score: "cosine", "dot", "euclidean", or a method's own, (q[B, E], r[R, E]) → [B, R], larger
-            is closer. It orders the ranking metrics; the others are of rows of unit length.
+        embeddings: [N, E] on any device.
+        labels: [N], any integers.
+        score: "cosine", "dot", "euclidean", or a callable (q[B, E], r[R, E]) → [B, R], larger is
+            closer. Ranking metrics use it; the others use rows of unit length.
         metrics: names of `ALL` or recall_at_<k>, k ≤ 1000.
-        gallery: (embeddings [G, E], labels [G]) that are searched instead (In-Shop). Metrics that
-            do not rank are then of queries and gallery together.
-        logits: [N, C] for the accuracies; `labels` are then columns of it.
-        block: queries at a time (None: by memory); changes no value but in its last bits.
-        seed: of k-means. restarts: its starts, of which the one of least spread counts; None: one.
+        gallery: (embeddings [G, E], labels [G]) that the items query (In-Shop). Metrics that do
+            not rank are computed on queries and gallery together.
+        logits: [N, C] for accuracies; `labels` are then its columns.
+        block: number of queries at a time; None: by memory. It changes at most the last bits.
+        seed: seed of k-means.
+        restarts: number of starts of k-means, of which the best counts; None: one.
+
+    Returns:
+        The values by name, in the order of `metrics`.
 
     Raises:
-        ConfigError: an unknown metric, or a split on which one is not defined.
-        TrialFailure: embeddings or scores that are not finite numbers.
+        ConfigError: a metric is unknown, or not defined on this split.
+        TrialFailure: embeddings or scores are not finite.
     """
+    # check the names and group them by what they read
     ranking = {
         name: metric for name in metrics if (metric := find_ranking_metric(name)) is not None
     }
     for name in metrics:
         if name not in ranking and name not in ALL:
-            raise ConfigError("metrics", f"{name!r} is no metric: take one of {', '.join(ALL)}")
+            raise ConfigError("metrics", f"{name!r} is not a metric: take one of {', '.join(ALL)}")
     by_kind = {kind: [n for n in metrics if n in _FUNCTIONS[kind]] for kind in _FUNCTIONS}
     _check(embeddings, labels)
+    # compute the accuracies
     values: dict[str, float] = {}
     for name in by_kind["logits"]:
         if logits is None:
             raise ConfigError(f"metrics.{name}", "it needs the classifier's logits")
         values[name] = ACCURACY[name](logits, labels.to(logits.device))
+    # rank the items, with the gallery behind the queries
     rows, classes, cut = embeddings, labels.to(embeddings.device), None
     if gallery is not None:
         _check(*gallery)
@@ -109,9 +116,10 @@ def evaluate_embeddings(
         )
     codes = torch.unique(classes, return_inverse=True)[1]
     if ranking:
-        scored = resolve_score(score)
-        places = find_places(rows, codes, cut, scored, list(ranking.values()), block=block)
+        score = resolve_score(score)
+        places = find_places(rows, codes, cut, score, list(ranking.values()), block=block)
         values |= _average(ranking, places)
+    # compute the metrics of unit rows, and those of the clustering
     if by_kind["clusters"] or by_kind["rows"]:
         rows = F.normalize(rows.float(), dim=1)
         values |= {name: float(STRUCTURE[name](rows, codes)) for name in by_kind["rows"]}
@@ -125,8 +133,11 @@ def evaluate_embeddings(
 def evaluate_split(
     embeddings: Tensor, subset: Subset, *, score: Score | str, **options: Any
 ) -> dict[str, float]:
-    """Evaluate a whole split by the embeddings [N, E] of its images, in order: each image among all
-    others, or its queries in its gallery; options and errors as of `evaluate`."""
+    """Evaluate a split from the embeddings [N, E] of its images, in their order.
+
+    Each image queries all others, or the split's queries its gallery. For `options` and errors see
+    `evaluate_embeddings`.
+    """
     cut, labels = subset.queries, subset.labels
     gallery = None if cut is None else (embeddings[cut:], labels[cut:])
     return evaluate_embeddings(
@@ -135,8 +146,7 @@ def evaluate_split(
 
 
 def needs_embeddings_alone(name: str) -> bool:
-    """Return whether `evaluate` knows the metric and needs nothing for it but embeddings and
-    labels."""
+    """Return whether a known metric can be computed from embeddings and labels alone."""
     return name not in ACCURACY and (name in ALL or find_ranking_metric(name) is not None)
 
 
@@ -149,13 +159,13 @@ def find_ranking_metric(name: str) -> RankingMetric | None:
 
 
 def _check(embeddings: Tensor, labels: Tensor) -> None:
-    """Refuse rows and labels that do not belong together, and rows that are not finite."""
+    """Refuse rows and labels of different numbers, and rows that are not finite."""
     if len(embeddings) != len(labels) or len(labels) == 0:
         raise ConfigError(
             "embeddings",
             f"{len(embeddings)} rows and {len(labels)} labels: give as many, and at least one",
         )
-    # A sum costs less than a look at each number, and shows whether that is needed.
+    # A sum is cheap and shows whether the entries need to be checked.
     if not torch.isfinite(embeddings.sum()) and (
         bad := int((~torch.isfinite(embeddings)).any(1).sum())
     ):
@@ -176,6 +186,6 @@ def _average(
             count[name] += int(counts.sum())
     for name, queries in count.items():
         if queries == 0:
-            fault = "a split whose classes have one image each: one class needs two images"
+            fault = "all classes of the split have one image each: one class needs two images"
             raise ConfigError(f"metrics.{name}", fault)
     return {name: total[name] / count[name] for name in metrics}

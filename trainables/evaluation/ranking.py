@@ -1,9 +1,10 @@
-"""Where each query's positives stand, in the order similarity descending, then index ascending.
+"""Find the places (1-based ranks) of each query's positives among all items.
 
-On a GPU and for small sets the nearest are sorted, here; on a CPU they are counted (`counting.py`),
-with half of the products where every item queries all others by a plain score. All give the same.
-Each score is packed with its index into one int64 that sorts by exactly this rule: the float32's
-bits, made monotone, above the inverted index.
+Items are ordered by descending score, then by ascending index. On a GPU and for small sets the
+nearest items are sorted (here); on a CPU they are counted (`counting.py`), with half of the matrix
+products if every item queries all others by a plain score. All ways give the same places. Each
+score is packed with its index into one int64 key that sorts by this rule: the bits of the float32,
+made monotone, above the inverted index.
 
 Shape legend: B queries of a block · R references · E embedding · K depth.
 """
@@ -37,11 +38,15 @@ def find_places(
     *,
     block: int | None = None,
 ) -> Iterator[PositiveRanks]:
-    """Find the places of the positives of every query, as far as `metrics` look.
+    """Find the places of every query's positives, up to the depth that `metrics` need.
 
     Args:
-        rows: [N, E]. labels: [N] int64, 0 ≤ label < N.
-        cut: rows[:cut] are queries and rows[cut:] the gallery; None: all query all others.
+        rows: [N, E].
+        labels: [N] int64, 0 ≤ label < N.
+        cut: rows[:cut] are queries and rows[cut:] the gallery; None: each item queries all others.
+        score: score of queries and references.
+        metrics: metrics that decide the depth.
+        block: number of queries at a time; None: by memory.
     """
 
     def limit(positives: Tensor) -> Tensor:
@@ -56,20 +61,22 @@ def find_places(
     if isinstance(score, PlainScore):  # brought to unit length once, not in every block
         rows, score = score.prepare(rows), PlainScore(score.kind)
     queries, references = (rows, rows) if cut is None else (rows[:cut], rows[cut:])
-    of_queries, of_references = (labels, labels) if cut is None else (labels[:cut], labels[cut:])
-    sides = (queries, of_queries, references, of_references)
+    query_labels, reference_labels = (
+        (labels, labels) if cut is None else (labels[:cut], labels[cut:])
+    )
+    sides = (queries, query_labels, references, reference_labels)
     itself = torch.arange(len(rows), device=rows.device) if cut is None else None
     if large:
         from trainables.evaluation.counting import count_whole_rows
 
         return count_whole_rows(*sides, score=score, limit=limit, self_index=itself, block=block)
-    most = torch.bincount(of_references).max() - int(cut is None)
-    depth = int(limit(most[None]))
+    most_positives = torch.bincount(reference_labels).max() - int(cut is None)
+    depth = int(limit(most_positives[None]))
     return sort_nearest(*sides, score=score, depth=depth, self_index=itself, block=block)
 
 
 def can_count_half(labels: Tensor) -> bool:
-    """Return whether the positives of all queries fit in memory, and every class in a tile."""
+    """Return whether all positives fit in memory, and each class in a tile of `count_half`."""
     sizes = torch.unique(labels, return_counts=True)[1]
     return int(sizes.max()) <= LARGEST_CLASS and int((sizes * (sizes - 1)).sum()) <= MOST_POSITIVES
 
@@ -88,12 +95,15 @@ def sort_nearest(
     """Find every query's positives among its K nearest references, in blocks of queries.
 
     Args:
+        queries: [Q, E].
+        query_labels: [Q] int64.
+        references: [R, E].
+        reference_labels: [R] int64.
         score: (q[B, E], r[R, E]) → [B, R], larger is closer; compared as float32.
         depth: K.
-        self_index: [queries] the row of each query among the references, or None if queries
-            and references are different items (query and gallery). By index: duplicates of a
-            query stay.
-        block: queries at a time; None: `BLOCK`, fewer where that takes `BLOCK_BYTES`.
+        self_index: [Q] row of each query among the references, which is left out; None if queries
+            and gallery are different items. Duplicates of a query stay.
+        block: number of queries at a time; None: `BLOCK`, or fewer to stay below `BLOCK_BYTES`.
     """
     size = len(references)
     depth = min(depth, size)
@@ -114,10 +124,10 @@ def sort_nearest(
         labels_near = reference_labels[size - 1 - (nearest & 0xFFFFFFFF).clamp(max=size - 1)]
         relevant = (labels_near == labels[:, None]) & (nearest != EXCLUDED)
         order = relevant.cumsum(1) - 1
-        most = int(order[:, -1].max()) + 1 if relevant.numel() else 0
-        query, place = torch.nonzero(relevant, as_tuple=True)
-        places = torch.full((len(relevant), most), FAR, device=relevant.device)
-        places[query, order[query, place]] = place + 1
+        most_positives = int(order[:, -1].max()) + 1 if relevant.numel() else 0
+        query, rank = torch.nonzero(relevant, as_tuple=True)
+        places = torch.full((len(relevant), most_positives), FAR, device=relevant.device)
+        places[query, order[query, rank]] = rank + 1
         yield PositiveRanks(places, positives)
 
 
@@ -125,12 +135,16 @@ def build_order_keys(scores: Tensor, later: Tensor) -> Tensor:
     """Return int64 keys of scores [B, R], ordered by (score ascending, index descending).
 
     Args:
-        later: [R] int64, R − 1 … 0: of two equal scores the first index has the larger key.
+        scores: [B, R].
+        later: [R] int64, R − 1 … 0, so that of two equal scores the first has the larger key.
+
+    Raises:
+        TrialFailure: a score is NaN.
     """
-    # A sum costs less than a look at each number, and shows whether that is needed.
+    # A sum is cheap and shows whether the entries need to be checked.
     if torch.isnan(scores.sum()) and torch.isnan(scores).any():
         raise TrialFailure("evaluation: a similarity score is not a number")
-    # + 0.0 makes −0.0 equal to 0.0 in bits too, and a copy that may be written over.
+    # + 0.0 gives −0.0 the bits of 0.0, and makes a copy that may be overwritten.
     bits = (scores.float() + 0.0).view(torch.int32)
     # Negative floats order backwards as integers: flip all but the sign.
     monotone = (bits >> 31).bitwise_and_(0x7FFFFFFF).bitwise_xor_(bits)
@@ -138,9 +152,9 @@ def build_order_keys(scores: Tensor, later: Tensor) -> Tensor:
 
 
 def take_largest(keys: Tensor, depth: int) -> Tensor:
-    """Return the `depth` largest of each row [B, depth], descending; `keys` [B, R] is spoilt.
+    """Return the `depth` largest keys of each row in descending order, [B, depth].
 
-    On a CPU numpy sorts, whose partition is vectorised: a fifth of topk's time.
+    `keys` [B, R] is overwritten. On a CPU numpy's partition takes a fifth of the time of topk.
     """
     if keys.device.type != "cpu":
         return keys.topk(depth, dim=1).values

@@ -1,7 +1,6 @@
 """Ranking metrics: Recall@k, R-Precision, MAP@R, mAP@1000, from the places of positives.
 
-R is how many items of the query's class there are to find: class size − 1, or, against a gallery,
-the gallery's.
+R is the number of positives of a query: the other items of its class, or those in the gallery.
 
 Shape legend: B queries of a block · P most positives of a query in it.
 """
@@ -20,12 +19,12 @@ FAR = 2**62
 
 @dataclass(frozen=True)
 class PositiveRanks:
-    """Where the positives of a block of queries stand among all items.
+    """Hold the places of the positives of a block of queries among all items.
 
-    places: [B, P] int64, 1-based, ascending: the item at place k is the k-th nearest, and this
-        one is of the query's class. `FAR` where the place is beyond what was asked for, and where
-        there are less than P positives. P may be 0.
-    positives: [B] int64, how many there are in all (R of R-Precision).
+    Attributes:
+        places: [B, P] int64, 1-based and ascending; the item at place k is the k-th nearest. `FAR`
+            fills places beyond the searched depth and rows with fewer than P positives. P may be 0.
+        positives: [B] int64, the number of all positives (R of R-Precision).
     """
 
     places: Tensor
@@ -33,22 +32,26 @@ class PositiveRanks:
 
 
 class RankingMetric:
-    """One metric over queries. By default it looks at the R nearest, and queries with R = 0 do not
-    count."""
+    """Define a metric that is averaged over queries.
+
+    By default it depends on the R nearest items, and queries with R = 0 do not count.
+    """
 
     def depth(self, positives: Tensor) -> Tensor:
-        """Return how many nearest items it looks at [B], of queries with R = `positives` [B]."""
+        """Return how many nearest items the metric needs [B], for R = `positives` [B]."""
         return positives
 
     def __call__(self, ranks: PositiveRanks) -> tuple[Tensor, Tensor]:
-        """Return values [B] float64 and which of the queries count, [B] bool."""
+        """Return values [B] float64, and whether each query counts, [B] bool."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class RecallAt(RankingMetric):
-    """Recall@k: 1 if any of the k nearest is of the query's class. All queries count, also
-    those whose class has no other image (they score 0)."""
+    """Compute Recall@k: 1 if any of the k nearest items is of the query's class.
+
+    All queries count; those whose class has no other image score 0.
+    """
 
     k: int
 
@@ -56,14 +59,18 @@ class RecallAt(RankingMetric):
         return torch.full_like(positives, self.k)
 
     def __call__(self, ranks: PositiveRanks) -> tuple[Tensor, Tensor]:
-        # The first is enough; without any column it is FAR.
+        # The first place is enough; without any column there is no hit.
         hit = (ranks.places[:, :1] <= self.k).any(1)
         return hit.double(), torch.ones_like(hit)
 
 
 class RPrecision(RankingMetric):
-    """R-Precision: share of relevant items among the R nearest (Musgrave et al., arXiv
-    2003.08505)."""
+    """Compute R-Precision, the share of positives among the R nearest items.
+
+    References:
+        Musgrave et al., "A metric learning reality check", ECCV 2020.
+        https://arxiv.org/abs/2003.08505
+    """
 
     def __call__(self, ranks: PositiveRanks) -> tuple[Tensor, Tensor]:
         within = (ranks.places <= ranks.positives[:, None]).sum(1)
@@ -71,8 +78,12 @@ class RPrecision(RankingMetric):
 
 
 class MapAtR(RankingMetric):
-    """MAP@R = 1/R · Σ_{i ≤ R} P(i)·rel(i), P(i) the precision among the i nearest (Musgrave et
-    al.)."""
+    """Compute MAP@R = 1/R · Σ_{i ≤ R} P(i)·rel(i), where P(i) is the precision at i.
+
+    References:
+        Musgrave et al., "A metric learning reality check", ECCV 2020.
+        https://arxiv.org/abs/2003.08505
+    """
 
     def __call__(self, ranks: PositiveRanks) -> tuple[Tensor, Tensor]:
         total = sum_precisions(ranks.places, ranks.positives[:, None])
@@ -81,11 +92,14 @@ class MapAtR(RankingMetric):
 
 @dataclass(frozen=True)
 class MapAt(RankingMetric):
-    """mAP@k = 1/m · Σ_{i ≤ k} P(i)·rel(i) (k = 1000 in NIR's tables).
+    """Compute mAP@k = 1/m · Σ_{i ≤ k} P(i)·rel(i); k is 1000 in NIR's tables.
 
-    with_query: m = R + 1, the class size with the query in it, as the public code behind those
-    tables divides; at most R/(R + 1) then. Else m = min(k, R), at most 1. The public code gives 0
-    to queries with R = 0.
+    Queries with R = 0 do not count; the public code behind those tables gives them 0.
+
+    Attributes:
+        k: number of nearest items.
+        with_query: whether m is R + 1, the class size with the query, as in that public code, so
+            that mAP is at most R/(R + 1). Else m = min(k, R), and mAP is at most 1.
     """
 
     k: int
@@ -95,12 +109,12 @@ class MapAt(RankingMetric):
         return torch.full_like(positives, self.k)
 
     def __call__(self, ranks: PositiveRanks) -> tuple[Tensor, Tensor]:
-        of = ranks.positives + 1 if self.with_query else ranks.positives.clamp(1, self.k)
-        return sum_precisions(ranks.places, self.k) / of.double(), ranks.positives > 0
+        m = ranks.positives + 1 if self.with_query else ranks.positives.clamp(1, self.k)
+        return sum_precisions(ranks.places, self.k) / m.double(), ranks.positives > 0
 
 
 def sum_precisions(places: Tensor, last: Tensor | int) -> Tensor:
-    """Return Σ P(place) over the places ≤ `last` [B, 1], [B] float64."""
+    """Return the sum of precisions at the places up to `last` ([B, 1] or a number), [B] float64."""
     order = torch.arange(1, places.shape[1] + 1, device=places.device)
     return torch.where(places <= last, order / places.double(), 0.0).sum(1)
 

@@ -1,7 +1,7 @@
-"""The plain scores: what blocks of products give, the same for a pair either way round.
+"""The plain scores: dot product, cosine and Euclidean distance.
 
-A method's own score is any callable (q[B, E], r[R, E]) → [B, R]. One of these three tells more:
-it is symmetric and needs one matrix product, so with query = gallery half of it suffices.
+A method may score by any callable (q[B, E], r[R, E]) → [B, R]. The plain scores are symmetric and
+need one matrix product, so that half of it suffices if every item queries all others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Kind = Literal["dot", "euclidean"]
 
 
 def compute_dot_products(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
-    """Return ⟨a, b⟩ [A, B] of rows by the quicker library; into `out` if given."""
+    """Return ⟨a, b⟩ [A, B] of rows, by the faster of oneDNN and torch; into `out` if given."""
     if uses_onednn(a, b):
         product = onednn_product(a, b)
         return product if out is None else out.copy_(product)
@@ -31,36 +31,41 @@ def compute_dot_products(a: Tensor, b: Tensor, out: Tensor | None = None) -> Ten
 
 @dataclass(frozen=True)
 class PlainScore:
-    """⟨q, r⟩ ("dot") or −‖q − r‖² ("euclidean", which orders as −‖q − r‖), of rows brought to
-    unit length first if `normalize`.
+    """Score rows by ⟨q, r⟩ ("dot") or by −‖q − r‖² ("euclidean", which orders as −‖q − r‖).
 
-    −‖q − r‖² is taken as 2⟨q, r⟩ − ‖q‖² − ‖r‖², not above 0: rounding of about 1e-7 of the norms.
+    −‖q − r‖² is computed as min(0, 2⟨q, r⟩ − ‖q‖² − ‖r‖²), rounded by about 1e-7 of the norms.
+
+    Attributes:
+        kind: "dot" or "euclidean".
+        normalize: whether rows are L2-normalised first.
     """
 
     kind: Kind
     normalize: bool = False
 
     def prepare(self, rows: Tensor) -> Tensor:
-        """Return [N, E] float32 as `tile` takes them."""
+        """Return the rows [N, E] in float32, normalised if needed, as `score_tile` takes them."""
         rows = rows.float()
         return F.normalize(rows, dim=1) if self.normalize else rows
 
     def compute_squares(self, prepared: Tensor) -> Tensor:
-        """Return ‖·‖² [N]. None is too large for float32, so by Cauchy–Schwarz all scores are
-        numbers."""
+        """Return the squared norms [N] of prepared rows.
+
+        Raises:
+            TrialFailure: a norm is so large that a score could overflow float32.
+        """
         squares: Tensor = torch.linalg.vecdot(prepared, prepared)
         if not torch.isfinite(4 * squares).all():
             raise TrialFailure("evaluation: a similarity score is not a number (float32 overflows)")
         return squares
 
     def score_tile(
-        self, a: Tensor, b: Tensor, of_a: Tensor, of_b: Tensor, out: Tensor | None = None
+        self, a: Tensor, b: Tensor, squares_a: Tensor, squares_b: Tensor, out: Tensor | None = None
     ) -> Tensor:
-        """Return scores [A, B] of prepared rows, `of_a` and `of_b` their squares; into `out` if
-        given."""
+        """Return the scores [A, B] of prepared rows and squared norms; into `out` if given."""
         tile = compute_dot_products(a, b, out)
         if self.kind == "euclidean":
-            tile.mul_(2).sub_(of_a[:, None]).sub_(of_b[None]).clamp_(max=0)
+            tile.mul_(2).sub_(squares_a[:, None]).sub_(squares_b[None]).clamp_(max=0)
         return tile
 
     def __call__(self, query: Tensor, reference: Tensor) -> Tensor:
@@ -78,10 +83,10 @@ PLAIN: Mapping[str, PlainScore] = {
 
 
 def resolve_score(score: Score | str) -> Score:
-    """Return a plain score by name; a callable as it is."""
+    """Return the plain score of a name; return a callable unchanged."""
     if isinstance(score, str):
         if score not in PLAIN:
-            fault = f"{score!r} is no score: take one of {', '.join(PLAIN)}, or a callable"
+            fault = f"{score!r} is not a score: take one of {', '.join(PLAIN)}, or a callable"
             raise ConfigError("score", fault)
         return PLAIN[score]
     return score

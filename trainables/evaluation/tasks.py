@@ -1,9 +1,9 @@
-"""What a trial is asked: which images it is tried on, how it is read, and by what it is selected.
+"""The tasks of a trial: how data are split, which metrics are computed, which select an epoch.
 
-    retrieval       classes that did not train; each image looks for others of its class
-    classification  other images of the classes that trained; each is told by the class weights
+    retrieval       on classes without training images: find other images of the query's class
+    classification  on other images of the training classes: classify them by the class weights
 
-All that tells them apart is here, as one object each; nobody asks for a name.
+Each task is one object, so that other code need not branch on its name.
 """
 
 from __future__ import annotations
@@ -28,67 +28,84 @@ from trainables.evaluation.scores import Score
 
 
 class Answering(Protocol):
-    """A network in evaluation mode."""
+    """Define what a task needs of a network in evaluation mode."""
 
     def embed(self, inputs: Tensor) -> Tensor:
-        """Map [N, ...] → [N, E]."""
+        """Return the embeddings [N, E] of inputs [N, ...]."""
 
     def retrieval_score(self) -> Score:
-        """Return how embeddings are compared."""
+        """Return the score by which embeddings are compared."""
 
     def logits(self, inputs: Tensor) -> Tensor:
-        """Map [N, ...] → [N, C], of the training classes."""
+        """Return the logits [N, C] of the training classes for inputs [N, ...]."""
 
 
 class Task:
-    """name: in `task`. by: what `data.split` deals.
+    """Define how trials of a task are split, evaluated and checked.
 
-    given: what a trial of this task has where its configuration does not say.
-    per_epoch, metrics: read after each epoch, and once at the end. selected: those an epoch can be
-        chosen by, first the one that is meant unless another is said.
+    Attributes:
+        name: value of `task` in a configuration.
+        by: value of `data.split.by` that the task needs: split by "images", or None by classes.
+        defaults: values for a configuration that does not set them.
+        per_epoch: metrics computed after each epoch.
+        metrics: metrics computed at the end.
+        selected: metrics that can select the best epoch, the default first.
     """
 
     name: ClassVar[str]
     by: ClassVar[str | None]
-    given: ClassVar[Mapping[str, Any]] = {}
+    defaults: ClassVar[Mapping[str, Any]] = {}
     per_epoch: ClassVar[tuple[str, ...]]
     metrics: ClassVar[tuple[str, ...]]
     selected: ClassVar[tuple[str, ...]]
 
     def can_read(self, metric: str) -> bool:
-        """Return whether `read` knows a metric."""
+        """Return whether `read` can compute a metric."""
         raise NotImplementedError
 
     def compute_answers(self, network: Answering, inputs: Tensor) -> Tensor:
-        """Map [N, ...] → [N, A], what is read of each image: its embedding, or its logits."""
+        """Return the embeddings or logits [N, A] of inputs [N, ...]."""
         raise NotImplementedError
 
     def read(
         self, network: Answering, answers: Tensor, subset: Subset, **options: Any
     ) -> dict[str, float]:
-        """Evaluate a split by the answers [N, A] of its images, in order; options and errors as of
-        `evaluate`."""
+        """Evaluate a split and return its metrics by name.
+
+        Args:
+            network: the evaluated network.
+            answers: [N, A], outputs of `compute_answers` for the images of `subset`, in order.
+            subset: the split.
+            **options: options of `evaluate_embeddings`.
+        """
         raise NotImplementedError
 
     def check(self, trial: Trial, *, loss: bool, method: bool) -> None:
-        """Refuse what has no meaning in this task.
+        """Refuse settings that the task cannot use.
 
         Args:
-            loss, method: whether the trial's can tell classes.
+            trial: the trial's configuration.
+            loss: whether the trial's loss can classify.
+            method: whether the trial's method can classify.
+
+        Raises:
+            ConfigError: with the setting and the remedy.
         """
         if trial.data.split.by != self.by:
             by = trial.data.split.by or "classes"
-            fault = f"{by} does not go with task: {self.name}, which says it itself: leave it out"
+            fault = f"task {self.name} cannot split by {by}: leave it out, the task decides it"
             raise ConfigError("data.split.by", fault)
         if trial.selection.metric not in self.selected:
             fault = (
-                f"task: {self.name} is not selected by {trial.selection.metric}: take one of "
+                f"task {self.name} cannot select epochs by {trial.selection.metric}: take one of "
                 f"{', '.join(self.selected)}, or leave it out"
             )
             raise ConfigError("selection.metric", fault)
 
 
 class Retrieval(Task):
+    """Rank the images of classes without training images by their embeddings."""
+
     name, by = "retrieval", None
     per_epoch, metrics = PER_EPOCH, METRICS
     selected = ("map_at_r", "r_precision", "recall_at_1")
@@ -106,11 +123,11 @@ class Retrieval(Task):
 
 
 class Classification(Task):
-    """Batches are random ones, `training.per_class: 1`, unless a trial says else."""
+    """Classify further images of the training classes; batches are random by default."""
 
     name, by = "classification", "images"
     per_epoch = metrics = selected = ("top_1_accuracy", "top_5_accuracy")
-    given: ClassVar[Mapping[str, Any]] = {
+    defaults: ClassVar[Mapping[str, Any]] = {
         "data": {"split": {"by": "images"}},
         "training": {"per_class": 1},
         "selection": {"metric": "top_1_accuracy"},
@@ -132,15 +149,15 @@ class Classification(Task):
         super().check(trial, loss=loss, method=method)
         needs = {
             "loss": (loss, "a softmax over one weight vector a class"),
-            "method": (method, "plain or idml, which leave the classes' scores"),
+            "method": (method, "plain or idml, which keep the scores of the classes"),
         }
         for part, (fits, expected) in needs.items():
             if not fits:
                 name = getattr(trial, part).name
-                fault = f"{name} is of retrieval alone; task: {self.name} takes {expected}"
+                fault = f"{name} supports only retrieval; task {self.name} needs {expected}"
                 raise ConfigError(f"{part}.name", fault)
         if trial.evaluation.restarts is not None:
-            fault = f"it is of k-means, which task: {self.name} has none of: leave it out"
+            fault = f"it sets k-means, which task {self.name} does not run: leave it out"
             raise ConfigError("evaluation.restarts", fault)
 
 
@@ -148,4 +165,5 @@ TASKS: Mapping[str, Task] = {task.name: task for task in (Retrieval(), Classific
 
 
 def get_task(trial: Trial) -> Task:
+    """Return the trial's task, retrieval by default."""
     return TASKS[trial.task or "retrieval"]
