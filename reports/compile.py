@@ -140,8 +140,10 @@ def _write_report(
     ]
     ready()
     late = [load_kind("figures", part.kind)(frame, part) for part in recipe.figures]
-    taken = ["report", *(figure.key for figure, _ in drawn)]
-    drawn += [(figure, figure.save_files(folder)) for figure in _with_distinct_keys(late, taken)]
+    reserved_names = ["report", *(figure.key for figure, _ in drawn)]
+    drawn += [
+        (figure, figure.save_files(folder)) for figure in _with_distinct_keys(late, reserved_names)
+    ]
     paths = {path.name: path for _, saved in drawn for path in saved.values()}
     with_files = [(figure, saved["svg"]) for figure, saved in drawn]
     judged = VerdictSection(
@@ -212,9 +214,9 @@ def _format_best_configs(frame: Frame, recipe: Recipe) -> dict[str, str]:
     }
 
 
-def _with_distinct_keys(parts: list[Keyed], taken: Sequence[str] = ()) -> list[Keyed]:
+def _with_distinct_keys(parts: list[Keyed], reserved: Sequence[str] = ()) -> list[Keyed]:
     """Return the parts with unique keys, because a study may have several tables or figures."""
-    keys = make_file_names_distinct([*taken, *(part.key for part in parts)])[len(taken) :]
+    keys = make_file_names_distinct([*reserved, *(part.key for part in parts)])[len(reserved) :]
     return [replace(part, key=key) for part, key in zip(parts, keys, strict=True)]
 
 
@@ -234,14 +236,14 @@ def list_trial_files(folder: Path, frame: Frame) -> dict[str, dict[str, str]]:
     trials = folder.parent.parent / "trials"
     files = {
         trial: {
-            word: f"../../trials/{trial}/{name}"
-            for word, name in FILES.items()
+            label: f"../../trials/{trial}/{name}"
+            for label, name in FILES.items()
             if (trials / trial / name).is_file()
         }
         for trial in frame.trials["trial_id"]
         if Path(trial).name == trial  # a store can be a stranger's, and a page must not lead away
     }
-    return {trial: own for trial, own in files.items() if own}
+    return {trial: paths for trial, paths in files.items() if paths}
 
 
 def _log_report_artifacts(

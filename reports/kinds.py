@@ -46,12 +46,12 @@ FOLDERS: dict[Group, str] = {
 @cache
 def list_kinds(group: Group) -> dict[str, EntryPoint]:
     """Return all kinds by name, this package's first."""
-    installed = sorted(entry_points(group=f"ablate.{group}"), key=lambda each: each.name)
-    own = {
-        name: EntryPoint(name, f"{FOLDERS[group]}.{place}", f"ablate.{group}")
-        for name, place in OWN[group].items()
+    installed = sorted(entry_points(group=f"ablate.{group}"), key=lambda entry: entry.name)
+    own_kinds = {
+        name: EntryPoint(name, f"{FOLDERS[group]}.{target}", f"ablate.{group}")
+        for name, target in OWN[group].items()
     }
-    return own | {each.name: each for each in installed if each.name not in own}
+    return own_kinds | {entry.name: entry for entry in installed if entry.name not in own_kinds}
 
 
 @cache

@@ -89,9 +89,9 @@ def fill_block(readme: str, report: str) -> str:
     short = SHORT in match.group(2)
     tables = []
     for title in re.findall(r"<!-- table: (.*?) -->", match.group(2)):
-        whole = extract_section(report, title)
-        shown = whole.partition(FURTHER)[0] if short else leave_out_seen(whole)
-        tables.append(f"<!-- table: {title} -->\n**{title}**\n\n{shown}")
+        section = extract_section(report, title)
+        shortened = section.partition(FURTHER)[0] if short else leave_out_seen(section)
+        tables.append(f"<!-- table: {title} -->\n**{title}**\n\n{shortened}")
     text = "\n\n".join([source, *([SHORT] if short else []), *tables])
     return f"{readme[: match.start()]}{match.group(1)}{text}\n{readme[match.start(3) :]}"
 

@@ -79,8 +79,8 @@ class Published(RecipePart):
 
     def find_row(self, cell: str, metric: str) -> str | None:
         """Return the printed row beside a cell's metric, or None."""
-        found = self.rows.get(cell)
-        return found.get(metric) if isinstance(found, dict) else found
+        printed_rows = self.rows.get(cell)
+        return printed_rows.get(metric) if isinstance(printed_rows, dict) else printed_rows
 
 
 if TYPE_CHECKING:
@@ -135,10 +135,10 @@ class Table(RecipePart):
             return self
         named = {"columns": {*self.published.columns}}
         named |= {f"rows.{k}": {*r} for k, r in self.published.rows.items() if isinstance(r, dict)}
-        for place, keys in named.items():
+        for option, keys in named.items():
             unknown = sorted(keys - set(self.metrics))
             if unknown:
-                raise ValueError(f"published.{place} names {unknown[0]}, which is not in metrics")
+                raise ValueError(f"published.{option} names {unknown[0]}, which is not in metrics")
         if self.published.column is not None and len(self.metrics) > 1:
             raise ValueError("several metrics need `published.columns` ({metric: column})")
         return self

@@ -28,8 +28,8 @@ def has_secret(uri: str) -> bool:
 
 def redact_text(text: str, uri: str) -> str:
     """Return a text, such as a library's message, without the URI's secrets."""
-    shown, secrets = _split_secrets(uri)
-    text = text.replace(uri, shown)
+    redacted, secrets = _split_secrets(uri)
+    text = text.replace(uri, redacted)
     for secret in sorted({*secrets, *map(unquote, secrets), *map(unquote_plus, secrets)}):
         if len(secret) >= _SHORT:
             text = text.replace(secret, HIDDEN)

@@ -53,8 +53,8 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
     local = is_local(settings.address)
     copies = _open_ledger_backup(settings, owner)
     if settings.reads_data:
-        with open_ledger_or_empty(settings.ledger) as known:
-            progression = Progression(plan, settings.open_facts(known), record=False)
+        with open_ledger_or_empty(settings.ledger) as known_ledger:
+            progression = Progression(plan, settings.open_facts(known_ledger), record=False)
             while progression.list_new_cells():
                 pass
             check_inputs(plan, progression, settings.cache, settings.request.device)
@@ -127,7 +127,7 @@ def _open_ledger_backup(settings: Settings, owner: Owner) -> LedgerBackup | None
 
     def list_others() -> list[Owner]:
         alive = [driver.owner for driver in list_drivers(settings.out) if driver.alive]
-        return [each for each in alive if each != owner]
+        return [other for other in alive if other != owner]
 
     copies = LedgerBackup(
         Storage(settings.storage), settings.ledger, owner, _print_line, others=list_others

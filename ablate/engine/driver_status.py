@@ -69,9 +69,9 @@ def format_duration(seconds: float | None) -> str:
     """Return `1:02:03`, `4:05`, or `?`."""
     if seconds is None:
         return "?"
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, seconds_left = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    return f"{hours}:{minutes:02d}:{seconds_left:02d}" if hours else f"{minutes}:{seconds_left:02d}"
 
 
 def format_driver(row: StudyRow) -> str:
@@ -151,7 +151,7 @@ class DriverStatus(BaseModel):
 
 def list_drivers(out: Path) -> list[DriverStatus]:
     """Return the status of all drivers with a file in the folder, alive or not, latest first."""
-    known = []
+    statuses = []
     for path in (out / FOLDER).glob("*.json"):
         try:
             text = read_regular(path, most_bytes=MOST_BYTES, follow_links=False)
@@ -160,8 +160,8 @@ def list_drivers(out: Path) -> list[DriverStatus]:
             log.info("%s tells of no driver: %r", path, error)
             continue
         driver.path = path
-        known.append(driver)
-    return sorted(known, key=lambda driver: -driver.began)
+        statuses.append(driver)
+    return sorted(statuses, key=lambda driver: -driver.began)
 
 
 class DriverStatusFile:

@@ -30,9 +30,9 @@ def find_cell(progression: Progression, wanted: str) -> Cell:
         ConfigError: no cell or several cells match, or the cells are not known yet.
     """
     plan = progression.plan
-    study, _, rest = wanted.partition("/")
+    study, _, cell_text = wanted.partition("/")
     check_study(plan, study)
-    match = re.fullmatch(r"(.*?)(?:@(\d+)(?:\.(\d+))?)?", rest)
+    match = re.fullmatch(r"(.*?)(?:@(\d+)(?:\.(\d+))?)?", cell_text)
     assert match is not None
     name, seed = match[1], int(match[2] or plan.list_seeds(study)[0])
     fold = plan.list_folds(study)[0] if match[3] is None else int(match[3])
@@ -59,7 +59,7 @@ def find_cell(progression: Progression, wanted: str) -> Cell:
         if not study_cells:
             there = "its cells are not known yet: run the sweep first"
         count = f"{len(cells)} cells" if cells else "no cell"
-        raise ConfigError(OPTION, f"{study} has {count} {rest!r}; {there}")
+        raise ConfigError(OPTION, f"{study} has {count} {cell_text!r}; {there}")
     return cells[0]
 
 

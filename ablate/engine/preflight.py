@@ -170,7 +170,9 @@ def describe_trainings(
         sizes: set[tuple[int, ...]] = set()  # side, images, steps of an epoch, steps of a trial
         faults: dict[str, str] = {}  # of each kind the first
         # equal sections of cells are one object
-        for config in {(id(each["data"]), id(each["training"])): each for each in configs}.values():
+        for config in {
+            (id(candidate["data"]), id(candidate["training"])): candidate for candidate in configs
+        }.values():
             if (subset := find_subset(config["data"])) is None:
                 continue
             training = config["training"]

@@ -60,7 +60,7 @@ class NodeList:
         Machines with equal names get a part of their id.
         """
         names = Counter(name for _, name, _ in self.known)
-        self.places = {each: self.places[each] for each in trials if each in self.places}
+        self.places = {trial: self.places[trial] for trial in trials if trial in self.places}
         if len(self.known) == 1:  # a trial is nowhere else, and its first epoch may be long
             ((node, _, slots),) = self.known
             self.places |= dict.fromkeys(trials[:slots], node)
@@ -68,7 +68,7 @@ class NodeList:
             Node(
                 name=name if names[name] == 1 else f"{name} {node[:6]}",
                 slots=slots,
-                trials=[each for each in trials if self.places.get(each) == node],
+                trials=[trial for trial in trials if self.places.get(trial) == node],
             )
             for node, name, slots in self.known
         ]
@@ -86,7 +86,7 @@ def build_study_rows(
         elapsed: seconds since the first trial could start.
     """
     progression, walls = dispatch.progression, dispatch.walls
-    all_walls = [wall for each in walls.values() for wall in each]
+    all_walls = [wall for study_walls in walls.values() for wall in study_walls]
     working = set(find_running(dispatch, parallel))
     table = []
     for name, state in progression.studies.items():
@@ -106,12 +106,12 @@ def build_study_rows(
             elif cell.trial_id in working:
                 running += 1
         best = max if objective.direction == "maximize" else min
-        left = state.size - done - failed
-        eta = None if left else 0.0
-        if left and all_walls:
+        remaining = state.size - done - failed
+        eta = None if remaining else 0.0
+        if remaining and all_walls:
             share = fmean(walls.get(name) or all_walls) / max(fmean(all_walls), TINY)
             pace = elapsed / (len(all_walls) + len(working) / 2)
-            eta = max(0.0, left - running / 2) * pace * share
+            eta = max(0.0, remaining - running / 2) * pace * share
         note = state.blocked or ("waits for its centre" if not state.cells else "")
         table.append(
             StudyRow(
@@ -123,7 +123,7 @@ def build_study_rows(
                 failed,
                 best(map(fmean, by_idx.values()), default=None),
                 eta,
-                note if left else "",
+                note if remaining else "",
             )
         )
     return table
@@ -223,12 +223,12 @@ class ProgressDisplay:
         count = max(1, len(self.machines.known))
         nodes = f"{count} node{'' if count == 1 else 's'}"
         etas = [row.eta for row in self._rows if row.eta is not None]
-        left = (
+        remaining = (
             f"about {format_duration(sum(etas))}"
             if len(etas) == len(self._rows)
             else "not known yet"
         )
-        return f"{len(working)} of {all_slots} slots at work on {nodes}, left {left}"
+        return f"{len(working)} of {all_slots} slots at work on {nodes}, left {remaining}"
 
     def close(self) -> None:
         self._update_rows()

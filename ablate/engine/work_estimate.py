@@ -72,7 +72,7 @@ def account_for_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> 
             trainings, batch_warnings = describe_trainings(plan, progression, cache)
             notes += [f"warning: {text}" for text in warnings + batch_warnings]
             absent = find_missing_weights(plan, progression, cache, device)
-            notes += [f"weights: {each}" for each in absent]
+            notes += [f"weights: {weights}" for weights in absent]
         rates = load_measured_rates(ledger)
         kinds = _find_kinds(plan, progression) if pilot else {}
         unknown = {key: config for key, config in kinds.items() if key not in rates}
@@ -117,8 +117,8 @@ def estimate_seed_scatter(progression: Progression, name: str) -> float | None:
 
 def describe_sources(facts: Facts, *, same_code: bool) -> list[str]:
     """Return lines on known trials that other or unknown code has made."""
-    word = "taken as the same code" if same_code else "source"
-    lines = [f"{word}: {text}" for text in summarize_differences(facts.differing)]
+    prefix = "taken as the same code" if same_code else "source"
+    lines = [f"{prefix}: {text}" for text in summarize_differences(facts.differing)]
     if facts.unsourced:
         n = len(facts.unsourced)
         lines.append(f"source: unknown of {n} known trials, older than it is kept; they are taken")
@@ -155,12 +155,12 @@ class Workload:
         state, design = self.progression.studies[name], self.plan.spec.studies[name]
         seeds, folds = len(self.plan.list_seeds(name)), len(self.plan.list_folds(name))
         trials = {cell.trial_id for cell in state.cells}
-        known = [cell.trial_id for cell in state.cells if self.progression.is_settled(cell)]
-        trained = {each for each in trials if self.progression.facts[each].status == "done"}
-        shared = {self._first_study[each] for each in trials if each in self._first_study}
+        settled = [cell.trial_id for cell in state.cells if self.progression.is_settled(cell)]
+        trained = {trial for trial in trials if self.progression.facts[trial].status == "done"}
+        shared = {self._first_study[trial] for trial in trials if trial in self._first_study}
         hidden = 0 if state.blocked else state.size - len(state.cells)
         # estimate what is new
-        ended = trained.union(known, self._first_study)
+        ended = trained.union(settled, self._first_study)
         fresh = {cell.trial_id: cell for cell in state.cells if cell.trial_id not in ended}
         estimate = Estimate()
         for total in (estimate, self.estimate):
@@ -169,15 +169,15 @@ class Workload:
                     total.add(cell.config, self.rates)
             if hidden:
                 total.add(build_example_config(self.plan, state), self.rates, hidden)
-        self.todo |= trials.difference(known, trained)
-        self.again |= trained.difference(known)
+        self.todo |= trials.difference(settled, trained)
+        self.again |= trained.difference(settled)
         self.later += hidden
         self._first_study = dict.fromkeys(trials, name) | self._first_study
         # describe the study
         text = f"  {name}: {design.design}, {state.size // seeds // folds} cells × {seeds} seeds"
         text += f" × {folds} {'folds' if design.splits is None else 'splits'}" if folds > 1 else ""
         text += " and their ensemble" if ENSEMBLE in design.evaluate else ""
-        text += f", {len(known)} known already"
+        text += f", {len(settled)} known already"
         text += f", shares trials with {', '.join(sorted(shared))}" if shared else ""
         if state.blocked:
             text += f", blocked: {state.blocked}"

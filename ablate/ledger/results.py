@@ -191,12 +191,12 @@ class Best:
         yield f"chosen by {self.metric} = {self.value:.4f} ({several})"
         for path, value in self.settings.items():
             yield f"  {path}: {value}"
-        shown = [
+        metric_lines = [
             f"{name} {value:.4f}"
             for name, value in self.metrics.items()
             if MetricName.parse(name).metric in SHOWN
         ]
-        yield f"metrics: {', '.join(shown)}"
+        yield f"metrics: {', '.join(metric_lines)}"
         if not self.model.is_file():
             yield f"model: {self.model} is not here (pruned, or in storage)"
             return

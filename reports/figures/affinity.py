@@ -39,13 +39,13 @@ def affinity(views: models.Views, title: str) -> models.Picture:
         views, title, heads, width=plot.WIDTH + 0.5, room=0.3
     )
     for panel, matrix, (model, view) in zip(panels, matrices, views.readings, strict=True):
-        shown = panel.imshow(matrix, vmin=low, vmax=high, cmap="cividis", interpolation="nearest")
+        picture = panel.imshow(matrix, vmin=low, vmax=high, cmap="cividis", interpolation="nearest")
         names, above = view["classes"], np.triu_indices(len(matrix), 1)
         for at in np.argsort(-matrix[above], kind="stable")[:LIKEST]:
             row, column = int(above[0][at]), int(above[1][at])
             words = f"{model.cell}: {names[row]}, {names[column]}: {matrix[row, column]:.3f}"
             spots.append(plot.Tooltip(panel, column, row, words))
-    drawing.colorbar(shown, ax=drawing.axes, shrink=0.7, label="cosine")
+    drawing.colorbar(picture, ax=drawing.axes, shrink=0.7, label="cosine")
     view = views.readings[0][1]
     caption = (
         f"Cosines between {view['of']} of {len(view['classes'])} of {view['of_classes']} "

@@ -55,14 +55,18 @@ def cost(frame: Frame, recipe: Figure, options: CostOptions) -> plot.DrawnFigure
     paid, metric, studies = options.cost, recipe.metric, recipe.studies
     name, axis = labels.format_metric_label(metric), COSTS[paid]
     by_study = {study: collect_cost_points(frame, study, metric, paid) for study in studies}
-    points = [point for shown in by_study.values() for point in shown]
+    points = [point for study_points in by_study.values() for point in study_points]
     costs, values = [point.cost for point in points], [point.value for point in points]
     title = labels.replace_greek_names(recipe.title) or f"{name} against {axis}"
     legend_lines = -(-len(studies) // 2) if len(studies) > 1 else 0
     drawing, panel = plot.create_single_panel(title, plot.HEIGHT + plot.LINE * legend_lines)
-    for i, (study, shown) in enumerate(by_study.items()):
-        x, y = [point.cost for point in shown], [point.value for point in shown]
-        colour, mark, dense = plot.COLOURS[i % 8], MARKS[i % len(MARKS)], len(shown) > plot.MANY
+    for i, (study, study_points) in enumerate(by_study.items()):
+        x, y = [point.cost for point in study_points], [point.value for point in study_points]
+        colour, mark, dense = (
+            plot.COLOURS[i % 8],
+            MARKS[i % len(MARKS)],
+            len(study_points) > plot.MANY,
+        )
         panel.scatter(x, y, s=22, c=colour, marker=mark, label=study, rasterized=dense, zorder=3)
     if not points:
         plot.draw_empty_message(panel)

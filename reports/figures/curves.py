@@ -60,9 +60,11 @@ def draw_learning_curves(frame: Frame, recipe: Curves) -> plot.DrawnFigure:
         f"{labels.format_metric_label(metric)} after each epoch: mean, "
         f"{plot.format_seed_counts(counts)}{band}."
     )
-    shown = pd.concat([cells for _, cells in parts]) if parts else frame.cells.iloc[:0]
+    all_cells = pd.concat([cells for _, cells in parts]) if parts else frame.cells.iloc[:0]
     key = f"curves_{'_'.join(recipe.studies)}_{metric}"
-    return plot.build_figure(recipe, shown, drawing, spots, title=title, caption=caption, key=key)
+    return plot.build_figure(
+        recipe, all_cells, drawing, spots, title=title, caption=caption, key=key
+    )
 
 
 def _select_cells(frame: Frame, recipe: Curves, study: str) -> list[tuple[str, Any]]:
@@ -76,7 +78,10 @@ def _select_cells(frame: Frame, recipe: Curves, study: str) -> list[tuple[str, A
         names = ranked[: recipe.top]
     prefix = f"{study}: " if len(recipe.studies) > 1 else ""
     rows = [(name, cells[cells["cell"] == name]) for name in names]
-    return [(prefix + _label_line(name, own["coords"].iloc[0]), own) for name, own in rows]
+    return [
+        (prefix + _label_line(name, rows_of_cell["coords"].iloc[0]), rows_of_cell)
+        for name, rows_of_cell in rows
+    ]
 
 
 def _label_line(cell: str, coords: dict[str, Any]) -> str:

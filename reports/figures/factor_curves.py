@@ -55,7 +55,7 @@ def draw_factor_curves(frame: Frame, recipe: FactorCurves) -> plot.DrawnFigure:
     )
     levels = plot.sort_levels([x for line in lines for x in line.x])
     kind = choose_axis_scale(levels)
-    place = {x: i if kind == "words" else x for i, x in enumerate(levels)}
+    position = {x: i if kind == "words" else x for i, x in enumerate(levels)}
     drawing, axes = plot.create_single_panel(title)
     if kind in ("log", "symlog"):
         options = {"linthresh": min(x for x in levels if x > 0)} if kind == "symlog" else {}
@@ -66,7 +66,7 @@ def draw_factor_curves(frame: Frame, recipe: FactorCurves) -> plot.DrawnFigure:
         shape: dict[str, Any] = {**plot.select_line_style(i), "marker": "o", "linewidth": 1.8}
         if kind == "words":
             shape["linestyle"] = "none"
-        at, bars = [place[x] for x in line.x], ends if line.x else None
+        at, bars = [position[x] for x in line.x], ends if line.x else None
         axes.errorbar(at, line.mean, bars, elinewidth=1.1, label=line.label or None, **shape)
         for x, mean, low, high, n in zip(
             line.x, line.mean, line.low, line.high, line.n, strict=True
@@ -78,11 +78,11 @@ def draw_factor_curves(frame: Frame, recipe: FactorCurves) -> plot.DrawnFigure:
             )
             name = ", ".join(filter(None, (line.label, f"{factor} = {labels.format_level(x)}")))
             words = f"{name}: {labels.format_number(mean, 2)}{interval}, n = {n}"
-            spots.append(plot.Tooltip(axes, place[x], mean, words))
+            spots.append(plot.Tooltip(axes, position[x], mean, words))
     if not levels:
         plot.draw_empty_message(axes)
     elif kind != "linear":
-        axes.set_xticks([place[x] for x in levels], labels.format_ticks(levels))
+        axes.set_xticks([position[x] for x in levels], labels.format_ticks(levels))
         axes.xaxis.set_ticks([], minor=True)
     axes.set(xlabel=factor, ylabel=labels.format_metric_label(metric))
     axes.grid()
@@ -118,10 +118,12 @@ def _select_factor_cells(frame: Frame, study: str, recipe: FactorCurves) -> pd.D
         for coords in cells["coords"]
     ]
     if not any(fits):
-        known = ", ".join(dict.fromkeys(name for coords in cells["coords"] for name in coords))
+        factor_names = ", ".join(
+            dict.fromkeys(name for coords in cells["coords"] for name in coords)
+        )
         raise ReportError(
             f"report: no cell of {study} has {recipe.x} at {recipe.at or 'any level'}; "
-            f"its coordinates are {known}"
+            f"its coordinates are {factor_names}"
         )
     return cells[fits]
 

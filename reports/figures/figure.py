@@ -256,10 +256,10 @@ def draw_empty_message(axes: Axes, words: str = "no finished runs") -> None:
     axes.text(0.5, 0.5, words, ha="center", va="center", transform=axes.transAxes)
 
 
-def select_line_style(place: int) -> dict[str, Any]:
+def select_line_style(index: int) -> dict[str, Any]:
     """Return the colour and the dash of one of several lines."""
-    turn = place // len(COLOURS) + place
-    return {"color": COLOURS[place % len(COLOURS)], "linestyle": DASHES[turn % len(DASHES)]}
+    turn = index // len(COLOURS) + index
+    return {"color": COLOURS[index % len(COLOURS)], "linestyle": DASHES[turn % len(DASHES)]}
 
 
 def draw_bars(axes: Axes, names: list[str], values: list[float], colour: str, height: float) -> Any:
@@ -293,8 +293,8 @@ def log_ticks(axes: Axes, low: float, high: float) -> None:
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     steps = (1, 2, 5) if decades < 1.3 else (1, 3)
     values = [step * 10.0**power for power in powers for step in steps]
-    shown = [value for value in values if low <= value <= high]
-    axes.set_xticks(shown, [f"{value:g}" for value in shown])
+    visible = [value for value in values if low <= value <= high]
+    axes.set_xticks(visible, [f"{value:g}" for value in visible])
 
 
 def limit_ticks(axis: Any, most: int | None = None) -> None:
@@ -320,10 +320,10 @@ def draw_legend(axes: Axes, count: int, title: str | None = None) -> None:
 
 def format_seed_counts(counts: list[int]) -> str:
     """Write `n = 3 seeds`, `n = 2–3 seeds` or `no finished runs`."""
-    known = [n for n in counts if n]
-    if not known:
+    positive = [n for n in counts if n]
+    if not positive:
         return "no finished runs"
-    low, high = min(known), max(known)
+    low, high = min(positive), max(positive)
     span = str(low) if low == high else f"{low}–{high}"
     return f"n = {span} seed{'' if high == 1 else 's'}"
 

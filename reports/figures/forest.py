@@ -29,41 +29,41 @@ def draw_forest_plot(verdicts: Sequence[Verdict]) -> plot.DrawnFigure | None:
     diamond the gain that a paper prints. Metrics of different units have panels of their own. None
     where no comparison has a difference.
     """
-    known = [verdict for verdict in verdicts if verdict.difference is not None]
-    shown = known[:MOST]
-    if not shown:
+    measured = [verdict for verdict in verdicts if verdict.difference is not None]
+    drawn = measured[:MOST]
+    if not drawn:
         return None
-    lines: dict[str, list[Verdict | str]] = {verdict.metric: [] for verdict in shown}
-    for metric, own in lines.items():
-        for group in group_verdicts([verdict for verdict in shown if verdict.metric == metric]):
-            own += [f"{group[0].title} (against {group[0].baseline})", *group]
-    heights = [len(own) + 2.6 for own in lines.values()]
+    lines: dict[str, list[Verdict | str]] = {verdict.metric: [] for verdict in drawn}
+    for metric, metric_lines in lines.items():
+        for group in group_verdicts([verdict for verdict in drawn if verdict.metric == metric]):
+            metric_lines += [f"{group[0].title} (against {group[0].baseline})", *group]
+    heights = [len(metric_lines) + 2.6 for metric_lines in lines.values()]
     drawing = plot.create_canvas(WIDTH, ROW * sum(heights) + 0.2)
     panels = drawing.subplots(len(lines), 1, squeeze=False, height_ratios=heights)[:, 0]
     spots: list[plot.Tooltip] = []
-    for panel, (metric, own) in zip(panels, lines.items(), strict=True):
-        spots += _draw(panel, metric, own)
+    for panel, (metric, metric_lines) in zip(panels, lines.items(), strict=True):
+        spots += _draw(panel, metric, metric_lines)
     bars = "; lines: the 95 % intervals that decide"
     caption = (
-        f"Difference to the baseline row, {plot.format_seed_counts([v.n for v in shown])}"
-        f"{bars if max(v.n for v in shown) > 1 else ''}. Triangle up: better, down: worse, square: "
+        f"Difference to the baseline row, {plot.format_seed_counts([v.n for v in drawn])}"
+        f"{bars if max(v.n for v in drawn) > 1 else ''}. Triangle up: better, down: worse, square: "
         "no difference, dot: open. Band: ±δ, the smallest effect of interest."
     )
-    if any(v.printed and v.printed.metric == v.metric for v in shown):
+    if any(v.printed and v.printed.metric == v.metric for v in drawn):
         caption += " Diamond: the gain that the paper prints."
-    if len(known) > MOST:
-        caption += f" The first {MOST} of {len(known)}."
+    if len(measured) > MOST:
+        caption += f" The first {MOST} of {len(measured)}."
     title = "All differences at a glance"
-    return plot.DrawnFigure("forest", shown[0].study, title, caption, drawing, (), tuple(spots))
+    return plot.DrawnFigure("forest", drawn[0].study, title, caption, drawing, (), tuple(spots))
 
 
 def _draw(axes: plot.Axes, metric: str, lines: list[Verdict | str]) -> list[plot.Tooltip]:
     """Draw the lines of one metric, each group of comparisons under its heading."""
     axes.axvline(0, color="black", linewidth=0.8)
     axes.grid(axis="x")
-    beside: dict[str, Any] = {"textcoords": "offset points", "va": "center"}
-    left: Any = {"xycoords": ("figure fraction", "data"), "xytext": (4, 0), **beside}
-    right: Any = {"xycoords": ("axes fraction", "data"), "xytext": (6, 0), **beside}
+    text_style: dict[str, Any] = {"textcoords": "offset points", "va": "center"}
+    label_style: Any = {"xycoords": ("figure fraction", "data"), "xytext": (4, 0), **text_style}
+    right: Any = {"xycoords": ("axes fraction", "data"), "xytext": (6, 0), **text_style}
     white = {"facecolor": "white", "edgecolor": "none", "pad": 1}
     heavy: Any = {"fontweight": "bold", "bbox": white}
     names, spots = {}, []
@@ -75,7 +75,7 @@ def _draw(axes: plot.Axes, metric: str, lines: list[Verdict | str]) -> list[plot
     for y, line in enumerate(lines):
         if isinstance(line, str):
             head = textwrap.shorten(line, 76, placeholder="…")
-            text = axes.annotate(head, (0, y), annotation_clip=False, **heavy, **left)
+            text = axes.annotate(head, (0, y), annotation_clip=False, **heavy, **label_style)
             text.set_in_layout(False)
             continue
         names[y] = textwrap.shorten(line.label, 40, placeholder="…")

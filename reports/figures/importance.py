@@ -33,11 +33,11 @@ def importance(frame: Frame, recipe: Figure, options: ImportanceOptions) -> plot
     """
     study, metric = recipe.studies[0], recipe.metric
     cells = frame.select_study(study)
-    found, count = judge_parameters(
+    importances, count = judge_parameters(
         cells, metric, find_search_space(frame, study), options.evaluator
     )
     title = labels.replace_greek_names(recipe.title) or f"{study}: importances"
-    shares = found.shares if found else {}
+    shares = importances.shares if importances else {}
     drawing, panel = plot.create_single_panel(title, 0.9 + 0.27 * max(len(shares), 2))
     panel.set_xlabel("importance (%)")
     spots = []
@@ -58,9 +58,9 @@ def importance(frame: Frame, recipe: Figure, options: ImportanceOptions) -> plot
         f"Share of each parameter in what matters for {labels.format_metric_label(metric)}, "
         f"{find_protocol(frame)}: "
     )
-    if found is None:
+    if importances is None:
         caption += f"none, {count} trials are finished and at least {LEAST} are needed."
     else:
-        caption += f"{found.evaluator}, no intervals."
-        caption += "".join(f" Caution: {text}." for text in found.warnings)
+        caption += f"{importances.evaluator}, no intervals."
+        caption += "".join(f" Caution: {text}." for text in importances.warnings)
     return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption)

@@ -74,7 +74,7 @@ def list_factor_pairs(data: Cells, levels: Levels, among: Sequence[str], metric:
     A seed's mean at two levels is over the cells there that have it, and a seed counts where it has
     as many of them as any.
     """
-    varied = [name for name, own in levels.items() if len(own) > 1]
+    varied = [name for name, factor_levels in levels.items() if len(factor_levels) > 1]
     names = [name for name in among or varied if name in varied]
     fit = fit_factorial(data, order=2, levels=levels)
     effects = {frozenset(e.term): e for e in fit.effects} if fit else {}
@@ -125,23 +125,23 @@ def interactions(frame: Frame, recipe: Figure, options: InteractionOptions) -> p
             f"report.figures: fewer than two factors vary in {study}; interactions are of two or "
             "more"
         )
-    shown = pairs[: options.top]
+    drawn_pairs = pairs[: options.top]
     title = labels.replace_greek_names(recipe.title) or f"{study}: interactions"
     size = (plot.WIDTH, 0.45, 2.1)
-    drawing, panels = plot.create_panel_grid(len(shown), ACROSS, title, size, sharey=True)
+    drawing, panels = plot.create_panel_grid(len(drawn_pairs), ACROSS, title, size, sharey=True)
     spots: list[plot.Tooltip] = []
-    for panel, pair in zip(panels, shown, strict=True):
+    for panel, pair in zip(panels, drawn_pairs, strict=True):
         spots += _draw_pair_panel(panel, pair, levels, metric)
     drawing.supylabel(labels.format_metric_label(metric), fontsize=plot.TEXT)
-    counts = [mean.n for pair in shown for mean in pair.means.values()]
+    counts = [mean.n for pair in drawn_pairs for mean in pair.means.values()]
     bars = "; bars: 95 % t intervals over seeds" if max(counts, default=0) > 1 else ""
     caption = (
         f"{labels.format_metric_label(metric)}, {find_protocol(frame)}: mean over the other "
         f"factors and {plot.format_seed_counts(counts)}{bars}. Parallel lines: no interaction; its "
         "size stands above, as in the table of effects."
     )
-    if len(pairs) > len(shown):
-        caption += f" The {len(shown)} of {len(pairs)} pairs that interact most."
+    if len(pairs) > len(drawn_pairs):
+        caption += f" The {len(drawn_pairs)} of {len(pairs)} pairs that interact most."
     return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption)
 
 

@@ -187,7 +187,10 @@ class ArtifactFigure(plot.FigureKind):
             f"{model.cell}, seed {model.seed}: {NOT_READ}." for model, view in views if not view
         ]
         caption = [labels.replace_greek_names(recipe.caption), picture.caption, *lost]
-        cells, shown = frame.select_study(study), {(model.cell, model.trial_id) for model in models}
+        cells, shown_models = (
+            frame.select_study(study),
+            {(model.cell, model.trial_id) for model in models},
+        )
         pairs = zip(cells["cell"], cells["trial_id"], cells["run_id"], strict=True)
         return plot.DrawnFigure(
             labels.to_slug(f"{recipe.kind}_{study}_{options.split}"),
@@ -195,7 +198,7 @@ class ArtifactFigure(plot.FigureKind):
             title,
             " ".join(filter(None, caption)),
             picture.figure,
-            tuple(run for cell, trial, run in pairs if run and (cell, trial) in shown),
+            tuple(run for cell, trial, run in pairs if run and (cell, trial) in shown_models),
             tuple(picture.spots),
             self.apart,
             tuple(picture.strips),

@@ -55,14 +55,16 @@ def parallel(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFi
     _draw_axes(panel, axes, metric, ends)
     spots = []
     for trial in ranked:
-        own = [axis for axis in axes if axis.path in trial.coords]
-        settings = [f"{axis.name} = {labels.format_level(trial.coords[axis.path])}" for axis in own]
+        trial_axes = [axis for axis in axes if axis.path in trial.coords]
+        settings = [
+            f"{axis.name} = {labels.format_level(trial.coords[axis.path])}" for axis in trial_axes
+        ]
         value = labels.format_number(trial.result.mean * labels.display_scale(metric), 2)
         words = f"trial {trial.cell}: {value} at {', '.join(settings)}"
         spots.append(plot.Tooltip(panel, len(axes), places[trial.number][-1], words))
     caption = (
         f"A line a trial: {len(trials.trials)} trials, "
-        f"{plot.format_seed_counts([each.result.n for each in trials.trials])} each, through their "
+        f"{plot.format_seed_counts([item.result.n for item in trials.trials])} each, through their "
         f"parameters to {labels.format_metric_label(metric)}, {find_protocol(frame)}; brighter: "
         "better; thick: the best. Axes span the ranges that were searched."
     )

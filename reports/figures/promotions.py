@@ -58,9 +58,9 @@ def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> plot.DrawnF
         panel.set_axis_off()
         panel.set_ylim(rows + 0.5, 0.5)
         spots += _draw_promotion_panel(panel, study, origins[study], moves[study], recipe.metric)
-    counts = [n for own in moves.values() for *_, n in own]
+    counts = [n for points in moves.values() for *_, n in points]
     ranked_by = " or ".join(
-        dict.fromkeys(labels.format_metric_label(each.by) for each in origins.values())
+        dict.fromkeys(labels.format_metric_label(promotion.by) for promotion in origins.values())
     )
     caption = (
         f"Left: rank by {ranked_by} in the source study among the cells that were promoted; right: "

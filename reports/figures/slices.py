@@ -39,15 +39,15 @@ def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFigu
     shade: dict[str, Any] = {"cmap": plot.trim_colormap("Blues", 0.3, 0.8), "vmin": 0, "vmax": last}
     orange: dict[str, Any] = {"color": plot.COLOURS[1]}
     for panel, axis in zip(panels, axes, strict=True):
-        shown = [trial for trial in trials.trials if axis.path in trial.coords]
-        x = [axis.locate_value(trial.coords[axis.path]) for trial in shown]
-        y = [trial.result.mean * factor for trial in shown]
-        numbers, dense = [trial.number for trial in shown], len(shown) > plot.MANY
+        trials_on_axis = [trial for trial in trials.trials if axis.path in trial.coords]
+        x = [axis.locate_value(trial.coords[axis.path]) for trial in trials_on_axis]
+        y = [trial.result.mean * factor for trial in trials_on_axis]
+        numbers, dense = [trial.number for trial in trials_on_axis], len(trials_on_axis) > plot.MANY
         panel.scatter(x, y, s=18, c=numbers, rasterized=dense, **shade)
-        if not shown:
+        if not trials_on_axis:
             plot.draw_empty_message(panel)
-        if best in shown:
-            at = shown.index(best)
+        if best in trials_on_axis:
+            at = trials_on_axis.index(best)
             panel.plot(x[at], y[at], "*", markersize=10, markeredgecolor="white", **orange)
         if trials.neutral is not None:
             panel.axhline(trials.neutral.mean * factor, linestyle="--", linewidth=1.2, **orange)
@@ -68,14 +68,14 @@ def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFigu
         plot.limit_ticks(panel.yaxis, 4)
         panel.margins(y=0.12)
         panel.grid()
-        for trial, at_x, at_y in zip(shown, x, y, strict=True):
+        for trial, at_x, at_y in zip(trials_on_axis, x, y, strict=True):
             value = f"{axis.name} = {labels.format_level(trial.coords[axis.path])}"
             words = f"trial {trial.cell}: {labels.format_number(at_y, 2)} at {value}"
             spots.append(plot.Tooltip(panel, at_x, at_y, words))
     drawing.supylabel(labels.format_metric_label(metric), fontsize=plot.TEXT)
     caption = (
         f"{describe_metric(frame, metric)}, of {len(trials.trials)} trials, "
-        f"{plot.format_seed_counts([each.result.n for each in trials.trials])} each, against each "
+        f"{plot.format_seed_counts([item.result.n for item in trials.trials])} each, against each "
         "parameter that was searched, over the whole range; darker: proposed later; star: the best."
     )
     if trials.neutral is not None:

@@ -16,10 +16,10 @@ def unflatten_params(params: dict[str, str]) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     for path, text in sorted(params.items()):
         *parents, last = path.split(".")
-        place = tree
+        branch = tree
         for name in parents:
-            place = place.setdefault(name, {})
-        place[last] = parse_setting(text)
+            branch = branch.setdefault(name, {})
+        branch[last] = parse_setting(text)
     return tree
 
 

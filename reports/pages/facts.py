@@ -42,8 +42,8 @@ def collect_facts(frame: Frame) -> list[tuple[str, str]]:
 def _describe_data_set(params: dict[str, Any]) -> str:
     """Return a data set's name, folder and image size."""
     root, sides = params.get("data.root"), params.get("data.image_size")
-    place = f" {root}" if root not in (None, "", "None", "null") else ""
-    return f"{params['data.name']}{place}" + (f" at {sides} px" if sides else "")
+    folder = f" {root}" if root not in (None, "", "None", "null") else ""
+    return f"{params['data.name']}{folder}" + (f" at {sides} px" if sides else "")
 
 
 def collect_provenance(frame: Frame) -> list[tuple[str, str]]:
@@ -52,13 +52,13 @@ def collect_provenance(frame: Frame) -> list[tuple[str, str]]:
 
     def values(name: str) -> str:
         tagged = sorted({t[name] for t in tags if t.get(name)})
-        shown = ", ".join(tagged[:4])
-        return shown + (f" and {len(tagged) - 4} more" if len(tagged) > 4 else "")
+        labels = ", ".join(tagged[:4])
+        return labels + (f" and {len(tagged) - 4} more" if len(tagged) > 4 else "")
 
     versions = sorted({name for t in tags for name in t if name.startswith(VERSION)})
-    shown = [f"{name.removeprefix(VERSION)} {values(name)}" for name in versions]
+    labels = [f"{name.removeprefix(VERSION)} {values(name)}" for name in versions]
     rows = {label: values(tag) for label, tag in TAGS.items()}
-    rows["Versions"] = ", ".join(shown)
+    rows["Versions"] = ", ".join(labels)
     rows["Parent runs"] = ", ".join(parent.run_id for parent in frame.parents)
     return [(name, value) for name, value in rows.items() if value]
 
@@ -97,7 +97,7 @@ def format_duration(seconds: float) -> str:
     """Write `1 h 05 min`, `3 min 20 s`, `4.2 s`."""
     if seconds < 60:
         return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, seconds_left = divmod(round(seconds), 60)
     if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
+        return f"{minutes} min {seconds_left:02d} s"
     return f"{minutes // 60} h {minutes % 60:02d} min"

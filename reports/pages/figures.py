@@ -78,8 +78,8 @@ def _build_template_fields(
     """Return the fields of the template of a figure."""
     source = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
     words = {"key": drawn.key, "title": drawn.title, "caption": drawn.caption}
-    place = {"source": source, "href": f"runs-{to_slug(drawn.study)}", "width": f"{width:.0f}"}
-    return {**words, **place, "spots": "", "page": "", **more}
+    fields = {"source": source, "href": f"runs-{to_slug(drawn.study)}", "width": f"{width:.0f}"}
+    return {**words, **fields, "spots": "", "page": "", **more}
 
 
 def apply_page_colors(svg: str) -> str:
@@ -103,7 +103,7 @@ def _render_thumbnail(drawn: DrawnFigure) -> tuple[bytes, int]:
     from PIL import Image
 
     inches = max(drawn.figure.get_size_inches())
-    for part in drawn.figure.findobj(lambda each: isinstance(each, Text | Spine)):
+    for part in drawn.figure.findobj(lambda artist: isinstance(artist, Text | Spine)):
         part.set(color=GREY)
     png, webp = BytesIO(), BytesIO()
     with use_report_style():

@@ -28,8 +28,8 @@ def remove_stale_files(folder: Path, paths: Iterable[Path]) -> None:
     earlier = json.loads(manifest.read_text(encoding="utf-8")) if manifest.is_file() else {}
     for name, digest in earlier.items():
         path = folder / name
-        own = name not in written and Path(name).name == name  # not of another folder
-        if own and path.is_file() and _compute_digest(path) == digest:
+        is_stale = name not in written and Path(name).name == name  # not of another folder
+        if is_stale and path.is_file() and _compute_digest(path) == digest:
             path.unlink()
     write_atomically(manifest, json.dumps(written, indent=0, sort_keys=True) + "\n")
 

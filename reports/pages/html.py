@@ -53,7 +53,7 @@ def render_page(
     """
     server = find_server_address(tracking_uri)
     lost = frame.cells[frame.cells["status"] != "done"]
-    known = find_protocol(frame)
+    protocol = find_protocol(frame)
     printed = any(table.published is not None for table in frame.recipe.tables)
     shared = markup.collect_footnotes(tables)
     sections = [
@@ -69,9 +69,9 @@ def render_page(
     ]
     return load_template("page.html.j2").render(
         title=frame.document.get("title") or frame.document["name"],
-        protocol=known,
-        protocol_text=PROTOCOLS[known].replace("classes", find_split_unit(frame))
-        + (PUBLISHED if printed and known == "validation-selected" else ""),
+        protocol=protocol,
+        protocol_text=PROTOCOLS[protocol].replace("classes", find_split_unit(frame))
+        + (PUBLISHED if printed and protocol == "validation-selected" else ""),
         unfinished=f"{len(lost)} of {len(frame.cells)} cells" if len(lost) else "",
         facts=collect_facts(frame),
         sections=[(name, anchor) for name, anchor, there in sections if there],
@@ -106,16 +106,16 @@ def _build_verdict_section(judged: VerdictSection) -> dict[str, Any]:
         count += len(group)
         lines = [
             {
-                "call": verdict.format_call(each),
-                "kind": to_slug(each.call),
-                "label": each.label,
-                "href": f"runs-{to_slug(each.study)}"
-                if each.is_term
-                else build_run_anchor(each.study, each.cell),
-                "difference": verdict.format_difference(each),
-                "evidence": verdict.format_evidence(each),
+                "call": verdict.format_call(verdict_line),
+                "kind": to_slug(verdict_line.call),
+                "label": verdict_line.label,
+                "href": f"runs-{to_slug(verdict_line.study)}"
+                if verdict_line.is_term
+                else build_run_anchor(verdict_line.study, verdict_line.cell),
+                "difference": verdict.format_difference(verdict_line),
+                "evidence": verdict.format_evidence(verdict_line),
             }
-            for each in group
+            for verdict_line in group
         ]
         head = {
             "key": group[0].key,
@@ -175,21 +175,24 @@ def _list_runs(
     experiments = {parent.run_id: parent.experiment_id for parent in frame.parents}
     parent_of = dict(zip(frame.trials["run_id"], frame.trials["parent_run_id"], strict=True))
     groups = []
-    for study, shown in metrics.items():
+    for study, study_metrics in metrics.items():
         rows, seen = [], set()
         for cell in frame.cells[frame.cells["study"] == study].to_dict("records"):
             mark = build_run_anchor(study, cell["cell"])
             experiment = experiments.get(parent_of.get(cell["run_id"], ""), "")
-            values = [float(cell.get(metric, math.nan)) * display_scale(metric) for metric in shown]
-            own = {
+            values = [
+                float(cell.get(metric, math.nan)) * display_scale(metric)
+                for metric in study_metrics
+            ]
+            study_runs = {
                 "anchor": "" if mark in seen else mark,
                 "values": [format_number(v, 2) if math.isfinite(v) else "–" for v in values],
                 "files": trials.get(cell["trial_id"], NOTHING),
                 "page": run_page(experiment, cell["run_id"]),
             }
-            rows.append(cell | own)
+            rows.append(cell | study_runs)
             seen.add(mark)
-        names = [format_metric_label(metric) for metric in shown]
+        names = [format_metric_label(metric) for metric in study_metrics]
         groups.append(
             {"key": f"runs-{to_slug(study)}", "name": study, "metrics": names, "rows": rows}
         )

@@ -49,9 +49,9 @@ def format_report(
     if figures:
         lines += ["## Figures", ""]
     for figure, svg in figures:
-        shown = f"![{figure.title}]({figure.key}.png)"
+        image = f"![{figure.title}]({figure.key}.png)"
         lines += [
-            f"[{shown}]({build_page_name(figure)})" if has_own_page(figure, svg) else shown,
+            f"[{image}]({build_page_name(figure)})" if has_own_page(figure, svg) else image,
             "",
             f"{figure.title}. {figure.caption}",
             "",

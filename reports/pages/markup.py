@@ -137,17 +137,17 @@ def _lay_out_columns(table: TableData, columns: Sequence[Column]) -> Grid:
         seeds.append(Field(text if row.planned else "–", hint="; ".join(row.gaps)))  # –: refused
     heads, further, fields = zip(*columns, ("n", False, seeds), strict=True)
     rows = tuple(
-        (*map(Field, row.labels), *own)
-        for row, own in zip(table.rows, zip(*fields, strict=True), strict=True)
+        (*map(Field, row.labels), *row_fields)
+        for row, row_fields in zip(table.rows, zip(*fields, strict=True), strict=True)
     )
     names, count = labels.format_coordinates(table.headers), len(table.headers)
     return Grid((*names, *heads), count, (*(False,) * count, *further), rows)
 
 
-def _build_metric_columns(table: TableData, metric: str, place: int) -> list[Column]:
+def _build_metric_columns(table: TableData, metric: str, position: int) -> list[Column]:
     """Return the columns of one metric."""
     digits, name = table.recipe.digits, labels.format_metric_name(metric)
-    further = place > 0 and table.recipe.find_published_column(metric) is None
+    further = position > 0 and table.recipe.find_published_column(metric) is None
     searched = table.recipe.kind == "search"
     results = [row.measured[metric] for row in table.rows]
 
@@ -167,7 +167,7 @@ def _build_metric_columns(table: TableData, metric: str, place: int) -> list[Col
     columns = [(labels.format_metric_label(metric), further, [value(row) for row in table.rows])]
     if not searched:
         columns.append((f"Δ {name} [95 %]", further, [delta(row) for row in table.rows]))
-    if place == 0 and any(result.p_corrected is not None for result in results):
+    if position == 0 and any(result.p_corrected is not None for result in results):
         sizes = [result.compared.dz if result.compared else None for result in results]
         reachable = any(map(_can_permutation_decide, results))
         statistics = {
@@ -196,20 +196,20 @@ def _build_metric_columns(table: TableData, metric: str, place: int) -> list[Col
     return columns
 
 
-def split_further_columns(whole: Grid) -> list[Grid]:
+def split_further_columns(grid: Grid) -> list[Grid]:
     """Return the main table, and the one of its further columns if there are any, with the same
     rows."""
-    places = range(len(whole.headers))
-    tables = [choose(whole, [i for i in places if not whole.further[i]])]
-    if any(whole.further):
-        tables.append(choose(whole, [i for i in places if whole.further[i] or i < whole.labels]))
+    places = range(len(grid.headers))
+    tables = [choose(grid, [i for i in places if not grid.further[i]])]
+    if any(grid.further):
+        tables.append(choose(grid, [i for i in places if grid.further[i] or i < grid.labels]))
     return tables
 
 
-def choose(whole: Grid, keep: list[int]) -> Grid:
+def choose(grid: Grid, keep: list[int]) -> Grid:
     """Return the table with the columns at these positions."""
-    rows = tuple(tuple(row[i] for i in keep) for row in whole.rows)
-    return Grid(tuple(whole.headers[i] for i in keep), whole.labels, (False,) * len(keep), rows)
+    rows = tuple(tuple(row[i] for i in keep) for row in grid.rows)
+    return Grid(tuple(grid.headers[i] for i in keep), grid.labels, (False,) * len(keep), rows)
 
 
 def format_plain_table(table: AnyTable, shared: Sequence[str] = ()) -> str:

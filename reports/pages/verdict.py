@@ -127,7 +127,7 @@ def _describe_population(verdicts: Sequence[Verdict]) -> str:
         "seed": "Claims are about further seeds on this split of the classes, not about others.",
         "split": "Claims over splits are about further classes of the same data set.",
     }
-    return " ".join(about[unit] for unit in dict.fromkeys(each.unit for each in verdicts))
+    return " ".join(about[unit] for unit in dict.fromkeys(verdict.unit for verdict in verdicts))
 
 
 def _take_first_groups(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
@@ -141,9 +141,9 @@ def format_plain_verdict(
     """Write the verdict for a terminal."""
     lines = [f"Verdict  {headline}", *(f"Warning  {text}" for text in warnings)]
     for group in _take_first_groups(verdicts):
-        width = max(len(each.label) for each in group)
-        room = max(len(format_difference(each)) for each in group)
-        calls = max(len(format_call(each)) for each in group)
+        width = max(len(item.label) for item in group)
+        room = max(len(format_difference(item)) for item in group)
+        calls = max(len(format_call(item)) for item in group)
         lines.append(f"  {group[0].title}: {format_group_heading(group)}")
         lines += [
             f"    {format_call(v):<{calls}}  {v.label:<{width}}  {format_difference(v):<{room}}  "

@@ -77,8 +77,10 @@ class PublishedTable(RecipePart):
         """Return the row called `name`; ReportError names the rows there are."""
         rows = {row.name: row for row in self.rows}
         if name not in rows:
-            known = ", ".join(rows)
-            raise ReportError(f"{self.source} of {self.paper} has no row {name!r}; it has {known}")
+            row_names = ", ".join(rows)
+            raise ReportError(
+                f"{self.source} of {self.paper} has no row {name!r}; it has {row_names}"
+            )
         return rows[name]
 
     def find_rows_like(self, patterns: Sequence[str]) -> list[Row]:
@@ -97,14 +99,18 @@ class PublishedTable(RecipePart):
     def get_printed_value(self, row: Row, column: str) -> PrintedValue | None:
         """Return the printed number, or None for a dash."""
         if column not in self.columns:
-            known = ", ".join(self.columns)
-            raise ReportError(f"{self.source} has no column {column!r}; it has {known}")
+            column_names = ", ".join(self.columns)
+            raise ReportError(f"{self.source} has no column {column!r}; it has {column_names}")
         at = self.columns.index(column)
         value = row.values[at]
         if value is None:
             return None
         slips = (slip.note for slip in self.slips if (slip.row, slip.column) == (row.name, column))
-        printed = [repr(each.values[at]) for each in self.rows if each.values[at] is not None]
+        printed = [
+            repr(table_row.values[at])
+            for table_row in self.rows
+            if table_row.values[at] is not None
+        ]
         places = max(len(text.partition(".")[2]) for text in printed)
         unit = UNITS[self.unit or "percent"]
         return PrintedValue(
@@ -128,8 +134,8 @@ def load_paper(key: str) -> Paper:
     """Return the paper called `key` (the file's name); ReportError names the papers there are."""
     path = FOLDER / f"{key}.yaml"
     if not path.is_file():
-        known = ", ".join(sorted(file.stem for file in FOLDER.glob("*.yaml")))
-        raise ReportError(f"There is no published paper {key!r}; name one of {known}")
+        paper_names = ", ".join(sorted(file.stem for file in FOLDER.glob("*.yaml")))
+        raise ReportError(f"There is no published paper {key!r}; name one of {paper_names}")
     return Paper.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
 
 
@@ -138,8 +144,12 @@ def load_published_table(reference: str) -> PublishedTable:
     key, _, name = reference.partition("/")
     source = load_paper(key)
     if name not in source.tables:
-        known = ", ".join(f"{key}/{known}" for known in source.tables)
-        raise ReportError(f"There is no published table {reference!r}; name one of {known}")
+        table_name = ", ".join(f"{key}/{table_name}" for table_name in source.tables)
+        raise ReportError(f"There is no published table {reference!r}; name one of {table_name}")
     chosen = source.tables[name]
-    own = {"paper": source.title, "protocol": source.protocol, "unit": chosen.unit or source.unit}
-    return chosen.model_copy(update=own)
+    header = {
+        "paper": source.title,
+        "protocol": source.protocol,
+        "unit": chosen.unit or source.unit,
+    }
+    return chosen.model_copy(update=header)

@@ -190,4 +190,6 @@ def find_copies(sample: Sample, resolution: float, baseline: str = "") -> dict[s
 
 def count_comparisons(judgements: Sequence[Judgement]) -> int:
     """Count the comparisons of a family: its rows without copies and rows without an interval."""
-    return sum(each.call is not None and each.interval is not None for each in judgements)
+    return sum(
+        judgement.call is not None and judgement.interval is not None for judgement in judgements
+    )

@@ -40,12 +40,14 @@ def pooled_sd(groups: Iterable[Sequence[float]]) -> tuple[float, int] | None:
 
     Values that are not finite are left out, and groups of fewer than two; None where none is left.
     """
-    found = [each for values in groups if (each := summarize(values)) and each.sd is not None]
-    freedom = sum(each.n - 1 for each in found)
+    summaries = [
+        summary for values in groups if (summary := summarize(values)) and summary.sd is not None
+    ]
+    freedom = sum(summary.n - 1 for summary in summaries)
     if not freedom:
         return None
-    squares = sum((each.n - 1) * (each.sd or 0.0) ** 2 for each in found)
-    return math.sqrt(squares / freedom), len(found)
+    squares = sum((summary.n - 1) * (summary.sd or 0.0) ** 2 for summary in summaries)
+    return math.sqrt(squares / freedom), len(summaries)
 
 
 def t_interval(values: Sequence[float], *, level: float = 0.95) -> tuple[float, float] | None:

@@ -127,12 +127,12 @@ def fit_factorial(
         name: _encode_factor([at[i] for at in places], factors[name])
         for i, name in enumerate(factors)
     }
-    kept, aliased = _select_independent_terms(blocks, codes, order)
+    terms, aliased = _select_independent_terms(blocks, codes, order)
     copies = group_copies(places, [seed for _, seed, _ in rows], y, resolution)
     counts = Counter(copies.values())
     first = np.array([copies[at] == at for at in places])  # one cell of each group of copies
     root = np.sqrt([1 / counts[copies[at]] for at in places])
-    everything = np.hstack([blocks, *kept.values()])
+    everything = np.hstack([blocks, *terms.values()])
     weighted, target = everything * root[:, None], y * root
     distinct = [at for at, once in zip(places, first, strict=True) if once]
     within, ranks = _compute_within_squares(y[first], blocks[first], distinct)
@@ -148,24 +148,27 @@ def fit_factorial(
     beta = np.linalg.lstsq(weighted, target, rcond=None)[0]
     inverse = np.linalg.inv(weighted.T @ weighted)
     effects, start = [], blocks.shape[1]
-    for term, columns in kept.items():
+    for term, columns in terms.items():
         width = columns.shape[1]
-        mine = slice(start, start + width)
+        term_columns = slice(start, start + width)
         start += width
-        squares = float(beta[mine] @ np.linalg.solve(inverse[mine, mine], beta[mine]))
+        squares = float(
+            beta[term_columns]
+            @ np.linalg.solve(inverse[term_columns, term_columns], beta[term_columns])
+        )
         estimate = se = low = high = f = p = None
         if all(len(factors[name]) == 2 for name in term):
-            estimate = 2 * float(beta[mine][0])
+            estimate = 2 * float(beta[term_columns][0])
         if sigma2 is not None and sigma2 > (ROUNDING * np.abs(y).max()) ** 2:
             f = squares / width / sigma2
             p = float(f_distribution.sf(f, width, df))
             if estimate is not None:
-                se = 2 * float(np.sqrt(sigma2 * inverse[mine, mine][0, 0]))
+                se = 2 * float(np.sqrt(sigma2 * inverse[term_columns, term_columns][0, 0]))
                 half = dunnett_quantile(family, df, 0.0) * se
                 low, high = estimate - half, estimate + half
         noise = 0.0 if sigma2 is None else sigma2
         share = 0.0 if flat else max(0.0, (squares - width * noise) / (between + noise))
-        fitted = columns @ beta[mine]
+        fitted = columns @ beta[term_columns]
         top = int(np.argmax(fitted))
         effects.append(
             Effect(
@@ -205,14 +208,14 @@ def group_copies(
 
 
 def _collect_factor_levels(
-    rows: Sequence[Mapping[str, str]], given: Mapping[str, Sequence[str]]
+    rows: Sequence[Mapping[str, str]], declared: Mapping[str, Sequence[str]]
 ) -> dict[str, list[str]]:
     """Return the levels of each factor that varies."""
     names = dict.fromkeys(name for coords in rows for name in coords)
     factors = {}
     for name in names:
         seen = dict.fromkeys(coords.get(name, "") for coords in rows)
-        order = [level for level in given.get(name, ()) if level in seen]
+        order = [level for level in declared.get(name, ()) if level in seen]
         factors[name] = [*order, *(level for level in seen if level not in order)]
     return {name: levels for name, levels in factors.items() if len(levels) > 1}
 
@@ -234,7 +237,7 @@ def _select_independent_terms(
     blocks: Floats, codes: Mapping[str, Floats], order: int
 ) -> tuple[dict[tuple[str, ...], Floats], dict[tuple[str, ...], tuple[tuple[str, ...], ...]]]:
     """Return the terms whose columns raise the rank in full, and what the others are mixed with."""
-    kept: dict[tuple[str, ...], Floats] = {}
+    independent: dict[tuple[str, ...], Floats] = {}
     aliased: dict[tuple[str, ...], tuple[tuple[str, ...], ...]] = {}
     basis = np.linalg.qr(blocks)[0]
     for size in range(1, order + 1):
@@ -243,27 +246,27 @@ def _select_independent_terms(
             for name in term[1:]:
                 further = codes[name]
                 columns = (columns[:, :, None] * further[:, None, :]).reshape(len(columns), -1)
-            left = columns - basis @ (basis.T @ columns)
-            left -= basis @ (basis.T @ left)  # once more: what rounding left of the first
-            sizes = np.linalg.svd(left, compute_uv=False)
-            if len(sizes) == columns.shape[1] and sizes.min() > ZERO * len(left):
-                kept[term] = columns
-                basis = np.hstack([basis, np.linalg.qr(left)[0]])
+            residual = columns - basis @ (basis.T @ columns)
+            residual -= basis @ (basis.T @ residual)  # once more: what rounding left of the first
+            sizes = np.linalg.svd(residual, compute_uv=False)
+            if len(sizes) == columns.shape[1] and sizes.min() > ZERO * len(residual):
+                independent[term] = columns
+                basis = np.hstack([basis, np.linalg.qr(residual)[0]])
             else:
-                aliased[term] = _find_aliases(columns, blocks, kept)
-    return kept, aliased
+                aliased[term] = _find_aliases(columns, blocks, independent)
+    return independent, aliased
 
 
 def _find_aliases(
-    columns: Floats, blocks: Floats, kept: Mapping[tuple[str, ...], Floats]
+    columns: Floats, blocks: Floats, independent: Mapping[tuple[str, ...], Floats]
 ) -> tuple[tuple[str, ...], ...]:
     """Return the terms that have a part in the projection of `columns` on all of them."""
-    weights = np.linalg.lstsq(np.hstack([blocks, *kept.values()]), columns, rcond=None)[0]
+    weights = np.linalg.lstsq(np.hstack([blocks, *independent.values()]), columns, rcond=None)[0]
     start, mixed = blocks.shape[1], []
-    for other, theirs in kept.items():
-        if np.abs(weights[start : start + theirs.shape[1]]).max() > ZERO:
+    for other, other_columns in independent.items():
+        if np.abs(weights[start : start + other_columns.shape[1]]).max() > ZERO:
             mixed.append(other)
-        start += theirs.shape[1]
+        start += other_columns.shape[1]
     return tuple(mixed)
 
 
@@ -280,11 +283,11 @@ def _compute_within_squares(
     both = np.column_stack([y, blocks])
     sums = np.zeros((len(counts), both.shape[1]))
     np.add.at(sums, cell, both)
-    left = both - (sums / counts[:, None])[cell]
-    rank = int(np.linalg.matrix_rank(left[:, 1:], tol=ZERO * len(y)))
-    return _compute_residual_squares(left[:, 0], left[:, 1:]), len(counts) + rank
+    residual = both - (sums / counts[:, None])[cell]
+    rank = int(np.linalg.matrix_rank(residual[:, 1:], tol=ZERO * len(y)))
+    return _compute_residual_squares(residual[:, 0], residual[:, 1:]), len(counts) + rank
 
 
 def _compute_residual_squares(y: Floats, model: Floats) -> float:
-    left = y - model @ np.linalg.lstsq(model, y, rcond=None)[0]
-    return float(left @ left)
+    residual = y - model @ np.linalg.lstsq(model, y, rcond=None)[0]
+    return float(residual @ residual)

@@ -122,13 +122,13 @@ def _run_evaluator(
                 kinds = {path: axes[path] for path in params}
                 trial = optuna.trial.create_trial(value=value, params=params, distributions=kinds)
                 study.add_trial(trial)
-            found = optuna.importance.get_param_importances(
+            raw_shares = optuna.importance.get_param_importances(
                 study, evaluator=judge, params=assessed, normalize=False
             )
     finally:
         optuna.logging.set_verbosity(level)
-    total = sum(found.values())
-    shares = {path: (share / total if total > 0 else 0.0) for path, share in found.items()}
+    total = sum(raw_shares.values())
+    shares = {path: (share / total if total > 0 else 0.0) for path, share in raw_shares.items()}
     return dict(sorted(shares.items(), key=lambda item: -item[1]))
 
 

@@ -122,11 +122,11 @@ def adjust_by_holm(p_values: Sequence[float | None]) -> list[float | None]:
     p̃₍ᵢ₎ = max over j ≤ i of min(1, (m − j + 1) p₍ⱼ₎), p in ascending order. None (no test) stays
     None and does not count in m. Source: Holm, Scandinavian Journal of Statistics 6 (1979).
     """
-    known = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
+    ordered = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
     adjusted: list[float | None] = [None] * len(p_values)
     running = 0.0
-    for rank, (p, i) in enumerate(known):
-        running = max(running, min(1.0, (len(known) - rank) * p))
+    for rank, (p, i) in enumerate(ordered):
+        running = max(running, min(1.0, (len(ordered) - rank) * p))
         adjusted[i] = running
     return adjusted
 

@@ -91,10 +91,10 @@ def rank_methods(
     sizes = np.concatenate([np.unique(row, return_counts=True)[1] for row in table])
     ties = 1 - float((sizes**3 - sizes).sum()) / (n * k * (k**2 - 1))
     chi = chi / ties if ties > 0 else 0.0  # all alike in every block
-    left = n * (k - 1) - chi
+    denominator = n * (k - 1) - chi
     p = 0.0  # where all blocks rank alike: F is infinite
-    if left > 1e-9:
-        p = float(f.sf((n - 1) * chi / left, k - 1, (k - 1) * (n - 1)))
+    if denominator > 1e-9:
+        p = float(f.sf((n - 1) * chi / denominator, k - 1, (k - 1) * (n - 1)))
     q = float(studentized_range.ppf(1 - level, k, np.inf)) / math.sqrt(2)
     critical = q * math.sqrt(k * (k + 1) / (6 * n))
     order = tuple(int(i) for i in np.argsort(mean, kind="stable"))

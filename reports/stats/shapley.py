@@ -51,19 +51,19 @@ def shapley(worth: Mapping[frozenset[str], float]) -> dict[str, float]:
     n = len(names)
     if n > MAX_COMPONENTS:
         raise ValueError(f"at most {MAX_COMPONENTS} components, not {n}: use fewer")
-    place = {name: 1 << i for i, name in enumerate(names)}
+    bit_of = {name: 1 << i for i, name in enumerate(names)}
     v = np.full(2**n, np.nan)
     for subset, value in worth.items():
-        v[sum(place[name] for name in subset)] = value
+        v[sum(bit_of[name] for name in subset)] = value
     subsets = (subset for size in range(n + 1) for subset in combinations(names, size))
-    if lost := [s for s in subsets if not np.isfinite(v[sum(place[name] for name in s)])]:
+    if lost := [s for s in subsets if not np.isfinite(v[sum(bit_of[name] for name in s)])]:
         words = " + ".join(lost[0]) or "none"
         raise ValueError(f"the worth of every subset, not without {words} ({len(lost)} missing)")
     masks = np.arange(2**n)
     sizes = np.array([bin(mask).count("1") for mask in masks])
     weights = np.array([faculty(s) * faculty(n - s - 1) / faculty(n) for s in range(n)])
     values = {}
-    for name, bit in place.items():
+    for name, bit in bit_of.items():
         without = masks[(masks & bit) == 0]
         values[name] = float((weights[sizes[without]] * (v[without | bit] - v[without])).sum())
     return values
@@ -96,15 +96,17 @@ def attribute_over_seeds(
     ]
     if not complete:
         return None
-    each = [shapley({s: values[seed] for s, values in worth.items()}) for seed in complete]
-    columns = {name: [one[name] for one in each] for name in names}
+    by_seed = [shapley({s: values[seed] for s, values in worth.items()}) for seed in complete]
+    columns = {name: [one[name] for one in by_seed] for name in names}
     values = {name: float(np.mean(column)) for name, column in columns.items()}
     intervals: dict[str, tuple[float, float] | None] = dict.fromkeys(names)
     if error is not None:
-        kept = {subset: {seed: row[seed] for seed in complete} for subset, row in worth.items()}
+        complete_worth = {
+            subset: {seed: row[seed] for seed in complete} for subset, row in worth.items()
+        }
         quantile = dunnett_quantile(family, error.df, 0.0)
         for name in names:
-            size = _compute_contrast_size(name, kept, resolution)
+            size = _compute_contrast_size(name, complete_worth, resolution)
             half = quantile * error.sd * size / np.sqrt(len(complete))
             intervals[name] = (values[name] - half, values[name] + half)
     totals = [worth[frozenset(names)][seed] - worth[frozenset()][seed] for seed in complete]

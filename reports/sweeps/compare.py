@@ -181,8 +181,8 @@ def _collect_shared_params(frame: Frame, studies: list[str]) -> dict[tuple[Any, 
 
 def _choose_metric(frame: Frame, study: str) -> str:
     """Return the first metric of a study's first table, else the objective."""
-    shown = (table.metrics[0] for table in frame.recipe.tables if table.study == study)
-    return next(shown, frame.main_objective)
+    metrics = (table.metrics[0] for table in frame.recipe.tables if table.study == study)
+    return next(metrics, frame.main_objective)
 
 
 def _select_cells(frame: Frame, study: str) -> dict[str, str]:

@@ -76,8 +76,8 @@ class Line:
 
 def drop_neutral_rows(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Return each row once; for a neutral best, the best other cell."""
-    cells = {each.cell for each in verdicts}
-    return [each for each in verdicts if each.cell + OTHER not in cells]
+    cells = {verdict.cell for verdict in verdicts}
+    return [verdict for verdict in verdicts if verdict.cell + OTHER not in cells]
 
 
 def collect_lines(overview: Overview, load: Callable[[str], SweepVerdicts]) -> list[Line]:
@@ -92,14 +92,16 @@ def collect_lines(overview: Overview, load: Callable[[str], SweepVerdicts]) -> l
     lines: list[Line] = []
     for comparison in overview.comparisons:
         sweep = load(comparison.sweep)
-        own = [each for each in sweep.verdicts if each.title == comparison.table]
-        if not own:
-            titles = ", ".join(dict.fromkeys(each.title for each in sweep.verdicts))
+        table_verdicts = [
+            verdict for verdict in sweep.verdicts if verdict.title == comparison.table
+        ]
+        if not table_verdicts:
+            titles = ", ".join(dict.fromkeys(verdict.title for verdict in sweep.verdicts))
             raise ReportError(
                 f"{comparison.sweep} has no verdicts of table {comparison.table!r}, only of "
                 f"{titles}."
             )
-        names = dict.fromkeys(each.cell.removesuffix(OTHER) for each in own)
+        names = dict.fromkeys(verdict.cell.removesuffix(OTHER) for verdict in table_verdicts)
         for row in comparison.rows:
             if row not in names:
                 raise ReportError(
@@ -107,23 +109,23 @@ def collect_lines(overview: Overview, load: Callable[[str], SweepVerdicts]) -> l
                     f"only {', '.join(names)}."
                 )
         lines += [
-            Line(comparison, each, sweep)
-            for each in drop_neutral_rows(own)
-            if each.cell.removesuffix(OTHER) in (comparison.rows or names)
+            Line(comparison, verdict, sweep)
+            for verdict in drop_neutral_rows(table_verdicts)
+            if verdict.cell.removesuffix(OTHER) in (comparison.rows or names)
         ]
     return lines
 
 
-def format_overview(shown: Sequence[Line], picture: str) -> str:
+def format_overview(lines_shown: Sequence[Line], picture: str) -> str:
     """Write the block: the picture, a table for each metric, and the sweeps that they come from."""
-    sweeps = {line.sweep.sweep: line.sweep.sweep_id for line in shown}
-    made = ", ".join(f"{name} ({sweep})" for name, sweep in sweeps.items())
+    sweeps = {line.sweep.sweep: line.sweep.sweep_id for line in lines_shown}
+    sources = ", ".join(f"{name} ({sweep})" for name, sweep in sweeps.items())
     text = [f"![Every method against its baseline]({picture})", ""]
-    for metric in dict.fromkeys(line.verdict.metric for line in shown):
+    for metric in dict.fromkeys(line.verdict.metric for line in lines_shown):
         delta = f"Δ {format_metric_label(metric)} [95 %]"
         headers = ("method", "set-up", "row", "best is", delta, "n", "verdict")
         rows = []
-        for line in (line for line in shown if line.verdict.metric == metric):
+        for line in (line for line in lines_shown if line.verdict.metric == metric):
             verdict, comparison = line.verdict, line.comparison
             row = (
                 comparison.method,
@@ -136,16 +138,16 @@ def format_overview(shown: Sequence[Line], picture: str) -> str:
             )
             rows.append(tuple(map(Field, row)))
         text += [*format_pipe_table(Grid(headers, 4, (False,) * len(headers), tuple(rows))), ""]
-    groups = group_verdicts([line.verdict for line in shown])
+    groups = group_verdicts([line.verdict for line in lines_shown])
     text.append(
-        f"Sweeps: {made}. Best is neutral: in validation no configuration of the method beat the "
-        "method switched off; the row is its best other configuration. "
-        f"{explain_verdicts([each for group in groups for each in group])}"
+        f"Sweeps: {sources}. Best is neutral: in validation no configuration of the method beat "
+        "the method switched off; the row is its best other configuration. "
+        f"{explain_verdicts([item for group in groups for item in group])}"
     )
     return "\n".join(text)
 
 
-def draw_overview_plot(shown: Sequence[Line], path: Path) -> None:
+def draw_overview_plot(lines_shown: Sequence[Line], path: Path) -> None:
     """Draw the forest plot as an SVG file.
 
     Raises:
@@ -158,7 +160,7 @@ def draw_overview_plot(shown: Sequence[Line], path: Path) -> None:
             key=f"{line.comparison.sweep}: {line.comparison.table}",
             label=line.verdict.label.replace(OTHER, " (best is neutral: the best other)"),
         )
-        for line in shown
+        for line in lines_shown
     ]
     drawn = forest.draw_forest_plot(named)
     if drawn is None:
@@ -185,9 +187,13 @@ def main(arguments: Sequence[str]) -> int:
     recipe, readme = map(Path, arguments)
     overview = Overview.model_validate(yaml.safe_load(recipe.read_text(encoding="utf-8")))
     folder = readme.parent / overview.verdicts
-    shown = collect_lines(overview, cache(lambda sweep: read_verdicts(folder / f"{sweep}.json")))
-    text = fill_block(readme.read_text(encoding="utf-8"), format_overview(shown, overview.picture))
-    draw_overview_plot(shown, readme.parent / overview.picture)
+    overview_lines = collect_lines(
+        overview, cache(lambda sweep: read_verdicts(folder / f"{sweep}.json"))
+    )
+    text = fill_block(
+        readme.read_text(encoding="utf-8"), format_overview(overview_lines, overview.picture)
+    )
+    draw_overview_plot(overview_lines, readme.parent / overview.picture)
     readme.write_text(text, encoding="utf-8")
     return 0
 

@@ -30,13 +30,13 @@ def build_all(frame: Frame, recipe: Recipe) -> list[AnyTable]:
     effects, unless the recipe has such a table or says `alone`. Tables without rows are left out,
     and their notes go to the table before.
     """
-    own: set[tuple[str, str]] = {(part.kind, part.study) for part in recipe.tables}
-    made: list[AnyTable] = []
+    recipe_parts: set[tuple[str, str]] = {(part.kind, part.study) for part in recipe.tables}
+    tables: list[AnyTable] = []
     for part in recipe.tables:
         table = build_table(frame, part)
         kind = _choose_companion(frame, part)
-        if kind is None or part.alone or (kind, part.study) in own:
-            made.append(table)
+        if kind is None or part.alone or (kind, part.study) in recipe_parts:
+            tables.append(table)
             continue
         name = "effects" if kind == "effects" else "importances"
         companion = Table(
@@ -48,11 +48,11 @@ def build_all(frame: Frame, recipe: Recipe) -> list[AnyTable]:
         )
         with_it = build_table(frame, companion)
         if with_it.rows:
-            made += [table, with_it]
+            tables += [table, with_it]
         else:
-            made.append(replace(table, notes=(*table.notes, *with_it.notes[1:])))
-        own.add((kind, part.study))
-    return made
+            tables.append(replace(table, notes=(*table.notes, *with_it.notes[1:])))
+        recipe_parts.add((kind, part.study))
+    return tables
 
 
 def _choose_companion(frame: Frame, part: Table) -> str | None:

@@ -42,11 +42,11 @@ def group_by_cell(cells: pd.DataFrame, metric: str) -> dict[str, dict[int, float
     keys, results = zip(cells["cell"], cells["seed"], strict=True), cells[metric]
     if has_splits(cells):
         groups = cells.groupby(["cell", "split"], sort=False)[metric]
-        results = groups.agg(lambda own: own.mean(skipna=False))
+        results = groups.agg(lambda group: group.mean(skipna=False))
         keys = results.index
     elif cells["fold"].notna().any():
         groups = cells.groupby(["cell", "seed"], sort=False)[metric]
-        results = groups.agg(lambda own: own.mean(skipna=False))  # NaN of a seed with a gap
+        results = groups.agg(lambda group: group.mean(skipna=False))  # NaN of a seed with a gap
         keys = results.index
     for (cell, seed), value in zip(keys, results, strict=True):
         if not is_missing(value):
@@ -67,7 +67,11 @@ def group_by_seed(cells: pd.DataFrame, metric: str) -> dict[int, float]:
 def summarize_cells(cells: pd.DataFrame, metric: str) -> dict[str, Summary]:
     """Return cell → summary over its seeds, for cells with a result."""
     values = group_by_cell(cells, metric)
-    return {cell: mean for cell, own in values.items() if (mean := summarize(list(own.values())))}
+    return {
+        cell: mean
+        for cell, seed_values in values.items()
+        if (mean := summarize(list(seed_values.values())))
+    }
 
 
 def is_missing(value: Any) -> bool:
@@ -151,10 +155,10 @@ def collect_factor_cells(frame: Frame, cells: pd.DataFrame, metric: str) -> Cell
     first: dict[str, dict[str, Any]] = {}
     for cell, coords in zip(cells["cell"], complete_coordinates(frame, cells), strict=True):
         first.setdefault(str(cell), coords)
-    for cell, own in group_by_cell(cells, metric).items():
+    for cell, seed_values in group_by_cell(cells, metric).items():
         levels = ((name, format_level(to_level_name(value))) for name, value in first[cell].items())
-        values.setdefault(tuple(sorted(levels)), {}).update(own)
-    return [(dict(key), own) for key, own in values.items()]
+        values.setdefault(tuple(sorted(levels)), {}).update(seed_values)
+    return [(dict(key), seed_values) for key, seed_values in values.items()]
 
 
 @dataclass(frozen=True)
@@ -187,12 +191,12 @@ class Trials:
     def find_best(self, metric: str) -> Trial | None:
         """Return the first trial with the best value."""
         sign = -1 if is_lower_better(metric) else 1
-        return max(self.trials, key=lambda each: sign * each.result.mean, default=None)
+        return max(self.trials, key=lambda trial: sign * trial.result.mean, default=None)
 
     def compute_best_so_far(self, metric: str) -> list[float]:
         """Return the best mean up to each finished trial."""
         better = min if is_lower_better(metric) else max
-        return list(accumulate((each.result.mean for each in self.trials), better))
+        return list(accumulate((trial.result.mean for trial in self.trials), better))
 
 
 def collect_trials(cells: pd.DataFrame, metric: str) -> Trials:
@@ -251,8 +255,8 @@ def find_protocol(frame: Frame) -> str:
 
 def find_split_unit(frame: Frame) -> str:
     """Return what is split: "images" in classification, else "classes"."""
-    said = {params.get("data.split.by") for params in frame.trials["params"]}
-    return "images" if "images" in said else "classes"
+    units = {params.get("data.split.by") for params in frame.trials["params"]}
+    return "images" if "images" in units else "classes"
 
 
 def explain_protocol(frame: Frame, metrics: Sequence[str]) -> str:

@@ -48,8 +48,8 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     order = rows.order_rows(dict.fromkeys(cells["cell"]))
     groups = dict(iter(cells.groupby("cell", sort=False)))
     coords = {
-        cell: {k: to_level_name(v) for k, v in own["coords"].iloc[0].items() if k != NEUTRAL}
-        for cell, own in groups.items()
+        cell: {k: to_level_name(v) for k, v in group["coords"].iloc[0].items() if k != NEUTRAL}
+        for cell, group in groups.items()
     }
     if recipe.kind == "components":
         # The paper's order where it prints these rows, else by how many are on (the plan's).
@@ -68,7 +68,7 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     every = {metric: group_by_cell(cells, metric) for metric in recipe.metrics}
     table_rows: list[TableRow] = []
     for cell in order:
-        own, base = groups[cell], against.get(cell)
+        group, base = groups[cell], against.get(cell)
         measured = {}
         for metric in recipe.metrics:
             by_seed = every[metric][cell]
@@ -86,9 +86,9 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
                 cell,
                 labels,
                 measured,
-                run_ids(own),
-                own["split" if has_splits(own) else "seed"].nunique(),
-                list_missing_seeds(own),
+                run_ids(group),
+                group["split" if has_splits(group) else "seed"].nunique(),
+                list_missing_seeds(group),
                 cell == base,
                 tuned.trials.get(cell),
                 tuned.format_budget(cell),
@@ -97,7 +97,7 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
         )
     table_rows = _judge_rows(frame, recipe, table_rows, cells, every)
     refused = rows.build_refused_rows(
-        frame, recipe, lambda c, own: _label_row(recipe, headers, c, own)
+        frame, recipe, lambda c, group: _label_row(recipe, headers, c, group)
     )
     return TableData(
         recipe,
@@ -119,17 +119,17 @@ def _compare_values(
     metric: str, values: Mapping[int, float], base: Mapping[int, float]
 ) -> Comparison:
     differences = list(paired.paired_differences(values, base))
-    mine, theirs = list(values.values()), list(base.values())
+    row_values, base_values = list(values.values()), list(base.values())
     return Comparison(
         paired.paired_difference(values, base),
         paired.permutation_p(differences),
         paired.wilcoxon_p(differences),
         paired.cohens_dz(differences),
-        paired.cliffs_delta(mine, theirs),
+        paired.cliffs_delta(row_values, base_values),
         None
-        if min(len(mine), len(theirs)) < LEAST_RUNS
+        if min(len(row_values), len(base_values)) < LEAST_RUNS
         else paired.probability_of_improvement(
-            *((theirs, mine) if is_lower_better(metric) else (mine, theirs))
+            *((base_values, row_values) if is_lower_better(metric) else (row_values, base_values))
         ),
     )
 
@@ -141,10 +141,10 @@ def _choose_headers(
     factors, or one column with the cells' names.
     """
     if recipe.kind == "components":
-        known: list[str] = list(cells["coords"].iloc[0]) if len(cells) else []
+        coordinate_names: list[str] = list(cells["coords"].iloc[0]) if len(cells) else []
         first = str(cells["cell"].iloc[0]) if len(cells) else ""
         return recipe.components or tuple(
-            sorted(known, key=lambda name: (first.find(f"{name}="), name))
+            sorted(coordinate_names, key=lambda name: (first.find(f"{name}="), name))
         )
     shapes = {tuple(keys) for keys in coords.values()}
     names = next(iter(shapes)) if len(shapes) == 1 else ()
@@ -181,21 +181,22 @@ def _order_as_printed(recipe: Table) -> dict[tuple[tuple[str, str], ...], int]:
 def _find_baseline(recipe: Table, coords: Mapping[str, Mapping[str, Any]], order: list[str]) -> str:
     wanted = recipe.baseline
     for cell in order:
-        mine = coords[cell]
+        coordinates = coords[cell]
         if isinstance(wanted, dict):
             if all(
-                format_level(mine.get(key)) == format_level(value) for key, value in wanted.items()
+                format_level(coordinates.get(key)) == format_level(value)
+                for key, value in wanted.items()
             ):
                 return cell
         elif wanted is not None:
-            if wanted in (cell, mine.get("variant")):
+            if wanted in (cell, coordinates.get("variant")):
                 return cell
-        elif recipe.kind == "compare" or _count_components_on(mine) == 0:
+        elif recipe.kind == "compare" or _count_components_on(coordinates) == 0:
             return cell
     if not order:
         return ""
-    place = f"report: baseline {wanted!r} of the table on {recipe.study}"
-    raise ReportError(f"{place} is no cell; the cells are {', '.join(order)}")
+    subject = f"report: baseline {wanted!r} of the table on {recipe.study}"
+    raise ReportError(f"{subject} is no cell; the cells are {', '.join(order)}")
 
 
 def _find_printed_value(
@@ -205,7 +206,10 @@ def _find_printed_value(
     if recipe.published is None or column is None:
         return None
     table = papers.load_published_table(recipe.published.table)
-    names = (recipe.published.find_row(each, metric) for each in (cell, str(coords.get("variant"))))
+    names = (
+        recipe.published.find_row(row_name, metric)
+        for row_name in (cell, str(coords.get("variant")))
+    )
     name = next(filter(None, names), None)
     row = table.get_row(name) if name else table.find_row_at(coords)
     return None if row is None else table.get_printed_value(row, column)
@@ -244,18 +248,22 @@ def _judge_rows(
             family = count_comparisons([*judgements.values()])
             comparisons = [measured[i][metric].compared for i in members]
             tested = [
-                each if each and judgements[name].call else None
-                for name, each in zip(names, comparisons, strict=True)
+                comparison if comparison and judgements[name].call else None
+                for name, comparison in zip(names, comparisons, strict=True)
             ]
-            p = paired.adjust_by_holm([each.permutation if each else None for each in tested])
-            p_wilcoxon = paired.adjust_by_holm([each.wilcoxon if each else None for each in tested])
-            for place, i in enumerate(members):
-                judgement, own = judgements[names[place]], comparisons[place]
-                corrected = own and replace(
-                    own,
-                    difference=judgement.interval or own.difference,
-                    p=p[place],
-                    p_wilcoxon=p_wilcoxon[place],
+            p = paired.adjust_by_holm(
+                [comparison.permutation if comparison else None for comparison in tested]
+            )
+            p_wilcoxon = paired.adjust_by_holm(
+                [comparison.wilcoxon if comparison else None for comparison in tested]
+            )
+            for position, i in enumerate(members):
+                judgement, comparison_of_row = judgements[names[position]], comparisons[position]
+                corrected = comparison_of_row and replace(
+                    comparison_of_row,
+                    difference=judgement.interval or comparison_of_row.difference,
+                    p=p[position],
+                    p_wilcoxon=p_wilcoxon[position],
                     judgement=judgement,
                     family=family,
                 )
@@ -264,7 +272,10 @@ def _judge_rows(
                     compared=corrected,
                     better=metric == recipe.metrics[0] and judgement.call == "better",
                 )
-    return [replace(row, measured=own) for row, own in zip(table_rows, measured, strict=True)]
+    return [
+        replace(row, measured=comparison_of_row)
+        for row, comparison_of_row in zip(table_rows, measured, strict=True)
+    ]
 
 
 def _build_table_notes(

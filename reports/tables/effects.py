@@ -53,25 +53,27 @@ def effects(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
     for metric, data in worth.items():
         name, digits = labels.format_metric_label(metric), recipe.digits
         resolution = find_resolution(cells, metric)
-        family = sum(len(own) > 1 for own in levels.values()) + 1  # main effects, and the total
+        family = (
+            sum(len(factor_levels) > 1 for factor_levels in levels.values()) + 1
+        )  # main effects, and the total
         fit = fit_factorial(
             data, order=recipe.order, levels=levels, resolution=resolution, family=family
         )
         if fit is None:
             notes.append(f"{name}: no two finished cells differ, so there are no effects.")
             continue
-        whole = (
+        attribution = (
             attribute_with_error(data, levels, resolution, recipe.order) if with_shapley else None
         )
         mixed = sorted((e for e in fit.effects if len(e.term) > 1), key=lambda e: -e.spread)
-        shown = [*(e for e in fit.effects if len(e.term) == 1), *mixed[: recipe.top]]
+        shown_effects = [*(e for e in fit.effects if len(e.term) == 1), *mixed[: recipe.top]]
         corrected = dict(zip(fit.effects, adjust_by_holm([e.p for e in fit.effects]), strict=True))
         share: dict[Effect, tuple[float | None, ...]] = dict.fromkeys(fit.effects, (None,) * 3)
         for e in fit.effects:
-            if whole is not None and len(e.term) == 1:
-                ends = whole.intervals[e.term[0]] or (None, None)
-                share[e] = (whole.values[e.term[0]], *ends)
-        for e in shown:
+            if attribution is not None and len(e.term) == 1:
+                ends = attribution.intervals[e.term[0]] or (None, None)
+                share[e] = (attribution.values[e.term[0]], *ends)
+        for e in shown_effects:
             row = [name] if several else []
             row += [
                 _format_term(e.term),
@@ -90,9 +92,9 @@ def effects(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
             size = (e.estimate, e.se, e.low, e.high, e.spread, " ".join(e.best), e.share)
             test = (e.df, e.f, e.p, corrected[e])
             numbers.append((*of_term, *size, *test, *share[e], fit.n, fit.error, fit.error_df))
-        notes += _build_effect_notes(fit, len(shown), metric, digits)
+        notes += _build_effect_notes(fit, len(shown_effects), metric, digits)
         if with_shapley:
-            notes.append(explain_attribution(whole, levels, metric, digits))
+            notes.append(explain_attribution(attribution, levels, metric, digits))
     unit = ", points" if all(labels.display_scale(metric) != 1 for metric in recipe.metrics) else ""
     headers = (
         *(("metric",) if several else ()),
@@ -125,8 +127,8 @@ def _format_term(term: tuple[str, ...]) -> str:
 def _format_levels(term: tuple[str, ...], levels: Levels) -> str:
     if len(term) > 1:
         return ""
-    own = levels[term[0]]
-    return " → ".join(own) if len(own) == 2 else f"{len(own)} levels"
+    factor_levels = levels[term[0]]
+    return " → ".join(factor_levels) if len(factor_levels) == 2 else f"{len(factor_levels)} levels"
 
 
 def _format_effect(effect: Effect, metric: str, digits: int) -> str:
@@ -137,7 +139,7 @@ def _format_effect(effect: Effect, metric: str, digits: int) -> str:
     return labels.format_with_interval(effect.estimate, effect.low, effect.high, metric, digits)
 
 
-def _build_effect_notes(fit: Fit, shown: int, metric: str, digits: int) -> list[str]:
+def _build_effect_notes(fit: Fit, shown_count: int, metric: str, digits: int) -> list[str]:
     name, notes = labels.format_metric_label(metric), []
     if fit.flat:
         notes.append(
@@ -171,22 +173,24 @@ def _build_effect_notes(fit: Fit, shown: int, metric: str, digits: int) -> list[
             "terms."
         )
     notes.append("Variation: ω², the term's share of the variation between cells without noise.")
-    if shown < len(fit.effects):
-        notes.append(f"Not shown: the {len(fit.effects) - shown} smallest interactions (CSV: all).")
+    if shown_count < len(fit.effects):
+        notes.append(
+            f"Not shown: the {len(fit.effects) - shown_count} smallest interactions (CSV: all)."
+        )
     if fit.aliased:
         mixed_up = [
             f"{_format_term(term)} with {', '.join(map(_format_term, mixed)) or 'missing cells'}"
             for term, mixed in list(fit.aliased.items())[:ALIASED_SHOWN]
         ]
         more = len(fit.aliased) - len(mixed_up)
-        rest = f"; and {more} more" if more else ""
-        notes.append(f"Cannot be told apart in this design: {'; '.join(mixed_up)}{rest}.")
+        remainder = f"; and {more} more" if more else ""
+        notes.append(f"Cannot be told apart in this design: {'; '.join(mixed_up)}{remainder}.")
     return notes
 
 
 def is_full(data: Cells, levels: Levels) -> bool:
     """Return whether this is a full factorial of two or more factors with two levels each."""
-    counts = [len(own) for own in levels.values() if len(own) > 1]
+    counts = [len(factor_levels) for factor_levels in levels.values() if len(factor_levels) > 1]
     return len(counts) > 1 and set(counts) == {2} and len(data) == 2 ** len(counts)
 
 
@@ -197,7 +201,9 @@ def attribute_with_error(
 
     Intervals use the error of the factorial with interactions of `order` factors.
     """
-    second = {name: own[1] for name, own in levels.items() if len(own) > 1}
+    second = {
+        name: factor_levels[1] for name, factor_levels in levels.items() if len(factor_levels) > 1
+    }
     family = len(second) + 1
     fit = fit_factorial(data, order=order, levels=levels, resolution=resolution, family=family)
     error = None
@@ -217,7 +223,11 @@ def explain_attribution(whole: Attribution | None, levels: Levels, metric: str, 
     if whole is None:
         return f"Shapley, {name}: none, no seed has every cell."
     ends = "all on − all off"
-    if any(own != ["off", "on"] for own in levels.values() if len(own) == 2):
+    if any(
+        factor_levels != ["off", "on"]
+        for factor_levels in levels.values()
+        if len(factor_levels) == 2
+    ):
         ends = "all at their second level − all at their first"
     interval = "Interval: from the error of the effects above."
     if all(ends is None for ends in whole.intervals.values()):

@@ -83,7 +83,7 @@ def judge_parameters(
 ) -> tuple[Importances | None, int]:
     """Return the importances, and the number of finished trials."""
     drawn = collect_trials(cells, metric).trials
-    points, values = [each.coords for each in drawn], [each.result.mean for each in drawn]
+    points, values = [trial.coords for trial in drawn], [trial.result.mean for trial in drawn]
     return compute_importances(points, values, space, evaluator=evaluator), len(drawn)
 
 

@@ -116,11 +116,11 @@ def format_metric_name(metric: str) -> str:
 
 def format_metric_label(metric: str) -> str:
     """Return `Recall@1, test (%)`, or `ρ ↓, test` for a metric whose lower values are better."""
-    split, _, rest = metric.partition("/")
+    split, _, name = metric.partition("/")
     unit = " (%)" if is_share(metric) else ""
     arrow = " ↓" if is_lower_better(metric) else ""
     return (
-        f"{format_metric_name(metric)}{arrow}, {SPLITS.get(split, split)}{unit}" if rest else metric
+        f"{format_metric_name(metric)}{arrow}, {SPLITS.get(split, split)}{unit}" if name else metric
     )
 
 
@@ -141,7 +141,7 @@ WORDS = re.compile(rf"\b({'|'.join(GREEK)})\b", re.IGNORECASE)
 
 def replace_greek_names(text: str) -> str:
     """Write names of Greek letters as letters: `Fig. 4a (alpha = 1)` → `Fig. 4a (α = 1)`."""
-    return WORDS.sub(lambda found: GREEK[found[1].lower()], text)
+    return WORDS.sub(lambda match: GREEK[match[1].lower()], text)
 
 
 def format_coordinates(paths: Sequence[str]) -> list[str]:
@@ -203,8 +203,8 @@ def _find_power_of_ten(value: Any) -> int | None:
 
 def to_slug(text: str) -> str:
     """Turn a text into a file name and HTML id: lower case, digits and underscores."""
-    kept = "".join(c if c.isascii() and c.isalnum() else "_" for c in text.lower())
-    return "_".join(part for part in kept.split("_") if part) or "x"
+    characters = "".join(c if c.isascii() and c.isalnum() else "_" for c in text.lower())
+    return "_".join(part for part in characters.split("_") if part) or "x"
 
 
 def format_signed_metric(value: float, metric: str, digits: int) -> str:

@@ -52,7 +52,7 @@ def explain_differences(frame: Frame, recipe: Table, rows: Sequence[TableRow]) -
 def find_family_sizes(rows: Sequence[TableRow], metric: str) -> list[int]:
     """Return the number of comparisons in the family of each compared row."""
     comparisons = (row.measured[metric].compared for row in rows)
-    return [each.family for each in comparisons if each and each.judgement]
+    return [comparison.family for comparison in comparisons if comparison and comparison.judgement]
 
 
 def explain_limits(metrics: Sequence[str], rows: Sequence[TableRow]) -> list[str]:
@@ -69,7 +69,9 @@ def explain_limits(metrics: Sequence[str], rows: Sequence[TableRow]) -> list[str
                 f"Saturated: {format_metric_label(metric)} is 100 in every row, so that it tells "
                 "none from another; a harder task or a finer metric would."
             )
-        elif comparisons and all(each.judgement and each.judgement.same_as for each in comparisons):
+        elif comparisons and all(
+            comparison.judgement and comparison.judgement.same_as for comparison in comparisons
+        ):
             notes.append(
                 f"No difference: {format_metric_label(metric)} is the same in every row at every "
                 "seed. Where rows should differ, look whether what was varied had any effect."

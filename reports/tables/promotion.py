@@ -56,7 +56,7 @@ class Promotion:
         return group_by_seed(self.cells[self.cells["cell"] == cell], self.by)
 
 
-def find_promotion(frame: Frame, study: str, place: str) -> Promotion:
+def find_promotion(frame: Frame, study: str, section: str) -> Promotion:
     """Return the source of a study's promoted cells.
 
     Raises:
@@ -65,7 +65,7 @@ def find_promotion(frame: Frame, study: str, place: str) -> Promotion:
     declared = frame.get_declared_study(study)
     if frame.get_design(study) != "promote":
         raise ReportError(
-            f"{place}: {study} is a {frame.get_design(study)} study; promotions are shown of a "
+            f"{section}: {study} is a {frame.get_design(study)} study; promotions are shown of a "
             "promote study"
         )
     source = str(declared["of"])
@@ -74,9 +74,9 @@ def find_promotion(frame: Frame, study: str, place: str) -> Promotion:
     }
     by = str(declared.get("by") or frame.get_objective(source)[0])
     most = metrics.get(by, {}).get("direction") != "minimize"
-    known = source in frame.study_order
+    is_listed = source in frame.study_order
     return Promotion(
-        source, frame.select_study(source) if known else frame.cells.iloc[:0], by, most
+        source, frame.select_study(source) if is_listed else frame.cells.iloc[:0], by, most
     )
 
 
@@ -103,13 +103,13 @@ def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
     names = [name for name in every if name not in (RANK, SOURCE, NEUTRAL)]
     rows, numbers = [], []
     pairs: list[tuple[float, float]] = []
-    for cell, own in cells.groupby("cell", sort=False):
-        coords: dict[str, Any] = own["coords"].iloc[0]
+    for cell, group in cells.groupby("cell", sort=False):
+        coords: dict[str, Any] = group["coords"].iloc[0]
         was = str(coords.get(SOURCE, ""))
         sampled = [format_level(coords.get(name, "")) for name in names]
         sides = [(by, promotion.find_source_values(was), (source, was))]
-        sides += [(m, group_by_seed(own, m), (recipe.study, str(cell))) for m in recipe.metrics]
-        lost = "; ".join(list_missing_seeds(own))
+        sides += [(m, group_by_seed(group, m), (recipe.study, str(cell))) for m in recipe.metrics]
+        lost = "; ".join(list_missing_seeds(group))
         fields, unrounded, means = [], [], []
         for metric, values, of in sides:
             scores, factor = list(values.values()), display_scale(metric)
@@ -127,11 +127,11 @@ def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
             unrounded += [metric, *numbers_of, *(ends or (None, None)), result.n if result else 0]
         if not was:
             fields[0] = Field("–", hint=f"no cell of {source}")
-        planned, n = own["seed"].nunique(), len(sides[1][1])
+        planned, n = group["seed"].nunique(), len(sides[1][1])
         count = Field(str(n) if n == planned else f"{n} of {planned}", hint=lost)
         rank = str(coords.get(RANK, cell))
         rows.append((Field(rank), Field(was), *map(Field, sampled), *fields, count))
-        runs = " ".join(run_ids(own))
+        runs = " ".join(run_ids(group))
         numbers.append((cell, coords.get(RANK), was, *sampled, *unrounded, runs))
         if means[0] is not None and means[1] is not None:
             pairs.append((means[0], means[1]))

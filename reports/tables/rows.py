@@ -29,7 +29,7 @@ def order_rows(cells: Iterable[str]) -> list[str]:
     """Return the cells in order, each "best other cell" after its row."""
     every = list(cells)
     rows = [cell for cell in every if not cell.endswith(OTHER)]
-    return [each for row in rows for each in (row, row + OTHER) if each in every]
+    return [name for row in rows for name in (row, row + OTHER) if name in every]
 
 
 def mark_neutral(labels: tuple[str, ...], cell: str, cells: Collection[str]) -> tuple[str, ...]:
@@ -58,16 +58,16 @@ def build_refused_rows(
     """Return a row for each combination that no valid trial has."""
     nothing = dict.fromkeys(recipe.metrics, MeasuredMetric(None))
     return [
-        TableRow(each["cell"], labels(each["cell"], each["coords"]), nothing, (), 0)
-        for each in frame.get_plan_note("refused", recipe.study) or []
+        TableRow(refused["cell"], labels(refused["cell"], refused["coords"]), nothing, (), 0)
+        for refused in frame.get_plan_note("refused", recipe.study) or []
     ]
 
 
 def explain_refused_rows(frame: Frame, study: str) -> list[str]:
     """Return the planner's reasons, one note each."""
     by_reason: dict[str, list[str]] = {}
-    for each in frame.get_plan_note("refused", study) or []:
-        by_reason.setdefault(each["reason"], []).append(each["cell"])
+    for refused in frame.get_plan_note("refused", study) or []:
+        by_reason.setdefault(refused["reason"], []).append(refused["cell"])
     return [f"Refused: {'; '.join(cells)}: {why.rstrip('.')}." for why, cells in by_reason.items()]
 
 
@@ -82,7 +82,7 @@ def build_printed_rows(
     wanted = table.rows if published.others is True else table.find_rows_like(published.others)
     columns = {metric: recipe.find_published_column(metric) for metric in recipe.metrics}
     printed = (result.printed for row in rows for result in row.measured.values())
-    trained = {each.row for each in printed if each is not None}
+    trained = {shown_row.row for shown_row in printed if shown_row is not None}
     more = []
     for row in wanted:
         measured = {
@@ -91,7 +91,7 @@ def build_printed_rows(
             )
             for metric, column in columns.items()
         }
-        if row.name not in trained and any(each.printed for each in measured.values()):
+        if row.name not in trained and any(shown_row.printed for shown_row in measured.values()):
             labels = (f"{row.name} (published only)", *[""] * (len(headers) - 1))
             more.append(TableRow(row.name, labels, measured, (), 0, printed_only=True))
     return more
@@ -135,24 +135,28 @@ def find_baselines(
         return dict.fromkeys(coords, baseline)
     groups: dict[tuple[str, ...], list[str]] = {}
     by_data: dict[str, list[str]] = {}
-    for cell, own in coords.items():
+    for cell, coordinates in coords.items():
         if several and cell not in data:
             continue  # no run of it tells where it belongs, and it has no number
-        alike = (format_level(own.get(name)) for name in within)
+        alike = (format_level(coordinates.get(name)) for name in within)
         own_data = data[cell] if several else ""
         groups.setdefault((own_data, *alike), []).append(cell)
         by_data.setdefault(own_data, []).append(cell)
-    names = {name for own in coords.values() for name in own if name not in within}
-    kept = {name for name in names if _is_more_than_a_data_name(name, coords, [*by_data.values()])}
-    found: dict[str, str] = {}
-    wanted = {name: format_level(coords[baseline].get(name)) for name in kept}
-    if not kept and not any(baseline in group for group in groups.values()):
+    names = {name for coordinates in coords.values() for name in coordinates if name not in within}
+    real_factors = {
+        name for name in names if _is_more_than_a_data_name(name, coords, [*by_data.values()])
+    }
+    baselines: dict[str, str] = {}
+    wanted = {name: format_level(coords[baseline].get(name)) for name in real_factors}
+    if not real_factors and not any(baseline in group for group in groups.values()):
         return {}
     for group in groups.values():
         first = [baseline] if baseline in group else group
-        same = [c for c in first if {n: format_level(coords[c].get(n)) for n in kept} == wanted]
-        found |= dict.fromkeys(group, same[0]) if same else {}
-    return found
+        same = [
+            c for c in first if {n: format_level(coords[c].get(n)) for n in real_factors} == wanted
+        ]
+        baselines |= dict.fromkeys(group, same[0]) if same else {}
+    return baselines
 
 
 def _is_more_than_a_data_name(

@@ -32,26 +32,29 @@ def searched(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     """
     names = list(dict.fromkeys(n for coords in cells["coords"] for n in coords if n != NEUTRAL))
     values = {metric: group_by_cell(cells, metric) for metric in recipe.metrics}
-    place = dict(zip(map(str, cells["cell"]), cells["idx"], strict=True))
+    index = dict(zip(map(str, cells["cell"]), cells["idx"], strict=True))
     ranked = sorted(
-        (-mean.mean, int(place[cell]), cell)
+        (-mean.mean, int(index[cell]), cell)
         for cell, mean in summarize_cells(cells, recipe.metrics[0]).items()
     )
     rows = []
     for _, _, cell in ranked[: recipe.top]:
-        mine = cells[cells["cell"] == cell]
+        cell_rows = cells[cells["cell"] == cell]
         scores = {metric: list(values[metric][cell].values()) for metric in recipe.metrics}
-        measured = {m: MeasuredMetric(summarize(own), half_width(own)) for m, own in scores.items()}
-        coords = mine["coords"].iloc[0]
+        measured = {
+            m: MeasuredMetric(summarize(seed_values), half_width(seed_values))
+            for m, seed_values in scores.items()
+        }
+        coords = cell_rows["coords"].iloc[0]
         labels = (cell, *(format_level(coords.get(name, "")) for name in names))
         rows.append(
             TableRow(
                 cell,
                 labels,
                 measured,
-                run_ids(mine),
-                mine["seed"].nunique(),
-                list_missing_seeds(mine),
+                run_ids(cell_rows),
+                cell_rows["seed"].nunique(),
+                list_missing_seeds(cell_rows),
             )
         )
     total = cells["cell"].nunique()

@@ -94,7 +94,7 @@ def group_verdicts(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
     groups: dict[tuple[str, str], list[Verdict]] = {}
     for verdict in verdicts:
         groups.setdefault((verdict.key, verdict.baseline), []).append(verdict)
-    return [sorted(group, key=lambda each: CALLS.index(each.call)) for group in groups.values()]
+    return [sorted(group, key=lambda item: CALLS.index(item.call)) for group in groups.values()]
 
 
 def summarize_verdicts(frame: Frame, verdicts: Sequence[Verdict]) -> str:
@@ -126,16 +126,18 @@ def summarize_controls(verdicts: Sequence[Verdict]) -> str:
     The text is empty without controls.
     """
     rows = [verdict for verdict in verdicts if not verdict.is_term]
-    known, null = ([v for v in rows if v.label.startswith(word)] for word in ("known: ", "null: "))
-    if not known and not null:
+    effects, null = (
+        [v for v in rows if v.label.startswith(prefix)] for prefix in ("known: ", "null: ")
+    )
+    if not effects and not null:
         return ""
     different = ("better", "worse")
-    found = sum(verdict.call == "worse" for verdict in known)
+    n_found = sum(verdict.call == "worse" for verdict in effects)
     wrong = sum(verdict.call in different for verdict in null)
-    missed = [v.label for v in known if v.call != "worse"]
+    missed = [v.label for v in effects if v.call != "worse"]
     missed += [v.label for v in null if v.call in different]
     text = (
-        f"Controls: {found} of {len(known)} known effects found, {wrong} of {len(null)} nulls "
+        f"Controls: {n_found} of {len(effects)} known effects found, {wrong} of {len(null)} nulls "
         "called different."
     )
     return f"{text} Not as they should be: {', '.join(missed)}." if missed else text
@@ -200,10 +202,16 @@ def judge_metric(result: MeasuredMetric, base: MeasuredMetric) -> Call:
 def _compare_with_print(table: TableData, row: TableRow, base: TableRow) -> PrintedGain | None:
     """Return the gain that a paper prints for a row, by the first metric with both numbers."""
     for metric in table.metrics:
-        own, other = row.measured[metric], base.measured[metric]
-        gap = own.difference
-        if own.printed and other.printed and gap and gap.low is not None and gap.high is not None:
-            value = (own.printed.value - other.printed.value) / own.printed.scale
+        row_metric, other = row.measured[metric], base.measured[metric]
+        gap = row_metric.difference
+        if (
+            row_metric.printed
+            and other.printed
+            and gap
+            and gap.low is not None
+            and gap.high is not None
+        ):
+            value = (row_metric.printed.value - other.printed.value) / row_metric.printed.scale
             return PrintedGain(metric, value, gap.low <= value <= gap.high)
     return None
 
@@ -224,7 +232,7 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
     metric = table.metrics[0]
     cells = frame.select_study(recipe.study)
     data, levels = collect_factor_cells(frame, cells, metric), collect_levels(frame, cells)
-    varied = [name for name, own in levels.items() if len(own) > 1]
+    varied = [name for name, factor_levels in levels.items() if len(factor_levels) > 1]
     if any(len(levels[name]) > 2 for name in varied):
         return []
     family, resolution = len(varied) + 1, find_resolution(cells, metric)
@@ -293,8 +301,8 @@ def _compute_total(
     ends = []
     for side in (0, -1):
         wanted = {name: levels[name][side] for name in varied}
-        found = [values for coords, values in data if wanted.items() <= coords.items()]
-        ends.append(found[0] if found else {})
+        matching = [values for coords, values in data if wanted.items() <= coords.items()]
+        ends.append(matching[0] if matching else {})
     common = ends[0].keys() & ends[1].keys()
     if not common or fit.sigma is None:
         return None
@@ -323,5 +331,9 @@ def _describe_tuning(table: TableData, row: TableRow, base: TableRow) -> str:
         return "" if table.recipe.kind == "components" else "tuning not recorded"
     if "published" in row.tuned:
         return row.tuned
-    own = f"tuned with {row.tuned} trials" if row.tuning else "not tuned"
-    return own if row.tuning == base.tuning else f"{own}, the baseline with {base.tuned or '?'}"
+    row_tuning = f"tuned with {row.tuned} trials" if row.tuning else "not tuned"
+    return (
+        row_tuning
+        if row.tuning == base.tuning
+        else f"{row_tuning}, the baseline with {base.tuned or '?'}"
+    )

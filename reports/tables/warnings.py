@@ -77,7 +77,7 @@ def find_edge(axis: Mapping[str, Any], best: Sequence[float]) -> str | None:
     shares = [(along(value) - along(low)) / (along(high) - along(low)) for value in best]
     for end, shift in (("low", shares), ("high", [1 - share for share in shares])):
         natural = low == 0 and (end == "low" or high == 1)
-        if not natural and shift[0] <= EDGE and any(each <= NEAR for each in shift[1:3]):
+        if not natural and shift[0] <= EDGE and any(candidate <= NEAR for candidate in shift[1:3]):
             return end
     return None
 
@@ -88,8 +88,10 @@ def _warn_of_stationary_curves(frame: Frame, study: str, metric: str) -> list[st
     runs = list(dict.fromkeys(done["run_id"]))
     runs = runs[:: -(-len(runs) // LOOKED_AT)] if runs else []
     curves = frame.load_curves(metric, runs)
-    answers = (is_stationary(list(own), metric) for _, own in curves.groupby("run_id")["value"])
-    still = [each for each in answers if each is not None]
+    answers = (
+        is_stationary(list(values), metric) for _, values in curves.groupby("run_id")["value"]
+    )
+    still = [answer for answer in answers if answer is not None]
     if not still or sum(still) <= MOST_STILL * len(still):
         return []
     return [

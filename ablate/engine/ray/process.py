@@ -42,9 +42,9 @@ def send_heartbeats(driver: DriverClient, request: Request) -> Iterator[None]:
 
     def beat() -> None:
         while is_node_alive():
-            known = list_machines(request)
-            driver.slots = sum(slots for _, _, slots in known)
-            driver.send("alive", machines=known)
+            machines = list_machines(request)
+            driver.slots = sum(slots for _, _, slots in machines)
+            driver.send("alive", machines=machines)
             if ended.wait(ALIVE_SECONDS):
                 return
         driver.send("gone")
@@ -79,26 +79,32 @@ def main() -> int:
         signal.signal(number, lambda *_: None)
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what libraries print must not be taken for messages
-    asked = json.loads(sys.stdin.readline())
+    first_message = json.loads(sys.stdin.readline())
     driver = DriverClient(sys.stdin, out)
     driver.receive()
-    if asked["script"]:  # Ray's workers look for modules in the folder of the user's script
-        sys.argv[0] = asked["script"]
-        sys.path.append(str(Path(asked["script"]).parent))
+    if first_message["script"]:  # Ray's workers look for modules in the folder of the user's script
+        sys.argv[0] = first_message["script"]
+        sys.path.append(str(Path(first_message["script"]).parent))
     with report_errors(driver):
-        request = Request.from_shares(asked)
+        request = Request.from_shares(first_message)
         limit_threads(request.threads)  # of libraries that workers load before they have a trial
-        session = open_ray_session(asked["address"], request, asked["temp"])
+        session = open_ray_session(first_message["address"], request, first_message["temp"])
         # What goes wrong is told before Ray is shut down: its processes are watched until then.
         with session as parallel, report_errors(driver), send_heartbeats(driver, request):
             driver.slots = int(parallel)
             token = os.environ.get("RAY_AUTH_MODE", "").lower() == "token"  # Ray sets it
             nodes, watch = list_machines(request), list_started_processes()
             driver.send("begun", parallel=parallel, machines=nodes, watch=watch, token=token)
-            if asked["folder"]:
+            if first_message["folder"]:
                 from ablate.engine.ray.tune import start_tune
 
-                start_tune(driver, request, Path(asked["folder"]), asked["name"], asked["storage"])
+                start_tune(
+                    driver,
+                    request,
+                    Path(first_message["folder"]),
+                    first_message["name"],
+                    first_message["storage"],
+                )
             driver.send("done")
     return 0
 

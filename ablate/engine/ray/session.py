@@ -151,8 +151,8 @@ def is_node_alive() -> bool:
     """
     import ray
 
-    here = ray.get_runtime_context().get_node_id()
-    return any(node["NodeID"] == here for node in list_live_nodes())
+    node_id = ray.get_runtime_context().get_node_id()
+    return any(node["NodeID"] == node_id for node in list_live_nodes())
 
 
 def list_started_processes() -> list[tuple[int, float, str]]:
@@ -176,13 +176,13 @@ def choose_temporary_folder() -> Iterator[Path]:
     Raises:
         ConfigError: no folder can be created there.
     """
-    place = Path(os.environ.get("RAY_TMPDIR", "/tmp")).expanduser()
-    remove_dead_folders(place)
+    parent = Path(os.environ.get("RAY_TMPDIR", "/tmp")).expanduser()
+    remove_dead_folders(parent)
     try:
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
     except OSError as error:
         fault = f"Ray's own files cannot be written there ({error.strerror}); set RAY_TMPDIR to a "
-        raise ConfigError(str(place), f"{fault}folder with a short path") from error
+        raise ConfigError(str(parent), f"{fault}folder with a short path") from error
     with FileLock(folder / LOCK):
         yield folder / INNER
         shutil.rmtree(folder, ignore_errors=True)

@@ -100,7 +100,7 @@ class RayProcess:
             RayLostError: the process, Ray's head or its raylet is gone, or Ray does not answer.
         """
         assert self._process.stdout is not None
-        pipe, rest = self._process.stdout.fileno(), b""
+        pipe, buffer = self._process.stdout.fileno(), b""
         looked = last = time.monotonic()
         with selectors.DefaultSelector() as selector:
             selector.register(pipe, selectors.EVENT_READ)
@@ -111,7 +111,7 @@ class RayProcess:
                     if not data:
                         self._check_process()
                         raise RayLostError("its process ended")
-                    *lines, rest = (rest + data).split(b"\n")
+                    *lines, buffer = (buffer + data).split(b"\n")
                     for line in lines:
                         message: Message = json.loads(line)
                         self._handle_message(message)
@@ -140,8 +140,8 @@ class RayProcess:
             self._watched = []
 
     def _check_process(self) -> None:
-        own = self.pid, self.started, "process"  # what it started may hold its pipe open
-        for pid, start, name in [*self._watched, own]:
+        ray_process = self.pid, self.started, "process"  # what it started may hold its pipe open
+        for pid, start, name in [*self._watched, ray_process]:
             if not is_running(pid, start):
                 raise RayLostError(f"its {name} ended")
 
@@ -308,7 +308,7 @@ class Supervisor:
                 self.checkpoints.upload_trial(job.trial_id)
             except OSError as error:
                 log.warning("%s", error)
-        trials = {job.trial_id, *(each.export.parent.name for each in job.members)}
+        trials = {job.trial_id, *(member.export.parent.name for member in job.members)}
         places = {trial: self.checkpoints.list_attempts(trial) for trial in sorted(trials)}
         return Storage(self.checkpoints.storage.address, self.checkpoints.remote, places)
 

@@ -163,19 +163,21 @@ class ResultCallback(DriverOnly, Callback):
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any
     ) -> None:
-        ours = self.feeder.trials.get(trial.trial_id)
+        trial_id = self.feeder.trials.get(trial.trial_id)
         # Tune keeps every trial's last result to its end: not that bulk.
         events = result.pop("events", None)
-        if ours is not None and events is not None:
-            self.driver.send("record", trial_id=ours, events=events, node=result["node"])
+        if trial_id is not None and events is not None:
+            self.driver.send("record", trial_id=trial_id, events=events, node=result["node"])
 
     def on_checkpoint(
         self, iteration: int, trials: list[Any], trial: Any, checkpoint: Any, **_: Any
     ) -> None:
-        ours = self.feeder.trials.get(trial.trial_id)
-        if ours is not None:
-            place = "/".join(PurePosixPath(checkpoint.path).parts[-3:])  # below the storage's root
-            self.driver.send("stored", trial_id=ours, checkpoint=place)
+        trial_id = self.feeder.trials.get(trial.trial_id)
+        if trial_id is not None:
+            checkpoint_path = "/".join(
+                PurePosixPath(checkpoint.path).parts[-3:]
+            )  # below the storage's root
+            self.driver.send("stored", trial_id=trial_id, checkpoint=checkpoint_path)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
         self.feeder.drop_trial(trial)
@@ -184,9 +186,11 @@ class ResultCallback(DriverOnly, Callback):
         """Report a trial that the machine ended. The driver counts retries, because Tune counts a
         worker that dies while it is free twice.
         """
-        ours = self.feeder.drop_trial(trial)
-        if ours is not None:
-            self.driver.send("ended", trial_id=ours, reason=find_cause(trial.get_pickled_error()))
+        trial_id = self.feeder.drop_trial(trial)
+        if trial_id is not None:
+            self.driver.send(
+                "ended", trial_id=trial_id, reason=find_cause(trial.get_pickled_error())
+            )
 
 
 class StartAll(DriverOnly, FIFOScheduler):

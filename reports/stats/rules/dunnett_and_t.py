@@ -41,13 +41,13 @@ class DunnettAndT(ComparisonRule):
         reach = {}
         for name, common in zip(sample.rows, blocks, strict=True):
             variance = sample.compute_mean_variance(len(common))
-            own = stage.compute_differences(name)
+            stage_gaps = stage.compute_differences(name)
             half = np.inf
-            if len(own) > 1 and shared is not None:
-                t = stats.t.ppf((1 + LEVEL) / 2, len(own) - 1)
+            if len(stage_gaps) > 1 and shared is not None:
+                t = stats.t.ppf((1 + LEVEL) / 2, len(stage_gaps) - 1)
                 c = dunnett_quantile(len(blocks), shared.df, correlation)
                 half = max(
-                    float(t * own.std(ddof=1) * np.sqrt(variance)),
+                    float(t * stage_gaps.std(ddof=1) * np.sqrt(variance)),
                     float(c * shared.sd * np.sqrt(2 * variance)),
                 )
             reach[name] = (half, half)

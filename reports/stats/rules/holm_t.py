@@ -43,10 +43,12 @@ class HolmT(ComparisonRule):
         stage = sample.restrict_to_first_stage()
         errors, p_values = {}, {}
         for name in sample.rows:
-            own, gaps = stage.compute_differences(name), sample.compute_differences(name)
-            df, error = len(own) - 1, np.inf
+            stage_gaps, gaps = stage.compute_differences(name), sample.compute_differences(name)
+            df, error = len(stage_gaps) - 1, np.inf
             if df > 0:
-                error = float(own.std(ddof=1) * np.sqrt(sample.compute_mean_variance(len(gaps))))
+                error = float(
+                    stage_gaps.std(ddof=1) * np.sqrt(sample.compute_mean_variance(len(gaps)))
+                )
             errors[name] = df, error
             ratio = abs(gaps.mean()) / error if error else np.inf
             p_values[name] = float(2 * stats.t.sf(ratio, df)) if df > 0 else 1.0
