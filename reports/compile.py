@@ -156,14 +156,22 @@ def _write_report(
     }
     # pages
     pages = [run_page(parent.experiment_id, parent.run_id) for parent in frame.parents]
-    known = (
+    addresses = (
         [server + page for page in pages] if (server := find_server_address(tracking_uri)) else []
     )
     texts["verdicts.json"] = format_verdicts(frame, calls)
-    texts["report.md"] = markdown.format_report(frame, tables, judged, with_files, best, runs=known)
-    seen = [figures.render_in_report(figure, svg) for figure, svg in with_files]
+    texts["report.md"] = markdown.format_report(
+        frame, tables, judged, with_files, best, runs=addresses
+    )
+    rendered = [figures.render_in_report(figure, svg) for figure, svg in with_files]
     page = partial(
-        html.render_page, frame, tracking_uri, tables=tables, judged=judged, figures=seen, best=best
+        html.render_page,
+        frame,
+        tracking_uri,
+        tables=tables,
+        judged=judged,
+        figures=rendered,
+        best=best,
     )
     texts["report.html"] = page(trials=list_trial_files(folder, frame))
     for name, text in texts.items():

@@ -51,7 +51,9 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
     owner = Owner.from_this_process()
     deadline = None if settings.budget is None else time.monotonic() + settings.budget
     local = is_local(settings.address)
+    # restore a newer ledger from storage
     copies = _open_ledger_backup(settings, owner)
+    # check inputs before anything is written
     if settings.reads_data:
         with open_ledger_or_empty(settings.ledger) as known_ledger:
             progression = Progression(plan, settings.open_facts(known_ledger), record=False)
@@ -59,6 +61,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
                 pass
             check_inputs(plan, progression, settings.cache, settings.request.device)
     with ExitStack() as stack:
+        # open the ledger, and keep copies of it in storage
         ledger = stack.enter_context(Ledger(settings.ledger))
         jobs, checkpoints = settings.build_job_settings(plan), None
         if copies is not None:
@@ -70,6 +73,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             )
             fetch = checkpoints.fetch_trial if local else checkpoints.upload_trial
             jobs = replace(jobs, forget=checkpoints.remove_trial, fetch=fetch)
+        # list the cells that are known
         ledger.release_dead()
         ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolve_spec(), settings.provenance)
         dispatch = JobScheduler(
@@ -85,6 +89,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
         same = dispatch.reconcile_code_versions(same_code=settings.same_code)
         if settings.reads_data and not dispatch.is_exhausted:
             check_data(plan, dispatch.progression, settings.cache)
+        # start the thread that writes MLflow
         tracker: MlflowTracker | None = None
         if settings.tracking_uri is not None:
             tracker = MlflowTracker(
@@ -96,6 +101,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
                 defaults=list_default_settings(),
             )
             tracker.start()  # it imports MLflow while Ray starts
+        # run all trials through Ray Tune
         interrupted: int | None = None
         status: EndStatus = "FAILED"
         broken, tracked = "", True
@@ -109,6 +115,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
                     )
             if settings.same_code:  # of cells that have become known since
                 same += dispatch.reconcile_code_versions(same_code=True)
+            # summarize, and end the MLflow run
             outcome = _build_outcome(plan, dispatch, interrupted, broken)
             status = "FINISHED" if outcome.is_finished else "KILLED" if interrupted else "FAILED"
         except KeyboardInterrupt:
