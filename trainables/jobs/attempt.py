@@ -1,7 +1,7 @@
-"""One process's attempt at one job: the trial folder's lock, its log, and its events in batches.
+"""Run a job in a locked trial folder with a log, and collect its events.
 
-No Ray in here: the foreground (`--cell`) and the Ray worker share it. An epoch's event that is
-lost on its way to the driver comes again with the final event, which holds all of them.
+The foreground (`--cell`) and Ray's workers share this module, so it does not import Ray. An epoch's
+event that gets lost on its way to the driver is repeated in the final event.
 """
 
 from __future__ import annotations
@@ -27,30 +27,32 @@ Event = dict[str, Any]
 Runner = Callable[[Job], Iterator[Event]]
 
 LOCK_SECONDS = 120.0
-# How much goes wrong before a trial or a study is left, under a driver and in a batch alike.
-RETRIES = 3  # of a trial that the machine ended
-EQUAL_ERRORS = 3  # of configuration in a study, without a success between them: the study stops
+# limits of a driver and of a batch
+RETRIES = 3  # retries of a trial that the machine ended
+EQUAL_ERRORS = 3  # equal ConfigErrors without a success between them, which stop a study
 
 
 def limit_threads(threads: int | None) -> None:
-    """For libraries that are imported later; torch's own limit is set by the core."""
+    """Limit the threads of libraries that are imported later; the trainer limits torch's."""
     if threads:
         for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             os.environ[variable] = str(threads)
 
 
 def is_config_error(last: Mapping[str, Any]) -> bool:
-    """Return whether a job's last event tells of an error of configuration."""
+    """Return whether a job's last event reports a ConfigError."""
     return last["event"] == "failed" and str(last["reason"]).startswith(ConfigError.__name__)
 
 
 def count_equal_errors(
     counts: dict[str, Counter[str]], studies: Iterable[str], last: Mapping[str, Any]
 ) -> list[str]:
-    """Count how a trial of these studies ended, and return the studies that it stops.
+    """Count a trial's ConfigError for its studies, and return the studies to stop.
 
     Args:
-        counts: study → how often each reason since its last success; changed in place.
+        counts: study → number of each reason since the study's last success; changed in place.
+        studies: the trial's studies.
+        last: the trial's last event.
     """
     stopped = []
     for study in studies:
@@ -65,16 +67,16 @@ def count_equal_errors(
 
 
 class Attempt:
-    """Runs a job in its trial folder, which no other process can enter meanwhile.
+    """Run a job in its trial folder, locked against other processes.
 
     Args:
-        job: its `runtime` must name a folder.
-        runner: dotted name of the generator function that runs it.
-        clean: delete `checkpoints/` once the final event is on disk.
-        lock_seconds: how long to wait for another process to leave the folder.
+        job: the work; `job.runtime.trial_dir` must be set.
+        runner: `module:function`, the generator function that runs the job.
+        clean: whether to delete `checkpoints/` after the final event.
+        lock_seconds: how long to wait for another process's lock.
 
     Raises:
-        TimeoutError: the folder stayed locked; another process writes to it.
+        TimeoutError: another process kept the folder locked.
     """
 
     def __init__(
@@ -102,10 +104,12 @@ class Attempt:
         self._events: Iterator[Event] | None = None
 
     def receive_events(self, patience: float) -> list[Event]:
-        """Return the next events: those of at most `patience` seconds, at least one.
+        """Run the job for about `patience` seconds and return its events, at least one.
 
-        The last one of a job is "final", "paused" or "failed" (reason, traceback). OSError
-        passes: it is the machine's fault, and the job may be tried again.
+        A job's last event is "final", "paused" or "failed" (with reason and traceback).
+
+        Raises:
+            OSError: the machine is at fault, so the job may be retried.
         """
         reports: list[Event] = []
         end = time.monotonic() + patience
@@ -123,7 +127,7 @@ class Attempt:
                     shutil.rmtree(self._files.checkpoints, ignore_errors=True)
                 if event["event"] != "epoch" or time.monotonic() >= end:
                     return reports
-            raise TrialFailure("the runner ended without a final event")
+            raise TrialFailure("The runner ended without a final event")
         except OSError as error:
             self._logger.info("%s interrupted by the machine: %s", self.job.trial_id, error)
             raise
@@ -133,11 +137,11 @@ class Attempt:
             self._logger.info("%s failed: %s", self.job.trial_id, last["reason"])
             return [*reports, last]
         finally:
-            if watch is not None:  # a driver that is slow to ask is no fault of the trial
+            if watch is not None:  # waiting for the driver does not count as stuck
                 watch.close()
 
     def remove_files(self) -> None:
-        """Remove the trial's files here, where another place has them; the lock stays."""
+        """Delete the trial's local files except the lock, once the storage has copies."""
         for path in self.folder.iterdir():
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
@@ -145,13 +149,13 @@ class Attempt:
                 path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Leave the folder. The runner's own clean-up runs; what it raises is only logged."""
+        """End the runner and unlock the folder; only log errors of the runner's clean-up."""
         events, self._events = self._events, None
         try:
             if isinstance(events, Generator):
                 events.close()
         except Exception:
-            self._logger.exception("the runner's clean-up failed")
+            self._logger.exception("The clean-up of the runner failed")
         finally:
             self._logger.removeHandler(self._log)
             self._log.close()

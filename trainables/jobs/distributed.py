@@ -1,10 +1,10 @@
-"""One trial by several processes of one machine: the first runs the job, its peers train along.
+"""Train one trial with several processes of one machine.
 
-    python -m trainables.jobs.distributed < line        a peer; the first process starts it
+    python -m trainables.jobs.distributed < line        a peer, started by the main process
 
-The first process is the worker itself, whose folder, events and log are the trial's; its peers
-write nothing and end with it. Each has a GPU of its own, in their order, or none has any. What they
-exchange is `machine/group.py`'s, what they share is `backbones/passes.py`'s.
+The main process is the worker, which writes the trial's files and events. Its peers write nothing
+and end with it. Each process has its own GPU, or all use the CPU. `machine/group.py` has their
+collectives, `backbones/grad_cache.py` divides the batch.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from trainables.machine.devices import resolve_device
 from trainables.machine.group import ALONE, Group, create_rendezvous_file, join_group
 from trainables.trial import TrialConfig
 
-EXIT_SECONDS = 10.0  # for a process that failed to say why
+EXIT_SECONDS = 10.0  # to wait for a failed process's last event
 
 
 @contextmanager
 def train_together(job: Job) -> Iterator[tuple[Group, Runtime]]:
-    """Run a block in which all processes of a trial train it: the group, the first one's runtime.
+    """Start a trial's peers for a block, and yield the group and the main process's runtime.
 
     Raises:
-        ConfigError: more processes than GPUs.
-        TrialFailure: a peer failed; the text says how.
-        OSError: a peer was ended; the machine's fault, so that it may be tried again.
+        ConfigError: there are more processes than GPUs.
+        TrialFailure: a peer failed; the message says how.
+        OSError: a peer was killed, so the machine is at fault and the job may be retried.
     """
     size = job.runtime.processes
     if size == 1:
@@ -65,7 +65,7 @@ def train_together(job: Job) -> Iterator[tuple[Group, Runtime]]:
         except TrialFailure:
             raise
         except RuntimeError as error:
-            for peer in peers:  # one that has ended is why the others cannot go on
+            for peer in peers:  # the first peer that has ended is the cause
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     peer.process.wait(EXIT_SECONDS)
                     raise peer.explain_end(peer.read()) from error
@@ -73,10 +73,10 @@ def train_together(job: Job) -> Iterator[tuple[Group, Runtime]]:
 
 
 def assign_runtime(runtime: Runtime, rank: int) -> Runtime:
-    """Return one process's device and share of the threads; the first one has the folder.
+    """Return one process's runtime: its device, its share of the threads, and rank 0's folder.
 
     Raises:
-        ConfigError: one GPU named for all, or fewer than processes.
+        ConfigError: there are fewer GPUs than processes, or `runtime` names a single GPU.
     """
     device, size = resolve_device(runtime.device), runtime.processes
     if device.type == "cuda":
@@ -84,8 +84,8 @@ def assign_runtime(runtime: Runtime, rank: int) -> Runtime:
         if ":" in runtime.device or present < size:
             raise ConfigError(
                 "resources.processes",
-                f"{size} processes a trial on {runtime.device} need a GPU each, and {present} are "
-                "here: lower resources.gpus, and give --device cuda",
+                f"{size} processes for each trial on {runtime.device} need {size} GPUs, and this "
+                f"machine has {present}. Lower resources.gpus, and give --device cuda.",
             )
         device = torch.device("cuda", rank)
     threads = None if runtime.threads is None else max(1, runtime.threads // size)
@@ -94,7 +94,7 @@ def assign_runtime(runtime: Runtime, rank: int) -> Runtime:
 
 
 class Peer:
-    """A process beside the first one. It ends when its standard input does, and so with us."""
+    """A process that trains along; it ends when the main process closes its standard input."""
 
     def __init__(self, job: Job, rank: int, rendezvous: Path) -> None:
         self.rank = rank
@@ -111,17 +111,17 @@ class Peer:
         self.process.stdin.flush()
 
     def read(self) -> Any:
-        """Return the next event; None: it ended without a word."""
+        """Return the peer's next event; None if it ended without one."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         return json.loads(line) if line else None
 
     def explain_end(self, last: Any) -> Exception:
-        """Return the error that its last event, or its end without one, is for the trial."""
+        """Convert the peer's last event, or its end without one, to an error of the trial."""
         if last is None:
             code = self.process.wait()
-            return OSError(f"process {self.rank} of the trial was ended (exit code {code})")
-        return TrialFailure(f"process {self.rank} of the trial: {last['reason']}")
+            return OSError(f"Process {self.rank} of the trial ended with exit code {code}")
+        return TrialFailure(f"Process {self.rank} of the trial failed: {last['reason']}")
 
     def kill(self) -> None:
         self.process.kill()
@@ -130,10 +130,10 @@ class Peer:
 
 
 def main() -> int:
-    """Do as a peer what the first process does with a job of mode "train", without its events."""
+    """Train as a peer: do the same as the main process, but write no events."""
     request = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with_input, daemon=True, name="first process watch").start()
-    answers, sys.stdout = sys.stdout, sys.stderr  # whatever libraries print
+    answers, sys.stdout = sys.stdout, sys.stderr  # libraries may print to standard output
     job, rank = Job.from_dict(request["job"]), int(request["rank"])
     print(json.dumps({"event": "ready"}), file=answers, flush=True)
     device, size = torch.device(job.runtime.device), job.runtime.processes
@@ -151,11 +151,12 @@ def main() -> int:
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         print(json.dumps({"event": "failed", "reason": reason}), file=answers, flush=True)
-        os._exit(1)  # at once: others wait for what it would send
+        os._exit(1)  # at once, because the others wait in a collective
     return 0
 
 
 def _end_with_input() -> None:
+    """End this process when the main process has ended."""
     sys.stdin.read()
     os._exit(1)
 

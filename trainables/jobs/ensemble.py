@@ -1,14 +1,15 @@
-"""The networks of several folds as one: their embeddings side by side.
+"""Evaluate the networks of several folds as one, by concatenating their embeddings.
 
     z(x) = [z₁(x), …, z_k(x)]
 
-where each part is of unit length if its network is compared by cosine. Cosines of such vectors
-are means of the members' cosines, dot products and squared distances are sums of theirs. A method
-with a score of its own keeps it: the ensemble's is the mean of the members' scores.
+Each part has unit length if its network is compared by cosine. Cosines of such vectors are the
+means of the members' cosines; dot products and squared distances are their sums. If a method has a
+score of its own, the ensemble's score is the mean of the members' scores. Whoever changes this must
+raise `EVALUATOR`, as for any change to an evaluation.
 
-This is the "concatenated" result of Musgrave, Belongie and Lim, "A Metric Learning Reality Check"
-(ECCV 2020); the mean of the members' own results is their "separated" one. A change to what an
-ensemble is must raise `EVALUATOR`, as any change to an evaluation.
+References:
+    Musgrave, Belongie and Lim, "A Metric Learning Reality Check", ECCV 2020: the "concatenated"
+    result; the mean of the members' own results is the "separated" one.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from trainables.trial import TrialConfig
 
 @dataclass(frozen=True)
 class Member:
-    """One trained fold. export: the file of its weights."""
+    """A trained fold and the file of its weights."""
 
     config: TrialConfig
     seed: int
@@ -45,28 +46,30 @@ class Member:
 def evaluate_ensemble(
     members: Sequence[Member], runtime: Runtime, metrics: Sequence[str] = ()
 ) -> dict[str, float]:
-    """Return metrics of the concatenated embeddings of the test images, which all folds share.
+    """Compute metrics of the concatenated embeddings of the test images, which all folds share.
 
-    One network at a time is in memory; of a method with its own score the head stays.
+    Only one network is in memory at a time; the head of a method with its own score stays.
 
     Args:
-        metrics: besides `METRICS`.
+        members: the trained folds.
+        runtime: device, threads and cache.
+        metrics: names besides `METRICS`.
 
     Raises:
-        TrialFailure: fewer than two members, an export that is gone, or members that differ in
-            more than the fold that was held out.
+        TrialFailure: there are fewer than two members, an export is missing, or members differ in
+            more than the fold.
     """
     if len(members) < 2:
-        raise TrialFailure(f"ensemble: {len(members)} member(s), not the two it takes at least")
+        raise TrialFailure(f"An ensemble needs at least two members, not {len(members)}")
     for member in members:
         if _strip_fold(member.config) != _strip_fold(members[0].config):
             raise TrialFailure(
-                f"ensemble: {member.export} is of another configuration than {members[0].export}; "
-                "members differ in data.split.fold alone"
+                f"{member.export} and {members[0].export} differ in more than data.split.fold, so "
+                "they cannot form an ensemble"
             )
         if not member.export.exists():
             raise TrialFailure(
-                f"ensemble: {member.export} is gone; --force trains the study's folds again"
+                f"{member.export} is gone. Give --force to train the study's folds again"
             )
     if runtime.threads is not None:
         torch.set_num_threads(runtime.threads)
@@ -82,13 +85,14 @@ def evaluate_ensemble(
 
 
 def _strip_fold(config: TrialConfig) -> TrialConfig:
+    """Return the configuration without its fold, for comparison."""
     split = config.data.split.model_copy(update={"fold": None})
     return config.model_copy(update={"data": config.data.model_copy(update={"split": split})})
 
 
 @torch.inference_mode()
 def _embed_test_images(member: Member, runtime: Runtime) -> tuple[Tensor, PlainScore | Method]:
-    """Return embeddings [N, E] of the test images, and how the member compares them."""
+    """Embed the test images, [N, E], and return the score or method that compares them."""
     device = resolve_device(runtime.device)
     splits = load_splits(member.config.data, runtime.cache_dir)
     parts = assemble_parts(member.config, member.seed, splits, runtime.cache_dir, device)
@@ -103,18 +107,18 @@ def _embed_test_images(member: Member, runtime: Runtime) -> tuple[Tensor, PlainS
 
 
 def _evaluate_joint(members: Sequence[tuple[Tensor, PlainScore | Method]]) -> Score:
-    """Of the members' embeddings side by side."""
-    first = members[0][1]
-    if isinstance(first, PlainScore):
-        return first  # of one configuration, so that all have the same
+    """Return the score of the concatenated embeddings."""
+    score = members[0][1]
+    if isinstance(score, PlainScore):
+        return score  # all members have the same configuration and score
     widths = [part.shape[1] for part, _ in members]
-    methods = [how for _, how in members if isinstance(how, Method)]
+    methods = [method for _, method in members if isinstance(method, Method)]
 
     def mean(query: Tensor, reference: Tensor) -> Tensor:
         queries, references = (torch.split(rows, widths, 1) for rows in (query, reference))
         scores = [
-            compare_embeddings(how, q, r, how.loss.retrieval)
-            for how, q, r in zip(methods, queries, references, strict=True)
+            compare_embeddings(method, q, r, method.loss.retrieval)
+            for method, q, r in zip(methods, queries, references, strict=True)
         ]
         return torch.stack(scores).mean(0)
 

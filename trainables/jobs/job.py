@@ -1,7 +1,7 @@
-"""A job done: what an engine's worker calls, and nothing else.
+"""Run one job: train a trial, or evaluate it further.
 
-Its events are JSON-able dicts, so that they cross any process border; the folder of the trial
-says how far it got, so the same job may be given again after anything that happened.
+Events are JSON-able dicts, so that they can cross process borders. The trial's folder holds its
+progress, so the same job can be run again after any interruption.
 """
 
 from __future__ import annotations
@@ -33,20 +33,19 @@ from trainables.trial import TrialConfig
 
 LOG = logging.getLogger(__name__)
 Event = dict[str, Any]
-DIGEST = "sha256"  # of all else in a result
+DIGEST = "sha256"  # key of the digest of all other keys of a result
 
 
 def run_job(job: Job) -> Iterator[Event]:
-    """Run or continue a trial; yields an "epoch" event per epoch and one "final" event.
+    """Run or resume a job; yield an "epoch" event after each epoch and one "final" event.
 
-    A resumed trial yields only the epochs after its checkpoint, a finished one only "final".
-    A job with `until`, an epoch before the last, ends there with a "paused" event and its state
-    saved; the same job with a later `until`, or none, goes on from it.
-    "final" and "paused" carry `history`, all epochs' events.
+    A resumed trial yields only the epochs after its checkpoint, a finished one only "final". A job
+    with `until` below the last epoch saves its state there and ends with a "paused" event. "final"
+    and "paused" hold the events of all epochs as `history`.
 
     Raises:
-        ConfigError, TrialFailure: it cannot succeed; not to be retried.
-        OSError: the machine's fault; may be retried.
+        ConfigError, TrialFailure: the job cannot succeed, so do not retry it.
+        OSError: the machine is at fault, so the job may be retried.
     """
     config, folder = TrialConfig.model_validate(job.config), job.runtime.trial_dir
     LOG.info("trial %s: %s", job.trial_id, config.model_dump_json())
@@ -56,8 +55,8 @@ def run_job(job: Job) -> Iterator[Event]:
     if final is None:
         if job.mode != "train":
             raise TrialFailure(
-                f"{folder}: nothing to evaluate, for the trial has not finished here, or its "
-                "weights are gone (`ablate prune`); --force trains it again"
+                f"{folder} has no model to evaluate: the trial has not finished here, or `ablate "
+                "prune` deleted its weights. Give --force to train it again"
             )
         if folder is not None and not TrialFolder(folder).config.exists():
             about = {"config": config.model_dump(mode="json"), "seed": job.seed}
@@ -85,11 +84,11 @@ def run_job(job: Job) -> Iterator[Event]:
 
 
 def _evaluate_missing(job: Job, config: TrialConfig, final: Event, earlier: Event) -> Event:
-    """Return the metrics by split that the job asks for and a finished trial lacks."""
+    """Compute the requested metrics that a finished trial lacks, by split."""
     folder = job.runtime.trial_dir
-    wanted = dict.fromkeys((*get_task(config).metrics, *job.metrics))
+    requested = dict.fromkeys((*get_task(config).metrics, *job.metrics))
     missing = {
-        split: tuple(name for name in wanted if name not in earlier.get(split, ()))
+        split: tuple(name for name in requested if name not in earlier.get(split, ()))
         for split in job.evaluate
     }
     if folder is None or not any(missing.values()):
@@ -104,19 +103,19 @@ def _evaluate_missing(job: Job, config: TrialConfig, final: Event, earlier: Even
 
 
 def _train_trial(job: Job, config: TrialConfig) -> Generator[Event, None, Event | None]:
-    """Yield a trial's events and return the final one, None where it pauses."""
+    """Train a trial, yield its events and return the final one; None if it pauses."""
     with train_together(job) as (group, runtime), _explain_exhausted_memory(config):
         trainer = Trainer(config, job.seed, runtime, group=group)
         trainer.splits.require_splits(job.evaluate)
         last = config.training.epochs
         until = job.until or last
         for report in trainer.train_epochs() if trainer.epoch < until else ():
-            shown = " · ".join(
+            summary = " · ".join(
                 f"{name} {value:.4g}"
                 for name, value in report.metrics.items()
                 if name == "train/loss" or name.startswith(("val/", "test/", "best/"))
             )
-            LOG.info("epoch %d/%d · step %d · %s", report.epoch, last, report.steps, shown)
+            LOG.info("epoch %d/%d · step %d · %s", report.epoch, last, report.steps, summary)
             yield {"event": "epoch", **asdict(report)}
             if report.epoch >= until:
                 break
@@ -132,7 +131,7 @@ def _train_trial(job: Job, config: TrialConfig) -> Generator[Event, None, Event 
 
 @contextmanager
 def _explain_exhausted_memory(config: TrialConfig) -> Iterator[None]:
-    """Say in an error of exhausted memory which settings need less of it."""
+    """Add to an out-of-memory error which settings need less memory."""
     try:
         yield
     except torch.OutOfMemoryError as error:
@@ -140,16 +139,17 @@ def _explain_exhausted_memory(config: TrialConfig) -> Iterator[None]:
         raise torch.OutOfMemoryError(
             f"{' '.join(str(error).split())[:120].rstrip('. ')}, with {images} images at once. Set "
             f"training.micro_batch to {max(1, images // 2)}, which keeps the trial's numbers and "
-            "id, or lower training.batch_size, and give --retry-failed"
+            "id, or lower training.batch_size. Then run again with --retry-failed"
         ) from error
 
 
 def _load_result(job: Job, identity: Event) -> Event | None:
-    """Return the final event of a trial that ended in its folder, with its export still there, as
-    far as the code that the job is for made it.
+    """Return the stored final event of a finished trial, or None if it must be trained.
+
+    The event counts only if its export exists and the driver's code made it.
 
     Raises:
-        ConfigError: the result of another trial.
+        ConfigError: the folder holds the result of another trial.
     """
     folder, is_own_evaluation = job.runtime.trial_dir, True
     if job.source is not None:
@@ -160,18 +160,18 @@ def _load_result(job: Job, identity: Event) -> Event | None:
         return None
     try:
         final: Event = json.loads(path.read_text())
-        digest = final.pop(DIGEST, None)  # files of before have none
+        digest = final.pop(DIGEST, None)  # the first versions wrote none
         if digest is not None and digest != _seal_result(final)[DIGEST]:
-            raise ValueError("its digest is of other content")
+            raise ValueError("the digest does not match")
     except ValueError:
-        LOG.warning("%s is damaged; the trial goes on from its checkpoints", path)
+        LOG.warning("%s is damaged. The trial resumes from its checkpoints.", path)
         return None
     recorded = {name: final.pop(name, None) for name in identity}
     if recorded != identity:
         raise ConfigError(
             str(path),
-            f"it is the result of {recorded}, not of {identity}: take another output folder, or "
-            "remove this one",
+            f"This result belongs to {recorded}, not to {identity}. Give another output folder, or "
+            "remove this one.",
         )
     if not join_inside(folder, final["export"]).exists():
         return None

@@ -1,11 +1,8 @@
-"""Prepare a job on the node that it has come to: its folders, its data, its stored checkpoints.
+"""Prepare a job on its node: folders, data, and checkpoints from the storage.
 
-A node that shares no folder with the driver works below its own cache,
-
-    <cache>/nodes/<run>/<trial>/
-
-and reads there what the storage has of the trial, and of others whose weights the job needs.
-Nothing is kept there for another run: whatever counts is in storage.
+A node that shares no folder with the driver works in `<cache>/nodes/<run>/<trial>/` of its own
+cache. It downloads the trial's checkpoint, and the weights of other trials that the job needs, from
+the storage. Other runs never read this folder, because all results are in the storage.
 """
 
 from __future__ import annotations
@@ -24,33 +21,33 @@ from trainables.machine.cache_folder import locate_default_cache
 from trainables.machine.files import join_inside
 from trainables.machine.processes import host_name
 
-NODES, READ = "nodes", "read"  # folders below the cache; of other trials' weights below the run's
+# folder in the cache; folder of other trials\' weights in a run\'s folder
+NODES, READ = "nodes", "read"
 MANIFEST = "files.json"
 
-Download = Callable[[str, Path], None]  # what is in this folder of the storage, into one here
+Download = Callable[[str, Path], None]  # (folder in the storage, local one)
 
-_checked: set[tuple[str, str]] = set()  # data sets of this node that are the driver's
+_checked: set[tuple[str, str]] = set()  # data sets of this node that equal the driver's
 
 
 def describe_node() -> str:
-    """Name this machine, as messages do."""
+    """Return this machine's name for messages."""
     return f"node {host_name().partition('+')[0]}"
 
 
 def localize_job(payload: Payload) -> Job:
-    """Return the job with the folders of this node, where it shares none with the driver.
+    """Replace the job's folders by local ones if this node shares none with the driver.
 
     Raises:
-        OSError: this node does not see the driver's folder, and needs it.
+        OSError: the job needs the driver's folder, and this node does not have it.
     """
     job, storage = payload.job, payload.storage
     folder = job.runtime.trial_dir
     if storage is None or not storage.own_folder:
         if folder is not None and not folder.parent.is_dir():
             raise OSError(
-                f"{describe_node()}: {folder.parent} does not exist, the folder of trials in "
-                "--out. Give a folder that all nodes share, or --storage URI, by which they need "
-                "none"
+                f"{describe_node()}: {folder.parent}, the folder of trials, does not exist. "
+                "Give a folder that all nodes share, or --storage URI"
             )
         return job
     cache = locate_default_cache().resolve()
@@ -71,10 +68,10 @@ def localize_job(payload: Payload) -> Job:
 
 
 def check_data(job: Job, fingerprint: str) -> None:
-    """Check that this node has the driver's data set, before a trial reads it.
+    """Check that this node's data set equals the driver's.
 
     Raises:
-        OSError: it is not here, or is another one; which node and where.
+        OSError: the data set is missing or differs; the message names node and folder.
     """
     from trainables.data import dataset
     from trainables.errors import ConfigError
@@ -88,10 +85,10 @@ def check_data(job: Job, fingerprint: str) -> None:
     except ConfigError as error:
         raise OSError(f"{describe_node()}: {error}") from error
     if actual != fingerprint:
-        where = data.root or "the data folders"
+        folder = data.root or "the data folders"
         raise OSError(
-            f"{describe_node()}: the data set {data.name} in {where} is not the driver's. Copy the "
-            "driver's files to this node"
+            f"{describe_node()}: the data set {data.name} in {folder} differs from the driver's. "
+            "Copy the driver's files to this node"
         )
     _checked.add((data.images, fingerprint))
 
@@ -99,21 +96,24 @@ def check_data(job: Job, fingerprint: str) -> None:
 def fetch_files(
     payload: Payload, job: Job, newest: Callable[..., str | None], download: Download
 ) -> None:
-    """Bring here what the storage has of the trials that a job works on.
+    """Download the checkpoints and weights that a job needs from the storage.
 
     Args:
-        newest: finds the newest whole checkpoint among folders, as `find_newest`.
+        payload: with the storage's folders of each trial.
+        job: with this node's folders.
+        newest: returns the newest complete checkpoint among folders, as `find_newest` does.
+        download: copies a folder of the storage to a local one.
 
     Raises:
-        OSError: the storage does not answer, or there is no room here.
+        OSError: the storage does not answer, or the local disk is full.
     """
     storage, folder = payload.storage, job.runtime.trial_dir
     assert storage is not None and folder is not None
-    begun = (folder / RESULT).exists() or any((folder / CHECKPOINTS).glob("*"))
-    wanted = [(job.trial_id, folder)] if storage.own_folder or not begun else []
+    has_state = (folder / RESULT).exists() or any((folder / CHECKPOINTS).glob("*"))
+    targets = [(job.trial_id, folder)] if storage.own_folder or not has_state else []
     exports = [member.export for member in job.members if not member.export.exists()]
-    wanted += [(export.parent.name, export.parent) for export in exports]
-    for trial_id, target in wanted:
+    targets += [(export.parent.name, export.parent) for export in exports]
+    for trial_id, target in targets:
         checkpoint = newest(storage.checkpoints.get(trial_id, ()))
         if checkpoint is not None:
             download(checkpoint, target)
@@ -123,8 +123,11 @@ def fetch_files(
 
 
 def iterate_checkpoint_files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the names and paths of a trial's files that make a checkpoint: the newest state of the
-    core with its best weights, or whatever else a runner keeps there; log, result and export."""
+    """Yield names and paths of the files of a checkpoint in the storage.
+
+    They are the newest state with its best weights (or all files that another runner keeps in
+    `checkpoints`), and the files of the trial's folder, such as log, result and export.
+    """
 
     def is_draft(path: Path) -> bool:
         return path.name.startswith(".") or path.suffix == ".tmp"
@@ -141,7 +144,7 @@ def iterate_checkpoint_files(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def read_folder_state(folder: Path) -> dict[str, tuple[int, int]]:
-    """Return what changes whenever the trial has a newer state: sizes and times of its files."""
+    """Return sizes and times of the state's files, which differ whenever the state is newer."""
     state = {}
     for name, path in iterate_checkpoint_files(folder):
         with contextlib.suppress(FileNotFoundError):
@@ -152,11 +155,10 @@ def read_folder_state(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def copy_checkpoint(folder: Path, target: Path) -> None:
-    """Copy a trial's newest state to `target`, with a list of the files and their sizes, by which a
-    whole copy is told from one that was broken off.
+    """Copy a trial's newest state to `target`, with a list of files and sizes.
 
-    Training goes on meanwhile, and a newer state may replace the one that is being copied: then the
-    newer one is taken.
+    The list shows later whether a copy is complete. If training replaces the state during the copy,
+    the copy starts again with the newer state.
     """
     while True:
         shutil.rmtree(target, ignore_errors=True)
@@ -174,10 +176,12 @@ def copy_checkpoint(folder: Path, target: Path) -> None:
 
 
 def find_newest(files: Any, root: str, folders: tuple[str, ...]) -> str | None:
-    """Return the newest whole checkpoint in `folders` of a storage, the newest of which is first.
+    """Return the newest complete checkpoint in folders of the storage, or None.
 
     Args:
-        files: a file system of pyarrow. root: of the storage in it.
+        files: a file system of pyarrow.
+        root: the storage's path in it.
+        folders: paths below `root`, newest first.
 
     Raises:
         OSError: the storage does not answer.
@@ -186,10 +190,10 @@ def find_newest(files: Any, root: str, folders: tuple[str, ...]) -> str | None:
 
     for folder in folders:
         location = f"{root}/{folder}"
-        chosen = pyarrow.fs.FileSelector(location, allow_not_found=True, recursive=True)
+        selector = pyarrow.fs.FileSelector(location, allow_not_found=True, recursive=True)
         sizes = {
             info.path.removeprefix(f"{location}/"): info.size
-            for info in files.get_file_info(chosen)
+            for info in files.get_file_info(selector)
             if info.type == pyarrow.fs.FileType.File
         }
         for name in sorted({path.partition("/")[0] for path in sizes}, reverse=True):

@@ -1,12 +1,11 @@
-"""A few steps of a trial, timed: what a plan's estimate is made of.
+"""Time a few steps of a trial, from which a plan estimates time and memory.
 
     python -m trainables.jobs.pilot < job.json
 
-takes of a job the configuration, the seed and the runtime. It runs in a process of its own, so
-that its peak memory is that of one trial, and prints one JSON line. Nothing is written but the
-caches that the trial itself would fill. Whatever would end the trial before its first epoch
-(weights that cannot be fetched, an image that cannot be read, sizes that do not fit) ends the
-pilot, with the same message.
+This runs in a separate process, so that its peak memory is that of one trial, and prints one JSON
+line. It writes only the caches that the trial would fill too. An error before the trial's first
+epoch (missing weights, an unreadable image, sizes that do not fit) ends the pilot with the same
+message.
 """
 
 from __future__ import annotations
@@ -27,20 +26,21 @@ from trainables.errors import ConfigError, TrialFailure
 from trainables.jobs.request import Job
 from trainables.trial import TrialConfig
 
-STEPS = 6  # timed ones; one before them is not, as it pays for first uses
+STEPS = 6  # timed steps, after one untimed step that compiles and allocates
 
 
 @dataclass(frozen=True)
 class Pilot:
-    """Seconds unless said otherwise.
+    """Measured times and memory; times are in seconds.
 
-    fill: decoding, cached features and first uses, which only the first trial pays for.
-    setup: building everything, as each later trial does.
-    steps: of each timed optimiser step.
-    steps_per_epoch: a number.
-    evaluate: one evaluation of the selection split, as after each later epoch.
-    peak_bytes: of the device's memory on a GPU, else of the process.
-    device_bytes: that the device has; None on a CPU.
+    Attributes:
+        fill: decoding, cached features and first uses, which only the first trial needs.
+        setup: building all parts, for each trial.
+        steps: time of each optimiser step.
+        steps_per_epoch: number of steps in an epoch.
+        evaluate: one evaluation after an epoch.
+        peak_bytes: peak memory, of the GPU or else of the process.
+        device_bytes: memory of the GPU; None on a CPU.
     """
 
     fill: float
@@ -53,13 +53,12 @@ class Pilot:
 
 
 def run_pilot(config: TrialConfig, seed: int, runtime: Runtime, steps: int = STEPS) -> Pilot:
-    """Time `steps` steps of the main phase, with everything that trains, and one evaluation.
+    """Time steps of the main phase, in which all parameters train, and one evaluation.
 
     Raises:
-        ConfigError, TrialFailure: as the trial itself would.
+        ConfigError, TrialFailure: as the trial itself would raise.
     """
-
-    # Build and evaluate twice: what the first does beyond the second fills caches, for all trials.
+    # build twice, because the first time fills caches
     builds, evaluations, timed = [], [], []
     for _ in range(2):
         begun = time.perf_counter()
@@ -68,6 +67,8 @@ def run_pilot(config: TrialConfig, seed: int, runtime: Runtime, steps: int = STE
     device = trainer.device if trainer.device.type == "cuda" else None
     if device is not None:
         torch.cuda.reset_peak_memory_stats(device)
+
+    # time the steps
     batches = trainer.plan_batches(0)
     trainer.network.enter("main", trainer.parameters)
     trainer.trace = EpochMetrics(1, 0)
@@ -78,6 +79,8 @@ def run_pilot(config: TrialConfig, seed: int, runtime: Runtime, steps: int = STE
             torch.cuda.synchronize(device)
         timed.append(time.perf_counter() - begun)
     trainer.trace.check()
+
+    # evaluate twice, because the first time fills caches
     for _ in range(2):
         begun = time.perf_counter()
         for split in list_epoch_splits(trainer.config, trainer.splits):
@@ -103,6 +106,7 @@ def run_pilot(config: TrialConfig, seed: int, runtime: Runtime, steps: int = STE
 
 
 def main() -> int:
+    """Read a job from standard input, run its pilot and print the result or the error as JSON."""
     try:
         job = Job.from_dict(json.loads(sys.stdin.read()))
         timing = run_pilot(TrialConfig.model_validate(job.config), job.seed, job.runtime)

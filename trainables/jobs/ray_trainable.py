@@ -1,12 +1,12 @@
-"""The Ray side of a trial: a class Trainable whose actor runs one job after another.
+"""Run jobs in an actor of Ray Tune, one after another.
 
-The only file of this package that imports Ray. A job arrives as the text of a `Payload` in
-`config[PAYLOAD]`, and each step returns `{"events": JSON text, "done": bool, "node": Ray's id of
-this machine}`. Texts, because Ray copies, keeps and flattens every mapping that it sees.
+This is the only file of the package that imports Ray. A job arrives as the text of a `Payload` in
+`config[PAYLOAD]`. Each step returns `{"events": JSON text, "done": bool, "node": Ray's node id}`;
+events are text because Ray copies and flattens every mapping in a result.
 
-With a storage the job runs in a thread of its own, and a step returns after ten seconds at most:
-Tune saves checkpoints between steps only. What a trial has come to in the end is stored before the
-driver hears of it.
+With a storage the job runs in a separate thread and a step returns after ten seconds at most,
+because Tune saves checkpoints only between steps. The end of a trial is stored before it is
+reported to the driver.
 """
 
 from __future__ import annotations
@@ -42,18 +42,19 @@ from trainables.machine.processes import host_name, is_running
 
 PAYLOAD = "payload"
 DRIVER_SECONDS = 1.0
-STEP_SECONDS = 10.0  # of training, after which a step returns where checkpoints are stored
-STOP_SECONDS = 5.0  # that a trial which is stopped may take to come to its next event
-PATIENCE_SECONDS = 120.0  # that a trial waits for a storage that is away
-PAUSE_SECONDS = 2.0
+STEP_SECONDS = 10.0  # longest step with a storage
+STOP_SECONDS = 5.0  # to wait for the next event of a trial that is stopped
+PATIENCE_SECONDS = 120.0  # to retry a storage that does not answer
+PAUSE_SECONDS = 2.0  # between two such retries
 
 LOG = logging.getLogger(__name__)
 _watched: list[Leader] = []
 
 
 def watch_driver(driver: Leader) -> None:
-    """End this process as soon as the driver is gone: an orphan must not go on writing into a
-    trial folder that the next driver resumes. Ray's own clean-up takes seconds longer.
+    """End this process when the driver ends, seconds before Ray would.
+
+    An orphan must not write to a trial folder that the next driver resumes.
     """
     if driver.host != host_name() or _watched:
         return
@@ -71,20 +72,20 @@ Call = tuple[Callable[[], list[Event]], Future[list[Event]]]
 
 
 def run_calls(calls: queue.SimpleQueue[Call]) -> NoReturn:
-    """Do what is put into a queue, one call after the other."""
+    """Run the calls of a queue one after another, forever."""
     while True:
         function, future = calls.get()
         try:
             future.set_result(function())
-        except BaseException as error:  # raised again where the result is asked for
+        except BaseException as error:  # `Future.result` raises it again
             future.set_exception(error)
 
 
 class JobTrainable(tune.Trainable):
-    """One job at a time; `reset_config` takes the next one in the same process."""
+    """Run one job at a time; `reset_config` begins the next one in the same process."""
 
     _attempt: Attempt | None = None
-    _calls: queue.SimpleQueue[Call] | None = None  # for the thread in which a trial runs
+    _calls: queue.SimpleQueue[Call] | None = None  # to the thread that runs trials
     _future: Future[list[Event]] | None = None
 
     def setup(self, config: dict[str, Any]) -> None:
@@ -98,18 +99,23 @@ class JobTrainable(tune.Trainable):
         return True
 
     def _take_payload(self, config: dict[str, Any]) -> None:
-        """Take the payload out of the configuration, which Tune sends back with each result."""
+        """Parse the payload, and remove it from `config`, which Tune sends back each time."""
         self._payload = Payload.parse(config.pop(PAYLOAD))
         self._job = self._payload.job
-        self._last: list[Event] = []  # the end of the trial, which is being stored
+        self._last: list[Event] = []  # last events, held back until they are stored
         self._stored: dict[str, tuple[int, int]] = {}
 
     def step(self) -> dict[str, Any]:
+        """Return the next events; with a storage, ask Tune for a checkpoint of a newer state."""
         if self._attempt is None:
             self._attempt = self._enter_folder()
+
+        # without a storage, return the events at once
         if self._payload.storage is None:
             events = self._attempt.receive_events(self._payload.gather)
             return self._build_result(events, done=events[-1]["event"] != "epoch")
+
+        # report the end only after it was stored
         if self._last:
             return self._build_result(self._last, done=True)
         events = self._receive_events(self._attempt)
@@ -120,7 +126,7 @@ class JobTrainable(tune.Trainable):
         return self._build_result(events) | {"should_checkpoint": changed or bool(self._last)}
 
     def _enter_folder(self) -> Attempt:
-        """Enter the trial's folder, with all that the job needs in it."""
+        """Lock the trial's folder and fetch what the job needs."""
         payload = self._payload
         self._job = job = localize_job(payload)
         assert job.runtime.trial_dir is not None
@@ -148,9 +154,9 @@ class JobTrainable(tune.Trainable):
         wait_for_storage(lambda: fetch_files(self._payload, self._job, newest, download))
 
     def _receive_events(self, attempt: Attempt) -> list[Event]:
-        """Return what the trial tells next, or nothing if that takes too long."""
+        """Return the trial's next events, or none after `STEP_SECONDS`."""
         seconds = min(self._payload.gather, STEP_SECONDS)
-        if self._calls is None:  # one thread for all jobs, which ends with the process
+        if self._calls is None:  # one daemon thread for all jobs
             self._calls = queue.SimpleQueue()
             threading.Thread(
                 target=run_calls, args=(self._calls,), daemon=True, name="trial"
@@ -171,12 +177,12 @@ class JobTrainable(tune.Trainable):
         return {"events": json.dumps(events), "done": done, "node": node}
 
     def save(self, checkpoint_dir: str | None = None) -> Any:
-        """Store a checkpoint; wait for a storage that is away."""
+        """Save a checkpoint to the storage, with retries."""
         assert self._attempt is not None
         with tempfile.TemporaryDirectory(prefix=".stored-", dir=self._attempt.folder) as draft:
             folder = str(Path(draft) / "checkpoint")
             result: Any = wait_for_storage(lambda: super(JobTrainable, self).save(folder))
-        result.metrics.pop("events", None)  # Tune keeps it as long as the checkpoint
+        result.metrics.pop("events", None)  # Tune would keep them as long as the checkpoint
         return result
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
@@ -184,7 +190,7 @@ class JobTrainable(tune.Trainable):
         copy_checkpoint(self._attempt.folder, Path(checkpoint_dir))
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        """Do nothing: the job says where its checkpoint is (`_fetch_checkpoint`)."""
+        """Do nothing, because `_fetch_checkpoint` loads what the job names."""
 
     def cleanup(self) -> None:
         attempt, self._attempt = self._attempt, None
@@ -193,19 +199,19 @@ class JobTrainable(tune.Trainable):
         if self._future is not None:
             wait([self._future], STOP_SECONDS)
             if not self._future.done():
-                return  # it ends with this process
+                return  # the thread ends with this process
             self._future = None
         storage = self._payload.storage
         if storage is not None and storage.own_folder and self._last:
-            attempt.remove_files()  # all of them are in storage
+            attempt.remove_files()  # the storage has copies
         attempt.close()
 
 
 def wait_for_storage(do: Callable[[], Any]) -> Any:
-    """Do what needs the storage, again and again for two minutes while that is away.
+    """Call `do`, and retry for two minutes while the storage does not answer.
 
     Raises:
-        OSError: it is away for longer; which node says so.
+        OSError: the storage still does not answer, or is not the driver's.
     """
     end = time.monotonic() + PATIENCE_SECONDS
     while True:
@@ -214,12 +220,12 @@ def wait_for_storage(do: Callable[[], Any]) -> Any:
         except OSError as error:
             if time.monotonic() >= end:
                 raise OSError(
-                    f"{describe_node()}: the storage does not answer ({error})"
+                    f"{describe_node()}: the storage does not answer ({error}). Check --storage"
                 ) from error
-            LOG.warning("the storage does not answer (%s); it is asked again", error)
-        except RuntimeError as error:  # Tune found no mark of the driver's in it
+            LOG.warning("The storage does not answer (%s). The worker retries.", error)
+        except RuntimeError as error:  # Tune did not find the driver's marker
             raise OSError(
-                f"{describe_node()}: the storage here is not the driver's. A path has to be a "
-                f"folder that all nodes share ({str(error).splitlines()[0]})"
+                f"{describe_node()}: this node sees another storage than the driver. Give "
+                f"a folder that all nodes share or a URI ({str(error).splitlines()[0]})"
             ) from error
         time.sleep(PAUSE_SECONDS)

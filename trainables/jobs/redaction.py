@@ -1,8 +1,8 @@
-"""Texts of errors and logs without the secrets that this process was given.
+"""Redact secrets in texts of errors and logs.
 
-Libraries put addresses and headers into their messages, and a trial's last words are kept for
-ever: in its log, in the ledger, as tags, in reports. What the environment calls a password, a token
-or a key is taken out of them, and so is what stands before the @ of an address.
+Libraries write addresses and headers into their messages, and a trial's last error stays in its
+log, the ledger, tags and reports. Passwords, tokens and keys from the environment are replaced in
+them, and passwords in URLs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import traceback
 from pathlib import Path
 
 HIDDEN = "***"
-SHORTEST = 8  # letters: a shorter value may be part of any word
+SHORTEST = 8  # characters; a shorter value may be part of any word
 _SECRET = re.compile(
     r"pass(word|wd|phrase)?$|(?<!^)(?<!^old)pwd|token$|secret|(access|api|private)_?key|credential"
 )
@@ -22,8 +22,10 @@ _USER = re.compile(r"(?<=://)([^\s/@:]*):[^\s/@]+(?=@)")
 
 
 def redact_secrets(text: str) -> str:
-    """Return `text` with every secret of this process's environment as `***`. Where a file lies
-    that holds one (`$GOOGLE_APPLICATION_CREDENTIALS`) is none."""
+    """Replace every secret of this process's environment in `text` by `***`.
+
+    An absolute path, as in `$GOOGLE_APPLICATION_CREDENTIALS`, is not a secret.
+    """
     for name, value in os.environ.items():
         if (
             len(value) >= SHORTEST
@@ -35,14 +37,14 @@ def redact_secrets(text: str) -> str:
 
 
 class HidingFormatter(logging.Formatter):
-    """Of a log file: what is hidden stays so in tracebacks too."""
+    """Redact secrets in log records and their tracebacks."""
 
     def format(self, record: logging.LogRecord) -> str:
         return redact_secrets(super().format(record))
 
 
 def build_failure_event(error: BaseException) -> dict[str, str]:
-    """Return the last event of a job that failed."""
+    """Return the last event of a job that failed with `error`."""
     reason = redact_secrets(" ".join(f"{type(error).__name__}: {error}".split()))
     trace = redact_secrets("".join(traceback.format_exception(error)))
     return {"event": "failed", "reason": reason, "traceback": trace}

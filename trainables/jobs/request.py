@@ -1,8 +1,6 @@
-"""What a worker is asked to do, as it crosses from process to process: jobs, and views of models.
+"""Define the requests that processes send to workers: jobs, and views of trained models.
 
-The folder of a trial says how far it got, so the same job may be given again after anything that
-happened. Plain values cross and are checked where they arrive: a worker on another machine may have
-older code.
+The receiver validates all fields, because a worker on another machine may have older code.
 """
 
 from __future__ import annotations
@@ -10,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -24,22 +23,22 @@ Mode = Literal["train", "evaluate", "ensemble"]
 
 
 class JsonSerializable:
-    """Base of dataclasses whose fields are plain, paths, or dataclasses likewise."""
+    """Base of dataclasses that are sent as JSON; fields are plain values, paths or such classes."""
 
     __slots__ = ()
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-able values: of a path its text, of a tuple a list."""
+        """Convert to JSON-able values; a path becomes a text, a tuple a list."""
         values: dict[str, Any] = _build_adapter(type(self)).dump_python(self, mode="json")
         return values
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Return what `to_dict` gave.
+        """Validate and build an instance from what `to_dict` returned.
 
         Raises:
-            ConfigError: a field that is missing or unknown, or a value of another type.
+            ConfigError: a field is missing or unknown, or its value has another type.
         """
         try:
             instance: Self = _build_adapter(cls).validate_python(values)
@@ -48,23 +47,19 @@ class JsonSerializable:
             path = ".".join(map(str, (cls.__name__.lower(), *first["loc"])))
             value = repr(first["input"])[:200]
             raise ConfigError(
-                path, f"{first['msg']}, not {value}: put the same code on every machine"
+                path, f"{first['msg']}, not {value}. Put the same code on every machine."
             ) from None
         return instance
 
 
-_adapters: dict[type, TypeAdapter[Any]] = {}
-
-
+@cache
 def _build_adapter(cls: type) -> TypeAdapter[Any]:
-    if cls not in _adapters:
-        _adapters[cls] = TypeAdapter(cls)
-    return _adapters[cls]
+    return TypeAdapter(cls)
 
 
 @dataclass(frozen=True, slots=True)
 class Fold(JsonSerializable):
-    """One trained member of an ensemble: its trial's configuration and seed, and its weights."""
+    """A trained member of an ensemble: its configuration, seed and file of weights."""
 
     config: Mapping[str, Any]
     seed: int
@@ -73,18 +68,21 @@ class Fold(JsonSerializable):
 
 @dataclass(frozen=True, slots=True)
 class Job(JsonSerializable):
-    """One trial's next piece of work.
+    """Work on one trial.
 
-    trial_id: for logs; the trial's folder is `runtime.trial_dir`.
-    config: the whole `TrialConfig`, as JSON has it; the runner checks it.
-    evaluate: splits to be read at the end, "val", "test", "train" or "ensemble".
-    metrics: read of each of them besides those of its task.
-    mode: "train" runs or continues the trial. "evaluate" trains nothing: with the trial's export
-        it reads what is asked for and was not read before. "ensemble" reads the embeddings of
-        `members` side by side, as split "ensemble" of this trial.
-    until: the epoch, from 1, after which it is to pause; None: it goes to its end.
-    members: of an ensemble, in the order of their folds; of another job none.
-    source: the code that the driver has, if it is to be the same here.
+    Attributes:
+        trial_id: for logs; the trial's folder is `runtime.trial_dir`.
+        config: the complete `TrialConfig` as JSON; the runner validates it.
+        seed: of all random streams.
+        runtime: device, threads and folders.
+        evaluate: splits to evaluate at the end: "val", "test", "train" or "ensemble".
+        metrics: metrics to compute besides those of the task.
+        mode: "train" runs or resumes the trial. "evaluate" computes missing metrics from the
+            trial's export. "ensemble" evaluates the concatenated embeddings of `members` as split
+            "ensemble" of this trial.
+        until: epoch, from 1, after which the trial pauses; None trains to the end.
+        members: of an ensemble, in the order of the folds.
+        source: the driver's code, which must equal the worker's; None does not check it.
     """
 
     trial_id: str
@@ -104,7 +102,7 @@ class Job(JsonSerializable):
 
 @dataclass(frozen=True, slots=True)
 class Leader(JsonSerializable):
-    """The process without which workers end. start: seconds since the epoch."""
+    """The driver's process, with which its workers end; `start` is in seconds since the epoch."""
 
     host: str
     pid: int
@@ -113,12 +111,13 @@ class Leader(JsonSerializable):
 
 @dataclass(frozen=True, slots=True)
 class Storage(JsonSerializable):
-    """Where checkpoints of trials go, so that another node can go on from them.
+    """Storage of checkpoints, from which another node can resume a trial.
 
-    uri: of the storage, as pyarrow takes it.
-    own_folder: whether a trial runs in a folder of its node's own, as nodes share none.
-    checkpoints: trial → folders of its checkpoints in storage, the newest first: of the job's own
-        trial, and of those whose weights it reads.
+    Attributes:
+        uri: the storage's address, for pyarrow.
+        own_folder: whether trials run in a local folder of the node, because nodes share none.
+        checkpoints: trial → folders of its checkpoints in the storage, newest first, for the job's
+            trial and for those whose weights it reads.
     """
 
     uri: str
@@ -128,14 +127,16 @@ class Storage(JsonSerializable):
 
 @dataclass(frozen=True, slots=True)
 class Payload(JsonSerializable):
-    """A job and how it is run.
+    """A job with all that a worker needs to run it.
 
-    runner: `module:function`, a generator of events.
-    clean: whether the core's checkpoints go once the trial has ended.
-    gather: seconds for which a worker gathers what a trial tells before it passes that on.
-    fingerprint: of the driver's data set, which the node must have as well; None: no data is read,
-        or this is the driver's own machine.
-    storage: None, where a trial's folder is the one place of its files.
+    Attributes:
+        job: the work.
+        runner: `module:function`, a generator function of events.
+        clean: whether to delete the checkpoints once the trial has ended.
+        driver: the process with which the worker ends.
+        gather: seconds for which a worker collects events before it sends them.
+        fingerprint: of the driver's data set, which the node's must equal; None does not check it.
+        storage: where checkpoints are copied to; None if they stay in the trial's folder.
     """
 
     job: Job
@@ -147,11 +148,12 @@ class Payload(JsonSerializable):
     storage: Storage | None = None
 
     def to_text(self) -> str:
+        """Serialise to JSON text."""
         return json.dumps(self.to_dict())
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises ConfigError: it was written by other code."""
+        """Parse what `to_text` returned; raise ConfigError if other code wrote it."""
         return cls.from_dict(json.loads(text))
 
 
@@ -160,20 +162,20 @@ class Payload(JsonSerializable):
 
 @dataclass(frozen=True, slots=True)
 class View(JsonSerializable):
-    """What a figure reads of a model. name: of its file. kind: of `views.embedded.VIEWS`."""
+    """Data that a figure needs from a model; `kind` is a name in `views.embedded.VIEWS`."""
 
     name: str
     kind: str
     options: Mapping[str, Any]
 
     def locate_file(self, trial: Path) -> Path:
-        """Return its file in a trial's folder."""
+        """Return the view's file in a trial's folder."""
         return TrialFolder(trial).locate_view(self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class ViewOptions(JsonSerializable):
-    """The views of one finished trial's model."""
+    """The views to compute from one finished trial's model."""
 
     folder: Path
     views: tuple[View, ...]
@@ -181,7 +183,7 @@ class ViewOptions(JsonSerializable):
 
 @dataclass(frozen=True, slots=True)
 class Request(JsonSerializable):
-    """device, threads, cache: as a trial's `Runtime` has them."""
+    """Views to compute; device, threads and cache are those of `Runtime`."""
 
     trials: tuple[ViewOptions, ...]
     device: str

@@ -86,14 +86,14 @@ def test_a_finished_job_evaluates_what_was_not_asked_before(
 
 def test_another_trials_folder_is_refused(drawn: Path, shared_cache: Path, tmp_path: Path) -> None:
     trial = core_trials.config(drawn, training={"epochs": 1})
-    with pytest.raises(TrialFailure, match="nothing to evaluate"):
+    with pytest.raises(TrialFailure, match="no model to evaluate"):
         run(job(trial, shared_cache, tmp_path, mode="evaluate"))
     run(job(trial, shared_cache, tmp_path))
     for other in (
         job(trial, shared_cache, tmp_path, seed=4),
         job(core_trials.config(drawn, training={"epochs": 2}), shared_cache, tmp_path),
     ):
-        with pytest.raises(ConfigError, match=r"final\.json: it is the result of"):
+        with pytest.raises(ConfigError, match=r"final\.json: This result belongs to"):
             run(other)
 
 

@@ -80,7 +80,9 @@ def test_the_newest_whole_checkpoint_is_found(tmp_path: Path) -> None:
 
 def test_a_node_without_the_driver_s_folder_is_named(tmp_path: Path, job: Job) -> None:
     job_request = replace(payload(job, tmp_path), storage=None)
-    with pytest.raises(OSError, match=rf"node .*{tmp_path}/out/trials does not exist.*--storage"):
+    with pytest.raises(
+        OSError, match=rf"node .*{tmp_path}/out/trials, .* does not exist.*--storage"
+    ):
         localize_job(job_request)
     (tmp_path / "out" / "trials").mkdir(parents=True)
     assert localize_job(job_request) is job
@@ -133,7 +135,9 @@ def test_a_node_with_other_data_or_none_is_named_before_training(
     config = core_trials.config(tmp_path / "images")
     check_data(job, fingerprint(config.data, job.runtime.cache_dir))
     root = tmp_path / "images"
-    with pytest.raises(OSError, match=rf"node .*the data set folder in {root} is not the driver"):
+    with pytest.raises(
+        OSError, match=rf"node .*the data set folder in {root} differs from the driver"
+    ):
         check_data(job, "0" * 64)
     shutil.rmtree(root)
     with pytest.raises(OSError, match=rf"node .*{root}"):

@@ -42,7 +42,7 @@ def test_one_is_ended_and_the_trial_goes_on_with_others(
     assert next(events)["epoch"] == 1
     (other,) = others()
     other.kill()
-    with pytest.raises(OSError, match=r"process 1 of the trial was ended .exit code -9."):
+    with pytest.raises(OSError, match=r"Process 1 of the trial ended with exit code -9"):
         list(events)
     assert others() == []
 
@@ -60,7 +60,7 @@ def test_one_is_ended_and_the_trial_goes_on_with_others(
 
 def test_what_one_cannot_do_none_does(drawn: Path, shared_cache: Path, tmp_path: Path) -> None:
     job_request = job(config(drawn), shared_cache, tmp_path)
-    with pytest.raises(ConfigError, match=r"2 a trial .*backbone.mode: frozen"):
+    with pytest.raises(ConfigError, match=r"2 processes .*backbone.mode: frozen"):
         list(run_job(by(2, job_request)))
     assert others() == []
 
