@@ -21,7 +21,7 @@ from trainables.machine.cache_folder import locate_default_cache
 from trainables.machine.files import join_inside
 from trainables.machine.processes import host_name
 
-# folder in the cache; folder of other trials\' weights in a run\'s folder
+# folder in the cache; in a run's folder, the folder of other trials' weights
 NODES, READ = "nodes", "read"
 MANIFEST = "files.json"
 
