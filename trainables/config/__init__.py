@@ -1,1 +1,1 @@
-"""Sections of a trial's configuration, and the registries of its components."""
+"""Define the sections of a trial's configuration and the registries of its components."""

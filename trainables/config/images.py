@@ -1,4 +1,4 @@
-"""What of a trial's configuration is said of its images: which, how divided, how augmented."""
+"""Configure a trial's images: the data set, its splits and the augmentation."""
 
 from __future__ import annotations
 
@@ -52,11 +52,12 @@ class SplitConfig(ComponentConfig):
     @field_validator("blocks", "by", mode="before")
     @classmethod
     def normalize_blocks(cls, value: Any) -> Any:
-        """So that the default, written out or not, is one trial."""
+        """Store the default as None, so that writing it out keeps the trial's id."""
         return None if value in ("contiguous", "classes") else value
 
     @model_validator(mode="after")
     def check_parts(self) -> SplitConfig:
+        """Check that `part` and `parts` fit each other and the protocol."""
         if (self.parts is None) != (self.part is None) or (self.part or 0) >= (self.parts or 1):
             text = f"part must be 0 to parts − 1, not {self.part} with parts {self.parts}"
             raise ValueError(text)
@@ -67,6 +68,7 @@ class SplitConfig(ComponentConfig):
 
     @model_validator(mode="after")
     def check_folds(self) -> SplitConfig:
+        """Check that `fold` and `folds` fit each other and the protocol."""
         if self.by == "images" and (self.folds is not None or self.order == "sorted"):
             key = "order" if self.folds is None else "folds"
             text = f"{getattr(self, key)} divides classes, and images are dealt: leave it out"
@@ -109,6 +111,7 @@ class AugmentConfig(ComponentConfig):
 
     @model_validator(mode="after")
     def check_crop_options(self) -> AugmentConfig:
+        """Check ranges, and refuse options of a crop that `resize` or `pad` replaces."""
         for name, most in (("crop_scale", 1), ("crop_ratio", inf)):
             low, high = getattr(self, name)
             if not 0 < low <= high <= most:
@@ -126,7 +129,7 @@ class AugmentConfig(ComponentConfig):
         return self
 
 
-# Come with the package, and have no folder.
+# data sets within the package
 EMBEDDED = ("typefaces", "emoji", "characters", "digits")
 
 
@@ -162,6 +165,7 @@ class DataConfig(ComponentConfig):
 
     @model_validator(mode="after")
     def check_stored_side(self) -> DataConfig:
+        """Check that images are stored at least as large as training and evaluation need."""
         trained = self.augment.resize or 0
         for name, side in (("eval_resize", self.eval_resize), ("augment.resize", trained)):
             if side and side < self.image_size:
@@ -185,22 +189,22 @@ class DataConfig(ComponentConfig):
 
     @property
     def drawings(self) -> bool:
-        """Whether its images are squares of one size, which evaluation sees whole."""
+        """Whether the images are squares of one size, which evaluation does not crop."""
         return self.name in EMBEDDED
 
     @property
     def eval_side(self) -> int:
-        """Short side to which evaluation brings photographs."""
+        """Short side to which evaluation resizes photographs."""
         return self.eval_resize or round(self.image_size * 256 / 224)
 
     @property
     def stored_short_side(self) -> int | None:
-        """Short side at which photographs are kept; None: that of the file."""
+        """Short side at which photographs are stored; None stores the file's size."""
         return None if self.stored_side == "original" else self.stored_side or self.eval_side
 
     @property
     def may_resample(self) -> bool:
-        """Whether evaluation may find images at another size than it takes them at."""
+        """Whether evaluation may have to resize the stored images."""
         return self.eval_resize is not None or self.stored_side is not None
 
     @property
@@ -211,5 +215,5 @@ class DataConfig(ComponentConfig):
 
     @property
     def images(self) -> str:
-        """What tells decoded images apart, however they are divided and augmented."""
+        """Cache key of decoded images, which splits and augmentation do not change."""
         return self.model_dump_json(exclude={"split", "augment"})

@@ -1,4 +1,4 @@
-"""From images to embeddings: the backbone, and the linear head on it."""
+"""Configure the backbone and the linear embedding head."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ class BackboneConfig(ComponentConfig):
 
     @model_validator(mode="after")
     def check_options(self) -> BackboneConfig:
+        """Check that the standard deviations are positive."""
         if self.std is not None and min(self.std) <= 0:
             raise ValueError(f"std must be above 0, not {min(self.std):g}")
         return self

@@ -1,4 +1,4 @@
-"""How parameters move: optimiser, rates and weight decay by role, schedule and warm-up."""
+"""Configure optimiser, learning rates and weight decays by role, schedule and warm-up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trainables.errors import ConfigError
 
 Role = Literal["backbone", "head", "proxies", "margins", "auxiliary"]  # what a parameter is
 ROLES: tuple[Role, ...] = get_args(Role)
-HELD: tuple[Role, ...] = ("backbone",)  # in the warm-up, unless a schedule says else
+HELD: tuple[Role, ...] = ("backbone",)  # held during the warm-up by default
 
 
 class Multipliers(ComponentConfig):
@@ -44,7 +44,7 @@ class WeightDecays(ComponentConfig):
 
     @property
     def by_role(self) -> dict[Role, float]:
-        """Those that are set."""
+        """The weight decays that are set."""
         return {role: value for role in ROLES if (value := getattr(self, role)) is not None}
 
 
@@ -74,16 +74,18 @@ class OptimizerConfig(ComponentConfig):
     @field_validator("nesterov", "dampening")
     @classmethod
     def normalize_off(cls, value: bool | float | None) -> bool | float | None:
-        """So that the default, written out or not, is one trial."""
+        """Store the default as None, so that writing it out keeps the trial's id."""
         return value or None
 
     @field_validator("weight_decays")
     @classmethod
     def normalize_empty(cls, value: WeightDecays | None) -> WeightDecays | None:
+        """Store a section without values as None."""
         return value if value is not None and value.by_role else None
 
     @model_validator(mode="after")
     def check_sgd_options(self) -> OptimizerConfig:
+        """Refuse options of SGD's momentum without it."""
         for name in ("nesterov", "dampening"):
             if getattr(self, name) is not None and (self.name != "sgd" or self.momentum == 0):
                 text = f"it is an option of sgd with a momentum above 0, not of {self.name} with "
@@ -124,19 +126,20 @@ class ScheduleConfig(ComponentConfig):
     @field_validator("counted_from")
     @classmethod
     def normalize_counted_from(cls, value: str | None) -> str | None:
-        """So that the default, written out or not, is one trial."""
+        """Store the default as None, so that writing it out keeps the trial's id."""
         return None if value == "warmup_end" else value
 
     @field_validator("warmup_hold")
     @classmethod
     def normalize_warmup_holds(cls, value: tuple[Role, ...] | None) -> tuple[Role, ...] | None:
-        """Likewise, and in one order."""
+        """Store the default as None and other roles in a fixed order, for equal ids."""
         if value is None or set(value) == set(HELD):
             return None
         return tuple(role for role in ROLES if role in value)
 
     @model_validator(mode="after")
     def check_options_are_used(self) -> ScheduleConfig:
+        """Refuse options that this schedule does not use."""
         milestones = list(self.milestones or ())
         if (self.name == "multi_step") != bool(milestones):
             text = f"schedule.name: {self.name} and the milestones {milestones} do not fit: "

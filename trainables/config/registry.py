@@ -1,7 +1,7 @@
-"""Named components and the configuration each of them owns.
+"""Register named components, each with its own configuration.
 
-A loss, a method or a data set is one class in one file. It carries its own `Config`
-(ranges checked there), its `REVISION`, and registers under its name:
+A loss, a method or a data set is one class in one file. It has a `Config`, which checks ranges, and
+a `REVISION`, and registers under its name:
 
     @LOSSES.register("normsoftmax")
     class NormSoftmax(Loss):
@@ -42,12 +42,12 @@ T = TypeVar("T")
 
 
 class Strict(BaseModel):
-    """Base of what a spec is made of: where a field takes numbers, true and false are refused."""
+    """Base of all models of a spec; number fields refuse true and false."""
 
     @model_validator(mode="before")
     @classmethod
     def refuse_booleans_for_numbers(cls, data: Any) -> Any:
-        """Refuse booleans for numbers: `epochs: true` would be 1."""
+        """Refuse booleans in number fields, because `epochs: true` would mean 1."""
         for key, value in data.items() if isinstance(data, dict) else ():
             values = value if isinstance(value, list | tuple) else [value]
             if any(isinstance(item, bool) for item in values) and key in _list_numeric_fields(cls):
@@ -58,7 +58,7 @@ class Strict(BaseModel):
 
 @cache
 def _list_numeric_fields(model: type[BaseModel]) -> frozenset[str]:
-    """Return the fields that hold numbers, and nothing that a truth value could be meant as."""
+    """Return the fields that take numbers and no booleans."""
     leaves = {
         info.alias or name: set(_iterate_leaf_types(info.annotation))
         for name, info in model.model_fields.items()
@@ -84,26 +84,26 @@ class ComponentConfig(Strict):
 
 
 def exclude_from_identity(default: Any, **constraints: Any) -> Any:
-    """Return a field that cannot change a trial's numbers."""
+    """Return a field that is no part of a trial's id, because it cannot change its numbers."""
     return Field(default, json_schema_extra={"identity": False}, **constraints)
 
 
 class NamedConfig(ComponentConfig):
-    """Of a component, which `name` tells from the others of its registry."""
+    """Base of a component's configuration, which `name` identifies in its registry."""
 
     name: str
 
 
 class Registry(Generic[T]):
-    """Name → component, a class or an object, filled on first use by `modules` and entry points.
+    """Map names to components, loaded on first use from `modules` and entry points.
 
-    Of a package every module is loaded, so that a new file in it is all a component takes. An
-    entry point of `ablate.<name>` names what registers itself when it is loaded, as a module with
-    `register` in it does; or, where there is `adapt`, a thing that this makes a component of.
+    All modules of a package are loaded, so adding a component takes only a new file. An entry point
+    of `ablate.<name>` is a module that calls `register`, or an object that `adapt` converts.
 
     Args:
-        name: of the registry. modules: in which its own components are.
-        adapt: (name of an entry point, what it names) → component.
+        name: of the registry.
+        modules: modules and packages with the registry's own components.
+        adapt: converts (name of an entry point, its object) to a component.
     """
 
     def __init__(
@@ -115,13 +115,15 @@ class Registry(Generic[T]):
         self._loaded = False
 
     def register(self, name: str) -> Callable[[T], T]:
+        """Return a decorator that registers a component; refuse a second one with its name."""
+
         def add(component: T) -> T:
             other = self._components.get(name)
             if other is not None and _find_origin(other) != _find_origin(component):
                 modules = f"{other.__module__} and {component.__module__}"
                 message = f"{self.name}: {name!r} is registered twice, by {modules}; rename one"
                 raise ValueError(message)
-            # The base class says in `REMOVED_HOOKS` what each hook that it no longer calls became.
+            # `REMOVED_HOOKS` of the base class maps removed hooks to their successors
             removed: Mapping[str, str] = getattr(component, "REMOVED_HOOKS", {})
             for hook, successor in removed.items():
                 if hasattr(component, hook):
@@ -134,6 +136,7 @@ class Registry(Generic[T]):
         return add
 
     def load(self) -> None:
+        """Import all modules and entry points, once."""
         if self._loaded:
             return
         self._loaded = True
@@ -156,11 +159,12 @@ class Registry(Generic[T]):
         return self._components[name]
 
     def get(self, name: str) -> T | None:
+        """Return a component, or None if the name is unknown."""
         self.load()
         return self._components.get(name)
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the components of named modules as written, then over others by name."""
+        """Iterate over names: first those of listed modules, in that order, then others sorted."""
         self.load()
         modules = {name: component.__module__ for name, component in self._components.items()}
         first = [name for name, module in modules.items() if module in self._modules]
@@ -173,27 +177,28 @@ class Registry(Generic[T]):
 
 
 def _find_origin(component: Any) -> tuple[str, str]:
-    """Return where a component was written, which tells one that is loaded twice."""
+    """Return a component's module and name, which are equal if it is loaded twice."""
     return component.__module__, getattr(component, "__qualname__", "")
 
 
 @cache
 def load_entry_points() -> Any:
-    """Return entry points of all packages; reading them takes some 20 ms."""
+    """Return the entry points of all packages, cached because reading them takes 20 ms."""
     return entry_points()
 
 
 def build_choice_annotation(registry: Registry[Any], tag: str) -> Any:
-    """Build an annotation: the field holds any model of this registry, told by its field `tag`."""
+    """Build an annotation for any model of a registry, discriminated by its field `tag`."""
     members = reduce(or_, (registry[name] for name in registry))
     return Annotated[members, Field(discriminator=tag)]
 
 
 class FromRegistry:
-    """Annotation: the field holds the `Config` of any class of this registry, told by `name`.
+    """Annotate a field that holds the `Config` of any class of a registry, selected by `name`.
 
     Args:
-        default: which is meant where none is named.
+        registry: of the classes.
+        default: name that is used if the configuration has none.
     """
 
     discriminator: ClassVar[str] = "name"
@@ -219,8 +224,10 @@ class FromRegistry:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Describe the choices; `anyOf` takes an object without a name, which fits several of them,
-        where there is a default. Choices that are one class are one choice."""
+        """Describe the choices as JSON Schema, each class once.
+
+        With a default the schema is `anyOf`, because an object without a name fits several choices.
+        """
         described = handler(schema)
         if self.default is None:
             return described

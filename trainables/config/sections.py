@@ -1,9 +1,8 @@
-"""The sections of a trial's configuration, one class each, and the trial as its parts see it.
+"""Define the other sections of a trial's configuration, and `Trial`, which contains all.
 
-Losses and methods look at `Trial` where they check whether they can be part of one; which there
-are is known to `TrialConfig` (`trainables/trial.py`) alone. Fields marked `identity=False` (where
-files lie, block sizes) do not change numbers and are left out of the trial's identity; see
-`trainables/core/identity.py`.
+Losses and methods check a `Trial`; only `TrialConfig` (`trainables/trial.py`) knows which of them
+exist. Fields marked `identity=False`, such as paths and block sizes, do not change numbers and are
+left out of the trial's id (`trainables/core/identity.py`).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class TrainingConfig(ComponentConfig):
     checkpointing: the backbone keeps what goes into each of its blocks, and computes the rest anew
         in `backward` (`backbones/memory.py`). None: off.
     micro_batch: images that go through the backbone at once; the loss is that of the whole batch
-        all the same (`backbones/passes.py`). None: all.
+        all the same (`backbones/grad_cache.py`). None: all.
 
     packed: went in 0.2.0 and is None; trials of before say how many of them trained as one program.
 
@@ -53,6 +52,7 @@ class TrainingConfig(ComponentConfig):
 
     @model_validator(mode="after")
     def check_whole_classes(self) -> TrainingConfig:
+        """Check that a batch has the same number of images of each class."""
         if self.batch_size % self.per_class:
             raise ValueError(
                 f"batch_size {self.batch_size} must be a multiple of per_class {self.per_class}"
@@ -79,7 +79,7 @@ class SelectionConfig(ComponentConfig):
     @field_validator("keep", "train_curve")
     @classmethod
     def normalize_default(cls, value: str | bool | None) -> str | bool | None:
-        """So that the default, written out or not, is one trial."""
+        """Store the default as None, so that writing it out keeps the trial's id."""
         return None if value in ("best", False) else value
 
 
@@ -97,7 +97,7 @@ class EvaluationConfig(ComponentConfig):
     @field_validator("restarts")
     @classmethod
     def normalize_restarts(cls, value: int | None) -> int | None:
-        """So that the default, written out or not, is one trial."""
+        """Store the default as None, so that writing it out keeps the trial's id."""
         return None if value == 1 else value
 
 
@@ -125,5 +125,5 @@ class Trial(ComponentConfig):
     @field_validator("task", mode="before")
     @classmethod
     def normalize_task(cls, value: Any) -> Any:
-        """So that the default, written out or not, is one trial."""
+        """Store the default as None, so that writing it out keeps the trial's id."""
         return None if value == "retrieval" else value

@@ -1,1 +1,1 @@
-"""What depends on the machine: files, processes, devices, memory."""
+"""Handle what depends on the machine: files, processes, devices and memory."""

@@ -1,4 +1,4 @@
-"""Where decoded data and cached features are kept, unless a run says another place."""
+"""Locate the default cache of decoded data and features."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trainables.machine.texts import expand_user_path
 
 def locate_default_cache() -> Path:
     """Return $ABLATE_CACHE, or $XDG_CACHE_HOME/ablate, or ~/.cache/ablate."""
-    if named := os.environ.get("ABLATE_CACHE"):
-        return expand_user_path(named, "ABLATE_CACHE")
+    if configured := os.environ.get("ABLATE_CACHE"):
+        return expand_user_path(configured, "ABLATE_CACHE")
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return expand_user_path(home, "XDG_CACHE_HOME") / "ablate"

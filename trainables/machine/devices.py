@@ -1,7 +1,7 @@
-"""Which device a trial runs on, and what its backbone computes in there.
+"""Choose a trial's device and check that it supports bfloat16.
 
-bfloat16 changes numbers (three digits in place of seven, in each product of the backbone), and so
-is part of a trial's identity: `training.precision`. In evaluation it holds too.
+bfloat16 changes numbers (three digits instead of seven in each product of the backbone), so
+`training.precision` is part of a trial's id. It applies to evaluation too.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ AMPERE = (8, 0)  # compute capability of NVIDIA's first GPUs with bfloat16 arith
 
 
 def resolve_device(name: str) -> torch.device:
-    """Return the device of a name; "auto" is CUDA where there is one, else the CPU.
+    """Return the device with this name; "auto" is CUDA if there is a GPU, else the CPU.
 
     Raises:
-        ConfigError: not a device, or one that this machine does not have.
+        ConfigError: the name is invalid, or this machine does not have the device.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -40,8 +40,7 @@ def resolve_device(name: str) -> torch.device:
 
 
 def list_devices(name: str) -> list[str]:
-    """Return the devices that processes take in turn: of "cuda" all that there are, else the one
-    named.
+    """List the devices to share among processes: all GPUs for "cuda", else the named device.
 
     Raises:
         ConfigError: as `resolve_device`.
@@ -53,24 +52,22 @@ def list_devices(name: str) -> list[str]:
 
 
 def describe_device(device: torch.device) -> str:
-    """Return `cpu`, or `cuda (NVIDIA H200)`."""
+    """Describe a device for provenance, as `cpu` or `cuda (NVIDIA H200)`."""
     if device.type == "cuda":
         return f"cuda ({torch.cuda.get_device_name(device)})"
     return device.type
 
 
 def to_full_precision(x: Tensor) -> Tensor:
-    """Return float32 of float16 and bfloat16, which autocast leaves; float64, and float32, as they
-    are."""
+    """Convert float16 and bfloat16, which autocast returns, to float32; keep float64."""
     return x if x.dtype == torch.float64 else x.float()
 
 
 def check_bf16(device: torch.device) -> None:
-    """Check that a device computes in bfloat16: a GPU of its own, a processor by whatever it has.
+    """Check that a GPU has bfloat16 arithmetic; every CPU is accepted.
 
     Raises:
-        ConfigError: a GPU that would convert each number to and fro, which is slower than float32,
-            and for which some kernels are missing.
+        ConfigError: the GPU would only emulate it, which is slower than float32 and lacks kernels.
     """
     if device.type != "cuda" or torch.version.hip is not None:
         return
@@ -78,6 +75,6 @@ def check_bf16(device: torch.device) -> None:
     if (major, minor) < AMPERE:
         raise ConfigError(
             "training.precision",
-            f"a GPU of compute capability {major}.{minor} does not compute in bf16, as those from "
-            f"{AMPERE[0]}.{AMPERE[1]} on do: set training.precision: fp32, or take another GPU",
+            f"This GPU of compute capability {major}.{minor} does not compute in bf16, which needs "
+            f"{AMPERE[0]}.{AMPERE[1]}. Set training.precision: fp32, or use another GPU.",
         )

@@ -1,4 +1,4 @@
-"""JSON that vouches for itself, and SHA-256 of a folder's files, by which damage is found."""
+"""Seal JSON and folders with SHA-256 digests, to detect damage."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ MANIFEST = "digests.json"  # {"files": {name: SHA-256}}, beside the files
 
 
 def seal_json(content: dict[str, Any]) -> bytes:
-    """Return JSON behind a line with its SHA-256."""
+    """Serialise to JSON, after a line with its SHA-256."""
     text = json.dumps(content, sort_keys=True).encode()
     return hashlib.sha256(text).hexdigest().encode() + b"\n" + text
 
 
 def read_sealed_json(path: Path) -> dict[str, Any] | None:
-    """Return what a file of `sealed` bytes holds; None where a byte of it is another.
+    """Read a file that `seal_json` made; return None if its digest does not match.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     digest, _, text = path.read_bytes().partition(b"\n")
     if digest != hashlib.sha256(text).hexdigest().encode():
@@ -33,21 +33,21 @@ def read_sealed_json(path: Path) -> dict[str, Any] | None:
 
 
 def seal_folder(folder: Path) -> None:
-    """Write the digests of all files in `folder` beside them."""
+    """Write a manifest with the digests of all files in `folder`."""
     (folder / MANIFEST).write_bytes(seal_json({"files": _digest_files(folder)}))
 
 
 def find_damage(folder: Path) -> str | None:
-    """Return what is wrong with a sealed folder, after reading all of it; None: nothing."""
+    """Verify all files of a sealed folder; return the first fault, or None."""
     try:
         manifest, digests = read_sealed_json(folder / MANIFEST), _digest_files(folder)
     except OSError as error:
         return f"{Path(str(error.filename or folder)).name} cannot be read ({error.strerror})"
     if manifest is None:
-        return f"{MANIFEST} is not as it was written"
+        return f"{MANIFEST} was altered"
     for name, digest in manifest["files"].items():
         if digests.get(name) != digest:
-            return f"{name} is missing or not as it was written"
+            return f"{name} is missing or was altered"
     return None
 
 

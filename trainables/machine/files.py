@@ -1,5 +1,4 @@
-"""Files that are whole or absent, whatever is killed when, names that stay in their folder, and
-files of strangers, which may be none."""
+"""Write files atomically, and safely open names and files that a stranger may have made."""
 
 from __future__ import annotations
 
@@ -36,13 +35,13 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Indented, keys sorted; NaN and infinities, which JSON does not know, are errors."""
+    """Write indented JSON with sorted keys; NaN and infinity raise ValueError."""
     text = json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n"
     write_atomically(path, text.encode())
 
 
 def join_inside(folder: Path, name: object) -> Path:
-    """Return `folder / name`, of a name that somebody else wrote down: it leads nowhere else.
+    """Return `folder / name` if an untrusted `name` stays in the folder.
 
     Raises:
         ConfigError: `name` is no plain file name (`../x`, `/x`, `a/b`, ``, `..`).
@@ -53,26 +52,27 @@ def join_inside(folder: Path, name: object) -> Path:
             return path
     raise ConfigError(
         str(folder),
-        f"{name!r} is not a name without a path, as a file in this folder has. Its records were "
-        "edited: copy the folder anew, or train the trial again (--force)",
+        f"{name!r} is not a plain name of a file in this folder: its records were edited. Copy the "
+        "folder again, or train the trial again with --force.",
     )
 
 
 def open_regular(
     path: str | Path, *, most_bytes: int | None = None, follow_links: bool = True
 ) -> BufferedReader:
-    """Open a file that a stranger may have made, for reading, and only if it is a regular one.
+    """Open an untrusted file for reading, only if it is a regular file.
 
-    Opening a FIFO in the usual way waits for a writer for ever, and a device never ends.
+    The usual `open` would wait forever at a FIFO, and a device has no end.
 
     Args:
-        most_bytes: a larger file is refused. A file that grows afterwards can still give more:
-            read no more than this many bytes of it, as `read_regular` does.
+        path: the file.
+        most_bytes: size above which the file is refused. The file may still grow afterwards, so
+            read at most this many bytes, as `read_regular` does.
         follow_links: whether the last part of the path may be a symbolic link.
 
     Raises:
-        OSError: the file cannot be opened, is no regular file, or is too large; `strerror` says
-            which, in words that can stand in a message.
+        OSError: the file cannot be opened, is not regular or is too large; `strerror` is a text for
+            a message.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | (0 if follow_links else os.O_NOFOLLOW)
     try:
@@ -99,10 +99,10 @@ def open_regular(
 
 
 def read_regular(path: str | Path, *, most_bytes: int, follow_links: bool = True) -> bytes:
-    """Read a file that a stranger may have made, whole; arguments and errors as `open_regular`."""
+    """Read an untrusted file completely; arguments and errors are those of `open_regular`."""
     with open_regular(path, most_bytes=most_bytes, follow_links=follow_links) as file:
         content = file.read(most_bytes + 1)
-    if len(content) > most_bytes:  # one that grew, or that has no size of its own
+    if len(content) > most_bytes:  # the file grew, or has no size, as in /proc
         raise _build_size_error(path, most_bytes)
     return content
 

@@ -1,8 +1,8 @@
-"""Processes that train one trial: what they exchange, over torch.distributed.
+"""Communicate between the processes of one trial, over torch.distributed.
 
-Tensors of a step go by the backend of their device (NCCL between GPUs, gloo between processors);
-what is said, and waited for however long, by gloo. Each call is made by all processes of a group,
-in the same order.
+A step's tensors use the backend of their device (NCCL for GPUs, gloo for CPUs). Python objects and
+barriers use gloo with a long timeout. All processes of a group must make the same calls in the same
+order.
 
 Shape legend: B rows of a batch · P processes.
 """
@@ -25,17 +25,20 @@ from torch import Tensor
 
 T = TypeVar("T")
 Whole = TypeVar("Whole", Tensor, Sequence[Any])
-PATIENCE = timedelta(days=7)  # the others wait while the main process computes metrics
-BUCKET = 2**24  # numbers that are exchanged at once
+PATIENCE = timedelta(days=7)  # others wait while the main process computes metrics
+BUCKET = 2**24  # most numbers in one collective
 LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 
 
 @dataclass(frozen=True)
 class Group:
-    """Process number `rank` of P = `size`; its collectives have the names of `torch.distributed`.
+    """Collectives of a trial's processes, with the names of `torch.distributed`.
 
-    tensors, control: torch's groups, for tensors of a step and for what is said; None: this
-    process is alone, and every call returns at once.
+    Attributes:
+        rank: number of this process.
+        size: P; with 1, every call returns at once.
+        tensors: torch's process group for tensors of a step.
+        control: torch's process group for objects and barriers.
     """
 
     rank: int = 0
@@ -45,37 +48,39 @@ class Group:
 
     @property
     def is_main(self) -> bool:
-        """Whether this process is the one that writes, and reads metrics."""
+        """Whether this is the main process, which writes files and computes metrics."""
         return self.rank == 0
 
     def count_rows(self, rows: int) -> list[int]:
-        """Return how many of B rows are each process's: consecutive ones, as equal as can be."""
+        """Divide B rows into consecutive shards of nearly equal size; return their sizes."""
         return [rows // self.size + (rank < rows % self.size) for rank in range(self.size)]
 
     def local_shard(self, whole: Whole) -> Whole:
-        """Return this process's part of a sequence, or its rows of a tensor [B, ...]."""
+        """Return this rank's shard of a sequence or of the rows of a tensor [B, ...]."""
         counts = self.count_rows(len(whole))
         begin = sum(counts[: self.rank])
         return whole[begin : begin + counts[self.rank]]
 
     def all_gather(self, own: Tensor, rows: int) -> Tensor:
-        """Return [B, ...] of everybody's own rows, without gradient."""
+        """Gather the rows of all ranks, [B, ...], without gradient."""
         if self.size == 1:
             return own.detach()
         counts = self.count_rows(rows)
-        padded = own.new_zeros(max(counts), *own.shape[1:])  # processes send equally much
+        padded = own.new_zeros(max(counts), *own.shape[1:])  # all ranks must send equal shapes
         padded[: len(own)] = own.detach()
         parts = [torch.empty_like(padded) for _ in counts]
         dist.all_gather(parts, padded, group=self.tensors)
         return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
 
     def gather(self, parts: Sequence[Tensor], device: torch.device) -> Tensor:
-        """Return [N, ...] of everybody's parts in order, in the main process; in the others what
-        is their own, of which nobody needs it.
+        """Gather all ranks' parts in order, [N, ...], on the main process.
 
         Args:
-            parts: rows of this process, on `device`; none, where it has none. The main one has
-                some.
+            parts: rows of this rank, on `device`; may be empty, except on the main process.
+            device: of the result.
+
+        Returns:
+            All rows on the main process; this rank's rows on the others, which do not use them.
         """
         own = torch.cat(list(parts)) if parts else torch.empty(0, device=device)
         if self.size == 1:
@@ -87,18 +92,18 @@ class Group:
         return torch.cat([part.to(device) for part in everybody if len(part)])
 
     def all_reduce_(self, tensors: Sequence[Tensor]) -> None:
-        """Let each become the sum of all processes', in place."""
+        """Sum each tensor over all ranks, in place."""
         self._apply_collective(tensors, dist.all_reduce)
 
     def broadcast_(self, tensors: Sequence[Tensor]) -> None:
-        """Let each become the main process's, in place."""
+        """Overwrite each tensor by the main process's, in place."""
         self._apply_collective(
             tensors, lambda flat, group: dist.broadcast(flat, group=group, group_src=0)
         )
 
     @torch.no_grad()
     def _apply_collective(self, tensors: Sequence[Tensor], collective: Callable[..., Any]) -> None:
-        """Pass tensors through a collective, many at once."""
+        """Apply a collective to tensors, joined in buckets to save calls."""
         if self.size == 1:
             return
         buckets: list[list[Tensor]] = []
@@ -126,7 +131,7 @@ class Group:
 
     @contextmanager
     def main_process_first(self) -> Iterator[None]:
-        """Run a block in the main process before all others: it fills caches."""
+        """Run a block on the main process first, so that the others find filled caches."""
         if not self.is_main:
             dist.barrier(self.control)
         yield
@@ -138,17 +143,22 @@ ALONE = Group()
 
 
 def create_rendezvous_file() -> Path:
-    """Return a new file by which processes of one machine find each other."""
+    """Return the path of a new file through which the processes find each other."""
     return Path(tempfile.mkdtemp(prefix="ablate-group-")) / "store"
 
 
 @contextmanager
 def join_group(place: Path, rank: int, size: int, device: torch.device) -> Iterator[Group]:
-    """Make this process one of a group in a block. They listen on this machine's loopback alone,
-    unless GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME name another interface.
+    """Join a process group for a block.
+
+    The processes use only the loopback interface, unless GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME
+    name another one.
 
     Args:
-        place: `create_rendezvous_file` of the group's first process. device: this process's own.
+        place: what `create_rendezvous_file` returned on the main process.
+        rank: number of this process.
+        size: number of processes.
+        device: device of this process.
     """
     if device.type == "cuda":
         torch.cuda.set_device(device)

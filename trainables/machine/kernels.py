@@ -1,9 +1,9 @@
-"""What decides the last bits of linear algebra on a CPU: libraries, processor, threads.
+"""Multiply matrices on the CPU by the faster library, and describe what decides the last bits.
 
-Of float32 matrices torch takes MKL for products and oneDNN for convolutions. MKL uses AVX-512 on
-Intel's processors alone, oneDNN wherever there is any: on the processors in `ONEDNN_IS_QUICKER` its
-product takes half the time. Heads, flows and evaluation multiply by the quicker one, which decides
-the last bits as the processor does; no identity knows either.
+For float32 torch uses MKL for products and oneDNN for convolutions. MKL uses AVX-512 only on
+Intel's processors, oneDNN on all; on the processors in `ONEDNN_IS_QUICKER` its product takes half
+the time. Heads, flows and evaluation therefore use the faster one. The choice changes the last
+bits, as the processor does; ids depend on neither.
 
 Shape legend: B rows · F features in · D features out · `...` leading dimensions.
 """
@@ -20,24 +20,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-# By these MKL, oneDNN, OpenBLAS and torch are told which kernels to take. How many threads there
-# are torch says itself, whoever told it.
+# prefixes of the variables that choose kernels; the number of threads is read from torch
 TELLING = ("MKL_", "ONEDNN_", "DNNL_", "OPENBLAS_", "ATEN_CPU_CAPABILITY")
-# Of /proc/cpuinfo, on x86 and on ARM; the other lines say which core, and how fast just now.
+# keys of /proc/cpuinfo on x86 and on ARM that do not differ between cores or change with time
 OF_PROCESSOR = (
     *("vendor_id", "cpu family", "model", "model name", "stepping", "cache size", "flags"),
     *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features"),
 )
-# Maker and family of the processors on which oneDNN's product was measured to be the quicker
-# (`tests/benchmarks/RESULTS.md`). Of AMD's family 25 the two are equal: 831 and 842 µs.
+# vendor and family of processors where oneDNN was measured to be faster
+# (`tests/benchmarks/RESULTS.md`); on AMD's family 25 both are equal (831 and 842 µs)
 ONEDNN_IS_QUICKER = (("AuthenticAMD", "26"),)
-SMALLEST = 1 << 14  # numbers of the second matrix; below, asking costs what the product saves
+SMALLEST = 1 << 14  # entries of the second matrix; below, the check costs as much as it saves
 
 
 def describe_kernels() -> dict[str, object]:
-    """Return a key under which a result is only found where it would come out to the bit again.
+    """Return everything that may change the last bits of a result, as part of a cache key.
 
-    It tells apart more than it need to: another build of torch may round as this one does.
+    The key is stricter than necessary: another build of torch may round equally.
     """
     return {
         "torch": [torch.__version__, torch.__config__.show()],
@@ -53,7 +52,7 @@ def describe_kernels() -> dict[str, object]:
 
 @cache
 def detect_processor() -> str:
-    """Return what the system tells of this machine's processor."""
+    """Return the system's description of this machine's processor."""
     words = [platform.machine(), platform.processor()]
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -64,48 +63,50 @@ def detect_processor() -> str:
 
 @cache
 def is_onednn_quicker() -> bool:
-    """Return whether this processor is one of those that were measured, and torch has both
-    libraries."""
+    """Return whether torch has both libraries and oneDNN was measured faster on this processor."""
     fields = dict(re.findall(r"^(.+?)\s*: (.*)$", detect_processor(), re.M))
     return (
         (fields.get("vendor_id"), fields.get("cpu family")) in ONEDNN_IS_QUICKER
         and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
         and torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
         and torch.backends.cpu.get_cpu_capability() == "AVX512"
-        # torch gives it no name of its own; where it has another one day, MKL's is taken.
+        # a private name of torch; if it disappears, MKL is used
         and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     )
 
 
 def uses_onednn(a: Tensor, b: Tensor) -> bool:
-    """Return whether `product` of these rows is both possible and the quicker: [A, E] and [B, E],
-    of which no gradient is asked. The same for all `a` of one `b`."""
-    taken = a.dtype == b.dtype == torch.float32 and b.device.type == "cpu"
-    graph = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
-    return taken and not graph and b.numel() >= SMALLEST and is_onednn_quicker()
+    """Return whether to multiply a [A, E] and b [B, E] by oneDNN, without a gradient.
+
+    The answer is the same for all `a` with one `b`.
+    """
+    is_supported = a.dtype == b.dtype == torch.float32 and b.device.type == "cpu"
+    needs_grad = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
+    return is_supported and not needs_grad and b.numel() >= SMALLEST and is_onednn_quicker()
 
 
 def onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return x Wᵀ + b by oneDNN, float32 on a CPU, without a gradient.
+    """Return x Wᵀ + b by oneDNN, in float32 on a CPU, without a gradient.
 
-    Args:
-        x: [B, F]. weight: [D, F]; either may be a transposed view. bias: [D].
+    Shape:
+        x [B, F] and weight [D, F], either of which may be a transposed view; bias [D].
     """
     x, weight = (
-        each if each.is_contiguous() or each.t().is_contiguous() else each.contiguous()
-        for each in (x, weight)
+        matrix if matrix.is_contiguous() or matrix.t().is_contiguous() else matrix.contiguous()
+        for matrix in (x, weight)
     )
     y: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
     return y
 
 
 class Linear(nn.Linear):
-    """y = x Wᵀ + b, as `nn.Linear` in all but its last bits, differentiable as often. Of a layer
-    either all products of matrices are oneDNN's or none, whatever its batches.
+    """Compute y = x Wᵀ + b like `nn.Linear`, up to the last bits, by the faster library.
+
+    A layer uses the same library for all batches. Higher derivatives work too.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map x[..., F] → [..., D]."""
+        """Return x Wᵀ + b, [..., F] → [..., D]."""
         is_quicker = (
             x.dim() >= 2
             and x.numel() > 0
@@ -113,7 +114,7 @@ class Linear(nn.Linear):
             and x.dtype == self.weight.dtype == torch.float32
             and x.device.type == "cpu"
             and is_onednn_quicker()
-            # A compiler or `torch.func`, by which many configurations are one product of MKL's.
+            # compilers and `torch.func` need torch's own operator
             and not torch.compiler.is_compiling()
             and not torch._C._are_functorch_transforms_active()
         )
@@ -125,9 +126,9 @@ class Linear(nn.Linear):
 
 
 class _Product(torch.autograd.Function):
-    """∂L/∂x = g W, ∂L/∂W = gᵀ x, ∂L/∂b = Σ_B g, by products of the same kind."""
+    """Differentiate by oneDNN too: ∂L/∂x = g W, ∂L/∂W = gᵀ x, ∂L/∂b = Σ_B g."""
 
-    # `setup_context` would serve `torch.func` too, and takes a quarter as long as a head's product.
+    # no `setup_context`: it would take a quarter of the time of a head's product
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)

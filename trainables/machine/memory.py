@@ -1,4 +1,4 @@
-"""Memory that the C library keeps between steps."""
+"""Tell the C library to keep freed memory between steps."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 
 
 def keep_freed_memory() -> bool:
-    """Let glibc hold on to freed memory instead of giving it back at every step.
+    """Let glibc keep freed memory instead of returning it to the system at each step.
 
-    Feature maps above 32 MiB otherwise get fresh pages each time, which the kernel zeroes one by
-    one: a tenth of a fine-tuning step. Holds for the process; the peak stays what it is. Returns
-    whether there was a glibc to tell.
+    Otherwise the kernel zeroes fresh pages for each feature map above 32 MiB, which takes a tenth
+    of a fine-tuning step. Peak memory does not change.
+
+    Returns:
+        Whether the process uses glibc, so that the setting has an effect.
     """
     if not sys.platform.startswith("linux"):
         return False

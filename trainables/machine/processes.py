@@ -1,4 +1,4 @@
-"""Telling one process from another, ending all that one of them has started, or oneself."""
+"""Identify processes, kill a session of processes, and end a process that is stuck."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ def count_cores() -> int:
 
 
 def host_name() -> str:
-    """Return host and, on Linux, PID namespace: within one of these, process ids are unique.
-    Containers may share a host name."""
+    """Return the host's name and, on Linux, the PID namespace, in which process ids are unique.
+
+    Containers may share a host name.
+    """
     namespace = ""
     link = Path("/proc/self/ns/pid")
     if link.is_symlink():
@@ -32,11 +34,14 @@ def host_name() -> str:
 
 
 def is_running(pid: int, start: float) -> bool:
-    """Return whether the process with this id on this host is the one that began at `start`
-    (seconds since the epoch) and has not ended.
+    """Return whether the process with this id on this host started at `start` and still runs.
+
+    Args:
+        pid: the process id, which the system may have reused.
+        start: start time, in seconds since the epoch.
 
     Raises:
-        psutil.AccessDenied: it exists, and belongs to another user.
+        psutil.AccessDenied: the process belongs to another user.
     """
     try:
         process = psutil.Process(pid)
@@ -47,8 +52,7 @@ def is_running(pid: int, start: float) -> bool:
 
 
 def list_session_processes(leader: int) -> list[int]:
-    """Return the processes of the session that `leader` leads or led, on this host, except those
-    that have ended and wait for their parent to ask how."""
+    """List the running processes of the session of `leader` on this host, without zombies."""
     members = []
     for pid in psutil.pids():
         with contextlib.suppress(ProcessLookupError, PermissionError, psutil.NoSuchProcess):
@@ -58,11 +62,13 @@ def list_session_processes(leader: int) -> list[int]:
 
 
 def end_session(leader: int, seconds: float = 10.0) -> None:
-    """Kill all processes of a session, wherever their parents are; returns when they are gone, or
-    after `seconds`. The calling process, if it is one of them, goes last."""
+    """Kill all processes of a session and wait until they have ended, at most `seconds`.
+
+    The calling process, if it belongs to the session, is killed last.
+    """
     end = time.monotonic() + seconds
-    while left := [pid for pid in list_session_processes(leader) if pid != os.getpid()]:
-        for pid in left:
+    while pids := [pid for pid in list_session_processes(leader) if pid != os.getpid()]:
+        for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() >= end:
@@ -73,9 +79,9 @@ def end_session(leader: int, seconds: float = 10.0) -> None:
 
 
 class Watch:
-    """Ends this process when nothing of its work has been heard of for `seconds`: what each thread
-    was doing goes to `log` first. It needs no thread of Python's, so that code that holds the
-    interpreter is seen too.
+    """End this process after `seconds` without a heartbeat, and write all stacks to `log` first.
+
+    It works without a Python thread, so it also ends code that holds the interpreter's lock.
     """
 
     armed: ClassVar[Watch | None] = None
@@ -88,19 +94,22 @@ class Watch:
         self.record_heartbeat()
 
     def record_heartbeat(self) -> None:
-        """Work goes on: the time begins anew."""
+        """Restart the countdown."""
         now = time.monotonic()
         if now >= self._due:
             faulthandler.dump_traceback_later(self.seconds, exit=True, file=self._stream)
-            self._due = now + min(1.0, self.seconds / 4)  # it costs a thread each time
+            self._due = now + min(
+                1.0, self.seconds / 4
+            )  # limits the rate, because each call starts a thread
 
     def close(self) -> None:
+        """Stop the countdown."""
         faulthandler.cancel_dump_traceback_later()
         Watch.armed = None
         self._stream.close()
 
 
 def feed_watchdog() -> None:
-    """For the `Watch` of this process, if it has one."""
+    """Record a heartbeat for the `Watch` of this process, if it has one."""
     if Watch.armed is not None:
         Watch.armed.record_heartbeat()

@@ -1,7 +1,7 @@
-"""How far a long piece of work is, said in lines.
+"""Log the progress of long work on images.
 
-The lines go to the logger `trainables.progress`, at INFO: a worker's log has them, and a command
-shows them where it waits (`ablate.values.terminal.shown`).
+Lines go to the logger `trainables.progress` at level INFO. A worker's log contains them, and a
+command that waits shows them.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ FIRST, LEAST, MOST = 3.0, 5.0, 60.0  # seconds before the first line, and betwee
 
 
 class Progress:
-    """Of `total` images, of which `done` were done before.
+    """Log the progress on `total` images, `done` of which an earlier run finished.
 
-    Lines grow rarer as the work grows longer: a twentieth of the time that it has taken lies
-    between two.
+    The pause between lines is a twentieth of the time so far, within limits.
     """
 
     def __init__(self, doing: str, total: int, done: int = 0) -> None:
@@ -25,10 +24,10 @@ class Progress:
         self.begun = time.monotonic()
         self.due = self.begun + FIRST
         if done:
-            LOG.info("%s: going on after %s of %s images", doing, f"{done:,}", f"{total:,}")
+            LOG.info("%s: continuing after %s of %s images", doing, f"{done:,}", f"{total:,}")
 
     def update(self, done: int) -> None:
-        """Say so, if it is time to."""
+        """Log a line if one is due."""
         now = time.monotonic()
         if now < self.due:
             return

@@ -1,8 +1,7 @@
-"""Text from people: what a file name, a database or a terminal cannot hold, and paths of it.
+"""Refuse characters in users' texts that a file name, a database or a terminal cannot hold.
 
-A NUL ends a file name for the operating system; half a character (a lone surrogate, which is also
-how Python shows a byte that is not UTF-8) has no bytes that could be hashed, stored or sent; an
-escape code moves the cursor of the terminal that shows it. None of them belongs into a name.
+A NUL ends a file name. A lone surrogate, as which Python reads a byte that is not UTF-8, cannot be
+encoded, so it can be neither hashed nor stored. An escape code moves a terminal's cursor.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from trainables.errors import ConfigError
 
 LARGEST = 2**63 - 1  # of integers, which stores and tensors hold in 64 bits
 
-# Control characters but tab and line breaks, which a caption may hold; lone surrogates.
+# control characters except tab and line breaks, and lone surrogates
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
-# For a terminal also what turns the direction of a line or breaks it.
+# for a terminal also characters that break a line or change its direction
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 )
 
 
 def find_unfit_character(text: str) -> str | None:
-    """Return what `text` holds that no name may, in words; None if it is fit."""
+    """Describe the first character of `text` that no name may contain; None if there is none."""
     match = _UNFIT.search(text)
     if match is None:
         return None
@@ -37,35 +36,41 @@ def find_unfit_character(text: str) -> str | None:
 
 
 def check_text(text: str, where: str, *, show: bool = True) -> str:
-    """Return `text`, if it is fit. show: whether the message may hold some of it.
+    """Return `text` unchanged if `find_unfit_character` accepts it.
+
+    Args:
+        text: to check.
+        where: its place, for the message.
+        show: whether the message may quote the text.
 
     Raises:
-        ConfigError: it holds a control character or something that is no character.
+        ConfigError: it contains a control character or a lone surrogate.
     """
     what = find_unfit_character(text)
     if what is not None:
         inside = f" in '{escape_control_characters(text[:60])}'" if show else ""
-        raise ConfigError(where, f"{what}{inside} is in it: remove it")
+        raise ConfigError(where, f"It contains {what}{inside}. Remove it.")
     return text
 
 
 def check_option(text: str, option: str, *, show: bool = True) -> str:
-    """Return what is given for an option, if it is fit and not empty: an empty one is most often a
-    variable of a script that was never set, and would mean the default.
+    """Return an option's value unchanged if it is a fit text and not empty.
+
+    An empty value is refused, because it usually comes from an unset variable in a script.
 
     Raises:
-        ConfigError: it is not.
+        ConfigError: the value is empty or unfit.
     """
     if not text:
-        raise ConfigError(option, "it is empty: give a value, or leave the option out")
+        raise ConfigError(option, "Its value is empty. Give a value, or leave the option out.")
     return check_text(text, option, show=show)
 
 
 def check_values(value: Any, where: str) -> None:
-    """Check every text of a tree of values likewise, and every number for more than 64 bits.
+    """Check all texts in a tree of values by `check_text`, and integers for 64 bits.
 
     Raises:
-        ConfigError: its path is the dotted place below `where`.
+        ConfigError: with the dotted path of the value below `where`.
     """
     if isinstance(value, str):
         check_text(value, where)
@@ -79,33 +84,34 @@ def check_values(value: Any, where: str) -> None:
 
 
 def build_length_error(where: str) -> ConfigError:
+    """Return the error for an integer of more than 64 bits."""
     return ConfigError(
-        where, f"an integer lies outside {-LARGEST} to {LARGEST}: write fewer digits"
+        where, f"An integer must be between {-LARGEST} and {LARGEST}. Write fewer digits."
     )
 
 
 def expand_user_path(text: str | Path, where: str) -> Path:
-    """Return a path as a person gives it, `~` for the home folder and `~name` for somebody's.
+    """Convert a user's text to a path, with `~` and `~name` expanded to home folders.
 
     Raises:
-        ConfigError: an empty one, one that no file can have, or the home of nobody.
+        ConfigError: the text is empty or unfit, or names the home of an unknown user.
     """
     path = check_text(str(text), where)
     if not path.strip():
-        raise ConfigError(where, f"{path!r} is no path; `.` is this folder")
+        raise ConfigError(where, f"{path!r} is not a path. Write `.` for the current folder.")
     try:
         return Path(path).expanduser()
     except RuntimeError:
         user = path.split("/")[0]
         raise ConfigError(
             where,
-            f"{path} has no home folder of {user.removeprefix('~') or 'this user'}: write the "
-            f"folder out ({user} written ./{user} is a name)",
+            f"{path}: {user.removeprefix('~') or 'this user'} has no home folder. Write the whole "
+            f"path, or ./{user} for a file of that name.",
         ) from None
 
 
 def escape_control_characters(text: str) -> str:
-    """Write out what would steer a terminal (`\\x1b`); line breaks and tabs stay."""
+    """Replace control characters except tab and newline by their codes (`\\x1b`)."""
 
     def write_out(match: re.Match[str]) -> str:
         code = ord(match[0])

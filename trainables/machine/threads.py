@@ -1,8 +1,7 @@
-"""Threads that compute side by side, each on one core.
+"""Map a function over items in threads that each use one core.
 
-What is small (an image to be resized) gains nothing where all cores take part in it, and loses much
-where they are not free: they wait for each other at every step. So several are computed at once,
-each by one thread. The results are the same.
+Dividing a small operation, such as resizing one image, among all cores gains nothing and waits for
+the slowest core. Therefore each thread computes whole items. The results are the same.
 """
 
 from __future__ import annotations
@@ -21,38 +20,40 @@ T = TypeVar("T")
 
 
 def map_in_threads(work: Callable[[S], T], items: Iterable[S], *, together: int = 1) -> list[T]:
-    """Return `work` on each, in as many threads as torch has, none of which divides its own
-    further; with gradients or without, and in inference mode or not, as the caller is: torch keeps
-    both for each thread, and tensors made in that mode cannot be written outside it.
+    """Apply `work` to each item in torch's number of threads, and return the results in order.
+
+    The threads inherit the caller's gradient and inference modes, which torch stores per thread.
 
     Args:
-        together: items that a thread takes at once, where each is soon done.
+        work: function of one item.
+        items: its arguments.
+        together: items that a thread takes at once; more is faster for short work.
     """
     threads = torch.get_num_threads()
     if threads == 1:
         return [work(item) for item in items]
     inference, gradients = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
 
-    def likewise(several: list[S]) -> list[T]:
+    def run_chunk(chunk: list[S]) -> list[T]:
         with torch.inference_mode(inference), torch.set_grad_enabled(gradients):
-            return [work(item) for item in several]
+            return [work(item) for item in chunk]
 
-    rest = iter(items)
-    lots = iter(lambda: list(islice(rest, together)), [])
-    return list(chain.from_iterable(_get_pool(threads).map(likewise, lots)))
+    iterator = iter(items)
+    chunks = iter(lambda: list(islice(iterator, together)), [])
+    return list(chain.from_iterable(_get_pool(threads).map(run_chunk, chunks)))
 
 
 @cache
 def _get_pool(threads: int) -> ThreadPoolExecutor:
-    """torch keeps a number of threads for each thread that computes, and one for those to come."""
+    """Create the pool, in which torch uses one thread for each worker."""
     ready = threading.Barrier(threads)
 
-    def alone() -> None:
-        torch.get_num_threads()  # takes the number for those to come, once; after that it is ours
+    def use_one_core() -> None:
+        torch.get_num_threads()  # initialises this thread's number, which the next line changes
         torch.set_num_threads(1)
-        ready.wait()  # so that each task below has a thread of its own
+        ready.wait()  # until all threads of the pool have started
 
-    pool = ThreadPoolExecutor(threads, "side by side", initializer=alone)
+    pool = ThreadPoolExecutor(threads, "side by side", initializer=use_one_core)
     list(pool.map(lambda _: None, range(threads)))
     torch.set_num_threads(threads)
     return pool

@@ -63,7 +63,7 @@ def test_a_job_and_the_same_job_again(
     (tmp_path / "other.safetensors").touch()
     identity = {"config_hash": final["provenance"]["config_hash"], "seed": job_request.seed}
     (tmp_path / "final.json").write_text(json.dumps(final | identity))
-    with pytest.raises(ConfigError, match=r"'../other.safetensors' is not a name without a path"):
+    with pytest.raises(ConfigError, match=r"'../other.safetensors' is not a plain name"):
         run(job_request)
 
 
