@@ -1,1 +1,1 @@
-"""What ends cells early: one scheduler a file, and races over seeds."""
+"""Schedulers that end cells early, one per file, and races over seeds."""

@@ -1,7 +1,4 @@
-"""ASHA: successive halving without waiting, decided on what is known at the time.
-
-Source: Li et al., "A system for massively parallel hyperparameter tuning", MLSys 2020, Algorithm 2.
-"""
+"""ASHA: successive halving that decides on the results known so far, without waiting."""
 
 from __future__ import annotations
 
@@ -17,10 +14,14 @@ from ablate.schedulers.base import SCHEDULERS, STOP, WAIT, Decision, LearningCur
 
 @SCHEDULERS.register("asha")
 class Asha(SchedulerBase):
-    """Asynchronous successive halving: a cell goes on as soon as it is among the best
-    1/`factor` of those that have reached its rung so far.
+    """Promote a cell once it is among the best 1/`factor` of those that have reached its rung.
 
-    factor: also of the epochs of a rung to those of the one before.
+    factor: share of the cells that are promoted (one in `factor`), and ratio of the epochs of
+        successive rungs.
+
+    References:
+        Li et al., "A system for massively parallel hyperparameter tuning", MLSys 2020,
+        Algorithm 2, https://arxiv.org/abs/1810.05934.
 
     Example:
         >>> curves = [LearningCurve((value,), epochs=9) for value in (0.5, 0.3, 0.4)]
@@ -34,29 +35,35 @@ class Asha(SchedulerBase):
     asynchronous: ClassVar[bool] = True
 
     def decide(self, entries: Sequence[LearningCurve], *, closed: bool) -> list[Decision]:
+        # train all cells to the first rung
         decisions: list[Decision] = [WAIT] * len(entries)
         epochs = max((entry.epochs for entry in entries), default=1)
-        steps = base.list_rungs(self.grace, self.factor, epochs)
+        rungs = base.list_rungs(self.grace, self.factor, epochs)
         alive = [i for i, entry in enumerate(entries) if not entry.failed]
         idle = True
         for index in alive:
-            goal = min(steps[0], entries[index].epochs)
+            goal = min(rungs[0], entries[index].epochs)
             if entries[index].epochs_trained < goal:
                 decisions[index], idle = goal, False
-        for rung, following in itertools.pairwise(steps):
-            there = [i for i in alive if entries[i].epochs_trained >= min(rung, entries[i].epochs)]
-            best = base.rank_places(entries, there, rung)[: len(there) // self.factor]
-            # Promoted once is promoted for good: whoever has passed the rung, or is on its way.
-            passed = [i for i in there if entries[i].epochs_trained > rung or entries[i].running]
+        # promote the best cells of each rung
+        for rung, next_rung in itertools.pairwise(rungs):
+            reached = [
+                i for i in alive if entries[i].epochs_trained >= min(rung, entries[i].epochs)
+            ]
+            best = base.rank_places(entries, reached, rung)[: len(reached) // self.factor]
+            # Promotions are final: cells that have passed the rung, or are on their way, go on.
+            passed = [i for i in reached if entries[i].epochs_trained > rung or entries[i].running]
             for index in dict.fromkeys([*best, *passed]):
-                goal = min(following, entries[index].epochs)
+                goal = min(next_rung, entries[index].epochs)
                 if entries[index].epochs_trained < goal:
                     decisions[index], idle = goal, False
+        # stop finished and failed cells
         for index, entry in enumerate(entries):
             if entry.failed or entry.epochs_trained >= entry.epochs:
                 decisions[index] = STOP
+        # if no cell can go on, train the best one to the end
         if closed and idle and alive:
-            # Too few to fill the upper rungs: the best of those that got farthest goes to the end.
+            # There were too few cells to fill the upper rungs.
             farthest = max(entries[i].epochs_trained for i in alive)
             if not any(entries[i].epochs_trained >= entries[i].epochs for i in alive):
                 top = [i for i in alive if entries[i].epochs_trained == farthest]

@@ -1,8 +1,7 @@
-"""What all schedulers share: what they are told of a study's cells, and what they answer.
+"""The interface of schedulers: learning curves of a study's cells in, a decision for each out.
 
-A scheduler is one file: a class of `SchedulerBase` with a `name` of its own, registered in
-`SCHEDULERS`, that decides from facts alone. A file in this package is named in the list below,
-another package joins through the entry-point group `ablate.schedulers`.
+A scheduler is a subclass of `SchedulerBase` with its own `name`, registered in `SCHEDULERS`. Files
+of this package are listed below; other packages use the entry-point group `ablate.schedulers`.
 """
 
 from __future__ import annotations
@@ -18,19 +17,28 @@ from trainables.config.registry import Registry, Strict
 
 STOP: Literal["stop"] = "stop"
 WAIT: Literal["wait"] = "wait"
-Decision = int | Literal["stop", "wait"]  # an epoch to run to, or one of these
+Decision = int | Literal["stop", "wait"]  # an int is the epoch to train to
 
 
 @dataclass(frozen=True)
 class LearningCurve:
-    """What is known of a cell."""
+    """The progress of one cell.
 
-    values: tuple[float, ...]  # the objective at each whole epoch of all its seeds, their mean
-    epochs: int  # that it trains in full
-    failed: bool = False  # it never will have a value
-    running: bool = False  # a leg of it is under way
-    stopped: bool = False  # an earlier decision, which is a fact by now, has ended it
-    bracket: int = 0  # number of its round
+    Attributes:
+        values: mean of the objective over seeds, for each epoch that all seeds have finished.
+        epochs: number of epochs of full training.
+        failed: whether the cell failed and will never have a value.
+        running: whether the cell trains now.
+        stopped: whether a recorded decision has stopped the cell.
+        bracket: number of its round.
+    """
+
+    values: tuple[float, ...]
+    epochs: int
+    failed: bool = False
+    running: bool = False
+    stopped: bool = False
+    bracket: int = 0
 
     @property
     def epochs_trained(self) -> int:
@@ -41,16 +49,17 @@ class LearningCurve:
         return max(self.values[:rung])
 
     def mean_at(self, rung: int) -> float:
+        """Return the mean value of the first `rung` epochs."""
         return math.fsum(self.values[:rung]) / rung
 
 
 class SchedulerBase(Strict):
-    """Which cells of a study go on training.
+    """Decide which cells of a study go on training.
 
-    grace: epochs that every cell gets before anything is stopped.
-    asynchronous: it decides on what is known at the time; a search's rounds do not wait for it, and
-        a search may be asynchronous too. The others compare within rounds.
-    keeps_stops: what others reach later could revoke its "stop", so that a stop becomes a fact.
+    grace: number of epochs that every cell trains before any is stopped.
+    asynchronous: whether it decides on the results known so far, so that rounds of a search do not
+        wait for it and a search may be asynchronous. Others compare within rounds.
+    keeps_stops: whether a "stop" is recorded, because later results could revoke it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -62,28 +71,29 @@ class SchedulerBase(Strict):
     keeps_stops: ClassVar[bool] = False
 
     def decide(self, entries: Sequence[LearningCurve], *, closed: bool) -> list[Decision]:
-        """Return a decision for each cell of a study that is known so far, by its place.
+        """Return a decision for each known cell of a study, in the order of `entries`.
 
-        "stop" also stands for a cell that has nothing left to do. With the facts unchanged a
-        decision may change from "wait" alone.
+        "stop" is also the decision on a finished cell. With unchanged results only a "wait" may
+        change to another decision.
 
         Args:
-            closed: no cell will be added any more, so that none waits for peers to come.
+            entries: the cells' learning curves.
+            closed: whether no cell will be added, so that no cell waits for others to come.
         """
         raise NotImplementedError
 
 
 def list_rungs(first: int, factor: int, epochs: int) -> list[int]:
-    """Return first · factor^k below `epochs`, and `epochs`."""
-    steps = []
+    """Return the rungs first · factor^k below `epochs`, then `epochs`."""
+    rungs = []
     while first < epochs:
-        steps.append(first)
+        rungs.append(first)
         first *= factor
-    return [*steps, epochs]
+    return [*rungs, epochs]
 
 
 def rank_places(entries: Sequence[LearningCurve], places: Sequence[int], rung: int) -> list[int]:
-    """Return places by value at a rung, best first; earlier cells first on ties."""
+    """Sort indices of cells by the best value up to a rung, best first, then by index."""
     return sorted(places, key=lambda index: (-entries[index].find_best_until(rung), index))
 
 

@@ -1,9 +1,8 @@
-"""Schedulers: which cells of a study go on training, as pure functions of what is known.
+"""The union of all schedulers, as the field `scheduler` of a study takes it.
 
-A scheduled cell runs in legs. Each leg ends at a rung, an epoch at which the cell is paused with
-its state saved and its best value so far is a fact of the ledger; a decision says whether it goes
-on to the next rung, waits, or is stopped. Population-based training is left out: it changes a
-trial's configuration while it runs, and what has no fixed configuration has no identity here.
+A scheduled cell trains to a rung, an epoch at which it is paused, its state saved and its values
+recorded. A decision lets it train to the next rung, wait, or stop. Population-based training is not
+supported: it changes a trial's configuration during training, and identities need a fixed one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Successive halving and Hyperband: the best of a bracket go on to the next rung.
-
-Decisions do not depend on the order in which results come. Source: Li et al., "Hyperband", JMLR
-2018, Algorithm 1, of which successive halving is one bracket.
-"""
+"""Successive halving and Hyperband, whose decisions do not depend on the order of results."""
 
 from __future__ import annotations
 
@@ -16,9 +12,9 @@ from ablate.schedulers.base import SCHEDULERS, STOP, WAIT, Decision, LearningCur
 
 
 class Halving(SchedulerBase):
-    """What successive halving and Hyperband share: brackets, each halved by itself.
+    """Base of schedulers that halve each bracket of cells by itself.
 
-    factor: of the epochs of a rung to those of the one before; one of so many cells goes on.
+    factor: ratio of the epochs of successive rungs; one in `factor` cells goes on.
     """
 
     factor: int = Field(3, ge=2)
@@ -42,25 +38,30 @@ class Halving(SchedulerBase):
         epochs = max(entry.epochs for entry in entries)
         alive = [i for i, entry in enumerate(entries) if not entry.failed]
         for rung in self.list_bracket_rungs(epochs, bracket):
-            short = [i for i in alive if entries[i].epochs_trained < min(rung, entries[i].epochs)]
+            # train the remaining cells to the rung
+            below = [i for i in alive if entries[i].epochs_trained < min(rung, entries[i].epochs)]
             for index in alive:
-                decisions[index] = WAIT
-            if short:
-                for index in short:
+                decisions[index] = WAIT if below else STOP
+            if below:
+                for index in below:
                     decisions[index] = min(rung, entries[index].epochs)
                 return decisions
-            for index in alive:
-                decisions[index] = STOP
             if rung >= epochs:
                 return decisions
+            # keep the best
             alive = base.rank_places(entries, alive, rung)[: max(1, len(alive) // self.factor)]
         return decisions
 
 
 @SCHEDULERS.register("successive_halving")
 class SuccessiveHalving(Halving):
-    """All cells of a bracket run to `grace` epochs, the best 1/`factor` go on to `factor` times
-    as many, and so on to the last epoch. A bracket is a round of a search, or a whole grid.
+    """Train a bracket to `grace` epochs, the best 1/`factor` to `factor` times as many, and so on.
+
+    A bracket is a round of a search, or a whole grid.
+
+    References:
+        Jamieson and Talwalkar, "Non-stochastic best arm identification and hyperparameter
+        optimization", AISTATS 2016, https://arxiv.org/abs/1502.07943; one bracket of Hyperband.
 
     Example:
         >>> curves = [LearningCurve((value,), epochs=9) for value in (0.5, 0.3, 0.4)]
@@ -73,8 +74,11 @@ class SuccessiveHalving(Halving):
 
 @SCHEDULERS.register("hyperband")
 class Hyperband(Halving):
-    """Successive halving whose rounds take turns in how early they begin to stop cells: from
-    `grace` epochs on, from factor · grace, …, and at last not at all.
+    """Halve rounds from different epochs on: `grace`, factor · grace, …, then not at all.
+
+    References:
+        Li et al., "Hyperband: a novel bandit-based approach to hyperparameter optimization", JMLR
+        2018, Algorithm 1, https://arxiv.org/abs/1603.06560.
 
     Example:
         >>> curves = [LearningCurve((value,), epochs=9, bracket=2) for value in (0.5, 0.3, 0.4)]
@@ -85,5 +89,5 @@ class Hyperband(Halving):
     name: Literal["hyperband"] = "hyperband"
 
     def list_bracket_rungs(self, epochs: int, bracket: int) -> list[int]:
-        every = super().list_bracket_rungs(epochs, bracket)
-        return every[bracket % len(every) :]
+        rungs = super().list_bracket_rungs(epochs, bracket)
+        return rungs[bracket % len(rungs) :]

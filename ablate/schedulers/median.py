@@ -1,8 +1,4 @@
-"""Median stopping: a cell whose best value is below the median of the others' means is ended.
-
-Decides on what is known at the time, as its purpose is not to wait. Source: Golovin et al.,
-"Google Vizier", KDD 2017, Section 3.2.2.
-"""
+"""Median stopping: stop a cell whose best value is below the median of the others' means."""
 
 from __future__ import annotations
 
@@ -17,10 +13,16 @@ from ablate.schedulers.base import SCHEDULERS, STOP, Decision, LearningCurve, Sc
 
 @SCHEDULERS.register("median")
 class Median(SchedulerBase):
-    """A cell stops at epoch `grace` + i · `every` if its best value so far is below the median
-    of the other cells' mean values up to that epoch; not before `least` others got there.
+    """Stop a cell whose best value so far is below the median of the other cells' mean values.
 
-    every: epochs from one look to the next. least: other cells that must have come as far.
+    Cells are checked at epochs `grace` + i · `every`, on the results known at that time.
+
+    every: number of epochs between checks.
+    least: number of other cells that must have reached the epoch.
+
+    References:
+        Golovin et al., "Google Vizier: a service for black-box optimization", KDD 2017,
+        Section 3.2.2.
 
     Example:
         >>> curves = [LearningCurve((value,), epochs=3) for value in (0.5, 0.3, 0.4)]
@@ -37,28 +39,25 @@ class Median(SchedulerBase):
 
     def decide(self, entries: Sequence[LearningCurve], *, closed: bool) -> list[Decision]:
         return [
-            STOP if entry.failed or entry.stopped else self._decide_look(entries, index)
+            STOP if entry.failed or entry.stopped else self._check_cell(entries, index)
             for index, entry in enumerate(entries)
         ]
 
-    def _decide_look(self, entries: Sequence[LearningCurve], index: int) -> Decision:
-        """Return the epoch of the next look at a cell, or "stop"."""
+    def _check_cell(self, entries: Sequence[LearningCurve], index: int) -> Decision:
+        """Return the epoch of a cell's next check, or "stop"."""
         entry = entries[index]
         if entry.epochs_trained >= entry.epochs:
             return STOP
-        looks = range(self.grace, entry.epochs, self.every)
-        following = next((look for look in looks if look > entry.epochs_trained), entry.epochs)
-        if entry.running or entry.epochs_trained not in looks:
-            return following
+        checks = range(self.grace, entry.epochs, self.every)
+        next_check = next((epoch for epoch in checks if epoch > entry.epochs_trained), entry.epochs)
+        if entry.running or entry.epochs_trained not in checks:
+            return next_check
         others = [
             other.mean_at(entry.epochs_trained)
             for i, other in enumerate(entries)
             if i != index and not other.failed and other.epochs_trained >= entry.epochs_trained
         ]
         if len(others) < self.least:
-            return following
-        return (
-            STOP
-            if entry.find_best_until(entry.epochs_trained) < statistics.median(others)
-            else following
-        )
+            return next_check
+        best = entry.find_best_until(entry.epochs_trained)
+        return STOP if best < statistics.median(others) else next_check

@@ -1,15 +1,16 @@
-"""Seeds by precision: a first stage decides once how many seeds a table's rows get.
+"""Seeds by precision: a first stage decides how many seeds all rows of a table get.
 
     seeds: {precision: 0.25, at_most: 20}
 
 All rows train on the first seeds. Their differences to the baseline then give the number of seeds
-at which each interval reaches at most `precision` to either side, and all rows get that many. The
-final interval keeps the first stage's standard deviation and degrees of freedom, so that its level
-holds whatever the scatter is; looking after every seed would give up to 12 % false verdicts. The
-number follows from recorded results alone, so a stopped sweep ends with the same.
+at which each interval has at most `precision` to either side. The final interval keeps the first
+stage's standard deviation and degrees of freedom, so that its level holds for any scatter; testing
+after every seed would give up to 12 % false verdicts. A resumed sweep ends with the same number,
+because it depends only on recorded results.
 
 References:
-    Stein, Annals of Mathematical Statistics 16 (1945).
+    Stein, "A two-sample test for a linear hypothesis whose power is independent of the variance",
+    Annals of Mathematical Statistics 16 (1945).
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ from trainables.errors import ConfigError
 class PrecisionSeeds(Strict):
     """Seeds of a study whose number follows from a first stage.
 
-    precision: wanted half-width of the intervals, in the unit in which the primary metric is shown;
-    None: 0.8 of the smallest effect of interest. at_most: never more seeds. first: of the first
-    stage, 0 … first − 1.
+    precision: wanted half-width of the intervals, in the unit in which tables show the primary
+        metric. Default: 0.8 of the smallest effect of interest.
+    at_most: largest number of seeds.
+    first: number of seeds of the first stage (0 … first − 1).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -40,8 +42,8 @@ class PrecisionSeeds(Strict):
     @model_validator(mode="after")
     def check_order(self) -> PrecisionSeeds:
         if self.first > self.at_most:
-            text = f"{self.at_most} is below the first stage of {self.first}: give more"
-            raise ConfigError("at_most", text)
+            message = f"{self.at_most} is below the first stage of {self.first} seeds"
+            raise ConfigError("at_most", f"{message}. Raise at_most, or lower first")
         return self
 
 
@@ -51,15 +53,16 @@ def evaluate_precision(
     baseline: int,
     half_width: float,
 ) -> Standing:
-    """Return how many seeds the cells have by now, or are to get.
+    """Return the number of seeds that all cells get, by the results so far.
 
     Args:
-        values: cell → {seed: value of the primary metric}; None: it failed; without a seed: not
-            known yet.
+        seeds: the options.
+        values: cell → {seed: value of the primary metric}. None stands for a failure; seeds without
+            a result are absent.
         baseline: the cell that the others are compared with.
-        half_width: wanted, on the scale of the values.
+        half_width: wanted half-width, on the scale of the values.
     """
-    from reports.stats.power import choose_final_seeds  # with it all of SciPy's statistics
+    from reports.stats.power import choose_final_seeds  # imports SciPy's statistics
 
     cells, stage = tuple(values), range(seeds.first)
     if any(seed not in values[cell] for cell in cells for seed in stage):

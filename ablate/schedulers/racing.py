@@ -1,14 +1,14 @@
-"""Racing: repeats over seeds end early for cells that are clearly worse than the best.
+"""Racing: give no further seeds to cells that are clearly worse than the best.
 
-All cells get the first seeds. Then, seed by seed, a cell is dropped if the whole interval of its
-paired difference to the leader lies below zero, and the others go on. What is dropped is a
-function of the results alone, so a stopped sweep goes on with the same race. Intervals are paired
-t at 1 − (1 − level) / (looks · (cells − 1)), so that the best cell is dropped with a chance of at
-most 1 − level, however often the race looks. A dropped cell's mean is biased downwards: its row
-gets no verdict.
+All cells get the first seeds. Then, after each seed, a cell is dropped if the whole interval of its
+paired difference to the leader is below zero. The race depends only on results, so a resumed sweep
+continues it. Intervals are paired t at 1 − (1 − level) / (looks · (cells − 1)), so that the best
+cell is dropped with a probability of at most 1 − level over all looks. A dropped cell's mean is
+biased downwards; its row gets no verdict.
 
 References:
-    Maron and Moore, "Hoeffding races", NIPS 1993; Birattari et al. (F-race), GECCO 2002.
+    Maron and Moore, "Hoeffding races", NIPS 1993.
+    Birattari et al., "A racing algorithm for configuring metaheuristics" (F-race), GECCO 2002.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ from trainables.config.registry import Strict
 
 
 class Race(Strict):
-    """after: seeds that every cell gets. level: with which the best cell survives the race."""
+    """Options of a race over seeds.
+
+    after: number of seeds that every cell gets.
+    level: probability with which the best cell survives the race.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -33,21 +37,28 @@ class Race(Strict):
 
 @dataclass(frozen=True)
 class Standing:
-    """How a race stands."""
+    """The state of a race.
+
+    Attributes:
+        alive: the cells that go on.
+        seeds: number of seeds that they have or get next.
+        dropped: dropped cell → number of its seeds.
+    """
 
     alive: tuple[int, ...]
-    seeds: int  # how many of the seeds its cells have by now, or are to get
-    dropped: dict[int, int] = field(default_factory=dict)  # cell → seeds that it got
+    seeds: int
+    dropped: dict[int, int] = field(default_factory=dict)
 
 
 def evaluate_race(
     race: Race, seeds: Sequence[int], values: Mapping[int, Mapping[int, float | None]]
 ) -> Standing:
-    """Return the race as far as results are known.
+    """Run the race over the results so far. A cell that failed at a seed gets no more seeds.
 
     Args:
-        values: cell → {seed: value}; None: it failed; without a seed: not known yet. A cell that
-            failed at a seed gets no more of them.
+        race: the options.
+        seeds: the study's seeds, in order.
+        values: cell → {seed: value}. None stands for a failure; seeds without a result are absent.
     """
     alive, dropped = list(values), dict[int, int]()
     count = min(race.after, len(seeds))
@@ -76,7 +87,8 @@ def evaluate_race(
 
 
 def _is_worse(cell: Mapping[int, float], leader: Mapping[int, float], level: float) -> bool:
-    from reports.stats.paired import paired_difference  # with it all of SciPy's statistics
+    """Return whether the whole interval of a cell's difference to the leader is below zero."""
+    from reports.stats.paired import paired_difference  # imports SciPy's statistics
 
-    behind = paired_difference(cell, leader, level=level)
-    return behind is not None and behind.high is not None and behind.high < 0
+    difference = paired_difference(cell, leader, level=level)
+    return difference is not None and difference.high is not None and difference.high < 0
