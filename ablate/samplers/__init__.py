@@ -1,1 +1,1 @@
-"""Search spaces, their branches, and what proposes points of them."""
+"""Search spaces with conditional branches, and the samplers that propose points of them."""

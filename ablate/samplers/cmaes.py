@@ -1,12 +1,4 @@
-"""CMA-ES as a pure function of the results so far.
-
-The state after a generation is computed afresh for each proposal from the results. Numeric axes are
-searched in the unit cube, from its middle with a step of 1/6 (as Optuna does); choices, which have
-no order, are drawn at random. A failed proposal ranks last in its generation. Coordinates of axes
-that did not exist are taken at the mean, where they pull nowhere.
-
-Source: Hansen, "The CMA evolution strategy: a tutorial", arXiv:1604.00772, by the package `cmaes`.
-"""
+"""CMA-ES, whose state is recomputed from the results so far for each proposal."""
 
 from __future__ import annotations
 
@@ -25,7 +17,14 @@ SIGMA = 1 / 6
 
 @SAMPLERS.register("cmaes")
 class CmaEs(Sampler):
-    """For one objective, in a space with a numeric axis.
+    """Sample by CMA-ES, with the package `cmaes`, for one objective and at least one numeric axis.
+
+    Numeric axes are searched in the unit cube, from its centre with a step of 1/6 (as in Optuna).
+    Choices have no order and are drawn at random. A failed proposal ranks last in its generation.
+    Inactive axes are set to the mean, where they do not move it.
+
+    References:
+        Hansen, "The CMA evolution strategy: a tutorial", https://arxiv.org/abs/1604.00772.
 
     Example:
         >>> axes = {"method.alpha": {"low": 0, "high": 1}, "method.beta": {"low": 0, "high": 1}}
@@ -40,8 +39,8 @@ class CmaEs(Sampler):
     def check(cls, study: Sampling) -> None:
         super().check(study)
         if len(study.directions) > 1:
-            sentence = f"cmaes takes one, not {len(study.directions)}: take nsga2, tpe or gp"
-            raise ConfigError("objectives", sentence)
+            message = f"cmaes takes one objective, not {len(study.directions)}"
+            raise ConfigError("objectives", f"{message}. Use nsga2, tpe or gp")
         if all(axis.choice is not None for axis in study.space.values()):
             raise ConfigError("sampler", "cmaes needs a numeric axis, not choices only: take tpe")
 
@@ -49,11 +48,13 @@ class CmaEs(Sampler):
         import numpy as np
         from cmaes import CMA
 
+        # assign the results to generations
         space = self.study.space
         axes = [path for path, axis in space.items() if axis.choice is None]
-        # the tutorial's equation 48, if no population is wanted
+        # the tutorial's equation 48 is the default population
         size = self.study.population or 4 + math.floor(3 * math.log(len(axes)))
         generations = assign_generations(size, earlier, lambda trial: not trial.running)
+        # replay the generations
         state = CMA(
             mean=np.full(len(axes), 0.5),
             sigma=SIGMA,
@@ -64,22 +65,23 @@ class CmaEs(Sampler):
         )
         for generation in range(generations[-1]):
             numbered = zip(earlier, generations[:-1], strict=True)
-            members = [trial for trial, its in numbered if its == generation and not trial.running]
+            members = [trial for trial, n in numbered if n == generation and not trial.running]
             if len(members) < size:
-                break  # a failure that is being retried was counted before
+                break  # a failure that counted before is being retried
             members = members[:size]
-            # The search depends on ranks alone, 0 for the best, so that a failure needs no value.
+            # CMA-ES depends only on ranks (0 is best), so a failure needs no value.
             ranks = np.argsort(
                 np.argsort([self._compute_loss(trial) for trial in members], kind="stable")
             )
             solutions = []
             for trial, rank in zip(members, ranks, strict=True):
-                places = [
+                positions = [
                     space[path].locate_value(trial.params[path]) if path in trial.params else mean
                     for path, mean in zip(axes, state.mean, strict=True)
                 ]
-                solutions.append((np.array(places), float(rank)))
+                solutions.append((np.array(positions), float(rank)))
             state.tell(solutions)
+        # draw the proposal
         state.reseed_rng(draw_seed(self.key, len(earlier)))
         coordinates = dict(zip(axes, state.ask(), strict=True))
         choices = random.Random(f"{self.key}\x1f{len(earlier)}")

@@ -1,4 +1,4 @@
-"""What a sampler learns of a search's earlier proposals, and what follows from that alone."""
+"""The earlier proposals of a search as samplers see them, their seeds and their generations."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from typing import Any
 class ObservedTrial:
     """An earlier proposal.
 
-    params: values of its active axes by path.
-    value: mean objective over its seeds, or several in the order of the study's objectives.
-        None: it failed, or a scheduler stopped it, `reports` being its values by epoch until then.
-    running: it has no result yet; `value` says nothing.
-    beside: the earlier proposals that had no result when this one was made.
+    Attributes:
+        params: values of its active axes by path.
+        value: mean objective over its seeds, or a tuple in the order of the study's objectives.
+            None if it failed or a scheduler stopped it.
+        running: whether it has no result yet; `value` is then meaningless.
+        reports: values by epoch of a stopped proposal.
+        beside: indices of the earlier proposals that had no result when this one was made.
     """
 
     params: dict[str, Any]
@@ -32,7 +34,7 @@ class ObservedTrial:
 
 
 def draw_seed(key: str, index: int) -> int:
-    """Return the seed, of 32 bits, of all draws for proposal `index` of the study `key`."""
+    """Return the 32-bit seed of all draws for proposal `index` of the study `key`."""
     digest = hashlib.sha256(f"{key}\x1f{index}".encode()).digest()
     return int.from_bytes(digest[:4], "big")
 
@@ -40,17 +42,19 @@ def draw_seed(key: str, index: int) -> int:
 def assign_generations(
     size: int, earlier: Sequence[ObservedTrial], counts: Callable[[ObservedTrial], bool]
 ) -> list[int]:
-    """Return the generation of each earlier proposal, then that of the next one.
+    """Return the generation of each earlier proposal, followed by that of the next one.
 
-    A proposal is of the latest generation that has a counted result, or of the one after it once
-    that generation has `size` of them; only results known when it was made bear on it. This is
-    the rule of Optuna's evolutionary samplers, computed afresh from the facts.
+    A proposal belongs to the latest generation with a counted result, or to the next one once that
+    generation has `size` of them. Only results known when it was made matter. Optuna's evolutionary
+    samplers have the same rule.
 
     Args:
-        counts: whether a proposal with a result is a member of its generation.
+        size: number of counted results in a full generation.
+        earlier: the earlier proposals, by index.
+        counts: returns whether a proposal with a result counts as a member of its generation.
     """
     generations: list[int] = []
-    members: Counter[int] = Counter()  # generation → proposals so far that count, by now
+    members: Counter[int] = Counter()  # generation → number of its counted proposals
     waiting = tuple(i for i, trial in enumerate(earlier) if trial.running)
     for index in range(len(earlier) + 1):
         beside = earlier[index].beside if index < len(earlier) else waiting

@@ -1,7 +1,7 @@
-"""The samplers of Optuna: a study that is made afresh for each proposal.
+"""Optuna's samplers, each proposal by a new Optuna study.
 
-Earlier proposals are told as trials, those without a result as running, and one more is asked for,
-axis by axis. Nothing of Optuna's own state is kept.
+Earlier proposals are added to it as trials, those without a result as running ones; then it
+suggests the next value of each axis. No state of Optuna is stored.
 """
 
 from __future__ import annotations
@@ -26,26 +26,37 @@ POPULATION = 20
 
 
 class ByOptuna(Sampler):
-    """A sampler of Optuna's."""
+    """Base of samplers that use one of Optuna's.
 
-    history: ClassVar[bool] = True  # earlier results bear on it
-    whole: ClassVar[bool] = False  # it models all axes: one that does not exist is at `absent`
+    Attributes:
+        history: whether proposals depend on earlier results.
+        whole: whether all axes are modelled, inactive ones at `place_inactive`.
+    """
+
+    history: ClassVar[bool] = True
+    whole: ClassVar[bool] = False
 
     def build_sampler(self, seed: int, earlier: Sequence[ObservedTrial]) -> BaseSampler:
-        """Return Optuna's sampler for proposal number len(earlier)."""
+        """Build Optuna's sampler for proposal number len(earlier)."""
         raise NotImplementedError
 
     def select_history(self, earlier: Sequence[ObservedTrial]) -> Sequence[ObservedTrial]:
-        """Return the earlier proposals as it is to see them."""
+        """Return the earlier proposals that Optuna's study is given."""
         return earlier
 
     def place_inactive(self, axis: Axis, position: float) -> Any:
-        """Return where an axis that does not exist stands; `position` is drawn for it in [0, 1)."""
+        """Return the value of an inactive axis in Optuna's study.
+
+        Args:
+            axis: the axis.
+            position: a random number in [0, 1).
+        """
         return axis.value_at(position)
 
     def propose(self, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
         import optuna
 
+        # build Optuna's study of the earlier proposals
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         directions, space = list(self.study.directions), self.study.space
         with warnings.catch_warnings():
@@ -54,22 +65,24 @@ class ByOptuna(Sampler):
             study = optuna.create_study(directions=directions, sampler=sampler)
             for index, proposal in enumerate(self.select_history(earlier) if self.history else ()):
                 study.add_trial(self._build_frozen_trial(index, proposal))
+        # suggest a value for each axis, after those it depends on
         trial, drawn = study.ask(), dict[str, Any]()
-        for path in branches.order_axes(space):  # each axis after those it depends on
+        for path in branches.order_axes(space):
             if self.whole or branches.is_active(space, path, drawn):
                 drawn[path] = _suggest(trial, path, space[path])
         return branches.drop_inactive(space, drawn)
 
     def _build_frozen_trial(self, index: int, proposal: ObservedTrial) -> FrozenTrial:
-        """Return a proposal as a trial; TPE ranks pruned ones last, by how far they got.
+        """Convert an earlier proposal to a trial of Optuna.
 
-        It cannot with several objectives, whose failures it then leaves out.
+        A failure becomes a pruned trial, which TPE ranks last by its last epoch. With several
+        objectives TPE cannot rank pruned trials, so a failure becomes a failed trial.
         """
         from optuna.trial import TrialState, create_trial
 
         several, space = len(self.study.directions) > 1, self.study.space
         params, reports = proposal.params, dict[int, float]()
-        if self.whole:  # all axes, those too that did not exist
+        if self.whole:  # add the inactive axes
             draw = random.Random(f"{self.key}\x1f{index}\x1fabsent")
             params = {
                 path: proposal.params.get(path, self.place_inactive(axis, draw.random()))
@@ -100,10 +113,13 @@ def _suggest(trial: Any, path: str, axis: Axis) -> Any:
 
 @SAMPLERS.register("tpe")
 class Tpe(ByOptuna):
-    """The default: multivariate, with a constant liar for what is running, several objectives, and
-    groups of axes where branches are conditional.
+    """Sample by the tree-structured Parzen estimator, the default sampler.
 
-    Source: Bergstra et al., "Algorithms for hyper-parameter optimization", NIPS 2011.
+    It is multivariate, counts running proposals by a constant liar, takes several objectives, and
+    groups the axes of conditional branches.
+
+    References:
+        Bergstra et al., "Algorithms for hyper-parameter optimization", NIPS 2011.
 
     Example:
         >>> axis = {"low": 1e-4, "high": 1e-2, "log": True}
@@ -127,7 +143,10 @@ class Tpe(ByOptuna):
 
 @SAMPLERS.register("random")
 class Independent(ByOptuna):
-    """Random search: every proposal is an independent draw.
+    """Sample at random: every proposal is an independent draw.
+
+    References:
+        Bergstra and Bengio, "Random search for hyper-parameter optimization", JMLR 13 (2012).
 
     Example:
         >>> axis = {"low": 1e-4, "high": 1e-2, "log": True}
@@ -148,8 +167,9 @@ class Independent(ByOptuna):
 
 @SAMPLERS.register("gp")
 class GaussianProcess(ByOptuna):
-    """A Gaussian process of all axes at once: one that did not exist stands in the middle, and a
-    failure counts as the worst value so far.
+    """Sample by a Gaussian process over all axes, from Optuna.
+
+    Inactive axes are set to their middle, and a failure counts as the worst value so far.
 
     Example:
         >>> axis = {"low": 1e-4, "high": 1e-2, "log": True}
@@ -174,7 +194,9 @@ class GaussianProcess(ByOptuna):
         if not observed:
             return earlier
         columns = zip(self.study.directions, zip(*observed, strict=True), strict=True)
-        worst = tuple(min(item) if goal == "maximize" else max(item) for goal, item in columns)
+        worst = tuple(
+            min(column) if goal == "maximize" else max(column) for goal, column in columns
+        )
         return [
             replace(item, value=worst) if item.values is None and not item.running else item
             for item in earlier
@@ -183,11 +205,13 @@ class GaussianProcess(ByOptuna):
 
 @SAMPLERS.register("nsga2")
 class Nsga2(ByOptuna):
-    """NSGA-II, whose generation is `population` results. It crosses whole proposals: an axis that
-    did not exist stands anywhere among the genes, which it must not take over.
+    """Sample by NSGA-II, with generations of `population` results.
 
-    Source: Deb et al., "A fast and elitist multiobjective genetic algorithm: NSGA-II", IEEE TEC
-    2002.
+    Since it crosses whole proposals, inactive axes get random values, which have no effect.
+
+    References:
+        Deb et al., "A fast and elitist multiobjective genetic algorithm: NSGA-II", IEEE
+        Transactions on Evolutionary Computation 6 (2002).
 
     Example:
         >>> axis = {"low": 1e-4, "high": 1e-2, "log": True}
@@ -211,7 +235,7 @@ class Nsga2(ByOptuna):
         )
 
         class FromFacts(NSGAIISampler):  # type: ignore[misc]
-            """Optuna's, whose generations follow from what was known when each was proposed."""
+            """Optuna's sampler with generations recomputed from the recorded results."""
 
             def get_trial_generation(self, study: Study, trial: FrozenTrial) -> int:
                 return int(generations[trial.number])

@@ -1,9 +1,4 @@
-"""Quasi-random search: a scrambled Sobol sequence over the space.
-
-Proposal i is point i of the sequence, whose scrambling (Owen, "Scrambling Sobol' and Niederreiter–
-Xing points", J. Complexity 14, 1998) is seeded by the study: it depends on no result. Axes
-that do not exist at a point are left out, so that those that do stay evenly spread.
-"""
+"""Quasi-random search by a scrambled Sobol sequence."""
 
 from __future__ import annotations
 
@@ -18,7 +13,13 @@ from ablate.samplers.sampling import SAMPLERS, Sampler
 
 @SAMPLERS.register("quasi_random")
 class QuasiRandom(Sampler):
-    """Proposal i is point i, whatever came of the others.
+    """Sample point i of a scrambled Sobol sequence as proposal i, whatever the results are.
+
+    The study seeds the scrambling. Inactive axes are left out, so that active ones stay evenly
+    spread.
+
+    References:
+        Owen, "Scrambling Sobol' and Niederreiter–Xing points", Journal of Complexity 14 (1998).
 
     Example:
         >>> axis = {"low": 1e-4, "high": 1e-2, "log": True}
@@ -37,7 +38,7 @@ class QuasiRandom(Sampler):
         if earlier:
             sequence.fast_forward(len(earlier))
         with warnings.catch_warnings():
-            # The balance of whole powers of two is not promised: a budget is what it is.
+            # Ignore that only powers of two are balanced: budgets may have any size.
             warnings.simplefilter("ignore", UserWarning)
             positions = sequence.random(1)[0]
         axes = zip(space.items(), positions, strict=True)

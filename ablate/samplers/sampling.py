@@ -1,14 +1,13 @@
-"""What all samplers share: what they are told of a search, and what they answer.
+"""The interface of samplers: a search and its earlier results in, a proposal out.
 
-A sampler is a class of `Sampler`, registered in `SAMPLERS` under its name, that proposes from
-earlier results alone. A file in this package is named in the list below, another package joins
-through the entry-point group `ablate.samplers`.
+A sampler is a subclass of `Sampler`, registered in `SAMPLERS`. Files of this package are listed
+below; other packages use the entry-point group `ablate.samplers`.
 
-Round r is proposed when every result of the rounds before it is known. Proposal i draws from a
-sampler of its own, seeded by the study's key and i, and is told the earlier results in index order;
-proposals of the same round are told as running. So the sequence depends on neither timing nor
-interruption nor the number of workers. In the asynchronous mode what is known when a proposal is
-made depends on timing; given that, the proposal is the same function.
+A round is proposed once all results of the earlier rounds are known. Proposal i is drawn with a
+seed of the study's key and i, and sees the earlier results in index order, with proposals of its
+own round as running. The sequence therefore does not depend on timing, interruptions or the number
+of workers. In the asynchronous mode the set of known results depends on timing; given that set,
+the proposal is the same.
 """
 
 from __future__ import annotations
@@ -25,10 +24,14 @@ Direction = Literal["maximize", "minimize"]
 
 
 class Sampling(Protocol):
-    """A search as its sampler sees it.
+    """The options of a search that its sampler reads.
 
-    startup: random trials before anything is modelled. population: results of a generation; None:
-        the sampler's own choice. directions: one for each objective.
+    Attributes:
+        sampler: name of the sampler.
+        space: axes by path.
+        startup: number of random trials before the sampler models results.
+        population: number of results in a generation; None for the sampler's default.
+        directions: one for each objective.
     """
 
     @property
@@ -44,32 +47,35 @@ class Sampling(Protocol):
 
 
 class Sampler:
-    """The proposals of one search, each a pure function of the results before it.
+    """Propose the trials of one search, each as a pure function of the earlier results.
 
     Args:
         study: the search.
         key: identifies its base, space and sampler; part of every seed.
+
+    Attributes:
+        generations: whether the sampler has generations, and so reads `population`.
     """
 
-    generations: ClassVar[bool] = False  # whether it has such, and so reads `population`
+    generations: ClassVar[bool] = False
 
     def __init__(self, study: Sampling, key: str) -> None:
         self.study, self.key = study, key
 
     @classmethod
     def check(cls, study: Sampling) -> None:
-        """Raise for a search that it cannot sample.
+        """Check that this sampler can sample a search.
 
         Raises:
-            ConfigError: its path is the place in the study.
+            ConfigError: It cannot; the error has the place in the study.
         """
         if study.population is not None and not cls.generations:
-            those = " or ".join(name for name in SAMPLERS if SAMPLERS[name].generations)
-            sentence = f"{study.sampler} has none, only {those}: remove it, or change the sampler"
-            raise ConfigError("population", sentence)
+            samplers = " or ".join(name for name in SAMPLERS if SAMPLERS[name].generations)
+            message = f"the sampler {study.sampler} has no population, only {samplers}"
+            raise ConfigError("population", f"{message}. Remove it, or change the sampler")
 
     def propose(self, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
-        """Return a proposal, as the function `propose` does."""
+        """Return the values by path of the active axes of proposal number len(earlier)."""
         raise NotImplementedError
 
 
@@ -82,10 +88,11 @@ SAMPLERS: Registry[type[Sampler]] = Registry(
 
 
 def propose(study: Sampling, key: str, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
-    """Return values by dotted path of the active axes of proposal number len(earlier).
+    """Return the values by dotted path of the active axes of proposal number len(earlier).
 
     Args:
+        study: the search.
         key: identifies the study's base, space and sampler; part of the seed.
-        earlier: all proposals before this one in index order, those without a result running.
+        earlier: all earlier proposals in index order, those without a result as running.
     """
     return SAMPLERS[study.sampler](study, key).propose(earlier)

@@ -1,4 +1,4 @@
-"""One axis of a search space: values, a stretch of the unit interval, an Optuna distribution."""
+"""The axes of a search space, and their values on the unit interval and in Optuna."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ from trainables.errors import ConfigError
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-MAX_LEVELS = 1_000_000  # of an axis with a step
-EXACT = 2**53  # up to which a float counts one by one
+MAX_LEVELS = 1_000_000  # largest number of values of an axis with a step
+EXACT = 2**53  # largest range in which a float holds every integer
 
 
 class Axis(Strict):
     """`{low, high}` with `log`, `int` or `step`, or `{choice: [...]}`.
 
-    low, high: both included. log: uniform in the logarithm (needs low > 0). int: whole numbers.
-    step: multiples of it above `low`; not together with log.
-    choice: any YAML values, lists and mappings too.
-    when: `{path: value or list of values}`: the axis exists only where these hold
+    low, high: ends of the range, both included.
+    log: draws are uniform in the logarithm (needs low > 0).
+    int: only whole numbers.
+    step: values are low + i · step; excludes log.
+    choice: list of any YAML values, including lists and mappings.
+    when: `{path: value or list of values}`: conditions under which the axis is active
         (`ablate/samplers/branches.py`).
     """
 
@@ -64,43 +66,44 @@ class Axis(Strict):
             raise ValueError(f"low and high must lie between {-EXACT} and {EXACT}")
         count = (self.high - self.low) / self.step + 1 if self.step is not None else 1
         if count > MAX_LEVELS:
-            sentence = f"{self.step!r} makes {count:.7g} values from {self.low} to {self.high}"
-            raise ConfigError("step", f"{sentence}; at most {MAX_LEVELS}: take a larger one")
+            message = f"{self.step!r} makes {count:.7g} values from {self.low} to {self.high}"
+            limit = f"more than {MAX_LEVELS}. Choose a larger step"
+            raise ConfigError("step", f"{message}, {limit}")
         return self
 
     @property
     def range(self) -> tuple[float, float]:
-        """low and high of an axis of numbers."""
+        """The ends of a numeric axis."""
         assert self.low is not None and self.high is not None
         return self.low, self.high
 
     @property
     def logarithms(self) -> tuple[float, float]:
-        """The logarithms between which a draw is uniform, of an axis with `log`."""
+        """The ends of an axis with `log` in the logarithm, where draws are uniform."""
         (low, high), widen = self.range, 0.5 if self.whole else 0.0
         return math.log(low - widen), math.log(high + widen)
 
     def list_ends(self) -> list[Any]:
-        """Return the values a plan checks: both ends, or every choice."""
+        """Return the values that a plan checks: both ends, or every choice."""
         return [*map(self.to_number, self.range)] if self.choice is None else list(self.choice)
 
     def find_inner_value(self) -> list[float]:
-        """Return a value inside, which is a fraction unless all are whole."""
+        """Return a fractional value inside a numeric axis, if it has one, for a plan to check."""
         if self.choice is not None or self.whole:
             return []
         low, high = self.range
-        inside = self.value_at(0.618034) if self.step is None else float(low + self.step)
-        return [inside] if inside < high else []
+        inner = self.value_at(0.618034) if self.step is None else float(low + self.step)
+        return [inner] if inner < high else []
 
     def list_samples(self) -> list[Any]:
-        """Return values by which a condition on this axis is tried: all there are, or many."""
+        """Return values with which a condition on this axis is tested: all, or only the ends."""
         count = self.count_levels()
         if self.choice is not None or count is None or count > 1000:
             return self.list_ends()
         return [self.value_at((i + 0.5) / count) for i in range(count)]
 
     def count_levels(self) -> int | None:
-        """Return how many values are evenly spread over the unit interval; None: they are not."""
+        """Return the number of evenly spread values; None for a continuous or logarithmic axis."""
         if self.choice is not None:
             return len(self.choice)
         if self.log or (not self.whole and self.step is None):
@@ -109,7 +112,7 @@ class Axis(Strict):
         return int((high - low) / (self.step or 1) + 1e-9) + 1
 
     def value_at(self, position: float) -> Any:
-        """Return the value at a place of the unit interval, over which a draw is uniform."""
+        """Return the value at a position of the unit interval, on which draws are uniform."""
         count = self.count_levels()
         if count is not None:
             level = min(int(position * count), count - 1)
@@ -124,7 +127,7 @@ class Axis(Strict):
         return self.to_number(min(max(round(value) if self.whole else value, low), high))
 
     def locate_value(self, value: Any) -> float:
-        """Return where a value stands in the unit interval: the inverse of `at`."""
+        """Return the position of a value on the unit interval, the inverse of `value_at`."""
         count = self.count_levels()
         if self.choice is not None:
             return float(self.to_optuna(value) + 0.5) / len(self.choice)
@@ -137,7 +140,7 @@ class Axis(Strict):
         return (math.log(value) - first) / (last - first)
 
     def is_possible(self, value: Any) -> bool:
-        """Return whether it is one of the values that a draw can have."""
+        """Return whether a draw of this axis can have the value."""
         if self.choice is not None:
             return to_canonical_json(value) in map(to_canonical_json, self.choice)
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -152,7 +155,7 @@ class Axis(Strict):
         return int(value) if self.whole else float(value)
 
     def to_optuna_distribution(self) -> BaseDistribution:
-        """Return Optuna's; choices by index, since its categories hold scalars only."""
+        """Return Optuna's distribution; choices by index, since categories must be scalars."""
         from optuna import distributions
 
         if self.choice is not None:
@@ -168,10 +171,10 @@ class Axis(Strict):
         return distributions.FloatDistribution(float(low), end, step=float(step))
 
     def to_optuna(self, value: Any) -> Any:
-        """Return what Optuna is told of a configuration's value."""
+        """Return a value as Optuna's distribution has it: a choice by its index."""
         if self.choice is None:
             return value
-        texts = [to_canonical_json(choice) for choice in self.choice]  # true is no 1 here
+        texts = [to_canonical_json(choice) for choice in self.choice]  # distinguishes true from 1
         return texts.index(to_canonical_json(value))
 
 

@@ -1,1 +1,1 @@
-"""Layers of values, dotted paths, canonical JSON, secrets, errors, the terminal."""
+"""Layers, dotted paths, canonical JSON, checks for secrets, error messages and terminal output."""

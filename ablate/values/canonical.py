@@ -1,4 +1,4 @@
-"""Canonical JSON: one text for equal values, its hash, and what of a dump counts."""
+"""Canonical JSON, in which equal values have equal text, and hashes of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 MAX_SEEDS = 10_000
 MAX_SEED = 2**31 - 1
-# Options of a study that came after the first sweeps; unused, they are no part of its identity.
+# Options of a study added after the first release; their defaults are left out of identities.
 LATER = (
     *("by", "cross", "folds", "neutral", "objectives", "population", "race", "scheduler"),
     *("shift_seeds", "splits", "splits_seen", "when"),
@@ -16,17 +16,17 @@ LATER = (
 
 
 def to_canonical_json(value: object) -> str:
-    """Return a value as text by which values are told apart: sorted keys, no spaces."""
+    """Return a value as JSON with sorted keys and no spaces."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
 
 
 def compute_canonical_hash(content: object) -> str:
-    """Return SHA-256 of it, 64 hex digits."""
+    """Return the SHA-256 of a value's canonical JSON, as 64 hex digits."""
     return hashlib.sha256(to_canonical_json(content).encode()).hexdigest()
 
 
 def drop_unused(dump: Any) -> Any:
-    """Drop options that came later and are not used: they leave a sweep what it was."""
+    """Drop unused options of later versions from a dump, so that identities stay the same."""
     if isinstance(dump, dict):
         return {
             key: drop_unused(value)

@@ -1,10 +1,9 @@
-"""Layers of a trial's configuration: later ones win.
+"""Merge layers of a trial's configuration; later layers win.
 
-A layer is a partial TrialConfig as nested mappings; keys may be dotted paths
-(`optimizer.lr: 0.1`). Where a layer names another method or loss than the layers before it, the
-options of the earlier one are dropped with it: they belong to that name. Another data set keeps
-what all have (size, split, augmentation), but for the folder: that is of the earlier one. Whether
-what comes of them is a trial is asked in `ablate/plan/resolve.py`.
+A layer is a partial TrialConfig as nested mappings, whose keys may be dotted paths
+(`optimizer.lr: 0.1`). If a layer names another method or loss, the options of the earlier one are
+dropped. If it names another data set, the shared options (size, split, augmentation) stay, except
+for the folder. `ablate/plan/resolve.py` validates the result.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from trainables.config.images import EMBEDDED, DataConfig
 from trainables.config.registry import NamedConfig
 from trainables.config.sections import Trial
 
-# Loss and method, of which a trial's configuration holds one each, told by `name`.
+# The sections that hold one component each, chosen by `name`: loss and method.
 NAMED = frozenset(
     name for name, info in Trial.model_fields.items() if info.annotation is NamedConfig
 )
@@ -27,20 +26,26 @@ NAMED = frozenset(
 
 @dataclass(frozen=True)
 class Layer:
-    """`where` is the dotted place of the values in the spec, or an option as `--set`."""
+    """A partial configuration and its origin.
+
+    Attributes:
+        where: dotted place of the values in the spec, or an option such as `--set`.
+        values: the settings; keys may be dotted paths.
+    """
 
     where: str
     values: Mapping[str, Any]
 
     def format_place(self, path: str) -> str:
+        """Return the place of one of the layer's paths, for messages."""
         return f"{self.where} {path}" if self.where.startswith("-") else f"{self.where}.{path}"
 
 
 def overlay_mappings(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
     """Merge nested mappings deeply; lists and scalars of `top` replace those of `base`.
 
-    Options given before any name (a temperature taken from a tuned study, then the loss it
-    belongs to) stay: if they do not fit the name that comes, that is an error, not a loss.
+    Options of a component that has no name yet stay, for example a tuned temperature before the
+    layer that names its loss. Validation reports options that do not fit the name.
     """
     merged = dict(base)
     for key, value in top.items():
@@ -52,8 +57,7 @@ def overlay_mappings(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[st
         if renamed and key in NAMED:
             old = {}
         elif renamed and key == "data":
-            # The embedded data sets look at no folder; they keep its path, which the ids of sweeps
-            # hold since they were alone with class folders.
+            # Embedded data sets read no folder, but identities of existing sweeps contain its path.
             dropped = {"root"} if value["name"] not in EMBEDDED else set()
             shared = DataConfig.model_fields.keys() - dropped
             old = {option: setting for option, setting in old.items() if option in shared}
@@ -66,7 +70,7 @@ class Stack(tuple[Layer, ...]):
 
     @cached_property
     def merged(self) -> dict[str, Any]:
-        """All of them as one nested mapping; shared, so nobody may change it."""
+        """All layers as one nested mapping. It is cached, so callers must not change it."""
         merged: dict[str, Any] = {}
         for layer in self:
             merged = overlay_mappings(merged, expand_paths(layer.values, layer.where))
@@ -74,11 +78,18 @@ class Stack(tuple[Layer, ...]):
 
 
 def merge_layers(layers: Iterable[Layer]) -> dict[str, Any]:
+    """Merge layers, lowest first, into one nested mapping."""
     return Stack(layers).merged
 
 
 def find_origin(layers: Sequence[Layer], path: str, reported: str) -> str:
-    """Return the place of the last layer that holds `path`, or the nearest thing above it."""
+    """Return the place of the last layer that sets `path`, or the nearest path above it.
+
+    Args:
+        layers: lowest first.
+        path: the path to find.
+        reported: the path to show in the place, if it differs.
+    """
     parts = path.split(".") if path else []
     for length in range(len(parts), 0, -1):
         prefix = ".".join(parts[:length])

@@ -1,4 +1,4 @@
-"""Nested mappings by dotted paths: made of them, taken apart into them, looked up by them."""
+"""Convert between nested mappings and dotted paths, and look values up by path."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trainables.errors import ConfigError
 
 
 def flatten_paths(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Map nested mapping → `{"optimizer.lr": 0.1, …}`; empty mappings and lists are values."""
+    """Flatten a nested mapping to `{"optimizer.lr": 0.1, …}`; keep empty mappings and lists."""
     flat: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, Mapping) and value:
@@ -20,21 +20,24 @@ def flatten_paths(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def expand_paths(values: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Build the nested mapping of one whose keys may be dotted, at any depth.
+    """Expand dotted keys, at any depth, to nested mappings.
+
+    Args:
+        values: the mapping.
+        where: its place, for messages.
 
     Raises:
-        ConfigError: a path is given twice, or both a value and something below it; a key that
-            is no text.
+        ConfigError: A path is set twice, or has both a value and paths below it, or a key is no
+            text.
     """
     nested: dict[str, Any] = {}
     for key, value in values.items():
         if not isinstance(key, str):
-            raise ConfigError(
-                _join_place(where, key), f"the key {key!r} is no text: put it in quotes"
-            )
-        inner = (
-            expand_paths(value, _join_place(where, key)) if isinstance(value, Mapping) else value
-        )
+            location = _join_place(where, key)
+            raise ConfigError(location, f"the key {key!r} is no text: put it in quotes")
+        inner = value
+        if isinstance(value, Mapping):
+            inner = expand_paths(value, _join_place(where, key))
         for part in reversed(key.split(".")[1:]):
             inner = {part: inner}
         _put_value(nested, key.split(".")[0], inner, where)
@@ -42,6 +45,7 @@ def expand_paths(values: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _put_value(nested: dict[str, Any], key: str, value: Any, where: str) -> None:
+    """Set or merge a value in `nested`; refuse a second value for the same path."""
     if key not in nested:
         nested[key] = value
     elif isinstance(nested[key], dict) and isinstance(value, dict):
@@ -56,7 +60,11 @@ def _join_place(where: str, key: object) -> str:
 
 
 def get_at(values: Mapping[str, Any], path: str) -> Any:
-    """Return the value at a dotted path, or raise KeyError."""
+    """Return the value at a dotted path.
+
+    Raises:
+        KeyError: There is no such path.
+    """
     level: Any = values
     for part in path.split("."):
         if not isinstance(level, Mapping):
@@ -74,7 +82,7 @@ def has_path(values: Mapping[str, Any], path: str) -> bool:
 
 
 def find_varied_paths(configs: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the paths whose value, or whose presence, differs between configurations."""
+    """Return the paths whose value or presence differs between configurations."""
     flat = [flatten_paths(config) for config in configs]
     paths = dict.fromkeys(path for flat_config in flat for path in flat_config)
     return [

@@ -1,4 +1,4 @@
-"""No secret in a spec: it goes into the ledger, into MLflow and into reports, for all to read."""
+"""Refuse secrets in specs, because ledger, MLflow and reports show specs to every reader."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reports.uri import has_secret, redact_uri
 from trainables.errors import ConfigError
 
 _URI = re.compile(r"\S+://\S+")
-# Whole words: a link in a description may ask for an author.
+# Match whole words, because `author` in a link is no secret.
 _NAMES = re.compile(
     r"(^|[_.-]|api|access|session)(pass(word|wd)?|pwd|token|secret|key|sig(nature)?|credentials?|auth)$",
     re.IGNORECASE,
@@ -18,10 +18,10 @@ _NAMES = re.compile(
 
 
 def check_secrets(spec: Mapping[str, Any]) -> None:
-    """Refuse a resolved spec in which an address holds a password, a key or a token.
+    """Check that no address in a resolved spec holds a password, key or token.
 
     Raises:
-        ConfigError: it does not show the secret.
+        ConfigError: An address holds one; the message does not show it.
     """
     for path, text in _iterate_texts(spec, ""):
         for uri in filter(_has_secret, _URI.findall(text)):
@@ -33,12 +33,14 @@ def check_secrets(spec: Mapping[str, Any]) -> None:
 
 
 def _has_secret(uri: str) -> bool:
-    before, _, query = uri.partition("?")
+    """Return whether a URI has a secret in its user part or in a parameter of its query."""
+    address, _, query = uri.partition("?")
     names = (part.partition("=")[0] for part in re.split("[&;]", query) if part.partition("=")[2])
-    return has_secret(before) or any(map(_NAMES.search, names))
+    return has_secret(address) or any(map(_NAMES.search, names))
 
 
 def _iterate_texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Yield the path and text of every string in a nested value."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, Mapping):

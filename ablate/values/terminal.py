@@ -1,4 +1,4 @@
-"""What the commands print. Names come from files, and a file must not steer who reads of it."""
+"""Print to the terminal, with control characters escaped, since names come from files."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from contextlib import contextmanager
 from trainables.machine.progress import LOG as PROGRESS
 from trainables.machine.texts import escape_control_characters
 
-LONGEST_LINE = 2000  # characters of what is quoted from a file
+LONGEST_LINE = 2000  # characters quoted from a file
 
 
 def print_text(text: object, *, error: bool = False, end: str = "\n", flush: bool = False) -> None:
-    """Print to standard output or standard error, escape codes written out."""
+    """Print to standard output or standard error, with control characters escaped."""
     stream = sys.stderr if error else sys.stdout
     print(escape_control_characters(str(text)), file=stream, end=end, flush=flush)
 
 
 def to_one_line(text: object) -> str:
-    """Return text of a stranger for a line of its own, which it can neither end nor fill."""
+    """Return untrusted text as one line of limited length."""
     words = " ".join(str(text).split())
     return words if len(words) <= LONGEST_LINE else f"{words[:LONGEST_LINE]}…"
 
 
 def make_streams_tolerant() -> None:
-    """A terminal that has no `×` shows `\\xd7`, which is better than an end in mid-sentence."""
+    """Make terminals that lack a character, such as `×`, show its escape instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -39,7 +39,7 @@ class _PrintHandler(logging.Handler):
 
 @contextmanager
 def show_progress() -> Iterator[None]:
-    """Show how far long work is (`trainables.machine.progress`), on standard error."""
+    """Print progress messages (`trainables.machine.progress`) to standard error."""
     handler, level = _PrintHandler(), PROGRESS.level
     PROGRESS.addHandler(handler)
     PROGRESS.setLevel(logging.INFO)
