@@ -1,9 +1,9 @@
-"""YAML 1.2 values, read safely.
+"""Read YAML 1.2 safely, with the line of each error.
 
-PyYAML's own loader follows YAML 1.1: `1e-4` is a string, `on` and `no` are booleans, a key given
-twice silently wins. Here numbers are numbers, only `true` and `false` are booleans, duplicates and
-tags are refused, and anchors are expanded only up to a bound, so that a small file cannot fill the
-memory. Every fault is one `ConfigError` with the line where YAML knows it.
+PyYAML's own loader follows YAML 1.1: `1e-4` is a string, `on` and `no` are booleans, and the last
+of equal keys wins silently. Here numbers are numbers, only `true` and `false` are booleans, and
+duplicate keys and tags are refused. The number of values after expanding anchors is limited, so
+that a small file cannot exhaust the memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from trainables.errors import ConfigError
 from trainables.machine.files import open_regular
 from trainables.machine.texts import LARGEST, build_length_error, check_text
 
-MAX_BYTES = 1 << 18  # the parser reads about 150 kB a second
+MAX_BYTES = 1 << 18  # the parser reads about 150 kB per second
 MAX_NODES = 10_000
 MAX_DEPTH = 60
 SHOWN = 50  # characters of a line that a message quotes
@@ -46,7 +46,7 @@ _BEGIN = {"null": ["~", "n", "N", ""], "bool": "tTfF", "int": "-+0123456789"}  #
 
 
 class _Core(BaseResolver):
-    """The core schema of YAML 1.2, plus merge keys (`<<`), which people use."""
+    """Resolve scalars by the core schema of YAML 1.2, and merge keys (`<<`)."""
 
 
 _Core.add_implicit_resolver(_TAG + "merge", re.compile(r"<<$"), ["<"])
@@ -55,7 +55,7 @@ for _name, _pattern in _SCALARS.items():
 
 
 class _Loader(Reader, Scanner, Parser, Composer, _Core):
-    """Text → node graph. No constructor: nothing of a file is ever instantiated."""
+    """Parse text to a node graph; without a constructor, no object of a file is instantiated."""
 
     def __init__(self, text: str) -> None:
         Reader.__init__(self, text)
@@ -67,7 +67,13 @@ class _Loader(Reader, Scanner, Parser, Composer, _Core):
 
 @dataclass(frozen=True)
 class Document:
-    """A read file. `lines` maps dotted paths to 1-based lines; keys that hold dots stay whole."""
+    """The content of a YAML file.
+
+    Attributes:
+        name: its name in messages.
+        data: its values.
+        lines: dotted path → 1-based line; keys with dots are kept as they are.
+    """
 
     name: str
     data: Any
@@ -78,11 +84,13 @@ def load_yaml(path: str | Path, *, only_regular: bool = False) -> Document:
     """Read one YAML file.
 
     Args:
-        only_regular: refuse a FIFO or a device. The file that a user names may be one
-            (`ablate run <(…)`); a file that another one names may not, for nobody may write to it.
+        path: the file.
+        only_regular: refuse a FIFO or device. A file that the user names may be a FIFO
+            (`ablate run <(…)`); a file named in another file could block for ever.
 
     Raises:
-        ConfigError: missing, a folder, unreadable, empty, over 256 KiB, not UTF-8, or not YAML.
+        ConfigError: The file is missing, a folder, unreadable, empty, over 256 KiB, not UTF-8, or
+            not YAML.
     """
     path = Path(path)
     name = str(path)
@@ -100,27 +108,27 @@ def load_yaml(path: str | Path, *, only_regular: bool = False) -> Document:
         raise ConfigError(name, message)
     document = load_text(text, name)
     if document.data is None:
-        raise ConfigError(name, "it is an empty file: write a sweep into it (name, studies, …)")
+        raise ConfigError(name, "the file is empty: write a sweep into it (name, studies, …)")
     return document
 
 
 def load_text(text: str, name: str) -> Document:
-    """Read YAML from text; `name` stands for the file in messages."""
+    """Read YAML from text, with `name` as the file's name in messages."""
     try:
         node = _Loader(text).get_single_node()
     except RecursionError:
         raise ConfigError(name, TOO_DEEP) from None
     except yaml.YAMLError as error:
         raise _describe_fault(name, text, error) from None
-    except (ValueError, OverflowError):  # chr() of an escape
-        raise ConfigError(name, "an escape \\U stands above \\U0010ffff") from None
+    except (ValueError, OverflowError):  # from chr() of an escape
+        raise ConfigError(name, "an escape \\U is above \\U0010ffff: remove it") from None
     builder = _Builder(name)
     data = None if node is None else builder.build(node, "", 0)
     return Document(name, data, builder.lines)
 
 
 class _Builder:
-    """Turns a node graph into plain values, and counts every node that aliases repeat."""
+    """Convert a node graph to plain values, and count every node that aliases repeat."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -129,9 +137,12 @@ class _Builder:
         self.ancestors: set[int] = set()
 
     def place(self, node: Node) -> str:
+        """Return the file and line of a node."""
         return _format_place(self.name, _find_line(node))
 
     def build(self, node: Node, path: str, depth: int) -> Any:
+        """Return the value of a node and record the lines of the nodes below it."""
+        # check the limits
         self.count += 1
         if self.count > MAX_NODES:
             self.refuse(node, f"more than {MAX_NODES} values once anchors are expanded")
@@ -141,6 +152,7 @@ class _Builder:
             return self.build_scalar(node)
         if id(node) in self.ancestors:
             self.refuse(node, "an anchor contains itself")
+        # convert scalars, mappings and lists
         self.ancestors.add(id(node))
         try:
             if isinstance(node, MappingNode):
@@ -157,6 +169,7 @@ class _Builder:
             self.ancestors.discard(id(node))
 
     def build_mapping(self, node: MappingNode, path: str, depth: int) -> dict[str, Any]:
+        """Return a mapping, over the mappings that it merges by `<<`."""
         values: dict[str, Any] = {}
         merged: dict[str, Any] = {}
         for key, child in node.value:
@@ -165,18 +178,19 @@ class _Builder:
             if key.tag == _TAG + "merge":
                 for part in child.value if isinstance(child, SequenceNode) else [child]:
                     if not isinstance(part, MappingNode):
-                        self.refuse(part, "`<<` merges mappings alone: write <<: *anchor")
+                        self.refuse(part, "`<<` merges only mappings: write <<: *anchor")
                     merged = self.build(part, path, depth + 1) | merged
                 continue
             self.build_scalar(key)  # refuses tagged keys
             if key.value in values:
-                self.refuse(key, f"the key {key.value!r} stands twice: remove one of the two")
+                self.refuse(key, f"the key {key.value!r} occurs twice: remove one of the two")
             where = f"{path}.{key.value}".lstrip(".")
             self.lines[where] = _find_line(key)
             values[key.value] = self.build(child, where, depth + 1)
         return merged | values
 
     def build_scalar(self, node: ScalarNode) -> Any:
+        """Return text, a number, a boolean or None."""
         tag, text = node.tag.removeprefix(_TAG), node.value
         if tag in ("str", "merge"):
             return check_text(text, self.place(node))
@@ -197,34 +211,36 @@ class _Builder:
         return float(special)
 
     def check_tag(self, node: Node, expected: str) -> None:
+        """Refuse any tag except the implicit one of the node's kind."""
         if node.tag != _TAG + expected:
             self.refuse(node, f"remove the tag {node.tag.replace(_TAG, '!!')}: values are plain")
 
     def refuse(self, node: Node, message: str) -> NoReturn:
+        """Raise an error with the line of a node."""
         raise ConfigError(self.place(node), message)
 
 
 def _describe_fault(name: str, text: str, error: yaml.YAMLError) -> ConfigError:
-    """Return the error for text that PyYAML cannot read, at PyYAML's own mark."""
+    """Return the error for invalid YAML, with the line that PyYAML reports."""
     if isinstance(error, ReaderError):
         line = text.count("\n", 0, error.position) + 1
-        message = f"the character U+{ord(text[error.position]):04X} cannot stand in YAML: remove it"
+        message = f"YAML does not allow the character U+{ord(text[error.position]):04X}: remove it"
         return ConfigError(_format_place(name, line), message)
     assert isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None
     lines, context = [*text.splitlines(), ""], error.context_mark
     row = min(error.problem_mark.line, len(lines) - 1)
-    if not lines[row].strip() and context:  # what began there ends nowhere
+    if not lines[row].strip() and context:  # an unclosed bracket or quote, reported at the end
         row = context.line
-    began = f" ({error.context} from line {context.line + 1})" if error.context and context else ""
+    start = f" ({error.context} from line {context.line + 1})" if error.context and context else ""
     message = (
-        f"`{lines[row].strip()[:SHOWN]}` is no YAML: {error.problem}{began}. Check columns, colons "
+        f"`{lines[row].strip()[:SHOWN]}` is no YAML: {error.problem}{start}. Check columns, colons "
         "and brackets, replace tabs by spaces, and put quotes around text that holds signs"
     )
     return ConfigError(_format_place(name, row + 1), " ".join(message.split()))
 
 
 def _format_place(name: str, line: int) -> str:
-    """Return `spec.yaml line 3`; an option's value has no lines."""
+    """Return `spec.yaml line 3`, or the name alone for the value of an option."""
     return name if name.startswith("-") or not line else f"{name} line {line}"
 
 

@@ -1,4 +1,4 @@
-"""Faults that pydantic finds in a spec, each as one sentence that speaks of YAML."""
+"""Turn pydantic's validation errors of a spec into one sentence in terms of YAML."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ REMOVED_KEYS = {
     r"resources\.priority": "sweeps that share a cluster take the slots that are free",
     "training.packed": "each trial trains alone",
 }
-_TAGS = ("design", "name")  # the fields by which the members of unions are told
+_TAGS = ("design", "name")  # the discriminator fields of unions
 
 _MAPPING = "must be a mapping (`key: value` on indented lines below it)"
 _LIST = "must be a list (write [a, b], or entries that begin with `- `)"
 _BOOL = "must be true or false, without quotes"
-# Kind of pydantic's fault → what the value must be, in words of YAML.
+# Type of pydantic's error → what the value must be, in terms of YAML.
 _IN_YAML = {
     "dict_type": _MAPPING,
     "mapping_type": _MAPPING,
@@ -42,15 +42,16 @@ _IN_YAML = {
     "int_from_float": "must be a valid integer, without a fraction",
     "int_parsing_size": "must be a smaller integer",
 }
-_OF_A_WHOLE = ("value_error", "too_short", "too_long")  # told of a value, not of what it lacks
+_OF_A_WHOLE = ("value_error", "too_short", "too_long")  # errors of a value, not of a missing key
 
 
 def join_words(words: Iterable[object]) -> str:
+    """Join words by commas; "nothing" if there are none."""
     return ", ".join(str(item) for item in words) or "nothing"
 
 
 def format_value(value: object) -> str:
-    """Return a value as it would stand in YAML, cut to a line."""
+    """Return a value as in YAML, cut to 58 characters if it is long."""
     try:
         text = json.dumps(value, ensure_ascii=False, default=str)
     except ValueError:
@@ -62,51 +63,47 @@ def format_value(value: object) -> str:
 
 
 def find_closest(query: str, candidates: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the known word that is meant, however its letters are written."""
+    """Return the candidate most similar to a word, ignoring case; None if none is similar."""
     by_case = {candidate.casefold(): candidate for candidate in reversed(list(candidates))}
     close = difflib.get_close_matches(query.strip().casefold(), by_case, n=1, cutoff=cutoff)
     return by_case[close[0]] if close else None
 
 
 def suggest_nearest(query: str, candidates: Iterable[str]) -> str:
-    """Return a remedy: the closest known word, or what is known."""
+    """Return a remedy for an unknown word: the most similar candidate, if there is one."""
     close = find_closest(query, candidates)
     return f"Did you mean {close!r}?" if close else "Choose one of those"
 
 
 def describe_unknown(what: str, query: str, candidates: Iterable[str]) -> str:
-    """Return the message for a word that is none of the known ones."""
+    """Return the message for an unknown word, with all candidates and a remedy."""
     words = list(candidates)
     remedy = suggest_nearest(query, words)
     return f"{what} {query!r} is unknown; there are {join_words(words)}. {remedy}"
 
 
 def suggest_metric(query: str, candidates: Iterable[str]) -> str:
-    """Return a remedy for a metric, which papers and people write as R@1, mAP@R, val/recall@4."""
+    """Return a remedy for an unknown metric, also if written as R@1, mAP@R or val/recall@4."""
     words = list(candidates)
     split, slash, name = query.strip().casefold().rpartition("/")
     name = re.sub(r"[@\s-]+", "_at_" if "@" in name else "_", name).strip("_")
     name = re.sub(r"^(r|p|recall|precision)_?(at_)?(\d+)$", r"recall_at_\3", name)
     name = {"map": "map_at_r", "rp": "r_precision", "f_1": "f1"}.get(name, name)
     spellings = (f"{split}/{name}" if slash else f"val/{name}", name)
-    near = next((spelling for spelling in spellings if spelling in words), None)
-    return (
-        suggest_nearest(near or spellings[0], words)
-        if near or slash
-        else suggest_nearest(name, words)
-    )
+    exact = next((spelling for spelling in spellings if spelling in words), None)
+    return suggest_nearest(exact or (spellings[0] if slash else name), words)
 
 
 def list_similar_metrics(query: str, candidates: Iterable[str], most: int = 6) -> str:
-    """Return a few known metrics for a message, those most like `query` first."""
+    """Return the `most` metrics that are most similar to `query`, and the number of others."""
     names = list(candidates)
-    like = difflib.get_close_matches(query.casefold(), names, n=most, cutoff=0)
-    more = len(names) - len(like)
-    return ", ".join(like) + (f" and {more} others" if more > 0 else "")
+    similar = difflib.get_close_matches(query.casefold(), names, n=most, cutoff=0)
+    more = len(names) - len(similar)
+    return ", ".join(similar) + (f" and {more} others" if more > 0 else "")
 
 
 def describe_unknown_metric(metric: str, candidates: Iterable[str], more: str = "") -> str:
-    """Return the message for a metric that is none of the known ones."""
+    """Return the message for an unknown metric, with similar ones and a remedy."""
     names = list(candidates)
     return (
         f"{metric!r} is no metric here; there are {list_similar_metrics(metric, names)}{more}. "
@@ -123,23 +120,26 @@ def explain_validation_error(
     data: Any,
     suggest: Callable[[str], str] | None = None,
 ) -> tuple[list[str], ConfigError]:
-    """Return the first fault of a validation: its path below `model`, and the message.
+    """Return the path and the message of the first error of a validation.
 
-    Unknown keys come first: a misspelt key often is why another one is missing.
+    Unknown keys come first, because a misspelt key is often the reason for a missing one.
 
     Args:
-        suggest: gives a remedy for the path of an unknown key that is like none beside it.
+        error: pydantic's error.
+        model: the validated model.
+        data: the validated data.
+        suggest: returns a remedy for the path of an unknown key that resembles no other key.
     """
     faults = sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden")
     paths = [_find_path(fault, data) for fault in faults]
     index = 0
-    if isinstance(faults[0]["input"], list):  # of the kinds that were tried, the one that got on
+    if isinstance(faults[0]["input"], list):  # prefer the member of a union that matched furthest
         inside = [i for i, path in enumerate(paths) if path[: len(paths[0])] == paths[0]]
         index = max(inside, key=lambda i: len(paths[i]))
     fault, path = faults[index], paths[index]
     kind, field, inner = fault["type"], ".".join(path), fault.get("ctx", {}).get("error")
     if isinstance(inner, ConfigError):
-        if path[-1:] != [inner.path]:  # a validator of a whole part names the place in it
+        if path[-1:] != [inner.path]:  # a validator of a model names the path below it
             path = [*path, *inner.path.split(".")] if inner.path else path
         return path, inner.move_to(".".join(path))
     if kind == "extra_forbidden":
@@ -151,8 +151,8 @@ def explain_validation_error(
     if kind == "value_error":
         text = str(fault["msg"]).removeprefix("Value error, ")
         return path, ConfigError(field, text)
-    said = str(fault["msg"]).partition(" after validation")[0]
-    must = _IN_YAML.get(kind) or re.sub(r"^\w+ should ", "must ", said)
+    text = str(fault["msg"]).partition(" after validation")[0]
+    must = _IN_YAML.get(kind) or re.sub(r"^\w+ should ", "must ", text)
     message = f"it {must}, not {format_value(fault['input'])}"
     if kind == "literal_error":
         literals = re.findall(r"'([^']*)'", fault["msg"])
@@ -161,10 +161,10 @@ def explain_validation_error(
 
 
 def _find_path(fault: Any, data: Any) -> list[str]:
-    """Return where a fault is, without the tags that pydantic puts in for the members of unions.
+    """Return the path of an error, without the tags that pydantic inserts for members of unions.
 
-    `("method", "ddml", "alpha")` → `["method", "alpha"]` where `data["method"]["name"]` is "ddml",
-    or where "ddml" is no key there. A tag appears at most once a level, before any key of it.
+    `("method", "ddml", "alpha")` becomes `["method", "alpha"]` if `data["method"]["name"]` is
+    "ddml", or if "ddml" is no key there. A level has at most one tag, before its keys.
     """
     path: list[str] = []
     level, fresh, last = data, True, len(fault["loc"]) - 1
@@ -185,6 +185,7 @@ def _find_path(fault: Any, data: Any) -> list[str]:
 
 
 def _get_child(level: Any, key: str) -> Any:
+    """Return the value of a key or index; None if there is none."""
     if isinstance(level, Mapping):
         return level.get(key)
     is_item = isinstance(level, list | tuple) and key.isdigit() and int(key) < len(level)
@@ -197,6 +198,7 @@ def _describe_unknown_key(
     data: Any,
     suggest: Callable[[str], str] | None,
 ) -> str:
+    """Return the message for an unknown or removed key."""
     field, key = ".".join(path), path[-1]
     for removed, instead in REMOVED_KEYS.items():
         if re.search(rf"(^|\.){removed}$", field):
@@ -210,7 +212,7 @@ def _describe_unknown_key(
 def _explain_tag(
     fault: Mapping[str, Any], path: Sequence[str], model: type[BaseModel], data: Any
 ) -> ConfigError:
-    """Return the error for a member of a union whose tag (`design`, `name`) is missing or wrong."""
+    """Return the error for a missing or unknown tag (`design`, `name`) of a union's member."""
     field, context = ".".join(path), fault["ctx"]
     tag = str(context["discriminator"]).strip("'")
     if fault["type"] == "union_tag_invalid":
@@ -234,16 +236,16 @@ def _explain_tag(
 
 
 def list_fields_at(model: type[BaseModel], path: Sequence[str], data: Any) -> dict[str, FieldInfo]:
-    """Return the fields of the model at `path` below `model`; none where there is no model.
+    """Return the fields of the model at `path` below `model`; empty if there is no model.
 
-    The members of tagged unions are told by `data`, which may be partial.
+    The tags in `data`, which may be partial, select the members of unions.
     """
     inner = _find_model(*_descend_to(model, path, data))
     return {} if inner is None else dict(inner.model_fields)
 
 
 def is_free(annotation: Any) -> bool:
-    """Return whether a field is a mapping of names that no model knows to plain values."""
+    """Return whether a field is a mapping with arbitrary keys and plain values."""
     return get_origin(annotation) is dict and not list(_iterate_models(get_args(annotation)[1]))
 
 
@@ -257,7 +259,7 @@ def _descend_to(model: Any, path: Sequence[str], data: Any) -> tuple[Any, Sequen
             named = {info.alias or name: info for name, info in inner.model_fields.items()}
             info = named.get(key)
             annotation, metadata = (info.annotation, info.metadata) if info else (None, ())
-        else:  # of a mapping or list, perhaps an optional one
+        else:  # a mapping or list, perhaps optional
             kinds = (annotation, *get_args(annotation))
             container = next((k for k in kinds if get_origin(k) in (dict, list, tuple)), None)
             members = get_args(container) or (None,)
@@ -267,7 +269,7 @@ def _descend_to(model: Any, path: Sequence[str], data: Any) -> tuple[Any, Sequen
 
 
 def _find_model(annotation: Any, metadata: Sequence[Any], data: Any) -> type[BaseModel] | None:
-    """Return the model in an annotation; of a union that which `data` names by its tag."""
+    """Return the model of an annotation, or the member of a union whose tag `data` has."""
     if (mark := _mark_of(metadata)) is not None:
         name = data.get("name") if isinstance(data, Mapping) else None
         name = mark.default if name is None else name
@@ -281,12 +283,12 @@ def _find_model(annotation: Any, metadata: Sequence[Any], data: Any) -> type[Bas
 
 
 def _mark_of(metadata: Sequence[Any]) -> FromRegistry | None:
-    """Return the mark of a field that configures a component of a registry."""
+    """Return the registry mark of a field that configures a component; None without one."""
     return next((mark for mark in metadata if isinstance(mark, FromRegistry)), None)
 
 
 def _iterate_models(annotation: Any) -> Iterator[type[BaseModel]]:
-    """Yield the models of a union, however deep in `Optional` and `Annotated`."""
+    """Yield the models of a union, including those nested in `Optional` and `Annotated`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     elif get_origin(annotation) not in (dict, list, tuple):
@@ -295,6 +297,6 @@ def _iterate_models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _list_tag_values(model: type[BaseModel], tag: str) -> tuple[Any, ...]:
-    """Return the values of `tag` by which a member of a tagged union is told."""
+    """Return the values of `tag` that select a model in a union."""
     info = model.model_fields.get(tag)
     return get_args(info.annotation) if info is not None else ()
