@@ -1,1 +1,1 @@
-"""YAML → a checked model, with the place of every fault; the JSON Schema."""
+"""Read, validate and check the YAML of a sweep."""

@@ -1,4 +1,4 @@
-"""Checks that the studies and the report of a spec fit each other, before any training."""
+"""Check that the studies and the report of a spec fit each other, before any training."""
 
 from __future__ import annotations
 
@@ -23,17 +23,19 @@ REPORTED = tuple(f"{split}/{name}" for split in SPLITS for name in _NAMES)
 
 
 def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
-    """Link studies to those they take from, and raise for a rank that no cell can have.
+    """Link studies to those they take from, and check that the ranks they take exist.
 
     Args:
-        order: every study after those that it is centred on.
+        studies: the studies by name.
+        order: their names, each after those it is centred on.
 
     Raises:
-        ConfigError: its path is the dotted place in the spec.
+        ConfigError: A study takes a rank above the number of cells; the error has its path.
     """
     sizes: dict[str, int] = {}
-    neutral: set[str] = set()  # that a neutral cell may win, where another can stand beside it
+    neutral: set[str] = set()  # studies whose best cell may be neutral
     for name in order:
+        # link the study
         study = studies[name]
         study.link(sizes, neutral)
         source, sizes[name] = study.find_source_cell(), study.size
@@ -44,65 +46,64 @@ def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
             source is not None and source.best_of in neutral and study.size > 1
         ):
             neutral.add(name)
+        # check its ranks
         for key, around, rank in ranks:
             if rank > sizes[around.best_of]:
-                raise ConfigError(
-                    f"studies.{name}.{key}",
-                    f"{rank} is more than the {sizes[around.best_of]} cells of {around.best_of}",
-                )
+                message = f"{rank} is more than the {sizes[around.best_of]} cells of"
+                raise ConfigError(f"studies.{name}.{key}", f"{message} {around.best_of}: lower it")
 
 
 # ------------------------------------------------------------------ metrics of studies
 
 
 def check_objectives(studies: Mapping[str, Study]) -> None:
-    """Raise for an objective that no trial of the study can have.
+    """Check that trials of each study can have its objectives.
 
     Raises:
-        ConfigError: its path is the dotted place in the spec.
+        ConfigError: An objective is unknown, or of training classes; the error has its path.
     """
     for name, study in studies.items():
         extra = [str(MetricName(split, name)) for split in COMPARED for name in study.metrics]
-        for i, wanted in enumerate(study.objectives):
+        for i, objective in enumerate(study.objectives):
             field = f"studies.{name}.objectives.{i}.metric"
-            check_compared(field, wanted.metric)
-            if wanted.metric not in (*METRICS, *extra):
-                more = f", and what studies.{name}.metrics lists"
-                message = describe_unknown_metric(wanted.metric, [*METRICS, *extra], more)
+            check_compared(field, objective.metric)
+            if objective.metric not in (*METRICS, *extra):
+                more = f", and those in studies.{name}.metrics"
+                message = describe_unknown_metric(objective.metric, [*METRICS, *extra], more)
                 raise ConfigError(field, message)
 
 
 def check_compared(field: str, metric: str) -> None:
-    """Raise for a metric of the classes that trials train on, by which nothing is compared.
+    """Refuse to compare trials by a metric of the training classes.
 
     Raises:
-        ConfigError: its path is `field`.
+        ConfigError: The metric is one of `train/`; the error's path is `field`.
     """
     split, last = MetricName.parse(metric)
     if split == "train" and last:
         raise ConfigError(
             field,
-            f"{metric!r} is of the classes that trials train on, by which nothing is compared. "
-            f"Write val/{last}; with `evaluate: [val, train]` tables may show {metric} beside it",
+            f"{metric!r} is measured on the training classes, by which trials cannot be compared. "
+            f"Write val/{last}; with `evaluate: [val, train]` tables can also show {metric}",
         )
 
 
 def list_splits_read(study: Study, objective: str) -> list[str]:
-    """Return the splits that are read of a study's trials: those it names and its objectives'."""
+    """Return the splits that a study's trials are evaluated on: its own and its objectives'."""
     metrics = [item.metric for item in study.objectives] or [objective]
     compared = [MetricName.parse(metric).split for metric in metrics]
     return list(dict.fromkeys([*study.evaluate, *compared]))
 
 
 def check_metrics(studies: Mapping[str, Study]) -> None:
-    """Raise for a metric that no study can read.
+    """Check that the studies' additional metrics exist and need only embeddings.
 
     Raises:
-        ConfigError: its path is the dotted place in the spec.
+        ConfigError: A metric does not; the error has its path.
     """
     if not any(study.metrics for study in studies.values()):
         return
-    from trainables.evaluation.metrics import ALL, needs_embeddings_alone  # with it torch
+    from trainables.evaluation.metrics import ALL, needs_embeddings_alone  # imports torch
 
     names = [name for name in ALL if needs_embeddings_alone(name)]
     for name, study in studies.items():
@@ -117,7 +118,7 @@ def check_metrics(studies: Mapping[str, Study]) -> None:
 
 
 def report_metrics(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
-    """Yield the place, the metric and the study of all that a report shows."""
+    """Yield the path, the metric and the study of each table and figure of a report."""
     for i, table in enumerate(recipe.tables):
         for j, metric in enumerate(table.metrics):
             yield f"report.tables.{i}.metrics.{j}", metric, table.study
@@ -130,27 +131,33 @@ def report_metrics(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
 
 
 def check_recipe(recipe: Recipe, studies: Mapping[str, Study], objective: str) -> None:
-    """Raise for a table that its study cannot fill, an unknown metric, an axis not varied.
+    """Check that studies can fill the tables and figures of a report.
 
     Args:
-        objective: its split is read of every trial, whatever a study's `evaluate` says.
+        recipe: the report.
+        studies: the studies by name.
+        objective: the sweep's objective, whose split all trials are evaluated on.
 
     Raises:
-        ConfigError: its path is the dotted place in the spec.
+        ConfigError: A table does not fit its study, a metric is unknown or not evaluated, or an
+            axis is not varied; the error has its path.
     """
+    # metrics
     _check_reported(recipe, studies, objective)
     _check_curves(recipe)
+    # tables
     for i, table in enumerate(recipe.tables):
         study = studies[table.study]
-        if table.kind in TABLES and table.kind not in study.tables:  # others judge themselves
+        if table.kind in TABLES and table.kind not in study.tables:  # plug-ins check themselves
             kinds = join_words(kind for kind in study.tables if kind != HEATMAP)
-            also = ", and is shown in report.heatmaps too" if HEATMAP in study.tables else ""
+            also = ", or show it in report.heatmaps" if HEATMAP in study.tables else ""
             raise ConfigError(
                 f"report.tables.{i}.kind",
-                f"{table.kind!r} does not fit {table.study}, a {study.design} study, which has "
-                f"tables of the kinds {kinds}{also}",
+                f"{table.kind!r} does not fit {table.study}, a {study.design} study. Choose from "
+                f"the kinds {kinds}{also}",
             )
         _check_known(f"report.tables.{i}.within", table.within, _list_factor_levels(study))
+    # figures
     for i, heatmap in enumerate(recipe.heatmaps):
         field, study = f"report.heatmaps.{i}", studies[heatmap.study]
         if HEATMAP not in study.tables:
@@ -172,8 +179,8 @@ def check_recipe(recipe: Recipe, studies: Mapping[str, Study], objective: str) -
 
 
 def _check_reported(recipe: Recipe, studies: Mapping[str, Study], objective: str) -> None:
-    """Refuse a metric or a split that is not read of the trials of the study that shows it."""
-    foreign = {  # figures of other packages judge what they read themselves
+    """Check that studies evaluate the metrics and splits that the report shows."""
+    foreign = {  # figures of other packages check their own metrics
         f"report.figures.{i}.metric"
         for i, figure in enumerate(recipe.figures)
         if find_figure_options(figure.kind) is None
@@ -181,19 +188,28 @@ def _check_reported(recipe: Recipe, studies: Mapping[str, Study], objective: str
     for field, metric, name in report_metrics(recipe):
         if not field.startswith("report.curves"):
             _check_metric(field, metric, name, studies[name])
-            read = list_splits_read(studies[name], objective)
+            splits = list_splits_read(studies[name], objective)
             split = MetricName.parse(metric).split
-            if split not in read and field not in foreign:
-                wanted = join_words(dict.fromkeys((*COMPARED, split)))
+            if split not in splits and field not in foreign:
+                evaluate = join_words(dict.fromkeys((*COMPARED, split)))
                 raise ConfigError(
                     field,
-                    f"{name} does not read {metric!r}, but {join_words(read)}. Add `evaluate: "
-                    f"[{wanted}]` to studies.{name}",
+                    f"{name} does not read {metric!r}, but {join_words(splits)}. Add `evaluate: "
+                    f"[{evaluate}]` to studies.{name}",
                 )
 
 
 def _check_figure(field: str, at: str, figure: Figure, name: str, study: Study) -> None:
-    """Refuse a study that a figure cannot be made of, and names that the study does not vary."""
+    """Check that a figure can show a study, and that the study varies the factors it names.
+
+    Args:
+        field: path of the figure in the spec.
+        at: path of the study's name below it.
+        figure: the figure.
+        name: name of the study.
+        study: the study.
+    """
+    # the study's design
     kind = find_figure_options(figure.kind)
     assert kind is not None
     options = kind.model_validate(figure.options)
@@ -201,16 +217,18 @@ def _check_figure(field: str, at: str, figure: Figure, name: str, study: Study) 
     if options.shown_as and options.shown_as not in study.tables:
         wanted = f"a study with a table of the kind {options.shown_as!r}"
         _refuse_design(where, name, study, wanted, drawn)
+    # factors and cells that the options name
     levels = _list_factor_levels(study)
-    for option, wanted in options.factors().items():
+    for option, factors in options.factors().items():
         choices = levels if study.is_fixed else study.paths
-        _check_known(f"{field}.options.{option}", wanted, choices)
+        _check_known(f"{field}.options.{option}", factors, choices)
     if isinstance(options, ModelOptions) and options.cells:
         if not study.is_fixed:
-            message = f"{name} finds its cells while it runs: leave `cells` out to show its best"
+            message = f"{name} proposes its cells while it runs: leave `cells` out to show the best"
             raise ConfigError(f"{field}.options.cells", message)
         cells = [point.cell for point in study.all_points]
         _check_known(f"{field}.options.cells", options.cells, cells)
+    # number of factors and levels
     varied = {factor: values for factor, values in levels.items() if len(values) > 1}
     if figure.kind == "interactions" and len(varied) < 2:
         _refuse_design(where, name, study, "a study that varies two factors or more", drawn)
@@ -221,9 +239,9 @@ def _check_figure(field: str, at: str, figure: Figure, name: str, study: Study) 
 
 
 def _refuse_design(field: str, name: str, study: Study, wanted: str, instead: str) -> None:
-    raise ConfigError(
-        field, f"it needs {wanted}, and {name} is a {study.design} study. Show it in {instead}"
-    )
+    """Raise the error for a study of the wrong design, with what can show it `instead`."""
+    message = f"it needs {wanted}, and {name} is a {study.design} study"
+    raise ConfigError(field, f"{message}. Show it in {instead}")
 
 
 def _list_factor_levels(study: Study) -> dict[str, set[str]]:
@@ -235,15 +253,19 @@ def _list_factor_levels(study: Study) -> dict[str, set[str]]:
     return levels
 
 
-def _check_known(field: str, wanted: Iterable[str], choices: Iterable[str]) -> None:
-    for name in wanted:
+def _check_known(field: str, names: Iterable[str], choices: Iterable[str]) -> None:
+    """Check that names are among the choices."""
+    for name in names:
         if name not in choices:
             raise ConfigError(field, describe_unknown("the name", name, choices))
 
 
 def _check_curves(recipe: Recipe) -> None:
-    """Refuse a curve of what is not logged at every epoch: a few metrics, of the training classes
-    too where trials say `selection.train_curve`, `train/loss`, `term/…` and `observed/…`."""
+    """Check that curves show metrics which trials log at every epoch.
+
+    These are a few metrics of each task (of training classes with `selection.train_curve`),
+    `train/loss`, `term/…` and `observed/…`.
+    """
     if not recipe.curves:
         return
     from trainables.evaluation.tasks import TASKS
@@ -266,7 +288,7 @@ def _check_curves(recipe: Recipe) -> None:
 
 
 def _check_metric(field: str, metric: str, name: str, study: Study) -> None:
-    """Refuse a metric that a study's trials cannot have."""
+    """Check that a study's trials can have a metric."""
     split, last = MetricName.parse(metric)
     if metric in REPORTED or (split in SPLITS and last in study.metrics):
         return
@@ -281,7 +303,7 @@ def _check_metric(field: str, metric: str, name: str, study: Study) -> None:
 
 
 def _list_measures() -> set[str]:
-    """Return what methods measure of a split beside the metrics."""
+    """Return the names of the measures that methods add to the metrics of a split."""
     from trainables.core.evaluator import SUFFIXES
     from trainables.methods.base import METHODS
 

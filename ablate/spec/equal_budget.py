@@ -1,9 +1,9 @@
-"""Fair twins of comparisons: every row tuned alike, on held-out classes.
+"""Write the fair twin of a comparison: every row tuned with the same budget on held-out classes.
 
-A paper's table has settings as printed, the best epoch on test. Its twin asks what is left of the
-differences when no row has more than another: a search for each row, its finalists on fresh seeds,
-among them the row's own recipe with its method switched off, at the best rates of its baseline, and
-the best of those compared. Written out, that is twice as many studies as rows; `fair` writes them.
+A paper's table uses printed settings and the best epoch on test. Its twin shows which differences
+remain with equal tuning: each row gets a search, and its finalists are ranked on fresh seeds,
+together with the neutral configuration (the method switched off) at the best rates of its baseline.
+The winners are compared. `fair` writes these studies, twice as many as rows.
 
     fair:
       of: [table1_cub]
@@ -12,8 +12,8 @@ the best of those compared. Written out, that is twice as many studies as rows; 
       also:
         - {methods: [detreg], space: {method.lambda1: {low: 0.01, high: 0.5, log: true}}}
 
-makes `table1_cub_fair`, of `table1_cub_fair_tune_1`, `table1_cub_fair_best_1` and so on, and a
-table beside each `compare` table of `table1_cub`.
+adds the studies `table1_cub_fair_tune_1`, `table1_cub_fair_best_1`, …, their comparison
+`table1_cub_fair`, and a table for each `compare` table of `table1_cub`.
 """
 
 from __future__ import annotations
@@ -35,10 +35,12 @@ SEARCHED, RANKED = [100], [101, 102]  # seeds that judge no row
 
 
 class Also(SpecPart):
-    """Axes for the rows of these methods, losses or comparisons, or of what is all of it.
+    """Additional axes for the rows of certain methods, losses and comparisons.
 
-    methods, losses: by name; none named: of all. studies: comparisons of `fair.of`; None: of all.
-    space: the axes, by path; of two that give the same path the later one counts.
+    methods: names of the methods. Default: all.
+    losses: names of the losses. Default: all.
+    studies: names of comparisons in `fair.of`. Default: all.
+    space: axes by path; a later axis of the same path wins.
     """
 
     methods: tuple[str, ...] = ()
@@ -47,6 +49,7 @@ class Also(SpecPart):
     space: dict[str, Axis] = Field(min_length=1)
 
     def is_matching(self, row: _Row) -> bool:
+        """Return whether a row gets these axes."""
         return (
             (self.studies is None or row.study in self.studies)
             and row.method in (self.methods or (row.method,))
@@ -55,17 +58,19 @@ class Also(SpecPart):
 
 
 class Fair(SpecPart):
-    """Which comparisons have a twin, and what is tuned for each of its rows.
+    """The comparisons that get a fair twin, and what is tuned for each row.
 
-    of: comparisons of `variants` that are not centred on others.
-    trials: proposals of each row's search. finalists: how many of them are ranked on two fresh
-        seeds, fewer than `trials`. seeds: of the comparison, none of those that searched or ranked
-        (100 to 102).
-    metric: that selects, on held-out classes, by its name alone; of a comparison with `objectives`
-        of its own the first of those does.
-    trial: over all rows. overrides: over the rows of one comparison besides, by its name, as where
-        fewer classes are left than its batches ask for.
-    space: axes that all rows have. also: those that some have besides.
+    of: comparisons of `variants` that are not centred on other studies.
+    trials: number of proposals of each row's search.
+    finalists: number of proposals ranked on two fresh seeds; fewer than `trials`.
+    seeds: seeds of the comparison; not 100 to 102, which search and rank.
+    metric: metric that selects on held-out classes, without its split. The first objective of a
+        comparison replaces it.
+    trial: settings of all rows.
+    overrides: settings of the rows of one comparison, by its name, for example smaller batches if
+        fewer classes remain.
+    space: axes of all rows, by path.
+    also: additional axes of some rows.
     """
 
     of: tuple[str, ...] = Field(min_length=1)
@@ -82,8 +87,8 @@ class Fair(SpecPart):
     @classmethod
     def check_seeds(cls, value: Seeds) -> Seeds:
         check_seeds(value)
-        if spent := {*SEARCHED, *RANKED} & {*expand_seeds(value)}:
-            message = f"{join_words(sorted(spent))} search and rank already: name other seeds"
+        if used := {*SEARCHED, *RANKED} & {*expand_seeds(value)}:
+            message = f"{join_words(sorted(used))} search and rank already: choose other seeds"
             raise ConfigError("seeds", message)
         return value
 
@@ -92,7 +97,7 @@ class Fair(SpecPart):
     def check_metric(cls, value: str) -> str:
         if "/" in value:
             name = value.rpartition("/")[2]
-            raise ConfigError("metric", f"its split is val in every twin: write {name!r}")
+            raise ConfigError("metric", f"its split is always val: write {name!r}")
         return value
 
     @model_validator(mode="after")
@@ -101,7 +106,7 @@ class Fair(SpecPart):
             raise ConfigError("overrides", f"`of` does not name {join_words(unknown)}")
         if self.finalists >= self.trials:
             message = f"finalists ({self.finalists}) must be fewer than trials ({self.trials})"
-            raise ConfigError("finalists", f"{message}: a row without neutral cell ranks one more")
+            raise ConfigError("finalists", f"{message}: rows without a neutral cell rank one more")
         return self
 
 
@@ -111,10 +116,20 @@ ENDING = "_fair"
 
 
 class _Row(NamedTuple):
-    study: str  # the comparison
+    """A row of a comparison.
+
+    Attributes:
+        study: the comparison.
+        cell: the row's variant.
+        tune: name of its search.
+        best: name of the promotion of its finalists.
+        trial: its settings by path.
+    """
+
+    study: str
     cell: str
-    tune: str  # its search
-    best: str  # the promotion of its finalists
+    tune: str
+    best: str
     trial: dict[str, Any]
     method: str
     loss: str
@@ -122,34 +137,38 @@ class _Row(NamedTuple):
 
 
 def add_equal_budget_studies(data: Mapping[str, Any], fair: Fair) -> dict[str, Any]:
-    """Add the studies and tables that `fair` writes to the mapping of a valid spec.
+    """Add the studies and tables of fair twins to the mapping of a valid spec.
 
     Raises:
-        ConfigError: what it names is no comparison that can have a twin.
+        ConfigError: `fair.of` names a study that cannot have a twin.
     """
     studies, report = dict(data.get("studies") or {}), dict(data.get("report") or {})
     tables = list(report.get("tables") or [])
     rows: list[_Row] = []
     for idx, name in enumerate(fair.of):
+        # check the comparison
         study = studies.get(name) or {}
         variants = study.get("variants") or {}
         centred = "around" in study or any("around" in variant for variant in variants.values())
         if study.get("design") != "compare" or not variants or centred or study.get("cross"):
             raise ConfigError(
                 f"fair.of.{idx}",
-                f"{name!r} is no comparison of `variants` that stand around no other study. Name "
-                "one, or write the searches of its rows yourself",
+                f"{name!r} is no comparison of `variants` without `around`. Name such a study, or "
+                "write the searches of its rows yourself",
             )
+        # add its studies and tables
         twin_rows = list(_list_rows(data, name, study, fair))
         twins = _build_equal_budget_studies(name, study, twin_rows, fair)
         for existing in twins.keys() & studies.keys():
-            raise ConfigError(f"fair.of.{idx}", f"it writes a study {existing!r}: rename yours")
+            message = f"it would overwrite the study {existing!r}: rename yours"
+            raise ConfigError(f"fair.of.{idx}", message)
         studies |= twins
         rows += twin_rows
         for table in list(tables):
             if table.get("study") == name and table.get("kind") == "compare":
                 title = f"{table.get('title') or name}, every row tuned alike on held-out classes"
                 tables.append({**table, "study": name + ENDING, "title": title})
+    # check that all additional axes are used
     for idx, also in enumerate(fair.also):
         if not any(map(also.is_matching, rows)):
             pairs = {f"{row.method} on {row.loss} in {row.study}" for row in rows}
@@ -164,13 +183,15 @@ def add_equal_budget_studies(data: Mapping[str, Any], fair: Fair) -> dict[str, A
 def _build_equal_budget_studies(
     name: str, study: Mapping[str, Any], rows: list[_Row], fair: Fair
 ) -> dict[str, Any]:
-    """Return the studies of a comparison's twin: searches, promotions, the comparison."""
+    """Build the studies of a comparison's twin: searches, promotions and the comparison."""
+    # select by the metric on validation classes
     baselines = {row.cell: _find_baseline(row, rows) for row in rows}
     floors = {baseline.cell for baseline in baselines.values() if baseline is not None}
     objective = (study.get("objectives") or [f"val/{fair.metric}"])[0]
     metric = objective if isinstance(objective, str) else objective["metric"]
     held_out = str(MetricName.parse(metric).with_split("val"))
     objective = held_out if isinstance(objective, str) else {**objective, "metric": held_out}
+    # build a search and a promotion for each row
     searches, promotions = dict[str, Any](), dict[str, Any]()
     for row in rows:
         space = dict(fair.space)
@@ -181,13 +202,14 @@ def _build_equal_budget_studies(
         search = {"design": "search", "trials": fair.trials, "seeds": SEARCHED, "space": space}
         searches[row.tune] = search | shared
         baseline = baselines[row.cell]
-        # A neutral cell is a candidate of both rows; one that has none gets another finalist.
-        alone = bool(floors) and baseline is None and row.cell not in floors
-        best = fair.finalists + alone
+        # Rows without a neutral cell, their own or their methods', get one more finalist.
+        lacks_neutral = bool(floors) and baseline is None and row.cell not in floors
+        best = fair.finalists + lacks_neutral
         promotion = {"design": "promote", "of": row.tune, "best": best, "seeds": RANKED}
         promotions[row.best] = promotion | shared
         if baseline is not None:
             promotions[row.best]["neutral"] = {"best_of": baseline.best}
+    # compare the best of each row
     comparison = {
         "design": "compare",
         "seeds": fair.seeds,
@@ -206,7 +228,8 @@ def _build_equal_budget_studies(
 def _list_rows(
     data: Mapping[str, Any], name: str, study: Mapping[str, Any], fair: Fair
 ) -> Iterator[_Row]:
-    from trainables.trial import TrialConfig  # with torch: of specs that have `fair` alone
+    """Yield the rows of a comparison with their settings in the twin."""
+    from trainables.trial import TrialConfig  # imports torch
 
     default, twin = TrialConfig(), name + ENDING
     for number, (cell, variant) in enumerate(study["variants"].items(), 1):
@@ -217,15 +240,15 @@ def _list_rows(
             Layer(f"fair.overrides.{name}", fair.overrides.get(name, {})),
         ]
         merged = merge_layers([Layer("trial", data.get("trial") or {}), *row_layers])
-        # An option of a method or loss that the sweep names and this row does not is none of it.
-        lasting = flatten_paths(merged)
+        # leave out options that the row's own method or loss does not have
+        merged_paths = flatten_paths(merged)
         trial = {
             path: value
             for path, value in flatten_paths(merge_layers(row_layers)).items()
-            if path in lasting
+            if path in merged_paths
         }
         names = []
-        for part in ("method", "loss", "backbone"):  # what is no component, its trial refuses
+        for part in ("method", "loss", "backbone"):  # the trial refuses other values later
             component = merged.get(part)
             chosen = component.get("name") if isinstance(component, Mapping) else None
             names.append(chosen if isinstance(chosen, str) else getattr(default, part).name)
@@ -233,10 +256,11 @@ def _list_rows(
 
 
 def _find_baseline(row: _Row, rows: list[_Row]) -> _Row | None:
-    """Return the plain row on the same loss and backbone, of a method that can be switched off."""
+    """Return the plain row with the loss and backbone of a row whose method can be switched off."""
     from trainables.methods.base import METHODS
 
     if row.method not in METHODS or not METHODS[row.method].NEUTRAL:
         return None
-    alike = (other for other in rows if (other.loss, other.backbone) == (row.loss, row.backbone))
-    return next((other for other in alike if other.method == "plain"), None)
+    pair = row.loss, row.backbone
+    matches = (other for other in rows if (other.loss, other.backbone) == pair)
+    return next((other for other in matches if other.method == "plain"), None)

@@ -9,10 +9,11 @@ from trainables.trial import TrialConfig
 
 
 def build_json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a spec file, with every method and loss that is registered.
+    """Build the JSON Schema of a spec file, with all registered methods and losses.
 
-    A partial trial is TrialConfig's schema; dotted keys, which no schema can name, pass.
+    Partial trials have the schema of TrialConfig; dotted keys, which it cannot list, are accepted.
     """
+    # add the schema of a trial, with dotted keys
     schema = Spec.model_json_schema(by_alias=True)
     trial = TrialConfig.model_json_schema(by_alias=True)
     schema["$defs"] |= trial.pop("$defs", {}) | {"TrialConfig": trial}
@@ -22,6 +23,7 @@ def build_json_schema() -> dict[str, Any]:
     partial = {"$ref": "#/$defs/TrialConfig"}
     schema["properties"]["trial"] = partial
     schema["properties"]["datasets"] = {"type": "object", "additionalProperties": partial}
+    # accept a single mapping for lists of one
     for definition in schema["$defs"].values():
         properties = definition.get("properties", {})
         if "around" not in properties:

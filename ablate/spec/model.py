@@ -1,8 +1,8 @@
-"""What a sweep's YAML may say, as a checked model, and where each of its parts was read.
+"""The model of a sweep's YAML, and the lines where its parts were read.
 
-Layering of a cell's configuration, later wins: defaults < `trial` < `datasets.<chosen>` <
-the study's `trial` < values taken from other studies (`around`) < a variant's `trial` <
-the cell's own values < `--set`. In a promote study, `trial` comes after what is taken.
+The layers of a cell's configuration, of which later ones win, are: defaults, `trial`,
+`datasets.<chosen>`, the study's `trial`, values taken from other studies (`around`), a variant's
+`trial`, the cell's own values, `--set`. In a promote study, `trial` follows the values taken.
 """
 
 from __future__ import annotations
@@ -20,16 +20,21 @@ from ablate.values.errors import describe_unknown_metric, format_value
 from reports.recipe import Recipe
 from trainables.errors import ConfigError
 
-SMALLEST = 0.01  # share of a core or a GPU: a hundred trials are as many as any machine starts
+SMALLEST = 0.01  # smallest share of a core or GPU, since no machine runs more than 100 trials
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
 
 class Resources(SpecPart):
-    """What one trial takes. cpus: also its threads (at least 1). gpus: a fraction lets several
-    trials share one GPU, whose memory Ray does not divide; several train one trial; None: one if
-    there is one. processes: that train one trial, one a GPU, or on the CPU at most one a core;
-    None: as many as GPUs. accelerator: the kind of GPU that trials take on a cluster of several
-    kinds, by Ray's name for it (H100, A100); None: any."""
+    """The resources of one trial.
+
+    cpus: number of CPU cores, and of threads (at least 1).
+    gpus: number of GPUs. A fraction lets trials share a GPU, whose memory Ray does not divide; with
+        several GPUs, one trial trains on all of them. Default: one if there is one.
+    processes: number of processes that train one trial, one for each GPU, or on the CPU at most one
+        for each core. Default: the number of GPUs.
+    accelerator: kind of GPU on a cluster with several kinds, by Ray's name (H100, A100). Default:
+        any.
+    """
 
     cpus: float = Field(1, ge=SMALLEST)
     gpus: float | None = Field(None, ge=0)
@@ -46,17 +51,19 @@ class Resources(SpecPart):
 
 
 class Spec(SpecPart):
-    """What a file says.
+    """A sweep.
 
-    name: its name in ledger, reports and MLflow. title: what reports call it.
-    extends: files that this one is laid over, by their paths beside it.
-    studies: by name, in the order in which they are told. report: tables and figures.
+    name: name in the ledger, reports and MLflow.
+    title: heading in reports.
+    extends: files that this file is laid over, relative to it.
+    studies: the studies by name, in the order of the report.
+    report: tables and figures.
     seeds: n for 0…n−1, or a list; a study may have its own.
-    objective: what search maximises and `best_of` compares, at the selected epoch.
-    trial, datasets: partial TrialConfigs; keys may be dotted paths.
+    objective: metric that searches maximise and `best_of` compares, at the selected epoch.
+    trial: settings of all trials; keys may be dotted paths.
+    datasets: settings for each data set, used with `--dataset NAME`.
     checkpoints: "clean" deletes a finished trial's checkpoints and keeps its best export.
-    fair: comparisons of it that have a twin, with every row tuned alike; written out when the spec
-        is read.
+    fair: comparisons that get a second version in which every row is tuned with the same budget.
     """
 
     name: str = Field(pattern=NAME, max_length=100)
@@ -77,11 +84,10 @@ class Spec(SpecPart):
     @field_validator("studies", mode="after")
     @classmethod
     def check_study_names(cls, value: dict[str, Study]) -> dict[str, Study]:
-        """Check names of studies, which stand in `--cell STUDY/CELL`, in file names and in
-        tables."""
+        """Check that names of studies fit into `--cell STUDY/CELL`, file names and tables."""
         for name in value:
             if not name.strip() or len(name) > 100 or "/" in name or not name.isprintable():
-                rule = "1 to 100 characters that can be seen, none of them /"
+                rule = "1 to 100 printable characters, none of them /"
                 raise ConfigError(name, f"the study name {format_value(name)} must have {rule}")
         return value
 
@@ -96,14 +102,18 @@ class Spec(SpecPart):
 
 @dataclass(frozen=True)
 class Source:
-    """Where a spec was read: for messages. lines: dotted path → (file, line)."""
+    """The origin of a spec, for messages.
+
+    Attributes:
+        name: its file.
+        lines: dotted path → (file, line).
+    """
 
     name: str
     lines: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     def locate(self, path: str) -> str:
-        """Return `spec.yaml line 12: studies.tune.space`, with the line of the nearest known
-        level."""
+        """Return `spec.yaml line 12: studies.tune.space`, with the nearest line that is known."""
         if path.startswith("-"):
             return path
         parts = path.split(".") if path else []
@@ -114,14 +124,19 @@ class Source:
         return f"{self.name}: {path}" if path else self.name
 
     def relocate(self, fault: ConfigError, path: str | None = None) -> ConfigError:
-        """Return a fault with the line of its place, or of another one."""
+        """Return an error with the line of its path, or of `path` instead."""
         return fault.move_to(self.locate(fault.path if path is None else path))
 
 
 @dataclass(frozen=True)
 class LoadedSpec:
-    """A checked spec, where it came from, and its studies in an order in which each follows
-    the studies that it is centred on."""
+    """A checked spec.
+
+    Attributes:
+        spec: the spec.
+        source: its origin.
+        order: its studies, each after those it is centred on.
+    """
 
     spec: Spec
     source: Source

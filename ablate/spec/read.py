@@ -1,6 +1,6 @@
-"""Read a sweep's YAML with what it extends, and check it.
+"""Read a sweep's YAML with the files that it extends, and check it.
 
-`ablate/spec/model.py` has what it may say; here is what its parts say of each other.
+The models are in `ablate/spec/model.py`; this module checks the references between their parts.
 """
 
 from __future__ import annotations
@@ -23,16 +23,19 @@ from ablate.values.layers import overlay_mappings
 from trainables.errors import ConfigError
 from trainables.machine.texts import check_text, check_values
 
-SHOWN = 20  # studies that a line names
+SHOWN = 20  # studies named in a message
 
 Lines = dict[str, tuple[str, int]]  # dotted path → file and line
 
 
 def read_spec(spec: str | Path | Mapping[str, Any]) -> LoadedSpec:
-    """Read and check a spec: a file, or a mapping as YAML would give it.
+    """Read and check a spec.
+
+    Args:
+        spec: a file, or a mapping as YAML gives it.
 
     Raises:
-        ConfigError: one line with file, line and path.
+        ConfigError: The spec has an error; the message is one line with file, line and path.
     """
     if isinstance(spec, Mapping):
         source = Source("spec")
@@ -48,19 +51,31 @@ def read_spec(spec: str | Path | Mapping[str, Any]) -> LoadedSpec:
 def _read_extended(
     path: Path, trail: tuple[Path, ...], documents: dict[Path, tuple[dict[str, Any], Lines]]
 ) -> tuple[dict[str, Any], Lines]:
-    """Return a file's mapping laid over those it extends, each of which is read once."""
+    """Read a file and lay it over the files that it extends.
+
+    Args:
+        path: the file.
+        trail: the files that extend it, to detect cycles.
+        documents: the files read so far.
+
+    Returns:
+        The values and the lines of their paths.
+    """
     location = f"{path}: extends"
-    where = Path(os.path.realpath(path))  # of links in a circle too, which then cannot be read
-    if where in trail:
-        cycle = " → ".join(str(p.name) for p in (*trail[trail.index(where) :], where))
-        raise ConfigError(location, f"the files extend each other in a cycle ({cycle})")
-    if where in documents:
-        return documents[where]
+    real_path = Path(os.path.realpath(path))  # unlike Path.resolve, it accepts a cycle of links
+    if real_path in trail:
+        cycle = " → ".join(str(p.name) for p in (*trail[trail.index(real_path) :], real_path))
+        message = f"the files extend each other in a cycle ({cycle}): remove one `extends`"
+        raise ConfigError(location, message)
+    if real_path in documents:
+        return documents[real_path]
+    # read the file
     document = load_yaml(path, only_regular=bool(trail))
     if not isinstance(document.data, dict):
         shape = "a list" if isinstance(document.data, list) else format_value(document.data)
         message = f"a spec is a mapping (name, studies, …), not {shape}: start from search_spaces/"
         raise ConfigError(str(path), message)
+    # read the files that it extends
     content = dict(document.data)
     bases = content.pop("extends", [])
     bases = [bases] if isinstance(bases, str) else bases
@@ -69,15 +84,15 @@ def _read_extended(
     data: dict[str, Any] = {}
     lines: Lines = {}
     for base in bases:
-        inner, inner_lines = _read_extended(path.parent / base, (*trail, where), documents)
+        inner, inner_lines = _read_extended(path.parent / base, (*trail, real_path), documents)
         data, lines = _overlay_spec(data, inner), lines | inner_lines
     lines |= {key: (document.name, line) for key, line in document.lines.items()}
-    documents[where] = _overlay_spec(data, _load_report_sources(content, path)), lines
-    return documents[where]
+    documents[real_path] = _overlay_spec(data, _load_report_sources(content, path)), lines
+    return documents[real_path]
 
 
 def _load_report_sources(data: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Replace the name of a file beside the spec in `report.sources` by the blocks in that file."""
+    """Replace a file name in `report.sources` by the list `sources` of that file."""
     report = data.get("report")
     name = report.get("sources") if isinstance(report, dict) else None
     if not isinstance(report, dict) or not isinstance(name, str):
@@ -91,21 +106,21 @@ def _load_report_sources(data: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _overlay_spec(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
-    """Merge deeply; a study that changes its design replaces the study of that name."""
+    """Merge two specs deeply; a study with another design replaces the study of that name."""
     merged = overlay_mappings(base, top)
     old, new = base.get("studies"), top.get("studies")
     if isinstance(old, dict) and isinstance(new, dict):
         for name, study in new.items():
-            before = old.get(name)
-            if not isinstance(study, dict) or not isinstance(before, dict):
+            previous = old.get(name)
+            if not isinstance(study, dict) or not isinstance(previous, dict):
                 continue
-            if study.get("design", before.get("design")) != before.get("design"):
+            if study.get("design", previous.get("design")) != previous.get("design"):
                 merged["studies"] = {**merged["studies"], name: study}
     return merged
 
 
 def check_spec(data: dict[str, Any], source: Source) -> LoadedSpec:
-    """Validate a mapping and what its studies say of each other."""
+    """Validate a mapping as a spec, with the references between its studies and its report."""
     try:
         spec = _validate(data)
         if spec.fair is not None:
@@ -124,6 +139,7 @@ def check_spec(data: dict[str, Any], source: Source) -> LoadedSpec:
 
 
 def _validate(data: dict[str, Any]) -> Spec:
+    """Validate a mapping as a spec; raise the first error as one sentence."""
     try:
         return Spec.model_validate(data)
     except ValidationError as error:
@@ -131,16 +147,15 @@ def _validate(data: dict[str, Any]) -> Spec:
 
 
 def _check_study(field: str, name: str, studies: Mapping[str, Study]) -> None:
+    """Check that a study exists."""
     if name not in studies:
-        some = join_words([*studies][:SHOWN]) + (", …" if len(studies) > SHOWN else "")
-        message = (
-            f"the study {name!r} is unknown; there are {some}. {suggest_nearest(name, studies)}"
-        )
-        raise ConfigError(field, message)
+        names = join_words([*studies][:SHOWN]) + (", …" if len(studies) > SHOWN else "")
+        remedy = suggest_nearest(name, studies)
+        raise ConfigError(field, f"the study {name!r} is unknown; there are {names}. {remedy}")
 
 
 def _order_studies(studies: Mapping[str, Study]) -> tuple[str, ...]:
-    """Return the studies with each after those that it is centred on, else as written."""
+    """Sort the studies so that each follows those it is centred on, otherwise as written."""
     graph = {name: study.find_base_studies() for name, study in studies.items()}
     for name, centres in graph.items():
         for centre, field in centres.items():

@@ -35,7 +35,7 @@ def expand_paths(values: Mapping[str, Any], where: str) -> dict[str, Any]:
         if not isinstance(key, str):
             location = _join_place(where, key)
             raise ConfigError(location, f"the key {key!r} is no text: put it in quotes")
-        inner = value
+        inner: Any = value
         if isinstance(value, Mapping):
             inner = expand_paths(value, _join_place(where, key))
         for part in reversed(key.split(".")[1:]):
