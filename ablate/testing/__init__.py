@@ -1,6 +1,5 @@
-"""What every loss, method, design, data set and sampler must do: functions that raise an
-AssertionError.
+"""Check that losses, methods, designs, data sets and samplers satisfy their interfaces.
 
-They are what the tests of this project call for each component of its own; whoever writes one in
-another package calls them from tests there. None of them needs pytest.
+The checks raise an AssertionError. This project's tests call them for each of its components, and
+tests of other packages can call them for theirs. They do not need pytest.
 """

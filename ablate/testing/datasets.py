@@ -1,14 +1,13 @@
-"""What every data set must do:
+"""Check that a data set satisfies its interface:
 
     from ablate.testing import datasets
 
     def test_my_data(tmp_path: Path) -> None:
         datasets.check({"name": "mine", "root": str(made(tmp_path / "mine"))}, tmp_path / "work")
 
-Its fingerprint is of its content and of nothing else; it loads alike each time, with every class
-present; its own division leaves no image on two sides; its own options are off by default, as None,
-so that an option that comes later leaves trials of before what they were; a folder that is not
-there is told in one line; and a small trial trains on it and is evaluated.
+The fingerprint depends only on content. Loading is reproducible, and every class has images. No
+image is on two sides of a split. Its own options are None by default, so that new options leave
+existing trials unchanged. A missing folder is refused in one line. A small trial trains on it.
 """
 
 from __future__ import annotations
@@ -43,85 +42,86 @@ ROUNDING = 1e-6
 
 
 def check(data: Given, folder: Path) -> Dataset:
-    """Make all checks of a data set.
+    """Run all checks of a data set.
 
     Args:
-        folder: an empty one, for caches.
+        data: the section `data` of a trial.
+        folder: an empty folder for caches.
     """
     check_options_are_off(str(data["name"]))
     fingerprint_is_of_content(data, folder)
     dataset = check_loads_alike(data, folder)
     check_split(data, folder)
-    if data.get("root") is not None:  # a folder that is not there is refused in a line
+    if data.get("root") is not None:  # a missing folder is refused in one line
         try:
             fingerprint(_build_config({**data, "root": str(folder / "absent")}), folder / "first")
         except ConfigError as error:
             assert "\n" not in str(error), str(error)
         else:
-            raise AssertionError("a folder that is not there has a fingerprint")
+            raise AssertionError("a missing folder has a fingerprint")
     check_trains(data, folder)
     return dataset
 
 
 def check_options_are_off(name: str) -> None:
-    """Check that `Config` is a DataConfig, and that its own defaults are no part of an identity."""
+    """Check that `Config` is a DataConfig, and that its own defaults do not change identities."""
     source = DATASETS[name]
-    assert issubclass(source.Config, DataConfig), "Config is no DataConfig"
+    assert issubclass(source.Config, DataConfig), "Config is no subclass of DataConfig"
     assert isinstance(source.REVISION, int) and source.REVISION >= 1, "REVISION counts from 1"
     config = resolve_data_config({"name": name})
-    assert config.name == name, f"named {config.name}"
+    assert config.name == name, f"the name of its Config is {config.name}, not {name}"
     options = (config.model_fields_set | set(type(config).model_fields)) - set(
         DataConfig.model_fields
     )
     identity = sorted(options & set(dump_identity(config)))
-    assert not identity, f"{', '.join(identity)}: options whose defaults are not None"
+    assert not identity, f"the defaults of these options must be None: {', '.join(identity)}"
 
 
 def fingerprint_is_of_content(data: Given, folder: Path) -> None:
-    """Check for 64 hexadecimal digits, whatever the cache, image size, split and augmentation."""
+    """Check that cache, image size, split and augmentation do not change the fingerprint."""
     first = fingerprint(_build_config(data), folder / "first")
     assert len(first) == 64 and set(first) <= set(string.hexdigits.lower()), first
     other = {"image_size": 2 * SIDE, "split": {"seed": 1}, "augment": {"flip": 0.0}}
     again = fingerprint(_build_config({**data, **other}), folder / "second")
-    assert again == first, "the fingerprint is of more than the data"
+    assert again == first, "the fingerprint depends on more than the data"
 
 
 def check_loads_alike(data: Given, folder: Path) -> Dataset:
-    """Check images, labels and classes that fit together, decoded again to the same."""
+    """Check that images, labels and classes fit together and are the same when loaded again."""
     config = _build_config(data)
     dataset, again = (load_dataset(config, folder / cache) for cache in ("first", "second"))
     size, images, classes = len(dataset.labels), dataset.images, dataset.classes
     assert len(images) == size > 0, f"{len(images)} images and {size} labels"
     assert dataset.labels.dtype == torch.int64 and images.flat.dtype == torch.uint8
     assert torch.unique(dataset.labels).tolist() == list(range(len(classes))), (
-        "a class without images, or images of none"
+        "labels must be 0 … number of classes − 1, and every class must have images"
     )
-    assert list(classes) == sorted(set(classes)), "classes are not in order, or twice"
+    assert list(classes) == sorted(set(classes)), "classes must be sorted and distinct"
     for row in (0, size // 2, size - 1):
         pixels = images[row]
         assert pixels.shape[2] == images.channels in (1, 3) and pixels.numel() > 0
     same = torch.equal(dataset.labels, again.labels) and torch.equal(images.flat, again.images.flat)
-    assert same, "loaded again it is another"
+    assert same, "the data set differs when it is loaded again"
     assert classes == again.classes
     count = count_classes(config, folder / "first")
     expected = None if dataset.official is not None else len(classes)
-    assert count in (None, expected), f"without_pixels has {count} classes, not {expected}"
+    assert count in (None, expected), f"count_classes returns {count}, not {expected}"
     if dataset.roles is not None:
         assert dataset.roles.shape == (size,) and dataset.roles.dtype == torch.int8
     return dataset
 
 
 def check_split(data: Given, folder: Path) -> None:
-    """Check that nothing that trains is evaluated, by its own division or by data.split's."""
+    """Check that no training image is evaluated, with its official split and with `data.split`."""
     dataset = load_dataset(_build_config(data), folder / "first")
     for config in (SplitConfig(), SplitConfig(protocol="paper"), SplitConfig(folds=2, fold=1)):
         parts = split_dataset(dataset, config, "")
         subsets = [part for part in (parts.train, parts.val, parts.test) if part is not None]
         rows = [row for subset in subsets for row in set(subset.index.tolist())]
-        assert len(rows) == len(set(rows)), "an image on two sides"
+        assert len(rows) == len(set(rows)), "an image is on two sides of the split"
         if dataset.official is not None:
             official = set(dataset.official.test.tolist())
-            assert set(parts.test.index.tolist()) == official, "the test is not the official one"
+            assert set(parts.test.index.tolist()) == official, "the test images are not official"
         elif parts.val is not None:
             assert not set(parts.train.classes) & set(parts.test.classes)
         if parts.val is not None:
@@ -129,7 +129,7 @@ def check_split(data: Given, folder: Path) -> None:
 
 
 def check_trains(data: Given, folder: Path) -> None:
-    """Train an epoch on features of a small random network, and evaluate it."""
+    """Check that a head trains for an epoch on features of a small random network."""
     config = TrialConfig.model_validate(
         {
             "data": {"image_size": SIDE, **data},

@@ -1,14 +1,13 @@
-"""What every loss must do:
+"""Check that a loss satisfies its interface:
 
     from ablate.testing import losses
 
     def test_my_loss() -> None:
         losses.check({"name": "my_loss", "margin": 0.2})
 
-A value that is finite, with finite gradients, or a ConfigError that says why not, at all extremes
-of a batch; and the mean over leading dimensions. Batches follow what a loss asks of the
-sampler (`Loss.batch`) and go through the plain method, as in training, so that a loss with
-references, one on the batch itself and one that takes embeddings are all held to the same.
+Value and gradients are finite on extreme batches, or a ConfigError says why the batch is refused.
+Leading dimensions are averaged. Batches follow the loss's requirements (`Loss.batch`) and go
+through the plain method, as in training, so that all kinds of losses get the same checks.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from trainables.trial import TrialConfig
 
 C, D, B = 6, 8, 12  # classes, dimensions, images
 MANY = 11_318  # training classes of Stanford Online Products
-EXTREMES: dict[str, Callable[[Tensor], Tensor]] = {  # of a batch, by the embeddings drawn for it
+EXTREMES: dict[str, Callable[[Tensor], Tensor]] = {  # extreme batches made of random embeddings
     "equal": lambda x: x[:1].expand(len(x), -1),
     "opposite": lambda x: x[:1] * (-1) ** torch.arange(len(x))[:, None],
     "zero": torch.zeros_like,
@@ -40,10 +39,10 @@ CASES = ("bf16", *EXTREMES, "one class", "two", "pairs")
 
 
 def check(loss: Component) -> None:
-    """Make all checks of a loss."""
+    """Run all checks of a loss."""
     for case in CASES:
         check_finite(loss, case)
-    if find_needs(loss).per_class == 1:  # the sampler may deal two classes of one image each
+    if find_needs(loss).per_class == 1:  # a batch may have two classes of one image each
         check_finite_gradients(
             build_plain_method(loss), draw_embeddings(2), torch.tensor([[0], [4]])
         )
@@ -53,11 +52,11 @@ def check(loss: Component) -> None:
 
 
 def check_finite(loss: Component, case: str) -> None:
-    """Check a batch at one of the extremes `CASES`."""
+    """Check that value and gradients are finite on one of the batches in `CASES`."""
     per_class = max(2, find_needs(loss).per_class)
     size = {"two": per_class, "pairs": 2 * per_class}.get(case, B)
     x, labels = draw_embeddings(size), build_labels(find_needs(loss), size, C)
-    if case == "bf16":  # few distinct values among embeddings that a layer computed
+    if case == "bf16":  # a layer's embeddings in bfloat16 have few distinct values
         with torch.autocast("cpu", torch.bfloat16):
             x = torch.nn.Linear(D, D)(x)
         assert x.dtype == torch.bfloat16
@@ -70,7 +69,7 @@ def check_finite(loss: Component, case: str) -> None:
 
 
 def check_mean_over_leading_dimensions(loss: Component) -> None:
-    """Check that [T, B, D] gives the mean over T; not of a loss that draws, each sample anew."""
+    """Check that [T, B, D] gives the mean over T, unless the loss draws random numbers."""
     method, labels = build_plain_method(loss), build_labels(find_needs(loss), B, C)
     x = torch.stack([(1 + t) * draw_embeddings().roll(t, 1) for t in range(3)])
     generators = [streams.create_generator(0, "loss") for _ in range(2)]
@@ -82,12 +81,16 @@ def check_mean_over_leading_dimensions(loss: Component) -> None:
 
 
 def find_needs(loss: Component) -> BatchNeeds:
+    """Return what a loss requires of batches."""
     return LOSSES[list_options(loss)["name"]].batch
 
 
 def build_labels(needs: BatchNeeds, size: int, classes: int) -> Tensor:
-    """Return [size, 1] labels of a batch as the sampler deals it to such a loss: class-major,
-    equally many of each; two of each class where a loss is content with one."""
+    """Build class-major labels with equally many images, at least two, of each class.
+
+    Shape:
+        [size, 1]
+    """
     per_class = max(2, needs.per_class)
     labels = torch.arange(size) // per_class
     assert size % per_class == 0 or needs.layout == "any"
@@ -101,20 +104,20 @@ def build_plain_method(loss: Component, *, classes: int = C) -> Method:
 
 
 def check_finite_gradients(method: Method, x: Tensor, labels: Tensor) -> None:
-    """Check value and gradients, or that the batch is refused in words."""
+    """Check that value and gradients of a batch are finite, unless the loss refuses the batch."""
     x = x.detach().requires_grad_()
     try:
         value = method.metric(x, labels, streams.create_generator(0, "loss"))
     except ConfigError:
         return
     total = value + sum(w * v for v, w in method.loss.penalty().values())
-    assert value.shape == (), "a scalar"
+    assert value.shape == (), f"the value must be a scalar, not of shape {tuple(value.shape)}"
     assert value.dtype == torch.float32
     assert total.isfinite(), f"the value is {total.item()}"
     total.backward()  # type: ignore[no-untyped-call]
     for name, parameter in {"embeddings": x, **dict(method.loss.named_parameters())}.items():
         assert parameter.grad is not None, f"no gradient reaches {name}"
-        assert parameter.grad.isfinite().all(), f"the gradient of {name}"
+        assert parameter.grad.isfinite().all(), f"the gradient of {name} is not finite"
 
 
 def draw_embeddings(size: int = B) -> Tensor:

@@ -1,4 +1,4 @@
-"""What every method must do with every loss that it takes:
+"""Check that a method satisfies its interface with a loss:
 
     from ablate.testing import methods
     from trainables.losses.base import LOSSES
@@ -7,9 +7,9 @@
     def test_my_method(loss: str) -> None:
         methods.check("my_method", loss)
 
-It steps, every parameter gets a gradient and is in one group, training lowers the loss, it starts
-and embeds alike each time, and stays finite on any batch. A pair that either of the two refuses is
-held to nothing but a reason in words.
+Every parameter gets a gradient and is in one group, training lowers the loss, initialisation and
+embeddings are reproducible, and loss and gradients are finite on any batch. If method or loss
+refuses the pair, only the reason is checked.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from trainables.methods.base import METHODS, Batch, Method, Progress, compare_em
 
 FEATURES, D, C = 9, 6, 4
 STEPS = 60
-LOWERED = 0.9  # of the first step's loss; at least so much it falls in those steps
-SCALES = (0.0, 1e-4, 1.0, 1e4)  # of the features of a batch
+LOWERED = 0.9  # share of the first loss below which it must fall in these steps
+SCALES = (0.0, 1e-4, 1.0, 1e4)  # scales of a batch's features
 
 
 def check(method: Component, loss: Component, *, rate: float = 1e-2) -> str | None:
-    """Make all checks of a pair; return the reason where it is refused."""
+    """Run all checks of a method with a loss; return the reason if the pair is refused."""
     if (reason := find_refusal(method, loss)) is not None:
         assert ", not " in reason, f"what is expected, not what was found: {reason}"
         return reason
@@ -47,21 +47,26 @@ def check(method: Component, loss: Component, *, rate: float = 1e-2) -> str | No
 
 
 def check_step(method: Component, loss: Component) -> None:
-    """Check that one step reaches each parameter, and that each is in one group."""
+    """Check that every parameter gets a gradient in one step, and is in one group."""
     network = build_seeded_method(method, loss)
     run_step(network, draw_features(8)).backward()  # type: ignore[no-untyped-call]
     grouped = [id(p) for group in network.param_groups("main") for p in group.params]
-    assert len(set(grouped)) == len(grouped), "a parameter in two groups"
-    assert set(grouped) == {id(p) for p in network.parameters()}, "one in no group"
+    assert len(set(grouped)) == len(grouped), "a parameter is in two groups"
+    assert set(grouped) == {id(p) for p in network.parameters()}, "a parameter is in no group"
     for name, parameter in network.named_parameters():
         assert parameter.grad is not None, f"no gradient reaches {name}"
-        assert parameter.grad.isfinite().all(), f"the gradient of {name}"
+        assert parameter.grad.isfinite().all(), f"the gradient of {name} is not finite"
         assert parameter.grad.abs().sum() > 0, f"the gradient of {name} is zero"
 
 
 def check_lowers_loss(method: Component, loss: Component, *, rate: float = 1e-2) -> None:
-    """Check sixty steps of Adam on one batch, at a lower rate where larger steps throw a model out
-    of reach."""
+    """Check that sixty steps of Adam on one batch lower the loss.
+
+    Args:
+        method: the method.
+        loss: the loss.
+        rate: learning rate; lower it for a model that diverges.
+    """
     network, x = build_seeded_method(method, loss), draw_features(8)
     optimiser = torch.optim.Adam(network.parameters(), lr=rate)
     values = []
@@ -71,19 +76,20 @@ def check_lowers_loss(method: Component, loss: Component, *, rate: float = 1e-2)
         total.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         values.append(total.item())
-    assert min(values[-5:]) < LOWERED * values[0], f"{values[0]:g} → {values[-1]:g}"
+    fell = min(values[-5:]) < LOWERED * values[0]
+    assert fell, f"training changed the loss from {values[0]:g} to {values[-1]:g} only"
 
 
 def check_determinism(method: Component, loss: Component) -> None:
-    """Check that a seed always gives the same embeddings, and an image is nearest to itself."""
+    """Check that equal seeds give equal embeddings, and that an image is nearest to itself."""
     first, second = (
         build_seeded_method(method, loss).eval(),
         build_seeded_method(method, loss).eval(),
     )
     x = draw_features(5)
     z = first.embed(x)
-    assert torch.equal(z, first.embed(x)), "embed draws"
-    assert torch.equal(z, second.embed(x)), "two of one seed differ"
+    assert torch.equal(z, first.embed(x)), "embed() is random"
+    assert torch.equal(z, second.embed(x)), "two methods of one seed differ"
     score = compare_embeddings(first, z, z, first.loss.retrieval)
     assert score.shape == (5, 5)
     assert torch.equal(score.argmax(1), torch.arange(5)), "another image is nearer than itself"
@@ -98,8 +104,16 @@ def check_finite(
     equal: bool = False,
     low_precision: bool = False,
 ) -> None:
-    """Check the loss and all gradients of a batch of an even number of images, with features of
-    this scale, all equal or as of bfloat16."""
+    """Check that the loss and all gradients of a batch are finite.
+
+    Args:
+        method: the method.
+        loss: the loss.
+        batch: an even number of images.
+        scale: scale of the features.
+        equal: whether all features are equal.
+        low_precision: whether features are rounded to bfloat16.
+    """
     network, x = build_seeded_method(method, loss), scale * draw_features(batch)
     x = x[:1].expand(batch, -1) if equal else x
     x = x.bfloat16().float() if low_precision else x
@@ -107,11 +121,12 @@ def check_finite(
     total.backward()  # type: ignore[no-untyped-call]
     assert total.isfinite(), f"the loss is {total.item()}"
     for name, parameter in network.named_parameters():
-        assert parameter.grad is None or parameter.grad.isfinite().all(), f"gradient of {name}"
+        is_finite = parameter.grad is None or parameter.grad.isfinite().all()
+        assert is_finite, f"the gradient of {name} is not finite"
 
 
 def check_neutral_options(method: str) -> None:
-    """Check that `NEUTRAL` names options that there are, with values that they can have."""
+    """Check that `NEUTRAL` names existing options with valid values."""
     neutral = METHODS[method].NEUTRAL
     config = METHODS[method].Config.model_validate({"name": method, **neutral})
     assert {key: getattr(config, key) for key in neutral} == neutral
@@ -121,12 +136,13 @@ def check_neutral_options(method: str) -> None:
 
 
 def find_refusal(method: Component, loss: Component, **embedding: Any) -> str | None:
-    """Return why the pair is refused; None where it is not."""
+    """Return why the pair is refused; None if it is accepted."""
     config = build_trial(method, loss, embedding={"dim": D, **embedding})
     return config if isinstance(config, str) else None
 
 
 def build_seeded_method(method: Component, loss: Component, **embedding: Any) -> Method:
+    """Build the method with the loss, always with the same seed."""
     config = build_trial(method, loss, embedding={"dim": D, **embedding})
     assert not isinstance(config, str), f"refused: {config}"
     return build_method(config, features=FEATURES, classes=C, seed=5)
@@ -137,7 +153,7 @@ def draw_features(size: int) -> Tensor:
 
 
 def run_step(method: Method, x: Tensor, number: int = 0) -> Tensor:
-    """Return the loss of one step as the core takes it, of two images of each class in turn."""
+    """Return the loss of one training step on a batch with pairs of images of each class."""
     progress = Progress(step=number)
     labels = (torch.arange(len(x)) // 2 % C)[:, None]
     batch = method.prepare(Batch(x, labels), streams.create_generator(0, "prepare", number))

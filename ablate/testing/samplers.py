@@ -1,13 +1,12 @@
-"""What every sampler must do:
+"""Check that a sampler satisfies its interface:
 
     from ablate.testing import samplers
 
     def test_my_sampler() -> None:
         samplers.check("my_sampler")
 
-A proposal is a function of the search's key, its number and the results before it, and of nothing
-else; it holds the active axes alone, each with a value that its axis has. What failed or still runs
-does not stop it.
+A proposal depends only on the search's key, its number and the earlier results, some of which are
+failed or running. It holds only active axes, with values of these axes.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from ablate.samplers.space import Axis
 from ablate.values.canonical import to_canonical_json
 from trainables.errors import ConfigError
 
-# One of each kind, and two that exist only where another has a certain value.
+# One axis of each kind, and two that are active only with certain values of another.
 SPACE: dict[str, Any] = {
     "x": {"low": -1, "high": 2},
     "y": {"low": 1e-3, "high": 10, "log": True},
@@ -38,38 +37,43 @@ KEY = "0123456789abcdef"
 
 
 def check(sampler: str, *, space: Mapping[str, Any] | None = None, proposals: int = 12) -> None:
-    """Make all checks of a sampler.
+    """Run all checks of a sampler.
 
     Args:
-        space: for a sampler that cannot take any space; `SPACE` where it takes that, else numbers.
+        sampler: its name.
+        space: the space to sample. Default: `SPACE`, or its numeric axes if the sampler refuses it.
+        proposals: number of proposals to make.
     """
+    # build a search
     try:
-        study = _search(sampler, SPACE if space is None else space)
+        study = _build_search(sampler, SPACE if space is None else space)
     except (ValueError, ConfigError):  # refuses choices or conditions
         if space is not None:
             raise
-        study = _search(sampler, NUMBERS)
+        study = _build_search(sampler, NUMBERS)
+    # make proposals, of which one fails and the last ones run
     earlier: list[ObservedTrial] = []
     for index in range(proposals):
         params = propose(study, KEY, earlier)
-        assert params == propose(study, KEY, list(earlier)), "asked again it proposes other values"
+        assert params == propose(study, KEY, list(earlier)), "the proposal is not reproducible"
         _check_params(study.space, params)
         value = None if index == 4 else -abs(float(params.get("x", 0)))
         beside = tuple(range(index // 3 * 3, index))
         running = index >= proposals - 3
         earlier.append(ObservedTrial(params, value, running=running, beside=beside))
+    # check that proposals differ, also between keys
     distinct = {to_canonical_json(trial.params) for trial in earlier}
-    assert len(distinct) >= proposals - 2, f"{proposals - len(distinct)} proposals twice"
+    assert len(distinct) >= proposals - 2, f"{proposals - len(distinct)} proposals are repeated"
     assert propose(study, KEY, earlier) != propose(study, KEY[::-1], earlier), "the key is not used"
 
 
-def _search(sampler: str, space: Mapping[str, Any]) -> Search:
+def _build_search(sampler: str, space: Mapping[str, Any]) -> Search:
     design = {"design": "search", "sampler": sampler, "trials": 1000, "round": 3, "startup": 4}
     return Search.model_validate(design | {"space": space})
 
 
 def _check_params(space: Mapping[str, Axis], params: Mapping[str, Any]) -> None:
-    """Check for the active axes in the order of the space, each with one of its values."""
+    """Check that a proposal has the active axes in order, each with one of its values."""
     active = branches.drop_inactive(dict(space), {path: params.get(path) for path in space})
     assert list(params) == list(active), f"{list(params)}, not the active axes {list(active)}"
     for path, value in params.items():
@@ -81,7 +85,9 @@ def _check_params(space: Mapping[str, Axis], params: Mapping[str, Any]) -> None:
             continue
         assert axis.low is not None and axis.high is not None
         assert axis.low <= value <= axis.high, f"{path}: {value!r} is outside the axis"
-        assert isinstance(value, int if axis.whole else float), f"{path}: {type(value).__name__}"
+        number = int if axis.whole else float
+        assert isinstance(value, number), f"{path}: {value!r} must be of type {number.__name__}"
         if axis.step is not None:
             steps = (value - axis.low) / axis.step
-            assert math.isclose(steps, round(steps), abs_tol=1e-9), f"{path}: {value!r} is no step"
+            is_step = math.isclose(steps, round(steps), abs_tol=1e-9)
+            assert is_step, f"{path}: {value!r} is no multiple of the step"

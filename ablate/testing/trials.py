@@ -1,4 +1,4 @@
-"""Small trials of any method with any loss, and batches that fit them."""
+"""Build small trials of any method with any loss, and labels of batches that fit them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,22 @@ from torch import Tensor
 from trainables.losses.base import LOSSES
 from trainables.trial import TrialConfig
 
-Component = str | Mapping[str, Any]  # its name, or its options with the name among them
+Component = str | Mapping[str, Any]  # a component's name, or its options including `name`
 
 
 def list_options(component: Component) -> dict[str, Any]:
+    """Return a component as options with a name."""
     return {"name": component} if isinstance(component, str) else dict(component)
 
 
 def build_trial(method: Component, loss: Component, **changes: Any) -> TrialConfig | str:
-    """Return the configuration of a trial of both, or the reason for which `check` of one of them
-    refuses it; other errors are raised."""
+    """Build the configuration of a trial, or return why `check` of the method or loss refuses it.
+
+    Args:
+        method: the method.
+        loss: the loss.
+        changes: other sections of the trial.
+    """
     config = {"method": list_options(method), "loss": list_options(loss), **changes}
     try:
         return TrialConfig.model_validate(config)
@@ -33,7 +39,10 @@ def build_trial(method: Component, loss: Component, **changes: Any) -> TrialConf
 
 
 def build_labels(loss: Component, size: int, classes: int, *, major: bool = False) -> Tensor:
-    """Return [size, 1]: classes in turn, or two of each together where the loss or `major` wants
-    it."""
-    together = major or LOSSES[list_options(loss)["name"]].batch.layout == "class_major"
-    return (torch.arange(size) // (2 if together else 1) % classes)[:, None]
+    """Build labels of a batch: classes in turn, or in pairs if the loss or `major` asks for it.
+
+    Shape:
+        [size, 1]
+    """
+    in_pairs = major or LOSSES[list_options(loss)["name"]].batch.layout == "class_major"
+    return (torch.arange(size) // (2 if in_pairs else 1) % classes)[:, None]

@@ -89,5 +89,5 @@ def test_two_cells_of_one_name_are_found(monkeypatch: pytest.MonkeyPatch) -> Non
         return made
 
     monkeypatch.setattr(designs, "_build_plan", with_twice)
-    with pytest.raises(AssertionError, match="two cells of one name"):
+    with pytest.raises(AssertionError, match="two cells have the same name"):
         designs.check({"design": "broken"})
