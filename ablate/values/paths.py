@@ -33,8 +33,9 @@ def expand_paths(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     nested: dict[str, Any] = {}
     for key, value in values.items():
         if not isinstance(key, str):
-            location = _join_place(where, key)
-            raise ConfigError(location, f"the key {key!r} is no text: put it in quotes")
+            raise ConfigError(
+                _join_place(where, key), f"the key {key!r} is no text: put it in quotes"
+            )
         inner: Any = value
         if isinstance(value, Mapping):
             inner = expand_paths(value, _join_place(where, key))

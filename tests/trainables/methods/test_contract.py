@@ -177,7 +177,7 @@ def test_a_hook_that_went_is_refused_with_the_new_name(hook: str) -> None:
 def test_a_broken_method_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the checks cannot pass by looking at nothing."""
     monkeypatch.setattr(Plain, "param_groups", lambda self, phase: [])
-    with pytest.raises(AssertionError, match="one in no group"):
+    with pytest.raises(AssertionError, match="a parameter is in no group"):
         methods.check("plain", "normsoftmax")
 
 
