@@ -1,15 +1,15 @@
-"""What all designs share: the base of a study, its hooks, and what others ask of any study.
+"""The base class of designs, with its hooks and the queries that plans and sweeps make of a study.
 
-A design is one file: a class of `StudyBase` with a `design` of its own, registered in `DESIGNS`. A
-file in this package is named in the list below, another package joins through the entry-point group
-`ablate.designs`. A simple design has `points` alone (`grid.py`, `one_factor.py`). Fixed designs
-list their points at once; a search grows by results (`ablate/samplers/sampling.py`).
+A design is a subclass of `StudyBase` with its own `design`, registered in `DESIGNS`. Files of this
+package are listed below; other packages use the entry-point group `ablate.designs`. A simple design
+defines only `points` (`grid.py`, `one_factor.py`). Fixed designs list their points at once; a
+search grows by results (`ablate/samplers/sampling.py`).
 
-A study has a centre: the layers below its own cells, into which the best values of other studies
-may be taken (`around`). Three fields mean the same in every design that declares them: `scheduler`
-ends cells early; `neutral` names a study at whose best rates one candidate more is trained, in
-which the method equals the plain loss (`ablate/plan/neutral.py`); and a design with `tuning`
-compares rows, whose budgets a plan states, unless it says how they were tuned.
+A study has a centre: the layers below its own cells, which may include the best values of other
+studies (`around`). Three fields have the same meaning in every design that declares them:
+`scheduler` ends cells early; `neutral` adds a candidate at the best rates of another study, in
+which the method equals the plain loss (`ablate/plan/neutral.py`); `tuning` marks a comparison, for
+whose rows a plan states the tuning budgets.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from ablate.values.paths import expand_paths, flatten_paths
 from trainables.config.registry import Registry
 from trainables.errors import ConfigError
 
-ENSEMBLE = "ensemble"  # of a cell's folds, an evaluation beside those of the splits
-COMPARED = ("val", "test")  # classes that were not trained on: cells are compared by these alone
-SPLITS = (*COMPARED, "train", ENSEMBLE)  # what a study may have read, in this order
-HEATMAP = "heatmap"  # among a design's tables: figures over two of its paths show it
+ENSEMBLE = "ensemble"  # the evaluation of all folds of a cell together
+COMPARED = ("val", "test")  # splits by which cells may be compared, with unseen classes
+SPLITS = (*COMPARED, "train", ENSEMBLE)  # values of `evaluate`, in their order of evaluation
+HEATMAP = "heatmap"  # in `tables` of designs that heatmaps can show
 
-# What a design might define before, by where it says so now.
+# Replacement → hooks of earlier versions.
 _GONE = {
     "say it in the `Point`s that `points` lists": "above centre gives lays_over representatives",
     "it follows from `sampling`": "bracket fixed keeps_seeds probes",
@@ -74,7 +74,7 @@ GONE = {name: instead for instead, names in _GONE.items() for name in names.spli
 
 
 class SampledDesign(Sampling, Protocol):
-    """A study whose cells a sampler proposes. round: so many at a time."""
+    """A study whose cells a sampler proposes, `round` at a time."""
 
     @property
     def trials(self) -> int: ...
@@ -84,34 +84,33 @@ class SampledDesign(Sampling, Protocol):
     def asynchronous(self) -> bool: ...
 
     def identifies(self) -> dict[str, Any]:
-        """Return what its proposals follow from, besides the centre, the objective and the
-        seeds."""
+        """Return the options that proposals depend on, besides centre, objective and seeds."""
 
 
 class StudyBase(SpecPart):
-    """What all designs share.
+    """Base of all designs.
 
-    title: what reports call it. trial: a partial trial over the sweep's. seeds: n for 0…n−1, or a
-        list; None: the sweep's. around: studies whose best values are taken before its own are set.
-    folds: every cell trains once for each of so many class-disjoint folds (`data.split.folds`);
-        what cells are compared by is the mean over folds and seeds. The mean over folds is what
-        the reality check (Musgrave et al. 2020) calls "separated".
-    splits: every cell trains once for each of so many splits with disjoint test classes
-        (`data.split.parts`), and its tables compare splits, each the mean of its seeds. A claim
-        then is about further classes, where seeds alone speak of one split.
-    splits_seen: "allow" takes settings that were chosen on classes which some splits test. Its
-        rows are marked so, and are no verdict of the report's first lines.
-    race: end repeats over seeds early where a cell is clearly worse
-        (`ablate/schedulers/racing.py`).
-    objectives: what its cells are compared by, metrics with their directions
-        (`{metric: val/density, direction: minimize}`); default: the sweep's objective alone.
-    evaluate: the splits read of each finished trial, once, at its selected epoch. "train" are the
-        classes it was trained on, read like the others, without augmentation; nothing is compared
-        or selected by it. With folds also "ensemble", the test classes by the embeddings of all
-        folds side by side ("concatenated"), one result per cell and seed once all its folds are
-        done. It stands at the first fold, and is no objective.
-    metrics: what is read of them besides the usual ones, by name (`density`); a trial that has
-        finished before is evaluated again and not trained.
+    title: heading in reports.
+    trial: settings over those of the sweep; keys may be dotted paths.
+    seeds: n for 0…n−1, or a list. Default: the sweep's.
+    around: studies whose best values are taken before the study's own are set.
+    folds: number of class-disjoint folds (`data.split.folds`). Every cell trains once for each fold
+        and is compared by the mean over folds and seeds, called "separated" in the reality check
+        (Musgrave et al. 2020).
+    splits: number of splits with disjoint test classes (`data.split.parts`). Every cell trains once
+        for each split, and tables compare splits, each by the mean of its seeds. Claims are then
+        about further classes; with seeds alone they are about one split.
+    splits_seen: "allow" accepts settings that were chosen on classes which some splits test. Its
+        rows are marked and give no verdict in the report's first lines.
+    race: gives no further seeds to cells that are clearly worse (`ablate/schedulers/racing.py`).
+    objectives: metrics that cells are compared by, with directions
+        (`{metric: val/density, direction: minimize}`). Default: the sweep's objective.
+    evaluate: splits on which each finished trial is evaluated once, at its selected epoch. "train"
+        are the training classes without augmentation, by which nothing is compared. "ensemble"
+        (with folds) are the test classes by the concatenated embeddings of all folds, one result
+        for each cell and seed, recorded at the first fold; it is no objective.
+    metrics: names of further metrics (`density`). A trial that has finished is evaluated again and
+        not trained.
     """
 
     title: str = ""
@@ -133,12 +132,14 @@ class StudyBase(SpecPart):
     @field_validator("objectives", mode="before")
     @classmethod
     def check_metric_names(cls, value: Any) -> Any:
+        """Accept a metric's name as an objective that is maximised."""
         if not isinstance(value, list | tuple):
             return value
         return [{"metric": item} if isinstance(item, str) else item for item in value]
 
     @model_validator(mode="after")
     def check_race(self) -> StudyBase:
+        """Refuse options that exclude each other: splits, folds, races and ensembles."""
         if self.splits is not None and (self.folds is not None or self.race is not None):
             other = "race" if self.folds is None else "folds"
             raise ConfigError("splits", f"it excludes {other}: remove one of them")
@@ -158,48 +159,52 @@ class StudyBase(SpecPart):
 
     # ---------------------------------------------- hooks, in the order in which they are called
 
-    # 1. The kinds of tables that show the study, and HEATMAP where figures over two paths do.
+    # 1. The kinds of tables that show the study, and HEATMAP if heatmaps can show it.
     tables: ClassVar[tuple[str, ...]] = ("compare", "effects")
 
     def sampling(self) -> SampledDesign | None:
-        """2. How its cells are proposed; None: `points` lists them."""
+        """Return the options by which a sampler proposes cells; None if `points` lists them (2)."""
         return None
 
     def references(self) -> Iterable[InheritedConfig]:
-        """3. All that it takes from other studies, with the places in the study that say so."""
+        """Yield all references to other studies, with their places in the study (3)."""
         places = [f"around.{i}" for i in range(len(self.around))]
         yield from map(InheritedConfig, places if len(places) > 1 else ["around"], self.around)
         if (baseline := self.find_baseline()) is not None:
             yield InheritedConfig(NEUTRAL, baseline)
 
     def link(self, sizes: Mapping[str, int], neutral: Set[str]) -> None:
-        """4. Learn how many cells the studies before it have, and which of them a neutral cell may
-        win."""
+        """Receive facts on the studies before this one (4).
+
+        Args:
+            sizes: study → number of its cells.
+            neutral: studies whose best cell may be neutral.
+        """
 
     def points(self) -> list[Point]:
-        """5. The cells of a fixed design, in their order; none of one that grows by results."""
+        """Return the cells of a fixed design, in order; empty for a search (5)."""
         return []
 
     def left_out(self) -> Iterable[Point]:
-        """6. Combinations of its factors that are no cells, for a rule of the study says so."""
+        """Return the combinations that a rule of the study excludes (6)."""
         return ()
 
     def notes(self) -> list[str]:
-        """7. What a plan should say of the design besides its number of cells."""
+        """Return lines that a plan prints besides the number of cells (7)."""
         return []
 
     def __init_subclass__(cls, **more: Any) -> None:
-        """Refuse a design that defines what is no hook.
+        """Refuse a design that defines a hook of an earlier version.
 
         Raises:
-            ConfigError: it names the hook to take instead.
+            ConfigError: It does; the message names the replacement.
         """
         super().__init_subclass__(**more)
         for name in GONE.keys() & vars(cls).keys():
             message = f"no design defines {name!r} since {VERSION}. Remove it: {GONE[name]}"
             raise ConfigError(f"{cls.__module__}.{cls.__name__}", message)
 
-    # ------------------------------------------------------ what others ask: no design defines it
+    # ------------------------------------------------------ queries, which no design overrides
 
     @cached_property
     def all_points(self) -> tuple[Point, ...]:
@@ -207,12 +212,12 @@ class StudyBase(SpecPart):
 
     @property
     def is_fixed(self) -> bool:
-        """Whether it lists its cells at once."""
+        """Whether the design lists its cells at once."""
         return self.sampling() is None
 
     @property
     def size(self) -> int:
-        """Number of cells."""
+        """The number of cells, of one seed and fold."""
         sampled = self.sampling()
         if sampled is None:
             return len(self.all_points)
@@ -228,18 +233,20 @@ class StudyBase(SpecPart):
 
     @property
     def keeps_seeds(self) -> bool:
-        """Whether `--seeds` leaves its seeds: the budget of a search depends on them, and finalists
-        are ranked on seeds that neither chose them nor judge them."""
+        """Whether `--seeds` leaves the study's seeds unchanged.
+
+        The budget of a search depends on its seeds, and finalists need seeds of their own.
+        """
         return not self.is_fixed or (
             self.find_source_cell() is not None and isinstance(self.seeds, tuple)
         )
 
     def get_scheduler(self) -> SchedulerBase | None:
-        """Return the scheduler that ends cells early."""
+        """Return the scheduler that ends cells early; None without one."""
         return getattr(self, "scheduler", None)
 
     def find_optional_coordinates(self) -> dict[str, str]:
-        """Return coordinates that `--cell` need not name: components that are on."""
+        """Return the coordinates that `--cell` may omit: components that are on."""
         levels: dict[str, set[str]] = {}
         for point in self.all_points:
             for name, level in point.coords.items():
@@ -247,16 +254,15 @@ class StudyBase(SpecPart):
         return {name: "on" for name, values in levels.items() if values == {"on", "off"}}
 
     def build_identity(self) -> dict[str, Any]:
-        """Return what of it names a sweep: not its title or seeds, nor what is read of its
-        trials."""
+        """Return the options that are part of a sweep's identity: not title, seeds or metrics."""
         dump: dict[str, Any] = drop_unused(self.model_dump(mode="json", by_alias=True))
         if self.design == "factorial":
-            dump["generators"] = {}  # an option that went in 0.2.0; ids hold that it was not used
+            dump["generators"] = {}  # an option removed in 0.2.0, kept so that identities stay
         left_out = ("title", "seeds", "evaluate", "metrics", "tuning")
         return {key: value for key, value in dump.items() if key not in left_out}
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Copy it without what was computed from fields, which the copy may have others of."""
+        """Copy the study without its cached properties, since the copy's fields may differ."""
         copied = super().model_copy(update=update, deep=deep)
         for name in copied.__dict__.keys() - type(copied).model_fields.keys():
             del copied.__dict__[name]
@@ -265,19 +271,18 @@ class StudyBase(SpecPart):
     # ----------------------------------------------------------------- centres
 
     def find_baseline(self) -> Around | None:
-        """What its neutral cell is centred on: a candidate beside its own cells, in which the
-        method equals the plain loss (`ablate/plan/neutral.py`). None: it has no such cell."""
+        """Return the study that the neutral cell is centred on; None without a neutral cell."""
         return getattr(self, NEUTRAL, None)
 
     def find_base_studies(self) -> dict[str, str]:
-        """The studies this one is centred on → the place in the study that says so."""
+        """Map each study that this one is centred on to the place that names it."""
         places: dict[str, str] = {}
         for field, around in self.references():
             places.setdefault(around.best_of, field if field == OF else f"{field}.best_of")
         return places
 
     def list_base_references(self, arm: Arm = ()) -> tuple[InheritedConfig, ...]:
-        """What a cell is centred on, lowest layer first."""
+        """Return the references of a cell to other studies, lowest layer first."""
         if arm == NEUTRAL_POINT.arm:
             return tuple(base for base in self.references() if base.place != OF)
         point = self.by_arm.get(arm)
@@ -286,32 +291,38 @@ class StudyBase(SpecPart):
         return tuple(base for base in self.references() if base.place != NEUTRAL)
 
     def list_needed_bases(self, arm: Arm = ()) -> tuple[Around, ...]:
-        """What a cell is centred on, lowest layer first, without the places."""
+        """Return the cells of other studies that a cell is centred on, lowest layer first."""
         return tuple(base.around for base in self.list_base_references(arm))
 
     def find_source_cell(self, arm: Arm = ()) -> Around | None:
-        """Return the cell of another study that a cell is, trained again; without an arm the best
-        one. None: cells are its own."""
+        """Return the cell of another study that a promoted cell trains again.
+
+        Args:
+            arm: the cell; empty for the first promoted one.
+
+        Returns:
+            None if the study does not promote.
+        """
         point = self.by_arm.get(arm)
         return None if point is None else point.again
 
     @cached_property
     def by_arm(self) -> dict[Arm, Point]:
-        """Arm → a cell that has it; without an arm the first cell that is another's, if any is."""
+        """Arm → its cell; the empty arm stands for the first promoted cell, if there is one."""
         by_arm = {point.arm: point for point in self.all_points if point.arm}
-        again = next((point for point in self.all_points if point.again is not None), None)
-        return by_arm if again is None else {**by_arm, (): again}
+        promoted = next((point for point in self.all_points if point.again is not None), None)
+        return by_arm if promoted is None else {**by_arm, (): promoted}
 
     # ------------------------------------------------------------------ layers
 
     def build_base_layers(self, bases: Sequence[Mapping[str, Any]]) -> list[Layer]:
-        """Its own layers of its centre, lowest first, each by its place in the study.
+        """Build the layers of the study's centre, lowest first.
 
-        What is taken is laid over the study's `trial`, but where cells are trained again: there
-        the study's `trial` says what is different.
+        Values of other studies are laid over the study's `trial`; in a promote study they are laid
+        below it, since `trial` says what changes.
 
         Args:
-            bases: values from the studies that it is centred on, lowest layer first.
+            bases: values of the studies that it is centred on, lowest layer first.
         """
         trial_layer = Layer("trial", self.trial)
         if self.find_source_cell() is not None:
@@ -319,7 +330,7 @@ class StudyBase(SpecPart):
         return [trial_layer, *(Layer("around", values) for values in bases)]
 
     def build_own_layers(self, point: Point | None, fold: int | None) -> list[Layer]:
-        """Its layers over the centre: a point's, and the fold's."""
+        """Build the layers over the centre: those of a point and of a fold or split."""
         layers = [] if point is None else [*point.layers, Layer(point.where, point.values)]
         if self.folds is not None:
             split = {"data.split.folds": self.folds, "data.split.fold": fold or 0}
@@ -330,12 +341,12 @@ class StudyBase(SpecPart):
         return layers
 
     def export_params(self, point: Point) -> dict[str, Any]:
-        """Return what a cell sets, by path, and so gives to those centred on it."""
+        """Return the values that a cell sets, by path, which studies centred on it inherit."""
         return dict(self.of_layers[point.arm] if point.layers else point.values)
 
     @cached_property
     def of_layers(self) -> dict[Arm, dict[str, Any]]:
-        """Arm → what the layers of its cell set: merged once, although it is asked for often."""
+        """Arm → values that the layers of its cell set, cached because they are read often."""
         return {
             point.arm: flatten_paths(merge_layers(point.layers))
             for point in self.all_points
@@ -343,7 +354,7 @@ class StudyBase(SpecPart):
         }
 
     def find_overriding_params(self, point: Point | None) -> dict[str, Any]:
-        """Return what it sets over all that is taken, by path."""
+        """Return the values that a point sets over all inherited ones, by path."""
         params = {} if point is None else self.export_params(point)
         return (
             params
@@ -352,8 +363,11 @@ class StudyBase(SpecPart):
         )
 
     def find_always_exported_paths(self) -> list[str]:
-        """Return the paths that any cell gives: not those of a conditional branch or of one
-        variant, nor those that come with a whole component."""
+        """Return the paths that every cell sets.
+
+        Paths of a conditional branch or of a single variant, and those that come with a whole
+        component, are left out.
+        """
         sampled = self.sampling()
         return [
             path
@@ -365,8 +379,7 @@ class StudyBase(SpecPart):
     # ------------------------------------------------------------------- plans
 
     def list_representatives(self) -> Sequence[Point | None]:
-        """Whose centres a plan tries out: every point that has layers of its own, or None, the one
-        centre that all cells share."""
+        """Return the points whose centres a plan checks: those with layers, or None for all."""
         return [p for p in self.all_points if p.layers and LEFT_OUT not in p.arm] or (None,)
 
 

@@ -29,8 +29,8 @@ from ablate.values.errors import describe_unknown
 from ablate.values.layers import Layer
 from trainables.errors import ConfigError
 
-VARIANT = "variant"  # the factor under which `variants` are told
-OTHER = ", not neutral"  # how the name of such a row ends
+VARIANT = "variant"  # name of the factor whose levels are `variants`
+OTHER = ", not neutral"  # end of the name of a row with the best cell that is not neutral
 
 
 class Variant(SpecPart):
@@ -52,18 +52,18 @@ class Variant(SpecPart):
 
 @DESIGNS.register("compare")
 class Compare(StudyBase):
-    """Named variants side by side, or every combination of crossed factors.
+    """Compare named variants, or every combination of crossed factors.
 
     variants: rows by name.
-    cross: `{method: {plain: {trial: …}, ddml: {…}}, loss: {…}}`; the last factor varies fastest.
-        Crossed with `variants` where both are given. All `around` of a combination come
-        before all its `trial`s, each in the order of the factors.
-    around: a combination may have a study of its own: `best_of: tune_{method}_{loss}`, filled in
-        with the names of its levels.
-    tuning: "as_published" says that its rows have settings as papers print them. The rule of equal
-        budgets in the regime that is judged skips it, and its table says so.
-    exclude: combinations left out, `{factor: level or list of levels, …}`, where all of them match:
-        a method that has no reading for a loss, say. "variant" is the factor of `variants`.
+    cross: `{method: {plain: {trial: …}, ddml: {…}}, loss: {…}}`; the last factor varies fastest,
+        and `variants` are a further factor. All `around` of a combination precede all its `trial`s,
+        each in the order of the factors.
+    around: studies whose best values are taken; `best_of: tune_{method}_{loss}` is filled in with
+        the levels of each combination.
+    tuning: "as_published" for rows with settings as papers print them. The check for equal tuning
+        budgets skips the study, and its table says so.
+    exclude: combinations left out, `{factor: level or list of levels, …}`, if all of them match,
+        for example a method that does not support a loss. "variant" is the factor of `variants`.
 
     Example:
         >>> rows = {"plain": {"trial": {"method.name": "plain"}},

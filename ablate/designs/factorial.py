@@ -26,17 +26,22 @@ from trainables.errors import ConfigError
 
 @DESIGNS.register("factorial")
 class Factorial(StudyBase):
-    """Combinations of the factors' levels, two or more each.
+    """Run all combinations of the factors' levels, or a balanced fraction of them.
 
-    factors: values by path, or under a name of the factor levels by name, `{level: {path: value}}`.
-    fraction: "full" has every combination, the last factor varying fastest. "fractional", with
-        two levels each, is the smallest 2^(k−p) of `resolution` (4 if not given) or more.
-        "plackett_burman", two levels each, has the fewest runs that tell all main effects
-        apart; they are confounded with interactions.
-    resolution: 3 confuses main effects with interactions of two factors, 4 such interactions
-        with one another, 5 neither.
-    exclude: combinations left out of a full factorial, `{factor: level or list of levels, …}`,
-        where all of them match. A fraction would not be balanced any more.
+    factors: values by path, or by a name of the factor its named levels, `{level: {path: value}}`.
+    fraction: "full" runs every combination, the last factor varying fastest. "fractional" runs the
+        smallest 2^(k−p) design of at least `resolution`, with two levels for each factor.
+        "plackett_burman", also with two levels, has the fewest runs that separate all main effects;
+        interactions are confounded with them.
+    resolution: 3 confounds main effects with interactions of two factors, 4 such interactions with
+        one another, 5 neither. Default: 4.
+    exclude: combinations left out of a full factorial, `{factor: level or list of levels, …}`, if
+        all of them match. Fractions cannot have it, since they would be unbalanced.
+
+    References:
+        Box, Hunter and Hunter, "Statistics for Experimenters", 2nd ed., chapter 6.
+        Plackett and Burman, "The design of optimum multifactorial experiments", Biometrika 33
+        (1946).
 
     Example:
         >>> study = Factorial(design="factorial", factors={"method.alpha": [0, 1],

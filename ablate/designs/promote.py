@@ -1,17 +1,14 @@
-"""Promotion: the best cells of one study, each trained again at a higher fidelity.
+"""Promotion: train the best cells of a study again at a higher fidelity.
 
-A smaller image, a frozen backbone with cached features or a subset of the data are cheap looks
-at a trial that change its configuration, and so they are trials of their own. A chain of promote
-studies is successive halving over any fields:
+Small images, a frozen backbone with cached features or a subset of the data are cheap versions of a
+trial, with their own configuration and trial. A chain of promote studies is successive halving over
+any settings:
 
     heads:   {design: search, trials: 27, trial: {backbone.mode: frozen, training.epochs: 30}, …}
     network: {design: promote, of: heads, best: 9,
               trial: {backbone.mode: finetune, training.epochs: 4}}
     long:    {design: promote, of: network, best: 3,
               trial: {backbone.mode: finetune, training.epochs: 12}}
-
-Source: Jamieson & Talwalkar, "Non-stochastic best arm identification and hyperparameter
-optimization", AISTATS 2016, whose budget is here any path of a trial.
 """
 
 from __future__ import annotations
@@ -42,23 +39,26 @@ RANK, SOURCE = "rank", "source"  # coordinates of a promoted cell
 
 @DESIGNS.register("promote")
 class Promote(StudyBase):
-    """The best cells of study `of`, in the order of their ranks, 1 being the best.
+    """Train the best cells of study `of` again, ordered by rank.
 
-    Layers of a cell, later wins: the sweep's `trial`, the data set, what `around` takes, what the
-    ranked cell gives, and this study's `trial` over all of them. Its cells are known once `of` is
-    complete. Ranks whose configurations then coincide share a trial. Where fewer cells of `of`
-    succeeded than are wanted, those there are run, the study says so and stays incomplete; studies
-    centred on it go on with what it has.
+    A cell's layers, of which later ones win, are: the sweep's `trial`, the data set, values taken
+    by `around`, values of the ranked cell, this study's `trial`. Cells are known once `of` is
+    complete. Ranks with equal configurations share a trial. If fewer cells of `of` succeeded than
+    are promoted, those are run, the study is reported as incomplete, and studies centred on it
+    continue.
 
-    of: the study. best: how many cells. share: that share of the cells of `of`, rounded up. One of
-        the two.
-    seeds: named one by one they are its own, and `--seeds` leaves them: finalists are ranked on
-        seeds that neither chose them nor judge them.
-    neutral: as in a search: one candidate more, at the best rates of a baseline that was promoted
-        likewise.
-    take: as in `around`; default: the paths that `of` varies or has itself taken. The
-        `trial` of `of` is none of these: what must stay as it was there belongs into the sweep's
-        `trial`, or here.
+    of: name of the study.
+    best: number of cells, or give `share`.
+    share: share of the cells of `of`, rounded up.
+    seeds: as in any study. A list is not changed by `--seeds`, because finalists are ranked on
+        seeds that neither chose nor judge them.
+    neutral: as in a search, one more candidate at the best rates of a promoted baseline.
+    take: paths taken, as in `around`. Default: those that `of` varies or has taken itself. Settings
+        of its `trial` are not among them: repeat them here, or move them to the sweep's `trial`.
+
+    References:
+        Jamieson and Talwalkar, "Non-stochastic best arm identification and hyperparameter
+        optimization", AISTATS 2016, https://arxiv.org/abs/1502.07943; the budget is any path here.
 
     Example:
         >>> study = Promote(design="promote", of="heads", best=2)
@@ -99,7 +99,7 @@ class Promote(StudyBase):
         if self.best is not None:
             return self.best
         assert self.share is not None and self._source is not None, "link() comes first"
-        # As the decimal that was written: 0.07 of 100 is 7, not 8.
+        # Use the decimal as written, so that 0.07 of 100 is 7 and not 8.
         return math.ceil(Fraction(repr(self.share)) * self._source)
 
     def points(self) -> list[Point]:

@@ -24,20 +24,21 @@ else:
 
 @DESIGNS.register("search")
 class Search(StudyBase):
-    """A sampler proposes configurations from the results of earlier ones.
+    """Propose configurations by a sampler that learns from earlier results.
 
-    sampler: how. trials: how many it proposes. space: axes by path.
-    scheduler: that ends cells early.
-    round: so many trials at a time; a round is proposed when all results of the rounds before it
-        are known, which makes the sequence a function of the results alone. "asynchronous": a
-        trial is proposed whenever a worker is free; none is lost, none repeated and the budget is
-        exact, but what is proposed depends on timing.
-    startup: random trials before tpe and gp model anything.
-    population: results of a generation of cmaes (default 4 + ⌊3 ln axes⌋) and nsga2 (20).
-    neutral: `{best_of: tune_baseline}`: one candidate more, the method's neutral configuration with
-        what the best cell of that study gives; it counts in the budget of both. It is ranked with
-        the proposals, and told to the sampler only where the space holds it.
-    objectives: several are for tpe, gp, nsga2 and the random samplers. The best of such a study is
+    sampler: name of the sampler.
+    trials: number of proposals.
+    space: axes by path.
+    scheduler: ends cells early.
+    round: number of trials proposed at a time. A round is proposed once all earlier results are
+        known, so that proposals depend only on results. "asynchronous" proposes a trial whenever a
+        worker is free; the budget is exact, but proposals depend on timing.
+    startup: number of random trials before tpe and gp model results.
+    population: number of results in a generation of cmaes (default 4 + ⌊3 ln axes⌋) and nsga2 (20).
+    neutral: `{best_of: tune_baseline}` adds a candidate: the method's neutral configuration with
+        the best values of that study. It counts in the budgets of both, is ranked with the
+        proposals, and is shown to the sampler if the space contains it.
+    objectives: several are possible with tpe, gp, nsga2 and the random samplers. The best cell is
         best in the first objective, then in the second, …: a point of the Pareto front.
 
     Example:
@@ -69,7 +70,7 @@ class Search(StudyBase):
     @model_validator(mode="after")
     def check_possible(self) -> Search:
         if self.race is not None:
-            message = "rounds of a search wait for every seed: take a scheduler in place of a race"
+            message = "a search cannot have a race: use a scheduler, or run the best in a race"
             raise ConfigError("", message)
         branches.check_conditions(self.space)
         metrics = [objective.metric for objective in self.objectives]
@@ -79,15 +80,15 @@ class Search(StudyBase):
         if self.scheduler is None:
             return self
         if self.neutral is not None:
-            message = "what a scheduler ended is not ranked with a neutral cell: remove one of them"
+            message = "a scheduler and a neutral cell exclude each other: remove one of them"
             raise ConfigError("neutral", message)
         if self.objectives:
             message = "it compares by the sweep's objective: remove it, or the study's objectives"
             raise ConfigError("scheduler", message)
         if self.asynchronous and not self.scheduler.asynchronous:
             others = " or ".join(name for name in SCHEDULERS if SCHEDULERS[name].asynchronous)
-            message = f"{self.scheduler.name} compares within rounds: give a number, or {others}"
-            raise ConfigError("round", message)
+            message = f"{self.scheduler.name} compares within rounds: set round to a number"
+            raise ConfigError("round", f"{message}, or use the scheduler {others}")
         return self
 
     @property

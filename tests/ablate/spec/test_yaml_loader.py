@@ -90,7 +90,7 @@ def test_an_options_value_has_no_lines() -> None:
     [
         (lambda p: None, "No such file"),
         (lambda p: p.mkdir(), "a directory"),
-        (lambda p: p.touch(), "an empty file"),
+        (lambda p: p.touch(), "the file is empty"),
         (lambda p: p.write_bytes(b"a: \xff"), "not UTF-8"),
         (lambda p: p.write_bytes(b"a: 1\n" * 300_000), "more than 256 KiB"),
         (lambda p: p.symlink_to(p.name), "symbolic links"),
