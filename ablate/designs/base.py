@@ -163,18 +163,18 @@ class StudyBase(SpecPart):
     tables: ClassVar[tuple[str, ...]] = ("compare", "effects")
 
     def sampling(self) -> SampledDesign | None:
-        """Return the options by which a sampler proposes cells; None if `points` lists them (2)."""
+        """2. Return how a sampler proposes cells; None if `points` lists them."""
         return None
 
     def references(self) -> Iterable[InheritedConfig]:
-        """Yield all references to other studies, with their places in the study (3)."""
+        """3. Yield all references to other studies, with their places in the study."""
         places = [f"around.{i}" for i in range(len(self.around))]
         yield from map(InheritedConfig, places if len(places) > 1 else ["around"], self.around)
         if (baseline := self.find_baseline()) is not None:
             yield InheritedConfig(NEUTRAL, baseline)
 
     def link(self, sizes: Mapping[str, int], neutral: Set[str]) -> None:
-        """Receive facts on the studies before this one (4).
+        """4. Receive facts on the studies before this one.
 
         Args:
             sizes: study → number of its cells.
@@ -182,15 +182,15 @@ class StudyBase(SpecPart):
         """
 
     def points(self) -> list[Point]:
-        """Return the cells of a fixed design, in order; empty for a search (5)."""
+        """5. Return the cells of a fixed design, in order; empty for a search."""
         return []
 
     def left_out(self) -> Iterable[Point]:
-        """Return the combinations that a rule of the study excludes (6)."""
+        """6. Return the combinations that a rule of the study excludes."""
         return ()
 
     def notes(self) -> list[str]:
-        """Return lines that a plan prints besides the number of cells (7)."""
+        """7. Return lines that a plan prints besides the number of cells."""
         return []
 
     def __init_subclass__(cls, **more: Any) -> None:

@@ -70,7 +70,7 @@ class Search(StudyBase):
     @model_validator(mode="after")
     def check_possible(self) -> Search:
         if self.race is not None:
-            message = "a search cannot have a race: use a scheduler, or run the best in a race"
+            message = "a search cannot have a race: use a scheduler in place of a race"
             raise ConfigError("", message)
         branches.check_conditions(self.space)
         metrics = [objective.metric for objective in self.objectives]
