@@ -136,13 +136,14 @@ def build_refusal(differing: Mapping[str, Differing]) -> ConfigError | None:
     if not differing:
         return None
     unfinished = sum(trial.status != "done" for trial in differing.values())
-    more = f"; {unfinished} of them unfinished or failed" if unfinished else ""
-    lines = "; ".join(summarize_differences(differing))
+    more = f" ({unfinished} of them are unfinished or failed)" if unfinished else ""
+    counts = Counter(name for trial in differing.values() for name in trial.components)
     return ConfigError(
         "source",
-        f"other code than today's made {len(differing)} known trials: {lines}{more}. Where numbers "
-        "change, raise REVISION of what changed: it is then trained anew. Where they do not, give "
-        "--same-code once. --force trains this sweep's trials again",
+        f"{len(differing)} known trials were made by other code{more}. Components that differ: "
+        f"{', '.join(name for name, _ in counts.most_common())}. If numbers change, raise the "
+        "REVISION of what changed, which trains it again. If they do not, give --same-code once. "
+        "--force trains all trials of this sweep again.",
     )
 
 
@@ -157,6 +158,6 @@ def summarize_differences(differing: Mapping[str, Differing]) -> list[str]:
             f"{components.get_revision(name)}"
         )
         if digest is None:
-            what = f"its source cannot be read ({reason}), so that nothing tells"
+            what = f"its source cannot be read ({reason})"
         lines.append(f"{name}: {what}; {count} trial{'' if count == 1 else 's'}")
     return lines
