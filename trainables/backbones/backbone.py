@@ -101,7 +101,7 @@ class Backbone(nn.Module):
         return self
 
     def list_trainable_parameters(self) -> list[nn.Parameter]:
-        """Return parameters that are not held."""
+        """Return the parameters that are not frozen."""
         return [parameter for parameter in self.parameters() if parameter.requires_grad]
 
 
@@ -196,8 +196,7 @@ def check_fits(config: BackboneConfig, image_size: int) -> None:
 
 
 def folds_norms(config: BackboneConfig) -> bool:
-    """Return whether norms are folded: where their statistics are fixed while their weights
-    train."""
+    """Return whether norms are folded: their statistics are fixed but their weights train."""
     return config.mode == "finetune" and config.freeze_bn
 
 
@@ -212,7 +211,7 @@ def build_frozen_backbone(
 
 @contextmanager
 def _find_size_faults(config: BackboneConfig, image_size: int) -> Iterator[None]:
-    """Say which model and image size an error of a model's own code comes from."""
+    """Turn an error of a model's code into one that names the model and the image size."""
     try:
         yield
     except ConfigError:
@@ -228,15 +227,15 @@ def _find_size_faults(config: BackboneConfig, image_size: int) -> Iterator[None]
 def _probe_features(
     model: nn.Module, config: BackboneConfig, picture: Tensor
 ) -> tuple[int, Pooling]:
-    """Return F, and whether the model's own head is a plain average of its last map."""
-    was = model.training
+    """Return F, and the pooling: the configured one if the model's head averages its last map."""
+    was_training = model.training
     model.eval()
     with torch.no_grad():
         maps = model.forward_features(picture)  # type: ignore[operator]
-        own = model.forward_head(maps, pre_logits=True)  # type: ignore[operator]
-    model.train(was)
-    plain = maps.dim() == 4 and maps.shape[1] == own.shape[1]
-    if plain and torch.allclose(maps.mean((2, 3)), own, rtol=1e-3, atol=1e-5):
-        return own.shape[1], config.pool
-    LOG.info("%s pools in its own way; backbone.pool does not apply", config.name)
-    return own.shape[1], "timm"
+        pooled = model.forward_head(maps, pre_logits=True)  # type: ignore[operator]
+    model.train(was_training)
+    same_width = maps.dim() == 4 and maps.shape[1] == pooled.shape[1]
+    if same_width and torch.allclose(maps.mean((2, 3)), pooled, rtol=1e-3, atol=1e-5):
+        return pooled.shape[1], config.pool
+    LOG.info("%s has a special pooling; backbone.pool does not apply", config.name)
+    return pooled.shape[1], "timm"

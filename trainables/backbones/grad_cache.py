@@ -36,10 +36,15 @@ from trainables.machine.group import ALONE, Group
 
 
 class _SplitBatch(NamedTuple):
-    """A divided batch until `backward`. whole: [B, F]. parts: this process's images. graph: of
-    their features, where they passed at once."""
+    """Hold a divided batch until `backward`.
 
-    whole: Tensor
+    Attributes:
+        features: [B, F] of the complete batch.
+        parts: images of this process.
+        graph: features of this process with their graph, if they passed at once.
+    """
+
+    features: Tensor
     parts: tuple[Tensor, ...]
     graph: Tensor | None
 
@@ -71,13 +76,15 @@ class GradCacheRunner:
         self._divided: _SplitBatch | None = None
 
     def compute_features(self, inputs: Tensor) -> Tensor:
-        """Map [B, ...] → [B, F]; of a divided batch a leaf, of which `backward` takes the
-        gradient."""
+        """Return the features [B, F] of inputs [B, ...].
+
+        For a divided batch they are a leaf, whose gradient `backward` passes to the backbone.
+        """
         self._divided = None
         if self.backbone is None:
             return self._of(inputs)
-        own = self.group.local_shard(inputs)
-        parts = torch.split(own, self.most or len(own))
+        shard = self.group.local_shard(inputs)
+        parts = torch.split(shard, self.most or len(shard))
         if len(parts[0]) == len(inputs):
             return self._of(inputs)
         at_once = len(parts) == 1  # then SyncBatchNorm has the whole batch of all processes
@@ -91,14 +98,13 @@ class GradCacheRunner:
                 )
         with torch.set_grad_enabled(at_once):
             features = torch.cat([self._of(part) for part in parts])
-        whole = self.group.all_gather(features, len(inputs))
-        self._divided = _SplitBatch(whole, parts, features if features.requires_grad else None)
+        gathered = self.group.all_gather(features, len(inputs))
+        self._divided = _SplitBatch(gathered, parts, features if features.requires_grad else None)
         trains = any(parameter.requires_grad for parameter in self.backbone.parameters())
-        return whole.requires_grad_(trains)
+        return gathered.requires_grad_(trains)
 
     def backward(self, loss: Tensor) -> None:
-        """Gradients of all that trains, for the `features` given last: the same ones in every
-        process."""
+        """Compute all gradients for the last features; they are the same in every process."""
         divided, self._divided = self._divided, None
         with ExitStack() as stack:
             if self.checkpointed and self.backbone is not None:
@@ -108,13 +114,13 @@ class GradCacheRunner:
                 return
             # Alike but for kernels that add in no fixed order; so they stay alike.
             self.group.broadcast_(_collect_gradients(self.rest))
-            if divided.whole.grad is None:
+            if divided.features.grad is None:
                 return  # a held backbone, or a loss that no feature reaches
-            own = self.group.local_shard(divided.whole.grad)
+            shard = self.group.local_shard(divided.features.grad)
             if divided.graph is not None:
-                divided.graph.backward(own)  # type: ignore[no-untyped-call]
+                divided.graph.backward(shard)  # type: ignore[no-untyped-call]
             else:
-                gradients = torch.split(own, len(divided.parts[0]))
+                gradients = torch.split(shard, len(divided.parts[0]))
                 for part, gradient in zip(divided.parts, gradients, strict=True):
                     self._of(part).backward(gradient)  # type: ignore[no-untyped-call]
         self.group.all_reduce_(_collect_gradients(self.backbone))

@@ -85,8 +85,10 @@ def checkpoint_blocks(model: nn.Module) -> None:
 
 
 def find_batch_norms(model: nn.Module) -> list[nn.Module]:
-    """Return norms that compute their statistics of the batch, as they stand: training or not."""
-    return [each for each in model.modules() if isinstance(each, _NormBase) and each.training]
+    """Return the norms that are in training mode and compute statistics of the batch."""
+    return [
+        module for module in model.modules() if isinstance(module, _NormBase) and module.training
+    ]
 
 
 def synchronize_batch_norms(model: nn.Module, processes: Any) -> None:
@@ -103,8 +105,7 @@ def synchronize_batch_norms(model: nn.Module, processes: Any) -> None:
 
 
 def _can_exchange(norm: nn.Module) -> bool:
-    """Return whether `synchronise` makes of it what it is: it takes any BatchNorm for a plain
-    one."""
+    """Return whether `synchronize_batch_norms` converts the norm to an equivalent SyncBatchNorm."""
     from timm.layers.norm_act import BatchNormAct2d
 
     known = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm, BatchNormAct2d)
@@ -113,7 +114,7 @@ def _can_exchange(norm: nn.Module) -> bool:
 
 @contextmanager
 def hold_running_statistics(model: nn.Module) -> Iterator[None]:
-    """Within, what is computed anew leaves running statistics as the first time left them."""
+    """Keep running statistics unchanged while checkpointed blocks are computed again."""
     originals = [(norm, dict(norm._buffers)) for norm in find_batch_norms(model)]
     for norm, buffers in originals:  # whoever computes anew writes on copies
         copies = {n: None if buffer is None else buffer.clone() for n, buffer in buffers.items()}
@@ -126,7 +127,7 @@ def hold_running_statistics(model: nn.Module) -> Iterator[None]:
 
 
 class _Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """The names of all operations that draw."""
+    """Record the names of all operations that draw random numbers."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

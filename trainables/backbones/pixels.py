@@ -1,4 +1,4 @@
-"""What a network's weights expect of an image's numbers.
+"""The pixel values that a network's weights expect.
 
 A normalised pixel is (x · maximum − mean) / std, with x in [0, 1], mean and std per channel in
 the network's order of channels.
@@ -19,7 +19,7 @@ Triple = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Pixels:
-    """mean, std: of pixels in 0 … maximum, in the order that `channels` says."""
+    """State mean and std of pixels in 0 … `maximum`, in the order of `channels`."""
 
     mean: Triple
     std: Triple
@@ -27,7 +27,7 @@ class Pixels:
     maximum: Literal[1, 255] = 1
 
     def to_rgb_statistics(self) -> tuple[Triple, Triple]:
-        """Mean and deviation of pixels in [0, 1], in the order red, green, blue."""
+        """Return mean and std of pixels in [0, 1], in the order red, green, blue."""
         step = -1 if self.channels == "bgr" else 1
         mean, std = (
             tuple(value / self.maximum for value in values[::step])
@@ -40,7 +40,7 @@ IMAGENET = Pixels(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
 
 
 def resolve_pixel_statistics(config: BackboneConfig, stated: Pixels) -> Pixels:
-    """What the configuration says, else what the model states."""
+    """Return the configured pixel statistics; the model's replace those that are not set."""
     maximum = config.pixel_max or stated.maximum
     # The model's own numbers, where they are not replaced, mean the same in another range.
     factor = 1 if maximum == stated.maximum else maximum / stated.maximum

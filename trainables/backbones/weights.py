@@ -233,16 +233,16 @@ def load_tensors_into(
     Args:
         classifier: name prefixes of the tensors that may be there beyond the model's.
     """
-    own = model.state_dict()
-    needed = {each for each in own if not each.endswith("num_batches_tracked")}
+    state = model.state_dict()
+    needed = {key for key in state if not key.endswith("num_batches_tracked")}
     beyond = tuple(f"{prefix}." for prefix in classifier)
     faults = {
         "lacks": needed - tensors.keys(),
-        "has others,": {each for each in tensors.keys() - own if not each.startswith(beyond)},
+        "has others,": {key for key in tensors.keys() - state if not key.startswith(beyond)},
         "has in another shape": {
-            f"{each} {list(tensors[each].shape)}, not {list(own[each].shape)}"
-            for each in needed & tensors.keys()
-            if tensors[each].shape != own[each].shape
+            f"{key} {list(tensors[key].shape)}, not {list(state[key].shape)}"
+            for key in needed & tensors.keys()
+            if tensors[key].shape != state[key].shape
         },
     }
     listed = "; ".join(
@@ -257,4 +257,4 @@ def load_tensors_into(
             f"{source} is no weights file of {name}: of {len(needed)} tensors {listed}. "
             + (BACKBONES[name].FILE if name in BACKBONES else usual),
         )
-    model.load_state_dict({k: v for k, v in tensors.items() if k in own}, strict=False)
+    model.load_state_dict({k: v for k, v in tensors.items() if k in state}, strict=False)

@@ -1,4 +1,4 @@
-"""The seam, method side: a method owns everything before the score.
+"""The contract of methods: a method owns everything before the score.
 
 Shape legend: B batch · F pooled backbone features · D embedding dimensions · E layout of a
 query (D, or more where a method's own score needs more, as IDML's semantic + uncertainty)
@@ -40,7 +40,7 @@ METHODS: Registry[type[Method]] = Registry("methods", "trainables.methods")
 
 
 class Term(NamedTuple):
-    """One summand of the loss. Value and weight stay apart so that weight 0 stays visible."""
+    """Hold one summand of the loss; value and weight are separate, so that weight 0 is visible."""
 
     value: Tensor
     weight: float | Tensor = 1.0
@@ -48,11 +48,14 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True)
 class Progress:
-    """Where training stands.
+    """State how far training has come.
 
-    phase: "warmup" while roles are held (the backbone, or as the schedule says), else "main", or
-        a method's own phase name.
-    fraction: share of all optimiser steps already taken, in [0, 1).
+    Attributes:
+        phase: "warmup" while roles such as the backbone are held, else "main", or a phase name of
+            the method.
+        epoch: number of the epoch.
+        step: number of the optimiser step.
+        fraction: share of all optimiser steps already taken, in [0, 1).
     """
 
     phase: str = "main"
@@ -63,7 +66,12 @@ class Progress:
 
 @dataclass(frozen=True)
 class Batch:
-    """inputs: [B, 3, H, W] float images, or [B, F] cached features. labels: [B, S] int64."""
+    """Hold the inputs and labels of one step.
+
+    Attributes:
+        inputs: [B, 3, H, W] float images, or [B, F] cached features.
+        labels: [B, S] int64.
+    """
 
     inputs: Tensor
     labels: Tensor
@@ -71,19 +79,23 @@ class Batch:
 
 @dataclass(frozen=True)
 class State:
-    """What one forward pass yields. Methods subclass it with tensors of their own.
+    """Hold the result of one forward pass; methods subclass it with further tensors.
 
-    query: [..., B, E], what the metric loss compares.
+    Attributes:
+        query: [..., B, E], compared by the metric loss.
     """
 
     query: Tensor
 
 
 class MethodParts(TypedDict):
-    """What every method is built of, by keyword.
+    """Name the keyword arguments of every method.
 
-    features: F, width of the pooled backbone features. embedding: size and initialisation of the
-    embedding. loss: the base loss the method is attached to. classes: number of training classes.
+    Attributes:
+        features: F, width of the pooled backbone features.
+        embedding: size and initialisation of the embedding.
+        loss: the base loss that the method trains.
+        classes: number of training classes.
     """
 
     features: int
@@ -93,8 +105,7 @@ class MethodParts(TypedDict):
 
 
 def read_as_none(default: object) -> Callable[[Any], Any]:
-    """Return a validator that reads an option's default as None, so that the default, written out
-    or not, is one trial."""
+    """Return a validator that reads an option's default as None, so that both are one trial."""
     return lambda value: None if value == default else value
 
 
@@ -149,18 +160,18 @@ class Method(nn.Module):
 
     @classmethod
     def check(cls, trial: Trial) -> None:
-        """Refuse, before anything runs, a trial that this method cannot be part of.
+        """Check, before anything runs, that the method fits the trial.
 
         Raises:
-            ValueError: "<what is expected>, not <what was found>: <reason or remedy>".
+            ValueError: a sentence with the reason and the remedy.
         """
 
     @classmethod
     def describe_traits(cls, config: ComponentConfig) -> Traits:
-        """Return what this method, as it is configured, asks of its loss, backbone and evaluation.
+        """Return what the configured method requires of its loss, backbone and evaluation.
 
-        Here: the loss must take scores if the method has a score or a comparison of its own, and
-        retrieval is plain if it has no score of its own.
+        By default the loss must take scores if the method overrides `score`, `as_query` or
+        `metric`, and retrieval is plain if it does not override `score`.
         """
         base = (Method.score, Method.as_query, Method.metric)
         return Traits(
@@ -169,13 +180,15 @@ class Method(nn.Module):
         )
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
-        """Return the parameters of head, method and loss by role; phases may hold some back."""
+        """Return the parameters of head, method and loss by role; a phase may omit some."""
         raise NotImplementedError
 
     def fit(self, features: Tensor) -> None:
-        """Start from data: called once, before the first step, with the training features
-        [N, F], if `embedding.init` is "pca". `self.principal` finds their principal directions,
-        or knows them from the trials before."""
+        """Initialise the head from the training features [N, F], if `embedding.init` is "pca".
+
+        It is called once before the first step. `self.principal` computes the principal directions
+        or loads them from the cache.
+        """
         raise NotImplementedError
 
     def prepare(self, batch: Batch, generator: torch.Generator) -> Batch:
@@ -207,7 +220,10 @@ class Method(nn.Module):
         """Return the base loss of `query[..., B, E]`, against its references or the batch itself.
 
         Args:
-            loss: another than the base loss, for a method whose branches have one each.
+            query: [..., B, E].
+            labels: [B, S].
+            generator: source of the loss's draws.
+            loss: loss of a branch that does not use the base loss; None: the base loss.
         """
         loss = self.loss if loss is None else loss
         if loss.takes == "embeddings":
@@ -224,10 +240,10 @@ class Method(nn.Module):
         return value
 
     def score(self, query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
-        """Map [..., B, E] × [..., R, E] → [..., B, R], larger is closer; training, and evaluation
-        unless `Traits.plain_retrieval`.
+        """Score queries [..., B, E] against references [..., R, E] → [..., B, R], larger is closer.
 
-        Here: the loss's geometry. A method with a layout of its own, E ≠ D, has its own score.
+        It is used in training, and in evaluation unless `Traits.plain_retrieval`. By default it
+        follows the geometry; a method with E ≠ D overrides it.
         """
         return geometries.score(query, reference, geometry)
 
@@ -253,22 +269,24 @@ class Method(nn.Module):
         """Return the embeddings [N, E] of features [N, F]; deterministic, in evaluation mode.
 
         Args:
-            geometry: by which they will be compared, so that only what it ignores is normalised
-                away; None: the loss's geometry of retrieval.
+            features: [N, F].
+            geometry: geometry of the later comparison, which decides the normalisation; None: the
+                loss's geometry of retrieval.
         """
         raise NotImplementedError
 
     def measure(
         self, inputs: Tensor, features: Callable[[Tensor], Tensor], generator: torch.Generator
     ) -> dict[str, Tensor]:
-        """Return what there is to know of a split's images beside where they lie, by name.
+        """Return measurements of images that are not embeddings, [B] by name.
 
-        A value [B] per image of a block; read of a sample of each split that is evaluated at the
-        end and told as mean and interval (`trainables/core/evaluator.py`).
+        The evaluator (`core/evaluator.py`) calls it at the end for a random sample of each
+        evaluated split, and reports mean and interval.
 
         Args:
-            inputs: [B, ...] as `prepare` gets them, a random sample's.
+            inputs: [B, ...], as `prepare` gets them.
             features: the backbone, inputs → [B, F].
+            generator: source of draws.
         """
         return {}
 
@@ -276,19 +294,18 @@ class Method(nn.Module):
 def compare_embeddings(
     method: Method, query: Tensor, reference: Tensor, geometry: Geometry
 ) -> Tensor:
-    """Return the scores [B, R] in retrieval of what `embed` gave, [B, E] and [R, E]."""
+    """Return the retrieval scores [B, R] of embeddings [B, E] and [R, E] from `embed`."""
     if method.traits.plain_retrieval:
         return geometries.score(query, reference, geometry)
     return method.score(query, reference, geometry)
 
 
 def compute_class_logits(method: Method, features: Tensor) -> Tensor:
-    """Map [N, F] → [N, C]: what classification answers by, the largest of training classes; in
-    evaluation mode, of a loss that `classifies`.
+    """Return the logits [N, C] of the training classes for features [N, F], in evaluation mode.
 
-    Embeddings are compared with the class weights by the geometry of training, which need not be
-    that of retrieval: the loss softmax trains on products, to which the length of an embedding
-    belongs.
+    The loss must have `classifies`. Embeddings are compared with the class weights by the geometry
+    of training, which may differ from that of retrieval: the loss softmax trains on products, which
+    depend on the length of an embedding.
     """
     references = method.loss.references()
     assert references is not None

@@ -33,8 +33,14 @@ STD_SHIFT = 5.0
 
 @dataclass(frozen=True)
 class DDMLState(State):
-    """All [..., B, D]. sample: z ~ p(z|x). specific_*: mean, std, log std of p(zˢ|z), the
-    sample of it and the standard-normal draw behind that sample."""
+    """Hold the draws of one step, [..., B, D] each.
+
+    Attributes:
+        sample: z ~ p(z|x).
+        specific_mean, specific_std, specific_log_std: parameters of p(zˢ|z).
+        specific_sample: zˢ ~ p(zˢ|z).
+        specific_noise: the standard-normal draw of that sample.
+    """
 
     sample: Tensor
     specific_mean: Tensor
@@ -46,7 +52,7 @@ class DDMLState(State):
 
 @METHODS.register("ddml")
 class DDML(Plain):
-    """Deep Disentangled Metric Learning (paper, Eq. 6), all terms meaned over the batch:
+    """Disentangle embeddings by class-agnostic and class-specific bottlenecks:
 
         L = L_metric
           + α · agnostic   cross-entropy of q(·|z) to the uniform distribution
@@ -74,6 +80,9 @@ class DDML(Plain):
         >>> state = method(draw_features(4), labels, Progress(), draws)
         >>> {n: term.weight for n, term in method.terms(state, labels, Progress(), draws).items()}
         {'metric': 1.0, 'agnostic': 0.5, 'specific': 0.1, 'split': 1e-05}
+
+    References:
+        Deep Disentangled Metric Learning, Eq. 6.
     """
 
     REVISION = 1
@@ -162,10 +171,10 @@ class DDML(Plain):
         std = F.softplus(self.raw_std(features) - STD_SHIFT)
         sample = mean + std * _draw_noise_like(mean, generator)
         self._seen = summarize_spread(mean.detach(), std.detach(), sample.detach())
-        of_specific = mean if self.options.specific_input == "mean" else sample
+        specific_input = mean if self.options.specific_input == "mean" else sample
         if self.options.specific_input == "unit":
-            of_specific = geometries.normalize_to_unit(of_specific)
-        specific_mean, raw = self.specific(of_specific).chunk(2, dim=-1)
+            specific_input = geometries.normalize_to_unit(specific_input)
+        specific_mean, raw = self.specific(specific_input).chunk(2, dim=-1)
         shifted = raw - STD_SHIFT
         specific_std = F.softplus(shifted)
         noise = _draw_noise_like(specific_mean, generator)
@@ -196,7 +205,7 @@ class DDML(Plain):
         return terms
 
     def observed(self) -> dict[str, Tensor]:
-        """Return std, std_to_mean, mean_to_sample: see `observed`."""
+        """Return std, std_to_mean and mean_to_sample, see `summarize_spread`."""
         return self._seen
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
@@ -208,7 +217,7 @@ class DDML(Plain):
         return groups if self.decoder is None else [*groups, *self.decoder.param_groups()]
 
     def _find_proxy_owner(self) -> Loss:
-        """Whose proxies the decoder has."""
+        """Return the loss whose proxies the decoder uses."""
         return self.loss if self.decoder is None else self.decoder
 
     def _get_decoder_references(self) -> References:
@@ -224,7 +233,7 @@ class DDML(Plain):
         return scale
 
     def _compute_logits(self, z: Tensor, references: References) -> Tensor:
-        """Map [..., B, D] → [..., B, P]."""
+        """Return the decoder's class logits [..., B, P] of z[..., B, D]."""
         cosine = (
             geometries.normalize_to_unit(z) @ geometries.normalize_to_unit(references.vectors).mT
         )
@@ -250,10 +259,11 @@ class DDML(Plain):
 
 
 def summarize_spread(mean: Tensor, std: Tensor, sample: Tensor) -> dict[str, Tensor]:
-    """Return means over a batch of mean, std, sample [..., B, D].
+    """Return batch means that compare the noise with the embedding, from tensors [..., B, D].
 
-    std: σ. std_to_mean: ‖σ‖/‖μ‖, the length of the noise over that of the embedding, for
-    E‖σ ε‖² = ‖σ‖². mean_to_sample: cos(μ, z), about 1/√(1 + (‖σ‖/‖μ‖)²) for independent noise.
+    Returns:
+        std: σ. std_to_mean: ‖σ‖/‖μ‖, the length of the noise relative to the embedding, because
+        E‖σ ε‖² = ‖σ‖². mean_to_sample: cos(μ, z), about 1/√(1 + (‖σ‖/‖μ‖)²) for independent noise.
     """
     ratio = std.norm(dim=-1) / mean.norm(dim=-1).clamp_min(1e-12)
     return {
@@ -264,7 +274,7 @@ def summarize_spread(mean: Tensor, std: Tensor, sample: Tensor) -> dict[str, Ten
 
 
 def log_softplus(x: Tensor, softplus: Tensor) -> Tensor:
-    """log softplus(x), given both; equal to x far below zero, where softplus underflows to 0."""
+    """Return log softplus(x), and x itself far below zero, where softplus underflows to 0."""
     far = x < -20
     return torch.where(far, x, torch.where(far, torch.ones_like(x), softplus).log())
 

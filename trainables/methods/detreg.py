@@ -38,7 +38,12 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 @dataclass(frozen=True)
 class DetRegState(State):
-    """second: [B, D], the second branch's output, or None. r1, r2: scalars, R of each branch."""
+    """Hold the outputs of both branches.
+
+    Attributes:
+        second: [B, D], output of the second branch, or None.
+        r1, r2: scalars, R of each branch.
+    """
 
     second: Tensor | None
     r1: Tensor
@@ -47,16 +52,16 @@ class DetRegState(State):
 
 @METHODS.register("detreg")
 class DetReg(Plain):
-    """Determinant regularisation ("Determinant regularization for deep metric learning", paper
-    under review, Eq. 11), with z = activation(n(W f + b)), n by `input`, and flows g₁, g₂ on ℝᴰ:
+    """Regularise how much a flow on the embedding stretches space:
 
         L = L_metric(g₁(z)) [+ L_metric(g₂(z))] + λ₁ R₁ − λ₂ R₂
 
-    R_b: the mean of R (see `trainables/methods/lipschitz.py`) of g_b over the batch's points z
-    and the augmented points z_i + ε (z_j − z_i), with z_j the k-th nearest item of the same
-    class in the batch, by Euclidean distance between the z; an item without one has no augmented
-    point. Gradients of R flow to both items of a pair, and on into the backbone. Retrieval uses
-    g₁(z), L2-normalised. The flows train with the `auxiliary` learning rate.
+    z = activation(n(W f + b)), n by `input`, and g₁, g₂ are flows on ℝᴰ. R_b is the mean of R (see
+    `methods/lipschitz.py`) of g_b over the batch's points z and the augmented points z_i + ε (z_j −
+    z_i), where z_j is the k-th nearest item of the same class in the batch, by Euclidean distance;
+    an item without one has no augmented point. Gradients of R flow to both items of a pair, and on
+    into the backbone. Retrieval uses g₁(z), L2-normalised. The flows train with the `auxiliary`
+    learning rate.
 
     R₂ is maximised without end but for the soft clamp of the flow's scales, which bounds it.
 
@@ -79,6 +84,9 @@ class DetReg(Plain):
         >>> state = method(draw_features(4), labels, Progress(), draws)
         >>> {n: term.weight for n, term in method.terms(state, labels, Progress(), draws).items()}
         {'metric': 1.0, 'metric2': 1.0, 'r1': 0.05, 'r2': -0.05}
+
+    References:
+        "Determinant regularization for deep metric learning", paper under review, Eq. 11.
     """
 
     REVISION = 2
@@ -195,9 +203,13 @@ class DetReg(Plain):
         return terms
 
     def observed(self) -> dict[str, Tensor]:
-        """Return with_neighbour: share of items that have an augmented point. r1_items,
-        r1_augmented and r2_…: R over the batch's own points and over the augmented ones (NaN
-        without any). r1_log_det, r2_log_det: mean log |det| of the branch, per dimension."""
+        """Return what `forward` measured.
+
+        Returns:
+            with_neighbour: share of items that have an augmented point. r1_items, r1_augmented,
+            r2_items, r2_augmented: R over the batch's points and over the augmented ones (NaN
+            without any). r1_log_det, r2_log_det: mean log |det| of the branch, per dimension.
+        """
         return self._watched
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
@@ -217,17 +229,15 @@ class DetReg(Plain):
         return ACTIVATIONS[self.options.activation](z)
 
     def _normalize_after_flow(self, z: Tensor) -> Tensor:
-        """Return L2 after the flow, left to the geometry where that normalises: twice is not once,
-        in the last bit."""
+        """L2-normalise z unless the geometry does it, because twice differs in the last bit."""
         geometry = self.loss.geometry
-        done = geometry.normalize or geometry.kind == "cosine"
-        return F.normalize(z, dim=-1) if self.options.normalize and not done else z
+        normalized_later = geometry.normalize or geometry.kind == "cosine"
+        return F.normalize(z, dim=-1) if self.options.normalize and not normalized_later else z
 
     def _run_branch(
         self, flow: Flow, points: Tensor, valid: Tensor | None, name: str
     ) -> tuple[Tensor, Tensor]:
-        """Return the query [B, D] of a branch and its R, the mean over items and augmented
-        points."""
+        """Return the query [B, D] of a branch, and its mean R over items and augmented points."""
         output, across = flow(points), self.options.across
         if self.options.spectrum == "diagonal":
             r = compute_diagonal_r(output, across)
@@ -250,7 +260,7 @@ class DetReg(Plain):
     def _augment_points(self, z: Tensor, labels: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Return the augmented point of each item, [B, D], and 1 or 0 for whether it has one, [B].
 
-        An item without a k-th neighbour stands in its own place, to be left out by its 0: shapes
+        An item without a k-th neighbour is its own point, and its 0 leaves it out, so that shapes
         do not depend on the labels.
         """
         kind, rank = self.options.augmentation, self.options.neighbour
@@ -258,11 +268,11 @@ class DetReg(Plain):
             return None, None
         with torch.no_grad():
             itself = torch.arange(len(z), device=z.device)
-            alike = make_pairs(labels, labels, self_index=itself).pos > 0
-            distance = squared_distance(z, z).masked_fill(~alike, torch.inf)
+            same_class = make_pairs(labels, labels, self_index=itself).pos > 0
+            distance = squared_distance(z, z).masked_fill(~same_class, torch.inf)
             order = distance.argsort(dim=-1, stable=True)
-            has = alike.sum(-1) >= rank
-            other = torch.where(has, order[:, rank - 1], itself)
-        direction = z[other] - z
+            has_neighbour = same_class.sum(-1) >= rank
+            neighbour = torch.where(has_neighbour, order[:, rank - 1], itself)
+        direction = z[neighbour] - z
         step = self.options.epsilon if kind == "between" else -self.options.epsilon
-        return z + step * direction, has.to(z.dtype)
+        return z + step * direction, has_neighbour.to(z.dtype)

@@ -30,8 +30,14 @@ LOG_VARIANCE_BEND = 10.0
 
 @dataclass(frozen=True)
 class DVMLState(State):
-    """query: z_I [B, D]. mean, log_variance: of q(z_V|x), [B, D]. generated: z_I + z_V with T
-    draws of z_V, [T, B, D]. reconstructed: the decoder's, [T, B, F]. target: [B, F]."""
+    """Hold the parts of one step; `query` is z_I, [B, D].
+
+    Attributes:
+        mean, log_variance: parameters of q(z_V|x), [B, D].
+        generated: z_I + z_V for T draws of z_V, [T, B, D].
+        reconstructed: output of the decoder, [T, B, F].
+        target: features to reconstruct, [B, F].
+    """
 
     mean: Tensor
     log_variance: Tensor
@@ -42,7 +48,7 @@ class DVMLState(State):
 
 @METHODS.register("dvml")
 class DVML(Plain):
-    """Deep Variational Metric Learning (Lin et al., ECCV 2018, Eq. 7 to 12):
+    """Model the spread within classes by a variational part, and train on samples of it:
 
         L = λ1 · L1   kl              KL(N(μ, σ²) ‖ N(0, I)), summed over D, mean over B
           + λ2 · L2   reconstruction  ‖f − decoder(ẑ)‖², summed over F, mean over B and T
@@ -71,6 +77,9 @@ class DVML(Plain):
         >>> state = method(draw_features(4), labels, Progress(), draws)
         >>> {n: term.weight for n, term in method.terms(state, labels, Progress(), draws).items()}
         {'metric': 1.0, 'norm': 0.002, 'kl': 1.0, 'reconstruction': 1.0, 'generated': 0.1}
+
+    References:
+        Lin et al., "Deep variational metric learning", ECCV 2018, Eq. 7 to 12.
     """
 
     REVISION = 1
@@ -148,8 +157,7 @@ class DVML(Plain):
 
     @classmethod
     def describe_traits(cls, config: ComponentConfig) -> Traits:
-        """Check the loss: one that takes embeddings cannot be told to leave out pairs of one
-        image."""
+        """Return the traits; a loss that takes embeddings cannot exclude pairs of one image."""
         assert isinstance(config, cls.Config)
         excluded = config.generated == "pooled" and config.same_image == "excluded"
         return replace(super().describe_traits(config), own_scores=excluded)
@@ -175,15 +183,15 @@ class DVML(Plain):
         self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
     ) -> DVMLState:
         invariant: Tensor = self.head(features)
-        of_spread = features if self.options.spread == "attached" else features.detach()
-        mean: Tensor = self.mean(of_spread)
-        log_variance = bend_log_variance(self.log_variance(of_spread))
+        spread_input = features if self.options.spread == "attached" else features.detach()
+        mean: Tensor = self.mean(spread_input)
+        log_variance = bend_log_variance(self.log_variance(spread_input))
         std = (0.5 * log_variance).exp()
         shape = (self.options.samples, *mean.shape)
         noise = torch.randn(shape, generator=generator, device=mean.device, dtype=mean.dtype)
         variance = mean + std * noise
         generated = invariant + variance
-        of_decoder = generated.detach() if self._is_first_phase(progress) else generated
+        decoder_input = generated.detach() if self._is_first_phase(progress) else generated
         self._seen = {
             "std": std.detach().mean(),
             "invariant_norm": _mean_norm(invariant),
@@ -194,7 +202,7 @@ class DVML(Plain):
             mean=mean,
             log_variance=log_variance,
             generated=generated,
-            reconstructed=self.decoder(of_decoder),
+            reconstructed=self.decoder(decoder_input),
             target=features.detach() if self.options.target == "detached" else features,
         )
 
@@ -214,7 +222,7 @@ class DVML(Plain):
         return terms
 
     def observed(self) -> dict[str, Tensor]:
-        """Return std: mean of σ. invariant_norm, variance_norm: mean lengths of z_I and of z_V."""
+        """Return std (mean σ), invariant_norm (mean ‖z_I‖) and variance_norm (mean ‖z_V‖)."""
         return self._seen
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
@@ -245,7 +253,7 @@ class DVML(Plain):
         return (squared if self.options.reconstruction == "squared" else safe_sqrt(squared)).mean()
 
     def _compute_generated(self, generated: Tensor, labels: Tensor, generator: Generator) -> Tensor:
-        """Return L_m of ẑ[T, B, D]."""
+        """Return the metric loss of the generated ẑ[T, B, D]."""
         if self.options.generated == "batches":
             return self.metric(generated, labels, generator)
         count, images, _ = generated.shape
@@ -256,15 +264,15 @@ class DVML(Plain):
         itself = torch.arange(len(pooled), device=pooled.device)
         pairs = make_pairs(repeated, repeated, self_index=itself)
         image = torch.arange(images, device=pooled.device).repeat_interleave(count)
-        apart = (image[:, None] != image[None, :]).to(pairs.pos.dtype)
+        other_image = (image[:, None] != image[None, :]).to(pairs.pos.dtype)
+        pairs = replace(pairs, pos=pairs.pos * other_image)
         score = self.score(pooled, pooled, self.loss.geometry)
-        value: Tensor = self.loss(score, replace(pairs, pos=pairs.pos * apart), generator=generator)
+        value: Tensor = self.loss(score, pairs, generator=generator)
         return value
 
 
 def bend_log_variance(x: Tensor) -> Tensor:
-    """Return x up to LOG_VARIANCE_BEND = c, c + ln(1 + x − c) above: smooth, and exp of it is
-    linear."""
+    """Return x up to c = LOG_VARIANCE_BEND and c + ln(1 + x − c) above, whose exp is linear."""
     above = (x - LOG_VARIANCE_BEND).clamp_min(0)
     return torch.where(x <= LOG_VARIANCE_BEND, x, LOG_VARIANCE_BEND + torch.log1p(above))
 

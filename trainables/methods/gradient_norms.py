@@ -1,4 +1,4 @@
-"""The gradient that comes back through one branch of a method, watched on its way."""
+"""Record, and limit, the gradient that flows back through one branch of a method."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class Gradients:
-    """What came back, by branch. No dictionary itself: torch would copy that."""
+    """Hold gradient norms by branch; no plain dictionary, because torch would copy it."""
 
     def __init__(self) -> None:
         self.norms: dict[str, Tensor] = {}
@@ -76,12 +76,12 @@ class _Limit(NamedTuple):
 
     def scale_branch(self, main: Tensor | None, branch: list[Tensor | None]) -> list[Tensor | None]:
         """Record the norms and return the branch's gradients, scaled."""
-        own, norms = branch[0], self.record.norms
+        branch_gradient, norms = branch[0], self.record.norms
         if main is not None:
             norms[self.names.main] = torch.linalg.vector_norm(main.detach())
-        if own is None:
+        if branch_gradient is None:
             return branch
-        length = norms[self.names.branch] = torch.linalg.vector_norm(own.detach())
+        length = norms[self.names.branch] = torch.linalg.vector_norm(branch_gradient.detach())
         if main is None:
             return branch
         finite = length.isfinite()
@@ -110,6 +110,6 @@ class _LimitedGradient(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         main, *branch = gradients
-        own, *others = ctx.limit.scale_branch(main, branch)
-        both = own if main is None else main if own is None else main + own
-        return (both, None, *others)
+        scaled, *others = ctx.limit.scale_branch(main, branch)
+        total = scaled if main is None else main if scaled is None else main + scaled
+        return (total, None, *others)

@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 
 @METHODS.register("idml")
 class IDML(Mixing):
-    """Introspective Deep Metric Learning: any loss, on the introspective score of
+    """Weaken the scores of uncertain pairs by a learnt uncertainty, under any loss:
 
         s = W_s f + b_s [B, D],  u = W_u f + b_u [B, U];  α = ‖s_i − s_j‖,  β = ‖u_i + u_j‖
 
-    in place of its plain one; see `introspective.py` for the forms. A loss of distances gets
-    −D_IN (Eq. 6), one of cosines C_IN (Eq. 8); where the loss's geometry normalises, s is of
-    unit length in α too; u never is. A loss of squared distances gets −D_IN². So the forms of
-    the paper's Eq. 7, 9 and appendix A come of the losses as they stand, mining and sampling
-    included. Mixed images are trained on as `mixing` and `objective` say (`MixingConfig`): by
-    default by the three losses of the authors' public code; the paper's text has one.
+    The introspective score replaces the plain one, see `introspective.py`. A loss of distances gets
+    −D_IN (Eq. 6), one of cosines C_IN (Eq. 8); where the loss's geometry normalises, s is of unit
+    length in α too; u never is. A loss of squared distances gets −D_IN². So the forms of the
+    paper's Eq. 7, 9 and appendix A come of the losses as they stand, mining and sampling included.
+    Mixed images are trained on as `mixing` and `objective` say (`MixingConfig`): by default by the
+    three losses of the authors' public code; the paper's text has one.
 
     Retrieval uses s alone by default. Proxies carry an uncertainty of their own, 0 by default.
 
@@ -70,6 +70,9 @@ class IDML(Mixing):
         >>> state = method(draw_features(4), labels, Progress(), draws)
         >>> {n: term.weight for n, term in method.terms(state, labels, Progress(), draws).items()}
         {'metric': 1.0}
+
+    References:
+        "Introspective deep metric learning", Eq. 5 to 9, 19 and 20.
     """
 
     REVISION = 2
@@ -107,7 +110,7 @@ class IDML(Mixing):
             score that trained (Table 8).
         uncertainty_gain: of the uncertainty head's initial weights.
         uncertainty_token: u = W_u · output of a second token of a vision transformer + b_u, and s
-            of the class token's (Table 9 and appendix C.5; `backbones/second_token.py`); None: off.
+            of the class token's (Table 9 and appendix C.5; `backbones/extra_token.py`); None: off.
             Two readings of "we discard the uncertainty token during inference": "discarded", the
             paper's words, retrieval and classification run the transformer without it, "the same
             architecture as the original transformer without extra computation cost", though the
@@ -300,7 +303,7 @@ class IDML(Mixing):
         return score if bias is None else score - bias
 
     def observed(self) -> dict[str, Tensor]:
-        """Mean ‖u‖ of the step's original and of its mixed images."""
+        """Return the mean ‖u‖ of the step's original and of its mixed images."""
         return self._watched
 
     @torch.no_grad()
@@ -317,9 +320,11 @@ class IDML(Mixing):
             mixed, _ = cut_mix(inputs, partner, share, generator)
         else:
             mixed = mix_up(inputs, partner, share)
-        one, both = (self._compute_uncertainty(features(x)).norm(dim=-1) for x in (inputs, mixed))
-        gap = both - (one + one.roll(-1, 0)) / 2
-        return dict(zip(self.MEASURES, (one, both, gap), strict=True))
+        original_norms, mixed_norms = (
+            self._compute_uncertainty(features(x)).norm(dim=-1) for x in (inputs, mixed)
+        )
+        gap = mixed_norms - (original_norms + original_norms.roll(-1, 0)) / 2
+        return dict(zip(self.MEASURES, (original_norms, mixed_norms, gap), strict=True))
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
         groups = [

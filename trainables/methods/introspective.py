@@ -53,8 +53,7 @@ def is_cosine(geometry: Geometry) -> bool:
 
 
 def pair_uncertainty_squared(query: Tensor, reference: Tensor) -> Tensor:
-    """Return β² = ‖u_q + u_r‖² [..., B, R] of u_q [..., B, U] and u_r [..., R, U]: the vectors are
-    added before the norm is taken."""
+    """Return β² = ‖u_q + u_r‖² [..., B, R] of u_q [..., B, U] and u_r [..., R, U]."""
     return squared_distance(query, -reference)
 
 

@@ -1,4 +1,4 @@
-"""Mixup and CutMix at a method's input, and what a loss is told of the mixed images' classes.
+"""Mixup and CutMix of a method's input, and how the losses of mixed images are weighted.
 
 Shape legend: B batch · H, W image sides · F features · S label slots.
 """
@@ -64,9 +64,9 @@ class MixingConfig(NamedConfig):
 
 
 class Mixing(Plain):
-    """A linear head whose method may train on mixed images.
+    """Train a linear head, optionally on mixed images.
 
-    `prepare` remembers the step's λ for `metric`, which weighs losses with it.
+    `prepare` stores the step's λ for `metric`, which weighs losses with it.
     """
 
     def __init__(self, config: MixingConfig, **parts: Unpack[MethodParts]) -> None:
@@ -108,8 +108,11 @@ class Mixing(Plain):
 
     @classmethod
     def describe_traits(cls, config: ComponentConfig) -> Traits:
-        """Give the loss label sets by the paper's reading alone: all others weigh losses of one
-        label an item. `metric` weighs losses here, and leaves what they take as it is."""
+        """Return the traits: only objective "joint" with "sets" gives items several labels.
+
+        All other settings weigh losses of one label per item, so that `metric` here does not
+        require a loss that takes scores.
+        """
         assert isinstance(config, MixingConfig)
         sets = config.objective == "joint" and config.mixed_labels == "sets"
         return replace(
@@ -119,7 +122,7 @@ class Mixing(Plain):
         )
 
     def prepare(self, batch: Batch, generator: Generator) -> Batch:
-        """Map [B, …] → [2B, …] with originals kept: they come first, their second slots unused."""
+        """Mix the batch; with originals kept, return [2B, …], the originals first."""
         self.share = None
         if self.mix.mixing == "none":
             return batch
@@ -141,26 +144,26 @@ class Mixing(Plain):
             self.share = share
         if self.mix.originals == "replaced":
             return Batch(mixed, both)
-        alone = torch.cat([labels, nothing], 1)
-        return Batch(torch.cat([x, mixed]), torch.cat([alone, both]))
+        original_labels = torch.cat([labels, nothing], 1)
+        return Batch(torch.cat([x, mixed]), torch.cat([original_labels, both]))
 
     def metric(
         self, query: Tensor, labels: Tensor, generator: Generator, loss: Loss | None = None
     ) -> Tensor:
-        """Weigh the losses of query [..., 2B, E] of a prepared batch, [..., B, E] of mixtures."""
+        """Return the weighted loss of a prepared batch, [..., 2B, E] or [..., B, E]."""
         if self.share is None:
             return super().metric(query, labels, generator, loss)
         if self.mix.objective == "joint" or self.mix.originals == "replaced":
             return self._weigh_labels(query, labels, generator, loss)
         x, m = query.chunk(2, dim=-2)
-        of_x, of_m = labels.chunk(2, dim=0)
-        originals = super().metric(x, of_x.chunk(2, dim=1)[0], generator, loss)
-        return originals + self._weigh_labels(m, of_m, generator, loss)
+        labels_x, labels_m = labels.chunk(2, dim=0)
+        originals = super().metric(x, labels_x.chunk(2, dim=1)[0], generator, loss)
+        return originals + self._weigh_labels(m, labels_m, generator, loss)
 
     def _weigh_labels(
         self, query: Tensor, labels: Tensor, generator: Generator, loss: Loss | None
     ) -> Tensor:
-        """Return λ L(l_i) + (1 − λ) L(l_j); an item of one class alone has it in both."""
+        """Return λ L(l_i) + (1 − λ) L(l_j); an item of one class has it in both terms."""
         assert self.share is not None
         first, second = labels.chunk(2, dim=1)
         second = torch.where(second == UNUSED, first, second)
@@ -176,16 +179,25 @@ def draw_beta_share(b: float, like: Tensor, generator: Generator) -> Tensor:
 
 
 def mix_up(x: Tensor, partner: Tensor, share: Tensor) -> Tensor:
-    """Return λ x + (1 − λ) x' (Zhang et al., "mixup: Beyond empirical risk minimization", ICLR
-    2018)."""
+    """Return λ x + (1 − λ) x'.
+
+    References:
+        Zhang et al., "mixup: Beyond empirical risk minimization", ICLR 2018.
+        https://arxiv.org/abs/1710.09412
+    """
     return share * x + (1 - share) * partner
 
 
 def cut_mix(
     x: Tensor, partner: Tensor, share: Tensor, generator: Generator
 ) -> tuple[Tensor, Tensor]:
-    """Return a box of the partner in x[B, C, H, W], and the share of x that is left (Yun et al.,
-    "CutMix", ICCV 2019): sides W√(1 − λ), H√(1 − λ) around a uniform point, cut off at the border.
+    """Paste a box of the partner into x[B, C, H, W]; return the image and the remaining share of x.
+
+    The box has sides W√(1 − λ), H√(1 − λ) around a uniform point and is cut off at the border.
+
+    References:
+        Yun et al., "CutMix: Regularization strategy to train strong classifiers with localizable
+        features", ICCV 2019. https://arxiv.org/abs/1905.04899
     """
     height, width = x.shape[-2:]
     side = (1 - share).sqrt()
@@ -194,7 +206,7 @@ def cut_mix(
     for position, length in zip(centre, (height, width), strict=True):
         half = (length * side).floor().div(2, rounding_mode="floor")
         middle = (length * position).floor()
-        at = torch.arange(length, device=x.device)
-        inside.append((at >= middle - half) & (at < middle + half))
+        index = torch.arange(length, device=x.device)
+        inside.append((index >= middle - half) & (index < middle + half))
     box = inside[0][:, None] & inside[1][None, :]
     return torch.where(box, partner, x), 1 - box.to(x.dtype).mean()

@@ -52,8 +52,14 @@ class NIRFlow(FlowConfig):
 
 @dataclass(frozen=True)
 class NIRState(State):
-    """residual: u = τ⁻¹(ψ|ρ) [B, D] and log_det: log|det ∂u/∂ψ| [B]. other_*: the same with the
-    proxy of another class, drawn at random. synthetic: τ(ζ|ρ) [B, D] of ζ ~ N(0, I)."""
+    """Hold the results of the flow in one step.
+
+    Attributes:
+        residual: u = τ⁻¹(ψ|ρ), [B, D].
+        log_det: log|det ∂u/∂ψ|, [B].
+        other_residual, other_log_det: the same with the proxy of another, random class.
+        synthetic: τ(ζ|ρ) of ζ ~ N(0, I), [B, D].
+    """
 
     residual: Tensor
     log_det: Tensor
@@ -64,7 +70,7 @@ class NIRState(State):
 
 @METHODS.register("nir")
 class NIR(Plain):
-    """Non-isotropy regularisation (Roth, Vinyals, Akata, CVPR 2022, Eq. 10 and 11):
+    """Make each sample's position about its proxy unique by a flow conditioned on the proxy:
 
         L     = f(L_NIR) + ω · L_metric
         L_NIR = 1/B Σ_i ‖u_i‖² − log|det ∂u_i/∂ψ_i|,   u_i = τ⁻¹(ψ_i | ρ_{y_i}),   f = exp
@@ -90,6 +96,10 @@ class NIR(Plain):
         >>> state = method(draw_features(4), labels, Progress(), draws)
         >>> {n: term.weight for n, term in method.terms(state, labels, Progress(), draws).items()}
         {'metric': 0.01, 'nir': 1.0}
+
+    References:
+        Roth et al., "Non-isotropy regularization for proxy-based deep metric learning", CVPR
+        2022, Eq. 10 and 11. https://arxiv.org/abs/2203.08547
     """
 
     REVISION = 1
@@ -188,10 +198,10 @@ class NIR(Plain):
         references = self._get_references()
         if self.options.gradient_limit is None:
             query = record_gradient_norm(z, "metric_gradient", self._returned)
-            own = record_gradient_norm(z, "nir_gradient", self._returned)
+            flow_input = record_gradient_norm(z, "nir_gradient", self._returned)
         else:
             names, weights = zip(*self.flow.named_parameters(), strict=True)
-            query, own, vectors, *limited = limit_branch(
+            query, flow_input, vectors, *limited = limit_branch(
                 z,
                 (references.vectors, *weights),
                 self.options.gradient_limit,
@@ -201,7 +211,7 @@ class NIR(Plain):
             references = replace(references, vectors=vectors)
             parameters = dict(zip(names, limited, strict=True))
             flow = lambda *inputs: torch.func.functional_call(self.flow, parameters, inputs)  # noqa: E731
-        psi, classes = F.normalize(own, dim=-1), labels[:, 0]
+        psi, classes = F.normalize(flow_input, dim=-1), labels[:, 0]
         condition = self._choose_condition(psi, classes, references)
         flowed = flow(psi, condition)
         other_residual = other_log_det = None
@@ -258,12 +268,12 @@ class NIR(Plain):
         if references.per_class == 1:
             chosen = unit[classes]
         else:
-            own = unit.view(self.classes, references.per_class, -1)[classes]  # [B, K, D]
+            centres = unit.view(self.classes, references.per_class, -1)[classes]  # [B, K, D]
             if self.options.centre == "nearest":
-                nearest = (own @ psi[:, :, None]).argmax(1, keepdim=True)  # [B, 1, 1]
-                chosen = own.take_along_dim(nearest, 1).squeeze(1)
+                nearest = (centres @ psi[:, :, None]).argmax(1, keepdim=True)  # [B, 1, 1]
+                chosen = centres.take_along_dim(nearest, 1).squeeze(1)
             else:
-                chosen = F.normalize(own.mean(1), dim=-1)
+                chosen = F.normalize(centres.mean(1), dim=-1)
         return chosen if self.options.proxy_backprop else chosen.detach()
 
     def _generate_synthetic(self, condition: Tensor, generator: Generator) -> Tensor | None:
@@ -306,8 +316,7 @@ class NIR(Plain):
         return self._apply_growth(nll) + self._apply_growth(-other)
 
     def _negative_log_likelihood(self, residual: Tensor, log_det: Tensor) -> Tensor:
-        """Return each sample's negative log-likelihood [B], without constants: they are left out in
-        Eq. 10 too."""
+        """Return each sample's negative log-likelihood [B] without constants, as in Eq. 10."""
         squares = residual.square().sum(-1)
         return (squares if self.options.reading == "paper" else 0.5 * squares) - log_det
 
@@ -323,6 +332,6 @@ class NIR(Plain):
 
 
 def exponential_with_tangent(x: Tensor) -> Tensor:
-    """Return e^x up to x = 30, from there on the tangent e^30 (1 + x − 30)."""
+    """Return e^x up to x = 30, and its tangent e^30 (1 + x − 30) above."""
     low = x.clamp(max=LIMIT)
     return low.exp() * (1 + (x - low))

@@ -26,7 +26,10 @@ from trainables.methods.mixing import Mixing, MixingConfig
 
 @dataclass(frozen=True)
 class PELState(State):
-    """query: samples [K, B, D], or the mean where there are none. All others [B, D]."""
+    """Hold the Gaussians of one step, [B, D] each.
+
+    `query` has the samples [K, B, D], or the mean if there are none.
+    """
 
     mean: Tensor
     std: Tensor
@@ -35,8 +38,7 @@ class PELState(State):
 
 @METHODS.register("pel")
 class PEL(Mixing):
-    """Probabilistic embedding learning, the rows PEL of IDML's Table 3: hedged instance embeddings
-    (Oh et al., "Modeling uncertainty with hedged instance embeddings", ICLR 2019) under any loss.
+    """Embed images as Gaussians and compare samples of them, under any loss:
 
         z ~ N(μ(x), diag σ²(x)),  K samples an image
         s(x_i, x_j) = 1/K² Σ_k Σ_k' s(z_i^k, z_j^k')            (Eq. 4 there, of scores)
@@ -56,6 +58,10 @@ class PEL(Mixing):
         >>> state = method(draw_features(4), labels, Progress(), draws)
         >>> {n: term.weight for n, term in method.terms(state, labels, Progress(), draws).items()}
         {'metric': 1.0, 'kl': 0.0001}
+
+    References:
+        Oh et al., "Modeling uncertainty with hedged instance embeddings", ICLR 2019; IDML, Table 3
+        (rows PEL). https://arxiv.org/abs/1810.00319
     """
 
     REVISION = 2
@@ -84,8 +90,7 @@ class PEL(Mixing):
 
     @classmethod
     def describe_traits(cls, config: ComponentConfig) -> Traits:
-        """Check the loss: one that takes embeddings can be given samples, if losses are averaged;
-        retrieval is by the mean alone."""
+        """Return the traits: scores are averaged over samples, and retrieval uses the mean."""
         assert isinstance(config, PEL.Config)
         averaged = config.samples > 0 and config.monte_carlo == "scores"
         return replace(super().describe_traits(config), own_scores=averaged, plain_retrieval=True)

@@ -1,4 +1,4 @@
-"""Where a head starts with `embedding.init: pca`: the principal directions, found once and kept.
+"""Initial values of a head with `embedding.init: pca`: principal directions, cached on disk.
 
 Shape legend: N training images · F features · D embedding dimensions.
 """
@@ -45,13 +45,11 @@ def find_principal_start(features: Tensor, dim: int) -> Start:
 
 
 def load_principal_start(cache: Path) -> Principal:
-    """Return `find_principal_start` that looks into the cache first, and leaves there what it had
-    to find.
+    """Return a cached version of `find_principal_start`.
 
-    In `<cache>/starts/<key>` as two arrays, whole or absent, made by whoever comes first
-    (`published`). The key is a digest of the features themselves, which say what they are and in
-    which order; of D; and of the kernels, so that a trial gets what it would have found itself,
-    to the bit. In a cache that cannot be written nothing is kept.
+    The two arrays are published atomically in `<cache>/starts/<key>`. The key is a digest of the
+    features, of D and of the kernels, so that a cached result equals a computed one to the bit. If
+    the cache cannot be written, the result is not stored.
     """
 
     def find(features: Tensor, dim: int) -> Start:
@@ -78,7 +76,7 @@ def load_principal_start(cache: Path) -> Principal:
 
 
 def start_key(features: Tensor, dim: int) -> str:
-    """Of everything that `find_principal_start` depends on."""
+    """Return a digest of everything that `find_principal_start` depends on."""
     rows = features.detach().cpu().contiguous()
     about = [REVISION, dim, str(rows.dtype), list(rows.shape), describe_kernels()]
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())

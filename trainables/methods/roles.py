@@ -1,4 +1,4 @@
-"""Which roles a method and its loss train, told before anything runs."""
+"""Find which parameter roles a method and its loss train, before anything runs."""
 
 from __future__ import annotations
 
@@ -11,23 +11,26 @@ from trainables.config.sections import Trial
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
 
-CLASSES, WIDTH = 2, 16  # of what is built to be asked: roles depend on neither
+CLASSES, WIDTH = 2, 16  # sizes of the probes that are built; roles do not depend on them
 
 
 def list_trained_roles(trial: Trial) -> tuple[Role, ...]:
-    """Return roles of which this trial trains a parameter, once its warm-up is over."""
+    """Return the roles whose parameters this trial trains after its warm-up."""
     texts = (part.model_dump_json() for part in (trial.method, trial.loss))
-    found = _find_roles(trial.method.name, trial.loss.name, *texts)
+    head_roles = _find_roles(trial.method.name, trial.loss.name, *texts)
     return tuple(
         role
         for role in ROLES
-        if role in found or (role == "backbone" and trial.backbone.mode == "finetune")
+        if role in head_roles or (role == "backbone" and trial.backbone.mode == "finetune")
     )
 
 
 @lru_cache(maxsize=1024)  # a plan asks it of each of its cells
 def _find_roles(method: str, loss: str, method_options: str, loss_options: str) -> frozenset[Role]:
-    """By the options' texts: some components have options that cannot be hashed."""
+    """Build the method and return its roles.
+
+    Options are passed as JSON, because some cannot be hashed for the cache.
+    """
     with streams.seed_global_generator(0, "roles"):
         base = LOSSES[loss](
             LOSSES[loss].Config.model_validate_json(loss_options), classes=CLASSES, dim=WIDTH
