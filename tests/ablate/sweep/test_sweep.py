@@ -136,7 +136,7 @@ def test_a_proposal_that_breaks_a_rule_is_a_failed_fact(tmp_path: Path) -> None:
     drain(made)
     rows = [row for row in table(made) if row["study"] == "tune"]
     failed = [row for row in rows if row["status"] == "failed"]
-    assert len(rows) == 12 and failed and "leaves nothing" in failed[0]["reason"]
+    assert len(rows) == 12 and failed and "nothing would train" in failed[0]["reason"]
 
 
 def test_cells_are_found_by_name_number_and_coordinates(tmp_path: Path) -> None:

@@ -162,5 +162,5 @@ def test_nesterov_and_dampening_are_torchs(options: dict[str, Any]) -> None:
 
 def test_betas_out_of_range_are_told() -> None:
     config = OptimizerConfig(betas=(0.9, 1.5))
-    with pytest.raises(ConfigError, match=r"optimizer\.betas: \[0\.9, 1\.5\]"):
+    with pytest.raises(ConfigError, match=r"optimizer\.betas: .*\[0\.9, 1\.5\]"):
         build_optimizer(config, [], torch.device("cpu"))

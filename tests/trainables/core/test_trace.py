@@ -40,7 +40,7 @@ def test_weight_zero_is_seen_and_has_no_gradient() -> None:
     assert b.grad is None
     assert trace.compute_means()["term/b/value"] == 5.0
     assert trace.compute_means()["train/loss"] == 3.0
-    with pytest.raises(ConfigError, match="every term has a weight of 0"):
+    with pytest.raises(ConfigError, match="All terms have a weight of 0"):
         EpochMetrics(1, 0).add({"b": Term(b, 0.0)})
 
 
@@ -53,7 +53,7 @@ def test_the_first_bad_step_is_named_over_saves_and_checks() -> None:
         assert trace.length == step + 1
     trace.add({"a": Term(number(1.0)), "b": Term(number(float("inf")))})
     trace.add({"a": Term(number(float("nan"))), "b": Term(number(float("nan")))})
-    with pytest.raises(TrialFailure, match=r"term 'b' is inf at step 104 \(epoch 3, its step 4\)"):
+    with pytest.raises(TrialFailure, match=r"term 'b' is inf at step 104 \(step 4 of epoch 3\)"):
         trace.check()
 
 
