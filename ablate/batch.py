@@ -252,8 +252,8 @@ def _copy_files(result: Result, source: Path, target: Path) -> None:
                     draft.unlink()
                     raise ConfigError(
                         str(source / name),
-                        "it is not as it was written: copy the folder again, or remove this "
-                        "trial's and start the batch again",
+                        "it was changed after it was written. Copy the folder again, or delete "
+                        "this trial's folder and start the batch again",
                     )
                 draft.replace(target / name)
             shutil.rmtree(target / CHECKPOINTS, ignore_errors=True)

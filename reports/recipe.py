@@ -218,7 +218,7 @@ class FactorCurves(Drawing):
     @model_validator(mode="after")
     def check_x_is_free(self) -> FactorCurves:
         if self.x in self.at:
-            raise ValueError(f"x, {self.x}, cannot be held in `at`")
+            raise ValueError(f"`at` fixes {self.x}, which is the x axis: remove it from `at`")
         return self
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from ablate.cli.options import add_model
@@ -57,12 +58,15 @@ def run(args: argparse.Namespace) -> int:
     root = expand_user_path(args.folder, "FOLDER")
     paths = list_pictures(root, "FOLDER")
     model = load_model(args.model, args.device)
+    if index_file and find_spec("faiss") is None:
+        raise ConfigError(
+            "--index", "faiss-cpu is not installed. Install it, or leave --index out."
+        )
     if index_file and build_index(model, torch.zeros(1, 1)) is None:
         raise ConfigError(
             "--index",
-            f"{model.config.method.name} on {model.config.loss.name} does not compare by cosine, "
-            "dot product or distance, or faiss-cpu is not installed: leave --index out; `ablate "
-            "neighbours` searches by the model's own score",
+            f"{model.config.method.name} on {model.config.loss.name} has no similarity that a "
+            "faiss index supports. Leave --index out; `ablate neighbours` works.",
         )
     with explain_write_errors(to, "--to"):
         to.parent.mkdir(parents=True, exist_ok=True)  # before all pictures are read

@@ -61,7 +61,9 @@ class Factorial(StudyBase):
         check_factors(self.factors, "factors", least=2)
         check_rules(self.exclude, self.factors)
         if self.fraction != "fractional" and self.resolution is not None:
-            raise ConfigError("resolution", "only fraction: fractional has one: leave it out")
+            raise ConfigError(
+                "resolution", "only `fraction: fractional` has a resolution. Leave it out."
+            )
         if self.fraction == "full":
             total = math.prod(len(levels) for levels in self.factors.values())
             if total > MAX_COMBINATIONS:

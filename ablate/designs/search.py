@@ -83,7 +83,10 @@ class Search(StudyBase):
             message = "a scheduler and a neutral cell exclude each other: remove one of them"
             raise ConfigError("neutral", message)
         if self.objectives:
-            message = "it compares by the sweep's objective: remove it, or the study's objectives"
+            message = (
+                "it compares by the sweep's objective, but this study has objectives. "
+                "Remove one of them."
+            )
             raise ConfigError("scheduler", message)
         if self.asynchronous and not self.scheduler.asynchronous:
             others = " or ".join(name for name in SCHEDULERS if SCHEDULERS[name].asynchronous)

@@ -122,7 +122,8 @@ def _select_factor_cells(frame: Frame, study: str, recipe: FactorCurves) -> pd.D
             dict.fromkeys(name for coords in cells["coords"] for name in coords)
         )
         raise ReportError(
-            f"report: no cell of {study} has {recipe.x} at {recipe.at or 'any level'}; "
+            f"report: no cell of {study} has a value of {recipe.x} with "
+            f"{recipe.at or 'any coordinates'}; "
             f"its coordinates are {factor_names}"
         )
     return cells[fits]

@@ -69,7 +69,7 @@ def test_a_clock_an_hour_off_neither_takes_from_the_living_nor_waits_for_the_dea
             copies = LedgerBackup(
                 Storage(there.uri), ours, Owner.from_this_process(), lines.append, others=list
             )
-            with pytest.raises(ConfigError, match="on another-host drives"):
+            with pytest.raises(ConfigError, match="on another-host is running"):
                 copies.restore_if_newer()
             assert not ours.exists()
         finally:

@@ -149,7 +149,7 @@ class Index:
         if 0 < len(shared) < len(tested):
             some = ", ".join(classes[label] for label in shared[:3])
             fault = f"{len(shared)} of {len(tested)} test classes train ({some}), not none or all"
-            raise ConfigError(where, f"{fault}: move the images of a class to one side.")
+            raise ConfigError(where, f"{fault}: put all images of a class into the same part.")
         validation = torch.from_numpy(val) if len(val) else None
         return Official(
             torch.from_numpy(train), torch.from_numpy(test), validation, shared.size > 0

@@ -155,7 +155,10 @@ def _split_classes(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subse
         test = _list_class_names(dataset, official.test)
         both = set(_list_class_names(dataset, official.train)) & set(test)
         if both and not official.shared:
-            raise ValueError(f"official splits share classes: {sorted(both)[:3]}")
+            raise ValueError(
+                f"the official splits share the classes {sorted(both)[:3]}: "
+                "put each class into one split"
+            )
         train = _order_names(_list_class_names(dataset, training), config)
     if val_rows is not None:
         val = _list_class_names(dataset, val_rows)
@@ -267,9 +270,13 @@ def _split_images(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset
     official = dataset.official
     if (official is not None and not official.shared) or dataset.roles is not None:
         tests = "classes that do not train" if dataset.roles is None else "queries in a gallery"
-        text = f"the data set's own division tests {tests}, as task: retrieval takes it; for "
-        text += "classification take one whose test shows other images of the training classes, "
-        raise ConfigError("data", f"{text}or one without a division")
+        text = (
+            f"the official division of this data set tests {tests}, which suits task: retrieval. "
+        )
+        text += (
+            "For classification use a data set whose test images show the training classes, or one "
+        )
+        raise ConfigError("data", f"{text}without an official division.")
     generator = streams.create_generator(config.seed, "data.images")
     order = torch.randperm(len(dataset.labels), generator=generator)
     paper = config.protocol == "paper"

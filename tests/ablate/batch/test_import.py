@@ -212,7 +212,7 @@ def test_a_result_of_another_identity(work: Path, out: Path) -> None:
 def test_weights_that_are_not_as_they_were_written(work: Path, out: Path) -> None:
     path = first(work) / "best.safetensors"
     path.write_bytes(b"other")
-    refused(work, out, r"best\.safetensors: it is not as it was written")
+    refused(work, out, r"best\.safetensors: it was changed after it was written")
 
 
 def test_the_folder_of_another_sweep(work: Path, tmp_path: Path) -> None:

@@ -109,9 +109,9 @@ def check_machine(settings: BatchSettings, entries: Sequence[Entry]) -> None:
         if fingerprints[data.images] != entry.fingerprint:
             raise ConfigError(
                 f"data.{data.name}",
-                f"the images have the fingerprint {fingerprints[data.images][:16]}, and the "
-                f"sweep's {entry.fingerprint[:16]}: copy the same files here, and say where they "
-                "are by --data-root",
+                f"the images here have the fingerprint {fingerprints[data.images][:16]}, and those "
+                f"of the sweep {entry.fingerprint[:16]}. Copy the sweep's files to this machine, "
+                "and give their folder with --data-root.",
             )
         data_sets[data.model_dump_json(exclude={"augment"})] = data
         backbones[config.backbone.model_dump_json()] = config.backbone
