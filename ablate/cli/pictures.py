@@ -165,10 +165,11 @@ def build_index(model: Model, embeddings: Tensor) -> tuple[Any, np.ndarray] | No
 
 
 def search_folder(model: Model, folder: EmbeddedFolder, most: int, nearest: int) -> list[Query]:
-    """Return pictures, each with its nearest others by the score that the trial was evaluated with.
+    """Return query images with their nearest neighbours by the trial's retrieval score.
 
     Args:
-        most: pictures to look for, evenly spaced in the folder. nearest: others of each.
+        most: largest number of query images; they are evenly spaced in the folder.
+        nearest: number of neighbours of each.
     """
     embeddings, classes, paths = folder.embeddings, folder.classes, folder.paths
     count = min(nearest, len(paths) - 1)

@@ -1,6 +1,6 @@
 """`ablate prune`: remove checkpoints of finished trials, and weights that no report names.
 
-Logs, configurations, results and the ledger always stay, and whatever somebody is at work on.
+Logs, configurations, results and the ledger always stay, and so does what another process uses.
 """
 
 from __future__ import annotations
@@ -145,16 +145,18 @@ def _find_best_trials(records: Records) -> set[str]:
 def _remove_pieces(ledger: Ledger, pieces: Iterable[Piece]) -> tuple[int, list[str]]:
     """Return the bytes freed, and a line for each trial that was left as it is.
 
-    A trial is claimed meanwhile, and its folder locked, so that no driver takes it up.
+    A finished trial is claimed meanwhile, and each folder locked, so that no driver runs it.
     """
     owner, freed, failures = Owner.from_this_process(), 0, list[str]()
     for trial_id, path, size in pieces:
         done = (ledger.get_trial(trial_id) or {}).get("status") == "done"
         if done and ledger.claim_evaluation(trial_id, owner) != "mine":
-            failures.append(f"{trial_id}: left as it is, for a run has taken it up")
+            failures.append(f"{trial_id}: not removed, because a run has claimed it")
             continue
         try:
-            folder = locate_trial_folder(path.parent.parent, trial_id)  # still no link
+            folder = locate_trial_folder(
+                path.parent.parent, trial_id
+            )  # checks again that it is no link
             with FileLock(folder / LOCK, timeout=0):
                 if path.is_dir():
                     shutil.rmtree(path)
@@ -162,10 +164,10 @@ def _remove_pieces(ledger: Ledger, pieces: Iterable[Piece]) -> tuple[int, list[s
                     path.unlink()
             freed += size
         except Timeout:
-            failures.append(f"{trial_id}: left as it is, for somebody is at work in its folder")
+            failures.append(f"{trial_id}: not removed, because another process uses its folder")
         except (ConfigError, OSError) as error:
             failures.append(f"{path}: not removed ({error})")
         finally:
             if done:
-                ledger.release(trial_id, "interrupted")  # what is done stays so
+                ledger.release(trial_id, "interrupted")  # a finished trial stays done
     return freed, failures

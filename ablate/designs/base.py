@@ -233,7 +233,7 @@ class StudyBase(SpecPart):
 
     @property
     def keeps_seeds(self) -> bool:
-        """Whether `--seeds` leaves the study's seeds unchanged.
+        """Whether the study keeps its own seeds despite `--seeds`.
 
         The budget of a search depends on its seeds, and finalists need seeds of their own.
         """

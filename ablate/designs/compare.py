@@ -89,7 +89,7 @@ class Compare(StudyBase):
         if not factors:
             raise ConfigError("", "it compares nothing: give variants, cross, or both")
         for name in {VARIANT, NEUTRAL} & self.cross.keys():
-            message = "no crossed factor has that name: rename it, or list `variants`"
+            message = "this name is reserved. Rename the factor, or list `variants`."
             raise ConfigError(f"cross.{name}", message)
         if self.exclude and len(factors) < 2:
             message = "a rule needs at least two factors to combine: remove the level itself"

@@ -336,7 +336,7 @@ def send_heartbeats(path: Path, owner: Owner) -> Iterator[None]:
                 try:
                     ledger.record_heartbeat(owner)
                 except RuntimeError as error:
-                    # The driver's own writes tell it, in the one line that a person is to read.
+                    # Only logged: the next write of the driver fails likewise, and is reported.
                     LOG.info("no heartbeat: %s", error)
 
     thread = threading.Thread(target=beat, name="heartbeat", daemon=True)

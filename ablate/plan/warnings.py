@@ -99,13 +99,11 @@ def describe_precision(plan: Plan, name: str, sd: float | None = None) -> list[s
 
 
 def _count_comparisons(plan: Plan, name: str) -> tuple[int, int | None]:
-    """Count the comparisons of the smallest family of a study's tables; 0 without such a table.
+    """Return the comparisons of the smallest family among a study's tables, and its cells.
 
-    Beside it, of a table of components, which is judged by its main effects and their total, the
-    number of cells.
-
-    Rows that show a best cell beside a neutral one may turn out to be their neighbours, and each
-    data set and each level of `within` has a baseline of its own.
+    The comparisons are 0 without a table of differences. The cells are given for a table of
+    components, which is judged by its main effects and their total, and None for others. The
+    smallest family is judged least strictly: what it cannot tell, no other table can.
     """
     study, counts = plan.spec.studies[name], list[tuple[int, int | None]]()
     for table in plan.spec.report.tables:

@@ -88,7 +88,10 @@ class Axis(Strict):
         return [*map(self.to_number, self.range)] if self.choice is None else list(self.choice)
 
     def find_inner_value(self) -> list[float]:
-        """Return a fractional value inside a numeric axis, if it has one, for a plan to check."""
+        """Return [a value between the bounds], for a plan to check.
+
+        The list is empty for a choice, for whole numbers, and where no step lies between them.
+        """
         if self.choice is not None or self.whole:
             return []
         low, high = self.range

@@ -24,7 +24,7 @@ class GradCamOptions(models.ModelOptions):
 
 @models.register_model_figure(GradCamOptions, "where terms look", apart=True)
 def grad_cam(views: models.Views, title: str) -> models.Picture:
-    """Draw a column an image; below it a row a term, bright where the term is lowered.
+    """Draw one column per image and one row per term, bright where pixels lower the term.
 
     Example:
         >>> Figure(kind="grad_cam", studies=("terms",)).metric
@@ -38,12 +38,13 @@ def grad_cam(views: models.Views, title: str) -> models.Picture:
         board.put((0, column), row["picture"], name[:12], FRAME, name)
         for at, term in enumerate(terms, 1):
             cam = np.asarray(row["maps"][term])
-            flat = "" if cam.any() else ", which nothing in it lowers"
+            flat = "" if cam.any() else ", which does not depend on this image"
             tip = f"{name}: {term}{flat}"
             board.put((at, column), row["picture"], term, FRAME, tip, heat=cam)
     tall, wide = cam.shape
     caption = (
-        f"{model.describe()}: Grad-CAM of {', '.join(terms)} on training images, of the last map "
-        f"of {tall} × {wide} places; bright where it lowers the term, each on a scale of its own."
+        f"{model.describe()}: Grad-CAM of {', '.join(terms)} on training images, from the last "
+        f"feature map ({tall} × {wide}); bright where the image lowers the term. Each map has its "
+        "own scale."
     )
     return models.Picture(board.drawing, caption, board.spots)

@@ -23,7 +23,7 @@ class UncertaintyOptions(models.ModelOptions):
 
 @models.register_model_figure(UncertaintyOptions, "uncertainty", apart=True)
 def uncertainty(views: models.Views, title: str) -> models.Picture:
-    """Draw above a histogram of each thing measured, below the images at both ends of the first.
+    """Draw a histogram of each measure and, below, images with the extremes of the first measure.
 
     Example:
         >>> Figure(kind="uncertainty", studies=("terms",)).metric
@@ -43,9 +43,9 @@ def uncertainty(views: models.Views, title: str) -> models.Picture:
     board.panel.set_subplotspec(grid[1])
     top = board.drawing.add_subplot(grid[0])
     names = {name: name.replace("_", " ") for name in view["values"]}
-    alike = {k: np.asarray(v) for k, v in view["values"].items() if not k.endswith(GAPS)}
-    edges = np.histogram_bin_edges(np.concatenate(list(alike.values())), BINS)
-    for at, (name, values) in enumerate(alike.items()):
+    on_one_scale = {k: np.asarray(v) for k, v in view["values"].items() if not k.endswith(GAPS)}
+    edges = np.histogram_bin_edges(np.concatenate(list(on_one_scale.values())), BINS)
+    for at, (name, values) in enumerate(on_one_scale.items()):
         counts, _ = np.histogram(values, edges)
         top.stairs(counts, edges, fill=True, color=plot.COLOURS[at], alpha=0.45, label=names[name])
     top.set_ylabel("images")

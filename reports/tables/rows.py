@@ -144,7 +144,7 @@ def find_baselines(
         by_data.setdefault(own_data, []).append(cell)
     names = {name for coordinates in coords.values() for name in coordinates if name not in within}
     real_factors = {
-        name for name in names if _is_more_than_a_data_name(name, coords, [*by_data.values()])
+        name for name in names if _varies_beside_data(name, coords, [*by_data.values()])
     }
     baselines: dict[str, str] = {}
     wanted = {name: format_level(coords[baseline].get(name)) for name in real_factors}
@@ -159,12 +159,12 @@ def find_baselines(
     return baselines
 
 
-def _is_more_than_a_data_name(
+def _varies_beside_data(
     name: str, coords: Mapping[str, Mapping[str, Any]], by_data: Sequence[Sequence[str]]
 ) -> bool:
     """Return whether a factor varies within a data set, or two data sets share its level."""
     levels = [{format_level(coords[cell].get(name)) for cell in cells} for cells in by_data]
-    return any(len(of) > 1 for of in levels) or len(set().union(*levels)) < len(levels)
+    return any(len(found) > 1 for found in levels) or len(set().union(*levels)) < len(levels)
 
 
 def explain_baselines(

@@ -41,7 +41,7 @@ class ExtraTokenViT(Backbone):
         super().__init__(plain.model, features=2 * plain.features, **settings)
         self.token = nn.Parameter(nn.init.trunc_normal_(torch.empty(plain.features), std=STD))
         self.joins = False
-        # `joins` is left as it was: a checkpointed block runs anew in `backward`.
+        # `forward` does not reset `joins`: a checkpointed block runs again in `backward`.
         self.model.get_submodule("blocks.0").register_forward_pre_hook(
             lambda _, inputs: _join(self.token, inputs) if self.joins else None
         )

@@ -63,7 +63,7 @@ def _build_sort_key(score, bits, index):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, inline="always")
 def _count_key(key, keys, counts, first, active):  # type: ignore[no-untyped-def]
-    """Add one to the first of keys[first : first + active], descending, that `key` exceeds."""
+    """Count `key` at the first of keys[first : first + active], descending, that it exceeds."""
     low, high = 0, active
     while low < high:
         middle = (low + high) // 2

@@ -45,7 +45,7 @@ class Task:
 
     Attributes:
         name: value of `task` in a configuration.
-        by: value of `data.split.by` that the task needs: split by "images", or None by classes.
+        by: value of `data.split.by` that the task needs: "images", or None, which means classes.
         defaults: values for a configuration that does not set them.
         per_epoch: metrics computed after each epoch.
         metrics: metrics computed at the end.

@@ -81,8 +81,9 @@ class MultiSimilarity(Loss):
         return (attract / options.alpha + repel / options.beta).mean()
 
     def _find_hard_pairs(self, score: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """Return masks [..., B, R] of the pairs that are mined if positive, and if negative."""
+        """Return masks [..., B, R]: where a positive pair is mined, and where a negative is."""
         epsilon = self.options.epsilon
+        # The equation printed in IDML's paper has the other sign of ε for positive pairs.
         shift = -epsilon if self.options.mining == "idml_printed" else epsilon
         nearest = torch.where(pairs.neg > 0, score, -torch.inf).amax(-1, keepdim=True)
         farthest = torch.where(pairs.pos > 0, score, torch.inf).amin(-1, keepdim=True)

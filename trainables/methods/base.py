@@ -242,8 +242,9 @@ class Method(nn.Module):
     def score(self, query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
         """Score queries [..., B, E] against references [..., R, E] → [..., B, R], larger is closer.
 
-        It is used in training, and in evaluation unless `Traits.plain_retrieval`. By default it
-        follows the geometry; a method with E ≠ D overrides it.
+        Training uses it, and so does evaluation unless `Traits.plain_retrieval` is set. By default
+        it follows the geometry. A method whose queries have another width E than the D of its
+        embeddings overrides it.
         """
         return geometries.score(query, reference, geometry)
 

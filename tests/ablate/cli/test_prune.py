@@ -101,7 +101,7 @@ def test_what_runs_or_goes_on_is_not_touched(tmp_path: Path, capsys: Captured) -
     fill(tmp_path / "trials" / done.trial_id)
     with FileLock(tmp_path / "trials" / done.trial_id / ".lock"):
         assert prune(tmp_path, "--yes") == 1
-    assert "somebody is at work in its folder" in capsys.readouterr().err
+    assert "another process uses its folder" in capsys.readouterr().err
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         other = Owner("elsewhere", 1, 1.0)
         assert ledger.claim_evaluation(done.trial_id, other) == "mine"

@@ -80,7 +80,11 @@ def test_each_tells_what_was_read(made: Frame) -> None:
     assert marks[:2] == ["a: the first of its class is no. 1", "1: b, 0.5000"]
     assert "one, seed 0, the best by MAP@R" in drawn.caption
     assert draw("affinity", **one)[1][0] == "one: a, b: 0.500"
-    assert draw("grad_cam")[1] == ["a", "a: metric", "a: split, which nothing in it lowers"]
+    assert draw("grad_cam")[1] == [
+        "a",
+        "a: metric",
+        "a: split, which does not depend on this image",
+    ]
     drawn, marks = draw("class_sizes", **one)
     assert drawn.caption.endswith(" one: 37.5, 100.0, 80.0 %.")
     assert marks[1] == "one, b: 4 images, 25.0 %"
