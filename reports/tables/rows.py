@@ -144,7 +144,7 @@ def find_baselines(
         by_data.setdefault(own_data, []).append(cell)
     names = {name for coordinates in coords.values() for name in coordinates if name not in within}
     real_factors = {
-        name for name in names if _varies_beside_data(name, coords, [*by_data.values()])
+        name for name in names if _is_more_than_data_set_name(name, coords, [*by_data.values()])
     }
     baselines: dict[str, str] = {}
     wanted = {name: format_level(coords[baseline].get(name)) for name in real_factors}
@@ -159,7 +159,7 @@ def find_baselines(
     return baselines
 
 
-def _varies_beside_data(
+def _is_more_than_data_set_name(
     name: str, coords: Mapping[str, Mapping[str, Any]], by_data: Sequence[Sequence[str]]
 ) -> bool:
     """Return whether a factor varies within a data set, or two data sets share its level."""
