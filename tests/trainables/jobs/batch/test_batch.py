@@ -188,7 +188,7 @@ def test_other_images_are_refused(
 ) -> None:
     other = core_trials.draw(tmp_path / "drawn")
     next(other.glob("*/*.png")).unlink()
-    assert "the images have the fingerprint" in refused("--data-root", str(other))
+    assert "the images here have the fingerprint" in refused("--data-root", str(other))
     assert "data.root: " in refused("--data-root", str(tmp_path / "nothing"))
 
 
