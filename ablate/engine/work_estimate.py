@@ -32,7 +32,7 @@ from ablate.ledger.sources import build_refusal, summarize_differences
 from ablate.plan import warnings as advice
 from ablate.plan.plan import Plan
 from ablate.sweep.progression import Progression
-from reports.stats.power import pool_standard_deviation
+from reports.stats.describe import pooled_sd
 from trainables.errors import ConfigError
 
 
@@ -112,7 +112,8 @@ def estimate_seed_scatter(progression: Progression, name: str) -> float | None:
         value = progression.facts[cell.trial_id].evaluations.get(split, {}).get(metric)
         if value is not None and cell.fold is None:
             groups.setdefault(cell.config_hash, []).append(value)
-    return pool_standard_deviation([*groups.values()])
+    pooled = pooled_sd(groups.values())
+    return pooled[0] if pooled else None
 
 
 def describe_sources(facts: Facts, *, same_code: bool) -> list[str]:

@@ -52,19 +52,6 @@ def _solve_size(quantile: float, df: int, per_side: float) -> float:
     return float(shift * np.sqrt(2 / per_side))
 
 
-def pool_standard_deviation(groups: Sequence[Sequence[float]]) -> float | None:
-    """Return √(Σ (n_g − 1) s_g² / Σ (n_g − 1)) over groups of runs that differ in their seed alone.
-
-    None without a group of two.
-    """
-    squares, df = 0.0, 0
-    for group in groups:
-        if len(group) > 1:
-            squares += float(np.var(group, ddof=1)) * (len(group) - 1)
-            df += len(group) - 1
-    return float(np.sqrt(squares / df)) if df else None
-
-
 def choose_final_seeds(
     differences: Sequence[Sequence[float]], half_width: float, at_most: int
 ) -> int:
