@@ -106,7 +106,7 @@ class Frame:
         """
         if name not in self.study_order:
             names = ", ".join(self.study_order)
-            raise ReportError(f"report: there is no study {name!r}; the sweep has {names}")
+            raise ReportError(f"report: there is no study {name!r}. The sweep has {names}.")
         import pandas as pd
 
         rows = _drop_duplicate_rows(self.cells[self.cells["study"] == name]).reset_index(drop=True)
@@ -181,8 +181,8 @@ def load_frame(tracking_uri: str, sweep: str) -> Frame:
     runs = _find_parent_runs(client, sweep)
     if not runs:
         raise ReportError(
-            f"{redact_uri(tracking_uri)} has no sweep {sweep}; name a sweep's id or that of a "
-            "parent run"
+            f"{redact_uri(tracking_uri)} has no sweep {sweep}. Give the id of a sweep or of a "
+            "parent run."
         )
     runs.sort(key=lambda run: (run.info.start_time, run.info.run_id))
     parents = [

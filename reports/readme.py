@@ -39,7 +39,7 @@ def extract_section(report: str, title: str) -> str:
     )
     if match is None:
         titles = ", ".join(re.findall(r"^### (.*)$", report, re.MULTILINE))
-        raise ReportError(f"The report has no table {title!r}; it has {titles}")
+        raise ReportError(f"The report has no table {title!r}. Its tables are {titles}.")
     text = match.group(1).strip()
     shared = NOTES.search(report)
     notes = dict(NUMBERED.findall(shared[1])) if shared else {}
@@ -63,8 +63,8 @@ def fill_block(readme: str, report: str) -> str:
     head = dict(HEAD.findall(report))
     if lacking := {*HEADS} - {*head}:
         raise ReportError(
-            f"The report does not name its {', '.join(sorted(lacking))}; take one of a sweep that "
-            "ran from a commit, so that its numbers can be had again"
+            f"The report does not name its {', '.join(sorted(lacking))}. Take the report of a "
+            "sweep that ran from a commit, so that its numbers can be reproduced."
         )
     name = head["Sweep"].split(" ")[0]
     block = re.compile(
@@ -72,7 +72,7 @@ def fill_block(readme: str, report: str) -> str:
     )
     match = block.search(readme)
     if match is None:
-        raise ReportError(f"There is no `<!-- report {name} -->` … `<!-- end report -->` to fill")
+        raise ReportError(f"There is no `<!-- report {name} -->` … `<!-- end report -->` to fill.")
     source = (
         f"Measured by sweep {head['Sweep']} at commit {head['Commit'][:12]}, "
         f"{head['First started']}, on {head['Data set']}, {head['Device']}, {head['Threads']} "

@@ -76,7 +76,7 @@ def open_client(tracking_uri: str) -> Any:
 
 def _check_file(path: Path, redacted_uri: str) -> None:
     if not path.is_file():
-        raise ReportError(f"{redacted_uri}: there is no such file; name an MLflow store")
+        raise ReportError(f"{redacted_uri}: there is no such file. Name an MLflow store.")
     sql = "SELECT count(*) FROM sqlite_master WHERE name='experiments'"
     try:
         with _connect_read_only(path, "immutable=1") as connection:  # without a lock
@@ -84,7 +84,7 @@ def _check_file(path: Path, redacted_uri: str) -> None:
     except sqlite3.DatabaseError:
         return  # damaged, or written just now: MLflow tells which
     if not count:
-        raise ReportError(f"{redacted_uri} has no table of MLflow's; name an MLflow store")
+        raise ReportError(f"{redacted_uri} has no table of MLflow. Name an MLflow store.")
 
 
 @contextlib.contextmanager

@@ -43,7 +43,7 @@ def check_new_file(text: str, option: str) -> Path:
     """Return the path of a file to write, and refuse one that is there already."""
     path = expand_user_path(text, option)
     if path.exists():
-        raise ConfigError(option, f"{path} is there already: name a new file, or remove it")
+        raise ConfigError(option, f"{path} exists already. Name a new file, or remove it.")
     return path
 
 

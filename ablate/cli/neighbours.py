@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
     to = expand_user_path(args.to, "--to")
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
-        raise ConfigError("--to", f"{to} is there already: name a new folder, or remove it")
+        raise ConfigError("--to", f"{to} exists already. Name a new folder, or remove it.")
     root = expand_user_path(args.folder, "FOLDER")
     paths = list_pictures(root, "FOLDER")
     model = load_model(args.model, args.device)

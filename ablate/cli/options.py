@@ -145,7 +145,7 @@ def add_sweep(command: argparse.ArgumentParser, *, optional: bool = False) -> No
 def parse_positive(text: str) -> int:
     """Read a count of at least one."""
     if not (text.isascii() and text.isdigit() and 0 < int(text) <= 2**31):
-        raise argparse.ArgumentTypeError(f"found {text!r}; expected a whole number, at least 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)
 
 

@@ -71,8 +71,8 @@ def select_axes(frame: Frame, recipe: Figure, options: AxesOptions) -> list[Axis
     paths = list(options.axes or space)
     if unknown := [path for path in paths if path not in space]:
         raise ReportError(
-            f"report.figures: {study} does not search {unknown[0]!r}; it searches "
-            f"{', '.join(space)}"
+            f"report.figures: {study} does not search {unknown[0]!r}. It searches "
+            f"{', '.join(space)}."
         )
     axes = []
     for path, name in zip(paths, format_coordinates(paths), strict=True):

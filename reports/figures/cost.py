@@ -109,7 +109,9 @@ def collect_cost_points(frame: Frame, study: str, metric: str, cost: str) -> lis
     """
     cells = frame.select_study(study)
     if cost not in frame.metrics:
-        raise ReportError(f"report.figures: no run of the sweep tells its {cost!r}")
+        raise ReportError(
+            f"report.figures: no run of the sweep recorded {cost!r}. Name another cost."
+        )
     paid = cells.groupby(["cell", "seed"], sort=False)[cost].sum(min_count=1)
     scale = labels.display_scale(metric)
     points = []

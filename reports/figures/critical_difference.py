@@ -101,7 +101,9 @@ def collect_blocks(
         if cell in means:
             block[level] = means[cell].mean
     if not levels:
-        raise ReportError(f"report.figures: no cell has {factor!r} to rank")
+        raise ReportError(
+            f"report.figures: no cell has a value of {factor!r}. Name a factor of the studies."
+        )
     return list(levels), blocks
 
 

@@ -123,8 +123,8 @@ def _select_factor_cells(frame: Frame, study: str, recipe: FactorCurves) -> pd.D
         )
         raise ReportError(
             f"report: no cell of {study} has a value of {recipe.x} with "
-            f"{recipe.at or 'any coordinates'}; "
-            f"its coordinates are {factor_names}"
+            f"{recipe.at or 'any coordinates'}. "
+            f"Its coordinates are {factor_names}."
         )
     return cells[fits]
 

@@ -122,8 +122,8 @@ def interactions(frame: Frame, recipe: Figure, options: InteractionOptions) -> p
     pairs = list_factor_pairs(data, levels, options.among, metric)
     if not pairs:
         raise ReportError(
-            f"report.figures: fewer than two factors vary in {study}; interactions are of two or "
-            "more"
+            f"report.figures: fewer than two factors vary in {study}, but an interaction "
+            "needs two. Name another study."
         )
     drawn_pairs = pairs[: options.top]
     title = labels.replace_greek_names(recipe.title) or f"{study}: interactions"

@@ -34,8 +34,8 @@ def shapley(frame: Frame, recipe: Figure, _: ShapleyOptions) -> plot.DrawnFigure
     levels, data = collect_levels(frame, cells), collect_factor_cells(frame, cells, metric)
     if not is_full(data, levels):
         raise ReportError(
-            f"report.figures: {study} is no full factorial of two levels each, as a figure of "
-            "Shapley values needs; name a study with all combinations of its components"
+            f"report.figures: Shapley values need a study with all combinations of two "
+            f"levels for each component, and {study} has other cells. Name such a study."
         )
     attribution = attribute_with_error(data, levels, find_resolution(cells, metric))
     title = labels.replace_greek_names(recipe.title) or f"{study}: what each component gains"

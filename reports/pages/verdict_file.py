@@ -49,7 +49,10 @@ def read_verdicts(path: Path) -> SweepVerdicts:
     except OSError as error:
         raise ReportError(f"{path} cannot be read: {error.strerror}.") from None
     if document.get("version") != VERSION:
-        raise ReportError(f"{path} is of version {document.get('version')}: write the report anew.")
+        raise ReportError(
+            f"{path} has version {document.get('version')}, which is not supported. "
+            "Write the report again."
+        )
     return SweepVerdicts(
         document["sweep"],
         document["sweep_id"],

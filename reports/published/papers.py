@@ -79,7 +79,7 @@ class PublishedTable(RecipePart):
         if name not in rows:
             row_names = ", ".join(rows)
             raise ReportError(
-                f"{self.source} of {self.paper} has no row {name!r}; it has {row_names}"
+                f"{self.source} of {self.paper} has no row {name!r}. Its rows are {row_names}."
             )
         return rows[name]
 
@@ -100,7 +100,9 @@ class PublishedTable(RecipePart):
         """Return the printed number, or None for a dash."""
         if column not in self.columns:
             column_names = ", ".join(self.columns)
-            raise ReportError(f"{self.source} has no column {column!r}; it has {column_names}")
+            raise ReportError(
+                f"{self.source} has no column {column!r}. Its columns are {column_names}."
+            )
         at = self.columns.index(column)
         value = row.values[at]
         if value is None:
@@ -135,7 +137,7 @@ def load_paper(key: str) -> Paper:
     path = FOLDER / f"{key}.yaml"
     if not path.is_file():
         paper_names = ", ".join(sorted(file.stem for file in FOLDER.glob("*.yaml")))
-        raise ReportError(f"There is no published paper {key!r}; name one of {paper_names}")
+        raise ReportError(f"There is no published paper {key!r}. Name one of {paper_names}.")
     return Paper.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
 
 
@@ -145,7 +147,7 @@ def load_published_table(reference: str) -> PublishedTable:
     source = load_paper(key)
     if name not in source.tables:
         table_name = ", ".join(f"{key}/{table_name}" for table_name in source.tables)
-        raise ReportError(f"There is no published table {reference!r}; name one of {table_name}")
+        raise ReportError(f"There is no published table {reference!r}. Name one of {table_name}.")
     chosen = source.tables[name]
     header = {
         "paper": source.title,

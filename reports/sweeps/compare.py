@@ -46,7 +46,9 @@ def load_sweep(uri: str, name: str) -> Frame:
         ReportError: the store has no such sweep.
     """
     if "'" in name:  # MLflow's search has no way to write a quote
-        raise ReportError(f"{name!r} is no sweep: ids and names have no quotes")
+        raise ReportError(
+            f"{name!r} is not the id or the name of a sweep, because it contains a quote."
+        )
     client = open_client(uri)
     experiments = [experiment.experiment_id for experiment in client.search_experiments()]
     for column in ("tags.`ablate.sweep_id`", "attributes.run_name"):
@@ -60,7 +62,9 @@ def load_sweep(uri: str, name: str) -> Frame:
             frame = load_frame(uri, str(runs[0].data.tags["ablate.sweep_id"]))
             labels.declare_metrics(frame.document.get("metrics") or {})
             return frame
-    raise ReportError(f"{redact_uri(uri)} has no sweep {name!r}; give its id or its name")
+    raise ReportError(
+        f"{redact_uri(uri)} has no sweep {name!r}. Give the id or the name of a sweep."
+    )
 
 
 def format_comparison(first: Frame, second: Frame) -> str:

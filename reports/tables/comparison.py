@@ -196,7 +196,7 @@ def _find_baseline(recipe: Table, coords: Mapping[str, Mapping[str, Any]], order
     if not order:
         return ""
     subject = f"report: baseline {wanted!r} of the table on {recipe.study}"
-    raise ReportError(f"{subject} is no cell; the cells are {', '.join(order)}")
+    raise ReportError(f"{subject} names no cell. The cells are {', '.join(order)}.")
 
 
 def _find_printed_value(

@@ -65,8 +65,8 @@ def find_promotion(frame: Frame, study: str, section: str) -> Promotion:
     declared = frame.get_declared_study(study)
     if frame.get_design(study) != "promote":
         raise ReportError(
-            f"{section}: {study} is a {frame.get_design(study)} study; promotions are shown of a "
-            "promote study"
+            f"{section}: {study} is a {frame.get_design(study)} study, but promotions need a "
+            "promote study. Name one."
         )
     source = str(declared["of"])
     metrics = {

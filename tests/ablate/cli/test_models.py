@@ -118,7 +118,7 @@ def test_a_faiss_index_compares_as_the_model_does(
     [
         (["{model}", "{birds}", "--to", "a.pkl"], "--to: the name of a.pkl must end in"),
         (["{model}", "{birds}", "--to", "{model}"], "--to: "),
-        (["{model}", "{birds}", "--to", "there.npz"], "is there already: name a new file"),
+        (["{model}", "{birds}", "--to", "there.npz"], "exists already. Name a new file"),
         (["{model}", "nowhere"], "FOLDER: nowhere: No such file"),
         (["{model}", "empty"], "FOLDER: empty has no picture"),
         (["{birds}", "{birds}"], "This is no export, best.safetensors (No such file"),
@@ -159,4 +159,4 @@ def test_a_gallery_of_class_folders(
     scores = torch.nn.functional.normalize(embeddings) @ torch.nn.functional.normalize(embeddings).T
     nearest = scores.fill_diagonal_(-2)[0].max()
     assert f"<br>{nearest:.3f}" in text
-    assert main(words) == 2 and "name a new folder" in capsys.readouterr().err
+    assert main(words) == 2 and "Name a new folder" in capsys.readouterr().err

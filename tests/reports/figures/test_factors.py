@@ -58,7 +58,7 @@ def test_shapley_bars_are_the_numbers_of_the_table() -> None:
     assert widths == pytest.approx([100 * rows[name]["shapley"] for name in names])
     total = np.mean([gained(CELLS[-1], seed) - gained(CELLS[0], seed) for seed in range(3)])
     assert sum(widths) == pytest.approx(100 * total)
-    with pytest.raises(ReportError, match="no full factorial"):
+    with pytest.raises(ReportError, match="need a study with all combinations"):
         draw(frame("components", CELLS[:-1], gained), "shapley")
 
 
