@@ -57,7 +57,7 @@ class Frame:
 
     Attributes:
         parents: the parent runs, oldest first; the first one's document names the sweep.
-        trials: one row a trial: trial_id, run_id, parent_run_id, seed, status, reason, tags and
+        trials: one row per trial: trial_id, run_id, parent_run_id, seed, status, reason, tags and
             params (dicts: all settings of the trial), ratios (names of its metrics that end in
             `LARGEST_RATIO`), and a column per final metric (`val/map_at_r`, `seconds`, …).
         cells: one row per (study, cell, seed, fold): `KEYS`, fold being None in a study without

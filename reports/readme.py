@@ -76,7 +76,7 @@ def fill_block(readme: str, report: str) -> str:
     source = (
         f"Measured by sweep {head['Sweep']} at commit {head['Commit'][:12]}, "
         f"{head['First started']}, on {head['Data set']}, {head['Device']}, {head['Threads']} "
-        "thread a trial."
+        "thread per trial."
     )
     notes_seen: set[str] = set()
 

@@ -18,7 +18,7 @@ from reports.kinds import TABLES, find_figure_options, list_kinds
 
 
 class RecipePart(BaseModel):
-    """Strict about unknown keys; never changed after it was read."""
+    """Base of the parts of a recipe: unknown keys are refused, and values never change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -32,10 +32,12 @@ Level = Annotated[Any, AfterValidator(to_level_name)]
 
 
 class SourceBlock(RecipePart):
-    """Where settings of rows and studies come from, as a paper's spec says beside itself.
+    """Sources of the settings of rows and studies, as given in a paper's spec.
 
-    studies, rows: patterns of their names (`*` stands for any letters).
-    fields: (field, value, source). varied: (field, the values that rows take, source).
+    studies: patterns of the names of studies (`*` stands for any letters).
+    rows: patterns of the names of rows.
+    fields: (field, value, source).
+    varied: (field, values in the rows, source).
     """
 
     studies: tuple[str, ...]
@@ -44,7 +46,7 @@ class SourceBlock(RecipePart):
     varied: tuple[tuple[str, tuple[Any, ...], str], ...] = ()
 
     def includes_any(self, studies: Collection[str]) -> bool:
-        """Tell whether the block is of any of these studies."""
+        """Return whether the block applies to any of these studies."""
         return any(fnmatchcase(name, pattern) for name in studies for pattern in self.studies)
 
     def list_entries(self) -> list[tuple[str, Any, str]]:
@@ -53,16 +55,16 @@ class SourceBlock(RecipePart):
 
 
 class Published(RecipePart):
-    """Printed numbers to set beside the measured ones.
+    """Printed numbers of a paper, shown beside the measured ones.
 
     table: `<file>/<table>` of `reports/published/`, e.g. `ddml/table4`.
-    column: the printed column, e.g. `CUB/R@1`; for one metric of the table.
-    columns: the same for several metrics, `{metric: column}`.
-    rows: `{cell: row}`: which printed row stands beside which cell; or `{cell: {metric: row}}`
-        where the paper prints several numbers of one cell below each other. A components table
-        needs none where the published rows carry the same component coordinates.
-    others: patterns (`ViT: *`) of the printed rows that are shown below, as published only, where
-        no cell stands for them; true: all.
+    column: the printed column for the table's only metric, e.g. `CUB/R@1`.
+    columns: the printed column of each of several metrics, `{metric: column}`.
+    rows: the printed row of each cell, `{cell: row}`; or `{cell: {metric: row}}` if the paper
+        prints several numbers of one cell in different rows. A components table needs none if the
+        published rows have the same component coordinates.
+    others: patterns (`ViT: *`) of printed rows that are shown below although no cell matches them,
+        as published only; true shows all.
     """
 
     table: str = Field(pattern=r"^[a-z0-9_]+/[a-z0-9_]+$")
@@ -94,23 +96,28 @@ else:
 class Table(RecipePart):
     """One table of one study.
 
-    study: by name. title, caption: above it. published: a paper's numbers beside its own.
-    kind: `components` (all on/off cells), `promoted` (a promote study's cells beside what they were
-        in the study that it is of), `compare` (the cells of any study that lists them, beside a
-        baseline), `search` (the best trials), `effects` (main effects, interactions and Shapley
-        attribution over the factors of a study that lists its cells) or `importance` (of a search).
-    metrics: one or several; `val/…` and `test/…` are read of the selected epoch
-        (`final/val/…` in the tracker).
-    baseline: the cell that differences are taken to: its name or its coordinates. Default: all
-        components off; the first variant. Unused in a search table.
-    within: factors of a study that crosses them: each row's baseline is the one at its own levels
-        of these, as it is the one on its own data set.
-    components: the columns of a components table in the order of the paper; default: as the
-        study gives them.
-    top: how many trials a search table shows, or interactions an effects table. digits: after the
-        point of a percentage. spread: what stands after ±: `sd` over seeds, or `t95`, half the 95 %
-        interval of the mean. order: an effects table's interactions are of up to so many factors.
-    evaluator: of an importance table. alone: without the effects or importances that follow else.
+    study: name of the study.
+    title: heading above the table.
+    caption: text above the table.
+    published: numbers of a paper beside the measured ones.
+    kind: `components` (all on/off cells), `promoted` (cells of a promote study beside their results
+        in the source study), `compare` (cells of a study that lists them, beside a baseline),
+        `search` (the best trials), `effects` (main effects, interactions and Shapley attribution
+        over the factors of a study that lists its cells) or `importance` (of a search).
+    metrics: metrics shown; `val/…` and `test/…` are those of the selected epoch (`final/val/…` in
+        the tracker).
+    baseline: the cell from which differences are taken, by name or coordinates. Default: all
+        components off, or the first variant. A search table does not use it.
+    within: crossed factors within which differences are taken: the baseline of a row has the row's
+        levels of these factors.
+    components: columns of a components table, in the order of the paper. Default: the order of the
+        study.
+    top: number of trials in a search table, or of interactions in an effects table.
+    digits: decimals of percentages.
+    spread: number after ±: `sd` over seeds, or `t95`, half the 95 % interval of the mean.
+    order: largest number of factors of an interaction in an effects table.
+    evaluator: method that estimates importances in an importance table.
+    alone: leave out the tables of effects or importances that otherwise follow this table.
     """
 
     kind: TableKind
@@ -151,7 +158,12 @@ class Table(RecipePart):
 
 
 class Drawing(RecipePart):
-    """What all figures have. metric: as in a table. title, caption: above it."""
+    """Options of all figures.
+
+    metric: metric shown, as in a table.
+    title: heading above the figure.
+    caption: text above the figure.
+    """
 
     metric: str = "val/map_at_r"
     title: str = ""
@@ -161,9 +173,10 @@ class Drawing(RecipePart):
 class Heatmap(Drawing):
     """A metric over two coordinates of a grid study, averaged over seeds.
 
-    study: by name. digits: after the point.
-    x, y: coordinates of the study (`method.alpha`); each level is one column or row, in
-        ascending order, evenly spaced (so a logarithmic grid looks logarithmic).
+    study: name of the study.
+    digits: decimals of percentages.
+    x, y: coordinates of the study (`method.alpha`). Each level is one column or row, ascending and
+        evenly spaced, so that a logarithmic grid looks logarithmic.
     """
 
     study: str
@@ -181,9 +194,9 @@ class Heatmap(Drawing):
 class Curves(Drawing):
     """A metric per epoch, one line per cell, with a band of ± one sd over seeds.
 
-    studies: by name.
-    cells: only these cells (default: all; of a search study the best `top`).
-    top: so many of a search.
+    studies: names of studies.
+    cells: names of the cells shown. Default: all; of a search, the best `top`.
+    top: number of cells of a search.
     """
 
     studies: tuple[str, ...] = Field(min_length=1)
@@ -194,11 +207,11 @@ class Curves(Drawing):
 class FactorCurves(Drawing):
     """A metric against one factor: the mean over seeds at each level, with its 95 % t interval.
 
-    studies: grids, one-factor studies or any other that lists its cells; cells that do not vary
-        `x` are left out. Each combination of the other coordinates' levels is its own line; a
-        combination seen at one level of `x` only is left out where others have more.
-    x: the factor, `method.gamma`.
-    at: only cells at these levels of other coordinates, `{method.beta: 0.1}`.
+    studies: names of studies that list their cells; cells that do not vary `x` are left out. Each
+        combination of the other coordinates' levels has its own line; a combination with one level
+        of `x` is left out if others have more.
+    x: the factor, e.g. `method.gamma`.
+    at: levels of other coordinates; only cells with them are shown, `{method.beta: 0.1}`.
     """
 
     studies: tuple[str, ...] = Field(min_length=1)
@@ -210,8 +223,8 @@ class FactorCurves(Drawing):
     def refuse_removed_options(cls, options: Any) -> Any:
         for name in {"interval", "log"} & set(options if isinstance(options, dict) else ()):
             raise ValueError(
-                f"`{name}` went in 0.2.0: bars are 95 % t intervals, and the levels decide whether "
-                "the axis is logarithmic; remove the key"
+                f"`{name}` was removed in 0.2.0: bars are 95 % t intervals, and the levels decide "
+                "whether the axis is logarithmic. Remove the key."
             )
         return options
 
@@ -223,11 +236,11 @@ class FactorCurves(Drawing):
 
 
 class Figure(Drawing):
-    """A figure named by its kind.
+    """A figure of a given kind.
 
-    kind: one of `reports/kinds.py`, or another package's (an entry point of `ablate.figures`).
-    options: what its kind takes, or its author says it takes.
-    studies: by name.
+    kind: one of `reports/kinds.py`, or of an installed package (entry point `ablate.figures`).
+    options: options of the kind.
+    studies: names of studies.
     """
 
     kind: str
@@ -239,7 +252,8 @@ class Figure(Drawing):
     def check_installed(cls, kind: str) -> str:
         if kind not in (there := list_kinds("figures")):
             raise ValueError(
-                f"a figure, here or in a package that is installed: {', '.join(there)}"
+                f"{kind!r} is no kind of figure. Choose one of {', '.join(there)}, or install "
+                "the package that has it."
             )
         return kind
 
@@ -265,14 +279,14 @@ def list_part_studies(part: Part) -> tuple[str, ...]:
 class Recipe(RecipePart):
     """The whole `report:` section.
 
-    primary: the metric that decides each table that has it; default: the objective's, on the test
-        split. Other metrics are shown beside it and decide nothing.
-    smallest: δ, the smallest effect of interest, by metric (`map_at_r: 0.3`), in the unit in which
-        it is shown. Default: 0.3 points of MAP@R and its kin, 0.5 of other percentages.
+    primary: metric that decides the tables that show it. Default: the metric of the objective, on
+        the test split. Other metrics are shown beside it and decide nothing.
+    smallest: δ, the smallest effect of interest, by metric (`map_at_r: 0.3`), in the displayed
+        unit. Default: 0.3 points of MAP@R and similar metrics, 0.5 of other percentages.
     rule: how rows are compared with their baseline, by name (`dunnett_and_t`, `holm_t`,
         `permutation`, or one of an installed package).
     best: studies whose best configuration is written as YAML (default: all).
-    sources: where settings come from; in a file the name of the one that says it.
+    sources: sources of the settings; in a file, the name of the file that has them.
     """
 
     tables: tuple[Table, ...] = ()

@@ -1,1 +1,1 @@
-"""One design a file, and their base; `study.py` is the union of them."""
+"""The designs, one per file, and their base; `study.py` is the union of them."""

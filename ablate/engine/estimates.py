@@ -159,7 +159,7 @@ def describe_memory(rates: Iterable[Rate], parallel: int, memory: int) -> list[s
     if not peak:
         return []
     device, gib = next((rate.device for rate in rates if rate.device is not None), None), 2**30
-    lines = [f"memory: at most {peak / gib:.1f} GiB a trial, as piloted"]
+    lines = [f"memory: at most {peak / gib:.1f} GiB per trial, as piloted"]
     if device is not None:
         fits = max(1, int(0.9 * device // peak))
         lines[0] += f"; {fits} fit on one GPU of {device / gib:.0f} GiB (gpus: {1 / fits:.2g})"

@@ -132,7 +132,7 @@ def export_table(path: Path, sweep: str | None, to: Path | None) -> None:
         elif to.suffix == ".jsonl":
             rows.to_json(to, orient="records", lines=True)
         else:
-            # Parquet wants one type a column, and a configuration's field may hold several.
+            # Parquet wants one type per column, and a configuration's field may hold several.
             mixed = [
                 name
                 for name, column in rows.items()

@@ -132,7 +132,7 @@ def build_trial_tags(
         **split_long_tag("ablate.cells", to_json(cells)),
         **split_long_tag(
             "ablate.config", to_json(trial["config"])
-        ),  # reports read it: one row a trial
+        ),  # reports read it: one row per trial
     }
 
 

@@ -1,1 +1,1 @@
-"""Figures of a report, one kind a file."""
+"""Figures of a report, one kind per file."""

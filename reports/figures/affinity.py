@@ -1,4 +1,4 @@
-"""Which classes a model holds for alike: cosines between proxies, a panel a cell, on one scale."""
+"""Similar classes: cosines between proxies, one panel per cell, on one scale."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ LIKEST = 10  # pairs that tell themselves, a panel
 
 
 class AffinityOptions(models.ModelOptions):
-    """Of `affinity`: cosines between the proxies of training classes. classes: at most."""
+    """Options of `affinity`: cosines between the proxies of training classes.
+
+    classes: their largest number.
+    """
 
     every: ClassVar[bool] = True
     split: Literal["train"] = "train"
@@ -24,7 +27,7 @@ class AffinityOptions(models.ModelOptions):
 
 @models.register_model_figure(AffinityOptions, "classes that are alike")
 def affinity(views: models.Views, title: str) -> models.Picture:
-    """Draw heatmaps of cosines; like classes stand side by side, in each panel in its own order.
+    """Draw heatmaps of cosines; each panel orders its classes so that similar ones are neighbours.
 
     Example:
         >>> Figure(kind="affinity", studies=("terms",)).metric

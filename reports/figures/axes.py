@@ -20,7 +20,10 @@ MOST_AXES = 12  # of a search in one picture
 
 
 class AxesOptions(FigureOptions):
-    """Of `parallel` and `slices`. axes: parameters of the search, in this order; default: all."""
+    """Options of `parallel` and `slices`.
+
+    axes: parameters of the search, in this order; default: all.
+    """
 
     shown_as = "search"
     axes: tuple[str, ...] = Field((), max_length=MOST_AXES)

@@ -1,4 +1,4 @@
-"""How well images of large and of small classes are found (DDML's supplement)."""
+"""Recall of classes with many and with few images (DDML's supplement)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ GROUPS = 3  # of classes, from the smallest to the largest
 
 
 class ClassSizesOptions(models.ModelOptions):
-    """Of `class_sizes`: how many images of a class find one of it first, against how many there
-    are (DDML's supplement)."""
+    """Options of `class_sizes`, Recall@1 of a class over its size (DDML's supplement)."""
 
     every: ClassVar[bool] = True
     split: Literal["train", "val", "test"] = "train"
@@ -23,7 +22,7 @@ class ClassSizesOptions(models.ModelOptions):
 
 @models.register_model_figure(ClassSizesOptions, "small classes and large ones")
 def class_sizes(views: models.Views, title: str) -> models.Picture:
-    """Draw a dot a class and cell; lines through the means of equal groups of classes by size.
+    """Draw one dot per class and cell, and lines through the means of groups of classes by size.
 
     Example:
         >>> Figure(kind="class_sizes", studies=("terms",)).metric
@@ -60,8 +59,10 @@ def class_sizes(views: models.Views, title: str) -> models.Picture:
 
 
 def average_groups(sizes: list[int], recalls: list[float]) -> tuple[list[float], list[float]]:
-    """Return mean sizes and mean recalls of equal groups of classes, the smallest classes first;
-    of one group where all classes have as many images."""
+    """Return mean sizes and mean recalls of equal groups of classes, the smallest classes first.
+
+    There is one group if all classes have the same number of images.
+    """
     order = np.array_split(np.argsort(sizes, kind="stable"), min(GROUPS, len(set(sizes))))
     means = [[float(np.asarray(x)[at].mean()) for at in order] for x in (sizes, recalls)]
     return means[0], means[1]

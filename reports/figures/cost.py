@@ -1,4 +1,4 @@
-"""Cost against quality: what a cell's training took and what it gave, with the Pareto front."""
+"""Cost against quality: a cell's training cost and its metric, with the Pareto front."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ WIDE = 10.0  # from this ratio of costs on the axis is logarithmic
 
 
 class CostOptions(plot.FigureOptions):
-    """Of `cost`. cost: what is paid for a trial: seconds of training, epochs or steps."""
+    """Options of `cost`.
+
+    cost: the cost of a trial: seconds of training, epochs or steps.
+    """
 
     several = True
     cost: Literal["seconds", "epochs", "steps"] = "seconds"
@@ -30,7 +33,7 @@ class CostOptions(plot.FigureOptions):
 
 @dataclass(frozen=True)
 class Point:
-    """A cell: its mean cost, and its mean of the metric in the unit that is shown, over n seeds."""
+    """Mean cost and mean metric of a cell over n seeds, the metric in the displayed unit."""
 
     study: str
     cell: str
@@ -41,10 +44,10 @@ class Point:
 
 @plot.figure(CostOptions)
 def cost(frame: Frame, recipe: Figure, options: CostOptions) -> plot.DrawnFigure:
-    """Draw a mark a cell; the line joins the cells that none beats in both cost and metric.
+    """Draw one mark per cell; a line joins the cells that no other beats in cost and metric.
 
     Raises:
-        ReportError: unknown study, or no run that tells the cost.
+        ReportError: unknown study, or no run that recorded the cost.
 
     Example:
         >>> Figure(kind="cost", studies=("terms",)).metric
@@ -73,7 +76,7 @@ def cost(frame: Frame, recipe: Figure, options: CostOptions) -> plot.DrawnFigure
     elif min(costs) > 0 and max(costs) >= WIDE * min(costs):
         panel.set_xscale("log")
         plot.log_ticks(panel, min(costs), max(costs))
-    panel.set(xlabel=f"{axis}, a trial", ylabel=name)
+    panel.set(xlabel=f"{axis} per trial", ylabel=name)
     panel.grid()
     if legend_lines:
         drawing.legend(loc="outside lower left", ncols=2)
@@ -102,10 +105,12 @@ def cost(frame: Frame, recipe: Figure, options: CostOptions) -> plot.DrawnFigure
 
 
 def collect_cost_points(frame: Frame, study: str, metric: str, cost: str) -> list[Point]:
-    """Return the cells of a study that have both; with folds a seed's cost is that of all of them.
+    """Return the cells of a study that have a cost and a metric.
+
+    With folds, the cost of a seed is the sum over them.
 
     Raises:
-        ReportError: no run of the sweep tells that cost.
+        ReportError: no run of the sweep recorded that cost.
     """
     cells = frame.select_study(study)
     if cost not in frame.metrics:
@@ -124,11 +129,10 @@ def collect_cost_points(frame: Frame, study: str, metric: str, cost: str) -> lis
 
 
 def find_pareto_front(costs: Sequence[float], values: Sequence[float]) -> tuple[int, ...]:
-    """Return the indices of the Pareto front of least cost and largest value, by ascending cost.
+    """Return the indices of the Pareto front of least cost and largest value, by cost.
 
-    A point is dominated where another costs no more and is worth no less, and differs in one of
-    the two; points that are alike are on the front together. A point with a number that is not
-    finite is on none.
+    A point is dominated if another costs no more, is worth no less, and is better in one of them.
+    Equal points are on the front together. A point with a number that is not finite is on none.
     """
     best: list[int] = []
     for i in map(int, np.lexsort((-np.asarray(values), np.asarray(costs)))):

@@ -26,8 +26,11 @@ Block = tuple[tuple[str, str], ...]  # the other coordinates, as (name, level)
 
 
 class RanksOptions(plot.FigureOptions):
-    """Of a critical-difference diagram. factor: whose levels are ranked within each combination of
-    the study's other coordinates. without: levels that are left out."""
+    """Options of a critical-difference diagram.
+
+    factor: whose levels are ranked within each combination of the study's other coordinates.
+    without: levels that are left out.
+    """
 
     factor: str
     without: tuple[str, ...] = ()

@@ -15,7 +15,10 @@ KINDS = (("one class", "intra", plot.COLOURS[0]), ("two classes", "inter", plot.
 
 
 class DistanceOptions(models.ModelOptions):
-    """Of `distances` within classes and between them. images: of whole classes, so many at most."""
+    """Options of `distances` within classes and between them.
+
+    images: largest number of images, in whole classes.
+    """
 
     every: ClassVar[bool] = True
     images: int = Field(3000, ge=4, le=20000)
@@ -23,7 +26,7 @@ class DistanceOptions(models.ModelOptions):
 
 @models.register_model_figure(DistanceOptions, "distances within and between classes")
 def distances(views: models.Views, title: str) -> models.Picture:
-    """Draw histograms of distances of pairs of one class and of two, a panel a cell.
+    """Draw one panel per cell with histograms of distances within classes and between them.
 
     Example:
         >>> Figure(kind="distances", studies=("terms",)).metric

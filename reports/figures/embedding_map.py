@@ -1,4 +1,4 @@
-"""The embedding space on a plane, with pictures where images lie."""
+"""A map of the embedding space in two dimensions, with pictures at some points."""
 
 from __future__ import annotations
 
@@ -15,9 +15,15 @@ SMALL = 0.28  # of a picture's own size
 
 
 class MapOptions(models.ModelOptions):
-    """Of `embedding_map`, t-SNE. classes: drawn. points: images of them at most. pictures: so many
-    of those are shown. perplexity: about how many neighbours a point has. centred: class means
-    are taken away first, so that it shows how images of one class differ (DVML, Fig. 1)."""
+    """Options of `embedding_map`, by t-SNE.
+
+    classes: number of classes drawn.
+    points: largest number of their images.
+    pictures: number of images shown.
+    perplexity: about how many neighbours a point has.
+    centred: subtract class means first, which shows how images of one class differ
+        (DVML, Fig. 1).
+    """
 
     classes: int = Field(12, ge=1, le=24)
     points: int = Field(600, ge=4, le=5000)
@@ -28,7 +34,7 @@ class MapOptions(models.ModelOptions):
 
 @models.register_model_figure(MapOptions, "the embedding space", apart=True)
 def embedding_map(views: models.Views, title: str) -> models.Picture:
-    """Draw a point an image, a colour and sign a class; pictures of some beside.
+    """Draw one point per image, with a colour and a sign for each class, and some pictures.
 
     Example:
         >>> Figure(kind="embedding_map", studies=("terms",)).metric

@@ -146,8 +146,9 @@ class DrawnFigure:
 class FigureOptions(RecipePart):
     """What every kind says of the studies that it is of.
 
-    shown_as: the kind of tables that such a study has too (`search`, `effects`, `promoted`); empty:
-        any study. several: whether it is of several at once.
+    shown_as: the kind of tables that such a study has too (`search`, `effects`, `promoted`);
+        empty: any study.
+    several: whether it is of several at once.
     """
 
     shown_as: ClassVar[str] = ""

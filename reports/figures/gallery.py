@@ -1,4 +1,4 @@
-"""Retrieval as one sees it: queries, and the images that stand nearest to them."""
+"""Retrieval examples: query images and their nearest neighbours."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ LETTERS = 11  # of a class's name below a picture
 
 
 class GalleryOptions(models.ModelOptions):
-    """Of `gallery`. queries: drawn, each of another class. failures: so many of the hardest.
-    nearest: images beside each."""
+    """Options of `gallery`.
+
+    queries: number of queries, each of another class.
+    failures: how many of them are the hardest queries.
+    nearest: number of neighbours beside each query.
+    """
 
     queries: int = Field(4, ge=0, le=24)
     failures: int = Field(4, ge=0, le=24)
@@ -32,8 +36,9 @@ class GalleryOptions(models.ModelOptions):
 
 @models.register_model_figure(GalleryOptions, "what is found first", apart=True)
 def gallery(views: models.Views, title: str) -> models.Picture:
-    """Draw a row a query: it, then the images nearest to it, hits framed blue and whole, misses
-    orange and dashed; the hardest failures last.
+    """Draw one row per query: the query, then its nearest images; the hardest queries come last.
+
+    Hits have a solid blue frame, misses a dashed orange one.
 
     Example:
         >>> Figure(kind="gallery", studies=("terms",)).metric

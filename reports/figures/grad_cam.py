@@ -1,4 +1,4 @@
-"""Where in images the terms of a loss are lowered."""
+"""Grad-CAM: where in images the terms of a loss decrease."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ FRAME = ("black", "-")
 
 
 class GradCamOptions(models.ModelOptions):
-    """Of `grad_cam`: where in training images terms of the loss are lowered (DDML, Fig. 3).
+    """Options of `grad_cam`: where in training images terms of the loss decrease (DDML, Fig. 3).
 
-    images: so many, of a class each. terms: by name; default: all that the trial has."""
+    images: number of images, each of another class.
+    terms: names; default: all terms of the trial.
+    """
 
     split: Literal["train"] = "train"
     images: int = Field(6, ge=1, le=12)

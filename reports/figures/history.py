@@ -1,4 +1,4 @@
-"""Optimisation history: what each trial of a search gave, and the best so far."""
+"""Optimisation history: the value of each trial of a search, and the best so far."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from reports.tables.cells import collect_trials, describe_metric, run_ids
 
 @plot.use_report_style()
 def draw_search_history(frame: Frame, recipe: Table) -> plot.DrawnFigure:
-    """Draw one dot a trial (mean over seeds, ± one sd where there are several), the best so far as
-    a line, trials without a result as crosses on the axis.
+    """Draw one dot per trial (mean over seeds, ± one sd if there are several) and the best so far.
+
+    The best so far is a line. Trials without a result are crosses on the axis.
 
     Raises:
         ReportError: unknown study.

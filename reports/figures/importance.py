@@ -14,7 +14,10 @@ from reports.tables.importance import find_search_space, judge_parameters
 
 
 class ImportanceOptions(plot.FigureOptions):
-    """Of `importance`, bars of the numbers of an importance table. evaluator: as there."""
+    """Options of `importance`, bars of the numbers of an importance table.
+
+    evaluator: as there.
+    """
 
     shown_as = "search"
     evaluator: Literal["ped_anova", "fanova"] = "ped_anova"

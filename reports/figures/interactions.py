@@ -1,6 +1,6 @@
-"""Interaction plots: what one factor does at each level of another.
+"""Interaction plots: the effect of one factor at each level of another.
 
-Parallel lines: the two do not interact. The effect above a panel is the one of the table of
+Parallel lines mean that the two do not interact. The effect above a panel is that of the table of
 effects (`reports/stats/factorial.py`; Montgomery, "Design and Analysis of Experiments", ch. 5).
 """
 
@@ -28,8 +28,11 @@ MOST_PAIRS = 12  # of factors in one picture
 
 
 class InteractionOptions(plot.FigureOptions):
-    """Of `interactions`. among: pairs among these alone; default: all that vary. top: so many
-    pairs, those that interact most."""
+    """Options of `interactions`.
+
+    among: factors whose pairs are drawn; default: all that vary.
+    top: number of pairs, those with the largest interaction.
+    """
 
     shown_as = "effects"
     among: tuple[str, ...] = ()
@@ -48,8 +51,7 @@ class InteractionOptions(plot.FigureOptions):
 
 @dataclass(frozen=True)
 class Mean:
-    """Over the other factors and the seeds: the mean, and its 95 % t interval over n seeds; no
-    interval for one."""
+    """Mean over the other factors and the seeds, with its 95 % t interval; None for one seed."""
 
     mean: float
     low: float | None
@@ -69,10 +71,10 @@ class Pair:
 
 
 def list_factor_pairs(data: Cells, levels: Levels, among: Sequence[str], metric: str) -> list[Pair]:
-    """Return every pair of factors that vary, those that interact most first.
+    """Return every pair of factors that vary, the largest interaction first.
 
-    A seed's mean at two levels is over the cells there that have it, and a seed counts where it has
-    as many of them as any.
+    The mean of a seed at two levels is over the cells there that have the seed. A seed counts if it
+    has as many of them as any other.
     """
     varied = [name for name, factor_levels in levels.items() if len(factor_levels) > 1]
     names = [name for name in among or varied if name in varied]
@@ -107,7 +109,7 @@ def _mean_at_level(data: Cells, at: dict[str, str], metric: str) -> Mean | None:
 
 @plot.figure(InteractionOptions)
 def interactions(frame: Frame, recipe: Figure, options: InteractionOptions) -> plot.DrawnFigure:
-    """Draw a panel a pair of factors: a line for each level of one, over the levels of the other.
+    """Draw one panel per pair of factors: a line per level of one, over the levels of the other.
 
     Raises:
         ReportError: fewer than two of the factors vary in the study.
@@ -148,7 +150,7 @@ def interactions(frame: Frame, recipe: Figure, options: InteractionOptions) -> p
 def _draw_pair_panel(
     panel: plot.Axes, pair: Pair, levels: Levels, metric: str
 ) -> list[plot.Tooltip]:
-    """Draw the lines of a pair of factors, under what the table of effects says of it."""
+    """Draw the lines of two factors, with their effect from the table of effects above."""
     x_name, line_name = map(labels.format_coordinate, (pair.x, pair.line))
     size, effect, x_levels = "", pair.effect, levels[pair.x]
     if effect is not None and effect.estimate is not None:

@@ -34,10 +34,11 @@ Strip = tuple[str, tuple[plot.Tile, ...]]
 
 
 class ModelOptions(plot.FigureOptions):
-    """Of figures of trained models: what is read of them once, into their trials' folders.
+    """Options of figures of trained models, whose data are computed once, in the trials' folders.
 
-    split: whose images are shown. cells: those of the study, by name; default: the best by the
-    figure's metric, or where `every` is set all, up to `MOST_LINES`. Of a cell its first seed.
+    split: whose images are shown.
+    cells: those of the study, by name; default: the best by the figure's metric, or where
+        `every` is set all, up to `MOST_LINES`. Of a cell its first seed.
     """
 
     every: ClassVar[bool] = False
@@ -215,7 +216,7 @@ def register_model_figure(
 def create_model_panels(
     views: Views, title: str, heads: list[str], *, width: float = plot.WIDTH, room: float = 0.35
 ) -> tuple[plot.Canvas, list[plot.Axes]]:
-    """Return a figure of a square panel a model, two in a row, without ticks.
+    """Return a figure of one square panel per model, two in a row, without ticks.
 
     Args:
         heads: what stands above each panel, after the model's name.

@@ -1,4 +1,4 @@
-"""Parallel coordinates of a search: a line a trial through its parameters to what it gave."""
+"""Parallel coordinates of a search: one line per trial, through its parameters to its metric."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEFT_OUT = -0.12  # where a line passes a conditional parameter that its trial d
 
 @plot.figure(AxesOptions)
 def parallel(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFigure:
-    """Draw an axis a parameter, from the low end of its range to the high one, the last the metric.
+    """Draw one axis per parameter, from low to high; the metric is last.
 
     Raises:
         ReportError: the study is no search, or lacks a parameter.
@@ -63,7 +63,7 @@ def parallel(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFi
         words = f"trial {trial.cell}: {value} at {', '.join(settings)}"
         spots.append(plot.Tooltip(panel, len(axes), places[trial.number][-1], words))
     caption = (
-        f"A line a trial: {len(trials.trials)} trials, "
+        f"One line per trial: {len(trials.trials)} trials, "
         f"{plot.format_seed_counts([item.result.n for item in trials.trials])} each, through their "
         f"parameters to {labels.format_metric_label(metric)}, {find_protocol(frame)}; brighter: "
         "better; thick: the best. Axes span the ranges that were searched."
@@ -74,7 +74,7 @@ def parallel(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFi
 
 
 def compute_line_heights(trial: Trial, axes: list[Axis], ends: tuple[float, float]) -> list[float]:
-    """Return where a trial's line stands on each axis and on the metric's, in shares of them."""
+    """Return the heights of a trial's line on all axes as shares of each, the metric's last."""
     low, high = ends
     shares = [
         axis.to_axis_fraction(trial.coords[axis.path]) if axis.path in trial.coords else LEFT_OUT
@@ -84,7 +84,7 @@ def compute_line_heights(trial: Trial, axes: list[Axis], ends: tuple[float, floa
 
 
 def _draw_axes(panel: plot.Axes, axes: list[Axis], metric: str, ends: tuple[float, float]) -> None:
-    """Draw each axis: a line, its ends or choices as words, its name below."""
+    """Draw each axis as a line with its ends or choices as words and its name below."""
     panel.set(xlim=(-0.4, len(axes) + 0.4), ylim=(-0.14, 1.1), yticks=[])
     panel.spines[:].set_visible(False)
     names = [axis.name.replace(".", ".\n") for axis in axes]

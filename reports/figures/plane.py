@@ -1,4 +1,4 @@
-"""Between two classes: where a model is unsure, and where unseen images lie (DDML, Fig. 1b)."""
+"""Images between two classes: where a model is unsure, where unseen images lie (DDML, Fig. 1b)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ GREY = "#5f5f5f"
 
 
 class PlaneOptions(models.ModelOptions):
-    """Of `plane`, through the proxies of two training classes (DDML, Fig. 1b). images: of each
-    class. level: a direction in which neither class has as much probability is an unsure one."""
+    """Options of `plane`, through the proxies of two training classes (DDML, Fig. 1b).
+
+    images: number of each class.
+    level: the probability that a class must reach for a direction to count as sure.
+    """
 
     every: ClassVar[bool] = True
     split: Literal["val", "test"] = "test"
@@ -25,8 +28,10 @@ class PlaneOptions(models.ModelOptions):
 
 @models.register_model_figure(PlaneOptions, "between two classes")
 def plane(views: models.Views, title: str) -> models.Picture:
-    """Draw a panel a cell: a ring whose colour says which class a direction is taken for, white
-    where neither; within it images of both classes, and grey ones of a class never seen.
+    """Draw one panel per cell: the unit circle through the proxies of two training classes.
+
+    The ring's colour says which class a direction is assigned to; it is white where neither class
+    reaches `level`. Images of both classes lie inside, and those of an unseen class in grey.
 
     Example:
         >>> Figure(kind="plane", studies=("terms",)).metric
@@ -65,7 +70,7 @@ def plane(views: models.Views, title: str) -> models.Picture:
 
 
 def _draw_ring(panel: plot.Axes, sure: list[float]) -> None:
-    """Draw a wedge a direction, just outside the unit circle."""
+    """Draw one wedge per direction, just outside the unit circle."""
     from matplotlib.colors import LinearSegmentedColormap
 
     colours = LinearSegmentedColormap.from_list("sure", [plot.COLOURS[1], "white", plot.COLOURS[0]])

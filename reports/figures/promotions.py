@@ -17,7 +17,7 @@ LEAST = 2  # rows of a panel
 
 
 class PromotionOptions(plot.FigureOptions):
-    """Of `promotions`: ranks in the source study against ranks after promotion."""
+    """Options of `promotions`: ranks in the source study against ranks after promotion."""
 
     shown_as = "promoted"
     several = True
@@ -25,9 +25,10 @@ class PromotionOptions(plot.FigureOptions):
 
 @plot.figure(PromotionOptions)
 def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> plot.DrawnFigure:
-    """Draw a panel a study, a line a cell, from its rank in the source to that after promotion.
+    """Draw one panel per study: a line joins a cell's ranks before and after promotion.
 
-    Cells without a result on either side are left out; the neutral one comes of no cell.
+    Cells without a result in one of the two are left out, and so is the neutral cell, which has no
+    source cell.
 
     Raises:
         ReportError: a study promotes nothing.

@@ -1,4 +1,4 @@
-"""Bars of Shapley values: each component's share of what all of them together gain."""
+"""Bars of Shapley values: each component's share of the gain of all of them together."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from reports.tables.judging import find_resolution
 
 
 class ShapleyOptions(plot.FigureOptions):
-    """Of `shapley`, bars of the attribution in a table of effects."""
+    """Options of `shapley`, bars of the attribution in a table of effects."""
 
     shown_as = "effects"
 
 
 @plot.figure(ShapleyOptions)
 def shapley(frame: Frame, recipe: Figure, _: ShapleyOptions) -> plot.DrawnFigure:
-    """Draw a bar a component with its 95 % interval over seeds: numbers of the table of effects.
+    """Draw one bar per component with its 95 % interval over seeds, as in the table of effects.
 
     Raises:
         ReportError: the study is no full factorial of two or more factors with two levels.

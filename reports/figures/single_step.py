@@ -1,4 +1,4 @@
-"""What one gradient step does to a dark image and to its class (IDML, Fig. 7)."""
+"""The effect of one gradient step on a dark image and on its class (IDML, Fig. 7)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,12 @@ NAMED = (("dark image", plot.COLOURS[1]), ("its positive", plot.COLOURS[0]))
 
 
 class SingleStepOptions(models.ModelOptions):
-    """Of `single_step`: embeddings before and after one gradient step (IDML, Fig. 7). images: of
-    the step, two of a class. rate: of the step. dark: what the first one's pixels are times."""
+    """Options of `single_step`: embeddings before and after one gradient step (IDML, Fig. 7).
+
+    images: number of images of the step, two of each class.
+    rate: learning rate of the step.
+    dark: factor by which the pixels of the first image are multiplied.
+    """
 
     every: ClassVar[bool] = True
     split: Literal["train"] = "train"
@@ -27,7 +31,7 @@ class SingleStepOptions(models.ModelOptions):
 
 @models.register_model_figure(SingleStepOptions, "one gradient step", apart=True)
 def single_step(views: models.Views, title: str) -> models.Picture:
-    """Draw a panel a cell: a line an image from its embedding before the step to that after it.
+    """Draw one panel per cell: a line joins an image's embedding before and after the step.
 
     Example:
         >>> Figure(kind="single_step", studies=("terms",)).metric

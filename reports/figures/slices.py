@@ -16,7 +16,7 @@ ACROSS = 3  # panels
 
 @plot.figure(AxesOptions)
 def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFigure:
-    """Draw a panel a parameter: each trial's mean over seeds, darker the later it was proposed.
+    """Draw one panel per parameter: each trial's mean over seeds, darker the later it was proposed.
 
     A trial that has no value of a conditional parameter is not in its panel.
 

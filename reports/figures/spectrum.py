@@ -1,4 +1,4 @@
-"""How many directions of an embedding space are used (NIR, Fig. 4)."""
+"""How many directions of the embedding space are used (NIR, Fig. 4)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ MARKED = 40  # values of a line that tell themselves
 
 
 class SpectrumOptions(models.ModelOptions):
-    """Of `spectrum`: singular values of the embeddings of a split (NIR, Fig. 4)."""
+    """Options of `spectrum`: singular values of the embeddings of a split (NIR, Fig. 4)."""
 
     every: ClassVar[bool] = True
 
 
 @models.register_model_figure(SpectrumOptions, "singular values")
 def spectrum(views: models.Views, title: str) -> models.Picture:
-    """Draw the singular values of the embeddings over their sum, descending, a line a cell.
+    """Draw one line per cell: the singular values of the embeddings over their sum, descending.
 
     Example:
         >>> Figure(kind="spectrum", studies=("terms",)).metric

@@ -1,4 +1,4 @@
-"""How uncertain a model is of images, and the most and least certain ones (IDML, Fig. 6 and 8)."""
+"""Uncertainty of images, with the most and the least certain ones (IDML, Fig. 6 and 8)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ GAPS = "_gap"  # how measures that are differences end: on another scale
 
 
 class UncertaintyOptions(models.ModelOptions):
-    """Of `uncertainty` (IDML, Fig. 6 and 8). images: that are measured. ends: so many of the most
-    and of the least certain are shown."""
+    """Options of `uncertainty` (IDML, Fig. 6 and 8).
+
+    images: number of measured images.
+    ends: number shown of the most and of the least certain ones.
+    """
 
     images: int = Field(1024, ge=2, le=20000)
     ends: int = Field(8, ge=1, le=16)

@@ -72,7 +72,7 @@ def rank_methods(
     ties 1 − Σ (t³ − t) / (N k (k² − 1)), t the sizes of groups of equal values in a block.
 
     Args:
-        values: [N, k], a row a block (a data set), a column a method; all finite.
+        values: [N, k], one row per block (a data set), one column per method; all finite.
 
     Returns:
         None with fewer than two blocks or methods.

@@ -86,7 +86,7 @@ def rank_signs(promotion: Promotion, metric: str) -> tuple[int, int]:
 
 
 def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
-    """Return one row a cell in the order of their ranks: rank and cell in the source study, the
+    """Return one row per cell in the order of their ranks: rank and cell in the source study, the
     values that were varied there, what it was ranked by, then each metric of the recipe; means over
     seeds with 95 % Student intervals. A note has Spearman's rank correlation of the two fidelities.
 

@@ -1,1 +1,1 @@
-"""One loss a file; `base.py` is the contract."""
+"""The losses, one per file; `base.py` is the contract."""

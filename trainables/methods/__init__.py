@@ -1,1 +1,1 @@
-"""One method a file; `base.py` is the contract."""
+"""The methods, one per file; `base.py` is the contract."""

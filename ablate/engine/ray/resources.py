@@ -129,7 +129,7 @@ def request_without_local_check(resources: Resources, device: str) -> Request:
     on_cpu = device == "cpu" or (device == "auto" and resources.gpus == 0)
     processes = count_processes(resources, 0.0 if on_cpu else resources.gpus or 0.0)
     if processes > 1 or resources.accelerator:
-        demand = f"{processes} processes a trial" if processes > 1 else resources.accelerator
+        demand = f"{processes} processes per trial" if processes > 1 else resources.accelerator
         fault = f"{demand} cannot be had without a driver, where a trial is one process on the "
         fault += "machine that it is started on; leave it out, or use `ablate run`"
         raise ConfigError("resources", fault)
@@ -161,7 +161,7 @@ def check_nodes(request: Request, nodes: Iterable[Mapping[str, float]]) -> float
         max((node.get(name, 0.0) for node in nodes), default=0.0) for name in ("CPU", "GPU")
     )
     kind = request.accelerator or "GPU(s)"
-    fault = f"{request.cpus:g} CPU(s) and {request.gpus:g} {kind} a trial fit "
+    fault = f"{request.cpus:g} CPU(s) and {request.gpus:g} {kind} per trial fit "
     fault += f"on no node; the largest node has {cpus:g} CPU(s) and {gpus:g} GPU(s); {remedy}"
     raise ConfigError("resources", fault)
 
