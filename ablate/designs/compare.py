@@ -84,15 +84,15 @@ class Compare(StudyBase):
     _neutral: frozenset[str] = PrivateAttr(frozenset())  # studies that a neutral cell may win
 
     @model_validator(mode="after")
-    def check_not_empty(self) -> Compare:
+    def check_combinations(self) -> Compare:
         factors = self.list_factors()
         if not factors:
-            raise ConfigError("", "it compares nothing: give variants, cross, or both")
+            raise ConfigError("", "it compares nothing. Give variants, cross, or both.")
         for name in {VARIANT, NEUTRAL} & self.cross.keys():
             message = "this name is reserved. Rename the factor, or list `variants`."
             raise ConfigError(f"cross.{name}", message)
         if self.exclude and len(factors) < 2:
-            message = "a rule needs at least two factors to combine: remove the level itself"
+            message = "a rule of exclude needs two factors or more. Remove the level itself."
             raise ConfigError("exclude", message)
         check_rules(self.exclude, factors)
         total = math.prod(len(levels) for levels in factors.values())

@@ -22,7 +22,7 @@ from ablate.values.paths import has_path
 from ablate.values.secrets import check_secrets
 from trainables.backbones.backbone import check_fits
 from trainables.config.network import BackboneConfig
-from trainables.core.assembly import check_shared
+from trainables.core.assembly import check_processes
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
 from trainables.evaluation.tasks import TASKS, Task, get_task
@@ -124,7 +124,7 @@ class _Checker:
         if axis is None:
             return
         values = [(value, "Narrow the space") for value in axis.list_ends()]
-        values += [(value, "Give int: true") for value in axis.find_inner_value()]
+        values += [(value, "Give int: true") for value in axis.list_inner_values()]
         for value, remedy in values:
             try:
                 self.plan.resolve_config(name, Point("", {}, {**above, path: value}, "space"))
@@ -210,7 +210,7 @@ class _Checker:
         resources = self.spec.resources
         processes = resources.processes or int(max(1.0, resources.gpus or 0.0))
         try:
-            check_shared(config, processes, on_gpus=bool(resources.gpus))
+            check_processes(config, processes, on_gpus=bool(resources.gpus))
         except ConfigError as fault:
             key = "processes" if resources.processes else "gpus"
             raise self.source.relocate(fault, f"resources.{key}") from None

@@ -87,7 +87,7 @@ class Axis(Strict):
         """Return the values that a plan checks: both ends, or every choice."""
         return [*map(self.to_number, self.range)] if self.choice is None else list(self.choice)
 
-    def find_inner_value(self) -> list[float]:
+    def list_inner_values(self) -> list[float]:
         """Return [a value between the bounds], for a plan to check.
 
         The list is empty for a choice, for whole numbers, and where no step lies between them.
@@ -95,6 +95,7 @@ class Axis(Strict):
         if self.choice is not None or self.whole:
             return []
         low, high = self.range
+        # not the middle, which is often a whole number
         inner = self.value_at(0.618034) if self.step is None else float(low + self.step)
         return [inner] if inner < high else []
 

@@ -18,7 +18,7 @@ from tests.trainables.core.sharing import shared
 from tests.trainables.core_trials import config
 from trainables.backbones.backbone import Backbone
 from trainables.backbones.memory import synchronize_batch_norms
-from trainables.core.assembly import check_shared
+from trainables.core.assembly import check_processes
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.errors import ConfigError
@@ -110,7 +110,7 @@ def test_a_shared_trial_is_that_of_one(
     training are refused on the CPU."""
     if not freeze_bn and device.type == "cpu":
         with pytest.raises(ConfigError, match="compute their statistics of the batch"):
-            check_shared(trial_of(drawn, freeze_bn), 2)
+            check_processes(trial_of(drawn, freeze_bn), 2)
         return
     options = (devices, drawn, shared_cache, freeze_bn)
     first, second = shared(2, trained, *options, devices=backends)

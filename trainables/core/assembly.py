@@ -110,7 +110,7 @@ def uses_sync_batch_norm(config: TrialConfig, processes: int, device: torch.devi
     return trains and processes > 1 and device.type == "cuda"
 
 
-def check_shared(config: TrialConfig, processes: int, *, on_gpus: bool = False) -> None:
+def check_processes(config: TrialConfig, processes: int, *, on_gpus: bool = False) -> None:
     """Refuse several processes where their result would differ from that of one process.
 
     Args:

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainables.core.assembly import assemble_parts, check_shared, seed_step, start_from_data
+from trainables.core.assembly import assemble_parts, check_processes, seed_step, start_from_data
 from trainables.core.checkpoints import Checkpoints, clone_to_own_storage
 from trainables.core.epoch_metrics import EpochMetrics, find_overwhelming_terms
 from trainables.core.evaluator import Evaluator, list_epoch_splits
@@ -76,7 +76,7 @@ class Trainer:
             torch.set_num_threads(runtime.threads)
         if self.device.type == "cpu":
             keep_freed_memory()
-        check_shared(config, group.size, on_gpus=self.device.type == "cuda")
+        check_processes(config, group.size, on_gpus=self.device.type == "cuda")
 
         # load the data splits; the main process fills the cache first
         with group.main_process_first():

@@ -46,7 +46,7 @@ Numbers = np.ndarray[Any, np.dtype[Any]]
 BLOCK_BYTES = 128 * 2**20  # scores and positives of a block; `score` may take some times as much
 GROUP = 1024  # rows of a tile
 WIDTH = 4096  # columns of a tile: with GROUP, 16 MiB
-CHUNK = 32
+CHUNK = 32  # columns that are compared together, in vector instructions
 STRIPE = 512  # columns read row by row: 2 KiB at a time, their floors stay in the L1 cache
 LAST = 0x7FFFFFFF
 NEVER = np.float32(np.inf)
@@ -259,11 +259,11 @@ class Counters:
     def _share_work(
         self, n: int, work: Callable[..., Any], tile: Numbers, *arrays: Numbers
     ) -> list[Any]:
-        """Call `work` in threads for parts (from, to) of range(n) that begin at multiples of 32."""
+        """Call `work` in threads for parts (from, to) of range(n) that consist of whole chunks."""
         arguments, threads = (tile, tile.view(np.int32), *arrays), torch.get_num_threads()
         if threads == 1 or n < 256:
             return [work(*arguments, (0, n))]
-        step = -(-n // threads // 32) * 32
+        step = -(-n // threads // CHUNK) * CHUNK
         parts = [(at, min(at + step, n)) for at in range(0, n, step)]
         return [f.result() for f in [self.pool.submit(work, *arguments, part) for part in parts]]
 

@@ -17,7 +17,7 @@ from tests.trainables.core_trials import config
 from trainables.backbones.backbone import build_backbone
 from trainables.backbones.memory import check_parts, find_batch_norms, synchronize_batch_norms
 from trainables.config.network import BackboneConfig
-from trainables.core.assembly import check_shared
+from trainables.core.assembly import check_processes
 from trainables.errors import ConfigError
 
 TRAINS: dict[str, Any] = {"backbone": {"mode": "finetune", "freeze_bn": False}}
@@ -46,9 +46,9 @@ def test_what_is_converted_keeps_its_tensors_names_and_function(name: str) -> No
 
 def test_it_is_refused_without_gpus_and_in_parts(drawn: Path) -> None:
     trial = config(drawn, **TRAINS)
-    check_shared(trial, 3, on_gpus=True)
+    check_processes(trial, 3, on_gpus=True)
     with pytest.raises(ConfigError, match=r"BatchNormAct2d.*Give each a GPU .resources.gpus."):
-        check_shared(trial, 3)
+        check_processes(trial, 3)
     with pytest.raises(ConfigError, match=r"BatchNormAct2d.*Set backbone.freeze_bn"):
         check_parts(trial.backbone.name, 32, freeze_bn=False)
     backbone = divided.convolutions(freeze_bn=False)

@@ -14,7 +14,7 @@ from tests.trainables.core.sharing import shared, subgroup
 from tests.trainables.core_trials import config, timeless
 from trainables.backbones.backbone import Backbone
 from trainables.core import inputs
-from trainables.core.assembly import check_shared
+from trainables.core.assembly import check_processes
 from trainables.core.inputs import Pictures
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
@@ -247,6 +247,6 @@ def test_each_embeds_its_share_and_metrics_are_those_of_one(
 )
 def test_what_cannot_be_shared_is_refused(drawn: Path, changes: Any, fault: str) -> None:
     trial = config(drawn, **changes)
-    check_shared(trial, 1)
+    check_processes(trial, 1)
     with pytest.raises(ConfigError, match=fault):
-        check_shared(trial, 3)
+        check_processes(trial, 3)
