@@ -48,6 +48,7 @@ FOLDER = "ablate.folder"
 SUPERSEDED = "ablate.superseded_by"
 CHUNK = 32  # trials that are written under one lock and recorded by one transaction
 LOCK_SECONDS = 5.0
+REFUSALS = ("INVALID_PARAMETER_VALUE", "PERMISSION_DENIED")  # of one run
 BATCH_PARAMS = 100  # MLflow's limits for one call
 BATCH_ALL = 1000
 _CAUSE = re.compile(r"\(Caused by (.*)\)$")  # what urllib3 says, behind MLflow's words
@@ -99,7 +100,7 @@ class MlflowSync:
     ) -> None:
         """Write to the store what it lacks of these trials.
 
-        A trial whose content the store refuses is put into `refused` and does not block others.
+        A trial whose run the store refuses is put into `refused` and does not block others.
 
         Args:
             trial_ids: None for all trials of the sweep.
@@ -265,7 +266,8 @@ class MlflowSync:
                         # somebody has deleted the run: make another
                         self.ledger.delete_mlflow_run(self.store, self.sweep_id, trial_id)
                         rows += self._write_trial(trial_id, parent_id)
-                    elif error.error_code == "INVALID_PARAMETER_VALUE":
+                    elif error.error_code in REFUSALS:
+                        self.client.get_run(parent_id)  # raises if the store refuses everything
                         self.refused[trial_id] = extract_first_line(error)
                     else:
                         raise

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from ablate.ledger.ledger import Ledger
+from tests.faults.expected_points import Point, list_expected_points
 from tests.faults.polling import wait_until
-from tests.faults.told import Point, list_expected_points
 
 ROOT = Path(__file__).resolve().parents[2]
 

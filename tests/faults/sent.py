@@ -13,9 +13,9 @@ from typing import Any
 
 from ablate.ledger.ledger import Ledger
 from ablate.tracking.payload import build_ledger_tag
+from tests.faults.expected_points import Point, list_expected_points
 from tests.faults.polling import wait_until
 from tests.faults.team_server import ACCOUNT, Team
-from tests.faults.told import Point, list_expected_points
 
 ROOT = Path(__file__).resolve().parents[2]
 # Two of them are one sweep, started on two machines that know nothing of each other.

@@ -56,7 +56,7 @@ def test_a_server_away_slow_or_failing_gets_every_point_once(swept: Swept) -> No
     *sweeps, _ = swept.sweeps
     assert swept.codes[:-1] == [0] * len(sweeps)
     for sweep in sweeps:
-        assert sweep.assert_once() == TRIALS * 12
+        assert sweep.assert_once() == TRIALS * 11
         lines = sweep.text.splitlines()
         away, back = ([line for line in lines if word in line] for word in (AWAY, BACK))
         assert 1 <= len(away) == len(back) <= 1 + len(FAULTS), sweep.text
@@ -69,14 +69,14 @@ def test_a_server_that_rejects_one_run_gets_all_others(swept: Swept) -> None:
     """What it lacks is written by a later command."""
     sweep, (_, trial_id) = swept.sweeps[-1], swept.rejected
     assert swept.codes[-1] == 1  # all is trained, and something is missing in MLflow
-    assert sweep.assert_once(without=frozenset({trial_id})) == (TRIALS - 1) * 12 + 1
+    assert sweep.assert_once(without=frozenset({trial_id})) == (TRIALS - 1) * 11
     (line,) = [line for line in sweep.text.splitlines() if " refused 1 of " in line]
     assert f"refused 1 of the sweep's trials, as {trial_id} (403" in line
     assert "the ledger has everything: `ablate ledger replay --out" in line
     sweep.team.proxy.rejected = None
     sweep.command("ledger", "replay")
     assert sweep.wait(60) == 0
-    assert sweep.assert_once() == TRIALS * 12
+    assert sweep.assert_once() == TRIALS * 11
 
 
 def meet(proxy: Proxy, name: str, fault: Fault) -> None:
