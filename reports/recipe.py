@@ -231,7 +231,7 @@ class FactorCurves(Drawing):
     @model_validator(mode="after")
     def check_x_is_free(self) -> FactorCurves:
         if self.x in self.at:
-            raise ValueError(f"`at` fixes {self.x}, which is the x axis: remove it from `at`")
+            raise ValueError(f"`at` fixes {self.x}, which is the x axis. Remove it from `at`.")
         return self
 
 

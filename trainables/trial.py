@@ -112,12 +112,12 @@ class TrialConfig(Trial):
         for option, role in options:
             if role not in trained:
                 raise ValueError(
-                    f"{option} sets {role}, but this trial trains {names}: leave it out"
+                    f"{option} sets {role}, but this trial trains {names}. Leave it out."
                 )
         if not set(trained) - set(self.schedule.held_roles):
             raise ValueError(
                 f"schedule.warmup_hold: {list(held or ())} holds all that this trial trains "
-                f"({names}): remove one, or nothing trains in the warm-up"
+                f"({names}). Remove one, or nothing trains in the warm-up."
             )
         return self
 

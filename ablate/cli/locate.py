@@ -18,7 +18,9 @@ def locate_ledger(out: str) -> Path:
     """Return the ledger of an output folder. Raises ConfigError if there is none."""
     path = resolve_output_folder(out) / "ledger.sqlite"
     if not path.is_file():
-        raise ConfigError(str(path), "there is no ledger: give the output folder of a run as --out")
+        raise ConfigError(
+            str(path), "there is no ledger. Give the output folder of a run as --out."
+        )
     return path
 
 
@@ -35,12 +37,12 @@ def find_trial(records: Records, name: str | None) -> str:
     if len({trial_id.partition("-")[0] for trial_id in ids}) > 1:
         more = f", … ({len(ids) - 4} more)" if len(ids) > 4 else ""
         several = ", ".join(ids[:4])
-        raise ConfigError("TRIAL", f"{name!r} begins {several}{more}: give more of one id")
+        raise ConfigError("TRIAL", f"{name!r} begins {several}{more}. Give more of one id.")
     return ids[0]
 
 
 def check_new_file(text: str, option: str) -> Path:
-    """Return the path of a file to write, and refuse one that is there already."""
+    """Return the path of a file to write, and refuse one that exists already."""
     path = expand_user_path(text, option)
     if path.exists():
         raise ConfigError(option, f"{path} exists already. Name a new file, or remove it.")

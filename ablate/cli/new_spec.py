@@ -89,7 +89,7 @@ def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) 
     options, terms = tuning.get("given", {}), tuning.get("terms", {})
     if (goal == "terms" and not terms) or (goal == "compare" and method == "plain"):
         expected = "a method with terms" if goal == "terms" else "another method"
-        raise ConfigError("--goal", f"{goal} with method {method} needs {expected}: give --method")
+        raise ConfigError("--goal", f"{goal} with method {method} needs {expected}. Give --method.")
     # a batch of as many classes as train
     data = _describe_data(args.data)
     config, classes = resolve_data_config(data), BATCH_CLASSES

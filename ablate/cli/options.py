@@ -156,7 +156,7 @@ def parse_duration(text: str, option: str = "--budget") -> float:
     parts = re.findall(r"(\d+(?:\.\d+)?)([hms]?)", text)
     total = sum(float(number) * _UNITS[unit] for number, unit in parts)
     if total > LONGEST:
-        raise ConfigError(option, f"{text[:40]!r} is above 100 years: leave it out for no end")
+        raise ConfigError(option, f"{text[:40]!r} is above 100 years. Leave it out for no end.")
     return total
 
 
@@ -186,7 +186,7 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
         if not equals or not key:
             raise ConfigError("--set", f"{pair!r} must be key=value, as in --set optimizer.lr=1e-4")
         if key in chosen:
-            raise ConfigError(f"--set {key}", "it is given twice: remove one")
+            raise ConfigError(f"--set {key}", "it is given twice. Remove one.")
         chosen[key] = load_text(value, f"--set {key}").data
     return chosen
 
@@ -209,6 +209,6 @@ def build_options(args: argparse.Namespace) -> Options:
         if name in values:
             values[name] = parse_duration(values[name], f"--{name.replace('_', '-')}")
     if values.get("budget") == 0:
-        raise ConfigError("--budget", f"{args.budget!r} is no time: give --plan to run nothing")
+        raise ConfigError("--budget", f"{args.budget!r} is no time. Give --plan to run nothing.")
     values["stuck_after"] = values.get("stuck_after") or None
     return Options(**values, report=not getattr(args, "no_report", False))

@@ -43,4 +43,4 @@ def check_machine(*, runs_ray: bool) -> None:
             raise PermissionError(13, "Permission denied")
     except OSError as error:
         fault = f"the cache {str(cache)[:200]} cannot be written ({error.strerror})"
-        raise ConfigError("ABLATE_CACHE", f"{fault}: set it to another folder") from None
+        raise ConfigError("ABLATE_CACHE", f"{fault}. Set it to another folder.") from None

@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     for option, is_set in (("--cell", args.cell is not None), ("--plan", args.plan)):
         if args.storage is not None and is_set:
             raise ConfigError(
-                "--storage", f"it needs a sweep, and {option} runs none: leave one out"
+                "--storage", f"it needs a sweep, and {option} runs none. Leave one out."
             )
     if args.pilot and not args.plan:
         raise ConfigError("--pilot", "it needs --plan")

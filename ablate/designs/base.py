@@ -142,19 +142,19 @@ class StudyBase(SpecPart):
         """Refuse options that exclude each other: splits, folds, races and ensembles."""
         if self.splits is not None and (self.folds is not None or self.race is not None):
             other = "race" if self.folds is None else "folds"
-            raise ConfigError("splits", f"it excludes {other}: remove one of them")
+            raise ConfigError("splits", f"it excludes {other}. Remove one of them.")
         if self.splits is not None and not self.is_fixed:
-            message = "a search may not see test classes that a split trains on: put splits in a "
-            raise ConfigError("splits", f"{message}study around the best of this one")
+            message = "a search may not see test classes that a split trains on. Put splits in a "
+            raise ConfigError("splits", f"{message}study around the best of this one.")
         if self.race is not None and (self.folds is not None or self.objectives):
             other = "objectives" if self.folds is None else "folds"
             message = (
-                f"a race compares by the sweep's objective, seed by seed: remove it, or {other}"
+                f"a race compares by the sweep's objective, seed by seed. Remove it, or {other}."
             )
             raise ConfigError("", message)
         if ENSEMBLE in self.evaluate and not (self.is_fixed and self.folds is not None):
             message = "evaluate: [ensemble] needs a design that lists its cells, with folds"
-            raise ConfigError("", f"{message}: put it in a study around the best of this one")
+            raise ConfigError("", f"{message}. Put it in a study around the best of this one.")
         return self
 
     # ---------------------------------------------- hooks, in the order in which they are called

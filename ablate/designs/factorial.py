@@ -67,7 +67,7 @@ class Factorial(StudyBase):
         if self.fraction == "full":
             total = math.prod(len(levels) for levels in self.factors.values())
             if total > MAX_COMBINATIONS:
-                message = f"{total} combinations are more than {MAX_COMBINATIONS}: take a fraction"
+                message = f"{total} combinations are more than {MAX_COMBINATIONS}. Take a fraction."
                 raise ConfigError("factors", message)
             check_size(sum(1 for _ in self._list_kept_combinations()) if self.exclude else total)
         else:
@@ -77,7 +77,7 @@ class Factorial(StudyBase):
     def _check_fraction(self) -> None:
         if self.exclude:
             raise ConfigError(
-                "exclude", f"a {self.fraction} factorial keeps all its runs: remove it"
+                "exclude", f"a {self.fraction} factorial keeps all its runs. Remove it."
             )
         for factor, levels in self.factors.items():
             if len(levels) != 2:

@@ -44,14 +44,14 @@ def check_factors(factors: dict[str, Levels], key: str, least: int = 1) -> None:
         field = f"{key}.{factor}"
         if len({to_canonical_json(level) for level in levels}) != len(levels):
             raise ConfigError(
-                field, f"{format_value(list(levels))} names a level twice: remove one"
+                field, f"{format_value(list(levels))} names a level twice. Remove one."
             )
         if len(levels) < least:
-            message = f"it needs at least {least} levels: set what does not vary in `trial`"
+            message = f"it needs at least {least} levels. Set what does not vary in `trial`."
             raise ConfigError(field, message)
         for path in {path for level in levels for path in expand_level(factor, levels, level)}:
             if path in owners:
-                message = f"{owners[path]} sets {path} too: make them one factor with named levels"
+                message = f"{owners[path]} sets {path} too. Make them one factor with named levels."
                 raise ConfigError(field, message)
             owners[path] = factor
 
@@ -78,7 +78,7 @@ def check_rules(rules: Iterable[Rule], factors: Mapping[str, Collection[Any]]) -
             texts = [to_canonical_json(level) for level in factors[factor]]
             levels = list_wanted_values(wanted, texts)
             if not levels:
-                raise ConfigError(field, f"it names no level of {factor}: remove the rule")
+                raise ConfigError(field, f"it names no level of {factor}. Remove the rule.")
             for level in levels:
                 if to_canonical_json(level) not in texts:
                     message = f"{format_value(level)} is no level of {factor}"

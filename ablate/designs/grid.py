@@ -36,7 +36,7 @@ class Grid(StudyBase):
     @model_validator(mode="after")
     def check_size(self) -> Grid:
         if self.race is not None and self.scheduler is not None:
-            raise ConfigError("", "it has a race and a scheduler: remove one of the two")
+            raise ConfigError("", "it has a race and a scheduler. Remove one of the two.")
         check_factors(dict(self.grid), "grid")
         check_size(math.prod(map(len, self.grid.values())))
         return self

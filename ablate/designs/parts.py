@@ -95,7 +95,7 @@ def expand_seeds(seeds: Seeds) -> list[int]:
 def check_seeds(seeds: Seeds | None) -> Seeds | None:
     if isinstance(seeds, tuple):
         if len(set(seeds)) != len(seeds):
-            raise ConfigError("seeds", "a seed is named twice: remove one")
+            raise ConfigError("seeds", "a seed is named twice. Remove one.")
         if min(seeds) < 0 or max(seeds) > MAX_SEED:
             raise ConfigError("seeds", f"seeds go from 0 to {MAX_SEED}")
     return seeds

@@ -82,7 +82,7 @@ class Promote(StudyBase):
         if self.best is None and self.share is None:
             raise ConfigError("", "it needs best or share: say how many cells are promoted")
         if self.best is not None and self.share is not None:
-            raise ConfigError("share", "best is given too: remove one of the two")
+            raise ConfigError("share", "best is given too. Remove one of the two.")
         return self
 
     def references(self) -> Iterator[InheritedConfig]:

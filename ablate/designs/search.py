@@ -70,7 +70,7 @@ class Search(StudyBase):
     @model_validator(mode="after")
     def check_possible(self) -> Search:
         if self.race is not None:
-            message = "a search cannot have a race: use a scheduler in place of a race"
+            message = "a search cannot have a race. Use a scheduler in place of a race."
             raise ConfigError("", message)
         branches.check_conditions(self.space)
         metrics = [objective.metric for objective in self.objectives]
@@ -80,7 +80,7 @@ class Search(StudyBase):
         if self.scheduler is None:
             return self
         if self.neutral is not None:
-            message = "a scheduler and a neutral cell exclude each other: remove one of them"
+            message = "a scheduler and a neutral cell exclude each other. Remove one of them."
             raise ConfigError("neutral", message)
         if self.objectives:
             message = (
@@ -90,8 +90,8 @@ class Search(StudyBase):
             raise ConfigError("scheduler", message)
         if self.asynchronous and not self.scheduler.asynchronous:
             others = " or ".join(name for name in SCHEDULERS if SCHEDULERS[name].asynchronous)
-            message = f"{self.scheduler.name} compares within rounds: set round to a number"
-            raise ConfigError("round", f"{message}, or use the scheduler {others}")
+            message = f"{self.scheduler.name} compares within rounds. Set round to a number"
+            raise ConfigError("round", f"{message}, or use the scheduler {others}.")
         return self
 
     @property

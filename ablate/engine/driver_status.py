@@ -96,7 +96,7 @@ def resolve_output_folder(given: str | Path) -> Path:
         fault = f"{str(folder)[:200]}: {error.strerror}; name another folder"
         raise ConfigError(OPTION, fault) from None
     if not is_folder:
-        raise ConfigError(OPTION, f"{folder} is no folder; name another one")
+        raise ConfigError(OPTION, f"{folder} is no folder. Name another one.")
     return folder
 
 

@@ -76,7 +76,7 @@ def check_study(plan: Plan, study: str) -> None:
         )
         raise ConfigError(OPTION, fault)
     if study not in plan.order:
-        raise ConfigError(OPTION, f"--study leaves {study} out; give --cell without --study")
+        raise ConfigError(OPTION, f"--study leaves {study} out. Give --cell without --study.")
 
 
 def run_cell(plan: Plan, settings: Settings, wanted: str) -> int:

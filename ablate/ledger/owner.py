@@ -52,7 +52,7 @@ class Owner:
             raise ConfigError(
                 "owner",
                 f"{text[:LONGEST]!r} is no process (host/pid/start): the ledger was edited or "
-                "damaged; restore it from a copy, or give another --out",
+                "damaged. Restore it from a copy, or give another --out.",
             )
         return cls(match[1], int(match[2]), float(match[3]))
 

@@ -78,7 +78,7 @@ class Records:
         return ConfigError(
             str(self.path),
             f"{repr(value)[:100]} in the column {column} is not what ablate writes there: the "
-            "ledger was edited or damaged; restore it from a copy, or give another --out",
+            "ledger was edited or damaged. Restore it from a copy, or give another --out.",
         )
 
     def get_trial(self, trial_id: str) -> Row | None:

@@ -207,7 +207,7 @@ def _check_version(path: Path, version: int, *, is_ours: bool) -> None:
         raise ConfigError(
             str(path),
             f"it is a database of version {version}, of a newer ablate (this one reads up to "
-            f"{VERSION}) or of another program: give another --out",
+            f"{VERSION}) or of another program. Give another --out.",
         )
 
 

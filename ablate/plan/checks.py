@@ -203,7 +203,7 @@ class _Checker:
                 "read. Write `evaluate: [test]`, or change the protocol",
             )
         if study.folds is not None and (split.folds, split.fold) != (study.folds, 0):
-            message = f"{field}.folds sets the folds ({study.folds}): change it there"
+            message = f"{field}.folds sets the folds ({study.folds}). Change it there."
             raise ConfigError("--set data.split", message)
         self._check_seeds_and_splits(name, config)
         # the processes of one trial: as many as are asked for, or GPUs
@@ -267,21 +267,21 @@ class _Checker:
         if is_staged and self.plan.find_precision(name) is None:
             raise ConfigError(
                 self.locate(field),
-                "a precision is that of a table: add one of kind compare or components of the "
-                "study to report.tables, or list seeds",
+                "a precision is that of a table. Add one of kind compare or components of the "
+                "study to report.tables, or list seeds.",
             )
         is_listed = study.race is not None or self.plan.find_precision(name) is not None
         if is_listed and any(point.shift for point in study.all_points):
             message = "shift_seeds needs listed seeds, without a race or a precision"
             raise ConfigError(self.locate(f"studies.{name}"), message)
         if is_staged and (study.splits is not None or study.folds is not None):
-            message = "a precision counts seeds alone: list seeds, or remove folds and splits"
+            message = "a precision counts seeds alone. List seeds, or remove folds and splits."
             raise ConfigError(self.locate(field), message)
         splits, field = study.splits, f"studies.{name}.splits"
         if splits is None:
             return
         if (config.data.split.parts, config.data.split.part) != (splits, 0):
-            raise ConfigError("--set data.split", f"{field} sets the parts: change it there")
+            raise ConfigError("--set data.split", f"{field} sets the parts. Change it there.")
         if study.splits_seen == "allow":
             return
         parts = {"parts": None, "part": None}
@@ -298,8 +298,8 @@ class _Checker:
                 raise ConfigError(
                     self.locate(field),
                     f"{source}, which chose settings of {name}, may have seen classes that some "
-                    "splits test: give both the same data.split, and search by validation. With "
-                    "splits_seen: allow its rows are marked and have no headline",
+                    "splits test. Give both the same data.split, and search by validation. With "
+                    "splits_seen: allow its rows are marked and have no headline.",
                 )
 
     def _check_scheduler(self, name: str, config: TrialConfig) -> None:
@@ -311,9 +311,11 @@ class _Checker:
         per_epoch, epochs = get_task(config).per_epoch, config.training.epochs
         if metric not in per_epoch:
             message = f"{self.spec.objective!r} is not measured at every epoch, as {field} needs"
-            raise ConfigError(self.locate("objective"), f"{message}: choose {', '.join(per_epoch)}")
+            raise ConfigError(
+                self.locate("objective"), f"{message}. Choose {', '.join(per_epoch)}."
+            )
         if config.selection.every != 1:
-            message = "it compares cells at every epoch: leave selection.every at 1"
+            message = "it compares cells at every epoch. Leave selection.every at 1."
             raise ConfigError(self.locate(field), message)
         if scheduler.grace >= epochs:
             message = f"{scheduler.grace} is not less than training.epochs ({epochs})"

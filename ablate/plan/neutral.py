@@ -40,8 +40,8 @@ def build_neutral_layer(study: str, merged: Mapping[str, Any]) -> Layer:
     if not values:
         raise ConfigError(
             field,
-            f"the method {method!r} has no terms that can be switched off: remove it from the "
-            "baseline, and name the baseline in the method's own study",
+            f"the method {method!r} has no terms that can be switched off. Remove it from the "
+            "baseline, and name the baseline in the method's own study.",
         )
     return Layer(field, {"method": values})
 

@@ -127,7 +127,9 @@ def check_conditions(space: Space) -> None:
         try:
             build_example(space, path)
         except StopIteration:
-            message = f"{format_value(space[path].when)} can never hold at once: remove a condition"
+            message = (
+                f"{format_value(space[path].when)} can never hold at once. Remove a condition."
+            )
             raise ConfigError(f"space.{path}.when", message) from None
 
 

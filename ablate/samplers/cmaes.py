@@ -42,7 +42,7 @@ class CmaEs(Sampler):
             message = f"cmaes takes one objective, not {len(study.directions)}"
             raise ConfigError("objectives", f"{message}. Use nsga2, tpe or gp")
         if all(axis.choice is not None for axis in study.space.values()):
-            raise ConfigError("sampler", "cmaes needs a numeric axis, not choices only: take tpe")
+            raise ConfigError("sampler", "cmaes needs a numeric axis, not choices only. Take tpe.")
 
     def propose(self, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
         import numpy as np

@@ -50,7 +50,7 @@ def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
         for key, around, rank in ranks:
             if rank > sizes[around.best_of]:
                 message = f"{rank} is more than the {sizes[around.best_of]} cells of"
-                raise ConfigError(f"studies.{name}.{key}", f"{message} {around.best_of}: lower it")
+                raise ConfigError(f"studies.{name}.{key}", f"{message} {around.best_of}. Lower it.")
 
 
 # ------------------------------------------------------------------ metrics of studies
@@ -224,7 +224,9 @@ def _check_figure(field: str, at: str, figure: Figure, name: str, study: Study) 
         _check_known(f"{field}.options.{option}", factors, choices)
     if isinstance(options, ModelOptions) and options.cells:
         if not study.is_fixed:
-            message = f"{name} proposes its cells while it runs: leave `cells` out to show the best"
+            message = (
+                f"{name} proposes its cells while it runs. Leave `cells` out to show the best."
+            )
             raise ConfigError(f"{field}.options.cells", message)
         cells = [point.cell for point in study.all_points]
         _check_known(f"{field}.options.cells", options.cells, cells)
@@ -297,7 +299,7 @@ def _check_metric(field: str, metric: str, name: str, study: Study) -> None:
     if split in SPLITS and split != ENSEMBLE and last in _list_measures():
         return
     if split in SPLITS and needs_embeddings_alone(last):
-        message = f"{name} does not read {metric!r}: add `metrics: [{last}]` to studies.{name}"
+        message = f"{name} does not read {metric!r}. Add `metrics: [{last}]` to studies.{name}."
         raise ConfigError(field, message)
     raise ConfigError(field, describe_unknown_metric(metric, REPORTED))
 

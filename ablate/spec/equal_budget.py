@@ -88,7 +88,7 @@ class Fair(SpecPart):
     def check_seeds(cls, value: Seeds) -> Seeds:
         check_seeds(value)
         if used := {*SEARCHED, *RANKED} & {*expand_seeds(value)}:
-            message = f"{join_words(sorted(used))} search and rank already: choose other seeds"
+            message = f"{join_words(sorted(used))} search and rank already. Choose other seeds."
             raise ConfigError("seeds", message)
         return value
 
@@ -97,7 +97,7 @@ class Fair(SpecPart):
     def check_metric(cls, value: str) -> str:
         if "/" in value:
             name = value.rpartition("/")[2]
-            raise ConfigError("metric", f"its split is always val: write {name!r}")
+            raise ConfigError("metric", f"its split is always val. Write {name!r}.")
         return value
 
     @model_validator(mode="after")

@@ -65,7 +65,7 @@ def _read_extended(
     real_path = Path(os.path.realpath(path))  # unlike Path.resolve, it accepts a cycle of links
     if real_path in trail:
         cycle = " → ".join(str(p.name) for p in (*trail[trail.index(real_path) :], real_path))
-        message = f"the files extend each other in a cycle ({cycle}): remove one `extends`"
+        message = f"the files extend each other in a cycle ({cycle}). Remove one `extends`."
         raise ConfigError(location, message)
     if real_path in documents:
         return documents[real_path]
@@ -101,7 +101,7 @@ def _load_report_sources(data: dict[str, Any], path: Path) -> dict[str, Any]:
     sources = document.data.get("sources") if isinstance(document.data, dict) else None
     if not isinstance(sources, list):
         example = "search_spaces/papers/ddml.sources.yaml"
-        raise ConfigError(document.name, f"it has no list `sources`: write one, as {example} does")
+        raise ConfigError(document.name, f"it has no list `sources`. Write one, as {example} does.")
     return {**data, "report": {**report, "sources": sources}}
 
 
@@ -167,6 +167,6 @@ def _order_studies(studies: Mapping[str, Study]) -> tuple[str, ...]:
     except graphlib.CycleError as error:
         cycle = list(reversed(error.args[1]))
         field = next(iter(graph[cycle[0]].values()))
-        message = f"the studies wait for each other in a cycle ({' → '.join(cycle)}): remove one"
+        message = f"the studies wait for each other in a cycle ({' → '.join(cycle)}). Remove one."
         raise ConfigError(f"studies.{cycle[0]}.{field}", message) from None
     return tuple(sorted(studies, key=lambda name: depth[name]))

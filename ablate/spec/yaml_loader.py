@@ -108,7 +108,7 @@ def load_yaml(path: str | Path, *, only_regular: bool = False) -> Document:
         raise ConfigError(name, message)
     document = load_text(text, name)
     if document.data is None:
-        raise ConfigError(name, "the file is empty: write a sweep into it (name, studies, …)")
+        raise ConfigError(name, "the file is empty. Write a sweep into it (name, studies, …).")
     return document
 
 
@@ -121,7 +121,7 @@ def load_text(text: str, name: str) -> Document:
     except yaml.YAMLError as error:
         raise _describe_fault(name, text, error) from None
     except (ValueError, OverflowError):  # from chr() of an escape
-        raise ConfigError(name, "an escape \\U is above \\U0010ffff: remove it") from None
+        raise ConfigError(name, "an escape \\U is above \\U0010ffff. Remove it.") from None
     builder = _Builder(name)
     data = None if node is None else builder.build(node, "", 0)
     return Document(name, data, builder.lines)
@@ -224,7 +224,7 @@ def _describe_fault(name: str, text: str, error: yaml.YAMLError) -> ConfigError:
     """Return the error for invalid YAML, with the line that PyYAML reports."""
     if isinstance(error, ReaderError):
         line = text.count("\n", 0, error.position) + 1
-        message = f"YAML does not allow the character U+{ord(text[error.position]):04X}: remove it"
+        message = f"YAML does not allow the character U+{ord(text[error.position]):04X}. Remove it."
         return ConfigError(_format_place(name, line), message)
     assert isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None
     lines, context = [*text.splitlines(), ""], error.context_mark

@@ -103,8 +103,8 @@ class Store:
         elif path.name in ("", ".", ":memory:") or str(path).startswith("file:"):
             raise ConfigError(
                 OPTION,
-                f"{self.redacted_uri!r} names no file: write sqlite:///FILE, with three slashes "
-                "before a relative path and four before an absolute one",
+                f"{self.redacted_uri!r} names no file. Write sqlite:///FILE, with three slashes "
+                "before a relative path and four before an absolute one.",
             )
         elif self.given is None and path != (self.out / "mlflow.db").resolve():
             raise ConfigError("--out", f"{str(self.out)!r} has a ?: rename the folder")

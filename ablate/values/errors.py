@@ -147,7 +147,7 @@ def explain_validation_error(
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         return path, _explain_tag(fault, path, model, data)
     if kind == "missing":
-        return path, ConfigError(field, "it is required: add it")
+        return path, ConfigError(field, "it is required. Add it.")
     if kind == "value_error":
         text = str(fault["msg"]).removeprefix("Value error, ")
         return path, ConfigError(field, text)
@@ -229,7 +229,7 @@ def _explain_tag(
     )
     names = list(mark.registry if mark else members)
     choices = f": one of {join_words(names)}" if names else ""
-    return ConfigError(field, f"its `{tag}` is missing; add it{choices}")
+    return ConfigError(field, f"its `{tag}` is missing. Add it{choices}")
 
 
 # ------------------------------------------------------------------ what a model knows at a path

@@ -34,7 +34,7 @@ def expand_paths(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     for key, value in values.items():
         if not isinstance(key, str):
             raise ConfigError(
-                _join_place(where, key), f"the key {key!r} is no text: put it in quotes"
+                _join_place(where, key), f"the key {key!r} is no text. Put it in quotes."
             )
         inner: Any = value
         if isinstance(value, Mapping):
@@ -53,7 +53,7 @@ def _put_value(nested: dict[str, Any], key: str, value: Any, where: str) -> None
         for inner, below in value.items():
             _put_value(nested[key], inner, below, _join_place(where, key))
     else:
-        raise ConfigError(_join_place(where, key), "it is given twice: remove one of the two")
+        raise ConfigError(_join_place(where, key), "it is given twice. Remove one of the two.")
 
 
 def _join_place(where: str, key: object) -> str:

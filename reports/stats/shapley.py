@@ -50,7 +50,7 @@ def shapley(worth: Mapping[frozenset[str], float]) -> dict[str, float]:
     names = sorted(frozenset[str]().union(*worth))
     n = len(names)
     if n > MAX_COMPONENTS:
-        raise ValueError(f"at most {MAX_COMPONENTS} components, not {n}: use fewer")
+        raise ValueError(f"at most {MAX_COMPONENTS} components, not {n}. Use fewer.")
     bit_of = {name: 1 << i for i, name in enumerate(names)}
     v = np.full(2**n, np.nan)
     for subset, value in worth.items():

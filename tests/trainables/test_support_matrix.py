@@ -28,7 +28,7 @@ def is_taken(method: str, loss: str) -> bool:
 def test_other_pairs_are_refused_with_a_reason() -> None:
     reasons = {pair: cell(*pair).reason for pair in PAIRS if not is_taken(*pair)}
     assert reasons
-    unclear = {pair: reason for pair, reason in reasons.items() if ": " not in str(reason)}
+    unclear = {pair: reason for pair, reason in reasons.items() if ". " not in str(reason)}
     assert not unclear, "say why, and what to do"
 
 

@@ -220,7 +220,7 @@ def _find_size_faults(config: BackboneConfig, image_size: int) -> Iterator[None]
         raise ConfigError(
             "backbone.name",
             f"{config.name} cannot take {image_size} × {image_size} images "
-            f"({extract_first_line(error)}): change data.image_size",
+            f"({extract_first_line(error)}). Change data.image_size.",
         ) from error
 
 

@@ -94,7 +94,7 @@ class GradCacheRunner:
                 raise ConfigError(
                     "training",
                     f"a batch cannot be divided (micro_batch, processes) with {type(norm).__name__}"
-                    " in training: set backbone.freeze_bn: true, or leave it whole",
+                    " in training. Set backbone.freeze_bn: true, or leave it whole.",
                 )
         with torch.set_grad_enabled(at_once):
             features = torch.cat([self._of(part) for part in parts])

@@ -50,7 +50,7 @@ def resolve_pixel_statistics(config: BackboneConfig, stated: Pixels) -> Pixels:
         other = 255 if maximum == 1 else 1
         raise ConfigError(
             "backbone.mean",
-            f"{list(mean)} cannot be of pixels from 0 to {maximum}: give backbone.pixel_max: "
+            f"{list(mean)} cannot be of pixels from 0 to {maximum}. Give backbone.pixel_max: "
             f"{other} if they are of pixels from 0 to {other}",
         )
     return Pixels(mean, std, config.channels or stated.channels, maximum)  # type: ignore[arg-type]

@@ -70,7 +70,7 @@ def check_route(config: BackboneConfig) -> None:
             usual = "torchvision" if in_torchvision else "the path of a file"
         raise ConfigError(
             OPTION,
-            f"there are no {config.weights!r} weights of {config.name}: give weights: {usual} for "
+            f"there are no {config.weights!r} weights of {config.name}. Give weights: {usual} for "
             f"pretrained ones; it takes {KNOWN}",
         )
 

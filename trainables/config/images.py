@@ -125,7 +125,7 @@ class AugmentConfig(ComponentConfig):
             low, high = getattr(self, name)
             if (low, high) != type(self).model_fields[name].default:
                 text = f"[{low:g}, {high:g}] has no meaning with data.augment.{kind}, whose crops "
-                raise ConfigError(name, f"{text}have a fixed size: leave one of them out")
+                raise ConfigError(name, f"{text}have a fixed size. Leave one of them out.")
         return self
 
 
@@ -175,7 +175,7 @@ class DataConfig(ComponentConfig):
             for name, off in (("stored_side", None), ("store", "auto")):
                 if (value := getattr(self, name)) != off:
                     text = f"{value} is of photographs, and {self.name} are drawings, kept as they "
-                    raise ConfigError(name, f"{text}are: leave it out")
+                    raise ConfigError(name, f"{text}are. Leave it out.")
             return self
         least = max(self.eval_side, trained)
         if isinstance(self.stored_side, int) and self.stored_side < least:

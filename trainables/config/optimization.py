@@ -89,9 +89,9 @@ class OptimizerConfig(ComponentConfig):
         for name in ("nesterov", "dampening"):
             if getattr(self, name) is not None and (self.name != "sgd" or self.momentum == 0):
                 text = f"it is an option of sgd with a momentum above 0, not of {self.name} with "
-                raise ConfigError(name, f"{text}{self.momentum:g}: leave it out")
+                raise ConfigError(name, f"{text}{self.momentum:g}. Leave it out.")
         if self.nesterov and self.dampening is not None:
-            raise ConfigError("nesterov", "it excludes dampening: leave one of them out")
+            raise ConfigError("nesterov", "it excludes dampening. Leave one of them out.")
         return self
 
     def get_weight_decay(self, role: Role) -> float:

@@ -52,7 +52,7 @@ class Strict(BaseModel):
             values = value if isinstance(value, list | tuple) else [value]
             if any(isinstance(item, bool) for item in values) and key in _list_numeric_fields(cls):
                 text = str(value).lower() if isinstance(value, bool) else "true or false in it"
-                raise ConfigError(str(key), f"it must be a number, not {text}: write it in digits")
+                raise ConfigError(str(key), f"it must be a number, not {text}. Write it in digits.")
         return data
 
 

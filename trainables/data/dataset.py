@@ -136,20 +136,20 @@ class Index:
             without = int((roles[inside] == BOTH).sum())
             if 0 < without < len(inside):
                 fault = f"{without:,} {part} images have no role, and others have one"
-                raise ConfigError(where, f"{fault}: write query or gallery for each, or for none.")
+                raise ConfigError(where, f"{fault}. Write query or gallery for each, or for none.")
         undivided, train, val, test = rows.values()
         for part in ("train", "test"):
             if not len(rows[part]):
-                raise ConfigError(where, f"no images of part {part} are there: add some.")
+                raise ConfigError(where, f"no images of part {part} are there. Add some.")
         if len(undivided):
             fault = f"{len(undivided):,} images have no part, as {self.rows[undivided[0]].path}"
-            raise ConfigError(where, f"{fault}: write train, val or test for each, or for none.")
+            raise ConfigError(where, f"{fault}. Write train, val or test for each, or for none.")
         tested = np.unique(labels[test])
         shared = np.intersect1d(tested, labels[np.concatenate([train, val])])
         if 0 < len(shared) < len(tested):
             some = ", ".join(classes[label] for label in shared[:3])
             fault = f"{len(shared)} of {len(tested)} test classes train ({some}), not none or all"
-            raise ConfigError(where, f"{fault}: put all images of a class into the same part.")
+            raise ConfigError(where, f"{fault}. Put all images of a class into the same part.")
         validation = torch.from_numpy(val) if len(val) else None
         return Official(
             torch.from_numpy(train), torch.from_numpy(test), validation, shared.size > 0
@@ -164,7 +164,7 @@ def _check_paths(rows: Iterable[Row], where: str) -> Iterator[Row]:
     for row in rows:
         path = row.path
         if path in paths:
-            raise ConfigError(where, f"it lists {path} twice: list each image once.")
+            raise ConfigError(where, f"it lists {path} twice. List each image once.")
         paths.add(path)
         if path.startswith("/") or (".." in path and ".." in re.split(r"[/\\]", path)):
             message = f"the path {path!r} must be relative to the images' folder and inside it."

@@ -61,7 +61,7 @@ def draw_epoch_batches(  # noqa: PLR0917
         ConfigError: batch_size is no multiple of M, or asks for more classes than there are.
     """
     if len(labels) == 0:
-        raise ConfigError("data", "data.split leaves no training images: change it.")
+        raise ConfigError("data", "data.split leaves no training images. Change it.")
     sizes = torch.bincount(labels)
     check_batch(batch_size, per_class, len(sizes))
     generator = streams.create_generator(seed, "sampler", epoch)

@@ -87,7 +87,7 @@ class Splits:
         if subset is None:
             why = '; protocol "paper" trains on all training classes' if name == "val" else ""
             names = "train, test" if self.val is None else "train, val, test"
-            raise ConfigError("evaluate", f"there is no split {name!r}{why}: give one of {names}.")
+            raise ConfigError("evaluate", f"there is no split {name!r}{why}. Give one of {names}.")
         return subset
 
     def require_splits(self, names: Iterable[str]) -> None:
@@ -150,14 +150,14 @@ def _split_classes(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subse
         test, others = _take_part(test, config)
     else:
         if config.parts is not None:
-            message = "the data set has test classes of its own, which are one split: leave it out"
+            message = "the data set has test classes of its own, which are one split. Leave it out."
             raise ConfigError("data.split.parts", message)
         test = _list_class_names(dataset, official.test)
         both = set(_list_class_names(dataset, official.train)) & set(test)
         if both and not official.shared:
             raise ValueError(
-                f"the official splits share the classes {sorted(both)[:3]}: "
-                "put each class into one split"
+                f"the official splits share the classes {sorted(both)[:3]}. "
+                "Put each class into one split."
             )
         train = _order_names(_list_class_names(dataset, training), config)
     if val_rows is not None:

@@ -96,7 +96,7 @@ def evaluate_embeddings(
     }
     for name in metrics:
         if name not in ranking and name not in ALL:
-            raise ConfigError("metrics", f"{name!r} is not a metric: take one of {', '.join(ALL)}")
+            raise ConfigError("metrics", f"{name!r} is not a metric. Take one of {', '.join(ALL)}.")
     by_kind = {kind: [n for n in metrics if n in _FUNCTIONS[kind]] for kind in _FUNCTIONS}
     _check(embeddings, labels)
     # compute the accuracies
@@ -163,7 +163,7 @@ def _check(embeddings: Tensor, labels: Tensor) -> None:
     if len(embeddings) != len(labels) or len(labels) == 0:
         raise ConfigError(
             "embeddings",
-            f"{len(embeddings)} rows and {len(labels)} labels: give as many, and at least one",
+            f"{len(embeddings)} rows and {len(labels)} labels. Give as many, and at least one.",
         )
     # A sum is cheap and shows whether the entries need to be checked.
     if not torch.isfinite(embeddings.sum()) and (

@@ -103,8 +103,8 @@ class Pml(Loss):
         if method.own_scores:
             raise ValueError(
                 f"method {trial.method.name} does not compare plain embeddings, and a loss of "
-                "pytorch-metric-learning computes its own scores from them: take one of this "
-                "project's losses"
+                "pytorch-metric-learning computes its own scores from them. Take one of this "
+                "project's losses."
             )
         assert isinstance(trial.loss, PmlOptions)
         dim, labels = trial.embedding.dim, torch.arange(8) // 2
@@ -117,8 +117,8 @@ class Pml(Loss):
                 raise _build_refusal(trial.loss, error) from error
         if not (isinstance(value, Tensor) and value.shape == ()):
             raise ValueError(
-                f"the value of {getattr(trial.loss, 'class')} must be one number: leave its "
-                "reduction as it is"
+                f"the value of {getattr(trial.loss, 'class')} must be one number. Leave its "
+                "reduction as it is."
             )
 
     def __init__(self, config: PmlOptions, *, classes: int, dim: int) -> None:
@@ -209,5 +209,5 @@ def _build_refusal(part: Any, error: Exception) -> ValueError:
     options = ", ".join(f"{k}={v}" for k, v in part.options.items())
     return ValueError(
         f"pytorch-metric-learning cannot compute {name}({options}) from embeddings and labels: "
-        f"{line or type(error).__name__}; change the class or its options"
+        f"{line or type(error).__name__}. Change the class or its options."
     )

@@ -33,8 +33,8 @@ def resolve_device(name: str) -> torch.device:
     if device.type == "cuda" and (device.index or 0) >= present:
         raise ConfigError(
             "device",
-            f"{name} is none of the {present} CUDA devices that torch {torch.__version__} sees: "
-            "use --device cpu, or install a torch built for this GPU",
+            f"{name} is none of the {present} CUDA devices that torch {torch.__version__} sees. "
+            "Use --device cpu, or install a torch built for this GPU.",
         )
     return device
 

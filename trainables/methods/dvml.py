@@ -150,9 +150,9 @@ class DVML(Plain):
             weights = [getattr(config, f"lambda{term}_phase{phase}") for term in (1, 2, 3, 4)]
             if runs and not any(weights):
                 raise ValueError(
-                    f"all four lambdas of phase {phase} are 0, so it would train nothing: set "
+                    f"all four lambdas of phase {phase} are 0, so it would train nothing. Set "
                     f"lambda4_phase{phase} for the plain loss, or phase1 to {phase - 1} to leave "
-                    "the phase out"
+                    "the phase out."
                 )
 
     @classmethod

@@ -28,7 +28,7 @@ def build_linear_head(features: int, embedding: EmbeddingConfig) -> nn.Linear:
         raise ConfigError(
             "embedding.dim",
             f"{embedding.dim} is more than the backbone's {features} features, of which init pca "
-            "takes directions: lower it or take init orthogonal",
+            "takes directions. Lower it or take init orthogonal.",
         )
     head = Linear(features, embedding.dim, bias=embedding.bias)
     if embedding.init == "kaiming":

@@ -222,7 +222,7 @@ class IDML(Mixing):
             (
                 of_cosines and geometry.kind not in ("l2", "l2sq") and not is_cosine(geometry),
                 f"the introspective metric needs a loss of cosines or Euclidean distances, and the "
-                f"geometry of {name} is {geometry.kind}: take another loss",
+                f"geometry of {name} is {geometry.kind}. Take another loss.",
             ),
             (
                 of_cosines and config.metric == "ism_dis" and not is_cosine(geometry),

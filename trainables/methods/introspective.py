@@ -43,8 +43,8 @@ def semantic_distance(score: Tensor, geometry: Geometry) -> Tensor:
         return safe_sqrt((2 - 2 * score).clamp_min(0))
     raise ConfigError(
         "loss.geometry",
-        f"the introspective metric has no form for {geometry.kind!r}: take a loss of cosines or "
-        "Euclidean distances",
+        f"the introspective metric has no form for {geometry.kind!r}. Take a loss of cosines or "
+        "Euclidean distances.",
     )
 
 

@@ -171,8 +171,8 @@ class NIR(Plain):
         name = trial.loss.name
         if LOSSES[name].references is Loss.references:
             raise ValueError(
-                f"method nir needs a loss with proxies or centres, not {name}: the flow is "
-                "conditioned on the proxy of the sample's class"
+                f"method nir needs a loss with proxies or centres, not {name}, because the "
+                "flow is conditioned on the proxy of the sample's class. Name such a loss."
             )
 
     def __init__(self, config: Config, **parts: Unpack[MethodParts]) -> None:
@@ -180,7 +180,7 @@ class NIR(Plain):
         if config.negative_pairs != "none" and self.classes < 2:
             raise ConfigError(
                 "method.negative_pairs",
-                f"{config.negative_pairs!r} needs two training classes or more: take none",
+                f"{config.negative_pairs!r} needs two training classes or more. Take none.",
             )
         self.options = config
         dim = parts["embedding"].dim

@@ -43,7 +43,7 @@ def test_a_spec_of_controls_is_written_and_planned(
     assert f"{len(rows)} cells × 10 seeds" in text
     assert f"{10 * len(rows)} trials to run now" in text, "--set changes no row into another"
     assert main(["controls", "mine.yaml", "--plan"]) == 2
-    assert "controls_mine.yaml is there already" in capsys.readouterr().err
+    assert "controls_mine.yaml exists already" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("loss", [name for name in LOSSES if name != "pml"])

@@ -104,7 +104,7 @@ def test_settings_of_before_are_refused(tmp_path: Path, capsys: Said) -> None:
     settings.parent.mkdir(parents=True)
     settings.touch()
     assert main(["data", "list"]) == 2
-    assert f"{settings}: this file was removed in 0.2.0: " in capsys.readouterr().err
+    assert f"{settings}: this file was removed in 0.2.0." in capsys.readouterr().err
 
 
 def test_check_tells_every_fault(tmp_path: Path, capsys: Said) -> None:

@@ -79,7 +79,7 @@ def test_a_loss_that_a_method_refuses_is_one_line(capsys: Captured) -> None:
         (["x", "--loss", "proxy_ancor"], "Did you mean 'proxy_anchor'?"),
         (["x", "--backbone", "bn_inception"], "--backbone: nobody offers weights of bn_inception"),
         (["x", "--backbone", "resnet5"], "backbone.name: 'resnet5' is neither"),
-        (["there"], "--to: there.yaml is there already"),
+        (["there"], "--to: there.yaml exists already"),
     ],
 )
 def test_bad_input_is_one_line(words: list[str], line: str, capsys: Captured) -> None:

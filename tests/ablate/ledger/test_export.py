@@ -54,7 +54,7 @@ def test_a_sweep_as_a_table(
         (["export", "nosuch"], "SWEEP: 'nosuch' is no sweep"),
         (["export", "--to", "x.xlsx"], "--to: 'x.xlsx' must end in"),
         (["export", "--to", "/nowhere/all.csv"], "cannot be written"),
-        (["show", "%"], "give more of one id"),
+        (["show", "%"], "Give more of one id"),
     ],
 )
 def test_what_cannot_be_told_is_one_line(

@@ -9,8 +9,8 @@ from ablate.plan.plan import Plan
 from tests.ablate import specs
 
 WHY = (
-    "method nir needs a loss with proxies or centres, not contrastive: the flow is conditioned on "
-    "the proxy of the sample's class"
+    "method nir needs a loss with proxies or centres, not contrastive, because the flow is "
+    "conditioned on the proxy of the sample's class. Name such a loss."
 )
 
 

@@ -153,7 +153,7 @@ def test_files_that_are_no_plain_tensors(
     [
         ({"name": "test_resnt"}, "Did you mean .*test_resnet"),
         ({"name": "bn_inceptoin"}, "Did you mean bn_inception"),
-        ({"name": "test_vit", "image_size": 17}, "cannot take 17 × 17 .*: change data.image_size"),
+        ({"name": "test_vit", "image_size": 17}, "cannot take 17 × 17 .* Change data.image_size"),
         ({"weights": "absent.pth", "weights_sha256": "0" * 64}, "No such file.*`ablate backbones`"),
         ({"mean": [104, 117, 128], "std": [1, 1, 1]}, "pixel_max: 255"),
         # the remedy is the source of the model's usual weights

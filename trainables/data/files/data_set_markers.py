@@ -109,7 +109,7 @@ def list_data_folders() -> list[Path]:
         return [expand_user_path(part, VARIABLE) for part in parts]
     home = expand_user_path(os.environ.get("XDG_CONFIG_HOME") or "~/.config", "XDG_CONFIG_HOME")
     if (settings := home / "ablate" / "settings.toml").is_file():
-        message = f"this file was removed in 0.2.0: list its folders in {VARIABLE}, as PATH does."
+        message = f"this file was removed in 0.2.0. List its folders in {VARIABLE}, as PATH does."
         raise ConfigError(str(settings), message)
     return []
 
@@ -131,7 +131,7 @@ def locate_root(config: DataConfig, about: About) -> Path:
         where = f"in {', '.join(map(str, folders))} (${VARIABLE})" if folders else "anywhere"
         raise ConfigError(
             "data.root",
-            f"it is not given, and no folder {join_names(about.folders)} is found {where}: give "
+            f"it is not given, and no folder {join_names(about.folders)} is found {where}. Give "
             f"data.root, or --dataset {config.name} --data-root DIR, or set {VARIABLE} to the "
             f"folder that {about.title} lies in. Its makers offer it at {about.offered}.",
         )
@@ -142,7 +142,7 @@ def locate_root(config: DataConfig, about: About) -> Path:
             markers = " or ".join(" and ".join(marker) for marker in about.markers)
             raise ConfigError(
                 "data.root",
-                f"{root} holds {join_names(names) or 'nothing'}, and not {markers}: give the "
+                f"{root} holds {join_names(names) or 'nothing'}, and not {markers}. Give the "
                 f"folder to which {about.title} was unpacked. It is offered at {about.offered}.",
             )
     except OSError as error:

@@ -37,7 +37,7 @@ class Folder(FileSet):
     def locate_root(cls, config: DataConfig) -> Path:
         root = get_given_root(config)
         if root is None:
-            message = "it is not given: give --data-root DIR, a folder of class folders."
+            message = "it is not given. Give --data-root DIR, a folder of class folders."
             raise ConfigError("data.root", message)
         return root
 
@@ -85,7 +85,7 @@ def _list_images(root: Path) -> list[Path]:
     for folder in classes:
         images = [Path(file).relative_to(root) for file in iterate_images(folder)]
         if not images:
-            message = f"it holds no files ending in {' '.join(SUFFIXES)}: add some, or remove it."
+            message = f"it holds no files ending in {' '.join(SUFFIXES)}. Add some, or remove it."
             raise ConfigError(str(folder), message)
         files += images
     for file in files:  # names of other encodings have no text that could be hashed or logged

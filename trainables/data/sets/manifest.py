@@ -51,13 +51,13 @@ class Manifest(FileSet):
     def locate_root(cls, config: DataConfig) -> Path:
         root = get_given_root(config)
         if root is None:
-            raise ConfigError("data.root", f"it is not given: give --data-root FILE, {EXPECTED}.")
+            raise ConfigError("data.root", f"it is not given. Give --data-root FILE, {EXPECTED}.")
         try:
             if root.is_dir():
                 names = {entry.name for entry in root.iterdir()}
                 root /= next((name for name in USUAL if name in names), "")
             if root.suffix.lower() not in (".csv", ".parquet"):
-                raise ConfigError("data.root", f"{root} is not {EXPECTED}: give one.")
+                raise ConfigError("data.root", f"{root} is not {EXPECTED}. Give one.")
             # One that can be read without waiting, and is of a bounded size.
             open_regular(root, most_bytes=MOST_CSV if _is_csv(root) else None).close()
         except OSError as error:
@@ -104,7 +104,7 @@ def _build_rows(table: Path) -> Iterator[Row]:
         )
         path = path or f"row {number:08d}"
         if not label:
-            raise ConfigError(where, f"{path} has no label: write the class of each image.")
+            raise ConfigError(where, f"{path} has no label. Write the class of each image.")
         if split not in SPLITS:
             raise ConfigError(where, f"split {split!r} must be train, val, test or empty.")
         if role not in ROLES or (role and SPLITS[split] not in ("val", "test")):
@@ -120,7 +120,7 @@ def _iterate_table(path: Path) -> Iterator[dict[str, Any]]:
     except ConfigError:
         raise
     except (OSError, ValueError, csv.Error) as error:  # pyarrow's errors are of the first two
-        message = f"the table cannot be read ({error}): give a whole CSV or Parquet file."
+        message = f"the table cannot be read ({error}). Give a whole CSV or Parquet file."
         raise ConfigError(str(path), message) from error
 
 
@@ -149,7 +149,7 @@ def _check_columns(path: Path, names: list[str], needed: tuple[str, ...]) -> Non
     missing = [name for name in needed if name not in names]
     if missing:
         columns, needs = ", ".join(map(str, names)) or "no columns", " and ".join(missing)
-        raise ConfigError(str(path), f"it has {columns}, and needs {needs}: name the columns so.")
+        raise ConfigError(str(path), f"it has {columns}, and needs {needs}. Name the columns so.")
 
 
 def _has_embedded_images(table: Path) -> bool:

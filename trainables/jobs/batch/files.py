@@ -161,7 +161,7 @@ def check_identity(trial: Entry | Result) -> TrialConfig:
     if (config_hash, trial_id) != (trial.config_hash, job.trial_id):
         raise ValueError(
             f"the configuration is that of trial {trial_id}, not of trial {job.trial_id}: it was "
-            "edited, or other code wrote it; write the cells anew with `ablate cells`"
+            "edited, or other code wrote it. Write the cells anew with `ablate cells`."
         )
     return config
 

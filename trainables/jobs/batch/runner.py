@@ -92,8 +92,8 @@ def check_machine(settings: BatchSettings, entries: Sequence[Entry]) -> None:
         raise ConfigError(
             socket.gethostname(),
             f"the source of {', '.join(sorted(differing))} is other than where the cells were "
-            "written: put the same code on both machines, or write the cells anew with "
-            "`ablate cells`",
+            "written. Put the same code on both machines, or write the cells anew with "
+            "`ablate cells`.",
         )
     fingerprints, data_sets, backbones = dict[str, str](), {}, {}
     for entry in entries:

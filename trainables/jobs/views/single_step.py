@@ -60,7 +60,7 @@ def single_step(split: Embedded, *, images: int, rate: float, dark: float) -> di
     after = _embed(network, inputs)
     if not after.isfinite().all():
         raise ConfigError(
-            "figures, single_step.rate", f"a step at {rate:g} is not finite: lower it"
+            "figures, single_step.rate", f"a step at {rate:g} is not finite. Lower it."
         )
     points = fit_tsne(torch.cat([before, after]), min(PERPLEXITY, len(positions) / 2 - 1))
     pixels = ((anchor[0] * std + mean).clamp(0, 1) * 255).round().to(torch.uint8)

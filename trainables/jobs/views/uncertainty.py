@@ -29,7 +29,7 @@ def uncertainty(split: Embedded, *, images: int, ends: int) -> dict[str, Any]:
     method, subset = split.network.method, split.subset
     if not method.MEASURES:
         raise ConfigError(
-            "figures, uncertainty", "the method has no uncertainty: take IDML, or one like it"
+            "figures, uncertainty", "the method has no uncertainty. Take IDML, or one like it."
         )
     positions = draw(len(subset), "uncertainty")[:images]
     sample = replace(
