@@ -41,12 +41,15 @@ class Around(SpecPart):
         scheduler or a race ended early, have no rank.
     neutral: false: the best of those in which a method does something, where a neutral cell is
         ranked too (`neutral` of searches and promotions).
+    box: in a search, also search the numeric axes with which that study was searched, each within
+        this factor of the value that is taken, and within its range there.
     """
 
     best_of: str
     take: tuple[str, ...] | None = None
     rank: int = Field(1, ge=1)
     neutral: Literal[False] | None = None
+    box: float | None = Field(None, gt=1)
 
     def fill_template(self, arm: Arm) -> Around:
         """Return `best_of: tune_{method}` with the names of a combination's levels."""

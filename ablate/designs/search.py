@@ -28,7 +28,10 @@ class Search(StudyBase):
 
     sampler: name of the sampler.
     trials: number of proposals.
-    space: axes by path.
+    space: axes by path. `default` stands for the axes that the optimiser, the loss and the method
+        declare with their options, and `{method: default}` for those of one of the three.
+    points: configurations to try first, each `{path: value}` for some of the axes; the other axes
+        have the values of the study's centre. They count in `trials`.
     scheduler: ends cells early.
     round: number of trials proposed at a time. A round is proposed once all earlier results are
         known, so that proposals depend only on results. "asynchronous" proposes a trial whenever a
@@ -56,7 +59,8 @@ class Search(StudyBase):
     population: int | None = Field(None, ge=2, le=MAX_CELLS)
     scheduler: Scheduler | None = None
     neutral: Around | None = None
-    space: dict[str, Axis] = Field(min_length=1)
+    space: dict[str, Axis] = {}
+    first_points: tuple[dict[str, Any], ...] = Field((), alias="points")
 
     tables: ClassVar[tuple[str, ...]] = ("search", "importance")
 
@@ -72,11 +76,17 @@ class Search(StudyBase):
         if self.race is not None:
             message = "a search cannot have a race. Use a scheduler in place of a race."
             raise ConfigError("", message)
+        if not self.space and not any(around.box for around in self.around):
+            raise ConfigError("space", "it is required, unless `around` has a box. Add an axis.")
+        if len(self.first_points) > self.trials:
+            message = f"{len(self.first_points)} are more than the {self.trials} trials"
+            raise ConfigError("points", f"{message}. Raise trials, or list fewer.")
         branches.check_conditions(self.space)
         metrics = [objective.metric for objective in self.objectives]
         if len(set(metrics)) != len(metrics):
             raise ConfigError("objectives", f"{', '.join(metrics)} name a metric twice")
-        SAMPLERS[self.sampler].check(self)
+        if self.space:
+            SAMPLERS[self.sampler].check(self)
         if self.scheduler is None:
             return self
         if self.neutral is not None:
@@ -120,5 +130,9 @@ class Search(StudyBase):
             content["scheduler"] = self.scheduler.model_dump()
         if self.objectives:
             content["objectives"] = [objective.model_dump() for objective in self.objectives]
-        later = {"folds": self.folds, "population": self.population}
+        later = {
+            "folds": self.folds,
+            "population": self.population,
+            "points": self.first_points or None,
+        }
         return content | {key: value for key, value in later.items() if value is not None}

@@ -101,6 +101,8 @@ class _Checker:
             for path, axis in sampled.space.items():
                 above = branches.build_example(sampled.space, path)
                 self._check_axis(name, path, f"space.{path}", above, axis)
+            for i, values in enumerate(getattr(study, "first_points", ())):
+                self.plan.resolve_config(name, Point("", {}, values, f"points.{i}"))
         for point in study.all_points if None in points else ():
             self._check_trial(name, self.plan.build_layers(name, point, ()))
 

@@ -29,6 +29,7 @@ class Axis(Strict):
     choice: list of any YAML values, including lists and mappings.
     when: `{path: value or list of values}`: conditions under which the axis is active
         (`ablate/samplers/branches.py`).
+    box: draw within this factor of the value that the study is centred on, inside low and high.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
@@ -40,12 +41,13 @@ class Axis(Strict):
     step: int | float | None = Field(None, gt=0)
     choice: tuple[Any, ...] | None = Field(None, min_length=1)
     when: dict[str, Any] | None = Field(None, min_length=1)
+    box: float | None = Field(None, gt=1)
 
     @model_validator(mode="after")
     def check_one_kind(self) -> Axis:
         ranged = self.low is not None or self.high is not None
         if self.choice is not None:
-            if ranged or self.log or self.whole or self.step is not None:
+            if ranged or self.log or self.whole or self.step is not None or self.box is not None:
                 raise ValueError("it must be either {choice: [...]} or {low, high, ...}, not both")
             return self
         if self.low is None or self.high is None:
@@ -70,6 +72,27 @@ class Axis(Strict):
             limit = f"more than {MAX_LEVELS}. Choose a larger step"
             raise ConfigError("step", f"{message}, {limit}")
         return self
+
+    def narrow(self, value: float) -> Axis:
+        """Return the part of the axis within the factor `box` of a value.
+
+        It is [value / box, value · box] within the axis, on its steps; draws of positive values
+        without steps are uniform in the logarithm. The axis stays whole around 0, from which no
+        factor leads to other values, and where this part has fewer than two values.
+        """
+        whole = self.model_copy(update={"box": None})
+        if self.box is None or value == 0:
+            return whole
+        low, high = sorted((value / self.box, value * self.box))
+        low, high = max(low, self.range[0]), min(high, self.range[1])
+        if self.whole or self.step is not None:
+            start, step = self.range[0], self.step or 1
+            low = self.to_number(start + math.ceil((low - start) / step - 1e-9) * step)
+            high = self.to_number(start + math.floor((high - start) / step + 1e-9) * step)
+        if low >= high:
+            return whole
+        log = self.log or (low > 0 and self.step is None)
+        return self.model_copy(update={"low": low, "high": high, "log": log, "box": None})
 
     @property
     def range(self) -> tuple[float, float]:

@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ablate.designs.base import COMPARED, ENSEMBLE, HEATMAP, SPLITS
+from ablate.designs.parts import NEUTRAL, Around
+from ablate.designs.search import Search
 from ablate.designs.study import Study
-from ablate.values.errors import describe_unknown, describe_unknown_metric, join_words
+from ablate.samplers.sampling import SAMPLERS
+from ablate.samplers.space import Axis
+from ablate.values.errors import (
+    describe_unknown,
+    describe_unknown_metric,
+    format_value,
+    join_words,
+)
 from reports.figures.models import ModelOptions
 from reports.kinds import TABLES, find_figure_options
 from reports.recipe import Figure, Recipe
@@ -51,6 +60,66 @@ def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
             if rank > sizes[around.best_of]:
                 message = f"{rank} is more than the {sizes[around.best_of]} cells of"
                 raise ConfigError(f"studies.{name}.{key}", f"{message} {around.best_of}. Lower it.")
+
+
+def add_box_axes(studies: dict[str, Study], order: Sequence[str]) -> None:
+    """Give each search with a box (`around.box`) the axes that were searched before.
+
+    Args:
+        studies: the studies by name; searches with a box are replaced by copies with more axes.
+        order: their names, each after those it is centred on.
+
+    Raises:
+        ConfigError: A study with a box is no search, or nothing was searched before.
+    """
+    for name in order:
+        study, axes = studies[name], dict[str, Axis]()
+        for field, around in study.references():
+            if around.box is None:
+                continue
+            where = f"studies.{name}.{field}.box"
+            if not isinstance(study, Search) or not field.startswith("around"):
+                raise ConfigError(where, "only `around` of a search has a box. Leave it out.")
+            searched = _list_searched_axes(studies, around)
+            if not searched:
+                message = f"no numeric axis was searched for {around.best_of}"
+                raise ConfigError(where, f"{message}. Name a study around a search.")
+            axes |= {p: axis.model_copy(update={"box": around.box}) for p, axis in searched.items()}
+        if axes and isinstance(study, Search):
+            studies[name] = study.model_copy(update={"space": axes | study.space})
+            SAMPLERS[study.sampler].check(studies[name])
+
+
+def _list_searched_axes(studies: Mapping[str, Study], around: Around) -> dict[str, Axis]:
+    """Return the numeric axes of all searches behind a study, by path; nearer searches win."""
+    study, axes = studies[around.best_of], dict[str, Axis]()
+    for field, other in study.references():
+        if field != NEUTRAL:
+            axes |= _list_searched_axes(studies, other)
+    sampled = study.sampling()
+    if sampled is not None:
+        always = ((p, axis) for p, axis in sampled.space.items() if not axis.when)
+        axes |= {path: axis for path, axis in always if axis.choice is None}
+    taken = around.take
+    return {p: axis for p, axis in axes.items() if taken is None or p in taken}
+
+
+def check_first_points(studies: Mapping[str, Study]) -> None:
+    """Check that the points that searches try first are in their spaces.
+
+    Raises:
+        ConfigError: A point sets a path that is no axis, or a value outside of its axis.
+    """
+    for name, study in studies.items():
+        if not isinstance(study, Search):
+            continue
+        for i, point in enumerate(study.first_points):
+            field = f"studies.{name}.points.{i}"
+            _check_known(field, point, study.space)
+            for path, value in point.items():
+                if not study.space[path].is_possible(value):
+                    message = f"{path}: {format_value(value)} is outside of its axis in space"
+                    raise ConfigError(field, f"{message}. Widen the axis, or change the value.")
 
 
 # ------------------------------------------------------------------ metrics of studies

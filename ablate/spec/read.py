@@ -14,7 +14,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from ablate.designs.study import Study
-from ablate.spec.checks import check_metrics, check_objectives, check_ranks, check_recipe
+from ablate.spec.checks import (
+    add_box_axes,
+    check_first_points,
+    check_metrics,
+    check_objectives,
+    check_ranks,
+    check_recipe,
+)
 from ablate.spec.equal_budget import add_equal_budget_studies
 from ablate.spec.model import LoadedSpec, Source, Spec
 from ablate.spec.yaml_loader import load_yaml
@@ -130,6 +137,8 @@ def check_spec(data: dict[str, Any], source: Source) -> LoadedSpec:
         for name, field in spec.report.map_studies_to_paths().items():
             _check_study(field, name, spec.studies)
         check_ranks(spec.studies, order)
+        add_box_axes(spec.studies, order)
+        check_first_points(spec.studies)
         check_metrics(spec.studies)
         check_objectives(spec.studies)
         check_recipe(spec.report, spec.studies, spec.objective)

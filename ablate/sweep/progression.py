@@ -7,18 +7,20 @@ start and after every finished trial and never waits. Plans, the engine and `--c
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from ablate.designs.base import SampledDesign
+from ablate.designs.base import SampledDesign, StudyBase
 from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT
 from ablate.ledger.facts import Facts
 from ablate.plan.plan import Cell, Plan
 from ablate.samplers import branches
 from ablate.samplers.history import ObservedTrial
 from ablate.samplers.sampling import propose
+from ablate.samplers.space import Space
 from ablate.schedulers.precision import PrecisionSeeds, evaluate_precision
 from ablate.schedulers.racing import Race, Standing, evaluate_race
 from ablate.sweep.ranking import Ranking
@@ -102,6 +104,40 @@ class Proposer:
             self.name, self._find_inherited() or [], self._neutral_params
         )
 
+    @cached_property
+    def _centre(self) -> dict[str, Any]:
+        """The configuration that the study is centred on."""
+        config = self._sweep.plan.resolve_config(self.name, None, self._find_inherited() or [])
+        return config.model_dump(mode="json")
+
+    @cached_property
+    def space(self) -> Space:
+        """The axes, those with a box narrowed to it."""
+        return {
+            path: axis.narrow(get_at(self._centre, path)) if axis.box is not None else axis
+            for path, axis in self.study.space.items()
+        }
+
+    def _sample(self, idx: int, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
+        """Return the values of proposal `idx`: a listed point (`points`), or a sampled one."""
+        sampled, points = self.study, getattr(self.study, "first_points", ())
+        if any(axis.box is not None for axis in sampled.space.values()):
+            assert isinstance(sampled, StudyBase)
+            sampled = sampled.model_copy(update={"space": self.space})
+        values = propose(sampled, self.key, earlier)
+        if idx >= len(points):
+            return values
+        # complete the point by the centre's values, by sampled ones where they are not in the space
+        for path, axis in self.space.items():
+            value = get_at(self._centre, path) if has_path(self._centre, path) else None
+            if axis.is_possible(value):
+                values[path] = value
+            elif path not in values:
+                values[path] = axis.value_at(
+                    random.Random(f"{self.key}\x1f{idx}\x1f{path}").random()
+                )
+        return branches.drop_inactive(self.space, values | points[idx])
+
     @property
     def _neutral_cells(self) -> list[Cell]:
         return [cell for cell in self._state.cells if cell.cell == NEUTRAL]
@@ -118,7 +154,7 @@ class Proposer:
         bases = self._sweep.ranking.resolve_inherited(self.name, NEUTRAL_POINT.arm)
         if bases is None:
             return None
-        space, merged = self.study.space, plan.build_layers(self.name, NEUTRAL_POINT, bases).merged
+        space, merged = self.space, plan.build_layers(self.name, NEUTRAL_POINT, bases).merged
         varied = {path: get_at(merged, path) for path in space if has_path(merged, path)}
         point = replace(NEUTRAL_POINT, coords=NEUTRAL_POINT.coords | varied)
         cells = plan.build_cells(self.name, point, self.study.trials, bases)
@@ -156,7 +192,7 @@ class Proposer:
         """
         plan, bases, new = self._sweep.plan, self._find_inherited() or [], params is None
         if params is None:
-            params = propose(self.study, self.key, earlier or [])
+            params = self._sample(idx, earlier or [])
         cells = plan.build_proposal_cells(self.name, params, idx, bases)
         if self._sweep.record and new:
             ledger = self._sweep.facts.ledger
