@@ -1,7 +1,6 @@
 """What `ablate new` writes: answers → a spec with comments, checked as `ablate plan` checks.
 
-Ranges that are searched are those of `search_spaces/`. Of a method of another package the learning
-rate alone is searched.
+Searched are the learning rate and the ranges that the method states beside its options.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from ablate.cli.locate import check_new_file, explain_write_errors
 from ablate.plan.checks import build_checked_plan
 from ablate.plan.neutral import get_neutral_options
 from ablate.plan.plan import Overrides
+from ablate.spec.default_space import list_section_axes
 from ablate.spec.read import read_spec
 from ablate.spec.yaml_loader import load_text
 from ablate.values.errors import suggest_nearest
@@ -39,8 +39,7 @@ FOLDER = Path(__file__).parent
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}"
 BATCH_CLASSES, PER_CLASS = 16, 4  # of a batch, where the data set has as many
 PACKAGED = "tf_efficientnet_lite0"  # its weights come with the installation
-# by method: `given` (options that are not its defaults), `space` (axes) and `terms` (what switches
-# each off)
+# by method: `given` (options that are not its defaults) and `terms` (what switches each off)
 TUNINGS = load_text((FOLDER / "new_ranges.yaml").read_text(), "").data
 
 
@@ -97,6 +96,17 @@ def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) 
         classes = min(classes, count_split_classes(count, config.split)[0])
     per_class = max(PER_CLASS, LOSSES[args.loss].batch.per_class)
     file = shlex.quote(str(path))
+    axes = {
+        path: axis
+        for path, axis in list_section_axes("method", {"method": {"name": method}}).items()
+        if path.count(".") == 1  # not the size of its networks
+    }
+    defaults = METHODS[method].Config.model_construct(name=method).model_dump()
+    tenth = {
+        path: float(f"{max(default / 10, axis['low']):.3g}")
+        for path, axis in axes.items()
+        if axis.get("log") and (default := defaults[path.partition(".")[2]])
+    }
     template = jinja2.Template(
         (FOLDER / "spec.yaml.j2").read_text(),
         trim_blocks=True,
@@ -117,7 +127,8 @@ def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) 
         data_section=_to_flow_yaml(data | {"image_size": 128}),
         method_section=_to_flow_yaml({"name": method} | options),
         mixes=options.get("mixing") == "feature_mixup",
-        space={option: _to_flow_yaml(axis) for option, axis in tuning.get("space", {}).items()},
+        space={path: _to_flow_yaml(axis) for path, axis in axes.items()},
+        tenth=_to_flow_yaml(tenth),
         terms={
             term: _to_flow_yaml({f"method.{option}": value for option, value in off.items()})
             for term, off in terms.items()

@@ -59,7 +59,7 @@ class Search(StudyBase):
     population: int | None = Field(None, ge=2, le=MAX_CELLS)
     scheduler: Scheduler | None = None
     neutral: Around | None = None
-    space: dict[str, Axis] = {}
+    space: dict[str, Axis] = Field({})
     first_points: tuple[dict[str, Any], ...] = Field((), alias="points")
 
     tables: ClassVar[tuple[str, ...]] = ("search", "importance")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ablate.spec.default_space import DEFAULT
 from ablate.spec.model import Spec
 from trainables.trial import TrialConfig
 
@@ -23,6 +24,16 @@ def build_json_schema() -> dict[str, Any]:
     partial = {"$ref": "#/$defs/TrialConfig"}
     schema["properties"]["trial"] = partial
     schema["properties"]["datasets"] = {"type": "object", "additionalProperties": partial}
+    # accept `default` in place of axes
+    for definition in schema["$defs"].values():
+        properties = definition.get("properties", {})
+        if properties.get("design", {}).get("const") == "search":
+            axes = properties["space"]
+            axes["additionalProperties"] = {
+                "anyOf": [axes["additionalProperties"], {"const": DEFAULT}]
+            }
+            axis_map = {key: axes.pop(key) for key in ("type", "additionalProperties")}
+            axes["anyOf"] = [{"const": DEFAULT}, axis_map]
     # accept a single mapping for lists of one
     for definition in schema["$defs"].values():
         properties = definition.get("properties", {})

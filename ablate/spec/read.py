@@ -22,6 +22,7 @@ from ablate.spec.checks import (
     check_ranks,
     check_recipe,
 )
+from ablate.spec.default_space import expand_default_spaces
 from ablate.spec.equal_budget import add_equal_budget_studies
 from ablate.spec.model import LoadedSpec, Source, Spec
 from ablate.spec.yaml_loader import load_yaml
@@ -129,6 +130,7 @@ def _overlay_spec(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
 def check_spec(data: dict[str, Any], source: Source) -> LoadedSpec:
     """Validate a mapping as a spec, with the references between its studies and its report."""
     try:
+        data = expand_default_spaces(data)
         spec = _validate(data)
         if spec.fair is not None:
             plain = {key: value for key, value in data.items() if key != "fair"}

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
+from trainables.config.ranges import log_range
 from trainables.config.registry import ComponentConfig
 from trainables.errors import ConfigError
 
@@ -24,9 +25,9 @@ class Multipliers(ComponentConfig):
 
     backbone: float = Field(1.0, ge=0)
     head: float = Field(1.0, ge=0)
-    proxies: float = Field(100.0, ge=0)
+    proxies: float = Field(100.0, ge=0, **log_range(1, 300, "100 with Proxy-Anchor, 1 with others"))
     margins: float = Field(1.0, ge=0)
-    auxiliary: float = Field(1.0, ge=0)
+    auxiliary: float = Field(1.0, ge=0, **log_range(0.01, 10, "0.003 to 50 for flows"))
 
 
 class WeightDecays(ComponentConfig):
@@ -62,7 +63,7 @@ class OptimizerConfig(ComponentConfig):
     """
 
     name: Literal["adamw", "adam", "sgd"] = "adamw"
-    lr: float = Field(1e-4, gt=0, le=10)
+    lr: float = Field(1e-4, gt=0, le=10, **log_range(1e-5, 1e-2, "papers 1e-5 to 1e-4, heads more"))
     weight_decay: float = Field(1e-4, ge=0, le=1)
     betas: tuple[float, float] = (0.9, 0.999)
     momentum: float = Field(0.9, ge=0, lt=1)

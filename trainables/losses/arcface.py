@@ -9,6 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from trainables.config.ranges import linear_range
 from trainables.losses.base import LOSSES
 from trainables.losses.geometry import safe_sqrt
 from trainables.losses.margin_softmax import MarginConfig, MarginSoftmax
@@ -47,7 +48,7 @@ class ArcFace(MarginSoftmax):
         """
 
         name: Literal["arcface"] = "arcface"
-        margin: float = Field(0.5, ge=0, le=math.pi)
+        margin: float = Field(0.5, ge=0, le=math.pi, **linear_range(0, 0.6, "0.5 in the paper"))
         beyond: Literal["linear", "printed"] = "linear"
 
     options: Config

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 from torch import Tensor
 
+from trainables.config.ranges import linear_range
 from trainables.losses.base import LOSSES
 from trainables.losses.margin_softmax import MarginConfig, MarginSoftmax
 
@@ -34,7 +35,7 @@ class CosFace(MarginSoftmax):
         """scale: s; margin: m. 64 is the paper's in its experiments, 0.35 its choice of m."""
 
         name: Literal["cosface"] = "cosface"
-        margin: float = Field(0.35, ge=0, le=2)
+        margin: float = Field(0.35, ge=0, le=2, **linear_range(0, 0.6, "0.35 in the paper"))
 
     options: Config
 

@@ -11,6 +11,7 @@ import torch
 from pydantic import Field
 from torch import Generator, Tensor
 
+from trainables.config.ranges import log_range
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
 from trainables.losses.views import PAIRS_UP, check_one_label, compare_classes, number_views
@@ -120,8 +121,8 @@ class HypViT(PairwiseEntropy):
         clip: r, length to which longer tangent vectors are shortened; 2.3 is the paper's value."""
 
         name: Literal["hypvit"] = "hypvit"
-        temperature: float = Field(0.2, gt=0, le=10)
-        curvature: float = Field(0.1, gt=0, le=10)
+        temperature: float = Field(0.2, gt=0, le=10, **log_range(0.02, 0.5, "0.1 and 0.2 in paper"))
+        curvature: float = Field(0.1, gt=0, le=10, **log_range(0.01, 1, "0.1 in the paper"))
         clip: float = Field(2.3, gt=0, le=100)
 
     def __init__(self, config: Config, *, classes: int, dim: int) -> None:
@@ -151,4 +152,4 @@ class SphViT(PairwiseEntropy):
         """temperature: τ; 0.1 is the paper's value."""
 
         name: Literal["sphvit"] = "sphvit"
-        temperature: float = Field(0.1, gt=0, le=10)
+        temperature: float = Field(0.1, gt=0, le=10, **log_range(0.02, 0.5, "0.1 in the paper"))

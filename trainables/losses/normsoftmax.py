@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from pydantic import Field, field_validator
 from torch import Generator, Tensor
 
+from trainables.config.ranges import log_range
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, Geometry, Pairs
 from trainables.losses.proxies import ClassLoss, Init
@@ -56,7 +57,7 @@ class NormSoftmax(ClassLoss):
         label_smoothing: ε; None: 0."""
 
         name: Literal["normsoftmax"] = "normsoftmax"
-        temperature: float = Field(0.05, gt=0, le=10)
+        temperature: float = Field(0.05, gt=0, le=10, **log_range(0.02, 0.5, "0.05 in the paper"))
         init: Init = "uniform"
         label_smoothing: float | None = Field(None, ge=0, lt=1)
 

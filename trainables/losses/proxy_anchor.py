@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Generator, Tensor
 
+from trainables.config.ranges import linear_range, log_range
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, Geometry, Pairs
 from trainables.losses.proxies import ClassLoss, Init
@@ -53,8 +54,8 @@ class ProxyAnchor(ClassLoss):
             NIR uses randn8."""
 
         name: Literal["proxy_anchor"] = "proxy_anchor"
-        alpha: float = Field(32.0, gt=0, le=1024)
-        margin: float = Field(0.1, ge=0, le=2)
+        alpha: float = Field(32.0, gt=0, le=1024, **log_range(8, 64, "32 in the paper"))
+        margin: float = Field(0.1, ge=0, le=2, **linear_range(0, 0.5, "0.1 in the paper"))
         init: Init = "kaiming"
 
     options: Config

@@ -8,6 +8,7 @@ import torch
 from pydantic import Field
 from torch import Generator, Tensor
 
+from trainables.config.ranges import log_range
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, Geometry, Pairs
 from trainables.losses.proxies import ClassLoss, Init
@@ -56,7 +57,7 @@ class ProxyNCA(ClassLoss):
         """
 
         name: Literal["proxy_nca"] = "proxy_nca"
-        scale: float = Field(1.0, gt=0, le=1024)
+        scale: float = Field(1.0, gt=0, le=1024, **log_range(1, 32, "1 in the paper, 9 in ++"))
         denominator: Literal["negatives", "all"] = "negatives"
         init: Init = "randn8"
 

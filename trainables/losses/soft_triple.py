@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Generator, Tensor
 
+from trainables.config.ranges import log_range
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
 from trainables.losses.geometry import safe_sqrt
@@ -62,9 +63,9 @@ class SoftTriple(Loss):
 
         name: Literal["soft_triple"] = "soft_triple"
         centres: int = Field(10, ge=1, le=1000)
-        scale: float = Field(20.0, gt=0, le=1024)
-        gamma: float = Field(0.1, gt=0, le=100)
-        margin: float = Field(0.01, ge=0, le=2)
+        scale: float = Field(20.0, gt=0, le=1024, **log_range(5, 50, "20 in the paper"))
+        gamma: float = Field(0.1, gt=0, le=100, **log_range(0.02, 1, "0.1 in the paper"))
+        margin: float = Field(0.01, ge=0, le=2, **log_range(1e-3, 0.2, "0.01 in the paper"))
         tau: float = Field(0.2, ge=0)
         init: Init = "kaiming_uniform"
 

@@ -9,6 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from trainables.config.ranges import linear_range, log_range
 from trainables.losses.base import LOSSES
 from trainables.losses.margin_softmax import MarginConfig, MarginSoftmax
 
@@ -48,8 +49,8 @@ class SphereFace(MarginSoftmax):
         """
 
         name: Literal["sphereface"] = "sphereface"
-        scale: float = Field(30.0, gt=0, le=1024)
-        margin: float = Field(1.5, gt=0, le=8)
+        scale: float = Field(30.0, gt=0, le=1024, **log_range(8, 64, "around the default"))
+        margin: float = Field(1.5, gt=0, le=8, **linear_range(1.1, 2, "around the default"))
         relaxation: float = Field(0.0, ge=0, le=1e6)
 
     options: Config

@@ -15,6 +15,7 @@ from pydantic import Field, field_validator
 from torch import Generator, Tensor, nn
 
 from trainables import streams
+from trainables.config.ranges import log_range
 from trainables.config.registry import NamedConfig
 from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Loss, ParamGroup, References, make_pairs
@@ -118,9 +119,9 @@ class DDML(Plain):
         """
 
         name: Literal["ddml"] = "ddml"
-        alpha: float = Field(1.0, ge=0)
-        beta: float = Field(0.1, ge=0)
-        gamma: float = Field(1e-5, ge=0)
+        alpha: float = Field(1.0, ge=0, **log_range(1e-3, 3, "Fig. 4, recipe 1"))
+        beta: float = Field(0.1, ge=0, **log_range(1e-3, 3, "Fig. 4, recipe 0.1 to 1"))
+        gamma: float = Field(1e-5, ge=0, **log_range(1e-7, 0.1, "Fig. 4, recipe 1e-3 to 1e-5"))
         logit_scale: Annotated[float, Field(gt=0, le=1024)] | Literal["tied"] = 23.0
         agnostic: Literal["uniform_ce", "printed"] = "uniform_ce"
         split: Literal["closed", "sampled"] = "closed"

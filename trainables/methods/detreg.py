@@ -16,6 +16,7 @@ from pydantic import Field, field_validator
 from torch import Generator, Tensor
 
 from trainables import streams
+from trainables.config.ranges import linear_range, log_range
 from trainables.config.registry import NamedConfig
 from trainables.flows.config import FlowConfig
 from trainables.flows.flow import Flow
@@ -124,9 +125,9 @@ class DetReg(Plain):
         """
 
         name: Literal["detreg"] = "detreg"
-        lambda1: float = Field(0.05, ge=0)
-        lambda2: float = Field(0.05, ge=0)
-        epsilon: float = Field(0.4, ge=0, le=1)
+        lambda1: float = Field(0.05, ge=0, **log_range(1e-3, 0.5, "0.01 to 0.5 in the paper"))
+        lambda2: float = Field(0.05, ge=0, **log_range(1e-3, 0.5, "0.01 to 0.5 in the paper"))
+        epsilon: float = Field(0.4, ge=0, le=1, **linear_range(0.01, 0.8, "0.01 to 0.8 in paper"))
         flow: FlowConfig = FlowConfig()
         activation: Literal["relu", "leaky_relu", "tanh", "none"] = "relu"
         dueling: bool = True

@@ -17,6 +17,7 @@ from torch import Generator, Tensor, nn
 
 from trainables import streams
 from trainables.backbones.extra_token import check_tokens
+from trainables.config.ranges import linear_range, log_range
 from trainables.config.registry import ComponentConfig
 from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Geometry, Loss, ParamGroup, Traits, resolve_geometry
@@ -130,8 +131,8 @@ class IDML(Mixing):
 
         name: Literal["idml"] = "idml"
         mixing: Literal["none", "mixup", "cutmix", "feature_mixup"] = "mixup"
-        tau: float = Field(5.0, gt=0, le=1e12)
-        gamma: float = Field(0.0, ge=0, le=1e3)
+        tau: float = Field(5.0, gt=0, le=1e12, **log_range(0.5, 50, "Fig. 4: 1 to 9"))
+        gamma: float = Field(0.0, ge=0, le=1e3, **linear_range(0, 4, "Fig. 4: 0 to 4"))
         metric: Literal["ism_sim", "ism_dis", "plain"] = "ism_sim"
         uncertainty_dim: int = Field(512, ge=1, le=8192)
         uncertainty: Literal["vector", "unit", "relu"] = "vector"

@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from torch import Generator, Tensor
 
 from trainables import streams
+from trainables.config.ranges import log_range
 from trainables.config.registry import NamedConfig
 from trainables.errors import ConfigError
 from trainables.flows.config import FlowConfig
@@ -46,8 +47,8 @@ class NIRFlow(FlowConfig):
     """
 
     kind: Literal["realnvp", "nice", "glow"] = "glow"
-    depth: int = Field(8, ge=1, le=64)
-    width: int = Field(128, ge=1, le=8192)
+    depth: int = Field(8, ge=1, le=64, **log_range(2, 12, "8 in paper, 5 in code", whole=True))
+    width: int = Field(128, ge=1, le=8192, **log_range(64, 512, "128 in the paper", whole=True))
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ class NIR(Plain):
         """
 
         name: Literal["nir"] = "nir"
-        omega: float = Field(0.01, ge=0)
+        omega: float = Field(0.01, ge=0, **log_range(1e-3, 1, "paper 1e-3 to 0.01, code to 0.3"))
         weight: float = Field(1.0, ge=0)
         reading: Literal["paper", "code"] = "paper"
         f: Literal["exp", "softplus"] = "exp"

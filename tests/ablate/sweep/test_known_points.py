@@ -1,4 +1,4 @@
-"""Searches around known values: points that are tried first, and boxes around another study's best."""
+"""Searches around known values: points tried first, boxes around a study's best."""
 
 from __future__ import annotations
 

@@ -1,0 +1,97 @@
+"""Expand `space: default` to the axes that optimiser, loss and method state beside their fields.
+
+    space: default                                        # the axes of all three
+    space: {method: default, optimizer.lr: {low: …, …}}   # those of the method, and one more
+
+An axis that the file gives wins over a default one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ablate.values.errors import join_words
+from ablate.values.layers import Layer, merge_layers
+from trainables.errors import ConfigError
+
+DEFAULT = "default"
+SECTIONS = ("optimizer", "loss", "method")
+
+
+def expand_default_spaces(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a spec, as YAML gives it, with the axes in place of the word `default`.
+
+    Raises:
+        ConfigError: `default` stands at a path that is no section with ranges.
+    """
+    studies = data.get("studies")
+    expanded = dict(studies) if isinstance(studies, Mapping) else {}
+    for name, study in expanded.items():
+        space = study.get("space") if isinstance(study, Mapping) else None
+        if space == DEFAULT:
+            space = dict.fromkeys(SECTIONS, DEFAULT)
+        if isinstance(space, Mapping) and DEFAULT in space.values():
+            trial = _merge_trial(data.get("trial"), study.get("trial"))
+            expanded[name] = {**study, "space": _expand_space(f"studies.{name}", space, trial)}
+    return {**data, "studies": expanded} if expanded else dict(data)
+
+
+def _merge_trial(*trials: Any) -> dict[str, Any]:
+    """Return the settings of the sweep under those of a study; faults are left to validation."""
+    layers = [Layer("trial", trial) for trial in trials if isinstance(trial, Mapping)]
+    try:
+        return merge_layers(layers)
+    except ConfigError:
+        return {}
+
+
+def _expand_space(where: str, space: Mapping[str, Any], trial: Mapping[str, Any]) -> dict[str, Any]:
+    axes: dict[str, Any] = {}
+    for section, axis in space.items():
+        if axis == DEFAULT and section not in SECTIONS:
+            message = f"default ranges exist of {join_words(SECTIONS)}, not of {section}"
+            raise ConfigError(f"{where}.space.{section}", f"{message}. Write its axis.")
+        if axis == DEFAULT:
+            axes |= list_section_axes(section, trial)
+    axes |= {path: axis for path, axis in space.items() if axis != DEFAULT}
+    if not axes:
+        message = f"{join_words(space)} of this study state no ranges"
+        raise ConfigError(f"{where}.space", f"{message}. Write an axis, as optimizer.lr.")
+    return axes
+
+
+def list_section_axes(section: str, trial: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the axes that the component of a section states, by path.
+
+    The learning rate of proxies is searched with losses that have proxies, that of a method's own
+    parts with methods other than plain.
+
+    Args:
+        section: `optimizer`, `loss` or `method`.
+        trial: settings that name the loss and the method.
+    """
+    from trainables.config.optimization import OptimizerConfig
+    from trainables.config.ranges import list_default_axes
+    from trainables.losses.base import LOSSES, Loss
+    from trainables.methods.base import METHODS
+    from trainables.trial import TrialConfig
+
+    names, default = {}, TrialConfig()
+    for part in ("loss", "method"):
+        settings = trial.get(part)
+        named = settings.get("name") if isinstance(settings, Mapping) else None
+        names[part] = named or getattr(default, part).name
+    loss, method = LOSSES.get(names["loss"]), METHODS.get(names["method"])
+    if loss is None or method is None:
+        return {}  # the plan refuses the name
+    if section == "method":
+        return list_default_axes(method.Config, section)
+    if section == "loss":
+        return list_default_axes(loss.Config, section)
+    axes = list_default_axes(OptimizerConfig, section)
+    if loss.references is Loss.references:
+        axes.pop("optimizer.multipliers.proxies", None)
+    if names["method"] == "plain":
+        axes.pop("optimizer.multipliers.auxiliary", None)
+    return axes

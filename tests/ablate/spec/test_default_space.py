@@ -1,0 +1,91 @@
+"""`space: default`: the axes that optimiser, loss and method state beside their options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ablate.designs.search import Search
+from ablate.samplers.space import Axis
+from ablate.spec.default_space import list_section_axes
+from ablate.spec.read import read_spec
+from tests.ablate import specs
+from trainables.errors import ConfigError
+from trainables.losses.base import LOSSES
+from trainables.methods.base import METHODS
+
+RATES = ["optimizer.lr", "optimizer.multipliers.proxies", "optimizer.multipliers.auxiliary"]
+WEIGHTS = ["method.alpha", "method.beta", "method.gamma"]
+
+
+def space(space: Any, **trial: Any) -> dict[str, Axis]:
+    study = {"design": "search", "trials": 4, "space": space, "trial": trial}
+    content = {"name": "default", "trial": {"loss.name": "normsoftmax"}, "studies": {"s": study}}
+    read = read_spec(content).spec.studies["s"]
+    assert isinstance(read, Search)
+    return read.space
+
+
+def test_all_sections_or_one_of_them() -> None:
+    ddml = {"method": {"name": "ddml"}}
+    assert [*space("default", **ddml)] == [*RATES, "loss.temperature", *WEIGHTS]
+    mixed = space(
+        {
+            "method": "default",
+            "method.beta": {"choice": [0.1]},
+            "optimizer.lr": {"low": 1e-4, "high": 1e-3},
+        },
+        **ddml,
+    )
+    assert sorted(mixed) == sorted([*WEIGHTS, "optimizer.lr"])
+    assert mixed["method.beta"].choice == (0.1,)
+
+
+def test_rates_follow_the_parts_that_a_trial_has() -> None:
+    assert [*space({"optimizer": "default"})] == RATES[:2]
+    assert [*space({"optimizer": "default"}, loss={"name": "multi_similarity"})] == RATES[:1]
+
+
+@pytest.mark.parametrize("default", ["default", {"method": "default"}])
+def test_it_equals_the_axes_written_out(default: Any) -> None:
+    written = {
+        p: a.model_dump(exclude_unset=True, by_alias=True)
+        for p, a in space(default, **{"method.name": "nir"}).items()
+    }
+
+    def identify(axes: Any) -> str:
+        study = {"design": "search", "trials": 4, "space": axes, "trial": {"method.name": "nir"}}
+        return specs.plan(
+            {"name": "default", "trial": {"loss.name": "normsoftmax"}, "studies": {"s": study}}
+        ).sweep_id
+
+    assert identify(default) == identify(written)
+
+
+def test_sections_without_ranges_are_refused() -> None:
+    with pytest.raises(ConfigError, match="default ranges exist of optimizer, loss, method"):
+        space({"training.epochs": "default"})
+    with pytest.raises(ConfigError, match="state no ranges"):
+        space({"method": "default"})
+
+
+@pytest.mark.parametrize(
+    "name", [*(f"loss.{n}" for n in LOSSES), *(f"method.{n}" for n in METHODS)]
+)
+def test_every_stated_range_holds_the_default_and_makes_valid_trials(name: str) -> None:
+    section, _, component = name.partition(".")
+    registry: Any = LOSSES if section == "loss" else METHODS
+    axes = list_section_axes(section, {section: {"name": component}})
+    default = registry[component].Config.model_construct(name=component).model_dump()
+    for path, content in axes.items():
+        axis, value = Axis.model_validate(content), default
+        for key in path.split(".")[1:]:
+            value = value[key]
+        assert axis.is_possible(value), f"{path}: {value}"
+        for end in axis.list_ends():
+            *above, last = path.split(".")[1:]
+            options: Any = {last: end}
+            for key in reversed(above):
+                options = {key: options}
+            registry[component].Config.model_validate({"name": component, **options})

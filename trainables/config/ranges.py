@@ -1,0 +1,55 @@
+"""Search ranges of hyperparameters, each stated beside its field; `space: default` searches them.
+
+    alpha: float = Field(1.0, ge=0, **log_range(1e-3, 3, "Fig. 4; public recipe 1"))
+
+A range spans what the paper or the public code uses, and what was best on small data, with room to
+either side. The text says where it is from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel
+
+from trainables.config.registry import FromRegistry
+
+AXIS, SOURCE = "search", "search_source"  # keys in the JSON Schema of a field
+
+
+def log_range(low: float, high: float, source: str, *, whole: bool = False) -> dict[str, Any]:
+    """Return the arguments of `Field` for a range in which draws are uniform in the logarithm."""
+    axis = {"low": low, "high": high, "log": True} | ({"int": True} if whole else {})
+    return {"json_schema_extra": {AXIS: axis, SOURCE: source}}
+
+
+def linear_range(low: float, high: float, source: str) -> dict[str, Any]:
+    """Return the arguments of `Field` for a range in which draws are uniform."""
+    return {"json_schema_extra": {AXIS: {"low": low, "high": high}, SOURCE: source}}
+
+
+def list_default_axes(config: type[BaseModel], above: str) -> dict[str, dict[str, Any]]:
+    """Return the axes that the fields of a configuration state, by path.
+
+    Args:
+        config: the configuration, with nested ones.
+        above: path of the configuration in a trial, as `method`.
+
+    Example:
+        >>> from trainables.methods.base import METHODS
+        >>> list_default_axes(METHODS["ddml"].Config, "method")["method.alpha"]
+        {'low': 0.001, 'high': 3, 'log': True}
+    """
+    return dict(_iterate_axes(config, above))
+
+
+def _iterate_axes(config: type[BaseModel], above: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, info in config.model_fields.items():
+        path, extra = f"{above}.{info.alias or name}", info.json_schema_extra
+        if isinstance(extra, dict) and AXIS in extra:
+            yield path, dict(extra[AXIS])  # type: ignore[arg-type]
+        inner = info.annotation
+        is_component = any(isinstance(mark, FromRegistry) for mark in info.metadata)
+        if isinstance(inner, type) and issubclass(inner, BaseModel) and not is_component:
+            yield from _iterate_axes(inner, path)
