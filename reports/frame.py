@@ -127,7 +127,8 @@ class Frame:
         return str(self.get_declared_study(study).get("design", ""))
 
     def get_plan_note(self, what: str, study: str) -> Any:
-        """Return what the plan noted of a study: `tuning`, `lineages` or `refused`; else None."""
+        """Return what the plan noted of a study: `tuning`, `lineages`, `refused`,
+        `other_regimes`; else None."""
         return ((self.document.get("spec") or {}).get(what) or {}).get(study)
 
     @property

@@ -9,6 +9,7 @@ from typing import Any
 
 from ablate.designs.parts import NEUTRAL_POINT, InheritedConfig, Point
 from ablate.plan import inheritance
+from ablate.plan.fairness import find_rows_of_other_regimes
 from ablate.plan.inheritance import list_upstream_studies
 from ablate.plan.plan import LOOKED_AT, Fingerprint, Overrides, Plan
 from ablate.plan.resolve import MisfitError, check_path, resolve_layers
@@ -53,6 +54,7 @@ def build_checked_plan(
     checker.check_report()
     check_secrets(plan.resolve_spec())
     plan.set_sweep_id()
+    plan.other_regimes = find_rows_of_other_regimes(plan)
     return plan
 
 

@@ -7,7 +7,8 @@ skipped.
 
 A regime is what is trained, for how long, on which data, and which epoch is kept. A weight chosen
 on frozen features says little about a network that trains. A study chooses the values that it
-varies; a promotion also chooses anew, in its own regime, all values that it takes.
+varies; a promotion of three candidates or more also chooses anew, in its own regime, all values
+that it takes. Of two candidates found elsewhere it only excludes one.
 """
 
 from __future__ import annotations
@@ -121,19 +122,49 @@ def _is_search(plan: Plan, name: str) -> bool:
     return study is not None and study.sampling() is not None
 
 
+def find_rows_of_other_regimes(plan: Plan) -> dict[str, dict[str, str]]:
+    """Map comparison → cell → the words that its row is named by if others chose its values.
+
+    Other studies chose them in another regime than the one in which the row is judged.
+    """
+    noted: dict[str, dict[str, str]] = {}
+    for name, lineages in plan.trace_lineages().items():
+        study = plan.spec.studies[name]
+        for point in study.all_points if getattr(study, "tuning", None) is None else ():
+            row = _build_row(plan, name, point, lineages[point.cell])
+            changed = {path for paths in _find_other_regimes(plan, row).values() for path in paths}
+            if changed:
+                from_heads = "backbone.mode" in changed and row.regime["backbone.mode"] != "frozen"
+                words = "rates from heads" if from_heads else "tuned in another regime"
+                noted.setdefault(name, {})[point.cell] = words
+    return noted
+
+
+def _find_other_regimes(plan: Plan, row: _Row) -> dict[str, dict[str, Any]]:
+    """Map each study that chose values of a row elsewhere to the settings that differ there."""
+    differences: dict[str, dict[str, Any]] = {}
+    for chooser in dict.fromkeys(row.choosers.values()):
+        there = collect_study_regimes(plan, chooser)
+        changed = {
+            path: there[0].get(path)
+            for path, value in row.regime.items()
+            if path not in row.choosers and all(regime.get(path) != value for regime in there)
+        }
+        if changed:
+            differences[chooser] = changed
+    return differences
+
+
 def _warn_of_other_regimes(plan: Plan, name: str, rows: list[_Row]) -> Iterator[str]:
     """Yield warnings of values that were chosen in another regime than the judged one."""
     differences: dict[tuple[str, str], list[_Row]] = {}
     for row in rows:
-        for chooser in dict.fromkeys(row.choosers.values()):
-            there = collect_study_regimes(plan, chooser)
+        for chooser, changed in _find_other_regimes(plan, row).items():
             changes = [
-                f"{path} {format_value(there[0].get(path))} there, {format_value(value)} here"
-                for path, value in row.regime.items()
-                if path not in row.choosers and all(regime.get(path) != value for regime in there)
+                f"{path} {format_value(value)} there, {format_value(row.regime[path])} here"
+                for path, value in changed.items()
             ]
-            if changes:
-                differences.setdefault((chooser, shorten_list(changes)), []).append(row)
+            differences.setdefault((chooser, shorten_list(changes)), []).append(row)
     for (chooser, changes_text), judged in differences.items():
         paths = dict.fromkeys(
             p for row in judged for p, by in row.choosers.items() if by == chooser
@@ -141,8 +172,8 @@ def _warn_of_other_regimes(plan: Plan, name: str, rows: list[_Row]) -> Iterator[
         yield (
             f"{name} judges {shorten_list([row.cell for row in judged])} in another regime than "
             f"{chooser}, which chose {shorten_list(list(paths))}: {changes_text}; tune in the "
-            f"regime it judges, or promote the best cells of {chooser} in it and take the best of "
-            "those"
+            f"regime it judges, or promote the best three or more cells of {chooser} in it and take "
+            "the best of those"
         )
 
 
@@ -160,11 +191,14 @@ def _warn_of_single_seeds(plan: Plan, name: str, rows: list[_Row]) -> Iterator[s
     lucky = [base for base, count in trainings.items() if count == 1]
     if lucky and len({frozenset(row.bases) for row in rows}) > 1:
         cells = [row.cell for row in rows if set(row.bases) & set(lucky)]
+        # On heads, replicates cost more proposals than their noise is worth.
+        regimes = [regime for base in lucky for regime in collect_study_regimes(plan, base)]
+        on_heads = any(regime["backbone.mode"] == "frozen" for regime in regimes)
+        or_seeds = "" if on_heads else ", or give 2 or 3 seeds a proposal"
         yield (
             f"{name} compares rows chosen by one training a proposal: {shorten_list(cells)}; rank "
             f"finalists of {shorten_list(lucky)} on fresh seeds ({{design: promote, of: "
-            f"{lucky[0]}, best: 4, seeds: [1, 2]}}) and take the best of those, or give 2 or 3 "
-            "seeds a proposal"
+            f"{lucky[0]}, best: 4, seeds: [1, 2]}}) and take the best of those{or_seeds}"
         )
 
 
@@ -250,7 +284,8 @@ def _map_inherited_paths(studies: Studies, around: Around) -> dict[str, str]:
     for field, other in study.references():
         if field != NEUTRAL:
             paths |= _map_inherited_paths(studies, other)
-    if study.find_source_cell() is not None and study.size > 1:  # a promotion chooses anew
+    candidates = study.size - (study.find_baseline() is not None)
+    if study.find_source_cell() is not None and candidates > 2:  # a promotion chooses anew
         paths = dict.fromkeys(paths, around.best_of)
     varied = [path for point in study.all_points for path in study.export_params(point)]
     paths |= dict.fromkeys([*varied, *study.paths], around.best_of)

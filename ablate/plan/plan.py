@@ -100,6 +100,8 @@ class Plan:
         top: the layer over all of them.
         sweep_id: set by `set_sweep_id` after all checks.
         fingerprints: of the data sets seen so far.
+        other_regimes: comparison → cell → how its row is named if its values were chosen in another
+            regime.
         as_written: studies that were not selected and do not fit `--set`, to which it is not
             applied.
 
@@ -122,6 +124,7 @@ class Plan:
         self.spec = self.loaded.spec
         self.order = self._list_wanted_studies()
         self.as_written: set[str] = set()
+        self.other_regimes: dict[str, dict[str, str]] = {}
         self._fingerprint, self._cache = fingerprint, cache
         self.fingerprints: dict[str, str] = {}
         self._sections: dict[str, Any] = {}
@@ -365,6 +368,7 @@ class Plan:
         )
         dump["trial"], dump["set"] = self.base.merged, dict(self.top.values)
         dump["tuning"], dump["lineages"] = self.count_tuning_trials(), self.trace_lineages()
+        dump["other_regimes"] = self.other_regimes
         refused = {name: list(self.list_refused(name)) for name in self.spec.studies}
         dump["refused"] = {
             name: [{"cell": p.cell, "coords": p.coords, "reason": reason} for p, reason in pairs]

@@ -81,6 +81,8 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
                 summarize(values), half_width(values), comparison, printed_value
             )
         labels = rows.mark_neutral(_label_row(recipe, headers, cell, coords[cell]), cell, order)
+        if words := (frame.get_plan_note("other_regimes", recipe.study) or {}).get(cell):
+            labels = (f"{labels[0]} ({words})", *labels[1:])
         table_rows.append(
             TableRow(
                 cell,

@@ -144,14 +144,19 @@ def summarize_controls(verdicts: Sequence[Verdict]) -> str:
 
 
 def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
-    """Judge each row with a baseline; rows that a race dropped have no verdict."""
+    """Judge each row with a baseline.
+
+    Rows that a race dropped, and rows tuned in another regime than their own, have no verdict here.
+    """
     rows = {row.cell: row for row in table.rows}
     raced = bool(frame.get_declared_study(table.recipe.study).get("race"))
     full = max((row.planned for row in table.rows), default=0)
+    elsewhere = frame.get_plan_note("other_regimes", table.recipe.study) or {}
+    judged = [row for row in table.rows if row.against in rows and not row.baseline]
     return [
         _judge_row(frame, table, row, rows)
-        for row in table.rows
-        if row.against in rows and not row.baseline and not (raced and row.planned < full)
+        for row in judged
+        if not (raced and row.planned < full) and not {row.cell, row.against} & elsewhere.keys()
     ]
 
 

@@ -116,7 +116,8 @@ def test_weights_tuned_on_frozen_features_and_judged_on_a_network() -> None:
     assert second == (
         "rows judges ddml in another regime than b, which chose optimizer.lr, method.alpha: "
         'backbone.mode "frozen" there, "finetune" here, training.epochs 8 there, 2 here; tune in '
-        "the regime it judges, or promote the best cells of b in it and take the best of those"
+        "the regime it judges, or promote the best three or more cells of b in it and take the "
+        "best of those"
     )
 
 
@@ -146,9 +147,22 @@ def test_a_promotion_chooses_anew_in_its_own_regime() -> None:
         "b_net": finalists("b", "ddml", trial={"method": {"name": "ddml"}, **judged}),
     }
     assert warned(**chain, rows=rows(best("a_net"), best("b_net"), trial=judged)) == []
-    chain["b_net"]["best"] = chain["a_net"]["best"] = 1
-    lines = warned(**chain, rows=rows(best("a_net"), best("b_net"), trial=judged))
-    assert len(lines) == 2 and "than b, which chose" in lines[1], "one cell is no choice"
+    for too_few in (1, 2):
+        chain["b_net"]["best"] = chain["a_net"]["best"] = too_few
+        lines = warned(**chain, rows=rows(best("a_net"), best("b_net"), trial=judged))
+        assert len(lines) == 2 and "than b, which chose" in lines[1], "that is no choice"
+
+
+def test_rows_tuned_in_another_regime_say_so_in_a_report() -> None:
+    judged = {"backbone.mode": "finetune", "training.epochs": 2}
+    studies = {"a": tune("plain", 6), "b": tune("ddml", 6)}
+    comparison = {"rows": rows(best("a"), best("b"), trial=judged)}
+    noted = plan(**studies, **comparison).resolve_spec()["other_regimes"]
+    assert noted == {"rows": {"plain": "rates from heads", "ddml": "rates from heads"}}
+    comparison = {"rows": rows(best("a"), best("b"), trial={**FROZEN, "training.epochs": 9})}
+    noted = plan(**studies, **comparison).resolve_spec()["other_regimes"]
+    assert set(noted["rows"].values()) == {"tuned in another regime"}
+    assert plan(**studies, rows=rows(best("a"), best("b"))).resolve_spec()["other_regimes"] == {}
 
 
 # ------------------------------------------------------------------------ seeds
@@ -161,7 +175,7 @@ def test_one_training_a_proposal_is_no_choice() -> None:
     assert line == (
         "rows compares rows chosen by one training a proposal: plain, ddml; rank finalists of a, b "
         "on fresh seeds ({design: promote, of: a, best: 4, seeds: [1, 2]}) and take the best of "
-        "those, or give 2 or 3 seeds a proposal"
+        "those"
     )
 
 

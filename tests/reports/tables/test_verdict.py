@@ -165,6 +165,14 @@ def test_rows_that_were_tuned_on_what_splits_test_have_no_verdict() -> None:
     assert any("Tuned on classes that some splits test" in note for note in table.notes)
 
 
+def test_rows_tuned_in_another_regime_are_named_so_and_have_no_verdict() -> None:
+    heads = made(0.05)
+    heads.document.setdefault("spec", {})["other_regimes"] = {"s": {"ddml": "rates from heads"}}
+    table = compared(heads)
+    assert [row.labels[0] for row in table.rows] == ["plain", "ddml (rates from heads)"]
+    assert judge_tables(heads, [table]) == []
+
+
 def test_the_primary_metric_decides_and_stands_first() -> None:
     recipe = Table(kind="compare", study="s", metrics=(METRIC, "test/recall_at_1"))
 
