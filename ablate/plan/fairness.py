@@ -172,8 +172,8 @@ def _warn_of_other_regimes(plan: Plan, name: str, rows: list[_Row]) -> Iterator[
         yield (
             f"{name} judges {shorten_list([row.cell for row in judged])} in another regime than "
             f"{chooser}, which chose {shorten_list(list(paths))}: {changes_text}; tune in the "
-            f"regime it judges, or promote the best three or more cells of {chooser} in it and take "
-            "the best of those"
+            f"regime it judges, or promote the best three or more cells of {chooser} in it and "
+            "take the best of those"
         )
 
 

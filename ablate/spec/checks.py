@@ -86,8 +86,9 @@ def add_box_axes(studies: dict[str, Study], order: Sequence[str]) -> None:
                 raise ConfigError(where, f"{message}. Name a study around a search.")
             axes |= {p: axis.model_copy(update={"box": around.box}) for p, axis in searched.items()}
         if axes and isinstance(study, Search):
-            studies[name] = study.model_copy(update={"space": axes | study.space})
-            SAMPLERS[study.sampler].check(studies[name])
+            with_box = study.model_copy(update={"space": axes | study.space})
+            SAMPLERS[study.sampler].check(with_box)
+            studies[name] = with_box
 
 
 def _list_searched_axes(studies: Mapping[str, Study], around: Around) -> dict[str, Axis]:
