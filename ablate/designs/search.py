@@ -9,7 +9,8 @@ from pydantic import Field, field_validator, model_validator
 from ablate.designs.base import DESIGNS, SampledDesign, StudyBase
 from ablate.designs.parts import MAX_CELLS, Around
 from ablate.samplers import branches
-from ablate.samplers.sampling import SAMPLERS, Direction
+from ablate.samplers.any_optuna import OptunaSampler, is_reproducible
+from ablate.samplers.sampling import SAMPLERS, Direction, get_sampler_name
 from ablate.samplers.space import Axis
 from ablate.schedulers.base import SCHEDULERS
 from ablate.schedulers.decide import Scheduler
@@ -26,7 +27,8 @@ else:
 class Search(StudyBase):
     """Propose configurations by a sampler that learns from earlier results.
 
-    sampler: name of the sampler.
+    sampler: name of the sampler, or `{name: optuna, class: …, options: {…}}` for any sampler class
+        of Optuna or of an installed package (`ablate/samplers/any_optuna.py`).
     trials: number of proposals.
     space: axes by path. `default` stands for the axes that the optimiser, the loss and the method
         declare with their options, and `{method: default}` for those of one of the three.
@@ -52,7 +54,7 @@ class Search(StudyBase):
     """
 
     design: Literal["search"]
-    sampler: SamplerName = "tpe"
+    sampler: SamplerName | OptunaSampler = "tpe"
     trials: int = Field(ge=1, le=MAX_CELLS)
     round: int | Literal["asynchronous"] = 4
     startup: int = Field(8, ge=1)
@@ -86,7 +88,7 @@ class Search(StudyBase):
         if len(set(metrics)) != len(metrics):
             raise ConfigError("objectives", f"{', '.join(metrics)} name a metric twice")
         if self.space:
-            SAMPLERS[self.sampler].check(self)
+            SAMPLERS[get_sampler_name(self)].check(self)
         if self.scheduler is None:
             return self
         if self.neutral is not None:
@@ -115,6 +117,11 @@ class Search(StudyBase):
     def sampling(self) -> SampledDesign:
         return self
 
+    def notes(self) -> list[str]:
+        if isinstance(self.sampler, str) or is_reproducible(self):
+            return []
+        return [f"{self.sampler.class_name} draws anew each time: it cannot be resumed exactly"]
+
     def identifies(self) -> dict[str, Any]:
         """Return what the proposals depend on, besides base, objective and seeds.
 
@@ -124,7 +131,13 @@ class Search(StudyBase):
             "space": {
                 path: drop_unused(axis.model_dump(mode="json")) for path, axis in self.space.items()
             },
-            "sampler": [self.sampler, self.round, self.startup],
+            "sampler": [
+                self.sampler
+                if isinstance(self.sampler, str)
+                else self.sampler.model_dump(by_alias=True),
+                self.round,
+                self.startup,
+            ],
         }
         if self.scheduler is not None:
             content["scheduler"] = self.scheduler.model_dump()

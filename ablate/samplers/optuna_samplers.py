@@ -69,7 +69,7 @@ class ByOptuna(Sampler):
         trial, drawn = study.ask(), dict[str, Any]()
         for path in branches.order_axes(space):
             if self.whole or branches.is_active(space, path, drawn):
-                drawn[path] = _suggest(trial, path, space[path])
+                drawn[path] = suggest(trial, path, space[path])
         return branches.drop_inactive(space, drawn)
 
     def _build_frozen_trial(self, index: int, proposal: ObservedTrial) -> FrozenTrial:
@@ -103,7 +103,8 @@ class ByOptuna(Sampler):
         )
 
 
-def _suggest(trial: Any, path: str, axis: Axis) -> Any:
+def suggest(trial: Any, path: str, axis: Axis) -> Any:
+    """Return the value that a trial of Optuna suggests for an axis."""
     if axis.choice is not None:
         return axis.choice[trial.suggest_categorical(path, list(range(len(axis.choice))))]
     spread: Any = axis.to_optuna_distribution()

@@ -27,7 +27,7 @@ class Sampling(Protocol):
     """The options of a search that its sampler reads.
 
     Attributes:
-        sampler: name of the sampler.
+        sampler: name of the sampler, or its options with the name in `name`.
         space: axes by path.
         startup: number of random trials before the sampler models results.
         population: number of results in a generation; None for the sampler's default.
@@ -35,7 +35,7 @@ class Sampling(Protocol):
     """
 
     @property
-    def sampler(self) -> str: ...
+    def sampler(self) -> Any: ...
     @property
     def space(self) -> Space: ...
     @property
@@ -71,7 +71,7 @@ class Sampler:
         """
         if study.population is not None and not cls.generations:
             samplers = " or ".join(name for name in SAMPLERS if SAMPLERS[name].generations)
-            message = f"the sampler {study.sampler} has no population, only {samplers}"
+            message = f"the sampler {get_sampler_name(study)} has no population, only {samplers}"
             raise ConfigError("population", f"{message}. Remove it, or change the sampler")
 
     def propose(self, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
@@ -84,7 +84,13 @@ SAMPLERS: Registry[type[Sampler]] = Registry(
     "ablate.samplers.optuna_samplers",
     "ablate.samplers.quasi_random",
     "ablate.samplers.cmaes",
+    "ablate.samplers.any_optuna",
 )
+
+
+def get_sampler_name(study: Sampling) -> str:
+    """Return the registry name of a search's sampler."""
+    return str(getattr(study.sampler, "name", study.sampler))
 
 
 def propose(study: Sampling, key: str, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
@@ -95,4 +101,4 @@ def propose(study: Sampling, key: str, earlier: Sequence[ObservedTrial]) -> dict
         key: identifies the study's base, space and sampler; part of the seed.
         earlier: all earlier proposals in index order, those without a result as running.
     """
-    return SAMPLERS[study.sampler](study, key).propose(earlier)
+    return SAMPLERS[get_sampler_name(study)](study, key).propose(earlier)

@@ -8,7 +8,7 @@ from ablate.designs.base import COMPARED, ENSEMBLE, HEATMAP, SPLITS
 from ablate.designs.parts import NEUTRAL, Around
 from ablate.designs.search import Search
 from ablate.designs.study import Study
-from ablate.samplers.sampling import SAMPLERS
+from ablate.samplers.sampling import SAMPLERS, get_sampler_name
 from ablate.samplers.space import Axis
 from ablate.values.errors import (
     describe_unknown,
@@ -87,7 +87,7 @@ def add_box_axes(studies: dict[str, Study], order: Sequence[str]) -> None:
             axes |= {p: axis.model_copy(update={"box": around.box}) for p, axis in searched.items()}
         if axes and isinstance(study, Search):
             with_box = study.model_copy(update={"space": axes | study.space})
-            SAMPLERS[study.sampler].check(with_box)
+            SAMPLERS[get_sampler_name(study)].check(with_box)
             studies[name] = with_box
 
 

@@ -36,11 +36,16 @@ NUMBERS: dict[str, Any] = {path: SPACE[path] for path in ("x", "y", "n")}
 KEY = "0123456789abcdef"
 
 
-def check(sampler: str, *, space: Mapping[str, Any] | None = None, proposals: int = 12) -> None:
+def check(
+    sampler: str | Mapping[str, Any],
+    *,
+    space: Mapping[str, Any] | None = None,
+    proposals: int = 12,
+) -> None:
     """Run all checks of a sampler.
 
     Args:
-        sampler: its name.
+        sampler: its name, or the mapping that `sampler` of a search takes.
         space: the space to sample. Default: `SPACE`, or its numeric axes if the sampler refuses it.
         proposals: number of proposals to make.
     """
@@ -67,7 +72,7 @@ def check(sampler: str, *, space: Mapping[str, Any] | None = None, proposals: in
     assert propose(study, KEY, earlier) != propose(study, KEY[::-1], earlier), "the key is not used"
 
 
-def _build_search(sampler: str, space: Mapping[str, Any]) -> Search:
+def _build_search(sampler: str | Mapping[str, Any], space: Mapping[str, Any]) -> Search:
     design = {"design": "search", "sampler": sampler, "trials": 1000, "round": 3, "startup": 4}
     return Search.model_validate(design | {"space": space})
 

@@ -76,7 +76,9 @@ def summarize_studies(frame: Frame) -> list[dict[str, Any]]:
     for name in frame.study_order:
         rows, spec = frame.cells[frame.cells["study"] == name], frame.get_declared_study(name)
         done, failed = (int((rows["status"] == status).sum()) for status in ("done", "failed"))
-        trials = f"{spec.get('sampler', 'tpe')}, {spec.get('trials')} trials"
+        sampler = spec.get("sampler", "tpe")
+        name = sampler["class"] if isinstance(sampler, dict) else sampler
+        trials = f"{name}, {spec.get('trials')} trials"
         section = {
             "name": name,
             "design": frame.get_design(name),

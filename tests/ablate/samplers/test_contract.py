@@ -10,4 +10,5 @@ from ablate.testing import samplers
 
 @pytest.mark.parametrize("name", list(SAMPLERS))
 def test_contract(name: str) -> None:
-    samplers.check(name, proposals=7 if name == "gp" else 15)
+    named = {"name": name, "class": "QMCSampler"} if name == "optuna" else name
+    samplers.check(named, proposals=7 if name == "gp" else 15)

@@ -1,0 +1,180 @@
+"""Any sampler class of Optuna or of an installed package, replayed from its seed for each proposal.
+
+    sampler: {name: optuna, class: QMCSampler, options: {qmc_type: halton}}
+    sampler: {name: optuna, class: "their_package:TheirSampler"}
+
+Such a sampler may keep a state of its own: a population, a position in a sequence. So each proposal
+builds it anew with the search's seed and repeats the search: every earlier proposal is asked for
+again, and every result is told when it was known. The state then follows from the results alone,
+and none is stored. A proposal that did not come from the sampler, such as a listed point, is added
+to its study as a finished trial.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import warnings
+from collections.abc import Sequence
+from importlib.metadata import packages_distributions
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from ablate.samplers import branches
+from ablate.samplers.history import ObservedTrial, draw_seed
+from ablate.samplers.optuna_samplers import suggest
+from ablate.samplers.sampling import SAMPLERS, Sampler, Sampling
+from trainables.config.registry import Strict
+from trainables.errors import ConfigError
+
+if TYPE_CHECKING:
+    from optuna.samplers import BaseSampler
+    from optuna.study import Study
+    from optuna.trial import Trial
+
+
+class OptunaSampler(Strict):
+    """A sampler class by its name.
+
+    class: the name of a class in `optuna.samplers`, or `module:Class` of an installed package.
+    options: arguments of the class, without its seed.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    name: Literal["optuna"] = "optuna"
+    class_name: str = Field(alias="class")
+    options: dict[str, Any] = Field({})
+
+    def load_class(self) -> type[BaseSampler]:
+        """Import and return the class.
+
+        Raises:
+            ConfigError: It does not exist, is of no installed package, or is no sampler.
+        """
+        from optuna.samplers import BaseSampler
+
+        module_name, _, name = self.class_name.rpartition(":")
+        module_name = module_name or "optuna.samplers"
+        if module_name.partition(".")[0] not in packages_distributions():
+            message = f"{module_name!r} is no installed package. Install it with pip"
+            raise ConfigError("sampler.class", message)
+        try:
+            loaded = getattr(importlib.import_module(module_name), name)
+        except (ImportError, AttributeError) as error:
+            message = f"{self.class_name!r} cannot be imported: {error}. Correct module:Class"
+            raise ConfigError("sampler.class", message) from None
+        if not (isinstance(loaded, type) and issubclass(loaded, BaseSampler)):
+            raise ConfigError(
+                "sampler.class", f"{self.class_name!r} is no sampler of Optuna. Name a subclass."
+            )
+        return loaded
+
+    def build(self, seed: int) -> BaseSampler:
+        """Build the sampler with a seed, if its class takes one.
+
+        Raises:
+            ConfigError: The class refuses the options.
+        """
+        import optuna
+
+        sampler_class = self.load_class()
+        seeded = {"seed": seed} if "seed" in inspect.signature(sampler_class).parameters else {}
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+                return sampler_class(**self.options, **seeded)
+        except (TypeError, ValueError, ImportError) as error:
+            message = f"{self.class_name} cannot be built with them: {error}. Correct them"
+            raise ConfigError("sampler.options", message) from None
+
+
+@SAMPLERS.register("optuna")
+class AnyOptuna(Sampler):
+    """Sample by any class of Optuna's interface (`OptunaSampler`), replayed for each proposal.
+
+    Example:
+        >>> axis = {"low": 1e-4, "high": 1e-2, "log": True}
+        >>> study = Search(design="search", trials=8, space={"optimizer.lr": axis},
+        ...     sampler={"name": "optuna", "class": "QMCSampler"})
+        >>> proposal = AnyOptuna(study, key="tune").propose([])
+        >>> 1e-4 <= proposal["optimizer.lr"] <= 1e-2
+        True
+    """
+
+    @classmethod
+    def check(cls, study: Sampling) -> None:
+        super().check(study)
+        if not isinstance(study.sampler, OptunaSampler):
+            message = "optuna needs a class. Write {name: optuna, class: CmaEsSampler}"
+            raise ConfigError("sampler", message)
+        study.sampler.build(0)
+        try:
+            cls(study, "check").propose([])
+        except Exception as error:  # the classes of others raise what they like
+            message = f"{study.sampler.class_name} cannot sample this space: {error}"
+            raise ConfigError("sampler", f"{message}. Change the space or the class") from None
+
+    def propose(self, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
+        import optuna
+
+        assert isinstance(self.study.sampler, OptunaSampler)
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # on experimental classes, on values of other axes
+            study = optuna.create_study(
+                directions=list(self.study.directions),
+                sampler=self.study.sampler.build(draw_seed(self.key, 0)),
+            )
+            running: dict[int, Trial] = {}
+            for index, proposal in enumerate(earlier):
+                self._tell_results(study, running, earlier, proposal.beside)
+                running[index] = study.ask()
+                self._suggest_all(running[index])
+            waiting = tuple(i for i, proposal in enumerate(earlier) if proposal.running)
+            self._tell_results(study, running, earlier, waiting)
+            return self._suggest_all(study.ask())
+
+    def _tell_results(
+        self,
+        study: Study,
+        running: dict[int, Trial],
+        earlier: Sequence[ObservedTrial],
+        waiting: Sequence[int],
+    ) -> None:
+        """Tell the results that are known, and remove their trials from `running`."""
+        from optuna.trial import TrialState, create_trial
+
+        for index in [i for i in running if i not in waiting and not earlier[i].running]:
+            trial, space, recorded = running.pop(index), self.study.space, earlier[index].params
+            params = {path: space[path].to_optuna(value) for path, value in recorded.items()}
+            values = earlier[index].values
+            if params != trial.params or values is None:
+                study.tell(trial, state=TrialState.FAIL)
+            else:
+                study.tell(trial, list(values))
+            if params != trial.params and values is not None:
+                distributions = {path: space[path].to_optuna_distribution() for path in params}
+                study.add_trial(
+                    create_trial(params=params, distributions=distributions, values=list(values))
+                )
+
+    def _suggest_all(self, trial: Trial) -> dict[str, Any]:
+        """Return the values of the active axes, each suggested after those it depends on."""
+        space, drawn = self.study.space, dict[str, Any]()
+        for path in branches.order_axes(space):
+            if branches.is_active(space, path, drawn):
+                drawn[path] = suggest(trial, path, space[path])
+        return branches.drop_inactive(space, drawn)
+
+
+def is_reproducible(study: Sampling) -> bool:
+    """Return whether a sampler proposes the same twice after the same three results."""
+    draws = []
+    for _ in range(2):
+        earlier: list[ObservedTrial] = []
+        for value in (0.1, 0.3, 0.2):
+            earlier.append(ObservedTrial(AnyOptuna(study, "twice").propose(earlier), value))
+        draws.append([trial.params for trial in earlier])
+    return draws[0] == draws[1]
