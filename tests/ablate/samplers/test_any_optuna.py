@@ -16,7 +16,7 @@ from tests.ablate import specs
 from tests.ablate.driven import run, stopped_often, table
 from tests.ablate.samplers.searches import NUMBERS, driven, study
 
-CLASSES = [
+CLASSES = ["CmaEsSampler", "QMCSampler", "optuna.samplers:RandomSampler"]
     "CmaEsSampler",
     "QMCSampler",
     "NSGAIIISampler",
