@@ -67,8 +67,8 @@ def export_cells(plan: Plan, settings: Settings, to: Path) -> Counter[str]:
     counts, entries = Counter[str](), list[Entry]()
     with Ledger(settings.ledger) as ledger:
         ledger.release_dead()
-        ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolve_spec(), settings.provenance)
         progression = Progression(plan, settings.open_facts(ledger), record=True)
+        ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolve_spec(), settings.provenance)
         trials: dict[str, list[Cell]] = {}
         while cells := progression.list_new_cells():
             ledger.put_cells(plan.sweep_id, [vars(cell) for cell in cells])

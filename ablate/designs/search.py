@@ -38,6 +38,9 @@ class Search(StudyBase):
     round: number of trials proposed at a time. A round is proposed once all earlier results are
         known, so that proposals depend only on results. "asynchronous" proposes a trial whenever a
         worker is free; the budget is exact, but proposals depend on timing.
+    warm_start: an earlier sweep in the same ledger, by name or id: the sampler learns from its
+        finished trials of the same space, and they count in tuning budgets
+        (`ablate/sweep/warm_start.py`).
     startup: number of random trials before tpe and gp model results.
     population: number of results in a generation of cmaes (default 4 + ⌊3 ln axes⌋) and nsga2 (20).
     neutral: `{best_of: tune_baseline}` adds a candidate: the method's neutral configuration with
@@ -62,6 +65,7 @@ class Search(StudyBase):
     scheduler: Scheduler | None = None
     neutral: Around | None = None
     space: dict[str, Axis] = Field({})
+    warm_start: str | None = None
     first_points: tuple[dict[str, Any], ...] = Field((), alias="points")
 
     tables: ClassVar[tuple[str, ...]] = ("search", "importance")
@@ -87,6 +91,9 @@ class Search(StudyBase):
         metrics = [objective.metric for objective in self.objectives]
         if len(set(metrics)) != len(metrics):
             raise ConfigError("objectives", f"{', '.join(metrics)} name a metric twice")
+        if self.warm_start is not None and (self.folds is not None or self.scheduler is not None):
+            other = "folds" if self.scheduler is None else "a scheduler"
+            raise ConfigError("warm_start", f"it excludes {other}. Remove one of them.")
         if self.space:
             SAMPLERS[get_sampler_name(self)].check(self)
         if self.scheduler is None:

@@ -75,9 +75,10 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             jobs = replace(jobs, forget=checkpoints.remove_trial, fetch=fetch)
         # list the cells that are known
         ledger.release_dead()
+        progression = Progression(plan, settings.open_facts(ledger), record=True)
         ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolve_spec(), settings.provenance)
         dispatch = JobScheduler(
-            Progression(plan, settings.open_facts(ledger), record=True),
+            progression,
             ledger,
             owner,
             plan.sweep_id,

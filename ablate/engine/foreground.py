@@ -85,10 +85,10 @@ def run_cell(plan: Plan, settings: Settings, wanted: str) -> int:
     owner = Owner.from_this_process()
     with Ledger(settings.ledger) as ledger, send_heartbeats(settings.ledger, owner):
         ledger.release_dead()
-        ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolve_spec(), settings.provenance)
         # A failure is looked at again: this is what the option is for.
         facts = replace(settings, retry_failed=True, force=False).open_facts(ledger)
         progression, jobs = Progression(plan, facts, record=True), settings.build_job_settings(plan)
+        ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolve_spec(), settings.provenance)
         dispatch = JobScheduler(progression, ledger, owner, plan.sweep_id, jobs, retry_failed=True)
         cell = find_cell(progression, wanted)
         for line in dispatch.reconcile_code_versions(same_code=settings.same_code):

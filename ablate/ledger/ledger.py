@@ -293,6 +293,12 @@ class Ledger(Records):
             "INSERT OR IGNORE INTO stops VALUES (?,?,?,?)", sweep_id, study, cell, epoch
         )
 
+    def put_warm_start(self, sweep_id: str, study: str, trials: Sequence[str]) -> None:
+        """Record the trials that a search starts from, unless another driver was first."""
+        self._execute_statement(
+            "INSERT OR IGNORE INTO warm_starts VALUES (?,?,?)", sweep_id, study, to_json(trials)
+        )
+
     def rename_store(self, before: str, after: str) -> None:
         """Record the runs of a store under another name, and erase the former name from the
         file."""

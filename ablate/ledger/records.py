@@ -159,6 +159,13 @@ class Records:
         rows = self.query("SELECT * FROM stops WHERE sweep_id=? AND study=?", [sweep_id, study])
         return {row["cell"]: row["epoch"] for row in rows}
 
+    def get_warm_start(self, sweep_id: str, study: str) -> list[str] | None:
+        """Return the recorded trials that a search starts from; None before its first run."""
+        rows = self.query(
+            "SELECT * FROM warm_starts WHERE sweep_id=? AND study=?", [sweep_id, study]
+        )
+        return rows[0]["trials"] if rows else None
+
     def get_mlflow_run(self, store: str, sweep_id: str, trial_id: str = "") -> Row | None:
         """Return run_id, logged_epoch and logged_final of a trial's run in `store`; trial "" is the
         parent."""
@@ -242,6 +249,7 @@ _KINDS: tuple[tuple[Any, str], ...] = (
     (dict[str, Number], "metrics_json"),
     (dict[str, str | None], "components_json"),
     (list[Whole], "beside_json?"),
+    (list[str], "trials_json"),
     (_Spec, "spec_json"),
 )
 _COLUMNS: dict[str, TypeAdapter[Any]] = {

@@ -22,9 +22,9 @@ from ablate.ledger.owner import Owner
 from ablate.ledger.sqlite_files import NoDatabase, read_header
 from trainables.errors import ConfigError
 
-VERSION = 7
+VERSION = 8
 # 2: stops; 3: beside; 4: cells.fold; 5: cells' key first, evaluations.recorded; 6: sources;
-# 7: trials.checkpoint
+# 7: trials.checkpoint; 8: warm_starts
 APPLICATION_ID = 0x61626C74  # "ablt"
 
 DDL = """
@@ -66,6 +66,9 @@ CREATE TABLE IF NOT EXISTS stops(
 CREATE TABLE IF NOT EXISTS beside(
     study_key TEXT NOT NULL, idx INTEGER NOT NULL, beside_json TEXT NOT NULL,
     PRIMARY KEY(study_key, idx)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS warm_starts(
+    sweep_id TEXT NOT NULL, study TEXT NOT NULL, trials_json TEXT NOT NULL,
+    PRIMARY KEY(sweep_id, study)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS sources(source TEXT PRIMARY KEY, components_json TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS same_code(
     component TEXT NOT NULL, revision TEXT NOT NULL, one TEXT NOT NULL, other TEXT NOT NULL,

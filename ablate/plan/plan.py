@@ -102,6 +102,7 @@ class Plan:
         fingerprints: of the data sets seen so far.
         other_regimes: comparison → cell → how its row is named if its values were chosen in another
             regime.
+        warm_trials: search → trials of earlier sweeps that it starts from.
         as_written: studies that were not selected and do not fit `--set`, to which it is not
             applied.
 
@@ -124,6 +125,7 @@ class Plan:
         self.spec = self.loaded.spec
         self.order = self._list_wanted_studies()
         self.as_written: set[str] = set()
+        self.warm_trials: dict[str, tuple[str, ...]] = {}
         self.other_regimes: dict[str, dict[str, str]] = {}
         self._fingerprint, self._cache = fingerprint, cache
         self.fingerprints: dict[str, str] = {}
@@ -308,6 +310,8 @@ class Plan:
         assert sampled is not None
         config = self.resolve_config(name, None, bases)
         content = sampled.identifies() | ({} if neutral is None else {NEUTRAL: neutral})
+        if warm_trials := self.warm_trials.get(name):
+            content["warm_start"] = warm_trials
         content["base"] = identity.compute_config_hash(config, self.get_fingerprint(config))
         content |= {"objective": self.spec.objective, "seeds": self.list_seeds(name)}
         return compute_canonical_hash(content)[:16]
@@ -319,12 +323,21 @@ class Plan:
         )
 
     def trace_lineages(self) -> dict[str, dict[str, Lineage]]:
-        """Map comparison → cell → the studies that tuned it, with their trials."""
-        return {
+        """Map comparison → cell → the studies that tuned it, with their trials.
+
+        Trials of earlier sweeps that a search starts from have an entry of their own.
+        """
+        lineages = {
             name: inheritance.trace_lineages(study, self.spec.studies, self.count_cells)
             for name, study in self.spec.studies.items()
             if "tuning" in type(study).model_fields
         }
+        for lineage in (lineage for rows in lineages.values() for lineage in rows.values()):
+            for name, trials in self.warm_trials.items():
+                if name in lineage:
+                    source = getattr(self.spec.studies[name], "warm_start", "")
+                    lineage[f"{source}, for {name}"] = len(trials)
+        return lineages
 
     def count_tuning_trials(self) -> dict[str, dict[str, int]]:
         """Map comparison → cell → number of trials that tuned it."""

@@ -25,6 +25,7 @@ from ablate.schedulers.precision import PrecisionSeeds, evaluate_precision
 from ablate.schedulers.racing import Race, Standing, evaluate_race
 from ablate.sweep.ranking import Ranking
 from ablate.sweep.state import StudyState, SweepState
+from ablate.sweep.warm_start import fix_warm_trials, observe_warm_trials
 from ablate.values.paths import get_at, has_path
 from reports.tables.labels import choose_smallest_effect, display_scale
 
@@ -89,8 +90,7 @@ class Proposer:
         """Return the cells of one more asynchronous proposal, based on the results so far."""
         proposals, idx = self._sweep.facts.ledger.list_proposals(self.key), len(self._state.listed)
         earlier = self.list_history({i: row["beside"] for i, row in proposals.items()})
-        ahead = self._neutral_params is not None
-        beside = tuple(i - ahead for i, trial in enumerate(earlier) if trial.running)
+        beside = tuple(i - self._offset for i, trial in enumerate(earlier) if trial.running)
         params = proposals[idx]["params"] if idx in proposals else None  # by another driver
         return self._build_proposal(idx, params, earlier, beside)
 
@@ -138,6 +138,19 @@ class Proposer:
                 )
         return branches.drop_inactive(self.space, values | points[idx])
 
+    @cached_property
+    def _warm(self) -> list[ObservedTrial]:
+        """The trials of earlier sweeps from which the search starts."""
+        sweep = self._sweep
+        if not sweep.plan.warm_trials.get(self.name):
+            return []
+        return observe_warm_trials(sweep.plan, sweep.facts, self.name, self.space, self._centre)
+
+    @property
+    def _offset(self) -> int:
+        """The number of trials in the history before the first proposal."""
+        return len(self._warm) + (self._neutral_params is not None)
+
     @property
     def _neutral_cells(self) -> list[Cell]:
         return [cell for cell in self._state.cells if cell.cell == NEUTRAL]
@@ -166,14 +179,14 @@ class Proposer:
     def _list_round_before(self, start: int, idx: int) -> tuple[int, ...]:
         """Return the positions in the history of the same round's earlier proposals.
 
-        The neutral cell has position 0 and belongs to the first round.
+        The neutral cell comes before them and belongs to the first round.
 
         Args:
             start: index of the round's first proposal.
             idx: index of the current proposal.
         """
-        ahead = self._neutral_params is not None
-        return tuple(range(start + ahead if start else 0, idx + ahead))
+        first = start + self._offset if start else len(self._warm)
+        return tuple(range(first, idx + self._offset))
 
     def _build_proposal(
         self,
@@ -205,12 +218,12 @@ class Proposer:
         return cells
 
     def list_history(self, beside: Mapping[int, tuple[int, ...]]) -> list[ObservedTrial]:
-        """Return the results of all proposals so far, the neutral cell first.
+        """Return the results of all proposals so far, after earlier sweeps and the neutral cell.
 
         Args:
             beside: proposal → positions that ran when it was made, for an asynchronous search.
         """
-        earlier, size, neutral = list[ObservedTrial](), self.study.round, self._neutral_params
+        earlier, size, neutral = list(self._warm), self.study.round, self._neutral_params
         if neutral is not None:
             first = replace(self._observe_cells(self._neutral_cells), params=neutral)
             # In the first round the cell counts as running, so that proposals repeat exactly.
@@ -223,9 +236,7 @@ class Proposer:
             if isinstance(size, int):
                 waiting = self._list_round_before(idx // size * size, idx)
             else:
-                waiting = tuple(
-                    position + (neutral is not None) for position in beside.get(idx, ())
-                )
+                waiting = tuple(position + self._offset for position in beside.get(idx, ()))
             earlier.append(replace(self._observe_cells(cells), beside=waiting))
         return earlier
 
@@ -361,6 +372,7 @@ class Progression(SweepState):
             elif (precision := plan.find_precision(name)) is not None:
                 self.races[name] = Staging(self, name, precision)
             if (sampled := study.sampling()) is not None:
+                fix_warm_trials(plan, facts, name, record=record)
                 self.proposers[name] = Proposer(self, name, sampled)
 
     def list_new_cells(self) -> list[Cell]:

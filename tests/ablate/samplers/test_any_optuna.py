@@ -17,12 +17,6 @@ from tests.ablate.driven import run, stopped_often, table
 from tests.ablate.samplers.searches import NUMBERS, driven, study
 
 CLASSES = ["CmaEsSampler", "QMCSampler", "optuna.samplers:RandomSampler"]
-    "CmaEsSampler",
-    "QMCSampler",
-    "NSGAIIISampler",
-    "TPESampler",
-    "optuna.samplers:RandomSampler",
-]
 
 
 class Unseeded(optuna.samplers.RandomSampler):

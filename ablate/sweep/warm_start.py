@@ -1,0 +1,102 @@
+"""Warm starts: a search learns from finished trials of earlier sweeps in the same ledger.
+
+    tune: {design: search, warm_start: my-first, …}
+
+Trials of the sweep `my-first` count if they differ from the search's own trials only in axes of its
+space and in values that it takes from other studies. Their list is recorded when a run first plans
+the search, so that the same proposals come after an interruption, whatever is trained meanwhile.
+The sampler sees those of them that fit the values taken. None is trained again, and they count in
+the tuning budgets of all rows behind which the search stands.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ablate.ledger.facts import Facts
+from ablate.ledger.queries import find_sweep, list_sweep_trials
+from ablate.plan.inheritance import is_path_within, list_inherited_paths
+from ablate.plan.plan import Plan
+from ablate.samplers import branches
+from ablate.samplers.history import ObservedTrial
+from ablate.samplers.space import Space
+from ablate.values.paths import flatten_paths
+from trainables.evaluation.metric_name import MetricName
+
+
+def fix_warm_trials(plan: Plan, facts: Facts, name: str, *, record: bool) -> None:
+    """Set the list of trials that a search starts from: the recorded one, or a new one.
+
+    Args:
+        plan: the plan, whose `warm_trials` is set.
+        facts: what the ledger holds.
+        name: the search.
+        record: whether to record a new list.
+
+    Raises:
+        ConfigError: The ledger has no sweep of that name.
+    """
+    source = getattr(plan.spec.studies[name], "warm_start", None)
+    if source is None:
+        return
+    ledger = facts.ledger
+    trials = ledger.get_warm_start(plan.sweep_id, name)
+    if trials is None:
+        where = plan.loaded.source.locate(f"studies.{name}.warm_start")
+        rows = list_sweep_trials(ledger, find_sweep(ledger, source, where))
+        config = plan.resolve_config(name, None, plan.find_example(name))
+        own = flatten_paths(config.model_dump(mode="json"))
+        free = [*plan.spec.studies[name].paths, *list_inherited_paths(plan.spec.studies, name)]
+        trials = [
+            row["trial_id"]
+            for row in rows
+            if row["status"] == "done" and not _list_differing_paths(row["config"], own, free)
+        ]
+        if record:
+            ledger.put_warm_start(plan.sweep_id, name, trials)
+    plan.warm_trials[name] = tuple(trials)
+
+
+def observe_warm_trials(
+    plan: Plan, facts: Facts, name: str, space: Space, centre: Mapping[str, Any]
+) -> list[ObservedTrial]:
+    """Return the listed trials that lie in the space around a centre, as a sampler sees them.
+
+    Trials of one configuration are one observation, the mean over their seeds.
+
+    Args:
+        plan: the plan, with the list.
+        facts: what the ledger holds.
+        name: the search.
+        space: its axes.
+        centre: the configuration that it is centred on.
+    """
+    own, groups = flatten_paths(centre), dict[str, list[dict[str, Any]]]()
+    for trial_id in plan.warm_trials.get(name, ()):
+        row = facts.ledger.get_trial(trial_id)
+        if row is not None and not _list_differing_paths(row["config"], own, [*space]):
+            groups.setdefault(row["config_hash"], []).append(row)
+    observed = []
+    metrics = [MetricName.parse(objective.metric) for objective in plan.list_objectives(name)]
+    for rows in groups.values():
+        params = branches.find_proposal(space, rows[0]["config"])
+        evaluations = [facts[row["trial_id"]].evaluations for row in rows]
+        values = [[e.get(split, {}).get(metric) for e in evaluations] for split, metric in metrics]
+        if params is not None and all(value is not None for column in values for value in column):
+            means = tuple(sum(column) / len(column) for column in values)  # type: ignore[arg-type]
+            observed.append(ObservedTrial(params, means))
+    return observed
+
+
+def _list_differing_paths(
+    config: Mapping[str, Any] | str, own: Mapping[str, Any], free: list[str]
+) -> list[str]:
+    """Return the paths outside of `free` in which a configuration differs from `own`."""
+    other = flatten_paths(json.loads(config) if isinstance(config, str) else config)
+    return [
+        path
+        for path in {*other, *own}
+        if other.get(path) != own.get(path) and not any(is_path_within(path, p) for p in free)
+    ]

@@ -1,0 +1,81 @@
+"""Searches that start from finished trials of earlier sweeps in the ledger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablate.plan.plan import Plan
+from ablate.sweep.dispatch import JobScheduler
+from tests.ablate import specs
+from tests.ablate.driven import dispatch, run, stopped_often, table
+from trainables.errors import ConfigError
+
+RATE = {"optimizer.lr": {"low": 1e-4, "high": 1e-2, "log": True}}
+SEARCH = {"design": "search", "trials": 6, "round": 3, "startup": 3, "seeds": 2}
+
+
+def plan(name: str, trials: int = 6, epochs: int = 2, **more: Any) -> Plan:
+    tune = {**SEARCH, "trials": trials, "space": RATE, **more}
+    rows = {
+        "design": "compare",
+        "variants": {"a": {"around": {"best_of": "tune"}}, "b": {"trial": {"optimizer.lr": 1e-3}}},
+    }
+    studies = {"tune": tune, "rows": rows}
+    return specs.plan({"name": name, "trial": {"training.epochs": epochs}, "studies": studies})
+
+
+def params(made: JobScheduler) -> list[dict[str, Any]]:
+    return [cell.coords for cell in made.progression.studies["tune"].cells if cell.seed == 0]
+
+
+def test_the_sampler_learns_from_them_and_no_trial_is_repeated(tmp_path: Path) -> None:
+    first = run(plan("first"), tmp_path)
+    made = plan("second", seeds=3, warm_start="first", startup=6)
+    second = run(made, tmp_path)
+    assert {str(p) for p in params(first)}.isdisjoint(map(str, params(second)))
+    proposer = second.progression.proposers["tune"]
+    best = first.progression.ranking.find_best("tune")
+    history = proposer.list_history({})
+    assert len(history) == 7 + 6  # one of each configuration, a row among them
+    assert best is not None and max(t.values or (0.0,) for t in history[:7]) >= (best.value,)
+    assert len(made.warm_trials["tune"]) == 13  # 6 configurations at 2 seeds, and a row of its own
+
+
+def test_they_count_in_the_budgets_of_the_rows(tmp_path: Path) -> None:
+    run(plan("first"), tmp_path)
+    made = plan("second", warm_start="first")
+    run(made, tmp_path)
+    assert made.trace_lineages()["rows"]["a"] == {"tune": 12, "first, for tune": 13}
+    assert made.count_tuning_trials()["rows"] == {"a": 25, "b": 0}
+
+
+def test_trials_of_another_regime_are_not_taken(tmp_path: Path) -> None:
+    run(plan("first", epochs=3), tmp_path)
+    made = plan("second", warm_start="first")
+    run(made, tmp_path)
+    assert made.warm_trials["tune"] == ()
+
+
+def test_the_list_is_fixed_when_the_search_is_first_planned(tmp_path: Path) -> None:
+    run(plan("first"), tmp_path / "a")
+    run(plan("first"), tmp_path / "b")
+    undisturbed = run(plan("second", seeds=1, warm_start="first"), tmp_path / "a")
+    # in the other folder the earlier sweep goes on while the second is interrupted
+    half = plan("second", seeds=1, warm_start="first")
+    begun = dispatch(half, tmp_path / "b")
+    begun.claim_next_job()
+    begun.interrupt_all("stopped by the test")
+    run(plan("first", trials=9), tmp_path / "b")
+    stopped, _ = stopped_often(plan("second", seeds=1, warm_start="first"), tmp_path / "b", seed=1)
+    assert table(stopped) == table(undisturbed)
+
+
+def test_an_unknown_sweep_is_refused(tmp_path: Path) -> None:
+    run(plan("first"), tmp_path)
+    with pytest.raises(ConfigError, match="warm_start: 'frist' is no sweep of the ledger"):
+        run(plan("second", warm_start="frist"), tmp_path)
+    with pytest.raises(ConfigError, match="it excludes folds"):
+        plan("second", warm_start="first", folds=2)
