@@ -25,8 +25,8 @@ from ablate.designs.parts import (
     NEUTRAL,
     NEUTRAL_POINT,
     OF,
-    Arm,
     Around,
+    FactorLevels,
     InheritedConfig,
     Objective,
     Point,
@@ -63,10 +63,10 @@ _GONE = {
     f"put {HEATMAP!r} into `tables`": "heatmap",
     "it follows from the fields; an option that comes later is None by default": "identity",
     "define `points`": "listed",
-    "set `stands_for` of the `Point`s": "may_be_neutral",
-    "set `takes` of the `Point`s": "needs taken_at",
+    "set `is_unchanged` of the `Point`s": "may_be_neutral",
+    "set `references` of the `Point`s": "needs taken_at",
     "set `layers` of the `Point`s": "of_point",
-    "set `again` of the `Point`s": "source",
+    "set `source` of the `Point`s": "source",
     "declare a field `tuning`": "tuned tuned_as",
     "coordinates that are `on` or `off` may be left out": "unsaid",
 }
@@ -281,37 +281,37 @@ class StudyBase(SpecPart):
             places.setdefault(around.best_of, field if field == OF else f"{field}.best_of")
         return places
 
-    def list_base_references(self, arm: Arm = ()) -> tuple[InheritedConfig, ...]:
+    def list_base_references(self, levels: FactorLevels = ()) -> tuple[InheritedConfig, ...]:
         """Return the references of a cell to other studies, lowest layer first."""
-        if arm == NEUTRAL_POINT.arm:
+        if levels == NEUTRAL_POINT.levels:
             return tuple(base for base in self.references() if base.place != OF)
-        point = self.by_arm.get(arm)
-        if point is not None and point.takes is not None:
-            return point.takes
+        point = self.by_levels.get(levels)
+        if point is not None and point.references is not None:
+            return point.references
         return tuple(base for base in self.references() if base.place != NEUTRAL)
 
-    def list_needed_bases(self, arm: Arm = ()) -> tuple[Around, ...]:
+    def list_needed_bases(self, levels: FactorLevels = ()) -> tuple[Around, ...]:
         """Return the cells of other studies that a cell is centred on, lowest layer first."""
-        return tuple(base.around for base in self.list_base_references(arm))
+        return tuple(base.around for base in self.list_base_references(levels))
 
-    def find_source_cell(self, arm: Arm = ()) -> Around | None:
+    def find_source_cell(self, levels: FactorLevels = ()) -> Around | None:
         """Return the cell of another study that a promoted cell trains again.
 
         Args:
-            arm: the cell; empty for the first promoted one.
+            levels: the cell; empty for the first promoted one.
 
         Returns:
             None if the study does not promote.
         """
-        point = self.by_arm.get(arm)
-        return None if point is None else point.again
+        point = self.by_levels.get(levels)
+        return None if point is None else point.source
 
     @cached_property
-    def by_arm(self) -> dict[Arm, Point]:
-        """Arm → its cell; the empty arm stands for the first promoted cell, if there is one."""
-        by_arm = {point.arm: point for point in self.all_points if point.arm}
-        promoted = next((point for point in self.all_points if point.again is not None), None)
-        return by_arm if promoted is None else {**by_arm, (): promoted}
+    def by_levels(self) -> dict[FactorLevels, Point]:
+        """Factor levels → their cell; empty ones stand for the first promoted cell, if any."""
+        by_levels = {point.levels: point for point in self.all_points if point.levels}
+        promoted = next((point for point in self.all_points if point.source is not None), None)
+        return by_levels if promoted is None else {**by_levels, (): promoted}
 
     # ------------------------------------------------------------------ layers
 
@@ -342,13 +342,13 @@ class StudyBase(SpecPart):
 
     def export_params(self, point: Point) -> dict[str, Any]:
         """Return the values that a cell sets, by path, which studies centred on it inherit."""
-        return dict(self.of_layers[point.arm] if point.layers else point.values)
+        return dict(self.of_layers[point.levels] if point.layers else point.values)
 
     @cached_property
-    def of_layers(self) -> dict[Arm, dict[str, Any]]:
-        """Arm → values that the layers of its cell set, cached because they are read often."""
+    def of_layers(self) -> dict[FactorLevels, dict[str, Any]]:
+        """Factor levels → values that the layers of their cell set; cached, as often read."""
         return {
-            point.arm: flatten_paths(merge_layers(point.layers))
+            point.levels: flatten_paths(merge_layers(point.layers))
             for point in self.all_points
             if point.layers
         }
@@ -380,7 +380,7 @@ class StudyBase(SpecPart):
 
     def list_representatives(self) -> Sequence[Point | None]:
         """Return the points whose centres a plan checks: those with layers, or None for all."""
-        return [p for p in self.all_points if p.layers and LEFT_OUT not in p.arm] or (None,)
+        return [p for p in self.all_points if p.layers and LEFT_OUT not in p.levels] or (None,)
 
 
 DESIGNS: Registry[type[StudyBase]] = Registry(

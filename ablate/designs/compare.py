@@ -113,7 +113,7 @@ class Compare(StudyBase):
     def references(self) -> Iterator[InheritedConfig]:
         for field, around in super().references():
             for name in dict.fromkeys(
-                around.fill_template(p.arm).best_of for p in self.combinations
+                around.fill_template(p.levels).best_of for p in self.combinations
             ):
                 yield InheritedConfig(field, around.model_copy(update={"best_of": name}))
         for factor, levels in self.list_factors().items():
@@ -128,12 +128,12 @@ class Compare(StudyBase):
         best other cell, which has no trial of its own if the neutral cell does not win.
         """
         rows = [
-            replace(point, stands_for=any(map(self._inherits_method, point.takes or ())))
+            replace(point, is_unchanged=any(map(self._inherits_method, point.references or ())))
             for point in self.combinations
         ]
         return [
             *rows,
-            *(self._build_not_neutral_point(point) for point in rows if point.stands_for),
+            *(self._build_not_neutral_point(point) for point in rows if point.is_unchanged),
         ]
 
     @cached_property
@@ -144,26 +144,28 @@ class Compare(StudyBase):
         return tuple(map(self._build_point, drop_excluded(every, self.exclude, factors)))
 
     def left_out(self) -> Iterator[Point]:
-        arms = {point.arm for point in self.combinations}
+        kept = {point.levels for point in self.combinations}
         every = itertools.product(*self.list_factors().values()) if self.exclude else ()
-        return (point for point in map(self._build_point, every) if point.arm not in arms)
+        return (point for point in map(self._build_point, every) if point.levels not in kept)
 
-    def _build_point(self, levels: Sequence[str]) -> Point:
+    def _build_point(self, names: Sequence[str]) -> Point:
         factors = self.list_factors()
-        arm = tuple(zip(factors, levels, strict=True))
-        places = [_format_place(*pair) for pair in arm]
+        levels = tuple(zip(factors, names, strict=True))
+        places = [_format_place(*pair) for pair in levels]
         takes = [
-            InheritedConfig(field, around.fill_template(arm))
+            InheritedConfig(field, around.fill_template(levels))
             for field, around in super().references()
         ]
-        for pair in arm:
+        for pair in levels:
             takes += self._find_base_references(*pair)
-        trials = [factors[factor][level].trial for factor, level in arm]
+        trials = [factors[factor][level].trial for factor, level in levels]
         layers = [Layer(f"{field}.trial", t) for field, t in zip(places, trials, strict=True)]
-        cell = levels[0] if len(levels) == 1 else build_cell_name(dict(arm))
-        shift = sum(factors[factor][level].shift_seeds or 0 for factor, level in arm)
+        cell = names[0] if len(names) == 1 else build_cell_name(dict(levels))
+        shift = sum(factors[factor][level].shift_seeds or 0 for factor, level in levels)
         field = places[-1]
-        return Point(cell, dict(arm), {}, field, arm, tuple(layers), tuple(takes), shift=shift)
+        return Point(
+            cell, dict(levels), {}, field, levels, tuple(layers), tuple(takes), shift=shift
+        )
 
     def _find_base_references(self, factor: str, level: str) -> Iterator[InheritedConfig]:
         for around in self.list_factors()[factor][level].around:
@@ -185,10 +187,12 @@ class Compare(StudyBase):
             InheritedConfig(inherited.place, inherited.around.model_copy(update={"neutral": False}))
             if self._inherits_method(inherited)
             else inherited
-            for inherited in point.takes or ()
+            for inherited in point.references or ()
         )
-        name, arm = point.cell + OTHER, (*point.arm, LEFT_OUT)
-        return replace(point, cell=name, coords=coords, arm=arm, takes=takes, stands_for=False)
+        name, levels = point.cell + OTHER, (*point.levels, LEFT_OUT)
+        return replace(
+            point, cell=name, coords=coords, levels=levels, references=takes, is_unchanged=False
+        )
 
     def notes(self) -> list[str]:
         others = ", ".join(point.cell for point in self.all_points[len(self.combinations) :])

@@ -22,7 +22,7 @@ MAX_COMBINATIONS = 200_000  # that are looked through for those that `exclude` l
 SHOWN = 60  # characters of a level in a cell's name
 
 # Of a compare study (factor, level), …; of a promote study ("rank", "1"); () in other designs.
-Arm = tuple[tuple[str, str], ...]
+FactorLevels = tuple[tuple[str, str], ...]
 
 
 class SpecPart(Strict):
@@ -51,10 +51,10 @@ class Around(SpecPart):
     neutral: Literal[False] | None = None
     box: float | None = Field(None, gt=1)
 
-    def fill_template(self, arm: Arm) -> Around:
+    def fill_template(self, levels: FactorLevels) -> Around:
         """Return `best_of: tune_{method}` with the names of a combination's levels."""
         name = self.best_of
-        for factor, level in arm:
+        for factor, level in levels:
             name = name.replace(f"{{{factor}}}", level)
         return self if name == self.best_of else self.model_copy(update={"best_of": name})
 
@@ -129,12 +129,12 @@ class Point:
     Attributes:
         values: what the cell sets, by dotted path.
         where: place in the study, for messages.
-        arm: (factor, level) pairs that distinguish cells with bases of their own: the variant and
-            the levels of `cross` in a comparison, the rank in a promotion.
+        levels: (factor, level) pairs that distinguish cells with bases of their own: the
+            variant and the levels of `cross` in a comparison, the rank in a promotion.
         layers: partial trials below `values`.
-        takes: the bases of the cell, lowest layer first; None for those of the study.
-        again: the cell of another study that this one trains again.
-        stands_for: whether the cell is the best cell of another study unchanged.
+        references: the bases of the cell, lowest layer first; None for those of the study.
+        source: the cell of another study that this one trains again.
+        is_unchanged: whether the cell is the best cell of another study unchanged.
         shift: added to each seed.
     """
 
@@ -142,11 +142,11 @@ class Point:
     coords: dict[str, Any]
     values: dict[str, Any]
     where: str
-    arm: Arm = ()
+    levels: FactorLevels = ()
     layers: tuple[Layer, ...] = ()
-    takes: tuple[InheritedConfig, ...] | None = None
-    again: Around | None = None
-    stands_for: bool = False
+    references: tuple[InheritedConfig, ...] | None = None
+    source: Around | None = None
+    is_unchanged: bool = False
     shift: int = 0
 
 
@@ -154,7 +154,10 @@ class Point:
 # coordinate and its arm.
 NEUTRAL = "neutral"
 NEUTRAL_POINT = Point(NEUTRAL, {NEUTRAL: "yes"}, {}, NEUTRAL, ((NEUTRAL, NEUTRAL),))
-LEFT_OUT = (NEUTRAL, "left out")  # in the arm of a row around the best cell that is not neutral
+LEFT_OUT = (
+    NEUTRAL,
+    "left out",
+)  # in the factor levels of a row around the best cell that is not neutral
 OF = "of"  # where a promote study names the one whose cells it trains again
 
 

@@ -106,9 +106,13 @@ class Promote(StudyBase):
         around = [inherited for inherited in super().references() if inherited.place != NEUTRAL]
         points = []
         for rank in range(1, self.count + 1):
-            again, arm = self._build_ranked_point(rank), ((RANK, str(rank)),)
-            point = Point(build_cell_name({RANK: rank}), {RANK: rank}, {}, OF, arm, stands_for=True)
-            points.append(replace(point, takes=(*around, InheritedConfig(OF, again)), again=again))
+            again, levels = self._build_ranked_point(rank), ((RANK, str(rank)),)
+            point = Point(
+                build_cell_name({RANK: rank}), {RANK: rank}, {}, OF, levels, is_unchanged=True
+            )
+            points.append(
+                replace(point, references=(*around, InheritedConfig(OF, again)), source=again)
+            )
         return points if self.neutral is None else [*points, NEUTRAL_POINT]
 
     def _build_ranked_point(self, rank: int) -> Around:

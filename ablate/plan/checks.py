@@ -145,14 +145,16 @@ class _Checker:
         base = self.plan.build_layers(name, point, inherited_values)
         for path in () if name in self.plan.as_written else self.plan.top.values:
             check_path(path, base.merged, f"--set {path}")
-        for inherited in self.spec.studies[name].list_base_references(point.arm if point else ()):
+        for inherited in self.spec.studies[name].list_base_references(
+            point.levels if point else ()
+        ):
             self._check_inherited(name, point, inherited, base.merged)
         try:
             self._check_trial(name, base)
         except MisfitError as fault:
-            if point is None or len(point.arm) < 2:
+            if point is None or len(point.levels) < 2:
                 raise
-            levels = ", ".join(f"{factor}: {level}" for factor, level in point.arm)
+            levels = ", ".join(f"{factor}: {level}" for factor, level in point.levels)
             hint = f"Or leave the combination out with `exclude: [{{{levels}}}]` in studies.{name}"
             raise ConfigError(fault.path, f"{fault.message}. {hint}") from None
 

@@ -79,7 +79,7 @@ def _build_row(plan: Plan, name: str, point: Point, lineage: dict[str, int]) -> 
         merged.get("method", {}).get("name", default.method.name),
         merged.get("loss", {}).get("name", default.loss.name),
         build_regime_key(merged),
-        [around.best_of for around in study.list_needed_bases(point.arm)],
+        [around.best_of for around in study.list_needed_bases(point.levels)],
         map_paths_to_choosers(studies, study, point),
         lineage,
     )
@@ -273,7 +273,7 @@ def collect_study_regimes(plan: Plan, name: str) -> list[Regime]:
 def map_paths_to_choosers(studies: Studies, study: Study, point: Point) -> dict[str, str]:
     """Map each path that a cell takes from others to the study that chose its value."""
     paths: dict[str, str] = {}
-    for around in study.list_needed_bases(point.arm):
+    for around in study.list_needed_bases(point.levels):
         paths |= _map_inherited_paths(studies, around)
     set_paths = study.find_overriding_params(point)
     return {p: by for p, by in paths.items() if not any(is_path_within(p, q) for q in set_paths)}

@@ -91,7 +91,7 @@ def trace_lineages(
     """
     upstream = {
         point.cell: list_upstream_studies(
-            studies, (around.best_of for around in study.list_needed_bases(point.arm))
+            studies, (around.best_of for around in study.list_needed_bases(point.levels))
         )
         for point in study.all_points
     }

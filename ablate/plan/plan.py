@@ -113,11 +113,7 @@ class Plan:
     sweep_id: str
 
     def __init__(
-        self,
-        loaded: LoadedSpec,
-        overrides: Overrides,
-        fingerprint: Fingerprint,
-        cache: Path,
+        self, loaded: LoadedSpec, overrides: Overrides, fingerprint: Fingerprint, cache: Path
     ) -> None:
         self.overrides = overrides
         self.top = Layer("--set", dict(overrides.settings or {}))
@@ -163,10 +159,12 @@ class Plan:
 
         layers = [*self.base, *locate(study.build_base_layers(bases))]
         layers += locate(study.build_own_layers(point, fold))
-        if point is not None and (point.arm == NEUTRAL_POINT.arm or (bases and point.stands_for)):
+        if point is not None and (
+            point.levels == NEUTRAL_POINT.levels or (bases and point.is_unchanged)
+        ):
             # Where the neutral cell won, the method's options are not those of its study.
             merged = merge_layers(layers)
-            if point.arm == NEUTRAL_POINT.arm or inherits_neutral(merged, bases):
+            if point.levels == NEUTRAL_POINT.levels or inherits_neutral(merged, bases):
                 layers.append(build_neutral_layer(name, merged))
         return Stack(layers if name in self.as_written else [*layers, self.top])
 

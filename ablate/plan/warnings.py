@@ -108,7 +108,7 @@ def _count_comparisons(plan: Plan, name: str) -> tuple[int, int | None]:
     study, counts = plan.spec.studies[name], list[tuple[int, int | None]]()
     for table in plan.spec.report.tables:
         if table.study == name and table.kind in COMPARING and study.is_fixed:
-            points = [point for point in study.all_points if LEFT_OUT not in point.arm]
+            points = [point for point in study.all_points if LEFT_OUT not in point.levels]
             baselines = {
                 to_canonical_json([point.coords.get(factor) for factor in table.within])
                 + to_canonical_json(

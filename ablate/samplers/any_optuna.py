@@ -129,7 +129,7 @@ class AnyOptuna(Sampler):
             )
             running: dict[int, Trial] = {}
             for index, proposal in enumerate(earlier):
-                self._tell_results(study, running, earlier, proposal.beside)
+                self._tell_results(study, running, earlier, proposal.concurrent)
                 running[index] = study.ask()
                 self._suggest_all(running[index])
             waiting = tuple(i for i, proposal in enumerate(earlier) if proposal.running)

@@ -19,14 +19,14 @@ class ObservedTrial:
             None if it failed or a scheduler stopped it.
         running: whether it has no result yet; `value` is then meaningless.
         reports: values by epoch of a stopped proposal.
-        beside: indices of the earlier proposals that had no result when this one was made.
+        concurrent: indices of the earlier proposals that had no result when this one was made.
     """
 
     params: dict[str, Any]
     value: float | tuple[float, ...] | None
     running: bool = False
     reports: Mapping[int, float] = field(default_factory=dict)
-    beside: tuple[int, ...] = ()
+    concurrent: tuple[int, ...] = ()
 
     @property
     def values(self) -> tuple[float, ...] | None:
@@ -57,10 +57,10 @@ def assign_generations(
     members: Counter[int] = Counter()  # generation → number of its counted proposals
     waiting = tuple(i for i, trial in enumerate(earlier) if trial.running)
     for index in range(len(earlier) + 1):
-        beside = earlier[index].beside if index < len(earlier) else waiting
+        concurrent = earlier[index].concurrent if index < len(earlier) else waiting
         sizes = members.copy()
         sizes.subtract(
-            generations[i] for i in beside if not earlier[i].running and counts(earlier[i])
+            generations[i] for i in concurrent if not earlier[i].running and counts(earlier[i])
         )
         latest = max((generation for generation, n in sizes.items() if n > 0), default=0)
         generations.append(latest + 1 if sizes[latest] >= size else latest)

@@ -68,8 +68,10 @@ class Proposer:
         for idx in range(start, min(start + size, self.study.trials)):
             params = proposals[idx]["params"] if idx in proposals else None
             cells = self._build_proposal(idx, params, earlier)
-            beside = self._list_round_before(start, idx)
-            earlier.append(ObservedTrial(cells[0].coords, None, running=True, beside=beside))
+            concurrent = self._list_round_before(start, idx)
+            earlier.append(
+                ObservedTrial(cells[0].coords, None, running=True, concurrent=concurrent)
+            )
             fresh += cells
         return fresh
 
@@ -90,9 +92,9 @@ class Proposer:
         """Return the cells of one more asynchronous proposal, based on the results so far."""
         proposals, idx = self._sweep.facts.ledger.list_proposals(self.key), len(self._state.listed)
         earlier = self.list_history({i: row["beside"] for i, row in proposals.items()})
-        beside = tuple(i - self._offset for i, trial in enumerate(earlier) if trial.running)
+        concurrent = tuple(i - self._offset for i, trial in enumerate(earlier) if trial.running)
         params = proposals[idx]["params"] if idx in proposals else None  # by another driver
-        return self._build_proposal(idx, params, earlier, beside)
+        return self._build_proposal(idx, params, earlier, concurrent)
 
     def _find_inherited(self) -> list[dict[str, Any]] | None:
         return self._sweep.ranking.resolve_inherited(self.name, ())
@@ -164,7 +166,7 @@ class Proposer:
         plan = self._sweep.plan
         if plan.spec.studies[self.name].find_baseline() is None or self._neutral_cells:
             return []
-        bases = self._sweep.ranking.resolve_inherited(self.name, NEUTRAL_POINT.arm)
+        bases = self._sweep.ranking.resolve_inherited(self.name, NEUTRAL_POINT.levels)
         if bases is None:
             return None
         space, merged = self.space, plan.build_layers(self.name, NEUTRAL_POINT, bases).merged
@@ -193,7 +195,7 @@ class Proposer:
         idx: int,
         params: dict[str, Any] | None,
         earlier: list[ObservedTrial] | None = None,
-        beside: tuple[int, ...] | None = None,
+        concurrent: tuple[int, ...] | None = None,
     ) -> list[Cell]:
         """Return the cells of proposal `idx`; sample and record it first if `params` is None.
 
@@ -201,7 +203,7 @@ class Proposer:
             idx: number of the proposal.
             params: its values by path, if the ledger holds it.
             earlier: the history that the sampler learns from.
-            beside: positions in it that still run, recorded with the proposal.
+            concurrent: positions in it that still run, recorded with the proposal.
         """
         plan, bases, new = self._sweep.plan, self._find_inherited() or [], params is None
         if params is None:
@@ -209,7 +211,7 @@ class Proposer:
         cells = plan.build_proposal_cells(self.name, params, idx, bases)
         if self._sweep.record and new:
             ledger = self._sweep.facts.ledger
-            ledger.put_proposal(self.key, idx, params, cells[0].config_hash, beside)
+            ledger.put_proposal(self.key, idx, params, cells[0].config_hash, concurrent)
             first = ledger.list_proposals(self.key)[idx]["params"]
             if first != params:  # another driver, perhaps of another version, was first
                 cells = plan.build_proposal_cells(self.name, first, idx, bases)
@@ -217,11 +219,11 @@ class Proposer:
         self._state.cells += cells
         return cells
 
-    def list_history(self, beside: Mapping[int, tuple[int, ...]]) -> list[ObservedTrial]:
+    def list_history(self, concurrent: Mapping[int, tuple[int, ...]]) -> list[ObservedTrial]:
         """Return the results of all proposals so far, after earlier sweeps and the neutral cell.
 
         Args:
-            beside: proposal → positions that ran when it was made, for an asynchronous search.
+            concurrent: proposal → positions that ran when it was made, for an asynchronous search.
         """
         earlier, size, neutral = list(self._warm), self.study.round, self._neutral_params
         if neutral is not None:
@@ -236,8 +238,8 @@ class Proposer:
             if isinstance(size, int):
                 waiting = self._list_round_before(idx // size * size, idx)
             else:
-                waiting = tuple(position + self._offset for position in beside.get(idx, ()))
-            earlier.append(replace(self._observe_cells(cells), beside=waiting))
+                waiting = tuple(position + self._offset for position in concurrent.get(idx, ()))
+            earlier.append(replace(self._observe_cells(cells), concurrent=waiting))
         return earlier
 
     def _observe_cells(self, cells: list[Cell]) -> ObservedTrial:
@@ -267,7 +269,7 @@ class Racing:
         plan, study = self._sweep.plan, self._sweep.plan.spec.studies[self.name]
         if not self._every:
             bases = [
-                self._sweep.ranking.resolve_inherited(self.name, point.arm)
+                self._sweep.ranking.resolve_inherited(self.name, point.levels)
                 for point in study.all_points
             ]
             if any(values is None for values in bases) and not state.short:
@@ -412,7 +414,7 @@ class Progression(SweepState):
         for idx, point in enumerate(self.plan.spec.studies[state.name].all_points):
             if idx in state.listed:
                 continue
-            bases = self.ranking.resolve_inherited(state.name, point.arm)
+            bases = self.ranking.resolve_inherited(state.name, point.levels)
             if bases is None:
                 continue
             state.listed.add(idx)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Arm, Around, Point
+from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Around, FactorLevels, Point
 from ablate.designs.promote import to_promoted_point
 from ablate.plan import neutral
 from ablate.plan.plan import Cell
@@ -37,7 +37,7 @@ class Ranking:
     def __init__(self, state: SweepState) -> None:
         self._state = state
         self._rankings: dict[str, list[Best]] = {}
-        self._inherited: dict[tuple[str, Arm], list[dict[str, Any]]] = {}
+        self._inherited: dict[tuple[str, FactorLevels], list[dict[str, Any]]] = {}
 
     def mean_metrics(
         self, cells: Sequence[Cell], metrics: Sequence[str]
@@ -90,38 +90,38 @@ class Ranking:
 
     def resolve_point(self, name: str, point: Point) -> Point:
         """Return a point of a study, with the promoted cell's coordinates in a promote study."""
-        around = self._state.plan.spec.studies[name].find_source_cell(point.arm)
+        around = self._state.plan.spec.studies[name].find_source_cell(point.levels)
         if around is None:
             return point
         source = self.rank_study(around.best_of)[around.rank - 1].cell
         return to_promoted_point(point, source.cell, source.coords)
 
-    def resolve_inherited(self, name: str, arm: Arm) -> list[dict[str, Any]] | None:
+    def resolve_inherited(self, name: str, levels: FactorLevels) -> list[dict[str, Any]] | None:
         """Return the layers a cell inherits from other studies; None while one is incomplete."""
-        if (name, arm) in self._inherited:
-            return self._inherited[name, arm]
+        if (name, levels) in self._inherited:
+            return self._inherited[name, levels]
         layers = []
-        for around in self._state.plan.spec.studies[name].list_needed_bases(arm):
+        for around in self._state.plan.spec.studies[name].list_needed_bases(levels):
             values = self._resolve_base(name, around)
             if values is None:
                 return None
             layers.append(values)
-        self._inherited[name, arm] = layers
+        self._inherited[name, levels] = layers
         return layers
 
     def _export_values(self, name: str, cell: Cell) -> dict[str, Any]:
         """Return the settings that a cell passes on: those it inherited and those it varies."""
         study = self._state.plan.spec.studies[name]
-        paths, arm = dict.fromkeys(study.paths), Arm()
+        paths, levels = dict.fromkeys(study.paths), FactorLevels()
         if study.is_fixed:
             point = study.all_points[cell.idx]
-            arm = point.arm
+            levels = point.levels
             paths.update(dict.fromkeys(study.export_params(point)))
         elif cell.cell == NEUTRAL:
-            arm = NEUTRAL_POINT.arm
-        if arm == NEUTRAL_POINT.arm:
+            levels = NEUTRAL_POINT.levels
+        if levels == NEUTRAL_POINT.levels:
             paths.update(dict.fromkeys(neutral.list_neutral_paths(cell.config)))
-        for values in self._inherited.get((name, arm)) or ():
+        for values in self._inherited.get((name, levels)) or ():
             paths.update(dict.fromkeys(values))
         outermost = [p for p in paths if not any(p.startswith(f"{other}.") for other in paths)]
         return {

@@ -166,8 +166,8 @@ def locate_error(plan: Plan, progression: Progression, use: Use, error: ConfigEr
     elif not path.startswith(("data", "training.", "backbone.")):
         where = path
     else:
-        arm = use.point.arm if use.point else ()
-        inherited = progression.ranking.resolve_inherited(use.study, arm) or ()
+        levels = use.point.levels if use.point else ()
+        inherited = progression.ranking.resolve_inherited(use.study, levels) or ()
         layers = plan.build_layers(use.study, use.point, inherited, use.fold)
         holding = [
             layer for layer in layers if has_path(expand_paths(layer.values, layer.where), path)

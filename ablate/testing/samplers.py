@@ -63,9 +63,9 @@ def check(
         assert params == propose(study, KEY, list(earlier)), "the proposal is not reproducible"
         _check_params(study.space, params)
         value = None if index == 4 else -abs(float(params.get("x", 0)))
-        beside = tuple(range(index // 3 * 3, index))
+        concurrent = tuple(range(index // 3 * 3, index))
         running = index >= proposals - 3
-        earlier.append(ObservedTrial(params, value, running=running, beside=beside))
+        earlier.append(ObservedTrial(params, value, running=running, concurrent=concurrent))
     # check that proposals differ, also between keys
     distinct = {to_canonical_json(trial.params) for trial in earlier}
     assert len(distinct) >= proposals - 2, f"{proposals - len(distinct)} proposals are repeated"

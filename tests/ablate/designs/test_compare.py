@@ -73,8 +73,11 @@ def test_every_combination_has_a_tuned_centre_of_its_own(tmp_path: Path) -> None
     assert equal.order[-1] == "rows" and advice.list_plan_warnings(equal) == []
     assert equal.count_tuning_trials() == {"rows": {"normsoftmax": 12, "proxy_anchor": 12}}
     assert equal.resolve_spec()["tuning"] == equal.count_tuning_trials(), "a report can state it"
-    arms = [p.arm for p in equal.spec.studies["rows"].all_points]
-    needs = [[a.best_of for a in equal.spec.studies["rows"].list_needed_bases(arm)] for arm in arms]
+    every_levels = [p.levels for p in equal.spec.studies["rows"].all_points]
+    needs = [
+        [a.best_of for a in equal.spec.studies["rows"].list_needed_bases(levels)]
+        for levels in every_levels
+    ]
     assert needs == [["tune_normsoftmax"], ["tune_proxy_anchor"]]
 
 

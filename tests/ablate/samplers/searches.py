@@ -42,11 +42,11 @@ def driven(
         for idx in range(start, min(start + made.round, budget)):
             told.append(
                 ObservedTrial(
-                    propose(made, key, told), None, running=True, beside=(*range(start, idx),)
+                    propose(made, key, told), None, running=True, concurrent=(*range(start, idx),)
                 )
             )
         told[start:] = [
-            ObservedTrial(t.params, value(t.params), beside=t.beside) for t in told[start:]
+            ObservedTrial(t.params, value(t.params), concurrent=t.concurrent) for t in told[start:]
         ]
     return told
 

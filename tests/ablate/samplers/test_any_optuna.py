@@ -66,7 +66,7 @@ def test_an_own_state_is_replayed_as_one_optuna_study_has_it() -> None:
 def test_failures_are_told() -> None:
     search = made("NSGAIIISampler", options={"population_size": 4})
     history = [
-        ObservedTrial(t.params, None if i == 2 else t.value, beside=t.beside)
+        ObservedTrial(t.params, None if i == 2 else t.value, concurrent=t.concurrent)
         for i, t in enumerate(driven(search, "k", 9, value))
     ]
     assert set(propose(search, "k", history)) == set(NUMBERS)

@@ -123,17 +123,17 @@ def test_cmaes_tells_each_generation_to_the_package() -> None:
 
 
 def test_generations_count_what_was_known_when_a_proposal_was_made() -> None:
-    done = [ObservedTrial({}, 1.0, beside=(*range(i // 4 * 4, i),)) for i in range(12)]
+    done = [ObservedTrial({}, 1.0, concurrent=(*range(i // 4 * 4, i),)) for i in range(12)]
     always: Callable[[ObservedTrial], bool] = lambda told: True  # noqa: E731
     # Rounds of 4, generations of 3: the round that fills one is still of it.
     assert assign_generations(3, done, always) == [0] * 4 + [1] * 4 + [2] * 4 + [3]
     # Generations of 6 end within round 1, whose proposals could not know.
     assert assign_generations(6, done, always) == [0] * 8 + [1] * 4 + [1]
     # Failures that do not count leave a generation unfilled.
-    some = [*done[:3], ObservedTrial({}, None, beside=(0, 1, 2)), *done[4:]]
+    some = [*done[:3], ObservedTrial({}, None, concurrent=(0, 1, 2)), *done[4:]]
     assert assign_generations(4, some, lambda told: told.value is not None)[4:8] == [0] * 4
     # Asynchronous: number 3 did not know number 1, number 4 did.
-    late = [ObservedTrial({}, 1.0, beside=(1,) if i == 3 else ()) for i in range(5)]
+    late = [ObservedTrial({}, 1.0, concurrent=(1,) if i == 3 else ()) for i in range(5)]
     assert assign_generations(3, late, always) == [0, 0, 0, 0, 1, 1]
     running = [*late[:4], ObservedTrial({}, None, running=True)]
     assert assign_generations(3, running, always) == [0, 0, 0, 0, 1, 1]

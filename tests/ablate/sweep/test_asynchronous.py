@@ -53,7 +53,10 @@ def test_the_budget_is_exact_and_each_proposal_reproducible(sampler: str, tmp_pa
     for idx, row in found.items():
         told = [
             ObservedTrial(
-                found[i]["params"], values[i], running=i in row["beside"], beside=found[i]["beside"]
+                found[i]["params"],
+                values[i],
+                running=i in row["beside"],
+                concurrent=found[i]["beside"],
             )
             for i in range(idx)
         ]

@@ -1,4 +1,4 @@
-"""The neutral cell at the baseline's best rates: one candidate more, and what stands beside it."""
+"""The neutral cell at the baseline's best rates: one candidate more, and its rows."""
 
 from __future__ import annotations
 
