@@ -77,8 +77,8 @@ def summarize_studies(frame: Frame) -> list[dict[str, Any]]:
         rows, spec = frame.cells[frame.cells["study"] == name], frame.get_declared_study(name)
         done, failed = (int((rows["status"] == status).sum()) for status in ("done", "failed"))
         sampler = spec.get("sampler", "tpe")
-        name = sampler["class"] if isinstance(sampler, dict) else sampler
-        trials = f"{name}, {spec.get('trials')} trials"
+        sampler_name = sampler["class"] if isinstance(sampler, dict) else sampler
+        trials = f"{sampler_name}, {spec.get('trials')} trials"
         section = {
             "name": name,
             "design": frame.get_design(name),
