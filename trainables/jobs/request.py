@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -15,7 +16,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from trainables.core.code_version import Code
 from trainables.core.runtime import Runtime
-from trainables.core.trial_folder import TrialFolder
+from trainables.core.trial_folder import VIEWS
 from trainables.errors import ConfigError
 
 Mode = Literal["train", "evaluate", "ensemble"]
@@ -34,7 +35,7 @@ class JsonSerializable:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Validate and build an instance from what `to_dict` returned.
+        """Build an instance from what `to_dict` returned.
 
         Raises:
             ConfigError: a field is missing or unknown, or its value has another type.
@@ -44,20 +45,14 @@ class JsonSerializable:
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             path = ".".join(map(str, (cls.__name__.lower(), *first["loc"])))
-            value = repr(first["input"])[:200]
-            raise ConfigError(
-                path, f"{first['msg']}, not {value}. Put the same code on every machine."
-            ) from None
+            fault = f"{first['msg']}, not {repr(first['input'])[:200]}"
+            raise ConfigError(path, f"{fault}. Put the same code on every machine.") from None
         return instance
 
 
-_adapters: dict[type, TypeAdapter[Any]] = {}
-
-
+@cache
 def _build_adapter(cls: type) -> TypeAdapter[Any]:
-    if cls not in _adapters:
-        _adapters[cls] = TypeAdapter(cls)
-    return _adapters[cls]
+    return TypeAdapter(cls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +168,11 @@ class View(JsonSerializable):
 
     def locate_file(self, trial: Path) -> Path:
         """Return the view's file in a trial's folder."""
-        return TrialFolder(trial).locate_view(self.name)
+        return trial / VIEWS / f"{self.name}.json"
 
 
 @dataclass(frozen=True, slots=True)
-class ViewOptions(JsonSerializable):
+class TrialViews(JsonSerializable):
     """The views to compute from one finished trial's model."""
 
     folder: Path
@@ -188,7 +183,7 @@ class ViewOptions(JsonSerializable):
 class Request(JsonSerializable):
     """Views to compute; device, threads and cache are those of `Runtime`."""
 
-    trials: tuple[ViewOptions, ...]
+    trials: tuple[TrialViews, ...]
     device: str
     threads: int | None
     cache: Path
