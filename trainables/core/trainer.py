@@ -110,7 +110,9 @@ class Trainer:
             self.checkpoints = Checkpoints(self.folder.checkpoints, self.hash, seed)
         if resume:
             checkpoints = self.checkpoints
-            checkpoint = group.broadcast_object(lambda: checkpoints and checkpoints.load_latest())
+            checkpoint = group.broadcast_object(
+                lambda: None if checkpoints is None else checkpoints.load_latest()
+            )
             if checkpoint is not None:
                 self._restore_checkpoint(*checkpoint)
 

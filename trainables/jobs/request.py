@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -50,9 +49,13 @@ class JsonSerializable:
         return instance
 
 
-@cache
+_adapters: dict[type, TypeAdapter[Any]] = {}  # mypy refuses classes as arguments of `cache`
+
+
 def _build_adapter(cls: type) -> TypeAdapter[Any]:
-    return TypeAdapter(cls)
+    if cls not in _adapters:
+        _adapters[cls] = TypeAdapter(cls)
+    return _adapters[cls]
 
 
 @dataclass(frozen=True, slots=True)
