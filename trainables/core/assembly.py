@@ -83,7 +83,7 @@ def assemble_parts(
     )
     groups = network.param_groups("main")
     parameters = [parameter for group in groups for parameter in group.params]
-    optimizer = build_optimizer(config.optimizer, groups, device)
+    optimizer = build_optimizer(config.optimizer, groups)
     generators = {name: torch.Generator(device) for name in ("prepare", "method", "loss")}
     generators["augment"] = torch.Generator("cpu")
     return Parts(inputs, network, passes, parameters, optimizer, generators)

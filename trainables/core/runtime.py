@@ -56,12 +56,9 @@ class EpochReport:
 
 @dataclass(frozen=True)
 class FinalReport:
-    """Evaluation of a trial's selected epoch.
+    """Evaluation of a trial's selected epoch, `best_epoch`.
 
     Attributes:
-        best_epoch: number of the selected epoch.
-        epochs: trained epochs.
-        steps: optimiser steps.
         seconds: training time, over all resumes.
         evaluations: metrics by split, as `{"val": {"map_at_r": …}}`.
         evaluator: version of the code that computed them.

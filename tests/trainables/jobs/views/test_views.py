@@ -236,7 +236,7 @@ def test_what_cannot_be_read_is_told(model: Reader, monkeypatch: pytest.MonkeyPa
     with pytest.raises(ConfigError, match="it takes 4"):
         asked(model, "embedding_map", **{**MAP, "classes": 1, "points": 2})
     monkeypatch.setattr(type(model.network.method), "MEASURES", ())
-    with pytest.raises(ConfigError, match="the method has no uncertainty"):
+    with pytest.raises(ConfigError, match="The method has no uncertainty"):
         asked(model, "uncertainty", images=4, ends=1)
 
 
