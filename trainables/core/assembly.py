@@ -26,24 +26,14 @@ PROCESSES = "resources.processes"
 
 @dataclass(frozen=True)
 class Parts:
-    """Parts of a trial, on its device.
+    """Parts of a trial, on its device."""
 
-    Attributes:
-        inputs: source of training batches and splits.
-        network: backbone, method and loss.
-        passes: runs a batch forward and backward, in parts if it must.
-        parameters: all parameters that ever train, in the optimiser's order.
-        optimizer: with one group for each role.
-        generators: random generators of a step, by stream. Augmentation draws on the CPU, so that
-            crops are the same on every device; the others draw on the device, to avoid waiting.
-    """
-
-    inputs: Inputs
-    network: Network
-    passes: GradCacheRunner
-    parameters: list[nn.Parameter]
-    optimizer: torch.optim.Optimizer
-    generators: dict[str, torch.Generator]
+    inputs: Inputs  # source of training batches and splits
+    network: Network  # backbone, method and loss
+    passes: GradCacheRunner  # runs a batch forward and backward, in parts if it must
+    parameters: list[nn.Parameter]  # all that ever train, in the optimiser's order
+    optimizer: torch.optim.Optimizer  # with one group for each role
+    generators: dict[str, torch.Generator]  # random generators of a step, by stream
 
 
 def assemble_parts(
@@ -85,7 +75,7 @@ def assemble_parts(
     parameters = [parameter for group in groups for parameter in group.params]
     optimizer = build_optimizer(config.optimizer, groups)
     generators = {name: torch.Generator(device) for name in ("prepare", "method", "loss")}
-    generators["augment"] = torch.Generator("cpu")
+    generators["augment"] = torch.Generator("cpu")  # so that crops are the same on every device
     return Parts(inputs, network, passes, parameters, optimizer, generators)
 
 

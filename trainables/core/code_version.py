@@ -25,17 +25,11 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The driver's code of a trial's components, by component name.
+    """The driver's code of a trial's components, by component name."""
 
-    Attributes:
-        hashes: digest of the source; None where the source cannot be read.
-        revisions: REVISION of the component.
-        same: digests of sources that are known to give the same numbers.
-    """
-
-    hashes: Mapping[str, str | None]
+    hashes: Mapping[str, str | None]  # digest of the source; None where it cannot be read
     revisions: Mapping[str, str]
-    same: Mapping[str, tuple[str, ...]]
+    same: Mapping[str, tuple[str, ...]]  # digests of sources that give the same numbers
 
 
 class SourceMismatch(OSError):

@@ -99,22 +99,13 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class Model:
-    """A trained network that embeds images.
-
-    Attributes:
-        network: the trained network.
-        backbone: of the network, or the one that computed its cached features.
-        config: configuration of its trial.
-        classes: names of the training classes.
-        frame: as in `Images`.
-        device: where the network is.
-    """
+    """A trained network that embeds images."""
 
     network: Network
-    backbone: Backbone
-    config: TrialConfig
-    classes: list[str]
-    frame: float
+    backbone: Backbone  # of the network, or the one that computed its cached features
+    config: TrialConfig  # of its trial
+    classes: list[str]  # names of the training classes
+    frame: float  # as in `Images`
     device: torch.device
 
     @property

@@ -48,12 +48,8 @@ CHECK_EVERY = 256  # steps between checks that the loss is finite; each check wa
 class Trainer:
     """Train, checkpoint, evaluate and export one trial.
 
-    Args:
-        config: the trial's configuration.
-        seed: of all random streams.
-        runtime: device, threads and folders.
-        resume: continue from the newest intact checkpoint in `runtime.trial_dir`, if there is one.
-        group: the processes that train this trial together; only the main process writes files.
+    With `resume` it continues from the newest intact checkpoint in `runtime.trial_dir`, if there is
+    one. Of the processes of a `group` only the main one writes files.
     """
 
     def __init__(

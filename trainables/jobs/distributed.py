@@ -76,19 +76,15 @@ def train_together(job: Job) -> Iterator[tuple[Group, Runtime]]:
 
 
 def assign_runtime(runtime: Runtime, rank: int) -> Runtime:
-    """Return one process's runtime: its device, its share of the threads, and rank 0's folder.
-
-    Raises:
-        ConfigError: there are fewer GPUs than processes, or `runtime` names a single GPU.
-    """
+    """Return one process's runtime: its device, its share of the threads, and rank 0's folder."""
     device, size = resolve_device(runtime.device), runtime.processes
     if device.type == "cuda":
-        present = torch.cuda.device_count()
-        if ":" in runtime.device or present < size:
+        n_gpus = torch.cuda.device_count()
+        if ":" in runtime.device or n_gpus < size:
             raise ConfigError(
                 "resources.processes",
                 f"{size} processes for each trial on {runtime.device} need {size} GPUs, and this "
-                f"machine has {present}. Lower resources.gpus, and give --device cuda.",
+                f"machine has {n_gpus}. Lower resources.gpus, and give --device cuda.",
             )
         device = torch.device("cuda", rank)
     threads = None if runtime.threads is None else max(1, runtime.threads // size)

@@ -32,11 +32,7 @@ def describe_node() -> str:
 
 
 def localize_job(payload: Payload) -> Job:
-    """Replace the job's folders by local ones if this node shares none with the driver.
-
-    Raises:
-        OSError: the job needs the driver's folder, and this node does not have it.
-    """
+    """Replace the job's folders by local ones if this node shares none with the driver."""
     job, storage = payload.job, payload.storage
     folder = job.runtime.trial_dir
     if storage is None or not storage.own_folder:
@@ -77,11 +73,7 @@ def check_data(job: Job, fingerprint: str) -> None:
 
 
 def fetch_files(storage: Storage, job: Job) -> None:
-    """Download the checkpoints and weights that a job needs to this node's folders.
-
-    Raises:
-        OSError: the storage does not answer, or the local disk is full.
-    """
+    """Download the checkpoints and weights that a job needs to this node's folders."""
     import pyarrow.fs
 
     folder = job.runtime.trial_dir

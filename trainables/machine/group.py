@@ -31,19 +31,12 @@ LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 
 @dataclass(frozen=True)
 class Group:
-    """Collectives of a trial's processes, with the names of `torch.distributed`.
+    """Collectives of a trial's processes, with the names of `torch.distributed`."""
 
-    Attributes:
-        rank: number of this process.
-        size: P; with 1, every call returns at once.
-        tensors: torch's process group for tensors of a step.
-        control: torch's process group for objects and barriers.
-    """
-
-    rank: int = 0
-    size: int = 1
-    tensors: Any = None
-    control: Any = None
+    rank: int = 0  # number of this process
+    size: int = 1  # P; with 1, every call returns at once
+    tensors: Any = None  # torch's process group for tensors of a step
+    control: Any = None  # torch's process group for objects and barriers
 
     @property
     def is_main(self) -> bool:

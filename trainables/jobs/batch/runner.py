@@ -71,14 +71,12 @@ def print_line(text: str, *, error: bool = False) -> None:
 
 
 def check_machine(settings: BatchSettings, entries: Sequence[Entry]) -> None:
-    """Check what the trials need on this machine; decode data and fetch weights.
+    """Check code, images and weights of the trials; decode data and fetch weights.
 
-    Different code or images, or missing weights, would make every trial fail, and imports would
-    record the failures; so they end the command.
-
-    Raises:
-        ConfigError: code or images differ, weights are missing, or the cache cannot be written.
+    A fault would make every trial fail, and imports would record the failures; so it ends the
+    command.
     """
+    # compare the code with that where the cells were written
     sources = [entry.job.source for entry in entries if entry.job.source is not None]
     if differing := {name for code in sources for name in list_differing_components(code)}:
         raise ConfigError(
@@ -87,6 +85,8 @@ def check_machine(settings: BatchSettings, entries: Sequence[Entry]) -> None:
             "written. Put the same code on both machines, or write the cells anew with "
             "`ablate cells`.",
         )
+
+    # check each trial's identity and images
     fingerprints, backbones = dict[str, str](), {}
     for entry in entries:
         try:
@@ -107,6 +107,8 @@ def check_machine(settings: BatchSettings, entries: Sequence[Entry]) -> None:
                 "and give their folder with --data-root.",
             )
         backbones[config.backbone.model_dump_json()] = config.backbone
+
+    # fetch missing weights
     for backbone in backbones.values():
         if describe_missing_weights(backbone) is not None:
             fetch_weights(backbone)
@@ -204,9 +206,6 @@ def run_trial(settings: BatchSettings, entry: Entry) -> dict[str, Any] | None:
 
     Returns:
         None if another process has locked its folder or has just finished it.
-
-    Raises:
-        OSError: the machine interrupted it; it resumes from its checkpoints.
     """
     job = settings.localize_job(entry)
     try:
