@@ -153,10 +153,7 @@ def summarize_differences(differing: Mapping[str, Differing]) -> list[str]:
     lines = []
     for name, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])):
         digest, reason = source_digests.compute_component_digest(name)
-        what = (
-            f"source differs at {components.build_revision_name(name)} "
-            f"{components.get_revision(name)}"
-        )
+        what = f"source differs at REVISION {components.get_revision(name)}"
         if digest is None:
             what = f"its source cannot be read ({reason})"
         lines.append(f"{name}: {what}; {count} trial{'' if count == 1 else 's'}")

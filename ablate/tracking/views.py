@@ -24,7 +24,7 @@ from reports.frame import Frame
 from reports.store import open_client
 from reports.uri import build_sweep_path
 from trainables.core.trial_folder import TRIALS, VIEWS, locate_trial_folder
-from trainables.jobs.request import Request, View, ViewOptions
+from trainables.jobs.request import Request, TrialViews, View
 
 LOG = logging.getLogger("ablate")
 
@@ -92,7 +92,7 @@ def provide_model_views(
             wanted.setdefault(folder.resolve(), []).append(view)
         else:
             _warn_of_empty_figure(trial_id, request.name, f"no folder {folder}")
-    requests = tuple(ViewOptions(folder, tuple(views)) for folder, views in wanted.items())
+    requests = tuple(TrialViews(folder, tuple(views)) for folder, views in wanted.items())
     environment = build_public_environment(tracking_uri)
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(_read_views, requests, cache, device, environment)
@@ -108,7 +108,7 @@ def provide_model_views(
 
 
 def _read_views(
-    wanted: tuple[ViewOptions, ...], cache: Path, device: str, environment: Mapping[str, str]
+    wanted: tuple[TrialViews, ...], cache: Path, device: str, environment: Mapping[str, str]
 ) -> None:
     """Compute views in a subprocess, and warn of each that failed."""
     if not wanted:

@@ -46,37 +46,28 @@ class Checkpoints:
                 evaluation.
         """
         best_epoch = 0 if best is None else int(best["epoch"])
-        if best is not None and not self._locate_best(best_epoch).exists():
-            self._write_atomically(self._locate_best(best_epoch), best)
+        best_path = self._locate_best(best_epoch)
+        if best is not None and not best_path.exists():
+            _write(best_path, best)
         content = {**self.identity, "best": best_epoch, "state": state}
-        self._write_atomically(
-            self.folder / f"steps-{steps:010d}-best-{best_epoch:06d}.pt", content
-        )
-        self._prune_old()
+        _write(self.folder / f"steps-{steps:010d}-{best_path.name}", content)
+        self._delete_old()
 
     def load_latest(self) -> tuple[dict[str, Any], dict[str, Any] | None] | None:
-        """Return (state, best) of the newest intact checkpoint, or None if there is none.
-
-        Raises:
-            ConfigError: a checkpoint is of another trial.
-        """
+        """Return (state, best) of the newest intact checkpoint, or None if there is none."""
         for path in reversed(self._list_states()):
             try:
                 content = _read_verified(path)
                 stored = {key: content.get(key) for key in self.identity}
                 if stored != self.identity:
-                    raise ConfigError(
-                        str(path),
-                        f"This checkpoint belongs to {stored}, not to {self.identity}. Give "
-                        "another output folder, or remove this one.",
-                    )
-                best = (
-                    _read_verified(self._locate_best(content["best"])) if content["best"] else None
-                )
+                    fault = f"This checkpoint belongs to {stored}, not to {self.identity}"
+                    remedy = "Give another output folder, or remove this one."
+                    raise ConfigError(str(path), f"{fault}. {remedy}")
+                has_best = content["best"] > 0
+                best = _read_verified(self._locate_best(content["best"])) if has_best else None
+                return content["state"], best
             except DamagedCheckpoint as damage:
                 LOG.warning("%s. The trial resumes from the previous checkpoint instead.", damage)
-                continue
-            return content["state"], best
         return None
 
     def _list_states(self) -> list[Path]:
@@ -85,13 +76,7 @@ class Checkpoints:
     def _locate_best(self, epoch: int) -> Path:
         return self.folder / f"best-{epoch:06d}.pt"
 
-    def _write_atomically(self, path: Path, content: dict[str, Any]) -> None:
-        buffer = io.BytesIO()
-        torch.save(content, buffer)
-        payload = buffer.getvalue()
-        write_atomically(path, hashlib.sha256(payload).digest() + payload)
-
-    def _prune_old(self) -> None:
+    def _delete_old(self) -> None:
         """Delete all but the newest states and the best weights that they refer to."""
         states = self._list_states()
         used = {f"best-{path.stem.rpartition('-')[2]}.pt" for path in states[-KEPT_STATES:]}
@@ -107,6 +92,14 @@ def clone_to_own_storage(state: Any) -> Any:
     if isinstance(state, dict):
         return {name: clone_to_own_storage(value) for name, value in state.items()}
     return [clone_to_own_storage(entry) for entry in state] if isinstance(state, list) else state
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    """Write a checkpoint file atomically, after its digest."""
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
+    payload = buffer.getvalue()
+    write_atomically(path, hashlib.sha256(payload).digest() + payload)
 
 
 def _read_verified(path: Path) -> dict[str, Any]:

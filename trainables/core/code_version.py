@@ -25,17 +25,11 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The driver's code of a trial's components, by component name.
+    """The driver's code of a trial's components, by component name."""
 
-    Attributes:
-        hashes: digest of the source; None where the source cannot be read.
-        revisions: REVISION of the component.
-        same: digests of sources that are known to give the same numbers.
-    """
-
-    hashes: Mapping[str, str | None]
+    hashes: Mapping[str, str | None]  # digest of the source; None where it cannot be read
     revisions: Mapping[str, str]
-    same: Mapping[str, tuple[str, ...]]
+    same: Mapping[str, tuple[str, ...]]  # digests of sources that give the same numbers
 
 
 class SourceMismatch(OSError):
@@ -44,13 +38,16 @@ class SourceMismatch(OSError):
 
 def list_differing_components(source: Code) -> list[str]:
     """Return the components whose source or REVISION here differs from the driver's."""
-    return [
-        name
-        for name, value in source.hashes.items()
-        if not components.is_known(name)
-        or source_digests.compute_component_digest(name)[0] != value
-        or components.get_revision(name) != source.revisions[name]
-    ]
+    return [name for name in source.hashes if not _is_equal_here(name, source)]
+
+
+def _is_equal_here(name: str, source: Code) -> bool:
+    """Return whether this installation has a component with the driver's source and REVISION."""
+    return (
+        components.is_known(name)
+        and source_digests.compute_component_digest(name)[0] == source.hashes[name]
+        and components.get_revision(name) == source.revisions[name]
+    )
 
 
 def require_driver_code(source: Code) -> None:
@@ -69,23 +66,20 @@ def prepare_folder(folder: Path, source: Code, *, trains: bool) -> bool:
     Returns:
         False if the evaluations in the folder were made by another evaluator.
     """
+    # find components whose recorded code is not listed as equal to the driver's
     files, hashes, recorded = TrialFolder(folder), dict(source.hashes), dict[str, str | None]()
     with contextlib.suppress(FileNotFoundError, ValueError):
         recorded = json.loads(files.source.read_text())
-    foreign = {
-        name
-        for name, value in recorded.items()
-        if name in source.same and value not in source.same[name]
-    }
+    shared = recorded.keys() & source.same.keys()
+    foreign = {name for name in shared if recorded[name] not in source.same[name]}
+
+    # delete what it made, and record the driver's code
     if trains and foreign - {EVALUATOR}:
-        LOG.warning(
-            "%s was begun with other code of %s. The trial starts again from its first epoch.",
-            folder,
-            ", ".join(sorted(foreign)),
-        )
+        names = ", ".join(sorted(foreign))
+        text = "%s was begun with other code of %s. The trial starts again from its first epoch."
+        LOG.warning(text, folder, names)
         files.result.unlink(missing_ok=True)
-        if files.checkpoints.exists():
-            shutil.rmtree(files.checkpoints)
+        shutil.rmtree(files.checkpoints, ignore_errors=True)
     current = hashes if trains else recorded | {EVALUATOR: hashes[EVALUATOR]}
     if current != recorded:
         write_json(files.source, current)

@@ -79,11 +79,3 @@ def get_revision(component: str) -> str:
     from trainables.evaluation import metrics
 
     return metrics.EVALUATOR if component == EVALUATOR else str(identity.CORE_REVISION)
-
-
-def build_revision_name(component: str) -> str:
-    """Return the name of the constant in the source that holds a component's REVISION."""
-    if component == EVALUATOR:
-        return "EVALUATOR"
-    has_own_revision = component.partition(".")[0] in ("loss", "method", "data", *OWN_REVISION)
-    return "REVISION" if has_own_revision else "CORE_REVISION"

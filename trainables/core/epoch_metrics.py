@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import defaultdict
 from collections.abc import Mapping
@@ -16,14 +17,13 @@ from trainables.methods.base import Term
 RATIO = "_to_metric"  # ends the name of the ratio of a term's gradient to the metric term's
 OVERWHELMING = 1000.0  # from this ratio on, the metric term has practically no effect
 LARGEST = "/max"
+LOG = logging.getLogger(__name__)
 
 
 class EpochMetrics:
     """Values and weights of the loss terms of one epoch, as tensors on the device.
 
-    Args:
-        epoch: number of the epoch, from 1, for messages.
-        first_step: the trial's step with which the epoch begins, from 0, for messages.
+    Messages name the epoch, from 1, and the trial's step with which it begins, from 0.
     """
 
     def __init__(self, epoch: int, first_step: int) -> None:
@@ -47,11 +47,7 @@ class EpochMetrics:
             self._observed[name].append(value.detach())
 
     def check(self) -> None:
-        """Check that all values since the last check are finite; this waits for the device.
-
-        Raises:
-            TrialFailure: a value is not finite; the message names the term and the step.
-        """
+        """Raise TrialFailure if a value since the last check is not finite; wait for the device."""
         faults: list[tuple[int, str, float]] = []
         for name, entries in self._terms.items():
             recent = [(step, value) for step, value, _ in entries if step >= self._checked]
@@ -123,18 +119,19 @@ class EpochMetrics:
         return trace
 
 
-def find_overwhelming_terms(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Return the terms whose gradients overwhelmed the metric term's, with the largest ratio.
-
-    Args:
-        metrics: an epoch's metrics, from `compute_means`.
-    """
-    ratios = {
-        name.removeprefix("observed/").removesuffix(RATIO + LARGEST): value
-        for name, value in metrics.items()
-        if name.startswith("observed/") and name.endswith(RATIO + LARGEST)
-    }
-    return {term: ratio for term, ratio in ratios.items() if ratio >= OVERWHELMING}
+def warn_of_overwhelming_terms(metrics: Mapping[str, float], epoch: int) -> None:
+    """Log each term whose gradient overwhelmed the metric term's in a step of the epoch."""
+    for name, ratio in metrics.items():
+        if name.endswith(RATIO + LARGEST) and ratio >= OVERWHELMING:
+            LOG.warning(
+                "In epoch %d the gradient of the term %r was up to %.1e times that of the metric "
+                "term. Adam remembers such a step for hundreds of others, and the network may have "
+                "stopped learning. Lower optimizer.multipliers.auxiliary, or limit the gradient "
+                "(method.gradient_limit of nir, training.clip_norm).",
+                epoch,
+                name.removeprefix("observed/").removesuffix(RATIO + LARGEST),
+                ratio,
+            )
 
 
 def sum_terms(terms: Mapping[str, Term]) -> Tensor:

@@ -22,27 +22,20 @@ from trainables.trial import TrialConfig
 
 SAMPLE_SIZE = 1024  # images of a split that the method measures
 RESAMPLES = 1000
-SUFFIXES = ("", "_low", "_high")
 
 Scores = dict[str, dict[str, float]]  # metrics by split
 
 
 def list_epoch_splits(config: TrialConfig, splits: Splits) -> tuple[str, ...]:
     """Return the splits to evaluate after an epoch; the first one selects the best epoch."""
-    more = ("train",) if config.selection.train_curve else ()
-    return (splits.selection, *more)
+    return (splits.selection, "train") if config.selection.train_curve else (splits.selection,)
 
 
 class Evaluator:
     """Evaluate a trial's network with its current weights; `group` shares the embedding."""
 
     def __init__(
-        self,
-        config: TrialConfig,
-        splits: Splits,
-        parts: Parts,
-        device: torch.device,
-        group: Group,
+        self, config: TrialConfig, splits: Splits, parts: Parts, device: torch.device, group: Group
     ) -> None:
         self.config, self.splits = config, splits
         self.network, self.inputs = parts.network, parts.inputs
@@ -54,11 +47,7 @@ class Evaluator:
         return epoch % self.config.selection.every == 0 or epoch == self.config.training.epochs
 
     def evaluate_epoch(self) -> Scores:
-        """Return the task's metrics after an epoch, by split.
-
-        Raises:
-            TrialFailure: an output of the network is not finite.
-        """
+        """Return the task's metrics after an epoch, by split."""
         splits = list_epoch_splits(self.config, self.splits)
         return {split: self.compute_metrics(split, self.task.per_epoch) for split in splits}
 
@@ -97,19 +86,16 @@ class Evaluator:
         sample = replace(subset, index=index, labels=labels, queries=None)
 
         # measure them block by block
-        measured: dict[str, list[torch.Tensor]] = {}
-        draws = None
-        for block in self.inputs.iterate_blocks(sample):
-            draws = draws or streams.create_generator(0, "measure", device=block.device)
-            for name, value in method.measure(block, self.network.features, draws).items():
-                measured.setdefault(name, []).append(value.double().cpu())
+        draws = streams.create_generator(0, "measure", device=self.device)
+        features, blocks = self.network.features, self.inputs.iterate_blocks(sample)
+        measured = [method.measure(block, features, draws) for block in blocks]
 
         # average each measurement
         means: dict[str, float] = {}
-        for name, blocks in measured.items():
-            values = torch.cat(blocks).numpy()
-            estimates = (float(values.mean()), *bootstrap_interval(values))
-            means |= {name + suffix: x for suffix, x in zip(SUFFIXES, estimates, strict=True)}
+        for name in measured[0]:
+            values = torch.cat([block[name].double().cpu() for block in measured]).numpy()
+            low, high = bootstrap_interval(values)
+            means |= {name: float(values.mean()), f"{name}_low": low, f"{name}_high": high}
         return means
 
 

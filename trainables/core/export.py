@@ -1,16 +1,15 @@
-"""The trained model as one safetensors file, and the two lines that use it.
+"""Export a trained model to one safetensors file, and load it for embedding images.
 
     from trainables import load
     model = load("runs/trials/<trial_id>/best.safetensors")
     embeddings = model.embed(images)
 
-The file's metadata holds the trial's configuration, and a digest of it and of every tensor: a file
-in which one byte is another is refused. A fine-tuned trial's file is complete; that of a trial on
-frozen features holds head, method and loss, and names the backbone and its weights, from which it
-is built again.
+The file's metadata holds the trial's configuration, and a digest of it and of every tensor, which
+detects damage. The export of a fine-tuned trial is complete. That of a trial on frozen features has
+head, method and loss, and names the backbone and its weights, from which it is built again.
 
-The digest finds damage, not intent. So what a file says of itself is checked by type and range, and
-its tensors against the network it names.
+A digest does not detect intent, so the metadata is checked by type and range, and the tensors
+against the network that it names.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import json
 import os
 import reprlib
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -60,9 +59,13 @@ KEY = "ablate"  # the only metadata key, because safetensors writes several in r
 MOST_BYTES = 2**33  # per file; the largest backbones of timm have 2 × 10⁹ parameters
 SPARE_BYTES = 2**30  # class vectors up to this size are accepted for any file
 DAMAGED = "The file is damaged: copy it again, or train the trial again with --force"
+IMAGES_REMEDY = (
+    "Give a uint8 array [N, H, W, 3] or [N, H, W], or a list of images that PIL.Image.open opened. "
+    "For one image in colour give images[None]."
+)
 
 
-class _About(BaseModel):
+class _Metadata(BaseModel):
     """Metadata of an export, checked for types and ranges; `config` is checked later."""
 
     model_config = ConfigDict(strict=True)
@@ -76,18 +79,16 @@ class _About(BaseModel):
 
 def write_export(path: Path, network: Network, config: TrialConfig, train: Subset) -> None:
     """Export the network's current weights; equal weights give equal bytes."""
-    about = {
+    metadata = {
         "format": FORMAT,
         "config": config.model_dump(mode="json"),
         "features": network.width,
         "classes": list(train.classes),
         "frame": train.images.frame,
     }
-    tensors = {
-        name: tensor.detach().to("cpu").contiguous()
-        for name, tensor in network.state_dict().items()
-    }
-    text = _to_canonical_json(about | {"sha256": _compute_digest(about, tensors)})
+    state = network.state_dict()
+    tensors = {name: tensor.detach().to("cpu").contiguous() for name, tensor in state.items()}
+    text = _to_canonical_json(metadata | {"sha256": _compute_digest(metadata, tensors)})
     write_atomically(path, save(tensors, metadata={KEY: text}))
 
 
@@ -96,29 +97,21 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     return _read_export(path)[1]
 
 
+@dataclass(frozen=True)
 class Model:
-    """A trained network that embeds images.
+    """A trained network that embeds images."""
 
-    Attributes:
-        network: the trained network.
-        config: configuration of its trial.
-        classes: names of the training classes.
-    """
+    network: Network
+    backbone: Backbone  # of the network, or the one that computed its cached features
+    config: TrialConfig  # of its trial
+    classes: list[str]  # names of the training classes
+    frame: float  # as in `Images`
+    device: torch.device
 
-    def __init__(
-        self,
-        network: Network,
-        backbone: Backbone,
-        config: TrialConfig,
-        *,
-        classes: list[str],
-        frame: float,
-        device: torch.device,
-    ) -> None:
-        self.network, self.config, self.classes = network, config, classes
-        self._backbone, self._frame, self._device = backbone, frame, device
-        # the short side to which the trial resized photographs when it decoded them
-        self._short_side = None if config.data.drawings else config.data.stored_short_side
+    @property
+    def short_side(self) -> int | None:
+        """The short side to which the trial resized photographs when it decoded them."""
+        return None if self.config.data.drawings else self.config.data.stored_short_side
 
     def embed(self, images: Any, batch_size: int = 128) -> Tensor:
         """Embed images, cropped and resized as in the trial's evaluation.
@@ -130,30 +123,23 @@ class Model:
 
         Returns:
             Embeddings [N, E] in float32, on the CPU and without gradients.
-
-        Raises:
-            ConfigError: images have another shape or type, or a picture cannot be read.
         """
         if not isinstance(images, str | os.PathLike):
             return self._apply_to_images(self.network.embed, images, batch_size)
 
         # decode a folder's pictures like the trial's own, and embed them batch by batch
         pictures = (Picture(Path(images) / path) for path in list_pictures(Path(images)))
-        pixels = map_ahead(lambda picture: decode_picture(picture, self._short_side), pictures)
+        pixels = map_ahead(lambda picture: decode_picture(picture, self.short_side), pictures)
         parts = []
         while batch := [Image.fromarray(array) for array in islice(pixels, batch_size)]:
             parts.append(self._apply_to_images(self.network.embed, batch, batch_size))
         return torch.cat(parts)
 
     def logits(self, images: Any, batch_size: int = 128) -> Tensor:
-        """Compute a logit of each training class for images; arguments are those of `embed`.
-
-        Returns:
-            Logits [N, C] in float32, on the CPU, in the order of `classes`.
+        """Compute logits [N, C] of images, in the order of `classes`; arguments as of `embed`.
 
         Raises:
-            ConfigError: as for `embed`, or the model does not compare images with one weight vector
-                for each class.
+            ConfigError: the model does not compare images with one weight vector for each class.
         """
         loss, method = self.config.loss.name, self.config.method.name
         if not (LOSSES[loss].classifies and METHODS[method].classifies):
@@ -169,21 +155,16 @@ class Model:
         self, function: Callable[[Tensor], Tensor], images: Any, batch_size: int
     ) -> Tensor:
         """Apply `embed` or `logits` of the network to images, batch by batch."""
-        data = self.config.data
+        data, backbone = self.config.data, self.backbone
         resize = data.eval_side if data.may_resample else None
-        pictures = convert_to_images(images, self._frame, self._short_side, resize)
+        pictures = convert_to_images(images, self.frame, self.short_side, resize)
+        options: dict[str, Any] = {"mean": backbone.mean, "std": backbone.std}
+        options |= {"size": data.image_size, "device": self.device}
         parts = []
         for rows in torch.split(torch.arange(len(pictures)), batch_size):
-            inputs = cut_eval_images(
-                pictures,
-                rows,
-                size=data.image_size,
-                mean=self._backbone.mean,
-                std=self._backbone.std,
-                device=self._device,
-            )
+            inputs = cut_eval_images(pictures, rows, **options)
             if self.network.backbone is None:
-                inputs = self._backbone(inputs)
+                inputs = backbone(inputs)
             parts.append(function(inputs).cpu())
             if not torch.isfinite(parts[-1]).all():
                 raise ConfigError(
@@ -199,32 +180,28 @@ class Model:
 
         A larger score means that two images are closer.
         """
-        return self.network.score(query.to(self._device), reference.to(self._device)).cpu()
+        return self.network.score(query.to(self.device), reference.to(self.device)).cpu()
 
 
 def load_model(path: str | Path, device: str = "auto") -> Model:
-    """Read an export, check all of it, and build its model.
-
-    Args:
-        path: the file.
-        device: "auto", "cpu", "cuda" or "cuda:N".
+    """Read an export, check all of it, and build its model on a device ("auto", "cuda:1", …).
 
     Raises:
         ConfigError: the file is missing, altered or no export of this program, or needs a component
             that is not installed.
     """
-    about, weights = _read_export(Path(path))
-    config = load_recorded_config(about.config, str(path))
+    metadata, weights = _read_export(Path(path))
+    config, classes = load_recorded_config(metadata.config, str(path)), metadata.classes
 
     def require(condition: bool, fault: str) -> None:
         if not condition:
             raise ConfigError(str(path), f"{fault}. {DAMAGED}")
 
     # a small file must not make the loss or the backbone allocate gigabytes
-    vector_bytes = 4 * len(about.classes) * config.embedding.dim
+    vector_bytes = 4 * len(classes) * config.embedding.dim
     require(
         vector_bytes <= max(Path(path).stat().st_size, SPARE_BYTES),
-        f"The vectors of its {len(about.classes):,} classes would be larger than the file",
+        f"The vectors of its {len(classes):,} classes would be larger than the file",
     )
 
     # build the backbone without loading its initial weights
@@ -238,51 +215,43 @@ def load_model(path: str | Path, device: str = "auto") -> Model:
         require(numbers >= needed, f"It has {numbers:,} numbers, but {name} has {needed:,}")
         no_weights = config.backbone.model_copy(update={"weights": "none", "weights_sha256": None})
         backbone = build_trial_backbone(config.model_copy(update={"backbone": no_weights}), seed=0)
-    require(
-        about.features == backbone.features,
-        f"It states features: {about.features}, but its backbone has {backbone.features}",
-    )
+    width = backbone.features
+    fault = f"It states features: {metadata.features}, but its backbone has {width}"
+    require(metadata.features == width, fault)
 
     # build the network and load the tensors, after checking each
-    method = build_method(config, features=about.features, classes=len(about.classes), seed=0)
-    network = Network(config, None if is_frozen else backbone, method, about.features)
-    expected = network.state_dict()
-    for name in sorted(weights.keys() | expected.keys()):
-        actual, wanted = (
+    method = build_method(config, features=width, classes=len(classes), seed=0)
+    network = Network(config, None if is_frozen else backbone, method, width)
+    needed_tensors = network.state_dict()
+    for name in sorted(weights.keys() | needed_tensors.keys()):
+        actual, needed_form = (
             f"{tensors[name].dtype} {list(tensors[name].shape)}" if name in tensors else "nothing"
-            for tensors in (weights, expected)
+            for tensors in (weights, needed_tensors)
         )
-        require(actual == wanted, f"The tensor {name[:200]!r} is {actual} and must be {wanted}")
-        require(
-            bool(torch.isfinite(weights[name]).all()),
-            f"The tensor {name!r} has NaN or infinite numbers",
-        )
+        fault = f"The tensor {name[:200]!r} is {actual} and must be {needed_form}"
+        require(actual == needed_form, fault)
+        is_finite = bool(torch.isfinite(weights[name]).all())
+        require(is_finite, f"The tensor {name!r} has NaN or infinite numbers")
     network.load_state_dict(weights)
     target = resolve_device(device)
     network.to(target).eval()
     backbone.to(target).eval()
-    return Model(network, backbone, config, classes=about.classes, frame=about.frame, device=target)
+    return Model(network, backbone, config, classes, metadata.frame, target)
 
 
-def list_pictures(root: Path, place: str = "images") -> list[Path]:
+def list_pictures(root: Path, argument: str = "images") -> list[Path]:
     """List the pictures of a folder at any depth, relative to it and sorted.
 
-    Args:
-        root: the folder.
-        place: name of the folder's argument or option in error messages.
-
-    Raises:
-        ConfigError: the folder cannot be read or has no pictures.
+    Error messages name the `argument` or option that gave the folder.
     """
     try:
         linked = [entry for entry in root.iterdir() if entry.is_symlink() and entry.is_dir()]
         files = {file for folder in (root, *linked) for file in iterate_images(folder)}
     except OSError as error:
-        raise ConfigError(place, f"{root}: {error.strerror}") from error
+        raise ConfigError(argument, f"{root}: {error.strerror}") from error
     if not files:
-        raise ConfigError(
-            place, f"{root} has no picture, that is, no file ending in {' '.join(SUFFIXES)}."
-        )
+        endings = " ".join(SUFFIXES)
+        raise ConfigError(argument, f"{root} has no picture, that is, no file ending in {endings}.")
     return sorted((Path(file).relative_to(root) for file in files), key=lambda file: file.parts)
 
 
@@ -296,18 +265,14 @@ def convert_to_images(
         frame: as in `Images`.
         short_side: resize PIL images to it first, as a trial on photographs did; None: do not.
         resize: as in `Images`.
-
-    Raises:
-        ConfigError: the shape or type is another one; pixels are never rescaled silently.
     """
+    # convert PIL images, whose sizes may differ
     if isinstance(images, Image.Image):
         images = [images]
     if len(images) == 0:
-        raise ConfigError("images", "Give at least one image.")
+        raise ConfigError("images", "There is no image. Give at least one.")
     if isinstance(images, list | tuple) and all(isinstance(i, Image.Image) for i in images):
-        arrays = [
-            _convert_picture(image, number, short_side) for number, image in enumerate(images)
-        ]
+        arrays = [_convert_picture(image, n, short_side) for n, image in enumerate(images)]
         sizes = torch.tensor([array.size for array in arrays])
         return Images(
             flat=torch.cat([torch.from_numpy(array).reshape(-1) for array in arrays]),
@@ -318,19 +283,18 @@ def convert_to_images(
             frame=frame,
             resize=resize,
         )
-    expected = "give a uint8 array [N, H, W, 3] or [N, H, W], or a list of PIL images"
+
+    # convert an array of images of one size
     try:
         pixels = images if isinstance(images, Tensor) else torch.from_numpy(np.array(images))
     except (TypeError, ValueError):
-        fault = f"{expected}, which PIL.Image.open opens; not {type(images).__name__}"
-        raise ConfigError("images", fault) from None
-    fault = f"{expected}, not {pixels.dtype} of shape {tuple(pixels.shape)}"
-    if pixels.dim() == 3 and pixels.shape[-1] in (3, 4):
-        raise ConfigError("images", f"{fault}; for one image in colour give images[None]")
-    is_coloured = pixels.dim() == 4 and pixels.shape[-1] == 3
-    if pixels.dtype != torch.uint8 or not (pixels.dim() == 3 or is_coloured):
-        raise ConfigError("images", fault)
-    return replace(Images.from_equal_sizes(pixels.cpu(), frame), resize=resize)
+        raise ConfigError("images", f"Their type is {type(images)}. {IMAGES_REMEDY}") from None
+    is_grey, is_coloured = pixels.dim() == 3, pixels.dim() == 4 and pixels.shape[-1] == 3
+    is_one_coloured = is_grey and pixels.shape[-1] in (3, 4)
+    if pixels.dtype == torch.uint8 and (is_grey or is_coloured) and not is_one_coloured:
+        return replace(Images.from_equal_sizes(pixels.cpu(), frame), resize=resize)
+    fault = f"They are {pixels.dtype} of shape {tuple(pixels.shape)}"
+    raise ConfigError("images", f"{fault}. {IMAGES_REMEDY}")
 
 
 def _convert_picture(
@@ -345,49 +309,45 @@ def _convert_picture(
     return np.array(upright if short_side is None else resize_to_short_side(upright, short_side))
 
 
-def _read_export(path: Path) -> tuple[_About, dict[str, Tensor]]:
+def _read_export(path: Path) -> tuple[_Metadata, dict[str, Tensor]]:
     """Read an export's metadata and tensors, and verify its digest."""
-    fault = "Its digest does not match its content"
     try:
-        open_regular(
-            path, most_bytes=MOST_BYTES
-        ).close()  # refuse a FIFO, at which safetensors would wait
+        # refuse a FIFO, at which safetensors would wait
+        open_regular(path, most_bytes=MOST_BYTES).close()
         with safe_open(path, framework="pt") as file:
-            about = json.loads((file.metadata() or {}).get(KEY, "{}"))
+            metadata = json.loads((file.metadata() or {}).get(KEY, "{}"))
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, MemoryError) as error:
-        fault = getattr(error, "strerror", None) or str(error) or "too large for the memory here"
-        raise ConfigError(
-            str(path), f"This is no export, best.safetensors ({fault}). Give the path of one."
-        ) from error
+        cause = getattr(error, "strerror", None) or str(error) or "too large for the memory here"
+        fault = f"This is no export, best.safetensors ({cause}). Give the path of one."
+        raise ConfigError(str(path), fault) from error
     # ValueError: the metadata is no JSON; RecursionError: the JSON is nested too deeply
     except (SafetensorError, ValueError, RecursionError) as error:
-        raise ConfigError(
-            str(path), f"This is no safetensors file ({error}). Give the path of an export."
-        ) from error
-    if not isinstance(about, dict) or about.get("format") not in (FORMAT, UNDIGESTED):
-        value = reprlib.repr(about.get("format") if isinstance(about, dict) else about)
-        raise ConfigError(
-            str(path),
-            f"Its format is {value} instead of {FORMAT!r}. Give the path of an export.",
-        )
-    digest = about.pop("sha256", None)
+        fault = f"This is no safetensors file ({error}). Give the path of an export."
+        raise ConfigError(str(path), fault) from error
+    file_format = metadata.get("format") if isinstance(metadata, dict) else None
+    if file_format not in (FORMAT, UNDIGESTED):
+        fault = f"Its format is {reprlib.repr(file_format)} instead of {FORMAT!r}"
+        raise ConfigError(str(path), f"{fault}. Give the path of an export.")
+    digest = metadata.pop("sha256", None)
+    is_undigested = digest is None and file_format == UNDIGESTED
+    if not is_undigested and digest != _compute_digest(metadata, weights):
+        raise ConfigError(str(path), f"Its digest does not match its content. {DAMAGED}")
     try:
-        if not (digest or about["format"] == FORMAT) or digest == _compute_digest(about, weights):
-            return _About.model_validate(about), weights
+        return _Metadata.model_validate(metadata), weights
     except ValidationError as error:
         first = error.errors()[0]
         fault = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    raise ConfigError(str(path), f"{fault}. {DAMAGED}")
+        raise ConfigError(str(path), f"{fault}. {DAMAGED}") from None
 
 
-def _to_canonical_json(about: dict[str, Any]) -> str:
-    return json.dumps(about, sort_keys=True, separators=(",", ":"))
+def _to_canonical_json(metadata: dict[str, Any]) -> str:
+    return json.dumps(metadata, sort_keys=True, separators=(",", ":"))
 
 
-def _compute_digest(about: dict[str, Any], tensors: dict[str, Tensor]) -> str:
+def _compute_digest(metadata: dict[str, Any], tensors: dict[str, Tensor]) -> str:
     """Return the SHA-256 of the metadata and of the tensors' names, types, shapes and bytes."""
-    digest = hashlib.sha256(_to_canonical_json(about).encode())
+    digest = hashlib.sha256(_to_canonical_json(metadata).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"\x1e{name}\x1f{tensor.dtype} {tuple(tensor.shape)}\x1f".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)

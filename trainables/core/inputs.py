@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,30 +24,8 @@ FEATURE_BLOCK = 4096  # rows of cached features embedded at once
 IMAGE_BLOCK = 128  # images embedded at once
 
 
-class Inputs(Protocol):
-    """Load training batches and whole splits.
-
-    Attributes:
-        width: F, the width of the backbone's pooled features.
-    """
-
-    width: int
-
-    def prefetch(self, batches: Tensor) -> None:
-        """Read ahead the batches at these positions, [steps, B]; this changes only the speed."""
-
-    def load_training_inputs(self, positions: Tensor, generator: torch.Generator) -> Tensor:
-        """Return inputs on the device for the training images at `positions` ([B], on the CPU)."""
-
-    def iterate_blocks(self, subset: Subset, group: Group = ALONE) -> Iterator[Tensor]:
-        """Yield this rank's blocks of a split, in order and without augmentation.
-
-        Block borders do not depend on the number of ranks, so embeddings are equal bit by bit.
-        """
-
-
 class Features:
-    """Load cached features.
+    """Load cached features, of width F.
 
     The training and validation splits stay on the device, because each epoch reads them. Other
     splits are copied there block by block.
@@ -66,11 +44,16 @@ class Features:
         """Do nothing: the features are in memory."""
 
     def load_training_inputs(self, positions: Tensor, generator: torch.Generator) -> Tensor:
+        """Return [B, F] on the device for the training images at `positions` ([B], on the CPU)."""
         _, rows = self.resident[0]
         # index_select is twice as fast on a CPU as indexing by square brackets
         return rows.index_select(0, positions.to(self.device, non_blocking=True))
 
     def iterate_blocks(self, subset: Subset, group: Group = ALONE) -> Iterator[Tensor]:
+        """Yield this rank's blocks [N, F] of a split, in order.
+
+        Block borders do not depend on the number of ranks, so embeddings are equal bit by bit.
+        """
         for index, rows in self.resident:
             if index is subset.index:
                 yield from group.local_shard(torch.split(rows, FEATURE_BLOCK))
@@ -83,30 +66,35 @@ class Features:
 
 
 class Pictures:
-    """Load images, from the device's memory if they fit or else ahead of use, and augment them."""
+    """Load images, from the device's memory if they fit or else ahead of use, and augment them.
+
+    `width` is that of the backbone's pooled features.
+    """
 
     def __init__(
         self, config: TrialConfig, splits: Splits, backbone: Backbone, device: torch.device
     ) -> None:
         self.augment, self.width = config.data.augment, backbone.features
-        self.settings: dict[str, Any] = {
-            "size": config.data.image_size,
-            "mean": backbone.mean,
-            "std": backbone.std,
-            "device": device,
-        }
+        self.settings: dict[str, Any] = {"mean": backbone.mean, "std": backbone.std}
+        self.settings |= {"size": config.data.image_size, "device": device}
         self.reader = Reader(splits.train.images.to(device), device)
         self.rows = splits.train.index
 
     def prefetch(self, batches: Tensor) -> None:
+        """Read ahead the batches at these positions, [steps, B]; this changes only the speed."""
         self.reader.prefetch(self.rows[batches].unbind())
 
     def load_training_inputs(self, positions: Tensor, generator: torch.Generator) -> Tensor:
+        """Return [B, 3, S, S], augmented, of the training images at `positions` ([B])."""
         images, rows = self.reader.load_rows(self.rows[positions])
         return train_images(images, rows, config=self.augment, generator=generator, **self.settings)
 
     def iterate_blocks(self, subset: Subset, group: Group = ALONE) -> Iterator[Tensor]:
+        """Yield this rank's blocks [N, 3, S, S] of a split as `Features` does, not augmented."""
         blocks = group.local_shard(torch.split(subset.index, IMAGE_BLOCK))
         self.reader.prefetch(blocks)
         for block in blocks:
             yield cut_eval_images(*self.reader.load_rows(block), **self.settings)
+
+
+Inputs = Features | Pictures

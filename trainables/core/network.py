@@ -62,8 +62,7 @@ class Network(nn.Module):
     def compute_answer_features(self, inputs: Tensor) -> Tensor:
         """Return the features [N, F] for retrieval and classification.
 
-        They are `features`, but computed without a second token if the method uses that token only
-        in training.
+        They lack a second token that the method uses only in training.
         """
         if isinstance(self.backbone, ExtraTokenViT) and self.method.traits.second_token != "kept":
             return self._pool(self.backbone.without, inputs)
@@ -87,10 +86,7 @@ class Network(nn.Module):
         return compare_embeddings(self.method, query, reference, self.method.loss.retrieval)
 
     def retrieval_score(self) -> Score:
-        """Return a plain score if method and loss allow it, else `score`.
-
-        Retrieval computes a plain score faster, because it is symmetric.
-        """
+        """Return a plain score, which is faster, if method and loss allow it, else `score`."""
         geometry = self.method.loss.retrieval
         unit = geometry.normalize or geometry.kind == "cosine"
         if not self.method.traits.plain_retrieval or geometry.kind not in PLAIN:
@@ -109,18 +105,12 @@ class Network(nn.Module):
 
 def build_method(config: TrialConfig, *, features: int, classes: int, seed: int) -> Method:
     """Build loss and method on the CPU, each initialised from its own random stream."""
-    loss_class = LOSSES[config.loss.name]
-    method_class = METHODS[config.method.name]
+    loss_class, method_class = LOSSES[config.loss.name], METHODS[config.method.name]
     with streams.seed_global_generator(seed, "init", "loss"):
         loss = loss_class(config.loss, classes=classes, dim=config.embedding.dim)
+    options = {"features": features, "embedding": config.embedding, "classes": classes}
     with streams.seed_global_generator(seed, "init", "method"):
-        return method_class(
-            config.method,
-            features=features,
-            embedding=config.embedding,
-            loss=loss,
-            classes=classes,
-        )
+        return method_class(config.method, loss=loss, **options)
 
 
 def build_trial_backbone(config: TrialConfig, seed: int) -> Backbone:

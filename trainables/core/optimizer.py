@@ -13,30 +13,18 @@ import torch
 from torch import nn
 
 from trainables.config.optimization import OptimizerConfig, Role, ScheduleConfig
-from trainables.errors import ConfigError
 from trainables.losses.base import ParamGroup
 
-ONE_CYCLE_RISE = 0.3  # share of the steps; these three are the defaults of OneCycleLR
-ONE_CYCLE_START = 1 / 25
-ONE_CYCLE_END = 1 / 25e4
+# defaults of OneCycleLR: the share of rising steps, and the first and last factors
+ONE_CYCLE_RISE, ONE_CYCLE_START, ONE_CYCLE_END = 0.3, 1 / 25, 1 / 25e4
 
 
-def build_optimizer(
-    config: OptimizerConfig, groups: list[ParamGroup], device: torch.device
-) -> torch.optim.Optimizer:
+def build_optimizer(config: OptimizerConfig, groups: list[ParamGroup]) -> torch.optim.Optimizer:
     """Build the optimiser with one parameter group for each role.
 
-    Each group has torch's keys, `role`, and `base_lr` = lr · multiplier of the role. On CPU and
-    CUDA the fused kernels update a tensor in one pass; on other devices torch chooses.
-
-    Raises:
-        ConfigError: a beta is outside [0, 1).
+    Each group has torch's keys, `role`, and `base_lr` = lr · multiplier of the role. Fused kernels
+    update a tensor in one pass.
     """
-    if not all(0 <= beta < 1 for beta in config.betas):
-        raise ConfigError(
-            "optimizer.betas",
-            f"Each beta must be at least 0 and below 1, not {list(config.betas)}.",
-        )
     by_role: dict[Role, list[nn.Parameter]] = {}
     for group in groups:
         by_role.setdefault(group.role, []).extend(group.params)
@@ -47,7 +35,6 @@ def build_optimizer(
         torch_groups.append(
             {"params": params, "role": role, "base_lr": base, "lr": base, "weight_decay": decay}
         )
-    fused = True if device.type in ("cpu", "cuda") else None
     if config.name == "sgd":
         return torch.optim.SGD(
             torch_groups,
@@ -55,10 +42,10 @@ def build_optimizer(
             momentum=config.momentum,
             dampening=config.dampening or 0.0,
             nesterov=config.nesterov or False,
-            fused=fused,
+            fused=True,
         )
-    kind = torch.optim.AdamW if config.name == "adamw" else torch.optim.Adam
-    return kind(torch_groups, lr=config.lr, betas=config.betas, fused=fused)
+    adam = torch.optim.AdamW if config.name == "adamw" else torch.optim.Adam
+    return adam(torch_groups, lr=config.lr, betas=config.betas, fused=True)
 
 
 def set_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
@@ -98,9 +85,8 @@ class RateSchedule:
             case "constant":
                 return 1.0
             case "step":
-                return float(
-                    self.config.gamma ** (self._count_epochs(step) // self.config.step_epochs)
-                )
+                drops = self._count_epochs(step) // self.config.step_epochs
+                return float(self.config.gamma**drops)
             case "multi_step":
                 passed = [m for m in self.config.milestones or () if m <= self._count_epochs(step)]
                 return float(self.config.gamma ** len(passed))

@@ -11,41 +11,25 @@ from trainables.machine.cache_folder import locate_default_cache
 
 @dataclass(frozen=True)
 class Runtime:
-    """Settings of where and how a trial runs; the trial's id does not depend on them.
+    """Settings of where and how a trial runs; the trial's id does not depend on them."""
 
-    Attributes:
-        device: "auto" (CUDA if there is a GPU), "cpu", "cuda" or "cuda:N".
-        threads: torch's CPU threads, for all processes of the trial together; None leaves
-            torch's default.
-        cache_dir: folder of decoded data and cached features.
-        trial_dir: folder of checkpoints, log and export; None writes no files.
-        checkpoint_seconds: least time between checkpoints; 0 saves at the end of each epoch.
-        run: name that all processes of one run share, so that they verify cached files once.
-        processes: processes that train the trial, each on its own GPU or all on the CPU.
-        stuck_after: seconds without progress after which the process writes its stack to the
-            trial's log and exits; None waits forever.
-    """
-
-    device: str = "auto"
-    threads: int | None = None
-    cache_dir: Path = field(default_factory=locate_default_cache)
-    trial_dir: Path | None = None
-    checkpoint_seconds: float = 10.0
-    run: str | None = None
-    processes: int = 1
+    device: str = "auto"  # "auto" (CUDA if there is a GPU), "cpu", "cuda" or "cuda:N"
+    threads: int | None = None  # CPU threads of all the trial's processes; None: torch's default
+    cache_dir: Path = field(default_factory=locate_default_cache)  # decoded data, cached features
+    trial_dir: Path | None = None  # checkpoints, log and export; None writes no files
+    checkpoint_seconds: float = 10.0  # least time between checkpoints; 0: at the end of each epoch
+    run: str | None = None  # name that a run's processes share, to verify cached files once
+    processes: int = 1  # that train the trial, each on its own GPU or all on the CPU
+    # seconds without progress after which the process writes its stack to the log and exits
     stuck_after: float | None = None
 
 
 @dataclass(frozen=True)
 class EpochReport:
-    """Metrics of one trained epoch.
+    """Metrics of one trained epoch, counted from 1; steps and seconds are those of all resumes.
 
-    Attributes:
-        epoch: number of the epoch, from 1.
-        steps: optimiser steps so far, over all resumes.
-        seconds: training time so far, over all resumes.
-        metrics: `train/loss`, `term/<name>/value|weight`, `lr/<role>`, `time/epoch_s`; after an
-            evaluated epoch `<split>/<metric>`; since the first `best/<split>/<selection metric>`.
+    Metrics are `train/loss`, `term/<name>/value|weight`, `lr/<role>` and `time/epoch_s`; after an
+    evaluated epoch `<split>/<metric>`, and since the first `best/<split>/<selection metric>`.
     """
 
     epoch: int
@@ -56,26 +40,14 @@ class EpochReport:
 
 @dataclass(frozen=True)
 class FinalReport:
-    """Evaluation of a trial's selected epoch.
+    """Evaluation of a trial's selected epoch; steps and seconds are those of all resumes."""
 
-    Attributes:
-        best_epoch: number of the selected epoch.
-        epochs: trained epochs.
-        steps: optimiser steps.
-        seconds: training time, over all resumes.
-        evaluations: metrics by split, as `{"val": {"map_at_r": …}}`.
-        evaluator: version of the code that computed them.
-        export: file name in the trial's folder; None without a folder.
-        provenance: machine and versions that the trial ran on.
-        history: reports of all epochs, for a driver that missed some.
-    """
-
-    best_epoch: int
-    epochs: int
+    best_epoch: int  # the selected epoch
+    epochs: int  # trained epochs
     steps: int
     seconds: float
-    evaluations: dict[str, dict[str, float]]
-    evaluator: str
-    export: str | None
-    provenance: dict[str, Any]
-    history: list[EpochReport] = field(default_factory=list)
+    evaluations: dict[str, dict[str, float]]  # metrics by split, as {"val": {"map_at_r": …}}
+    evaluator: str  # version of the code that computed them
+    export: str | None  # file name in the trial's folder; None without a folder
+    provenance: dict[str, Any]  # machine and versions that the trial ran on
+    history: list[EpochReport] = field(default_factory=list)  # for a driver that missed some

@@ -15,6 +15,7 @@ to give the same numbers at its REVISION.
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.util
 import inspect
 import json
@@ -42,19 +43,20 @@ class NoSource(Exception):
 
 def find_module_file(name: str) -> Path | None:
     """Return a module's source file without importing the module; None if it has no source."""
+    # find the files of its top-level package
     top, *parents = name.split(".")
+    roots: Iterable[str] = ()
+    file: str | None = None
     if loaded := sys.modules.get(top):
         roots, file = getattr(loaded, "__path__", ()), getattr(loaded, "__file__", None)
     else:
-        try:
-            spec = importlib.util.find_spec(top)
-        except (ImportError, ValueError):
-            spec = None
-        if spec is None:
-            return None
-        roots, file = spec.submodule_search_locations or (), spec.origin
+        with contextlib.suppress(ImportError, ValueError):
+            if spec := importlib.util.find_spec(top):
+                roots, file = spec.submodule_search_locations or (), spec.origin
     if not parents and file is not None:
         return Path(file) if Path(file).suffix == ".py" else None
+
+    # find the module below them
     bases = [Path(root, *parents) for root in roots]
     paths = (path for base in bases for path in (base / "__init__.py", Path(f"{base}.py")))
     return next((path for path in paths if path.is_file()), None)
@@ -80,6 +82,17 @@ def _iterate_imported_modules(tree: ast.Module, package: str, folder: Path) -> I
     """
     top = package.partition(".")[0]
     is_shared = any(part in ("site-packages", "dist-packages") for part in folder.parts)
+    for name in _iterate_import_names(tree, package):
+        first = name.partition(".")[0]
+        file = find_module_file(first)
+        is_in_folder = file is not None and folder in file.parents[:2]
+        is_own = top == first or (not top and not is_shared and is_in_folder)
+        if is_own and find_module_file(name) is not None:
+            yield name
+
+
+def _iterate_import_names(tree: ast.Module, package: str) -> Iterator[str]:
+    """Yield the absolute names of all that a module imports outside `if TYPE_CHECKING`."""
     pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()
@@ -88,20 +101,13 @@ def _iterate_imported_modules(tree: ast.Module, package: str, folder: Path) -> I
             pending += node.orelse
             continue
         pending += ast.iter_child_nodes(node)
-        candidates: list[str] = []
         if isinstance(node, ast.Import):
-            candidates = [alias.name for alias in node.names]
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             source = "." * node.level + (node.module or "")
             source = importlib.util.resolve_name(source, package) if node.level else source
-            candidates = [source, *(f"{source}.{alias.name}" for alias in node.names)]
-        for name in candidates:
-            first = name.partition(".")[0]
-            file = find_module_file(first)
-            is_beside = file is not None and folder in file.parents[:2]
-            is_ours = top == first or (not top and not is_shared and is_beside)
-            if is_ours and find_module_file(name) is not None:
-                yield name
+            yield source
+            yield from (f"{source}.{alias.name}" for alias in node.names)
 
 
 def _normalize_tree(node: Any) -> Any:
@@ -147,8 +153,7 @@ def digest_modules(names: Iterable[str]) -> str:
     Raises:
         NoSource: one of `names` has no Python file.
     """
-    digests: dict[str, str] = {}
-    pending = list(names)
+    pending, digests = list(names), dict[str, str]()
     for name in pending:
         if find_module_file(name) is None:
             raise NoSource(f"The module {name} has no Python file")
@@ -164,14 +169,13 @@ def digest_class(cls: type) -> str:
     """Return the digest of the module of a loss, method or data set, or raise NoSource."""
     name = f"{cls.__module__}.{cls.__qualname__}"
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
-    functions = [
-        inspect.unwrap(member) for member in vars(cls).values() if inspect.isfunction(member)
-    ]
-    made_in = {function.__code__.co_filename for function in functions}
     if file is None or Path(file).suffix != ".py":
         raise NoSource(f"The class {name} is not defined in a Python file")
-    if made_in and file not in made_in and "__dataclass_fields__" not in vars(cls):
-        raise NoSource(f"The class {name} was made in {min(made_in)}, not in {file}")
+    functions = [inspect.unwrap(item) for item in vars(cls).values() if inspect.isfunction(item)]
+    function_files = {function.__code__.co_filename for function in functions}
+    is_foreign = bool(function_files) and file not in function_files
+    if is_foreign and "__dataclass_fields__" not in vars(cls):
+        raise NoSource(f"The class {name} was made in {min(function_files)}, not in {file}")
     return digest_modules([cls.__module__])
 
 
@@ -203,9 +207,7 @@ def _read_equal_digests(component: str) -> tuple[str, frozenset[str]]:
 def list_equal_digests(component: str, accepted: Iterable[tuple[str, str]] = ()) -> set[str]:
     """Return all digests that are equal to a component's current code; none without source.
 
-    Args:
-        component: name of the component.
-        accepted: pairs of digests at its REVISION that a user declared equal (`--same-code`).
+    `accepted` has pairs of digests at its REVISION that a user declared equal (`--same-code`).
     """
     current, _ = compute_component_digest(component)
     if current is None:
@@ -214,6 +216,6 @@ def list_equal_digests(component: str, accepted: Iterable[tuple[str, str]] = ())
     groups = [set(pair) for pair in accepted]
     groups += [set(listed)] if revision == get_revision(component) else []
     equal = {current}
-    while grown := [group for group in groups if group & equal and not group <= equal]:
-        equal = equal.union(*grown)
+    while connected := [group for group in groups if group & equal and not group <= equal]:
+        equal = equal.union(*connected)
     return equal

@@ -20,9 +20,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainables.core.assembly import assemble_parts, check_processes, seed_step, start_from_data
+from trainables.backbones.extra_token import ExtraTokenViT
+from trainables.core.assembly import assemble_parts, check_processes, seed_step
 from trainables.core.checkpoints import Checkpoints, clone_to_own_storage
-from trainables.core.epoch_metrics import EpochMetrics, find_overwhelming_terms
+from trainables.core.epoch_metrics import EpochMetrics, warn_of_overwhelming_terms
 from trainables.core.evaluator import Evaluator, list_epoch_splits
 from trainables.core.export import write_export
 from trainables.core.identity import compute_config_hash
@@ -35,9 +36,9 @@ from trainables.errors import ConfigError
 from trainables.evaluation.metrics import EVALUATOR
 from trainables.machine.devices import describe_device, resolve_device
 from trainables.machine.group import ALONE, Group
-from trainables.machine.memory import keep_freed_memory
-from trainables.machine.processes import feed_watchdog
+from trainables.machine.processes import feed_watchdog, keep_freed_memory
 from trainables.methods.base import Batch, Progress
+from trainables.methods.principal import load_principal_start
 from trainables.trial import TrialConfig
 
 LOG = logging.getLogger(__name__)
@@ -47,16 +48,8 @@ CHECK_EVERY = 256  # steps between checks that the loss is finite; each check wa
 class Trainer:
     """Train, checkpoint, evaluate and export one trial.
 
-    Args:
-        config: the trial's configuration.
-        seed: of all random streams.
-        runtime: device, threads and folders.
-        resume: continue from the newest intact checkpoint in `runtime.trial_dir`, if there is one.
-        group: the processes that train this trial together; only the main process writes files.
-
-    Raises:
-        ConfigError: data, device or an option is invalid, or a checkpoint is of another trial.
-        TrialFailure: a term of the loss is not finite (raised by `train_epochs`).
+    With `resume` it continues from the newest intact checkpoint in `runtime.trial_dir`, if there is
+    one. Of the processes of a `group` only the main one writes files.
     """
 
     def __init__(
@@ -85,9 +78,8 @@ class Trainer:
         self.hash = compute_config_hash(config, self.splits.fingerprint)
 
         # build network, optimizer, evaluator and schedule
-        parts = assemble_parts(
-            config, seed, self.splits, runtime.cache_dir, self.device, group=group
-        )
+        cache = runtime.cache_dir
+        parts = assemble_parts(config, seed, self.splits, cache, self.device, group=group)
         self.inputs, self.network, self.passes = parts.inputs, parts.network, parts.passes
         self.parameters, self.generators = parts.parameters, parts.generators
         self.optimizer = parts.optimizer
@@ -112,19 +104,22 @@ class Trainer:
         self.checkpoints: Checkpoints | None = None
         if self.folder is not None:
             self.checkpoints = Checkpoints(self.folder.checkpoints, self.hash, seed)
-        checkpoints = self.checkpoints if resume else None
-        checkpoint = group.broadcast_object(
-            lambda: None if checkpoints is None else checkpoints.load_latest()
-        )
-        if checkpoint is not None:
-            self._restore_checkpoint(*checkpoint)
+        if resume:
+            checkpoints = self.checkpoints
+            checkpoint = group.broadcast_object(
+                lambda: None if checkpoints is None else checkpoints.load_latest()
+            )
+            if checkpoint is not None:
+                self._restore_checkpoint(*checkpoint)
 
-    def train_epochs(self) -> Iterator[EpochReport]:
-        """Train the remaining epochs and yield a report for each.
+    def train_epochs(self, until: int | None = None) -> Iterator[EpochReport]:
+        """Train the remaining epochs, or pause after epoch `until`, and yield a report for each.
 
         A checkpoint is saved only after the caller has received the report, so that no report is
         lost: after an interruption in between, the epoch is trained and reported again.
         """
+        epochs = self.config.training.epochs
+        last = epochs if until is None else until
         if self.config.training.packed is not None:
             raise ConfigError(
                 "training.packed",
@@ -132,19 +127,31 @@ class Trainer:
                 "the configuration then describes another trial.",
             )
         self.clock = time.monotonic()
-        self.start_from_data()
-        while self.epoch < self.config.training.epochs:
+        if self.steps == 0 and self.config.embedding.init == "pca":
+            self._start_from_data()
+        while self.epoch < last:
             yield self._train_epoch()
             self.clock = time.monotonic()  # the caller's time with the report is not training time
-            if self._is_due(epoch_end=True):
+            is_pause = self.epoch == last < epochs
+            if is_pause or self._is_due(epoch_end=True):
                 self.save_checkpoint()
 
-    def start_from_data(self) -> None:
-        """Initialise the method from the training features, if the trial is new and asks for it."""
-        if self.steps == 0 and self.config.embedding.init == "pca":
-            cache = self.runtime.cache_dir
-            start_from_data(self.config, self.network, self.inputs, self.splits, cache)
-            self.group.broadcast_(self.parameters)
+    @torch.no_grad()
+    def _start_from_data(self) -> None:
+        """Initialise the method from the training features.
+
+        Their principal directions are cached, unless the features depend on the seed, as with a
+        backbone without weights or with a second token.
+        """
+        network = self.network.eval()
+        blocks = self.inputs.iterate_blocks(self.splits.train)
+        features = torch.cat([network.features(block) for block in blocks])
+        is_random = self.config.backbone.weights == "none"
+        has_second_token = isinstance(network.backbone, ExtraTokenViT)
+        if network.backbone is None or not (is_random or has_second_token):
+            network.method.principal = load_principal_start(self.runtime.cache_dir)
+        network.method.fit(features)
+        self.group.broadcast_(self.parameters)
 
     def _train_epoch(self) -> EpochReport:
         """Train the current epoch, from its start or from a checkpoint within it, and report it."""
@@ -167,31 +174,18 @@ class Trainer:
 
         # average its terms and warn of overwhelming gradients
         metrics = trace.compute_means()
-        for term, ratio in find_overwhelming_terms(metrics).items():
-            LOG.warning(
-                "In epoch %d the gradient of the term %r was up to %.1e times that of the metric "
-                "term. Adam remembers such a step for hundreds of others, and the network may have "
-                "stopped learning. Lower optimizer.multipliers.auxiliary, or limit the gradient "
-                "(method.gradient_limit of nir, training.clip_norm).",
-                self.epoch + 1,
-                term,
-                ratio,
-            )
+        warn_of_overwhelming_terms(metrics, self.epoch + 1)
         self.trace = None  # the next checkpoint is at the end of an epoch
-        metrics |= {
-            f"lr/{group['role']}": float(group["lr"]) for group in self.optimizer.param_groups
-        }
+        for group in self.optimizer.param_groups:
+            metrics[f"lr/{group['role']}"] = float(group["lr"])
         self.epoch += 1
 
         # evaluate it and keep the best weights
         if self.evaluator.is_due(self.epoch):
             scores = self.evaluator.evaluate_epoch()
             self._select_epoch(scores[self.splits.selection][self.config.selection.metric])
-            metrics |= {
-                f"{split}/{name}": value
-                for split, values in scores.items()
-                for name, value in values.items()
-            }
+            for split, values in scores.items():
+                metrics |= {f"{split}/{name}": value for name, value in values.items()}
         if self.best is not None:
             metrics[self.evaluator.best] = self.best["value"]
 
@@ -261,19 +255,10 @@ class Trainer:
             evaluate: names of the splits.
             metrics: names of metrics besides those of the task.
         """
-        if self.best is None:
-            raise RuntimeError(
-                "No epoch has been evaluated yet. Run train_epochs() before finish()."
-            )
-
-        # restore the selected epoch
+        assert self.best is not None, "Run train_epochs() before finish()."
         self.network.load_state_dict(self.best["weights"])
-
-        # evaluate it
         names = tuple(dict.fromkeys((*self.evaluator.task.metrics, *metrics)))
         evaluations = {split: self.evaluator.evaluate(split, names) for split in evaluate}
-
-        # export and report it
         if self.folder is not None:
             write_export(self.folder.export, self.network, self.config, self.splits.train)
         return FinalReport(
@@ -301,11 +286,6 @@ class Trainer:
             "steps_this_process": self.steps_here,
             **self.passes.describe_rounding(),
         }
-
-    def save_for_pause(self) -> None:
-        """Save a checkpoint now, from which a later process resumes the trial."""
-        self.clock = time.monotonic()
-        self.save_checkpoint()
 
     def _update_training_time(self) -> None:
         """Add the time since the last call to the training time."""

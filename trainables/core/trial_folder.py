@@ -24,18 +24,11 @@ LONGEST = 200  # characters of an id; file systems allow 255 bytes
 
 
 def check_trial_id(trial_id: object) -> str:
-    """Return the id if it can safely be joined to a path or a storage's key.
-
-    Raises:
-        ConfigError: the id is not a plain name, such as `../x`, `/x`, `a/b`, `..` or an empty text.
-    """
-    if (
-        isinstance(trial_id, str)
-        and 0 < len(trial_id) <= LONGEST
-        and Path(trial_id).name == trial_id != ".."
-        and trial_id.isprintable()
-    ):
-        return trial_id
+    """Return the id if it is a plain name; refuse ids such as `../x`, `/x`, `a/b`, `..` or ``."""
+    text = trial_id if isinstance(trial_id, str) else ""
+    is_plain = Path(text).name == text not in ("", "..")
+    if is_plain and len(text) <= LONGEST and text.isprintable():
+        return text
     raise ConfigError(
         "trial id",
         f"{repr(trial_id)[:LONGEST]} is not a plain name: the ledger or file that contains it was "
@@ -47,11 +40,9 @@ def locate_trial_folder(trials: Path, trial_id: object) -> Path:
     """Return the path of a trial's folder, which may not exist yet; refuse a symbolic link."""
     folder = trials / check_trial_id(trial_id)
     if folder.is_symlink():
-        raise ConfigError(
-            str(folder),
-            "The trial's folder is a symbolic link, which leads out of the output folder. Replace "
-            "the link by a copy of the folder it points to.",
-        )
+        fault = "The trial's folder is a symbolic link, which leads out of the output folder"
+        remedy = "Replace the link by a copy of the folder it points to."
+        raise ConfigError(str(folder), f"{fault}. {remedy}")
     return folder
 
 
@@ -72,7 +63,3 @@ class TrialFolder:
     def locate(trials: Path, trial_id: object) -> TrialFolder:
         """Return the paths of a trial below `trials`; see `locate_trial_folder`."""
         return TrialFolder(locate_trial_folder(trials, trial_id))
-
-    def locate_view(self, name: str) -> Path:
-        """Return the file in which a view's data is stored."""
-        return self.path / VIEWS / f"{name}.json"

@@ -49,10 +49,7 @@ def count_equal_errors(
 ) -> list[str]:
     """Count a trial's ConfigError for its studies, and return the studies to stop.
 
-    Args:
-        counts: study → number of each reason since the study's last success; changed in place.
-        studies: the trial's studies.
-        last: the trial's last event.
+    `counts` maps a study to the number of each reason since its last success; it is updated.
     """
     stopped = []
     for study in studies:
@@ -73,10 +70,7 @@ class Attempt:
         job: the work; `job.runtime.trial_dir` must be set.
         runner: `module:function`, the generator function that runs the job.
         clean: whether to delete `checkpoints/` after the final event.
-        lock_seconds: how long to wait for another process's lock.
-
-    Raises:
-        TimeoutError: another process kept the folder locked.
+        lock_seconds: how long to wait for another process's lock before a TimeoutError.
     """
 
     def __init__(
@@ -111,7 +105,7 @@ class Attempt:
         Raises:
             OSError: the machine is at fault, so the job may be retried.
         """
-        reports: list[Event] = []
+        events: list[Event] = []
         end = time.monotonic() + patience
         seconds = self.job.runtime.stuck_after
         watch = None if seconds is None else Watch(seconds, self._files.log)
@@ -121,12 +115,12 @@ class Attempt:
                 self._logger.info("%s begins (%s), process %d", self.job.trial_id, mode, pid)
                 self._events = iter(self._runner(self.job))
             for event in self._events:
-                reports.append(event)
+                events.append(event)
                 feed_watchdog()
                 if event["event"] == "final" and self.clean:
                     shutil.rmtree(self._files.checkpoints, ignore_errors=True)
                 if event["event"] != "epoch" or time.monotonic() >= end:
-                    return reports
+                    return events
             raise TrialFailure("The runner ended without a final event")
         except OSError as error:
             self._logger.info("%s interrupted by the machine: %s", self.job.trial_id, error)
@@ -135,7 +129,7 @@ class Attempt:
             last = build_failure_event(error)
             self._logger.info("%s", last["traceback"].rstrip())
             self._logger.info("%s failed: %s", self.job.trial_id, last["reason"])
-            return [*reports, last]
+            return [*events, last]
         finally:
             if watch is not None:  # waiting for the driver does not count as stuck
                 watch.close()

@@ -12,9 +12,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ from trainables.core.trainer import Trainer
 from trainables.errors import ConfigError, TrialFailure
 from trainables.jobs.request import Job
 from trainables.machine.devices import resolve_device
-from trainables.machine.group import ALONE, Group, create_rendezvous_file, join_group
+from trainables.machine.group import ALONE, Group, join_group
 from trainables.trial import TrialConfig
 
 EXIT_SECONDS = 10.0  # to wait for a failed process's last event
@@ -49,43 +49,42 @@ def train_together(job: Job) -> Iterator[tuple[Group, Runtime]]:
         yield ALONE, job.runtime
         return
     runtimes = [assign_runtime(job.runtime, rank) for rank in range(size)]
-    rendezvous = create_rendezvous_file()
     with contextlib.ExitStack() as stack:
-        stack.callback(shutil.rmtree, rendezvous.parent, ignore_errors=True)
+        # start the peers and wait until each is ready
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ablate-group-"))
+        rendezvous = Path(folder) / "store"
         peers: list[Peer] = []
         for rank in range(1, size):
             peers.append(Peer(replace(job, runtime=runtimes[rank]), rank, rendezvous))
             stack.callback(peers[-1].kill)
         for peer in peers:
-            if (event := peer.read()) != {"event": "ready"}:
+            if (event := peer.read_event()) != {"event": "ready"}:
                 raise peer.explain_end(event)
+
+        # train with them; if a collective fails, the first peer that has ended is the cause
         try:
             with join_group(rendezvous, 0, size, torch.device(runtimes[0].device)) as group:
                 yield group, runtimes[0]
         except TrialFailure:
             raise
         except RuntimeError as error:
-            for peer in peers:  # the first peer that has ended is the cause
+            for peer in peers:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     peer.process.wait(EXIT_SECONDS)
-                    raise peer.explain_end(peer.read()) from error
+                    raise peer.explain_end(peer.read_event()) from error
             raise
 
 
 def assign_runtime(runtime: Runtime, rank: int) -> Runtime:
-    """Return one process's runtime: its device, its share of the threads, and rank 0's folder.
-
-    Raises:
-        ConfigError: there are fewer GPUs than processes, or `runtime` names a single GPU.
-    """
+    """Return one process's runtime: its device, its share of the threads, and rank 0's folder."""
     device, size = resolve_device(runtime.device), runtime.processes
     if device.type == "cuda":
-        present = torch.cuda.device_count()
-        if ":" in runtime.device or present < size:
+        n_gpus = torch.cuda.device_count()
+        if ":" in runtime.device or n_gpus < size:
             raise ConfigError(
                 "resources.processes",
                 f"{size} processes for each trial on {runtime.device} need {size} GPUs, and this "
-                f"machine has {present}. Lower resources.gpus, and give --device cuda.",
+                f"machine has {n_gpus}. Lower resources.gpus, and give --device cuda.",
             )
         device = torch.device("cuda", rank)
     threads = None if runtime.threads is None else max(1, runtime.threads // size)
@@ -106,11 +105,11 @@ class Peer:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         assert self.process.stdin is not None
-        request = {"job": job.to_dict(), "rank": rank, "place": str(rendezvous)}
+        request = {"job": job.to_dict(), "rank": rank, "rendezvous": str(rendezvous)}
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
 
-    def read(self) -> Any:
+    def read_event(self) -> Any:
         """Return the peer's next event; None if it ended without one."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -138,14 +137,11 @@ def main() -> int:
     print(json.dumps({"event": "ready"}), file=answers, flush=True)
     device, size = torch.device(job.runtime.device), job.runtime.processes
     try:
-        with join_group(Path(request["place"]), rank, size, device) as group:
+        with join_group(Path(request["rendezvous"]), rank, size, device) as group:
             config = TrialConfig.model_validate(job.config)
             trainer = Trainer(config, job.seed, job.runtime, group=group)
-            until = job.until or config.training.epochs
-            if trainer.epoch < until:
-                for report in trainer.train_epochs():
-                    if report.epoch >= until:
-                        break
+            for _ in trainer.train_epochs(job.until):
+                pass  # the main process reports the epochs
             if trainer.epoch == config.training.epochs:
                 trainer.finish(job.evaluate, job.metrics)
     except Exception as error:

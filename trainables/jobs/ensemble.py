@@ -48,40 +48,33 @@ def evaluate_ensemble(
 ) -> dict[str, float]:
     """Compute metrics of the concatenated embeddings of the test images, which all folds share.
 
-    Only one network is in memory at a time; the head of a method with its own score stays.
-
-    Args:
-        members: the trained folds.
-        runtime: device, threads and cache.
-        metrics: names besides `METRICS`.
-
-    Raises:
-        TrialFailure: there are fewer than two members, an export is missing, or members differ in
-            more than the fold.
+    `METRICS` are always computed. Only one network is in memory at a time; the head of a method
+    with its own score stays.
     """
+    # check that the members are folds of one configuration
     if len(members) < 2:
         raise TrialFailure(f"An ensemble needs at least two members, not {len(members)}")
+    first = members[0]
     for member in members:
-        if _strip_fold(member.config) != _strip_fold(members[0].config):
+        if _strip_fold(member.config) != _strip_fold(first.config):
             raise TrialFailure(
-                f"{member.export} and {members[0].export} differ in more than data.split.fold, so "
-                "they cannot form an ensemble"
+                f"{member.export} and {first.export} differ in more than data.split.fold, so they "
+                "cannot form an ensemble"
             )
         if not member.export.exists():
-            raise TrialFailure(
-                f"{member.export} is gone. Give --force to train the study's folds again"
-            )
+            fault = f"{member.export} is gone. Give --force to train the study's folds again"
+            raise TrialFailure(fault)
+
+    # embed the test images by each, and evaluate the joint embeddings
     if runtime.threads is not None:
         torch.set_num_threads(runtime.threads)
-    splits = load_splits(members[0].config.data, runtime.cache_dir)
+    splits = load_splits(first.config.data, runtime.cache_dir)
     splits.require_splits(("test",))
     embedded = [_embed_test_images(member, runtime) for member in members]
     z = torch.cat([part for part, _ in embedded], dim=1)
-    wanted = tuple(dict.fromkeys((*METRICS, *metrics)))
-    restarts = members[0].config.evaluation.restarts
-    return evaluate_split(
-        z, splits.test, score=_evaluate_joint(embedded), metrics=wanted, restarts=restarts
-    )
+    score, names = _build_joint_score(embedded), tuple(dict.fromkeys((*METRICS, *metrics)))
+    restarts = first.config.evaluation.restarts
+    return evaluate_split(z, splits.test, score=score, metrics=names, restarts=restarts)
 
 
 def _strip_fold(config: TrialConfig) -> TrialConfig:
@@ -96,9 +89,8 @@ def _embed_test_images(member: Member, runtime: Runtime) -> tuple[Tensor, PlainS
     device = resolve_device(runtime.device)
     splits = load_splits(member.config.data, runtime.cache_dir)
     parts = assemble_parts(member.config, member.seed, splits, runtime.cache_dir, device)
-    network = parts.network
+    network = parts.network.eval()
     network.load_state_dict(read_weights(member.export))
-    network.eval()
     z = torch.cat([network.embed(block) for block in parts.inputs.iterate_blocks(splits.test)])
     score = network.retrieval_score()
     if not isinstance(score, PlainScore):
@@ -106,15 +98,15 @@ def _embed_test_images(member: Member, runtime: Runtime) -> tuple[Tensor, PlainS
     return F.normalize(z, dim=1) if score.normalize else z, score
 
 
-def _evaluate_joint(members: Sequence[tuple[Tensor, PlainScore | Method]]) -> Score:
-    """Return the score of the concatenated embeddings."""
+def _build_joint_score(members: Sequence[tuple[Tensor, PlainScore | Method]]) -> Score:
+    """Return the members' common plain score, or else the mean of their methods' scores."""
     score = members[0][1]
     if isinstance(score, PlainScore):
-        return score  # all members have the same configuration and score
+        return score
     widths = [part.shape[1] for part, _ in members]
     methods = [method for _, method in members if isinstance(method, Method)]
 
-    def mean(query: Tensor, reference: Tensor) -> Tensor:
+    def mean_score(query: Tensor, reference: Tensor) -> Tensor:
         queries, references = (torch.split(rows, widths, 1) for rows in (query, reference))
         scores = [
             compare_embeddings(method, q, r, method.loss.retrieval)
@@ -122,4 +114,4 @@ def _evaluate_joint(members: Sequence[tuple[Tensor, PlainScore | Method]]) -> Sc
         ]
         return torch.stack(scores).mean(0)
 
-    return mean
+    return mean_score

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -47,44 +47,57 @@ def run_job(job: Job) -> Iterator[Event]:
         ConfigError, TrialFailure: the job cannot succeed, so do not retry it.
         OSError: the machine is at fault, so the job may be retried.
     """
+    # find the trial's stored result
     config, folder = TrialConfig.model_validate(job.config), job.runtime.trial_dir
     LOG.info("trial %s: %s", job.trial_id, config.model_dump_json())
     data_fingerprint = fingerprint(config.data, job.runtime.cache_dir)
     identity = {"config_hash": compute_config_hash(config, data_fingerprint), "seed": job.seed}
     final = _load_result(job, identity)
-    if final is None:
-        if job.mode != "train":
-            raise TrialFailure(
-                f"{folder} has no model to evaluate: the trial has not finished here, or `ablate "
-                "prune` deleted its weights. Give --force to train it again"
-            )
+
+    # train the trial, or evaluate its model further
+    if final is not None:
+        final = _evaluate_further(job, config, final)
+    elif job.mode != "train":
+        raise TrialFailure(
+            f"{folder} has no model to evaluate: the trial has not finished here, or `ablate "
+            "prune` deleted its weights. Give --force to train it again"
+        )
+    else:
         if folder is not None and not TrialFolder(folder).config.exists():
-            about = {"config": config.model_dump(mode="json"), "seed": job.seed}
-            write_json(TrialFolder(folder).config, about)
+            record = {"config": config.model_dump(mode="json"), "seed": job.seed}
+            write_json(TrialFolder(folder).config, record)
         final = yield from _train_trial(job, config)
         if final is None:
             return
-    else:
-        earlier = final["evaluations"] if final["evaluator"] == EVALUATOR else {}
-        if job.mode == "ensemble":
-            members = [
-                Member(TrialConfig.model_validate(fold.config), fold.seed, fold.export)
-                for fold in job.members
-            ]
-            metrics = evaluate_ensemble(members, job.runtime, job.metrics)
-            fresh = {"ensemble": earlier.get("ensemble", {}) | metrics}
-        else:
-            fresh = _evaluate_missing(job, config, final, earlier)
-        if fresh:
-            final |= {"evaluations": earlier | fresh, "evaluator": EVALUATOR}
+
+    # store the result and report it
     if folder is not None:
         write_json(TrialFolder(folder).result, _seal_result({**final, **identity}))
     LOG.info("selected epoch %s: %s", final["best_epoch"], json.dumps(final["evaluations"]))
     yield final
 
 
-def _evaluate_missing(job: Job, config: TrialConfig, final: Event, earlier: Event) -> Event:
-    """Compute the requested metrics that a finished trial lacks, by split."""
+def _evaluate_further(job: Job, config: TrialConfig, final: Event) -> Event:
+    """Return a finished trial's event with the metrics of the job that it lacks."""
+    earlier = final["evaluations"] if final["evaluator"] == EVALUATOR else {}
+    if job.mode == "ensemble":
+        members = [
+            Member(TrialConfig.model_validate(fold.config), fold.seed, fold.export)
+            for fold in job.members
+        ]
+        metrics = evaluate_ensemble(members, job.runtime, job.metrics)
+        fresh = {"ensemble": earlier.get("ensemble", {}) | metrics}
+    else:
+        fresh = _compute_missing_metrics(job, config, final["export"], earlier)
+    if not fresh:
+        return final
+    return final | {"evaluations": earlier | fresh, "evaluator": EVALUATOR}
+
+
+def _compute_missing_metrics(
+    job: Job, config: TrialConfig, export: str, earlier: Mapping[str, Event]
+) -> dict[str, Event]:
+    """Return, by split, all metrics of each split of the job for which `earlier` lacks some."""
     folder = job.runtime.trial_dir
     requested = dict.fromkeys((*get_task(config).metrics, *job.metrics))
     missing = {
@@ -94,7 +107,7 @@ def _evaluate_missing(job: Job, config: TrialConfig, final: Event, earlier: Even
     if folder is None or not any(missing.values()):
         return {}
     trainer = Trainer(config, job.seed, job.runtime, resume=False)
-    trainer.network.load_state_dict(read_weights(join_inside(folder, final["export"])))
+    trainer.network.load_state_dict(read_weights(join_inside(folder, export)))
     return {
         split: earlier.get(split, {}) | trainer.evaluator.evaluate(split, names)
         for split, names in missing.items()
@@ -107,21 +120,17 @@ def _train_trial(job: Job, config: TrialConfig) -> Generator[Event, None, Event 
     with train_together(job) as (group, runtime), _explain_exhausted_memory(config):
         trainer = Trainer(config, job.seed, runtime, group=group)
         trainer.splits.require_splits(job.evaluate)
-        last = config.training.epochs
-        until = job.until or last
-        for report in trainer.train_epochs() if trainer.epoch < until else ():
+        epochs = config.training.epochs
+        for report in trainer.train_epochs(job.until):
             summary = " · ".join(
                 f"{name} {value:.4g}"
                 for name, value in report.metrics.items()
                 if name == "train/loss" or name.startswith(("val/", "test/", "best/"))
             )
-            LOG.info("epoch %d/%d · step %d · %s", report.epoch, last, report.steps, summary)
+            LOG.info("epoch %d/%d · step %d · %s", report.epoch, epochs, report.steps, summary)
             yield {"event": "epoch", **asdict(report)}
-            if report.epoch >= until:
-                break
         history = [{"event": "epoch", **asdict(report)} for report in trainer.history]
-        if trainer.epoch < last:
-            trainer.save_for_pause()
+        if trainer.epoch < epochs:
             LOG.info("paused after epoch %d", trainer.epoch)
             yield {"event": "paused", "epoch": trainer.epoch, "history": history}
             return None
@@ -151,11 +160,11 @@ def _load_result(job: Job, identity: Event) -> Event | None:
     Raises:
         ConfigError: the folder holds the result of another trial.
     """
-    folder, is_own_evaluation = job.runtime.trial_dir, True
+    folder, has_own_evaluations = job.runtime.trial_dir, True
     if job.source is not None:
         require_driver_code(job.source)
         if folder is not None:
-            is_own_evaluation = prepare_folder(folder, job.source, trains=job.mode == "train")
+            has_own_evaluations = prepare_folder(folder, job.source, trains=job.mode == "train")
     if folder is None or not (path := TrialFolder(folder).result).exists():
         return None
     try:
@@ -175,7 +184,7 @@ def _load_result(job: Job, identity: Event) -> Event | None:
         )
     if not join_inside(folder, final["export"]).exists():
         return None
-    return final if is_own_evaluation else {**final, "evaluations": {}}
+    return final if has_own_evaluations else {**final, "evaluations": {}}
 
 
 def _seal_result(final: Event) -> Event:

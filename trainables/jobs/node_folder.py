@@ -10,24 +10,20 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from trainables.core.trial_folder import CHECKPOINTS, RESULT, locate_trial_folder
-from trainables.jobs.request import Job, Payload
+from trainables.jobs.request import Job, Payload, Storage
 from trainables.machine.cache_folder import locate_default_cache
 from trainables.machine.files import join_inside
 from trainables.machine.processes import host_name
 
-# folder in the cache; in a run's folder, the folder of other trials' weights
-NODES, READ = "nodes", "read"
+NODES = "nodes"  # folder in the cache
+READ = "read"  # in a run's folder, the folder of other trials' weights
 MANIFEST = "files.json"
-
-Download = Callable[[str, Path], None]  # (folder in the storage, local one)
-
-_checked: set[tuple[str, str]] = set()  # data sets of this node that equal the driver's
 
 
 def describe_node() -> str:
@@ -36,11 +32,7 @@ def describe_node() -> str:
 
 
 def localize_job(payload: Payload) -> Job:
-    """Replace the job's folders by local ones if this node shares none with the driver.
-
-    Raises:
-        OSError: the job needs the driver's folder, and this node does not have it.
-    """
+    """Replace the job's folders by local ones if this node shares none with the driver."""
     job, storage = payload.job, payload.storage
     folder = job.runtime.trial_dir
     if storage is None or not storage.own_folder:
@@ -52,34 +44,22 @@ def localize_job(payload: Payload) -> Job:
         return job
     cache = locate_default_cache().resolve()
     trials = cache / NODES / (job.runtime.run or "run")
-    runtime = replace(
-        job.runtime, cache_dir=cache, trial_dir=locate_trial_folder(trials, job.trial_id)
-    )
-    members = tuple(
-        replace(
-            member,
-            export=join_inside(
-                locate_trial_folder(trials / READ, member.export.parent.name), member.export.name
-            ),
-        )
-        for member in job.members
-    )
-    return replace(job, runtime=runtime, members=members)
+    trial_dir = locate_trial_folder(trials, job.trial_id)
+    members = []
+    for member in job.members:
+        member_folder = locate_trial_folder(trials / READ, member.export.parent.name)
+        members.append(replace(member, export=join_inside(member_folder, member.export.name)))
+    runtime = replace(job.runtime, cache_dir=cache, trial_dir=trial_dir)
+    return replace(job, runtime=runtime, members=tuple(members))
 
 
 def check_data(job: Job, fingerprint: str) -> None:
-    """Check that this node's data set equals the driver's.
-
-    Raises:
-        OSError: the data set is missing or differs; the message names node and folder.
-    """
+    """Raise OSError, with node and folder, if its data set is missing or not the driver's."""
     from trainables.data import dataset
     from trainables.errors import ConfigError
 
     section: Any = job.config["data"]
     data = dataset.resolve_data_config(section)
-    if (data.images, fingerprint) in _checked:
-        return
     try:
         actual = dataset.fingerprint(data, job.runtime.cache_dir)
     except ConfigError as error:
@@ -90,61 +70,48 @@ def check_data(job: Job, fingerprint: str) -> None:
             f"{describe_node()}: the data set {data.name} in {folder} differs from the driver's. "
             "Copy the driver's files to this node"
         )
-    _checked.add((data.images, fingerprint))
 
 
-def fetch_files(
-    payload: Payload, job: Job, newest: Callable[..., str | None], download: Download
-) -> None:
-    """Download the checkpoints and weights that a job needs from the storage.
+def fetch_files(storage: Storage, job: Job) -> None:
+    """Download the checkpoints and weights that a job needs to this node's folders."""
+    import pyarrow.fs
 
-    Args:
-        payload: with the storage's folders of each trial.
-        job: with this node's folders.
-        newest: returns the newest complete checkpoint among folders, as `find_newest` does.
-        download: copies a folder of the storage to a local one.
-
-    Raises:
-        OSError: the storage does not answer, or the local disk is full.
-    """
-    storage, folder = payload.storage, job.runtime.trial_dir
-    assert storage is not None and folder is not None
+    folder = job.runtime.trial_dir
+    assert folder is not None
     has_state = (folder / RESULT).exists() or any((folder / CHECKPOINTS).glob("*"))
     targets = [(job.trial_id, folder)] if storage.own_folder or not has_state else []
     exports = [member.export for member in job.members if not member.export.exists()]
     targets += [(export.parent.name, export.parent) for export in exports]
+    files, root = pyarrow.fs.FileSystem.from_uri(storage.uri)
     for trial_id, target in targets:
-        checkpoint = newest(storage.checkpoints.get(trial_id, ()))
+        checkpoint = find_newest(files, root, storage.checkpoints.get(trial_id, ()))
         if checkpoint is not None:
-            download(checkpoint, target)
+            target.mkdir(parents=True, exist_ok=True)
+            pyarrow.fs.copy_files(f"{root}/{checkpoint}", str(target), source_filesystem=files)
 
 
 # ------------------------------------------------------------------------- contents of a checkpoint
 
 
 def iterate_checkpoint_files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield names and paths of the files of a checkpoint in the storage.
+    """Yield names and paths of the files of a trial's folder that belong to a checkpoint.
 
     They are the newest state with its best weights (or all files that another runner keeps in
-    `checkpoints`), and the files of the trial's folder, such as log, result and export.
+    `checkpoints`), and the files beside `checkpoints`, such as log, result and export.
     """
-
-    def is_draft(path: Path) -> bool:
-        return path.name.startswith(".") or path.suffix == ".tmp"
-
-    names = {path.name for path in (folder / CHECKPOINTS).glob("*") if not is_draft(path)}
+    names = {path.name for path in (folder / CHECKPOINTS).glob("[!.]*") if path.suffix != ".tmp"}
     states = sorted(name for name in names if name.startswith("steps-"))
     if states:
         names = {states[-1], f"best-{states[-1].rpartition('-')[2]}"} & names
     for name in sorted(names):
         yield f"{CHECKPOINTS}/{name}", folder / CHECKPOINTS / name
-    for path in sorted(folder.glob("*")):
-        if path.is_file() and not is_draft(path) and path.name != MANIFEST:
+    for path in sorted(folder.glob("[!.]*")):
+        if path.is_file() and path.suffix != ".tmp" and path.name != MANIFEST:
             yield path.name, path
 
 
 def read_folder_state(folder: Path) -> dict[str, tuple[int, int]]:
-    """Return sizes and times of the state's files, which differ whenever the state is newer."""
+    """Return size and time of each file of the state, which differ once the state is newer."""
     state = {}
     for name, path in iterate_checkpoint_files(folder):
         with contextlib.suppress(FileNotFoundError):
@@ -155,24 +122,21 @@ def read_folder_state(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def copy_checkpoint(folder: Path, target: Path) -> None:
-    """Copy a trial's newest state to `target`, with a list of files and sizes.
+    """Copy a trial's newest state to `target`, with a list of its files and their sizes.
 
     The list shows later whether a copy is complete. If training replaces the state during the copy,
     the copy starts again with the newer state.
     """
     while True:
         shutil.rmtree(target, ignore_errors=True)
+        (target / CHECKPOINTS).mkdir(parents=True)
         sizes = {}
-        try:
+        with contextlib.suppress(FileNotFoundError):
             for name, path in iterate_checkpoint_files(folder):
-                (target / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, target / name)
                 sizes[name] = (target / name).stat().st_size
-        except FileNotFoundError:
-            continue
-        target.mkdir(parents=True, exist_ok=True)  # a trial may have no file yet
-        (target / MANIFEST).write_text(json.dumps(sizes), encoding="utf-8")
-        return
+            (target / MANIFEST).write_text(json.dumps(sizes), encoding="utf-8")
+            return
 
 
 def find_newest(files: Any, root: str, folders: tuple[str, ...]) -> str | None:
@@ -182,9 +146,6 @@ def find_newest(files: Any, root: str, folders: tuple[str, ...]) -> str | None:
         files: a file system of pyarrow.
         root: the storage's path in it.
         folders: paths below `root`, newest first.
-
-    Raises:
-        OSError: the storage does not answer.
     """
     import pyarrow.fs
 

@@ -14,12 +14,12 @@ import json
 import resource
 import sys
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 import torch
 
 from trainables.core.epoch_metrics import EpochMetrics
-from trainables.core.evaluator import list_epoch_splits
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.errors import ConfigError, TrialFailure
@@ -29,34 +29,15 @@ from trainables.trial import TrialConfig
 STEPS = 6  # timed steps, after one untimed step that compiles and allocates
 
 
-@dataclass(frozen=True)
-class Pilot:
-    """Measured times and memory; times are in seconds.
-
-    Attributes:
-        fill: decoding, cached features and first uses, which only the first trial needs.
-        setup: building all parts, for each trial.
-        steps: time of each optimiser step.
-        steps_per_epoch: number of steps in an epoch.
-        evaluate: one evaluation after an epoch.
-        peak_bytes: peak memory, of the GPU or else of the process.
-        device_bytes: memory of the GPU; None on a CPU.
-    """
-
-    fill: float
-    setup: float
-    steps: tuple[float, ...]
-    steps_per_epoch: int
-    evaluate: float
-    peak_bytes: int
-    device_bytes: int | None
-
-
-def run_pilot(config: TrialConfig, seed: int, runtime: Runtime, steps: int = STEPS) -> Pilot:
+def run_pilot(
+    config: TrialConfig, seed: int, runtime: Runtime, steps: int = STEPS
+) -> dict[str, Any]:
     """Time steps of the main phase, in which all parameters train, and one evaluation.
 
-    Raises:
-        ConfigError, TrialFailure: as the trial itself would raise.
+    Returns:
+        Seconds of `setup`, of each of the `steps`, and to `evaluate` after an epoch;
+        `steps_per_epoch`; `peak_bytes`, of the GPU or else of the process; `device_bytes`, the
+        memory of the GPU or None.
     """
     # build twice, because the first time fills caches
     builds, evaluations, timed = [], [], []
@@ -83,10 +64,7 @@ def run_pilot(config: TrialConfig, seed: int, runtime: Runtime, steps: int = STE
     # evaluate twice, because the first time fills caches
     for _ in range(2):
         begun = time.perf_counter()
-        for split in list_epoch_splits(trainer.config, trainer.splits):
-            trainer.evaluator.evaluate(
-                split, trainer.evaluator.task.per_epoch
-            )  # waits for the device
+        trainer.evaluator.evaluate_epoch()  # waits for the device
         evaluations.append(time.perf_counter() - begun)
     if device is not None:
         peak = torch.cuda.max_memory_allocated(device)
@@ -94,26 +72,24 @@ def run_pilot(config: TrialConfig, seed: int, runtime: Runtime, steps: int = STE
     else:
         unit = 1 if sys.platform == "darwin" else 1024
         peak, total = unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, None
-    return Pilot(
-        fill=builds[0] - min(builds) + evaluations[0] - min(evaluations),
-        setup=min(builds),
-        steps=tuple(timed[1:]),
-        steps_per_epoch=len(batches),
-        evaluate=min(evaluations),
-        peak_bytes=peak,
-        device_bytes=total,
-    )
+    return {
+        "setup": min(builds),
+        "steps": timed[1:],
+        "steps_per_epoch": len(batches),
+        "evaluate": min(evaluations),
+        "peak_bytes": peak,
+        "device_bytes": total,
+    }
 
 
 def main() -> int:
     """Read a job from standard input, run its pilot and print the result or the error as JSON."""
     try:
         job = Job.from_dict(json.loads(sys.stdin.read()))
-        timing = run_pilot(TrialConfig.model_validate(job.config), job.seed, job.runtime)
+        report = run_pilot(TrialConfig.model_validate(job.config), job.seed, job.runtime)
     except (ConfigError, TrialFailure) as error:
-        print(json.dumps({"error": " ".join(str(error).split())}))
-        return 0
-    print(json.dumps(asdict(timing)))
+        report = {"error": " ".join(str(error).split())}
+    print(json.dumps(report))
     return 0
 
 

@@ -20,7 +20,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -33,7 +32,6 @@ from trainables.jobs.node_folder import (
     copy_checkpoint,
     describe_node,
     fetch_files,
-    find_newest,
     localize_job,
     read_folder_state,
 )
@@ -41,31 +39,28 @@ from trainables.jobs.request import Leader, Payload
 from trainables.machine.processes import host_name, is_running
 
 PAYLOAD = "payload"
-DRIVER_SECONDS = 1.0
+DRIVER_SECONDS = 1.0  # between two looks whether the driver runs
 STEP_SECONDS = 10.0  # longest step with a storage
 STOP_SECONDS = 5.0  # to wait for the next event of a trial that is stopped
 PATIENCE_SECONDS = 120.0  # to retry a storage that does not answer
 PAUSE_SECONDS = 2.0  # between two such retries
 
 LOG = logging.getLogger(__name__)
-_watched: list[Leader] = []
 
 
 def watch_driver(driver: Leader) -> None:
-    """End this process when the driver ends, seconds before Ray would.
+    """End this process when a driver on this host ends, seconds before Ray would.
 
     An orphan must not write to a trial folder that the next driver resumes.
     """
-    if driver.host != host_name() or _watched:
-        return
-    _watched.append(driver)
 
-    def watch() -> None:
+    def exit_with_driver() -> None:
         while is_running(driver.pid, driver.start):
             time.sleep(DRIVER_SECONDS)
         os._exit(1)
 
-    threading.Thread(target=watch, daemon=True, name="driver watch").start()
+    if driver.host == host_name():
+        threading.Thread(target=exit_with_driver, daemon=True, name="driver watch").start()
 
 
 Call = tuple[Callable[[], list[Event]], Future[list[Event]]]
@@ -133,25 +128,15 @@ class JobTrainable(tune.Trainable):
         if payload.fingerprint is not None:
             check_data(job, payload.fingerprint)
         attempt = Attempt(job, payload.runner, clean=payload.clean)
+        storage = payload.storage
         try:
-            if payload.storage is not None:
-                self._fetch_checkpoint(payload.storage.uri)
+            if storage is not None:
+                wait_for_storage(lambda: fetch_files(storage, job))
                 self._stored = read_folder_state(job.runtime.trial_dir)
         except BaseException:
             attempt.close()
             raise
         return attempt
-
-    def _fetch_checkpoint(self, uri: str) -> None:
-        import pyarrow.fs
-
-        files, root = pyarrow.fs.FileSystem.from_uri(uri)
-
-        def download(checkpoint: str, folder: Path) -> None:
-            tune.Checkpoint(f"{root}/{checkpoint}", files).to_directory(folder)
-
-        newest = partial(find_newest, files, root)
-        wait_for_storage(lambda: fetch_files(self._payload, self._job, newest, download))
 
     def _receive_events(self, attempt: Attempt) -> list[Event]:
         """Return the trial's next events, or none after `STEP_SECONDS`."""
@@ -190,7 +175,7 @@ class JobTrainable(tune.Trainable):
         copy_checkpoint(self._attempt.folder, Path(checkpoint_dir))
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        """Do nothing, because `_fetch_checkpoint` loads what the job names."""
+        """Do nothing, because `fetch_files` has downloaded what the job names."""
 
     def cleanup(self) -> None:
         attempt, self._attempt = self._attempt, None

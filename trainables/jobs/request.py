@@ -15,7 +15,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from trainables.core.code_version import Code
 from trainables.core.runtime import Runtime
-from trainables.core.trial_folder import TrialFolder
+from trainables.core.trial_folder import VIEWS
 from trainables.errors import ConfigError
 
 Mode = Literal["train", "evaluate", "ensemble"]
@@ -34,7 +34,7 @@ class JsonSerializable:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Validate and build an instance from what `to_dict` returned.
+        """Build an instance from what `to_dict` returned.
 
         Raises:
             ConfigError: a field is missing or unknown, or its value has another type.
@@ -44,14 +44,12 @@ class JsonSerializable:
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             path = ".".join(map(str, (cls.__name__.lower(), *first["loc"])))
-            value = repr(first["input"])[:200]
-            raise ConfigError(
-                path, f"{first['msg']}, not {value}. Put the same code on every machine."
-            ) from None
+            fault = f"{first['msg']}, not {repr(first['input'])[:200]}"
+            raise ConfigError(path, f"{fault}. Put the same code on every machine.") from None
         return instance
 
 
-_adapters: dict[type, TypeAdapter[Any]] = {}
+_adapters: dict[type, TypeAdapter[Any]] = {}  # mypy refuses classes as arguments of `cache`
 
 
 def _build_adapter(cls: type) -> TypeAdapter[Any]:
@@ -71,33 +69,22 @@ class Fold(JsonSerializable):
 
 @dataclass(frozen=True, slots=True)
 class Job(JsonSerializable):
-    """Work on one trial.
+    """Work on one trial, whose folder is `runtime.trial_dir`.
 
-    Attributes:
-        trial_id: for logs; the trial's folder is `runtime.trial_dir`.
-        config: the complete `TrialConfig` as JSON; the runner validates it.
-        seed: of all random streams.
-        runtime: device, threads and folders.
-        evaluate: splits to evaluate at the end: "val", "test", "train" or "ensemble".
-        metrics: metrics to compute besides those of the task.
-        mode: "train" runs or resumes the trial. "evaluate" computes missing metrics from the
-            trial's export. "ensemble" evaluates the concatenated embeddings of `members` as split
-            "ensemble" of this trial.
-        until: epoch, from 1, after which the trial pauses; None trains to the end.
-        members: of an ensemble, in the order of the folds.
-        source: the driver's code, which must equal the worker's; None does not check it.
+    Mode "train" runs or resumes the trial. "evaluate" computes missing metrics from its export.
+    "ensemble" evaluates the concatenated embeddings of `members` as split "ensemble" of this trial.
     """
 
-    trial_id: str
-    config: Mapping[str, Any]
+    trial_id: str  # for logs
+    config: Mapping[str, Any]  # the complete `TrialConfig` as JSON; the runner validates it
     seed: int
     runtime: Runtime
-    evaluate: tuple[str, ...] = ("val",)
-    metrics: tuple[str, ...] = ()
+    evaluate: tuple[str, ...] = ("val",)  # splits: "val", "test", "train" or "ensemble"
+    metrics: tuple[str, ...] = ()  # besides those of the task
     mode: Mode = "train"
-    until: int | None = None
-    members: tuple[Fold, ...] = ()
-    source: Code | None = None
+    until: int | None = None  # epoch, from 1, after which the trial pauses; None: at the end
+    members: tuple[Fold, ...] = ()  # of an ensemble, in the order of the folds
+    source: Code | None = None  # the driver's code, which must equal the worker's; None: any
 
 
 # ------------------------------------------------------------------------------- jobs of a driver
@@ -116,39 +103,26 @@ class Leader(JsonSerializable):
 class Storage(JsonSerializable):
     """Storage of checkpoints, from which another node can resume a trial.
 
-    Attributes:
-        uri: the storage's address, for pyarrow.
-        own_folder: whether trials run in a local folder of the node, because nodes share none.
-        checkpoints: trial → folders of its checkpoints in the storage, newest first, for the job's
-            trial and for those whose weights it reads.
+    `checkpoints` maps the job's trial, and those whose weights it reads, to the folders of their
+    checkpoints in the storage, newest first.
     """
 
-    uri: str
-    own_folder: bool
+    uri: str  # the storage's address, for pyarrow
+    own_folder: bool  # whether trials run in a local folder of the node, because nodes share none
     checkpoints: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Payload(JsonSerializable):
-    """A job with all that a worker needs to run it.
-
-    Attributes:
-        job: the work.
-        runner: `module:function`, a generator function of events.
-        clean: whether to delete the checkpoints once the trial has ended.
-        driver: the process with which the worker ends.
-        gather: seconds for which a worker collects events before it sends them.
-        fingerprint: of the driver's data set, which the node's must equal; None does not check it.
-        storage: where checkpoints are copied to; None if they stay in the trial's folder.
-    """
+    """A job with all that a worker needs to run it."""
 
     job: Job
-    runner: str
-    clean: bool
-    driver: Leader
-    gather: float = 1.0
-    fingerprint: str | None = None
-    storage: Storage | None = None
+    runner: str  # `module:function`, a generator function of events
+    clean: bool  # whether to delete the checkpoints once the trial has ended
+    driver: Leader  # the process with which the worker ends
+    gather: float = 1.0  # seconds for which a worker collects events before it sends them
+    fingerprint: str | None = None  # of the driver's data set, which the node's must equal
+    storage: Storage | None = None  # of checkpoints; None if they stay in the trial's folder
 
     def to_text(self) -> str:
         """Serialise to JSON text."""
@@ -173,11 +147,11 @@ class View(JsonSerializable):
 
     def locate_file(self, trial: Path) -> Path:
         """Return the view's file in a trial's folder."""
-        return TrialFolder(trial).locate_view(self.name)
+        return trial / VIEWS / f"{self.name}.json"
 
 
 @dataclass(frozen=True, slots=True)
-class ViewOptions(JsonSerializable):
+class TrialViews(JsonSerializable):
     """The views to compute from one finished trial's model."""
 
     folder: Path
@@ -188,7 +162,7 @@ class ViewOptions(JsonSerializable):
 class Request(JsonSerializable):
     """Views to compute; device, threads and cache are those of `Runtime`."""
 
-    trials: tuple[ViewOptions, ...]
+    trials: tuple[TrialViews, ...]
     device: str
     threads: int | None
     cache: Path

@@ -6,7 +6,7 @@ bfloat16 changes numbers (three digits instead of seven in each product of the b
 
 from __future__ import annotations
 
-from contextlib import suppress
+import re
 
 import torch
 from torch import Tensor
@@ -24,11 +24,9 @@ def resolve_device(name: str) -> torch.device:
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    device: torch.device | None = None
-    with suppress(RuntimeError):
-        device = torch.device(name)
-    if device is None or device.type not in ("cpu", "cuda"):
-        raise ConfigError("device", f"{name!r} is none of auto, cpu, cuda and cuda:N")
+    if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", name):
+        raise ConfigError("device", f"{name!r} is no device. Give auto, cpu, cuda or cuda:N.")
+    device = torch.device(name)
     present = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if device.type == "cuda" and (device.index or 0) >= present:
         raise ConfigError(
@@ -40,11 +38,7 @@ def resolve_device(name: str) -> torch.device:
 
 
 def list_devices(name: str) -> list[str]:
-    """List the devices to share among processes: all GPUs for "cuda", else the named device.
-
-    Raises:
-        ConfigError: as `resolve_device`.
-    """
+    """List the devices to share among processes: all GPUs for "cuda", else the named device."""
     device = resolve_device(name)
     if str(device) == "cuda":
         return [f"cuda:{number}" for number in range(torch.cuda.device_count())]
@@ -64,11 +58,7 @@ def to_full_precision(x: Tensor) -> Tensor:
 
 
 def check_bf16(device: torch.device) -> None:
-    """Check that a GPU has bfloat16 arithmetic; every CPU is accepted.
-
-    Raises:
-        ConfigError: the GPU would only emulate it, which is slower than float32 and lacks kernels.
-    """
+    """Refuse a GPU that only emulates bfloat16, slower than float32; every CPU is accepted."""
     if device.type != "cuda" or torch.version.hip is not None:
         return
     major, minor = torch.cuda.get_device_capability(device)

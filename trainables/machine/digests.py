@@ -20,11 +20,7 @@ def seal_json(content: dict[str, Any]) -> bytes:
 
 
 def read_sealed_json(path: Path) -> dict[str, Any] | None:
-    """Read a file that `seal_json` made; return None if its digest does not match.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """Read a file that `seal_json` made; return None if its digest does not match."""
     digest, _, text = path.read_bytes().partition(b"\n")
     if digest != hashlib.sha256(text).hexdigest().encode():
         return None
@@ -52,12 +48,12 @@ def find_damage(folder: Path) -> str | None:
 
 
 def _digest_files(folder: Path) -> dict[str, str]:
-    paths = [path for path in folder.iterdir() if path.name != MANIFEST]
+    """Return the SHA-256 of each file of a folder but its manifest, by name."""
 
-    def digest_file(path: Path) -> str:
+    def digest_file(path: Path) -> tuple[str, str]:
         with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            return path.name, hashlib.file_digest(file, "sha256").hexdigest()
 
+    paths = [path for path in folder.iterdir() if path.name != MANIFEST]
     with ThreadPoolExecutor(count_cores()) as pool:
-        digests = pool.map(digest_file, paths)
-        return {path.name: digest for path, digest in zip(paths, digests, strict=True)}
+        return dict(pool.map(digest_file, paths))

@@ -41,11 +41,7 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def join_inside(folder: Path, name: object) -> Path:
-    """Return `folder / name` if an untrusted `name` stays in the folder.
-
-    Raises:
-        ConfigError: `name` is no plain file name (`../x`, `/x`, `a/b`, ``, `..`).
-    """
+    """Return `folder / name`; refuse an untrusted `name` as `../x`, `/x`, `a/b` or ``."""
     if isinstance(name, str) and name not in ("", ".", "..") and "\0" not in name:
         path = folder / name
         if path.parent == folder and path.name == name:
@@ -74,28 +70,26 @@ def open_regular(
         OSError: the file cannot be opened, is not regular or is too large; `strerror` is a text for
             a message.
     """
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | (0 if follow_links else os.O_NOFOLLOW)
+    follow_flag = 0 if follow_links else os.O_NOFOLLOW
     try:
-        descriptor = os.open(path, flags)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | follow_flag)
     except ValueError as error:  # a NUL in the path
         raise OSError(errno.EINVAL, str(error), str(path)) from error
     except OSError as error:
-        kinds = {errno.ENXIO: "a socket"}
-        if not follow_links:
-            kinds[errno.ELOOP] = "a symbolic link"
-        if error.errno not in kinds:
+        kind = {errno.ENXIO: "a socket", errno.ELOOP: "a symbolic link"}.get(error.errno or 0)
+        if kind is None:
             raise
-        what = f"{kinds[error.errno]}, no regular file"
-        raise OSError(errno.EINVAL, what, str(path)) from error
+        raise OSError(errno.EINVAL, f"{kind}, no regular file", str(path)) from error
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
-        os.close(descriptor)
         kind = KINDS.get(stat.S_IFMT(status.st_mode), "a device")
-        raise OSError(errno.EINVAL, f"{kind}, no regular file", str(path))
-    if most_bytes is not None and status.st_size > most_bytes:
-        os.close(descriptor)
-        raise _build_size_error(path, most_bytes)
-    return os.fdopen(descriptor, "rb")
+        refusal = OSError(errno.EINVAL, f"{kind}, no regular file", str(path))
+    elif most_bytes is not None and status.st_size > most_bytes:
+        refusal = _build_size_error(path, most_bytes)
+    else:
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    raise refusal
 
 
 def read_regular(path: str | Path, *, most_bytes: int, follow_links: bool = True) -> bytes:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 T = TypeVar("T")
-Whole = TypeVar("Whole", Tensor, Sequence[Any])
+Rows = TypeVar("Rows", Tensor, Sequence[Any])
 PATIENCE = timedelta(days=7)  # others wait while the main process computes metrics
 BUCKET = 2**24  # most numbers in one collective
 LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
@@ -32,19 +31,12 @@ LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 
 @dataclass(frozen=True)
 class Group:
-    """Collectives of a trial's processes, with the names of `torch.distributed`.
+    """Collectives of a trial's processes, with the names of `torch.distributed`."""
 
-    Attributes:
-        rank: number of this process.
-        size: P; with 1, every call returns at once.
-        tensors: torch's process group for tensors of a step.
-        control: torch's process group for objects and barriers.
-    """
-
-    rank: int = 0
-    size: int = 1
-    tensors: Any = None
-    control: Any = None
+    rank: int = 0  # number of this process
+    size: int = 1  # P; with 1, every call returns at once
+    tensors: Any = None  # torch's process group for tensors of a step
+    control: Any = None  # torch's process group for objects and barriers
 
     @property
     def is_main(self) -> bool:
@@ -55,11 +47,11 @@ class Group:
         """Divide B rows into consecutive shards of nearly equal size; return their sizes."""
         return [rows // self.size + (rank < rows % self.size) for rank in range(self.size)]
 
-    def local_shard(self, whole: Whole) -> Whole:
+    def local_shard(self, rows: Rows) -> Rows:
         """Return this rank's shard of a sequence or of the rows of a tensor [B, ...]."""
-        counts = self.count_rows(len(whole))
+        counts = self.count_rows(len(rows))
         begin = sum(counts[: self.rank])
-        return whole[begin : begin + counts[self.rank]]
+        return rows[begin : begin + counts[self.rank]]
 
     def all_gather(self, own: Tensor, rows: int) -> Tensor:
         """Gather the rows of all ranks, [B, ...], without gradient."""
@@ -73,23 +65,18 @@ class Group:
         return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
 
     def gather(self, parts: Sequence[Tensor], device: torch.device) -> Tensor:
-        """Gather all ranks' parts in order, [N, ...], on the main process.
+        """Gather all ranks' parts in order, [N, ...] on `device`, on the main process.
 
-        Args:
-            parts: rows of this rank, on `device`; may be empty, except on the main process.
-            device: of the result.
-
-        Returns:
-            All rows on the main process; this rank's rows on the others, which do not use them.
+        Other ranks, which may have no parts, get their own rows and do not use them.
         """
         own = torch.cat(list(parts)) if parts else torch.empty(0, device=device)
         if self.size == 1:
             return own
-        everybody: list[Any] | None = [None] * self.size if self.is_main else None
-        dist.gather_object(own.cpu(), everybody, group=self.control, group_dst=0)
-        if everybody is None:
+        gathered: list[Any] | None = [None] * self.size if self.is_main else None
+        dist.gather_object(own.cpu(), gathered, group=self.control, group_dst=0)
+        if gathered is None:
             return own
-        return torch.cat([part.to(device) for part in everybody if len(part)])
+        return torch.cat([part.to(device) for part in gathered if len(part)])
 
     def all_reduce_(self, tensors: Sequence[Tensor]) -> None:
         """Sum each tensor over all ranks, in place."""
@@ -121,11 +108,11 @@ class Group:
             for tensor, part in zip(bucket, parts, strict=True):
                 tensor.copy_(part.view(tensor.shape))
 
-    def broadcast_object(self, find: Callable[[], T]) -> T:
-        """Return what the main process finds, tensors on the CPU; the others wait for it."""
+    def broadcast_object(self, function: Callable[[], T]) -> T:
+        """Run `function` on the main process and return its result, with CPU tensors, on all."""
         if self.size == 1:
-            return find()
-        objects: list[Any] = [find() if self.is_main else None]
+            return function()
+        objects: list[Any] = [function() if self.is_main else None]
         dist.broadcast_object_list(objects, group=self.control, group_src=0)
         return cast("T", objects[0])
 
@@ -142,30 +129,19 @@ class Group:
 ALONE = Group()
 
 
-def create_rendezvous_file() -> Path:
-    """Return the path of a new file through which the processes find each other."""
-    return Path(tempfile.mkdtemp(prefix="ablate-group-")) / "store"
-
-
 @contextmanager
-def join_group(place: Path, rank: int, size: int, device: torch.device) -> Iterator[Group]:
+def join_group(rendezvous: Path, rank: int, size: int, device: torch.device) -> Iterator[Group]:
     """Join a process group for a block.
 
-    The processes use only the loopback interface, unless GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME
-    name another one.
-
-    Args:
-        place: what `create_rendezvous_file` returned on the main process.
-        rank: number of this process.
-        size: number of processes.
-        device: device of this process.
+    The processes find each other through the file `rendezvous`, which must not exist before. They
+    use only the loopback interface, unless GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME name another.
     """
     if device.type == "cuda":
         torch.cuda.set_device(device)
     for backend in ("GLOO", "NCCL"):
         os.environ.setdefault(f"{backend}_SOCKET_IFNAME", LOOPBACK)
     dist.init_process_group(
-        "gloo", init_method=f"file://{place}", rank=rank, world_size=size, timeout=PATIENCE
+        "gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=size, timeout=PATIENCE
     )
     try:
         world = dist.group.WORLD

@@ -21,9 +21,9 @@ import torch
 from torch import Tensor, nn
 
 # prefixes of the variables that choose kernels; the number of threads is read from torch
-TELLING = ("MKL_", "ONEDNN_", "DNNL_", "OPENBLAS_", "ATEN_CPU_CAPABILITY")
+KERNEL_VARIABLES = ("MKL_", "ONEDNN_", "DNNL_", "OPENBLAS_", "ATEN_CPU_CAPABILITY")
 # keys of /proc/cpuinfo on x86 and on ARM that do not differ between cores or change with time
-OF_PROCESSOR = (
+PROCESSOR_KEYS = (
     *("vendor_id", "cpu family", "model", "model name", "stepping", "cache size", "flags"),
     *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features"),
 )
@@ -44,7 +44,7 @@ def describe_kernels() -> dict[str, object]:
         "variables": {
             name: value
             for name, value in sorted(os.environ.items())
-            if name.startswith(TELLING) and not name.endswith("_NUM_THREADS")
+            if name.startswith(KERNEL_VARIABLES) and not name.endswith("_NUM_THREADS")
         },
         "processor": detect_processor(),
     }
@@ -53,12 +53,12 @@ def describe_kernels() -> dict[str, object]:
 @cache
 def detect_processor() -> str:
     """Return the system's description of this machine's processor."""
-    words = [platform.machine(), platform.processor()]
+    lines = [platform.machine(), platform.processor()]
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
-        first = cpuinfo.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
-        words += [line for line in first.splitlines() if line.split("\t")[0] in OF_PROCESSOR]
-    return "\n".join(words)
+        core = cpuinfo.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
+        lines += [line for line in core.splitlines() if line.split("\t")[0] in PROCESSOR_KEYS]
+    return "\n".join(lines)
 
 
 @cache
@@ -107,18 +107,13 @@ class Linear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x Wᵀ + b, [..., F] → [..., D]."""
-        is_quicker = (
-            x.dim() >= 2
-            and x.numel() > 0
-            and self.weight.numel() >= SMALLEST
-            and x.dtype == self.weight.dtype == torch.float32
-            and x.device.type == "cpu"
-            and is_onednn_quicker()
-            # compilers and `torch.func` need torch's own operator
-            and not torch.compiler.is_compiling()
-            and not torch._C._are_functorch_transforms_active()
-        )
-        if not is_quicker:
+        is_on_cpu = x.device.type == "cpu" and x.dtype == self.weight.dtype == torch.float32
+        is_matrix = x.dim() >= 2 and x.numel() > 0
+        is_large = self.weight.numel() >= SMALLEST
+        if not (is_on_cpu and is_matrix and is_large and is_onednn_quicker()):
+            return super().forward(x)
+        # compilers and `torch.func` need torch's own operator
+        if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
             return super().forward(x)
         rows = x if x.dim() == 2 else x.reshape(-1, self.in_features)
         y: Tensor = _Product.apply(rows, self.weight, self.bias)

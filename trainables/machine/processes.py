@@ -1,12 +1,14 @@
-"""Identify processes, kill a session of processes, and end a process that is stuck."""
+"""Identify, end and set up processes."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import faulthandler
 import os
 import signal
 import socket
+import sys
 import time
 from pathlib import Path
 from typing import ClassVar
@@ -14,6 +16,18 @@ from typing import ClassVar
 import psutil
 
 _START_TOLERANCE = 2.0  # psutil derives start times from the boot time, which clocks move
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of glibc's malloc.h
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep freed memory instead of returning it to the system at each step.
+
+    Otherwise the kernel zeroes fresh pages for each feature map above 32 MiB, which takes a tenth
+    of a fine-tuning step. Peak memory does not change. Other C libraries have no `mallopt`.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None and mallopt(M_MMAP_MAX, 0):
+        mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def count_cores() -> int:
@@ -34,14 +48,9 @@ def host_name() -> str:
 
 
 def is_running(pid: int, start: float) -> bool:
-    """Return whether the process with this id on this host started at `start` and still runs.
+    """Return whether the process of this id, which may be reused, began at `start` and still runs.
 
-    Args:
-        pid: the process id, which the system may have reused.
-        start: start time, in seconds since the epoch.
-
-    Raises:
-        psutil.AccessDenied: the process belongs to another user.
+    `start` is in seconds since the epoch.
     """
     try:
         process = psutil.Process(pid)
@@ -98,9 +107,8 @@ class Watch:
         now = time.monotonic()
         if now >= self._due:
             faulthandler.dump_traceback_later(self.seconds, exit=True, file=self._stream)
-            self._due = now + min(
-                1.0, self.seconds / 4
-            )  # limits the rate, because each call starts a thread
+            # limit the rate, because each call starts a thread
+            self._due = now + min(1.0, self.seconds / 4)
 
     def close(self) -> None:
         """Stop the countdown."""

@@ -14,17 +14,15 @@ FIRST, LEAST, MOST = 3.0, 5.0, 60.0  # seconds before the first line, and betwee
 
 
 class Progress:
-    """Log the progress on `total` images, `done` of which an earlier run finished.
+    """Log the progress of a task on `total` images.
 
     The pause between lines is a twentieth of the time so far, within limits.
     """
 
-    def __init__(self, doing: str, total: int, done: int = 0) -> None:
-        self.doing, self.total, self.before = doing, total, done
+    def __init__(self, task: str, total: int) -> None:
+        self.task, self.total = task, total
         self.begun = time.monotonic()
         self.due = self.begun + FIRST
-        if done:
-            LOG.info("%s: continuing after %s of %s images", doing, f"{done:,}", f"{total:,}")
 
     def update(self, done: int) -> None:
         """Log a line if one is due."""
@@ -33,6 +31,6 @@ class Progress:
             return
         seconds = now - self.begun
         self.due = now + min(MOST, max(LEAST, seconds / 20))
-        if rate := (done - self.before) / seconds:
+        if rate := done / seconds:
             counts = f"{done:,} of {self.total:,} images, {rate:,.0f} a second"
-            LOG.info("%s: %s, %.0f s left", self.doing, counts, (self.total - done) / rate)
+            LOG.info("%s: %s, %.0f s left", self.task, counts, (self.total - done) / rate)

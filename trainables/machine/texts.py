@@ -36,30 +36,21 @@ def find_unfit_character(text: str) -> str | None:
 
 
 def check_text(text: str, where: str, *, show: bool = True) -> str:
-    """Return `text` unchanged if `find_unfit_character` accepts it.
+    """Return `text` unchanged, or refuse a control character or a lone surrogate in it.
 
-    Args:
-        text: to check.
-        where: its place, for the message.
-        show: whether the message may quote the text.
-
-    Raises:
-        ConfigError: it contains a control character or a lone surrogate.
+    The error names the option or key `where`, and quotes the text if `show`.
     """
-    what = find_unfit_character(text)
-    if what is not None:
-        inside = f" in '{escape_control_characters(text[:60])}'" if show else ""
-        raise ConfigError(where, f"It contains {what}{inside}. Remove it.")
+    character = find_unfit_character(text)
+    if character is not None:
+        quotation = f" in '{escape_control_characters(text[:60])}'" if show else ""
+        raise ConfigError(where, f"It contains {character}{quotation}. Remove it.")
     return text
 
 
 def check_option(text: str, option: str, *, show: bool = True) -> str:
-    """Return an option's value unchanged if it is a fit text and not empty.
+    """Return an option's value unchanged, or refuse an unfit or empty one.
 
-    An empty value is refused, because it usually comes from an unset variable in a script.
-
-    Raises:
-        ConfigError: the value is empty or unfit.
+    An empty value usually comes from an unset variable in a script.
     """
     if not text:
         raise ConfigError(option, "Its value is empty. Give a value, or leave the option out.")
@@ -67,11 +58,7 @@ def check_option(text: str, option: str, *, show: bool = True) -> str:
 
 
 def check_values(value: Any, where: str) -> None:
-    """Check all texts in a tree of values by `check_text`, and integers for 64 bits.
-
-    Raises:
-        ConfigError: with the dotted path of the value below `where`.
-    """
+    """Check all texts in a tree of values by `check_text`, and integers for 64 bits."""
     if isinstance(value, str):
         check_text(value, where)
     elif isinstance(value, int) and abs(value) > LARGEST:
@@ -91,30 +78,24 @@ def build_length_error(where: str) -> ConfigError:
 
 
 def expand_user_path(text: str | Path, where: str) -> Path:
-    """Convert a user's text to a path, with `~` and `~name` expanded to home folders.
-
-    Raises:
-        ConfigError: the text is empty or unfit, or names the home of an unknown user.
-    """
+    """Convert a user's text to a path, with `~` and `~name` expanded to home folders."""
     path = check_text(str(text), where)
     if not path.strip():
         raise ConfigError(where, f"{path!r} is not a path. Write `.` for the current folder.")
     try:
         return Path(path).expanduser()
     except RuntimeError:
-        user = path.split("/")[0]
-        raise ConfigError(
-            where,
-            f"{path}: {user.removeprefix('~') or 'this user'} has no home folder. Write the whole "
-            f"path, or ./{user} for a file of that name.",
-        ) from None
+        first = path.split("/")[0]
+        user = first.removeprefix("~") or "this user"
+        fault = f"{path}: {user} has no home folder. Write the whole path"
+        raise ConfigError(where, f"{fault}, or ./{first} for a file of that name.") from None
 
 
 def escape_control_characters(text: str) -> str:
     """Replace control characters except tab and newline by their codes (`\\x1b`)."""
 
-    def write_out(match: re.Match[str]) -> str:
+    def escape(match: re.Match[str]) -> str:
         code = ord(match[0])
         return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
-    return _HIDDEN.sub(write_out, text)
+    return _HIDDEN.sub(escape, text)

@@ -23,11 +23,7 @@ def map_in_threads(work: Callable[[S], T], items: Iterable[S], *, together: int 
     """Apply `work` to each item in torch's number of threads, and return the results in order.
 
     The threads inherit the caller's gradient and inference modes, which torch stores per thread.
-
-    Args:
-        work: function of one item.
-        items: its arguments.
-        together: items that a thread takes at once; more is faster for short work.
+    A thread takes `together` items at once; more is faster for short work.
     """
     threads = torch.get_num_threads()
     if threads == 1:

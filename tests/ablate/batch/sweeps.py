@@ -71,13 +71,13 @@ def synthetic_settings(out: Path, **more: Any) -> Settings:
 
 def by_command(file: Path, work: Path) -> None:
     """Run a file of real trials in one process of its own."""
-    assert batch.main([str(file), "--out", str(work), "--checkpoint-seconds", "0"]) == 0
+    assert batch.main([str(file), "--out", str(work)]) == 0
 
 
 def here(file: Path, work: Path) -> int:
     """Run a file of synthetic trials in this process, and return how many are done."""
     source, entries = read_cells(file)
-    batch_settings = BatchSettings(source, work, work / "cache", "cpu", None, 0.0, runner=RUNNER)
+    batch_settings = BatchSettings(source, work, work / "cache", "cpu", None, runner=RUNNER)
     events = [run_trial(batch_settings, entry) for entry in list_pending(batch_settings, entries)]
     return sum(event is not None and event["event"] == "final" for event in events)
 

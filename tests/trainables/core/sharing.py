@@ -6,6 +6,7 @@ import io
 import multiprocessing
 import os
 import shutil
+import tempfile
 import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
@@ -14,7 +15,7 @@ from typing import Any
 
 import torch
 
-from trainables.machine.group import Group, create_rendezvous_file, join_group
+from trainables.machine.group import Group, join_group
 
 Run = Callable[..., Any]
 SECONDS = 120
@@ -26,7 +27,7 @@ def shared(size: int, run: Run, *given: Any, devices: Sequence[str] | None = Non
     Args:
         devices: whose backend they exchange by, one each; None: gloo.
     """
-    rendezvous = create_rendezvous_file()
+    rendezvous = Path(tempfile.mkdtemp()) / "store"
     # Imports once, in a process that does nothing else; a group's processes are forks of it.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["trainables.core.trainer", "tests.trainables.core_trials"])

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from trainables.core.epoch_metrics import EpochMetrics, find_overwhelming_terms
+from trainables.core.epoch_metrics import EpochMetrics, warn_of_overwhelming_terms
 from trainables.errors import ConfigError, TrialFailure
 from trainables.methods.base import Term
 
@@ -68,7 +68,9 @@ def test_observed_scalars_are_meaned_and_survive_a_checkpoint() -> None:
         assert actual["observed/norm/nonfinite"] == pytest.approx(1 / 3)
 
 
-def test_the_largest_ratio_of_an_epoch_is_kept_and_overwhelming_ones_are_named() -> None:
+def test_the_largest_ratio_of_an_epoch_is_kept_and_overwhelming_ones_are_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     trace = EpochMetrics(1, 0)
     for ratio in (0.2, 5e3, math.nan):
         trace.add({"metric": Term(torch.tensor(1.0))})
@@ -78,5 +80,8 @@ def test_the_largest_ratio_of_an_epoch_is_kept_and_overwhelming_ones_are_named()
     actual = trace.compute_means()
     assert actual["observed/nir_to_metric/max"] == 5e3
     assert actual["observed/nir_to_metric"] == pytest.approx(2500.1)
-    assert find_overwhelming_terms(actual) == {"nir": 5e3}
-    assert find_overwhelming_terms({**actual, "observed/nir_to_metric/max": 900.0}) == {}
+    warn_of_overwhelming_terms({**actual, "observed/nir_to_metric/max": 900.0}, 3)
+    assert not caplog.records
+    warn_of_overwhelming_terms(actual, 3)
+    assert "In epoch 3 the gradient of the term 'nir' was up to 5.0e+03 times" in caplog.text
+    assert len(caplog.records) == 1

@@ -11,7 +11,6 @@ import pytest
 
 from tests.trainables import core_trials
 from trainables.data.dataset import fingerprint
-from trainables.jobs import node_folder
 from trainables.jobs.node_folder import (
     check_data,
     copy_checkpoint,
@@ -91,7 +90,7 @@ def test_a_node_without_the_driver_s_folder_is_named(tmp_path: Path, job: Job) -
 def test_trials_that_a_job_works_on_come_into_folders_of_the_node(tmp_path: Path, job: Job) -> None:
     exports = [tmp_path / "out" / "trials" / trial / "best.safetensors" for trial in TRIALS]
     members = tuple(Fold(job.config, 0, export) for export in exports)
-    job_request = payload(replace(job, members=members), tmp_path, a=("x.1",), b=("y.1",))
+    job_request = payload(replace(job, members=members), tmp_path / "there", a=("x.1",), b=("y.1",))
     localized = localize_job(job_request)
     cache = tmp_path / "cache-of-the-node"
     folder = localized.runtime.trial_dir
@@ -101,37 +100,33 @@ def test_trials_that_a_job_works_on_come_into_folders_of_the_node(tmp_path: Path
         localized.runtime.cache_dir == cache.resolve()
         and job_request.job.runtime.trial_dir != folder
     )
-    brought: list[tuple[str, Path]] = []
-
-    def download(place: str, target: Path) -> None:
-        brought.append((place, target))
-
-    fetch_files(job_request, localized, lambda places: places[0], download)
-    assert brought == [
-        ("x.1", folder),
-        ("x.1", localized.members[0].export.parent),
-        ("y.1", localized.members[1].export.parent),
-    ]
+    for name in ("x.1", "y.1"):
+        copy_checkpoint(
+            write(tmp_path / name, "best.safetensors", f"{name}.txt"),
+            tmp_path / "there" / name / "checkpoint_000000",
+        )
+    assert job_request.storage is not None
+    fetch_files(job_request.storage, localized)
+    assert (folder / "x.1.txt").exists()
+    for member, name in zip(localized.members, ("x.1", "y.1"), strict=True):
+        assert member.export.exists() and (member.export.parent / f"{name}.txt").exists()
 
 
 def test_a_state_in_the_driver_s_folder_is_not_written_over(tmp_path: Path, job: Job) -> None:
-    job_request = payload(job, tmp_path, a=("x.1",))
-    assert job_request.storage is not None
-    job_request = replace(job_request, storage=replace(job_request.storage, own_folder=False))
-    brought: list[str] = []
-    for expected in (["x.1"], ["x.1"]):
-        fetch_files(
-            job_request, job, lambda places: places[0], lambda place, _: brought.append(place)
-        )
-        assert brought == expected
-        assert job.runtime.trial_dir is not None
-        write(job.runtime.trial_dir, "checkpoints/steps-1-best-0.pt")
+    folder = write(tmp_path / "x.1", "checkpoints/steps-2-best-0.pt")
+    copy_checkpoint(folder, tmp_path / "there" / "x.1" / "checkpoint_000000")
+    storage = Storage(str(tmp_path / "there"), False, {TRIALS[0]: ("x.1",)})
+    assert job.runtime.trial_dir is not None
+    write(job.runtime.trial_dir, "checkpoints/steps-3-best-0.pt")
+    fetch_files(storage, job)
+    state = job.runtime.trial_dir / "checkpoints"
+    assert [path.name for path in state.iterdir()] == ["steps-3-best-0.pt"]
+    shutil.rmtree(state)
+    fetch_files(storage, job)
+    assert [path.name for path in state.iterdir()] == ["steps-2-best-0.pt"]
 
 
-def test_a_node_with_other_data_or_none_is_named_before_training(
-    tmp_path: Path, job: Job, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(node_folder, "_checked", set())
+def test_a_node_with_other_data_or_none_is_named_before_training(tmp_path: Path, job: Job) -> None:
     config = core_trials.config(tmp_path / "images")
     check_data(job, fingerprint(config.data, job.runtime.cache_dir))
     root = tmp_path / "images"

@@ -8,9 +8,8 @@ Both kinds are JSON lines, and the first line has their digests:
 
 `body` is the digest of everything after the first line, `sha256` that of the first line without it.
 `cells` has one job in each line. `result`, in each trial's folder, has the epochs and the last
-event. A
-result may come from a stranger: only regular files are read, values are typed and bounded, and no
-code can run.
+event. A result may come from a stranger: only regular files are read, values are typed and bounded,
+and no code can run.
 """
 
 from __future__ import annotations
@@ -37,14 +36,10 @@ VERSION = 1
 RESULT_NAME = "result.jsonl"
 TRIAL_FILES = (CONFIG, SOURCE, RESULT)  # of a trial's folder, beside its export
 MOST_BYTES = 32 * 2**30  # the limit of a trial's file, which is its weights at most
-# The description of each kind of sheet, the remedy for a damaged one, and its limit in bytes.
+# the limit in bytes of each kind of sheet, and the remedy for a damaged one
 SHEETS = {
-    "cells": ("a file of `ablate cells SPEC --to FILE`", "Copy it again, or write it anew", 2**30),
-    "result": (
-        "the result of a trial of a batch",
-        "Copy the folder again, or remove this file and start the batch again",
-        64 * 2**20,
-    ),
+    "cells": (2**30, "Write the file again with `ablate cells SPEC --to FILE`."),
+    "result": (2**26, "Copy the folder again, or remove this file and start the batch again."),
 }
 
 
@@ -53,8 +48,8 @@ def write_sheet(path: Path, kind: str, head: object, lines: Iterable[object]) ->
     texts = [_encode(line) for line in lines]
     body = b"".join(text + b"\n" for text in texts)
     first = {"sheet": kind, "version": VERSION, "lines": len(texts), "head": head}
-    first["body"] = hashlib.sha256(body).hexdigest()
-    first["sha256"] = hashlib.sha256(_encode(first)).hexdigest()
+    first["body"] = _hash(body)
+    first["sha256"] = _hash(_encode(first))
     write_atomically(path, _encode(first) + b"\n" + body)
 
 
@@ -64,35 +59,34 @@ def read_sheet(path: Path, kind: str) -> tuple[Any, list[Any]]:
     Raises:
         ConfigError: the file is missing, of another kind or version, truncated or altered.
     """
-    description, remedy, most_bytes = SHEETS[kind]
+    most_bytes, remedy = SHEETS[kind]
+    fault = "It was cut off or changed after it was written"
     try:
         data = read_regular(path, most_bytes=most_bytes, follow_links=kind == "cells")
         top, _, body = data.partition(b"\n")
         first = json.loads(top)
-        seals = first.pop("sha256"), first["body"]
+        first_hash = first.pop("sha256")
         if (first["sheet"], first["version"]) != (kind, VERSION):
-            fault = f"a sheet {first['sheet']!r} of version {first['version']!r}"[:200]
-        elif seals == tuple(hashlib.sha256(part).hexdigest() for part in (_encode(first), body)):
+            fault = f"It is a sheet {first['sheet']!r} of version {first['version']!r}"[:200]
+        elif (first_hash, first["body"]) == (_hash(_encode(first)), _hash(body)):
             return first["head"], [json.loads(line) for line in body.splitlines()]
-        else:
-            fault = "a file that was cut off or changed after it was written"
     except OSError as error:
-        fault = f"no file to read ({error.strerror})"
+        fault = f"There is no file to read ({error.strerror})"
     except (ValueError, RecursionError, AttributeError, TypeError, KeyError):
-        fault = "a file of another kind, or one that is cut off"
-    raise ConfigError(str(path), f"{fault}, not {description}. {remedy}")
+        fault = "It is cut off, or a file of another kind"
+    raise ConfigError(str(path), f"{fault}, where a file of kind {kind!r} is needed. {remedy}")
 
 
 def _encode(line: object) -> bytes:
     return json.dumps(line, sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
-def digest(path: Path) -> str:
-    """Return the SHA-256 of a regular file.
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
-    Raises:
-        OSError: the path is a link or a special file.
-    """
+
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a regular file; raise OSError at a link or a special file."""
     with open_regular(path, most_bytes=MOST_BYTES, follow_links=False) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -136,11 +130,7 @@ def write_cells(path: Path, source: Source, entries: Iterable[Entry]) -> None:
 
 
 def read_cells(path: Path) -> tuple[Source, list[Entry]]:
-    """Return the sweep and the trials of a file.
-
-    Raises:
-        ConfigError: the file was altered, or was written by other code.
-    """
+    """Return the sweep and the trials of a file; raise ConfigError if other code wrote it."""
     head, lines = read_sheet(path, "cells")
     try:
         return Source.from_dict(head), [Entry.from_dict(line) for line in lines]
@@ -149,11 +139,7 @@ def read_cells(path: Path) -> tuple[Source, list[Entry]]:
 
 
 def check_identity(trial: Entry | Result) -> TrialConfig:
-    """Return a trial's configuration after checking that it matches the trial's id.
-
-    Raises:
-        ValueError: the configuration is invalid, or of another trial.
-    """
+    """Return a trial's configuration; raise ValueError if it is invalid or another trial's."""
     job = trial.job if isinstance(trial, Entry) else trial
     config = TrialConfig.model_validate(job.config)
     config_hash = identity.compute_config_hash(config, trial.fingerprint)
@@ -221,9 +207,7 @@ class Final(Strict):
 class Result(Strict, extra="ignore"):
     """The result of a trial: the head of its file, and its lines as `epochs` and `last`.
 
-    Attributes:
-        code: None if the driver keeps no source digests.
-        files: name → SHA-256.
+    `files` maps names to SHA-256; `code` is None if the driver keeps no source digests.
     """
 
     trial_id: Annotated[str, Field(pattern=r"^[0-9a-f]{16}-s[0-9]{1,19}$")]
@@ -244,28 +228,30 @@ class Result(Strict, extra="ignore"):
     @model_validator(mode="after")
     def check_values(self) -> Self:
         """Check epochs, metrics and file names against the trial's configuration."""
-        most, last = check_identity(self).training.epochs, self.last
-        numbers, names = [epoch.epoch for epoch in self.epochs], {*TRIAL_FILES}
-        if numbers != sorted({*numbers}) or numbers[-1:] > [most]:
-            raise ValueError(f"the epochs do not rise to {most}")
+        total, last = check_identity(self).training.epochs, self.last
+        epochs, names = [epoch.epoch for epoch in self.epochs], {*TRIAL_FILES}
+        if epochs != sorted({*epochs}) or epochs[-1:] > [total]:
+            raise ValueError(f"the epochs do not rise to {total}")
         if isinstance(last, Final):
-            if last.epochs != most or len(numbers) not in (0, most) or last.best_epoch > most:
-                raise ValueError(f"it ended after {last.epochs} epochs of {most}")
+            if last.epochs != total or len(epochs) not in (0, total) or last.best_epoch > total:
+                raise ValueError(f"it ended after {last.epochs} epochs of {total}")
             if last.export not in self.files:
                 raise ValueError(f"it has no file {last.export}")
             names.add(last.export)
-        for name, value in (pair for epoch in self.epochs for pair in epoch.metrics.items()):
-            if not math.isfinite(value) and not name.startswith("observed/"):
-                raise ValueError(f"{name} is {value}, which is no finite number")
         if not names.issuperset(self.files):
             raise ValueError(f"its files are {', '.join(self.files)}, not {', '.join(names)}")
+        for epoch in self.epochs:
+            for name, value in epoch.metrics.items():
+                if not math.isfinite(value) and not name.startswith("observed/"):
+                    raise ValueError(f"{name} is {value}, which is no finite number")
         return self
 
 
 def write_result(folder: Path, entry: Entry, events: Sequence[dict[str, Any]]) -> None:
     """Write the result of a trial, after all files that it names."""
-    *epochs, end = events
-    last = {name: value for name, value in end.items() if name != "history"}
+    *epochs, last = events
+    history = last.get("history", epochs)
+    last = {name: value for name, value in last.items() if name != "history"}
     job = entry.to_dict()["job"]
     names = [*TRIAL_FILES, last["export"]] if last["event"] == "final" else []
     head = {
@@ -275,15 +261,11 @@ def write_result(folder: Path, entry: Entry, events: Sequence[dict[str, Any]]) -
         "code": job["source"],
         "files": {name: digest(folder / name) for name in names if (folder / name).exists()},
     }
-    write_sheet(folder / RESULT_NAME, "result", head, [*end.get("history", epochs), last])
+    write_sheet(folder / RESULT_NAME, "result", head, [*history, last])
 
 
 def read_result(folder: Path) -> Result:
-    """Read the result in a trial's folder.
-
-    Raises:
-        ConfigError: the file was altered, or has impossible values.
-    """
+    """Read a trial's result; raise ConfigError if it was altered or has impossible values."""
     path = folder / RESULT_NAME
     head, lines = read_sheet(path, "result")
     values = head if isinstance(head, dict) else {"head": head}
@@ -292,7 +274,7 @@ def read_result(folder: Path) -> Result:
         return Result.model_validate({**values, "epochs": epochs, "last": last})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = ", ".join([str(path), *map(str, first["loc"][:9])])
+        field = ", ".join([str(path), *map(str, first["loc"][:9])])
         message = first["msg"].removeprefix("Value error, ")
         fault = f"{message} ({reprlib.repr(first['input'])[:200]})"
-        raise ConfigError(where, f"{fault}. {SHEETS['result'][1]}") from None
+        raise ConfigError(field, f"{fault}. {SHEETS['result'][1]}") from None

@@ -25,7 +25,6 @@ from trainables.backbones.weights import describe_missing_weights, fetch_weights
 from trainables.core.code_version import list_differing_components
 from trainables.core.trial_folder import TRIALS, locate_trial_folder
 from trainables.data.cache import require_cache
-from trainables.data.dataset import fingerprint
 from trainables.data.splits import load_splits
 from trainables.errors import ConfigError
 from trainables.jobs.attempt import Attempt, limit_threads
@@ -35,24 +34,18 @@ from trainables.jobs.request import Job
 from trainables.machine.texts import escape_control_characters
 
 OUT_OF_MEMORY = ("OutOfMemoryError", "MemoryError")  # no failure of the trial: it needs more memory
-RESTARTS = 3  # of processes that were killed, in one command
-SHOWN = ("map_at_r", "top_1_accuracy")  # the metrics of a finished trial's line
+REPORTED_METRICS = ("map_at_r", "top_1_accuracy")  # in the line of a finished trial
 
 
 @dataclass(frozen=True)
 class BatchSettings:
-    """Settings that all trials of a command share.
-
-    Attributes:
-        data_root: local folder of the data set, which is no part of a trial's identity.
-    """
+    """Settings that all trials of a command share; a trial's identity does not depend on them."""
 
     source: Source
     folder: Path
     cache: Path
     device: str
     data_root: str | None
-    checkpoint_seconds: float
     runner: str = "trainables.jobs.job:run_job"
 
     def locate_trial_folder(self, entry: Entry) -> Path:
@@ -68,112 +61,92 @@ class BatchSettings:
             device=self.device,
             cache_dir=self.cache,
             trial_dir=self.locate_trial_folder(entry),
-            checkpoint_seconds=self.checkpoint_seconds,
         )
         return replace(entry.job, config=config, runtime=runtime)
 
 
-def say(text: str, *, error: bool = False) -> None:
-    """Print a line at once."""
+def print_line(text: str, *, error: bool = False) -> None:
+    """Print a line at once, with control characters escaped."""
     print(escape_control_characters(text), file=sys.stderr if error else sys.stdout, flush=True)
 
 
 def check_machine(settings: BatchSettings, entries: Sequence[Entry]) -> None:
-    """Check what the trials need on this machine; decode data and fetch weights.
+    """Check code, images and weights of the trials; decode data and fetch weights.
 
-    Different code or images, or missing weights, would make every trial fail, and imports would
-    record the failures; so they end the command.
-
-    Raises:
-        ConfigError: code or images differ, weights are missing, or the cache cannot be written.
+    A fault would make every trial fail, and imports would record the failures; so it ends the
+    command.
     """
+    # compare the code with that where the cells were written
     sources = [entry.job.source for entry in entries if entry.job.source is not None]
     if differing := {name for code in sources for name in list_differing_components(code)}:
         raise ConfigError(
             socket.gethostname(),
-            f"the source of {', '.join(sorted(differing))} is other than where the cells were "
+            f"The source of {', '.join(sorted(differing))} differs from that where the cells were "
             "written. Put the same code on both machines, or write the cells anew with "
             "`ablate cells`.",
         )
-    fingerprints, data_sets, backbones = dict[str, str](), {}, {}
+
+    # check each trial's identity and images
+    fingerprints, backbones = dict[str, str](), {}
     for entry in entries:
         try:
             config = files.check_identity(replace(entry, job=settings.localize_job(entry)))
         except ValueError as error:
-            fault = f"it is not the trial that was exported: {error}"
+            fault = f"This is not the trial that was exported: {error}"
             raise ConfigError(str(entry), fault) from None
         data = config.data
-        with require_cache(settings.cache):
-            if data.images not in fingerprints:
-                fingerprints[data.images] = fingerprint(data, settings.cache)
-        if fingerprints[data.images] != entry.fingerprint:
+        data_key = data.model_dump_json(exclude={"augment"})
+        if data_key not in fingerprints:
+            with require_cache(settings.cache):
+                fingerprints[data_key] = load_splits(data, settings.cache).fingerprint
+        if fingerprints[data_key] != entry.fingerprint:
             raise ConfigError(
                 f"data.{data.name}",
-                f"the images here have the fingerprint {fingerprints[data.images][:16]}, and those "
+                f"The images here have the fingerprint {fingerprints[data_key][:16]}, and those "
                 f"of the sweep {entry.fingerprint[:16]}. Copy the sweep's files to this machine, "
                 "and give their folder with --data-root.",
             )
-        data_sets[data.model_dump_json(exclude={"augment"})] = data
         backbones[config.backbone.model_dump_json()] = config.backbone
-    for data in data_sets.values():
-        with require_cache(settings.cache):
-            load_splits(data, settings.cache)
+
+    # fetch missing weights
     for backbone in backbones.values():
         if describe_missing_weights(backbone) is not None:
             fetch_weights(backbone)
 
 
-def list_pending(
-    settings: BatchSettings, entries: Sequence[Entry], *, retry_failed: bool = False
-) -> list[Entry]:
+def list_pending(settings: BatchSettings, entries: Sequence[Entry]) -> list[Entry]:
     """Return the trials without a result; those that were started before come last.
 
     Such a trial may have ended the process and should not block the others.
     """
     folders = {entry.trial_id: settings.locate_trial_folder(entry) for entry in entries}
-    pending = []
-    for entry in entries:
-        path = folders[entry.trial_id] / RESULT_NAME
-        exists = path.exists()
-        if exists and retry_failed and files.read_result(path.parent).last.event == "failed":
-            path.unlink()
-            exists = False
-        if not exists:
-            pending.append(entry)
+    pending = [entry for entry in entries if not (folders[entry.trial_id] / RESULT_NAME).exists()]
     return sorted(pending, key=lambda entry: folders[entry.trial_id].exists())
 
 
 def run_processes(
     settings: BatchSettings, entries: Sequence[Entry], processes: int, devices: Sequence[str]
 ) -> None:
-    """Run trials in several processes, which take the devices in turn and share trials by the locks
-    of their folders. A killed process is restarted, three times in all.
+    """Run trials in several processes, which take the devices in turn.
+
+    Each process walks through all trials and skips those that another one has locked, so the others
+    finish the trials of a killed process except the one that it was training.
 
     Raises:
         OSError: the disk is full; all processes were ended.
     """
     context = multiprocessing.get_context("spawn")
-
-    def start(slot: int) -> multiprocessing.process.BaseProcess:
-        local = replace(settings, device=devices[slot % len(devices)])
-        arguments = local, list_pending(settings, entries)
-        process = context.Process(target=_run_child, args=arguments, daemon=True)
-        process.start()
-        return process
-
-    restarts = RESTARTS
-    workers = [start(slot) for slot in range(min(processes, len(entries)))]
-    for slot, worker in enumerate(workers):
+    workers = []
+    for number in range(min(processes, len(entries))):
+        local = replace(settings, device=devices[number % len(devices)])
+        workers.append(context.Process(target=_run_child, args=(local, entries), daemon=True))
+        workers[-1].start()
+    for worker in workers:
         worker.join()
-        while worker.exitcode != 0:
-            if worker.exitcode == errno.ENOSPC:
-                raise OSError(errno.ENOSPC, "no space is left", str(settings.folder))
-            say(f"a process was ended (exit code {worker.exitcode})", error=True)
-            if restarts == 0:
-                break
-            restarts -= 1
-            worker = start(slot)  # noqa: PLW2901  # in the place of the one that ended
-            worker.join()
+        if worker.exitcode == errno.ENOSPC:
+            raise OSError(errno.ENOSPC, "no space is left", str(settings.folder))
+        if worker.exitcode != 0:
+            print_line(f"A process was ended (exit code {worker.exitcode}).", error=True)
 
 
 def _run_child(settings: BatchSettings, entries: Sequence[Entry]) -> None:
@@ -183,7 +156,7 @@ def _run_child(settings: BatchSettings, entries: Sequence[Entry]) -> None:
     try:
         run_batch(settings, entries)
     except OSError as error:
-        say(str(error), error=True)
+        print_line(str(error), error=True)
         sys.exit(errno.ENOSPC)
 
 
@@ -207,20 +180,25 @@ def run_batch(settings: BatchSettings, entries: Sequence[Entry]) -> None:
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            say(f"{entry}: broken off by the machine: {' '.join(str(error).split())}", error=True)
+            cause = " ".join(str(error).split())
+            print_line(f"{entry}: broken off by the machine: {cause}", error=True)
             continue
-        if last is None:
-            continue
-        text = last.get("reason", "")
-        if last["event"] == "final":
-            metrics = (
-                f"{split}/{name} {values[name]:.4f}"
-                for split, values in last["evaluations"].items()
-                for name in SHOWN
-                if name in values
-            )
-            text = f"{', '.join(metrics)} ({last['seconds']:.1f} s)"
-        say(f"{number}/{len(entries)} {entry}: {last['event']}: {text}")
+        if last is not None:
+            text = _describe_end(last)
+            print_line(f"{number}/{len(entries)} {entry}: {last['event']}: {text}")
+
+
+def _describe_end(last: dict[str, Any]) -> str:
+    """Return a failed trial's reason, or a finished trial's metrics and training time."""
+    if last["event"] != "final":
+        return str(last["reason"])
+    metrics = (
+        f"{split}/{name} {values[name]:.4f}"
+        for split, values in last["evaluations"].items()
+        for name in REPORTED_METRICS
+        if name in values
+    )
+    return f"{', '.join(metrics)} ({last['seconds']:.1f} s)"
 
 
 def run_trial(settings: BatchSettings, entry: Entry) -> dict[str, Any] | None:
@@ -228,9 +206,6 @@ def run_trial(settings: BatchSettings, entry: Entry) -> dict[str, Any] | None:
 
     Returns:
         None if another process has locked its folder or has just finished it.
-
-    Raises:
-        OSError: the machine interrupted it; it resumes from its checkpoints.
     """
     job = settings.localize_job(entry)
     try:
@@ -251,12 +226,13 @@ def report(settings: BatchSettings, entries: Sequence[Entry]) -> int:
     """Print how many trials are done, failed and left; return the exit code."""
     folders = map(settings.locate_trial_folder, entries)
     ends = [files.read_result(path).last for path in folders if (path / RESULT_NAME).exists()]
-    failed = [end.reason for end in ends if not isinstance(end, Final)]
+    reasons = [end.reason for end in ends if not isinstance(end, Final)]
     n_pending, folder = len(entries) - len(ends), settings.folder
-    say(f"{len(ends) - len(failed)} done, {len(failed)} failed, {n_pending} left in {folder}")
-    for reason in dict.fromkeys(failed):
-        say(f"  failed: {reason}")
-    say(f"Where the ledger is: ablate ledger import {folder}")
+    n_done = len(ends) - len(reasons)
+    print_line(f"{n_done} done, {len(reasons)} failed, {n_pending} left in {folder}")
+    for reason in dict.fromkeys(reasons):
+        print_line(f"  failed: {reason}")
+    print_line(f"Import the results where the ledger is: ablate ledger import {folder}")
     if n_pending:
-        say("  what is left goes on when the same command is started again")
-    return 1 if failed or n_pending else 0
+        print_line("Start the same command again to continue the trials that are left.")
+    return 1 if reasons or n_pending else 0

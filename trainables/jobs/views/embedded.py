@@ -1,8 +1,8 @@
 """A trained model's embeddings of one split, and the registry of what figures compute from them.
 
-A figure that needs a model is one function of an `Embedded` and its options that returns JSON-able
-values, registered in `VIEWS` by the name that a report's YAML has. It is drawn in
-`reports/figures/models.py`, which holds no model. Packages outside join by `ablate.views`.
+The data of a figure of a model are computed by one function in `VIEWS`, which takes an `Embedded`
+and the figure's options and returns JSON-able values. `reports/figures/models.py` draws them.
+Packages outside register functions by the entry point `ablate.views`.
 """
 
 from __future__ import annotations
@@ -36,17 +36,13 @@ from trainables.machine.files import join_inside
 from trainables.trial import TrialConfig
 
 VIEWS: Registry[Callable[..., dict[str, Any]]] = Registry("views", "trainables.jobs.views")
-BLOCK = 256  # queries at a time
-SIDE = 72  # pixels of a small picture's long side
-QUALITY = 80  # of its JPEG
+BLOCK = 256  # queries that are compared at once
+THUMBNAIL_SIDE = 72  # pixels of a thumbnail's long side
+JPEG_QUALITY = 80
 
 
 class Reader:
-    """The model of one trial's folder; its splits are loaded once.
-
-    Raises:
-        ConfigError: the trial has not finished here, or its weights are gone.
-    """
+    """The model in a finished trial's folder, in evaluation mode."""
 
     def __init__(self, folder: Path, device: str, cache: Path) -> None:
         files = TrialFolder(folder)
@@ -55,7 +51,8 @@ class Reader:
             final = json.loads(files.result.read_text(encoding="utf-8"))
             export = join_inside(folder, final["export"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ConfigError(str(folder), f"no finished trial is here ({error})") from error
+            fault = f"The folder has no finished trial ({error}). Train the trial here first."
+            raise ConfigError(str(folder), fault) from error
         self.config, seed = TrialConfig.model_validate(recorded["config"]), int(recorded["seed"])
         self.splits, self.device = load_splits(self.config.data, cache), resolve_device(device)
         parts = assemble_parts(self.config, seed, self.splits, cache, self.device)
@@ -64,16 +61,16 @@ class Reader:
         self._splits: dict[str, Embedded] = {}
 
     def embed_split(self, name: str) -> Embedded:
-        """Return a split. Raises ConfigError if the trial has none of this name."""
+        """Return a split of the trial, embedded at its first use."""
         if name not in self._splits:
             self._splits[name] = Embedded(self, name)
         return self._splits[name]
 
     def read_view(self, view: View) -> dict[str, Any]:
-        """Return what a view's file holds: its kind, options, the split's size, and the values.
+        """Compute a view; return its kind, its options, the split's size, and the values.
 
         Raises:
-            ConfigError: the trial has no such split, or the split or the method nothing to be read.
+            ConfigError: the trial has no such split, or the view does not suit split or method.
         """
         options = dict(view.options)
         split = self.embed_split(options.pop("split"))
@@ -82,15 +79,17 @@ class Reader:
 
 
 class Embedded:
-    """A split of a trained model, whose network is in evaluation mode. An image's position is its
-    position in the split."""
+    """One split of a trained model, with N images, whose positions count from 0.
+
+    Queries are compared with the gallery, which begins at `gallery_start`. In a split without
+    queries of its own each image is a query, and all others are its gallery.
+    """
 
     def __init__(self, model: Reader, name: str) -> None:
         self.model, self.subset = model, model.splits[name]
         self.network, self.inputs, self.device = model.network, model.inputs, model.device
         self.labels = self.subset.labels.to(self.device)
         self.training = model.splits.train  # what the model was trained on
-        # queries are looked for in the gallery, which begins here; 0: in all other images
         self.gallery_start = self.subset.queries or 0
         self.query_count = self.subset.queries or len(self.subset)
 
@@ -103,87 +102,89 @@ class Embedded:
 
     @property
     def unit(self) -> Tensor:
-        """`rows` brought to unit length."""
+        """`rows` normalised to unit length, [N, E]."""
         return F.normalize(self.rows, dim=1)
 
     def score_queries(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the scores [B, R] of queries against the gallery, and which of it are of their
-        class; of an image against itself −∞, and no hit."""
-        first = self.gallery_start
-        scores = self.network.score(self.rows[positions], self.rows[first:]).float()
-        hits = self.labels[positions][:, None] == self.labels[first:][None]
-        if first == 0:
-            itself = positions[:, None]
-            scores = scores.scatter(1, itself, -torch.inf)
-            hits = hits.scatter(1, itself, value=False)
+        """Return scores of queries against the gallery and whether classes are equal, [B, R] each.
+
+        The score of an image with itself is −∞, and it is no hit.
+        """
+        start = self.gallery_start
+        scores = self.network.score(self.rows[positions], self.rows[start:]).float()
+        hits = self.labels[positions][:, None] == self.labels[start:][None]
+        if start == 0:
+            scores = scores.scatter(1, positions[:, None], -torch.inf)
+            hits = hits.scatter(1, positions[:, None], value=False)
         return scores, hits
 
     def draw_pairs(self, count: int, stream: str) -> Tensor:
         """Return the positions of two images each of up to `count` drawn classes that have two."""
-        by_class: dict[int, list[int]] = {}
-        for position in draw(len(self.subset), stream).tolist():
-            by_class.setdefault(int(self.subset.labels[position]), []).append(position)
-        pairs = [positions[:2] for positions in by_class.values() if len(positions) > 1][:count]
+        by_class = self.group_by_class(draw(len(self.subset), stream))
+        pairs = [positions[:2] for positions in by_class if len(positions) > 1][:count]
         return torch.tensor([position for pair in pairs for position in pair])
 
-    def load_pictures(self, positions: Tensor) -> tuple[Tensor, Backbone]:
-        """Return [B, 3, S, S] of the images at these positions, and the backbone that takes them,
-        which of cached features is built anew.
+    def group_by_class(self, positions: Tensor) -> list[list[int]]:
+        """Return the positions of each class, in the order of each class's first position."""
+        by_class: dict[int, list[int]] = {}
+        for position in positions.tolist():
+            by_class.setdefault(int(self.subset.labels[position]), []).append(position)
+        return list(by_class.values())
 
-        Raises:
-            ConfigError: a transformer with a second token, whose two outputs are of no one map.
+    def load_pictures(self, positions: Tensor) -> tuple[Tensor, Backbone]:
+        """Return the images at these positions, [B, 3, S, S], and the backbone for them.
+
+        A trial on cached features has no backbone in its network; it is built again.
         """
         config, backbone = self.model.config, self.network.backbone
         size = config.data.image_size
         if backbone is None:
             backbone = build_frozen_backbone(config.backbone, size).to(self.device)
         if not isinstance(backbone, Backbone):
-            raise ConfigError(
-                "figures", "a transformer with a second token has no one output to show"
-            )
+            fault = "A transformer with a second token has two outputs, so the figure has no map"
+            raise ConfigError("figures", f"{fault}. Choose another cell for it.")
         options: dict[str, Any] = {"size": size, "mean": backbone.mean, "std": backbone.std}
         index = self.subset.index[positions]
         return cut_eval_images(self.subset.images, index, device=self.device, **options), backbone
 
-    def show(self, position: int, **values: Any) -> dict[str, Any]:
-        """Return `picture`, the image at this position, `class`, its name, and these values."""
+    def describe_image(self, position: int, **values: Any) -> dict[str, Any]:
+        """Return an image's `picture`, as a thumbnail, its `class` name, and `values`."""
         name = self.subset.classes[int(self.subset.labels[position])]
         return {"picture": self.encode_thumbnail(position), "class": name, **values}
 
     def list_classes(self, positions: Tensor) -> dict[str, Any]:
-        """Return `label`, of each position that of its class in `classes`, the sorted names."""
+        """Return `classes`, the sorted class names, and `label`, each image's index in them."""
         names = [self.subset.classes[int(label)] for label in self.subset.labels[positions]]
         classes = sorted(set(names))
         return {"label": [classes.index(name) for name in names], "classes": classes}
 
     def encode_thumbnail(self, position: int) -> str:
-        """Return the image at this position of the split, small: JPEG in base64."""
-        return encode_picture(
-            self.subset.images[int(self.subset.index[position])].squeeze(-1).numpy()
-        )
+        """Return a thumbnail of the image at this position, as JPEG in base64."""
+        image = self.subset.images[int(self.subset.index[position])]
+        return encode_picture(image.squeeze(-1).numpy())
 
 
 def draw(count: int, stream: str) -> Tensor:
-    """Return the numbers below `count` in an order that the stream's name decides."""
+    """Return a permutation of 0 … count − 1 that the stream's name decides."""
     return torch.randperm(count, generator=streams.create_generator(0, f"views.{stream}"))
 
 
 def encode_picture(pixels: np.ndarray[Any, Any]) -> str:
-    """Return [H, W] or [H, W, 3] uint8, made small: JPEG in base64."""
+    """Shrink an image, [H, W] or [H, W, 3] uint8, and return it as JPEG in base64."""
     image = Image.fromarray(pixels)
-    image.thumbnail((SIDE, SIDE))
+    image.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
     file = BytesIO()
-    image.save(file, "JPEG", quality=QUALITY, subsampling=0)
+    image.save(file, "JPEG", quality=JPEG_QUALITY, subsampling=0)
     return base64.b64encode(file.getvalue()).decode()
 
 
 def list_points(points: Any) -> list[list[float]]:
-    """Return [x, y] of each row, to four digits."""
+    """Return [x, y] of each row, rounded to four decimals."""
     return [[round(float(x), 4), round(float(y), 4)] for x, y in points]
 
 
 def fit_tsne(rows: Tensor, perplexity: float) -> list[list[float]]:
-    """Return a point [x, y] of each row, the same in each run on one machine."""
+    """Return t-SNE's point [x, y] of each row, the same in each run on one machine."""
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 

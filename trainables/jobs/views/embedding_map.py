@@ -1,7 +1,7 @@
-"""The embedding space on a plane: t-SNE of unit embeddings (van der Maaten & Hinton, 2008).
+"""Map embeddings to a plane by t-SNE of unit embeddings (van der Maaten & Hinton, 2008).
 
-By scikit-learn, started from principal components, so that two runs on one machine give the same
-map. Distances between groups and their sizes mean little in it; which images are neighbours does.
+scikit-learn starts it from principal components, so two runs on one machine give the same map. Read
+in it which images are neighbours; distances between groups and the groups' sizes mean little.
 """
 
 from __future__ import annotations
@@ -14,50 +14,37 @@ from trainables.errors import ConfigError
 from trainables.evaluation.structure import compute_class_means
 from trainables.jobs.views.embedded import VIEWS, Embedded, draw, fit_tsne
 
-LEAST = 4  # points
+LEAST_POINTS = 4
 
 
 @VIEWS.register("embedding_map")
 @torch.inference_mode()
 def embedding_map(
-    split: Embedded,
-    *,
-    classes: int,
-    points: int,
-    pictures: int,
-    perplexity: float,
-    centred: bool,
+    split: Embedded, *, classes: int, points: int, pictures: int, perplexity: float, centred: bool
 ) -> dict[str, Any]:
-    """Return `x`, `y`: of up to `points` images of `classes` classes that are drawn; `label`: of
-    each the position of its class in `classes`; `pictures`: [position, picture] of some.
+    """Return the map of up to `points` images of `classes` drawn classes.
 
-    Args:
-        centred: of each embedding the mean of its class's is taken away: what is left is how the
-            images of a class differ, whichever class it is (DVML, Fig. 1).
-
-    Raises:
-        ConfigError: too few images.
+    `x` and `y` are its points, `label` each one's index in `classes`, and `pictures` has [index,
+    picture] of some. If `centred`, the mean of its class is subtracted from each embedding, which
+    leaves how the images of a class differ (DVML, Fig. 1).
     """
     total = len(split.subset.classes)
-    chosen = draw(total, "map.classes")[:classes]
-    candidates = torch.isin(split.subset.labels, chosen).nonzero().squeeze(1)
+    drawn_classes = draw(total, "map.classes")[:classes]
+    candidates = torch.isin(split.subset.labels, drawn_classes).nonzero().squeeze(1)
     positions = candidates[draw(len(candidates), "map")[:points]]
-    if len(positions) < LEAST:
-        raise ConfigError(
-            "figures, embedding_map", f"{len(positions)} images are too few: it takes {LEAST}"
-        )
+    if len(positions) < LEAST_POINTS:
+        fault = f"{len(positions)} images are too few, because it takes {LEAST_POINTS}"
+        raise ConfigError("figures, embedding_map", f"{fault}. Raise classes or points.")
     rows = split.unit[positions.to(split.device)].double().cpu()
     if centred:
-        _, classes_of = torch.unique(split.subset.labels[positions], return_inverse=True)
-        rows = rows - compute_class_means(rows, classes_of)[classes_of]
+        _, class_index = torch.unique(split.subset.labels[positions], return_inverse=True)
+        rows = rows - compute_class_means(rows, class_index)[class_index]
     plane = fit_tsne(rows, min(perplexity, (len(positions) - 1) / 3))
+    thumbnails = map(split.encode_thumbnail, positions[:pictures].tolist())
     return {
         "x": [x for x, _ in plane],
         "y": [y for _, y in plane],
         **split.list_classes(positions),
         "of_classes": total,
-        "pictures": [
-            [number, split.encode_thumbnail(position)]
-            for number, position in enumerate(positions[:pictures].tolist())
-        ],
+        "pictures": [[number, thumbnail] for number, thumbnail in enumerate(thumbnails)],
     }

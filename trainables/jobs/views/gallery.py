@@ -1,12 +1,12 @@
-"""Retrieval as one sees it: queries with the images that are found first.
+"""Show retrieval by examples: queries with the images that are found first.
 
-Some queries are drawn, each of another class; the others are the hardest failures, those whose
-nearest image of another class is ahead of the nearest of their own by most:
+Some queries are drawn, each of another class. The others are the hardest failures, for which the
+nearest image of another class is furthest ahead of the nearest of their own:
 
     max_{j: y_j ≠ y_i} s(i, j) − max_{j: y_j = y_i, j ≠ i} s(i, j)
 
-among `LOOKED_AT` images at most. Draws depend on the split's size alone, so that two models are
-shown on the same queries.
+among `MOST_QUERIES` queries. Draws depend on the split's size alone, so two models are shown on the
+same queries.
 """
 
 from __future__ import annotations
@@ -17,53 +17,53 @@ import torch
 
 from trainables.jobs.views.embedded import BLOCK, VIEWS, Embedded, draw
 
-LOOKED_AT = 2048  # queries among which failures are sought
+MOST_QUERIES = 2048  # among which failures are sought
 
 
 @VIEWS.register("gallery")
 @torch.inference_mode()
 def gallery(split: Embedded, *, queries: int, failures: int, nearest: int) -> dict[str, Any]:
-    """Return `rows`, each with `query`, a picture, its `class`, the `rank` of its first hit (from
-    1), and `near`: pictures with `class`, `hit` and `score`. `failures` of them come last,
-    `failed`."""
-    order = draw(split.query_count, "gallery")[:LOOKED_AT].to(split.device)
+    """Return `rows`, first of drawn queries and then of up to `failures` that `failed`.
+
+    A row has `query`, a picture, its `class`, the `rank` of its first hit (from 1), and `near`:
+    pictures with `class`, `hit` and `score`.
+    """
+    # compute the margin of each query that has an answer
+    order = draw(split.query_count, "gallery")[:MOST_QUERIES].to(split.device)
     margins, answerable = [], []
     for block in torch.split(order, BLOCK):
         scores, hits = split.score_queries(block)
-        right = scores.masked_fill(~hits, -torch.inf).amax(1)
-        wrong = scores.masked_fill(hits, -torch.inf).amax(1)
-        margins.append(wrong - right)
+        nearest_right = scores.masked_fill(~hits, -torch.inf).amax(1)
+        nearest_wrong = scores.masked_fill(hits, -torch.inf).amax(1)
+        margins.append(nearest_wrong - nearest_right)
         answerable.append(hits.any(1) & scores.isfinite().any(1))
-    margin, usable = torch.cat(margins), torch.cat(answerable)
-    # the first query of each class comes before all others
-    by_class: dict[int, list[int]] = {}
-    for position in order[usable].tolist():
-        by_class.setdefault(int(split.subset.labels[position]), []).append(position)
-    firsts = [positions[0] for positions in by_class.values()]
-    others = [position for position in order[usable].tolist() if position not in firsts]
+    usable = torch.cat(answerable)
+    order, margin = order[usable], torch.cat(margins)[usable]
+
+    # draw queries; the first one of each class comes before all others
+    firsts = [positions[0] for positions in split.group_by_class(order)]
+    others = [position for position in order.tolist() if position not in firsts]
     drawn = (firsts + others)[:queries]
-    failing = int((margin[usable] > 0).sum())
-    worst = margin.masked_fill(~usable, -torch.inf).argsort(descending=True, stable=True)
-    failed = [position for position in order[worst][:failing].tolist() if position not in drawn][
-        :failures
-    ]
-    return {
-        "rows": [_show_query(split, position, nearest, failed=False) for position in drawn]
-        + [_show_query(split, position, nearest, failed=True) for position in failed],
-        "looked_at": int(usable.sum()),
-        "failing": failing,
-    }
+
+    # add the hardest failures
+    n_failing = int((margin > 0).sum())
+    hardest = order[margin.argsort(descending=True, stable=True)][:n_failing].tolist()
+    failed = [position for position in hardest if position not in drawn][:failures]
+    rows = [_show_query(split, position, nearest, failed=False) for position in drawn]
+    rows += [_show_query(split, position, nearest, failed=True) for position in failed]
+    return {"rows": rows, "looked_at": len(order), "failing": n_failing}
 
 
 def _show_query(split: Embedded, position: int, nearest: int, *, failed: bool) -> dict[str, Any]:
-    scores, hits = (
-        values[0] for values in split.score_queries(torch.tensor([position]).to(split.device))
-    )
+    """Return a query's row of the gallery."""
+    scores, hits = split.score_queries(torch.tensor([position], device=split.device))
+    scores, hits = scores[0], hits[0]
     order = scores.argsort(descending=True, stable=True)
     count = min(nearest, int(scores.isfinite().sum()))
-    query = split.show(position, rank=int(hits[order].int().argmax()) + 1, failed=failed)
+    rank = int(hits[order].int().argmax()) + 1
     near = [
-        split.show(n + split.gallery_start, hit=bool(hits[n]), score=float(scores[n]))
+        split.describe_image(n + split.gallery_start, hit=bool(hits[n]), score=float(scores[n]))
         for n in order[:count].tolist()
     ]
+    query = split.describe_image(position, rank=rank, failed=failed)
     return {"query": query.pop("picture"), **query, "near": near}

@@ -1,9 +1,9 @@
-"""What one gradient step does to the embedding of images (IDML, Fig. 7).
+"""Show what one gradient step does to the embedding of images (IDML, Fig. 7).
 
-All that trains takes one step of plain gradient descent on the loss of a few training images, in
-evaluation mode, θ ← θ − rate · ∂L/∂θ, on a copy of the model. The first image, the anchor, is made
-dark, as in the paper's toy; the second one is of its class. The paper names neither its rate nor
-how dark: both are options.
+A copy of the model, in evaluation mode, takes one step of plain gradient descent on the loss of a
+few training images, θ ← θ − rate · ∂L/∂θ. The first image, the anchor, is darkened, as in the
+paper's toy; the second one is of its class. The paper gives neither the rate nor the factor, so
+both are options.
 """
 
 from __future__ import annotations
@@ -26,42 +26,39 @@ PERPLEXITY = 10.0
 
 @VIEWS.register("single_step")
 def single_step(split: Embedded, *, images: int, rate: float, dark: float) -> dict[str, Any]:
-    """Return `before`, `after`: [x, y] of each image, t-SNE of the unit embeddings of both at once;
-    `label`, that of its class in `classes`; `pictures` of the anchor, as it was shown, and of the
-    positive; `distances` between those two, before and after, and `moved`, how far each image
-    was moved: Euclidean, of unit embeddings.
+    """Return where `images` images, two of a class, lie before and after the step.
 
-    Args:
-        images: so many, two of a class.
-        dark: what the anchor's pixels are multiplied by.
-
-    Raises:
-        ConfigError: too few classes of two images, or a step that is not finite.
+    `before` and `after` have [x, y] of each image, from one t-SNE of the unit embeddings of both;
+    `label` is each one's index in `classes`; `pictures` are the anchor, its pixels multiplied by
+    `dark`, and the positive. `distances` between these two, before and after, and how far each
+    image `moved` are Euclidean distances of unit embeddings.
     """
+    # load the images and darken the anchor
     positions = split.draw_pairs(images // 2, "single_step")
     if len(positions) < 4:
-        raise ConfigError(
-            "figures, single_step",
-            f"it takes two classes with two images, and there are {len(positions) // 2}",
-        )
-    shown, backbone = split.load_pictures(positions)
+        fault = f"There are {len(positions) // 2} classes with two images, and it takes two"
+        raise ConfigError("figures, single_step", f"{fault}. Give a larger split.")
+    pictures, backbone = split.load_pictures(positions)
     mean, std = (
-        torch.as_tensor(value, dtype=shown.dtype, device=shown.device).view(-1, 1, 1)
+        torch.as_tensor(value, dtype=pictures.dtype, device=pictures.device).view(-1, 1, 1)
         for value in (backbone.mean, backbone.std)
     )
-    anchor = ((shown[:1] * std + mean) * dark - mean) / std
-    shown = torch.cat([anchor, shown[1:]])
-    labels = split.subset.labels[positions].to(shown.device)[:, None]
+    anchor = ((pictures[:1] * std + mean) * dark - mean) / std
+    pictures = torch.cat([anchor, pictures[1:]])
+    labels = split.subset.labels[positions].to(pictures.device)[:, None]
+
+    # embed them before and after the step
     network = copy.deepcopy(split.network).eval()
     with torch.no_grad():
-        inputs = shown if network.backbone is not None else backbone(shown).float()
+        inputs = pictures if network.backbone is not None else backbone(pictures).float()
     before = _embed(network, inputs)
     _descend(network, inputs, labels, rate)
     after = _embed(network, inputs)
     if not after.isfinite().all():
-        raise ConfigError(
-            "figures, single_step.rate", f"a step at {rate:g} is not finite. Lower it."
-        )
+        fault = f"A step at {rate:g} is not finite. Lower it."
+        raise ConfigError("figures, single_step.rate", fault)
+
+    # map both to the plane
     points = fit_tsne(torch.cat([before, after]), min(PERPLEXITY, len(positions) / 2 - 1))
     pixels = ((anchor[0] * std + mean).clamp(0, 1) * 255).round().to(torch.uint8)
     picture = encode_picture(pixels.permute(1, 2, 0).cpu().numpy())

@@ -1,4 +1,4 @@
-"""Numbers of an embedding space: its spectrum, its distances, what is alike, what is found."""
+"""Describe an embedding space: spectrum, distances, similar classes, and recall by class size."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ FARTHEST = 2.0  # between rows of unit length
 @VIEWS.register("spectrum")
 @torch.inference_mode()
 def spectrum_of(split: Embedded) -> dict[str, Any]:
-    """Return `shares`: singular values of the unit embeddings over their sum, descending;
-    `spectrum`: ρ (NIR, Table 3 and Fig. 4)."""
+    """Return `shares`, the descending singular values of the unit embeddings over their sum, and
+    `spectrum`, ρ (NIR, Table 3 and Fig. 4)."""
     shares = compute_singular_shares(split.unit).tolist()
     return {"shares": shares, "spectrum": spectrum(split.unit)}
 
@@ -32,19 +32,20 @@ def spectrum_of(split: Embedded) -> dict[str, Any]:
 @VIEWS.register("distances")
 @torch.inference_mode()
 def distances(split: Embedded, *, images: int) -> dict[str, Any]:
-    """Return Euclidean distances of unit embeddings over all pairs of up to `images` images of
-    whole classes that are drawn: of pairs of one class, `intra`, and of two, `inter`, as shares of
-    such pairs in bins whose borders are `edges`; their `means`; and `overlap` = Σ_bins min(intra,
-    inter), 1 where the two cannot be told apart.
+    """Return the distribution of Euclidean distances between unit embeddings of drawn classes.
 
-    Raises:
-        ConfigError: no two images of a class, or one class alone.
+    The classes have up to `images` images. `intra` and `inter` are the shares of pairs of one class
+    and of two in bins whose borders are `edges`; `means` are their mean distances; `overlap` =
+    Σ_bins min(intra, inter), 1 where the two cannot be told apart.
     """
+    # draw classes
     order = draw(len(split.subset.classes), "distances")
     sizes = torch.bincount(split.subset.labels, minlength=len(order))[order]
-    chosen = order[: max(2, int((sizes.cumsum(0) <= images).sum()))]
-    positions = torch.isin(split.subset.labels, chosen).nonzero().squeeze(1).to(split.device)
+    classes = order[: max(2, int((sizes.cumsum(0) <= images).sum()))]
+    positions = torch.isin(split.subset.labels, classes).nonzero().squeeze(1).to(split.device)
     rows, labels = split.unit[positions], split.labels[positions]
+
+    # count the pairs of their images, each once
     edges = torch.linspace(0, FARTHEST, BINS + 1, dtype=torch.float64)
     counts = torch.zeros(2, BINS, dtype=torch.float64)
     sums = [0.0, 0.0]
@@ -59,11 +60,8 @@ def distances(split: Embedded, *, images: int) -> dict[str, Any]:
             sums[kind] += float(values.sum())
     pairs = counts.sum(1)
     if not pairs.all():
-        raise ConfigError(
-            "figures, distances",
-            f"it takes pairs of one class and of two, and there are {int(pairs[0])} and "
-            f"{int(pairs[1])}",
-        )
+        fault = f"There are {int(pairs[0])} pairs of one class and {int(pairs[1])} of two"
+        raise ConfigError("figures, distances", f"{fault}. Raise images, or give a larger split.")
     shares = counts / pairs[:, None]
     return {
         "edges": edges.tolist(),
@@ -72,18 +70,19 @@ def distances(split: Embedded, *, images: int) -> dict[str, Any]:
         "means": [sums[0] / float(pairs[0]), sums[1] / float(pairs[1])],
         "overlap": float(shares.amin(0).sum()),
         "images": len(positions),
-        "classes": len(chosen),
+        "classes": len(classes),
     }
 
 
 @VIEWS.register("affinity")
 @torch.inference_mode()
 def affinity(split: Embedded, *, classes: int) -> dict[str, Any]:
-    """Return which classes a model holds for alike (DDML's supplement): `cosines` [C × C] between
-    the proxies of up to `classes` training classes that are drawn, in an order that sets like ones
-    side by side (leaves of average linkage), with their names, `classes`; `mean`: of two classes.
-    `of`: "proxies", of several a class the mean of unit ones, or "class means", of unit embeddings,
-    where the loss has none."""
+    """Return the `cosines` [C × C] between proxies of drawn training classes (DDML's supplement).
+
+    Several proxies of a class are averaged, and without proxies class means of unit embeddings are
+    compared; `of` says which. The order, with the names `classes`, is that of the leaves of average
+    linkage, which sets similar classes side by side; `mean` is the mean of two different classes.
+    """
     from scipy.cluster.hierarchy import leaves_list, linkage
     from scipy.spatial.distance import squareform
 
@@ -112,31 +111,32 @@ def affinity(split: Embedded, *, classes: int) -> dict[str, Any]:
 @VIEWS.register("class_sizes")
 @torch.inference_mode()
 def class_sizes(split: Embedded) -> dict[str, Any]:
-    """Return how well images of each class with an answerable query are found: `classes`, names;
-    `sizes`, images of it in this split; `trained`, images of it that the model was trained on, 0 of
-    a class that it never saw; `recalls`, the share of its images whose nearest other one is of it.
+    """Return the recall at 1 of each class beside its size, for classes with answerable queries.
 
-    DDML's authors tell of class-imbalanced data in their supplement, which is not public; this is
-    measured where sizes differ by themselves, or by `data.split.imbalance`.
+    `classes` are names, `sizes` numbers of images in this split, `trained` numbers of training
+    images, 0 for an unseen class, and `recalls` shares of queries whose nearest image is of their
+    class. DDML's supplement on class-imbalanced data is not public; here sizes differ by themselves
+    or by `data.split.imbalance`.
     """
     subset, train = split.subset, split.training
     total = len(subset.classes)
     right, answerable = torch.zeros(2, total, dtype=torch.int64)
     for block in torch.split(torch.arange(split.query_count), BLOCK):
-        scores, same = split.score_queries(block.to(split.device))
-        has_answer = same.any(1)
-        hit = same.gather(1, scores.argmax(1, keepdim=True)).squeeze(1)
+        scores, hits = split.score_queries(block.to(split.device))
+        has_answer = hits.any(1)
+        hit = hits.gather(1, scores.argmax(1, keepdim=True)).squeeze(1)
         labels = subset.labels[block]
         answerable += torch.bincount(labels[has_answer.cpu()], minlength=total)
         right += torch.bincount(labels[(hit & has_answer).cpu()], minlength=total)
     sizes = torch.bincount(subset.labels, minlength=total).tolist()
     counts = torch.bincount(train.labels, minlength=len(train.classes)).tolist()
     trained = dict(zip(train.classes, counts, strict=True))
-    shown = answerable.nonzero().squeeze(1).tolist()
+    labels_with_answer = answerable.nonzero().squeeze(1).tolist()
+    names = [subset.classes[label] for label in labels_with_answer]
     return {
-        "classes": [subset.classes[label] for label in shown],
+        "classes": names,
         "of_classes": total,
-        "sizes": [sizes[label] for label in shown],
-        "trained": [trained.get(subset.classes[label], 0) for label in shown],
-        "recalls": [round(float(right[n]) / float(answerable[n]), 6) for n in shown],
+        "sizes": [sizes[label] for label in labels_with_answer],
+        "trained": [trained.get(name, 0) for name in names],
+        "recalls": [round(float(right[n]) / float(answerable[n]), 6) for n in labels_with_answer],
     }

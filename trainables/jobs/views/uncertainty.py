@@ -1,7 +1,6 @@
-"""How uncertain a model is of images, and which it is most and least certain of.
+"""Show what a method measures of images (`Method.measure`), and the images with extreme values.
 
-What a method measures of an image (`Method.measure`): IDML's uncertainty ‖u‖ of images and of their
-mixtures (Fig. 6 and 8).
+IDML measures the uncertainty ‖u‖ of images and of their mixtures (Fig. 6 and 8).
 """
 
 from __future__ import annotations
@@ -20,38 +19,34 @@ from trainables.jobs.views.embedded import VIEWS, Embedded, draw
 @VIEWS.register("uncertainty")
 @torch.inference_mode()
 def uncertainty(split: Embedded, *, images: int, ends: int) -> dict[str, Any]:
-    """Return `values`: of each thing measured its values, of up to `images` images that are drawn;
-    by the first of them `low` and `high`: pictures with class and value, from the end inwards.
+    """Return `values`, those of each measurement on up to `images` drawn images.
 
-    Raises:
-        ConfigError: the method measures nothing.
+    `low` and `high` have pictures with class and value, the `ends` lowest and highest values of the
+    first measurement.
     """
+    # draw images and measure them
     method, subset = split.network.method, split.subset
     if not method.MEASURES:
-        raise ConfigError(
-            "figures, uncertainty", "the method has no uncertainty. Take IDML, or one like it."
-        )
+        fault = "The method has no uncertainty. Choose a cell of IDML or of a similar method."
+        raise ConfigError("figures, uncertainty", fault)
     positions = draw(len(subset), "uncertainty")[:images]
-    sample = replace(
-        subset, index=subset.index[positions], labels=subset.labels[positions], queries=None
-    )
+    index, labels = subset.index[positions], subset.labels[positions]
+    sample = replace(subset, index=index, labels=labels, queries=None)
     draws = streams.create_generator(0, "measure", device=split.device)
-    blocks = [
-        method.measure(x, split.network.features, draws)
-        for x in split.inputs.iterate_blocks(sample)
-    ]
-    values = {
-        name: torch.cat([block[name].double().cpu() for block in blocks]) for name in blocks[0]
-    }
+    features, blocks = split.network.features, split.inputs.iterate_blocks(sample)
+    measured = [method.measure(block, features, draws) for block in blocks]
+    values = {name: torch.cat([m[name].double().cpu() for m in measured]) for name in measured[0]}
+
+    # list the images with the lowest and highest values
     first = next(iter(values.values()))
     ranked = first.argsort(stable=True)
 
-    def show(numbers: Tensor) -> list[dict[str, Any]]:
-        pairs = zip(positions[numbers].tolist(), first[numbers].tolist(), strict=True)
-        return [split.show(position, value=value) for position, value in pairs]
+    def describe(ranks: Tensor) -> list[dict[str, Any]]:
+        pairs = zip(positions[ranks].tolist(), first[ranks].tolist(), strict=True)
+        return [split.describe_image(position, value=value) for position, value in pairs]
 
     return {
         "values": {name: [float(f"{x:.5g}") for x in v.tolist()] for name, v in values.items()},
-        "low": show(ranked[:ends]),
-        "high": show(ranked.flip(0)[:ends]),
+        "low": describe(ranked[:ends]),
+        "high": describe(ranked.flip(0)[:ends]),
     }

@@ -44,7 +44,7 @@ def entry(config: TrialConfig, seed: int, print_: str, **changes: Any) -> Entry:
         trial_id=build_trial_id(key, seed),
         config=dump,
         seed=seed,
-        runtime=Runtime("cpu", 1, Path("cache")),
+        runtime=Runtime("cpu", 1, Path("cache"), checkpoint_seconds=0.0),
         evaluate=("val", "test"),
         source=code(dump),
     )
@@ -78,7 +78,6 @@ def settings(folder: Path, **changes: Any) -> BatchSettings:
         cache=folder / "cache",
         device="cpu",
         data_root=None,
-        checkpoint_seconds=0.0,
         runner="tests.ablate.synthetic:run_job",
     )
     return replace(defaults, **changes)
@@ -91,7 +90,7 @@ def written(path: Path, given: Sequence[Entry]) -> Path:
 
 def command(cells: Path, out: Path, *more: str) -> list[str]:
     module = ["-m", "trainables.jobs.batch", str(cells), "--out", str(out)]
-    return [sys.executable, *module, "--checkpoint-seconds", "0", *more]
+    return [sys.executable, *module, *more]
 
 
 def start(cells: Path, out: Path, cache: Path, *more: str) -> subprocess.Popen[str]:

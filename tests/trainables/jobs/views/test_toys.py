@@ -161,5 +161,5 @@ def test_what_has_no_plane_and_no_finite_step_is_told(
     with pytest.raises(ConfigError, match="is not finite"):
         asked(model, "single_step", "train", images=8, rate=1e38, dark=DARK)
     monkeypatch.setattr(type(model.network.method.loss), "logit_scale", None)
-    with pytest.raises(ConfigError, match="must be a softmax over the cosines"):
+    with pytest.raises(ConfigError, match="no softmax over the cosines"):
         asked(model, "plane", "test", images=3, level=0.8)

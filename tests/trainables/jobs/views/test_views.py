@@ -19,7 +19,7 @@ from trainables.backbones.backbone import Backbone
 from trainables.core.runtime import Runtime
 from trainables.errors import ConfigError
 from trainables.jobs.job import run_job
-from trainables.jobs.request import Job, Request, View, ViewOptions
+from trainables.jobs.request import Job, Request, TrialViews, View
 from trainables.jobs.views.embedded import VIEWS, Embedded, Reader
 from trainables.jobs.views.grad_cam import _compute_cam
 
@@ -212,7 +212,7 @@ def test_the_process_reads_what_it_can_and_tells_the_rest(
     good = View("spectrum-1", "spectrum", {"split": "val"})
     bad = View("spectrum-2", "spectrum", {"split": "nothing"})
     (tmp_path / "empty").mkdir()
-    trials = (ViewOptions(trial, (good, bad)), ViewOptions(tmp_path / "empty", (good,)))
+    trials = (TrialViews(trial, (good, bad)), TrialViews(tmp_path / "empty", (good,)))
     request = Request(trials, "cpu", 1, shared_cache)
     done = subprocess.run(
         [sys.executable, "-m", "trainables.jobs.views"],
@@ -236,7 +236,7 @@ def test_what_cannot_be_read_is_told(model: Reader, monkeypatch: pytest.MonkeyPa
     with pytest.raises(ConfigError, match="it takes 4"):
         asked(model, "embedding_map", **{**MAP, "classes": 1, "points": 2})
     monkeypatch.setattr(type(model.network.method), "MEASURES", ())
-    with pytest.raises(ConfigError, match="the method has no uncertainty"):
+    with pytest.raises(ConfigError, match="The method has no uncertainty"):
         asked(model, "uncertainty", images=4, ends=1)
 
 
