@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 
 from trainables import streams
-from trainables.data.dataset import QUERY, Dataset, Official, fingerprint, load_dataset
+from trainables.data.dataset import QUERY, Dataset, fingerprint, load_dataset
 from trainables.data.images import Images
 from trainables.errors import ConfigError
 
