@@ -31,7 +31,6 @@ from trainables.data.decode import (
     compute_short_size,
     decode_picture,
     map_ahead,
-    silence_size_warning,
 )
 from trainables.data.images import Images, map_array
 from trainables.machine.progress import Progress
@@ -107,7 +106,7 @@ def load_stored(
         task = f"{'reading' if is_encoded else 'decoding'} {index.base}"
         progress, rows = Progress(task, len(index.rows)), list[tuple[int, int, int]]()
         # Written, not mapped: a full disk is then an error here, not a SIGBUS later.
-        with (fresh / f"{kind}.bin").open("wb") as out, silence_size_warning():
+        with (fresh / f"{kind}.bin").open("wb") as out:
             for content, height, width in map_ahead(keep, pictures):
                 rows.append((out.write(content), height, width))
                 progress.update(len(rows))
