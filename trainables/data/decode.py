@@ -48,7 +48,7 @@ class Picture(NamedTuple):
         """Return the file's bytes; a ConfigError names one that cannot be read."""
         if self.content is not None:
             return self.content
-        with name_unreadable_file(self.path, "check its permissions"):
+        with name_unreadable_file(self.path):
             return self.path.read_bytes()
 
 

@@ -4,13 +4,9 @@ and the remedy, before any trial starts."""
 from __future__ import annotations
 
 import os
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from scipy.io import savemat
 
@@ -54,7 +50,7 @@ def test_another_folder_and_counts_that_are_not_the_makers(
         assert about.offered in message or root == tmp_path / "absent"
     message = fail_to_load(name, trees.TREES[name][usual](tmp_path / usual))
     for part, count in about.counts.items():
-        assert f"{part}: " in message and f", not {count}" in message
+        assert f"{part}: " in message and f", not {count} (" in message
     assert "--allow-partial" in message
 
 
@@ -73,7 +69,7 @@ def test_an_image_that_is_listed_and_absent(name: str, usual: str, tmp_path: Pat
     complete, before = load_dataset(config, cache), fingerprint(config, cache)
     (root / "images" / path if name == "cub200" else root / path).unlink()
     message = fail_to_load(name, root)
-    assert message.startswith("data.root: 1 of ") and path in message
+    assert message.startswith("data.root: ") and f" images missing ({path})" in message
     assert "--allow-partial" in message
     assert len(load_dataset(config, cache).images) < len(complete.images)
     assert fingerprint(config, cache) != before
@@ -85,7 +81,6 @@ def edit_lines(path: Path, change: Change) -> None:
 
 IMAGES, LABELS, BOXES = "images.txt", "image_class_labels.txt", "bounding_boxes.txt"
 PARTITION, KAGGLE = "list_eval_partition.txt", "LOC_val_solution.csv"
-TRUTH = "ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt"
 
 
 def put(at: int, *lines: str, over: int = 1) -> Change:
@@ -103,8 +98,7 @@ def put(at: int, *lines: str, over: int = 1) -> Change:
         (trees.inshop, "inshop", PARTITION, put(3, "img/a.jpg id_1 tset"), f"{PARTITION}:4: "),
         (trees.inshop, "inshop", PARTITION, lambda lines: [*lines[:3], *lines[2:-1]], " twice"),
         (trees.sop, "sop", "Ebay_test.txt", put(2, "26 7 1"), "Ebay_test.txt:3: "),
-        (trees.imagenet, "imagenet", TRUTH, put(0, "77"), "ground_truth.txt:1: "),
-        (trees.imagenet_kaggle, "imagenet", KAGGLE, put(2, "a,"), f"{KAGGLE}:3: "),
+        (trees.imagenet, "imagenet", KAGGLE, put(2, "a,"), f"{KAGGLE}:3: "),
     ],
     ids=name_parameter,
 )
@@ -126,7 +120,7 @@ def test_matlab_files(tmp_path: Path) -> None:
     (root / "cars_test_annos_withlabels.mat").unlink()
     assert "no cars_test_annos_withlabels.mat" in fail_to_load("cars196", root)
     (root / "devkit/cars_test_annos.mat").rename(root / "cars_test_annos_withlabels.mat")
-    assert "fname and class" in fail_to_load("cars196", root)
+    assert "cannot be read (no field of name class)" in fail_to_load("cars196", root)
     root = trees.cars196(tmp_path / "cars")
     file, raw = root / "cars_annos.mat", (root / "cars_annos.mat").read_bytes()
     version_7_3 = (
@@ -134,7 +128,7 @@ def test_matlab_files(tmp_path: Path) -> None:
     )
     for damaged in (version_7_3, raw[: len(raw) // 8]):
         file.write_bytes(damaged)
-        assert "cars_annos.mat: the MATLAB file cannot be read" in fail_to_load("cars196", root)
+        assert "cars_annos.mat: the annotations cannot be read" in fail_to_load("cars196", root)
     table = trees.car_table([("car_ims/000001.jpg", 0)], "relative_im_path")
     savemat(file, {"annotations": table})
     assert "class 0 of 'car_ims/000001.jpg'" in fail_to_load("cars196", root)
@@ -166,17 +160,3 @@ def test_rows_of_a_manifest(change: dict[str, str], expected: str, tmp_path: Pat
     line = ",".join((rows[0] | change).values())
     edit_lines(root / "manifest.csv", put(1, line))
     assert expected in fail_to_load("manifest", root)
-
-
-def test_a_repeated_path_ends_the_reading(tmp_path: Path) -> None:
-    """However many rows repeat it: 20 million are 100 kilobytes of a file."""
-    path = tmp_path / "manifest.parquet"
-    block = pa.DictionaryArray.from_arrays(pa.array(np.zeros(5_000_000, np.int8)), ["a.png"])
-    table = pa.table({"path": block, "label": block})
-    with pq.ParquetWriter(path, table.schema) as writer:
-        for _ in range(4):
-            writer.write_table(table)
-    tracemalloc.start()
-    assert "a.png twice" in fail_to_load("manifest", path)
-    assert tracemalloc.get_traced_memory()[1] < 10**7
-    tracemalloc.stop()

@@ -170,10 +170,11 @@ def cifar10_python(root: Path) -> Path:
     return root
 
 
-def cifar100_python(root: Path) -> Path:
+def cifar100_python(root: Path, count: int = 200) -> Path:
+    """`count` images in each part."""
     for part, start in (("train", 0), ("test", 700)):
         rows, labels = _draw_cifar(100, start)
-        _write_pickle(root / part, {"data": rows, "fine_labels": labels})
+        _write_pickle(root / part, {"data": rows[:count], "fine_labels": labels[:count]})
     _write_pickle(root / "meta", {"fine_label_names": FINE_NAMES})
     return root
 
@@ -193,44 +194,35 @@ def _write_pickle(path: Path, content: dict[str, object]) -> None:
 # ---------------------------------------------------------------------------------------- ImageNet
 
 WNIDS = tuple(f"n0144{n:04d}" for n in range(764, 770))
+VALIDATION = tuple(n % len(WNIDS) for n in range(2 * len(WNIDS)))  # classes
 
 
 def imagenet(root: Path) -> Path:
-    """train/<wnid>/, val/ without folders, and the devkit; ids are not in the order of names."""
+    """Kaggle's archive, whose val/ has no folders."""
+    base = _draw_imagenet_training(root / "ILSVRC" / "Data" / "CLS-LOC")
+    lines = ["ImageId,PredictionString"]
+    for n, label in enumerate(VALIDATION, 1):
+        name, wnid = f"ILSVRC2012_val_{n:08d}", WNIDS[label]
+        picture(base / "val" / f"{name}.JPEG", label, 50 + n)
+        lines.append(f"{name},{wnid} 1 2 20 21 {wnid} 3 4 9 9 ")
+    write_lines(root / "LOC_val_solution.csv", lines)
+    return root
+
+
+def imagenet_folders(root: Path) -> Path:
+    """train/ and val/ with the first class's folder, by which it is recognised."""
+    _draw_imagenet_training(root)
+    for n, label in enumerate(VALIDATION, 1):
+        picture(root / "val" / WNIDS[label] / f"ILSVRC2012_val_{n:08d}.JPEG", label, 50 + n)
+    return root
+
+
+def _draw_imagenet_training(base: Path) -> Path:
     for label, wnid in enumerate(WNIDS):
         for n in range(4):
             mode = mode_of(n) if label == 0 else "RGB"
-            picture(root / "train" / wnid / f"{wnid}_{n}.JPEG", label, n, mode)
-    truth = _validation(root / "val")
-    devkit = root / "ILSVRC2012_devkit_t12" / "data"
-    devkit.mkdir(parents=True)
-    table = np.empty((len(WNIDS), 1), dtype=[("ILSVRC2012_ID", "O"), ("WNID", "O")])
-    for i, wnid in enumerate(WNIDS):
-        table[i, 0] = (np.array([[len(WNIDS) - i]], np.uint16), wnid)
-    savemat(devkit / "meta.mat", {"synsets": table})
-    numbers = (str(len(WNIDS) - label) for label in truth)
-    write_lines(devkit / "ILSVRC2012_validation_ground_truth.txt", numbers)
-    return root
-
-
-def _validation(folder: Path) -> list[int]:
-    truth = [n % len(WNIDS) for n in range(2 * len(WNIDS))]
-    for n, label in enumerate(truth, 1):
-        picture(folder / f"ILSVRC2012_val_{n:08d}.JPEG", label, 50 + n)
-    return truth
-
-
-def imagenet_kaggle(root: Path) -> Path:
-    base = root / "ILSVRC" / "Data" / "CLS-LOC"
-    for label, wnid in enumerate(WNIDS):
-        for n in range(4):
-            picture(base / "train" / wnid / f"{wnid}_{n}.JPEG", label, n)
-    rows = [
-        f"ILSVRC2012_val_{n:08d},{WNIDS[label]} 1 2 20 21 {WNIDS[label]} 3 4 9 9 "
-        for n, label in enumerate(_validation(base / "val"), 1)
-    ]
-    write_lines(root / "LOC_val_solution.csv", ["ImageId,PredictionString", *rows])
-    return root
+            picture(base / "train" / wnid / f"{wnid}_{n}.JPEG", label, n, mode)
+    return base
 
 
 # ---------------------------------------------------------------------------------- of one's own
@@ -338,7 +330,7 @@ TREES: dict[str, dict[str, Callable[[Path], Path]]] = {
     "inshop": {"inshop": inshop, "In-shop Clothes Retrieval Benchmark": inshop_nested},
     "cifar10": {"cifar-10-batches-py": cifar10_python},
     "cifar100": {"cifar-100-python": cifar100_python},
-    "imagenet": {"ILSVRC2012": imagenet, "imagenet": imagenet_kaggle},
+    "imagenet": {"imagenet": imagenet, "ILSVRC2012": imagenet_folders},
     "folder": {"parts": folder_of_parts},
     "manifest": {"csv": manifest_csv, "parquet": manifest_parquet},
 }

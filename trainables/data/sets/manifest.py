@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ import numpy as np
 from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS, PARTS, ROLES, Index, Row
 from trainables.data.decode import Picture
-from trainables.data.files.data_set_markers import build_unreadable_error, get_given_root
+from trainables.data.files.data_set_markers import build_unreadable_error, resolve_data_root
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.data.files.hashes import hash_files
 from trainables.errors import ConfigError
@@ -33,10 +33,7 @@ from trainables.machine.files import open_regular
 COLUMNS = ("path", "label", "split", "role")  # of texts
 USUAL = ("manifest.parquet", "manifest.csv")
 EXPECTED = f"a CSV or Parquet file, or a folder with {' or '.join(USUAL)}"
-AT_ONCE = 256  # rows that are read together
-IMAGES_AT_ONCE = 8  # few kilobytes of a file can stand for gigabytes of them
-MOST_ROWS = 20_000_000  # of a table: ImageNet-21k has 14 million; a row takes 110 bytes
-MOST_CSV = 2**32  # bytes
+IMAGES_AT_ONCE = 64  # that are read together
 SPLITS = {**{part: part for part in PARTS}, "validation": "val"}
 
 
@@ -49,7 +46,7 @@ class Manifest(FileSet):
 
     @classmethod
     def locate_root(cls, config: DataConfig) -> Path:
-        root = get_given_root(config)
+        root = resolve_data_root(config)
         if root is None:
             raise ConfigError("data.root", f"it is not given. Give --data-root FILE, {EXPECTED}.")
         try:
@@ -58,8 +55,7 @@ class Manifest(FileSet):
                 root /= next((name for name in USUAL if name in names), "")
             if root.suffix.lower() not in (".csv", ".parquet"):
                 raise ConfigError("data.root", f"{root} is not {EXPECTED}. Give one.")
-            # One that can be read without waiting, and is of a bounded size.
-            open_regular(root, most_bytes=MOST_CSV if _is_csv(root) else None).close()
+            open_regular(root).close()  # refuse a pipe, at which reading would wait
         except OSError as error:
             raise build_unreadable_error(root, error) from error
         return root
@@ -116,7 +112,19 @@ def _build_rows(table: Path) -> Iterator[Row]:
 def _iterate_table(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows without the images."""
     try:
-        yield from _read_csv(path) if _is_csv(path) else _read_parquet(path)
+        if _is_csv(path):
+            with path.open(newline="", encoding="utf-8-sig") as file:
+                reader = csv.DictReader(file, strict=True)
+                _check_columns(path, reader.fieldnames or ())
+                yield from reader
+        else:
+            import pyarrow.parquet as pq
+
+            table = pq.ParquetFile(path)
+            names = table.schema_arrow.names
+            _check_columns(path, names)
+            for batch in table.iter_batches(columns=[name for name in names if name in COLUMNS]):
+                yield from batch.to_pylist()
     except ConfigError:
         raise
     except (OSError, ValueError, csv.Error) as error:  # pyarrow's errors are of the first two
@@ -124,32 +132,11 @@ def _iterate_table(path: Path) -> Iterator[dict[str, Any]]:
         raise ConfigError(str(path), message) from error
 
 
-def _read_csv(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.DictReader(file, strict=True)
-        _check_columns(path, list(reader.fieldnames or ()), ("path", "label"))
-        yield from reader
-
-
-def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
-    import pyarrow.parquet as pq  # only whoever reads one pays for it
-
-    schema = pq.read_schema(path).names
-    _check_columns(path, schema, ("label",) if "image" in schema else ("path", "label"))
-    texts = [name for name in schema if name in COLUMNS]
-    # Repeated texts stay dictionaries: a few kilobytes can stand for gigabytes of them.
-    table = pq.ParquetFile(path, read_dictionary=texts)
-    if (count := table.metadata.num_rows) > MOST_ROWS:
-        raise ConfigError(str(path), f"{count:,} rows are more than {MOST_ROWS:,}: divide it.")
-    for batch in table.iter_batches(AT_ONCE, columns=texts):
-        yield from batch.to_pylist()
-
-
-def _check_columns(path: Path, names: list[str], needed: tuple[str, ...]) -> None:
-    missing = [name for name in needed if name not in names]
-    if missing:
-        columns, needs = ", ".join(map(str, names)) or "no columns", " and ".join(missing)
-        raise ConfigError(str(path), f"it has {columns}, and needs {needs}. Name the columns so.")
+def _check_columns(path: Path, names: Sequence[str]) -> None:
+    needs = ("label",) if "image" in names and not _is_csv(path) else ("path", "label")
+    if missing := " and ".join(name for name in needs if name not in names):
+        columns = ", ".join(map(str, names)) or "no columns"
+        raise ConfigError(str(path), f"it has {columns}, and needs {missing}. Name the columns so.")
 
 
 def _has_embedded_images(table: Path) -> bool:
@@ -157,7 +144,7 @@ def _has_embedded_images(table: Path) -> bool:
 
     try:
         return "image" in pq.read_schema(table).names
-    except ValueError:  # no Parquet file, which reading its rows tells
+    except ValueError:  # it is no Parquet file, which reading its rows reports
         return False
 
 
@@ -166,7 +153,6 @@ def _iterate_contents(table: Path) -> Iterator[bytes]:
     import pyarrow.parquet as pq
 
     for batch in pq.ParquetFile(table).iter_batches(IMAGES_AT_ONCE, columns=["image"]):
-        for scalar in batch.column(0):
-            value = scalar.as_py()
+        for value in batch.column(0).to_pylist():
             content = value.get("bytes") if isinstance(value, dict) else value
             yield content if isinstance(content, bytes) else b""  # an image that cannot be read
