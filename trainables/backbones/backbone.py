@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from trainables.backbones.frozen_norms import fold_frozen_norms
 from trainables.backbones.own_models import BACKBONES
-from trainables.backbones.pixels import Pixels, Triple, resolve_pixel_statistics
+from trainables.backbones.pixels import Pixels, resolve_pixel_statistics
 from trainables.backbones.timm_models import (
     build_on_meta,
     check_name,
@@ -51,7 +51,8 @@ class Backbone(nn.Module):
     Attributes:
         features: F.
         mean, std: of red, green and blue in [0, 1], as the weights expect them.
-        bgr: the network reads blue first; images come in as red, green, blue all the same.
+        pixels: what the weights expect. A network that reads blue first gets images whose order is
+            red, green, blue all the same.
         pooling: "avg" or "avg_max" (global average, plus global maximum, of the last map), or
             "timm" where the model pools in its own way (tokens, or layers after pooling).
     """
@@ -62,15 +63,13 @@ class Backbone(nn.Module):
         *,
         features: int,
         pooling: Pooling,
-        mean: Triple,
-        std: Triple,
+        pixels: Pixels,
         freeze_bn: bool,
         channels_last: bool,
-        bgr: bool = False,
     ) -> None:
         super().__init__()
-        self.model, self.bgr = model, bgr
-        self.features, self.pooling, self.mean, self.std = features, pooling, mean, std
+        self.model, self.features, self.pooling, self.pixels = model, features, pooling, pixels
+        self.mean, self.std = pixels.to_rgb_statistics()
         self.freeze_bn, self.channels_last = freeze_bn, channels_last
 
     def forward(self, images: Tensor) -> Tensor:
@@ -79,7 +78,7 @@ class Backbone(nn.Module):
 
     def compute_maps(self, images: Tensor) -> Tensor:
         """Return the last maps [B, C, H, W], or the tokens of a transformer."""
-        if self.bgr:
+        if self.pixels.channels == "bgr":
             images = images.flip(1)
         if self.channels_last:
             images = images.contiguous(memory_format=torch.channels_last)
@@ -100,10 +99,6 @@ class Backbone(nn.Module):
                 module.eval()
         return self
 
-    def list_trainable_parameters(self) -> list[nn.Parameter]:
-        """Return the parameters that are not frozen."""
-        return [parameter for parameter in self.parameters() if parameter.requires_grad]
-
 
 def build_backbone(
     config: BackboneConfig, image_size: int, *, channels_last: bool = False
@@ -114,8 +109,6 @@ def build_backbone(
     `streams.seed_global_generator`.
     """
     model, usual = load_model(config, image_size)
-    expected = resolve_pixel_statistics(config, usual)
-    mean, std = expected.to_rgb_statistics()
     picture = torch.linspace(-1, 1, 3 * image_size**2).view(1, 3, image_size, image_size)
     with _explain_model_errors(config, image_size):
         features, pooling = _probe_features(model, config, picture)
@@ -128,11 +121,9 @@ def build_backbone(
         model,
         features=features,
         pooling=pooling,
-        mean=mean,
-        std=std,
+        pixels=resolve_pixel_statistics(config, usual),
         freeze_bn=config.freeze_bn,
         channels_last=channels_last,
-        bgr=expected.channels == "bgr",
     ).train()
 
 

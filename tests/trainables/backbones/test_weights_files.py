@@ -48,7 +48,7 @@ def test_the_usual_file_loads(tmp_path: Path, classifier: str) -> None:
         if not name.endswith("num_batches_tracked"):
             assert torch.equal(value, tensors[name].reshape(value.shape)), name
     # A pixel is 255 x − mean of its own channel: blue 104, green 117, red 128.
-    assert backbone.bgr
+    assert backbone.pixels.channels == "bgr"
     assert [255 * value for value in backbone.mean] == pytest.approx([128, 117, 104])
     assert [255 * value for value in backbone.std] == pytest.approx([1, 1, 1])
 

@@ -94,7 +94,6 @@ def put(at: int, *lines: str, over: int = 1) -> Change:
         (trees.cub200, "cub200", LABELS, put(4), f"{LABELS}: "),
         (trees.cub200, "cub200", IMAGES, put(0, "x y/z.jpg"), f"{IMAGES}:1: "),
         (trees.cub200, "cub200", IMAGES, put(44, "45 ../../z.jpg"), "the path '../../z.jpg'"),
-        (trees.inshop, "inshop", PARTITION, put(50), "lists 48 images"),
         (trees.inshop, "inshop", PARTITION, put(3, "img/a.jpg id_1 tset"), f"{PARTITION}:4: "),
         (trees.inshop, "inshop", PARTITION, lambda lines: [*lines[:3], *lines[2:-1]], " twice"),
         (trees.sop, "sop", "Ebay_test.txt", put(2, "26 7 1"), "Ebay_test.txt:3: "),

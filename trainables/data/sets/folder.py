@@ -1,9 +1,8 @@
 """Any folder of class folders: `data.root`/<class>/**/<image>.
 
-Images are files by these endings; what else lies there is passed over: other files, pipes, devices
-and sockets whatever their names, and files and folders that archives and desktops leave behind
-(`__MACOSX`, names that begin with a dot). Links to files are followed, links to folders only where
-they are classes.
+Images are files by these endings; what else lies there is passed over: other files, and files and
+folders that archives and desktops leave behind (`__MACOSX`, names that begin with a dot). Links to
+files are followed, links to folders only where they are classes.
 
 Where the folder holds `train/` and `test/` (and perhaps `val/`), and nothing else but files, and
 these hold class folders, that is its division; `data.split` deals the classes otherwise. The test
@@ -15,7 +14,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
 
 from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS, Row
@@ -107,21 +105,15 @@ def _refuse_official(root: Path) -> None:
             )
 
 
-def iterate_images(folder: Path) -> Iterator[str]:
-    """Yield image files at any depth."""
-
-    def raise_error(error: OSError) -> NoReturn:
-        raise error
-
-    for base, folders, names in os.walk(folder, onerror=raise_error):
-        folders[:] = [name for name in folders if not _is_left_behind(name)]
-        for name in names:
-            path = Path(base, name)
-            if _is_left_behind(name) or not name.lower().endswith(SUFFIXES):
-                continue
-            # Reading a pipe would wait for ever; a link that leads nowhere is a missing image.
-            if path.is_file() or (path.is_symlink() and not path.exists()):
-                yield str(path)
+def iterate_images(folder: str | Path) -> Iterator[str]:
+    """Yield the paths of image files at any depth."""
+    for entry in os.scandir(folder):
+        if _is_left_behind(entry.name):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from iterate_images(entry.path)
+        elif entry.name.lower().endswith(SUFFIXES):
+            yield entry.path
 
 
 def _is_left_behind(name: str) -> bool:
