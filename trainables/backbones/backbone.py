@@ -154,7 +154,7 @@ def load_model(config: BackboneConfig, image_size: int) -> tuple[nn.Module, Pixe
     """Return the configured model with its weights, and the pixels that they expect."""
     if (own := BACKBONES.get(config.name)) is not None:
         check_route(config)
-        model: nn.Module = own.build()
+        model: nn.Module = own()
         if config.weights == "torchvision":
             tensors = download_torchvision(config.name)
             load_tensors_into(model, tensors, own.CLASSIFIER, "torchvision's file", config.name)

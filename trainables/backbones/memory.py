@@ -56,14 +56,15 @@ def check_parts(
         exchanged: parts are of processes that each have a GPU, where `synchronise` will do; False:
             of processes without; None: of one process, one after another.
     """
-    prefix = f"it cannot divide batches of backbone {name}, which"
+    prefix = f"it cannot divide batches of backbone {name},"
     model = build_on_meta(name, image_size).train()
     norms = find_batch_norms(model)
     if freeze_bn:  # statistics of InstanceNorm are never frozen
         norms = [norm for norm in norms if not isinstance(norm, _BatchNorm)]
     remaining = [norm for norm in norms if not (exchanged and _can_exchange(norm))]
     if remaining:
-        fault = f"has {len(remaining)} norms ({type(remaining[0]).__name__}) over the batch"
+        kind = type(remaining[0]).__name__
+        fault = f"whose {len(remaining)} norms ({kind}) compute their statistics of the batch"
         remedy = "Set backbone.freeze_bn: true, or take a backbone of LayerNorm such as a ViT"
         if exchanged is False and all(map(_can_exchange, norms)):
             remedy += ", or give each process a GPU (resources.gpus)"
@@ -72,7 +73,7 @@ def check_parts(
         maps = model.forward_features(torch.empty(2, 3, image_size, image_size))  # type: ignore[operator]
         model.forward_head(maps, pre_logits=True)  # type: ignore[operator]
     if draws.operations:
-        fault = f"draws in training ({', '.join(sorted(draws.operations))})"
+        fault = f"which draws in training ({', '.join(sorted(draws.operations))})"
         remedy = "Leave it out, or take a backbone without dropout and stochastic depth"
         raise ConfigError(option, f"{prefix} {fault}. {remedy}.")
 

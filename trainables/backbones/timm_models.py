@@ -67,7 +67,7 @@ def create_model(
 def build_on_meta(name: str, image_size: int | None = None) -> nn.Module:
     """Build a model without values. image_size: None where it does not matter."""
     with torch.device("meta"):
-        return BACKBONES[name].build() if name in BACKBONES else create_model(name, image_size)
+        return BACKBONES[name]() if name in BACKBONES else create_model(name, image_size)
 
 
 def download_model(name: str, image_size: int | None = None) -> nn.Module:
