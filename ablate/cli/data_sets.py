@@ -54,7 +54,7 @@ def _describe_data_set(name: str) -> Iterator[str]:
     about = DATASETS[name].ABOUT
     title = f"{name} ({about.title})" if about else name
     if about is None and name in ("folder", "manifest"):
-        kind = "class folders" if name == "folder" else "a CSV or Parquet table of images"
+        kind = "class folders" if name == "folder" else "a CSV table of images"
         yield f"{name}: {kind} of your own; give data.root"
         return
     config = resolve_data_config({"name": name, "allow_partial": True})

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from tests.trainables.data import trees
 from trainables.config.images import DataConfig, SplitConfig
@@ -82,11 +81,9 @@ def test_cifar_s_images_and_classes(tmp_path: Path) -> None:
     assert data.classes[data.labels[13]] == "cat" and data.images.frame == 1
 
 
-def test_manifests_give_the_same_either_way(tmp_path: Path) -> None:
-    beside, inside = (loaded("manifest", usual, tmp_path) for usual in ("csv", "parquet"))
-    assert torch.equal(beside.images.flat, inside.images.flat)
-    assert beside.classes == inside.classes and torch.equal(beside.labels, inside.labels)
-    assert split_dataset(inside, SplitConfig(), "").test.queries == 6
+def test_a_manifest_has_queries(tmp_path: Path) -> None:
+    data = loaded("manifest", "csv", tmp_path)
+    assert split_dataset(data, SplitConfig(), "").test.queries == 6
 
 
 @pytest.mark.parametrize(

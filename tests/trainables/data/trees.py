@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from PIL import Image
 from scipy.io import savemat
@@ -312,16 +310,6 @@ def manifest_csv(root: Path, rows: Rows | None = None) -> Path:
     return root
 
 
-def manifest_parquet(root: Path) -> Path:
-    """The images as bytes in the table."""
-    rows = manifest_rows()
-    beside = manifest_csv(root / "beside", rows)
-    table = pa.Table.from_pylist(rows)
-    content = [(beside / row["path"]).read_bytes() for row in rows]
-    pq.write_table(table.append_column("image", pa.array(content)), root / "things.parquet")
-    return root / "things.parquet"
-
-
 # Data set → makers of its layouts, under the name that its folder usually has.
 TREES: dict[str, dict[str, Callable[[Path], Path]]] = {
     "cub200": {"CUB_200_2011": cub200},
@@ -332,7 +320,7 @@ TREES: dict[str, dict[str, Callable[[Path], Path]]] = {
     "cifar100": {"cifar-100-python": cifar100_python},
     "imagenet": {"imagenet": imagenet, "ILSVRC2012": imagenet_folders},
     "folder": {"parts": folder_of_parts},
-    "manifest": {"csv": manifest_csv, "parquet": manifest_parquet},
+    "manifest": {"csv": manifest_csv},
 }
 FIRST = [(name, next(iter(layouts))) for name, layouts in TREES.items()]  # a layout of each
 CASES = [(name, usual) for name, layouts in TREES.items() for usual in layouts]

@@ -21,11 +21,8 @@ import logging
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import compress
 from pathlib import Path
 from typing import ClassVar
-
-import numpy as np
 
 from trainables.config.images import DataConfig
 from trainables.data.dataset import ROLES, Dataset, DataSource, Index, Row, count_parts
@@ -89,17 +86,20 @@ class FileSet(DataSource):
         root = cls.locate_root(config)
         try:
             listing = cls.rows(root, config)
-            listed = Index.from_rows(listing.base, listing.rows, str(listing.where))
-            is_present = cls.find_present(listed)
+            listed = Index.from_rows(listing.base, listing.rows, str(listing.where)).rows
+            # a pipe or device is no image, and would block
+            absent = [row.path for row in listed if not (listing.base / row.path).is_file()]
         except OSError as failure:
             raise build_unreadable_error(root, failure) from failure
         problems: list[str] = []
-        if absent := [listed.rows[row].path for row in np.flatnonzero(~is_present)]:
-            missing = f"{len(absent):,} of {len(listed.rows):,} images missing"
+        if absent:
+            missing = f"{len(absent):,} of {len(listed):,} images missing"
             problems.append(f"{missing} ({join_names(absent)})")
-            if len(absent) == len(listed.rows):
+            if len(absent) == len(listed):
                 raise cls._build_difference_error(listing.base, problems)
-        index = Index(listing.base, tuple(compress(listed.rows, is_present)))
+        missing_paths = {*absent}
+        present = tuple(row for row in listed if row.path not in missing_paths)
+        index = Index(listing.base, present)
         rows = index.to_plan_dataset()
         if cls.ABOUT is not None:
             problems += cls.ABOUT.list_differences(count_parts(rows))
@@ -115,11 +115,6 @@ class FileSet(DataSource):
             "--allow-partial (data.allow_partial: true), which makes it another data set with "
             "trials of its own.",
         )
-
-    @classmethod
-    def find_present(cls, listed: Index) -> np.ndarray:
-        """Return which images exist as regular files, [N] bool; a FIFO or device would block."""
-        return np.array([(listed.base / row.path).is_file() for row in listed.rows], bool)
 
     @classmethod
     def check_listing(cls, config: DataConfig) -> Reading:
