@@ -170,11 +170,13 @@ class DataSource(ABC):
     REVISION: raised when pixels or labels change.
     Config: the section `data`; a subclass may add options, which are None by default.
     ABOUT: what its makers say about it; None if it comes with its package.
+    MAPS_FILES: whether `load` only maps files and reads no pixels, so that plans may call it.
     """
 
     REVISION: ClassVar[int]
     Config: ClassVar[type[DataConfig]] = DataConfig
     ABOUT: ClassVar[About | None] = None
+    MAPS_FILES: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod
@@ -184,7 +186,7 @@ class DataSource(ABC):
     @classmethod
     def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
         """Return the rows for a plan, without reading pixels; None if only `load` knows them."""
-        return None
+        return cls.load(config, cache) if cls.MAPS_FILES else None
 
     @classmethod
     @abstractmethod

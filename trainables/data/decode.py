@@ -22,7 +22,6 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from PIL import Image, ImageOps
 
-from trainables.data.files.lists import name_unreadable_file
 from trainables.errors import ConfigError
 from trainables.machine.processes import count_cores
 
@@ -43,13 +42,6 @@ class Picture(NamedTuple):
     path: Path
     content: bytes | None = None
     box: Box | None = None
-
-    def read_bytes(self) -> bytes:
-        """Return the file's bytes; a ConfigError names one that cannot be read."""
-        if self.content is not None:
-            return self.content
-        with name_unreadable_file(self.path):
-            return self.path.read_bytes()
 
 
 def map_ahead(work: Callable[[Picture], T], pictures: Iterable[Picture]) -> Iterator[T]:

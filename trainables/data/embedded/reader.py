@@ -33,6 +33,7 @@ class Embedded(DataSource):
     """
 
     REVISION = 1
+    MAPS_FILES = True
     FILE: ClassVar[str]
     COLUMN: ClassVar[str] = "class"
     FOLDER: ClassVar[Path] = HERE
@@ -47,10 +48,6 @@ class Embedded(DataSource):
     def fingerprint(cls, config: DataConfig, cache: Path) -> str:
         pinned = f"{cls.FILE} {cls.REVISION} {cls.get_digest()}"
         return hashlib.sha256(pinned.encode()).hexdigest()
-
-    @classmethod
-    def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
-        return cls.load(config, cache)  # the decoded file is mapped
 
     @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
@@ -118,6 +115,7 @@ class Digits(DataSource):
     handwritten digits", UCI 1998): small enough for tests of classification."""
 
     REVISION = 1
+    MAPS_FILES = True
 
     @classmethod
     def fingerprint(cls, config: DataConfig, cache: Path) -> str:
@@ -125,10 +123,6 @@ class Digits(DataSource):
         for array in _read_digits():
             digest.update(array.tobytes())
         return digest.hexdigest()
-
-    @classmethod
-    def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
-        return cls.load(config, cache)
 
     @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:

@@ -90,14 +90,8 @@ def build_unreadable_error(root: Path, error: OSError) -> ConfigError:
 
 def list_data_folders() -> list[Path]:
     """Return the folders of `$ABLATE_DATA`."""
-    if variable := os.environ.get(VARIABLE):
-        parts = [part for part in variable.split(os.pathsep) if part.strip()]
-        return [expand_user_path(part, VARIABLE) for part in parts]
-    home = expand_user_path(os.environ.get("XDG_CONFIG_HOME") or "~/.config", "XDG_CONFIG_HOME")
-    if (settings := home / "ablate" / "settings.toml").is_file():
-        message = f"this file was removed in 0.2.0. List its folders in {VARIABLE}, as PATH does."
-        raise ConfigError(str(settings), message)
-    return []
+    parts = os.environ.get(VARIABLE, "").split(os.pathsep)
+    return [expand_user_path(part, VARIABLE) for part in parts if part.strip()]
 
 
 def resolve_data_root(config: DataConfig) -> Path | None:

@@ -46,13 +46,6 @@ def iterate_lines(path: Path) -> Iterator[tuple[int, str]]:
             yield number, line.strip()
 
 
-def parse_number(text: str) -> int:
-    """Parse a number ≥ 0; ValueError for signs and other texts."""
-    if not (text.isascii() and text.isdigit()):
-        raise ValueError(text)
-    return int(text)
-
-
 def iterate_fields(
     path: Path, expected: str, types: Sequence[Callable[[str], Any]], start: int = 0
 ) -> Iterator[tuple[int, list[Any]]]:

@@ -32,6 +32,7 @@ from trainables.data.decode import (
     decode_picture,
     map_ahead,
 )
+from trainables.data.files.lists import name_unreadable_file
 from trainables.data.images import Images, map_array
 from trainables.machine.progress import Progress
 
@@ -88,7 +89,8 @@ def load_stored(
     def read_picture(picture: Picture) -> tuple[bytes | memoryview, int, int]:
         """Return the bytes to store of a picture, and its height and width."""
         if is_encoded:
-            content = picture.read_bytes()
+            with name_unreadable_file(picture.path):
+                content = picture.path.read_bytes()
             decoded = decode_picture(picture._replace(content=content), None)
             return content, *decoded.shape[:2]
         pixels = np.ascontiguousarray(decode_picture(picture, short))

@@ -37,6 +37,7 @@ class Cifar(DataSource):
 
     NAME: ClassVar[str]
     REVISION = 1
+    MAPS_FILES = True
     ABOUT: ClassVar[About]
     TRAIN: ClassVar[tuple[str, ...]]
     TEST: ClassVar[str]
@@ -52,10 +53,6 @@ class Cifar(DataSource):
             part = "test" if name == cls.TEST else "train"
             digest.update(f"\x1e{part}\x1f{file_hash}".encode())
         return digest.hexdigest()
-
-    @classmethod
-    def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
-        return cls.load(config, cache)  # a file or a few, mapped and not read
 
     @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
