@@ -25,12 +25,7 @@ from trainables.data.dataset import (
     load_dataset,
     resolve_data_config,
 )
-from trainables.data.decode import (
-    Picture,
-    decode_picture,
-    map_ahead,
-    silence_size_warning,
-)
+from trainables.data.decode import Picture, decode_picture, map_ahead
 from trainables.data.files.data_set_markers import Count, list_data_folders, locate_root
 from trainables.data.files.fileset import FileSet
 from trainables.data.files.hashes import forget_hashes
@@ -59,7 +54,7 @@ def _describe_data_set(name: str) -> Iterator[str]:
     about = DATASETS[name].ABOUT
     title = f"{name} ({about.title})" if about else name
     if about is None and name in ("folder", "manifest"):
-        kind = "class folders" if name == "folder" else "a CSV or Parquet table of images"
+        kind = "class folders" if name == "folder" else "a CSV table of images"
         yield f"{name}: {kind} of your own; give data.root"
         return
     config = resolve_data_config({"name": name, "allow_partial": True})
@@ -123,9 +118,8 @@ def check_data_set(args: argparse.Namespace) -> int:
         if issubclass(source, FileSet):
             index = source.read_listing(config).index
             digest = source.compute_digest(index, cache)
-            with silence_size_warning():
-                pictures = source.iterate_pictures(index)
-                bad = [fault for fault in map_ahead(_find_decode_fault, pictures) if fault]
+            pictures = source.iterate_pictures(index)
+            bad = [fault for fault in map_ahead(_find_decode_fault, pictures) if fault]
         else:
             dataset, digest = load_dataset(config, cache), fingerprint(config, cache)
     rows, root, problems = reading or (dataset, None, ())

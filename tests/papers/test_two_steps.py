@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ class Case(NamedTuple):
     metric: str = "recall_at_1"
 
 
-CIFAR = ("cifar-100-binary", "top_1_accuracy")
+CIFAR = ("cifar-100-python", "top_1_accuracy")
 IMAGENET = ("imagenet", "top_1_accuracy")
 CASES = {
     "ddml": Case("ddml/table1_cub_normsoftmax/DDML(+NS)"),
@@ -35,15 +36,9 @@ CASES = {
 }
 
 
-def few_of_cifar100(root: Path) -> None:
-    """The first 20 pictures of each part."""
-    for path in trees.cifar100_binary(root).glob("*.bin"):
-        path.write_bytes(path.read_bytes()[: 20 * (2 + trees.BYTES)])
-
-
 PLANTED = {
     "CUB_200_2011": trees.cub200,
-    "cifar-100-binary": few_of_cifar100,
+    "cifar-100-python": partial(trees.cifar100_python, count=20),
     "imagenet": trees.imagenet,
 }
 

@@ -6,7 +6,7 @@ Shape legend: B batch · S side of the image · C, H, W of a feature map · F fe
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from trainables.backbones.frozen_norms import fold_frozen_norms
 from trainables.backbones.own_models import BACKBONES
-from trainables.backbones.pixels import Pixels, Triple, resolve_pixel_statistics
+from trainables.backbones.pixels import Pixels, resolve_pixel_statistics
 from trainables.backbones.timm_models import (
     build_on_meta,
-    build_size_argument,
     check_name,
+    create_model,
     download_model,
     extract_first_line,
     import_timm,
@@ -29,9 +29,9 @@ from trainables.backbones.weights import (
     ROUTES,
     check_route,
     download_torchvision,
-    has_file,
     load_tensors_into,
     load_weights,
+    locate_file,
 )
 from trainables.errors import ConfigError
 from trainables.machine.devices import to_full_precision
@@ -51,7 +51,8 @@ class Backbone(nn.Module):
     Attributes:
         features: F.
         mean, std: of red, green and blue in [0, 1], as the weights expect them.
-        bgr: the network reads blue first; images come in as red, green, blue all the same.
+        pixels: what the weights expect. A network that reads blue first gets images whose order is
+            red, green, blue all the same.
         pooling: "avg" or "avg_max" (global average, plus global maximum, of the last map), or
             "timm" where the model pools in its own way (tokens, or layers after pooling).
     """
@@ -62,15 +63,13 @@ class Backbone(nn.Module):
         *,
         features: int,
         pooling: Pooling,
-        mean: Triple,
-        std: Triple,
+        pixels: Pixels,
         freeze_bn: bool,
         channels_last: bool,
-        bgr: bool = False,
     ) -> None:
         super().__init__()
-        self.model, self.bgr = model, bgr
-        self.features, self.pooling, self.mean, self.std = features, pooling, mean, std
+        self.model, self.features, self.pooling, self.pixels = model, features, pooling, pixels
+        self.mean, self.std = pixels.to_rgb_statistics()
         self.freeze_bn, self.channels_last = freeze_bn, channels_last
 
     def forward(self, images: Tensor) -> Tensor:
@@ -79,7 +78,7 @@ class Backbone(nn.Module):
 
     def compute_maps(self, images: Tensor) -> Tensor:
         """Return the last maps [B, C, H, W], or the tokens of a transformer."""
-        if self.bgr:
+        if self.pixels.channels == "bgr":
             images = images.flip(1)
         if self.channels_last:
             images = images.contiguous(memory_format=torch.channels_last)
@@ -100,10 +99,6 @@ class Backbone(nn.Module):
                 module.eval()
         return self
 
-    def list_trainable_parameters(self) -> list[nn.Parameter]:
-        """Return the parameters that are not frozen."""
-        return [parameter for parameter in self.parameters() if parameter.requires_grad]
-
 
 def build_backbone(
     config: BackboneConfig, image_size: int, *, channels_last: bool = False
@@ -113,24 +108,11 @@ def build_backbone(
     With weights "none" initial values come from torch's global generator: use
     `streams.seed_global_generator`.
     """
-    model, stated = load_model(config, image_size)
-    expected = resolve_pixel_statistics(config, stated)
-    mean, std = expected.to_rgb_statistics()
+    model, usual = load_model(config, image_size)
     picture = torch.linspace(-1, 1, 3 * image_size**2).view(1, 3, image_size, image_size)
-    with _find_size_faults(config, image_size):
+    with _explain_model_errors(config, image_size):
         features, pooling = _probe_features(model, config, picture)
-    for prefix in config.hold:
-        held = [
-            parameter
-            for name, parameter in model.named_parameters()
-            if name == prefix or name.startswith(f"{prefix}.")
-        ]
-        if not held:
-            parts = sorted({name.split(".")[0] for name, _ in model.named_parameters()})
-            fault = f"{prefix!r} begins no parameter's name: take of {', '.join(parts)}"
-            raise ConfigError("backbone.hold", fault)
-        for parameter in held:
-            parameter.requires_grad_(False)
+    _hold_parameters(model, config.hold)
     if folds_norms(config):
         LOG.info("%d frozen BatchNorms folded", fold_frozen_norms(model, picture))
     if channels_last:
@@ -139,17 +121,31 @@ def build_backbone(
         model,
         features=features,
         pooling=pooling,
-        mean=mean,
-        std=std,
+        pixels=resolve_pixel_statistics(config, usual),
         freeze_bn=config.freeze_bn,
         channels_last=channels_last,
-        bgr=expected.channels == "bgr",
     ).train()
+
+
+def _hold_parameters(model: nn.Module, prefixes: Iterable[str]) -> None:
+    """Exclude the parameters of these parts from training."""
+    for prefix in prefixes:
+        parameters = [
+            parameter
+            for name, parameter in model.named_parameters()
+            if name == prefix or name.startswith(f"{prefix}.")
+        ]
+        if not parameters:
+            parts = sorted({name.split(".")[0] for name, _ in model.named_parameters()})
+            fault = f"{prefix!r} begins no parameter's name. Take of {', '.join(parts)}."
+            raise ConfigError("backbone.hold", fault)
+        for parameter in parameters:
+            parameter.requires_grad_(False)
 
 
 def count_parameters(config: BackboneConfig, image_size: int) -> int:
     """Count the parameters of the configured model without allocating any."""
-    with _find_size_faults(config, image_size):
+    with _explain_model_errors(config, image_size):
         model = build_on_meta(config.name, image_size)
     return sum(parameter.numel() for parameter in model.parameters())
 
@@ -158,7 +154,7 @@ def load_model(config: BackboneConfig, image_size: int) -> tuple[nn.Module, Pixe
     """Return the configured model with its weights, and the pixels that they expect."""
     if (own := BACKBONES.get(config.name)) is not None:
         check_route(config)
-        model: nn.Module = own.build()
+        model: nn.Module = own()
         if config.weights == "torchvision":
             tensors = download_torchvision(config.name)
             load_tensors_into(model, tensors, own.CLASSIFIER, "torchvision's file", config.name)
@@ -168,13 +164,12 @@ def load_model(config: BackboneConfig, image_size: int) -> tuple[nn.Module, Pixe
     timm = import_timm()
     check_name(timm, config.name)
     check_route(config)
-    sized = build_size_argument(timm, config.name, image_size)
-    with _find_size_faults(config, image_size):
-        model = timm.create_model(config.name, pretrained=False, num_classes=0, **sized)
+    with _explain_model_errors(config, image_size):
+        model = create_model(config.name, image_size)
     data: dict[str, Any] = timm.data.resolve_model_data_config(model)
     mean, std = data["mean"], data["std"]
     if config.weights == "timm":
-        model = download_model(config.name, sized)
+        model = download_model(config.name, image_size)
     elif config.weights != "none":
         classifier = getattr(model, "pretrained_cfg", {}).get("classifier") or ()
         load_weights(model, config, [classifier] if isinstance(classifier, str) else classifier)
@@ -186,10 +181,10 @@ def load_model(config: BackboneConfig, image_size: int) -> tuple[nn.Module, Pixe
 def check_fits(config: BackboneConfig, image_size: int) -> None:
     """Refuse a source without weights of the model, and a configured file of another model.
 
-    A missing file may be there for the run: `absent` reports it.
+    A missing file is accepted, because it may be there for the run.
     """
     check_route(config)
-    if config.weights in ROUTES or not has_file(config):
+    if config.weights in ROUTES or not locate_file(config).exists():
         return
     with seed_global_generator(0, "backbone.check"):  # the caller's random numbers stay as they are
         load_model(config, image_size)
@@ -210,7 +205,7 @@ def build_frozen_backbone(
 
 
 @contextmanager
-def _find_size_faults(config: BackboneConfig, image_size: int) -> Iterator[None]:
+def _explain_model_errors(config: BackboneConfig, image_size: int) -> Iterator[None]:
     """Turn an error of a model's code into one that names the model and the image size."""
     try:
         yield
@@ -234,8 +229,8 @@ def _probe_features(
         maps = model.forward_features(picture)  # type: ignore[operator]
         pooled = model.forward_head(maps, pre_logits=True)  # type: ignore[operator]
     model.train(was_training)
-    same_width = maps.dim() == 4 and maps.shape[1] == pooled.shape[1]
-    if same_width and torch.allclose(maps.mean((2, 3)), pooled, rtol=1e-3, atol=1e-5):
+    has_same_width = maps.dim() == 4 and maps.shape[1] == pooled.shape[1]
+    if has_same_width and torch.allclose(maps.mean((2, 3)), pooled, rtol=1e-3, atol=1e-5):
         return pooled.shape[1], config.pool
     LOG.info("%s has a special pooling; backbone.pool does not apply", config.name)
     return pooled.shape[1], "timm"

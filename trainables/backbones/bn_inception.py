@@ -25,8 +25,6 @@ from torch import Tensor, nn
 from trainables.backbones.own_models import BACKBONES, OwnModel
 from trainables.backbones.pixels import Pixels
 
-FEATURES = 1024
-
 
 class Block(NamedTuple):
     """Widths of a block's branches. `one` and `projected` are 0 where the map is halved."""
@@ -42,6 +40,20 @@ class Block(NamedTuple):
     @property
     def halves(self) -> bool:
         return self.one == 0
+
+    def list_convolutions(self) -> list[list[tuple[str, int, int, int]]]:
+        """Return name, outputs, side and stride of each convolution, branch by branch."""
+        stride = 2 if self.halves else 1
+        return [
+            [("1x1", self.one, 1, 1)] if self.one else [],
+            [("3x3_reduce", self.reduced, 1, 1), ("3x3", self.three, 3, stride)],
+            [
+                ("double_3x3_reduce", self.double_reduced, 1, 1),
+                ("double_3x3_1", self.double, 3, 1),
+                ("double_3x3_2", self.double, 3, stride),
+            ],
+            [("pool_proj", self.projected, 1, 1)] if self.projected else [],
+        ]
 
 
 # Name → widths, in the order of the forward pass; 192 maps come in.
@@ -75,9 +87,9 @@ class BNInception(OwnModel):
 
     def __init__(self) -> None:
         super().__init__()
-        self._add_convolution("conv1_7x7_s2", 3, 64, side=7, stride=2)
+        self._add_convolution("conv1_7x7_s2", 3, 64, 7, 2)
         self._add_convolution("conv2_3x3_reduce", 64, 64)
-        self._add_convolution("conv2_3x3", 64, 192, side=3)
+        self._add_convolution("conv2_3x3", 64, 192, 3)
         width = 192
         for name, block in BLOCKS.items():
             width = self._add_block(f"inception_{name}", block, width)
@@ -100,25 +112,18 @@ class BNInception(OwnModel):
         return maps
 
     def _add_convolution(
-        self, name: str, inputs: int, outputs: int, *, side: int = 1, stride: int = 1
+        self, name: str, inputs: int, outputs: int, side: int = 1, stride: int = 1
     ) -> None:
         self.add_module(name, nn.Conv2d(inputs, outputs, side, stride, padding=side // 2))
         self.add_module(f"{name}_bn", nn.BatchNorm2d(outputs))
 
     def _add_block(self, name: str, block: Block, width: int) -> int:
-        """Make its layers; returns how many maps come out."""
-        stride = 2 if block.halves else 1
-        if block.one:
-            self._add_convolution(f"{name}_1x1", width, block.one)
-        self._add_convolution(f"{name}_3x3_reduce", width, block.reduced)
-        self._add_convolution(f"{name}_3x3", block.reduced, block.three, side=3, stride=stride)
-        self._add_convolution(f"{name}_double_3x3_reduce", width, block.double_reduced)
-        self._add_convolution(f"{name}_double_3x3_1", block.double_reduced, block.double, side=3)
-        self._add_convolution(
-            f"{name}_double_3x3_2", block.double, block.double, side=3, stride=stride
-        )
-        if block.projected:
-            self._add_convolution(f"{name}_pool_proj", width, block.projected)
+        """Add the convolutions of a block, and return how many maps come out."""
+        for branch in block.list_convolutions():
+            inputs = width
+            for suffix, outputs, side, stride in branch:
+                self._add_convolution(f"{name}_{suffix}", inputs, outputs, side, stride)
+                inputs = outputs
         return block.one + block.three + block.double + (block.projected or width)
 
     def _chain(self, maps: Tensor, *names: str) -> Tensor:
@@ -128,16 +133,14 @@ class BNInception(OwnModel):
         return maps
 
     def _run_branches(self, name: str, block: Block, maps: Tensor) -> Tensor:
-        double = (f"{name}_double_3x3_{part}" for part in ("reduce", "1", "2"))
-        branches = [self._chain(maps, f"{name}_1x1")] if block.one else []
-        branches.append(self._chain(maps, f"{name}_3x3_reduce", f"{name}_3x3"))
-        branches.append(self._chain(maps, *double))
+        """Stack the maps of the convolution branches and of the pooling branch."""
         if block.halves:
             pooled = F.max_pool2d(maps, 3, 2, ceil_mode=True)
         elif block.pool == "max":
             pooled = F.max_pool2d(maps, 3, 1, padding=1, ceil_mode=True)
         else:
             pooled = F.avg_pool2d(maps, 3, 1, padding=1, ceil_mode=True)
-        if block.projected:
-            pooled = self._chain(pooled, f"{name}_pool_proj")
-        return torch.cat([*branches, pooled], 1)
+        names = [[f"{name}_{layer[0]}" for layer in branch] for branch in block.list_convolutions()]
+        *branches, projection = names
+        outputs = [self._chain(maps, *branch) for branch in branches if branch]
+        return torch.cat([*outputs, self._chain(pooled, *projection)], 1)

@@ -36,7 +36,7 @@ class ExtraTokenViT(Backbone):
     """
 
     def __init__(self, plain: Backbone) -> None:
-        same = ("pooling", "mean", "std", "freeze_bn", "channels_last", "bgr")
+        same = ("pooling", "pixels", "freeze_bn", "channels_last")
         settings = {name: getattr(plain, name) for name in same}
         super().__init__(plain.model, features=2 * plain.features, **settings)
         self.token = nn.Parameter(nn.init.trunc_normal_(torch.empty(plain.features), std=STD))
@@ -68,41 +68,39 @@ def _join(token: Tensor, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 @lru_cache(maxsize=64)  # a plan asks it for each of its trials
 def check_tokens(name: str, image_size: int, option: str) -> None:
-    """Refuse a model that cannot have a second token, told without its weights and computing.
+    """Refuse a model that cannot have a second token, without loading its weights.
 
     Args:
         name: `backbone.name`. option: that asks for it, for the remedy.
     """
-
-    def refuse(fault: str) -> ConfigError:
-        return ConfigError(
+    fault = "it has no tokens"
+    if name not in BACKBONES:
+        model: Any = build_on_meta(name, image_size).eval()
+        try:
+            fault = _find_token_fault(model, image_size)
+        except FAULTS as error:
+            fault = extract_first_line(error)
+    if fault:
+        raise ConfigError(
             "backbone.name",
-            f"{option} needs a timm transformer that keeps its tokens, not {name}, {fault}. Take "
-            f"deit_small_patch16_224 or another ViT, or leave {option} out",
+            f"{option} needs a timm transformer that keeps its tokens, and {name} is none for "
+            f"{image_size} × {image_size} images ({fault}). Take deit_small_patch16_224 or another "
+            f"ViT, or leave {option} out.",
         )
 
-    if name in BACKBONES:
-        raise refuse("which has no tokens")
-    with torch.device("meta"), torch.no_grad():
-        try:
-            model: Any = build_on_meta(name, image_size).eval()
-            images = torch.empty(2, 3, image_size, image_size)
-            tokens = model.forward_features(images)
-            pooled = model.forward_head(tokens, pre_logits=True)
-        except ConfigError:
-            raise
-        except FAULTS as error:
-            fault = f"which cannot take {image_size} × {image_size} images"
-            raise refuse(f"{fault} ({extract_first_line(error)})") from error
+
+@torch.no_grad()
+def _find_token_fault(model: Any, image_size: int) -> str:
+    """Say why a model on the meta device cannot have a second token; empty: it can."""
+    with torch.device("meta"):
+        images = torch.empty(2, 3, image_size, image_size)
+        tokens = model.forward_features(images)
+        pooled = model.forward_head(tokens, pre_logits=True)
         if tokens.dim() != 3 or tokens.shape[-1] != pooled.shape[-1]:
-            raise refuse(f"which gives features of shape {list(tokens.shape[1:])}, not tokens")
+            return f"its features have the shape {list(tokens.shape[1:])}"
         token = torch.empty(pooled.shape[-1])
-        try:
-            first = model.get_submodule("blocks.0")
-            first.register_forward_pre_hook(lambda _, inputs: _join(token, inputs))
-            longer = model.forward_features(images)
-        except FAULTS:
-            longer = tokens
+        first = model.get_submodule("blocks.0")
+        first.register_forward_pre_hook(lambda _, inputs: _join(token, inputs))
+        longer = model.forward_features(images)
     batch, count, width = tokens.shape
-    if longer.shape != (batch, count + 1, width):
-        raise refuse("whose blocks take no token more than they were made for")
+    return "" if longer.shape == (batch, count + 1, width) else "its blocks take no further token"

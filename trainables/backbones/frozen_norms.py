@@ -40,9 +40,16 @@ class FoldedConv2d(nn.Conv2d):
         self._norm = (norm,)  # in a tuple, so that its tensors have one name, not two
 
     def forward(self, x: Tensor) -> Tensor:
-        scale, shift = self._norm[0].scale_and_shift()
-        bias = shift if self.bias is None else shift + self.bias * scale
+        # scale and shift of the norm as weight and bias
+        norm = self._norm[0]
+        scale = (norm.running_var + norm.eps).rsqrt()
+        if norm.weight is not None:
+            scale = scale * norm.weight
+        bias = -norm.running_mean * scale
+        bias = bias if norm.bias is None else bias + norm.bias
+        bias = bias if self.bias is None else bias + self.bias * scale
         weight = self.weight * scale[:, None, None, None]
+        # TensorFlow's padding: by the convolution where it is even, else before it
         padding: Pair = self.padding  # type: ignore[assignment]
         if self.same:
             high, wide = (self._count_missing(x.shape[2 + axis], axis) for axis in (0, 1))
@@ -51,25 +58,23 @@ class FoldedConv2d(nn.Conv2d):
             else:
                 x = F.pad(x, (wide // 2, wide - wide // 2, high // 2, high - high // 2))
         # oneDNN's gradient of the weights is the slower one where k is above the map's side
-        k, stride = self.kernel_size[0], self.stride[0]
-        if (
-            x.device.type == "cpu"
-            and not torch.is_autocast_enabled("cpu")
-            and self.groups == self.in_channels == self.out_channels
-            and self.dilation == (1, 1)
-            and (x.shape[2] + 2 * padding[0] - k) // stride + 1 < k
-        ):
+        k = self.kernel_size[0]
+        is_depthwise = self.groups == self.in_channels == self.out_channels
+        is_small = (x.shape[2] + 2 * padding[0] - k) // self.stride[0] + 1 < k
+        in_float32 = x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
+        if is_depthwise and is_small and in_float32 and self.dilation == (1, 1):
             out: Tensor = SmallDepthwise.apply(x, weight, bias, self.stride, padding)
             return out
         return F.conv2d(x, weight, bias, self.stride, padding, self.dilation, self.groups)
 
     def _count_missing(self, side: int, axis: int) -> int:
+        """Count the zeros to add along an axis, so that the map has ⌈side / stride⌉ places."""
         stride, reach = self.stride[axis], (self.kernel_size[axis] - 1) * self.dilation[axis]
         return max((-(-side // stride) - 1) * stride + reach + 1 - side, 0)
 
 
 class FoldedNorm(nn.Module):
-    """What is left of a frozen BatchNorm: its tensors, and the activation after it if any."""
+    """What remains of a frozen BatchNorm: its tensors, and the activation after it if any."""
 
     weight: nn.Parameter | None
     bias: nn.Parameter | None
@@ -85,13 +90,6 @@ class FoldedNorm(nn.Module):
             self.register_buffer(name, buffer)
         for name, child in norm.named_children():  # timm's drop and act
             self.add_module(name, child)
-
-    def scale_and_shift(self) -> tuple[Tensor, Tensor]:
-        scale = (self.running_var + self.eps).rsqrt()
-        if self.weight is not None:
-            scale = scale * self.weight
-        shift = -self.running_mean * scale
-        return scale, shift if self.bias is None else shift + self.bias
 
     def forward(self, x: Tensor) -> Tensor:
         for child in self.children():
@@ -120,14 +118,14 @@ class SmallDepthwise(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
         x, weight = ctx.saved_tensors
-        of_x = of_weight = of_bias = None
+        grad_x = grad_weight = grad_bias = None
         if ctx.needs_input_grad[0]:
             shape = (ctx.stride, ctx.pad, (1, 1), False, (0, 0), x.shape[1])
-            of_x = torch.ops.aten.convolution_backward(
+            grad_x = torch.ops.aten.convolution_backward(
                 grad, x, weight, None, *shape, (True, False, False)
             )[0]
         if ctx.needs_input_grad[1]:
-            of_weight = torch.zeros_like(weight)
+            grad_weight = torch.zeros_like(weight)
             rows, columns = (
                 [_find_overlap(tap, ctx, x, grad, axis) for tap in range(weight.shape[2 + axis])]
                 for axis in (0, 1)
@@ -135,10 +133,10 @@ class SmallDepthwise(torch.autograd.Function):
             for i, (out_y, in_y) in enumerate(rows):
                 for j, (out_x, in_x) in enumerate(columns):
                     product = grad[:, :, out_y, out_x] * x[:, :, in_y, in_x]
-                    of_weight[:, 0, i, j] = product.sum((0, 2, 3))
+                    grad_weight[:, 0, i, j] = product.sum((0, 2, 3))
         if ctx.needs_input_grad[2]:
-            of_bias = grad.sum((0, 2, 3))
-        return of_x, of_weight, of_bias, None, None
+            grad_bias = grad.sum((0, 2, 3))
+        return grad_x, grad_weight, grad_bias, None, None
 
 
 def _find_overlap(tap: int, ctx: Any, x: Tensor, grad: Tensor, axis: int) -> tuple[slice, slice]:
@@ -160,21 +158,19 @@ def fold_frozen_norms(model: nn.Module, image: Tensor) -> int:
     Args:
         image: [1, 3, S, S]; one pass in evaluation mode shows who reads what.
     """
-    was = model.training
+    was_training = model.training
     model.eval()
     reads = _Reads()
     handles = [
-        module.register_forward_hook(reads.record)
+        module.register_forward_hook(reads.record_call)
         for module in model.modules()
         if isinstance(module, nn.Conv2d | nn.BatchNorm2d)
     ]
-    try:
-        with torch.no_grad(), reads:
-            model.forward_features(image)  # type: ignore[operator]
-    finally:
-        for handle in handles:
-            handle.remove()
-        model.train(was)
+    with torch.no_grad(), reads:
+        model.forward_features(image)  # type: ignore[operator]
+    for handle in handles:
+        handle.remove()
+    model.train(was_training)
     names = {module: name for name, module in model.named_modules()}
     pairs = reads.find_pairs()
     for conv, norm in pairs:
@@ -186,7 +182,7 @@ def fold_frozen_norms(model: nn.Module, image: Tensor) -> int:
 
 
 class _Reads(TorchFunctionMode):
-    """How often each tensor is an argument of what makes another, and who made it."""
+    """Count how often each tensor is an argument of what makes another, and record its maker."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -207,7 +203,7 @@ class _Reads(TorchFunctionMode):
         self.alive += [*arguments.values(), *results.values()]
         return result
 
-    def record(self, module: nn.Module, inputs: Any, output: Any) -> None:
+    def record_call(self, module: nn.Module, inputs: Any, output: Any) -> None:
         self.calls[module] += 1
         if isinstance(module, nn.Conv2d):
             self.makers[id(output)] = module
@@ -215,18 +211,19 @@ class _Reads(TorchFunctionMode):
             self.inputs.append((module, id(inputs[0])))
 
     def find_pairs(self) -> list[tuple[nn.Conv2d, nn.BatchNorm2d]]:
-        return [
-            (conv, norm)
-            for norm, tensor in self.inputs
-            if (conv := self.makers.get(tensor)) is not None
-            and self.reads[tensor] == 1
-            and self.calls[norm] == self.calls[conv] == 1
-            and norm.running_mean is not None
+        """Return the convolutions that can be folded, with their norms."""
+        pairs = []
+        for norm, tensor in self.inputs:
+            conv = self.makers.get(tensor)
+            if conv is None or norm.running_mean is None or self.reads[tensor] != 1:
+                continue
+            once = self.calls[norm] == self.calls[conv] == 1
             # it convolves with its weight as it is, padding with zeros or not at all
-            and (type(conv) is nn.Conv2d or _is_same(conv))
-            and conv.padding_mode == "zeros"
-            and not isinstance(conv.padding, str)
-        ]
+            is_plain = type(conv) is nn.Conv2d or _is_same(conv)
+            pads_zeros = conv.padding_mode == "zeros" and not isinstance(conv.padding, str)
+            if once and is_plain and pads_zeros:
+                pairs.append((conv, norm))
+        return pairs
 
 
 def _is_same(conv: nn.Conv2d) -> bool:

@@ -7,12 +7,11 @@ turns ImageNet's usual normalisation into that one inside the model; here it is 
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from trainables.backbones.own_models import BACKBONES, OwnModel
 from trainables.backbones.pixels import Pixels
 
-FEATURES = 1024
 _LAYERS = (
     *("conv1", "maxpool1", "conv2", "conv3", "maxpool2"),
     *("inception3a", "inception3b", "maxpool3"),
@@ -34,17 +33,13 @@ class GoogLeNet(OwnModel):
         "GoogLeNet of Caffe has no BatchNorm: it is another network"
     )
 
-    def __init__(self, whole: nn.Module) -> None:
-        """whole: torchvision's model."""
-        super().__init__()
-        for name in _LAYERS:
-            self.add_module(name, whole.get_submodule(name))
-
-    @classmethod
-    def build(cls) -> GoogLeNet:
+    def __init__(self) -> None:
         from torchvision.models import googlenet  # alone it takes a second
 
-        return cls(googlenet(weights=None, aux_logits=False, init_weights=True))
+        super().__init__()
+        source = googlenet(weights=None, aux_logits=False, init_weights=True)
+        for name in _LAYERS:
+            self.add_module(name, source.get_submodule(name))
 
     def forward_features(self, images: Tensor) -> Tensor:
         """Map [B, 3, S, S] → [B, 1024, s, s], s = S / 32 rounded up."""

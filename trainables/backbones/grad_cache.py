@@ -50,7 +50,7 @@ class _SplitBatch(NamedTuple):
 
 
 class GradCacheRunner:
-    """How a step's images pass, and how its gradient comes back.
+    """Pass a step's images through the backbone, and its gradient back.
 
     Args:
         features: [B, ...] → [B, F], of whatever trains in `backbone`.
@@ -71,7 +71,7 @@ class GradCacheRunner:
         checkpointed: bool,
         group: Group = ALONE,
     ) -> None:
-        self._of, self.backbone, self.rest = features, backbone, rest
+        self._compute, self.backbone, self.rest = features, backbone, rest
         self.most, self.checkpointed, self.group = most, checkpointed, group
         self._divided: _SplitBatch | None = None
 
@@ -82,22 +82,20 @@ class GradCacheRunner:
         """
         self._divided = None
         if self.backbone is None:
-            return self._of(inputs)
+            return self._compute(inputs)
         shard = self.group.local_shard(inputs)
         parts = torch.split(shard, self.most or len(shard))
         if len(parts[0]) == len(inputs):
-            return self._of(inputs)
+            return self._compute(inputs)
         at_once = len(parts) == 1  # then SyncBatchNorm has the whole batch of all processes
-        # A plan asks the model as it is built; here it is as it trains.
+        # The plan checked the model as it is built; here it is as it trains.
         for norm in find_batch_norms(self.backbone):
             if not (at_once and isinstance(norm, nn.SyncBatchNorm)):
-                raise ConfigError(
-                    "training",
-                    f"a batch cannot be divided (micro_batch, processes) with {type(norm).__name__}"
-                    " in training. Set backbone.freeze_bn: true, or leave it whole.",
-                )
+                fault = f"a batch cannot be divided with {type(norm).__name__} in training"
+                remedy = "Set backbone.freeze_bn: true, or leave out micro_batch and processes"
+                raise ConfigError("training", f"{fault}. {remedy}.")
         with torch.set_grad_enabled(at_once):
-            features = torch.cat([self._of(part) for part in parts])
+            features = torch.cat([self._compute(part) for part in parts])
         gathered = self.group.all_gather(features, len(inputs))
         self._divided = _SplitBatch(gathered, parts, features if features.requires_grad else None)
         trains = any(parameter.requires_grad for parameter in self.backbone.parameters())
@@ -122,11 +120,11 @@ class GradCacheRunner:
             else:
                 gradients = torch.split(shard, len(divided.parts[0]))
                 for part, gradient in zip(divided.parts, gradients, strict=True):
-                    self._of(part).backward(gradient)  # type: ignore[no-untyped-call]
+                    self._compute(part).backward(gradient)  # type: ignore[no-untyped-call]
         self.group.all_reduce_(_collect_gradients(self.backbone))
 
     def describe_rounding(self) -> dict[str, int | bool]:
-        """Return what rounds otherwise than one plain pass does; nothing, where it is that."""
+        """Return the settings by which results are rounded otherwise than in one plain pass."""
         settings = {
             "micro_batch": self.most,
             "checkpointing": self.checkpointed or None,

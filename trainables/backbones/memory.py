@@ -1,5 +1,4 @@
-"""Less memory for a backbone's activations: which backbones can checkpoint theirs, and which can be
-given a batch in parts.
+"""Which backbones can checkpoint their activations, and which can be given a batch in parts.
 
 Checkpointing (Chen et al., "Training deep nets with sublinear memory cost", arXiv 1604.06174) keeps
 what goes into each block of a backbone and computes the rest anew in `backward`, with the same
@@ -8,7 +7,7 @@ draws, and without a second update of BatchNorm's running statistics.
 A backbone can be given a batch in parts where an image's features do not depend on what else is in
 the batch, nor on a draw: no norm that computes its statistics of the batch, no dropout, no
 stochastic depth. Several processes may have such norms where they exchange the statistics, as
-SyncBatchNorm does on GPUs. All is told on the meta device, without weights and without computing.
+SyncBatchNorm does on GPUs. Both are checked on the meta device, without weights and computing.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ from trainables.errors import ConfigError
 def check_checkpointing(name: str) -> None:
     """Refuse `training.checkpointing` with a backbone that cannot checkpoint its activations."""
     try:
-        checkpoint_blocks(build_on_meta(name))
+        build_on_meta(name).set_grad_checkpointing(True)  # type: ignore[operator]
     except (AssertionError, AttributeError):  # timm's ways to say so
         raise ConfigError(
             "training.checkpointing",
-            f"backbone {name} has no way to (timm's models with set_grad_checkpointing and "
-            f"{', '.join(BACKBONES)} have). Leave it out, or give training.micro_batch",
+            f"backbone {name} cannot; timm's models with set_grad_checkpointing and "
+            f"{', '.join(BACKBONES)} can. Leave it out, or give training.micro_batch.",
         ) from None
 
 
@@ -57,31 +56,26 @@ def check_parts(
         exchanged: parts are of processes that each have a GPU, where `synchronise` will do; False:
             of processes without; None: of one process, one after another.
     """
-    fault = f"it cannot divide batches of backbone {name}, "
+    prefix = f"it cannot divide batches of backbone {name},"
     model = build_on_meta(name, image_size).train()
     norms = find_batch_norms(model)
     if freeze_bn:  # statistics of InstanceNorm are never frozen
         norms = [norm for norm in norms if not isinstance(norm, _BatchNorm)]
     remaining = [norm for norm in norms if not (exchanged and _can_exchange(norm))]
     if remaining:
-        remedy = "Set backbone.freeze_bn: true, or take a backbone of LayerNorm, a ViT say"
-        if exchanged is False and all(map(_can_exchange, norms)):
-            remedy = f"Give each a GPU (resources.gpus), or s{remedy[1:]}"
         kind = type(remaining[0]).__name__
-        fault += f"whose {len(remaining)} norms ({kind}) compute their statistics of the batch"
-        raise ConfigError(option, f"{fault}. {remedy}")
+        fault = f"whose {len(remaining)} norms ({kind}) compute their statistics of the batch"
+        remedy = "Set backbone.freeze_bn: true, or take a backbone of LayerNorm such as a ViT"
+        if exchanged is False and all(map(_can_exchange, norms)):
+            remedy += ", or give each process a GPU (resources.gpus)"
+        raise ConfigError(option, f"{prefix} {fault}. {remedy}.")
     with torch.device("meta"), torch.no_grad(), _Draws() as draws:
         maps = model.forward_features(torch.empty(2, 3, image_size, image_size))  # type: ignore[operator]
         model.forward_head(maps, pre_logits=True)  # type: ignore[operator]
     if draws.operations:
-        fault += f"which draws in training ({', '.join(sorted(draws.operations))})"
+        fault = f"which draws in training ({', '.join(sorted(draws.operations))})"
         remedy = "Leave it out, or take a backbone without dropout and stochastic depth"
-        raise ConfigError(option, f"{fault}. {remedy}")
-
-
-def checkpoint_blocks(model: nn.Module) -> None:
-    """Let a model checkpoint its blocks from now on."""
-    model.set_grad_checkpointing(True)  # type: ignore[operator]
+        raise ConfigError(option, f"{prefix} {fault}. {remedy}.")
 
 
 def find_batch_norms(model: nn.Module) -> list[nn.Module]:

@@ -9,7 +9,7 @@ Other packages join by an entry point in `ablate.backbones`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -26,7 +26,7 @@ BACKBONES: Registry[type[OwnModel]] = Registry(
 
 
 class OwnModel(nn.Module):
-    """Images to maps, without a classifier.
+    """Images to maps, without a classifier; initial values come from torch's global generator.
 
     PIXELS: what its usual weights expect. CLASSIFIER: name prefixes of the tensors that a file may
     hold beyond the model's. FILE: which weights file it needs, in words. TORCHVISION: the class of
@@ -41,11 +41,6 @@ class OwnModel(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.grad_checkpointing = False
-
-    @classmethod
-    def build(cls) -> Self:
-        """Return it with initial values from torch's global generator."""
-        return cls()
 
     @classmethod
     def convert(cls, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -22,7 +22,6 @@ from torch import Tensor, nn
 from trainables.backbones.own_models import BACKBONES, OwnModel
 from trainables.backbones.pixels import IMAGENET
 
-FEATURES = 4 * 256
 DEPTH, WIDENING, FIRST, EXPANSION = 200, 240, 16, 4
 
 

@@ -7,7 +7,6 @@ without it.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -51,54 +50,55 @@ def check_name(timm: Any, name: str) -> None:
     )
 
 
-def build_size_argument(timm: Any, name: str, image_size: int) -> dict[str, int]:
-    """Give the image's size to models that position embeddings or windows build for one size."""
-    cfg = timm.models.get_pretrained_cfg(name)
-    return {"img_size": image_size} if cfg is not None and cfg.fixed_input_size else {}
+def create_model(
+    name: str, image_size: int | None = None, *, pretrained: bool = False
+) -> nn.Module:
+    """Return timm's model without its classifier. image_size: None where it does not matter."""
+    timm = import_timm()
+    check_name(timm, name)
+    # position embeddings and windows of some models are built for one size
+    settings = timm.models.get_pretrained_cfg(name)
+    has_fixed_size = image_size is not None and settings is not None and settings.fixed_input_size
+    sized = {"img_size": image_size} if has_fixed_size else {}
+    model: nn.Module = timm.create_model(name, pretrained=pretrained, num_classes=0, **sized)
+    return model
 
 
 def build_on_meta(name: str, image_size: int | None = None) -> nn.Module:
     """Build a model without values. image_size: None where it does not matter."""
     with torch.device("meta"):
-        if name in BACKBONES:
-            return BACKBONES[name].build()
-        timm = import_timm()
-        check_name(timm, name)
-        sized = {} if image_size is None else build_size_argument(timm, name, image_size)
-        model: nn.Module = timm.create_model(name, pretrained=False, num_classes=0, **sized)
-        return model
+        return BACKBONES[name]() if name in BACKBONES else create_model(name, image_size)
 
 
-def download_model(name: str, sized: Mapping[str, int] | None = None) -> nn.Module:
+def download_model(name: str, image_size: int | None = None) -> nn.Module:
     """Return a model with timm's own weights, which it downloads where its cache lacks them."""
-    timm = import_timm()
-    check_name(timm, name)
     try:
-        model: nn.Module = timm.create_model(name, pretrained=True, num_classes=0, **(sized or {}))
+        return create_model(name, image_size, pretrained=True)
+    except ConfigError:
+        raise
     except Exception as error:
         # Hubs and HTTP libraries raise types of their own, which need not be installed here.
         raise ConfigError(
             "backbone.weights",
-            f"timm's weights of {name} could not be fetched ({extract_first_line(error)}): check "
-            "the connection, or give weights: packaged, none, or the path of a file",
+            f"timm's weights of {name} could not be fetched ({extract_first_line(error)}). Check "
+            "the connection, or give weights: packaged, none, or the path of a file.",
         ) from error
-    return model
 
 
 def has_download(name: str) -> bool:
     """Return whether timm has a model's weights without a download, as it looks for them itself."""
     timm = import_timm()
     check_name(timm, name)
-    known = timm.models.get_pretrained_cfg(name)
-    if known is None:
+    settings = timm.models.get_pretrained_cfg(name)
+    if settings is None:
         return False
-    if known.file:
-        return Path(known.file).exists()
-    if known.hf_hub_id:
+    if settings.file:
+        return Path(settings.file).exists()
+    if settings.hf_hub_id:
         from huggingface_hub.constants import HF_HUB_CACHE
 
-        repository = str(known.hf_hub_id).partition("@")[0].replace("/", "--")
+        repository = str(settings.hf_hub_id).partition("@")[0].replace("/", "--")
         snapshots = Path(HF_HUB_CACHE) / f"models--{repository}" / "snapshots"
         return any(path.suffix in SUFFIXES for path in snapshots.glob("*/*") if path.exists())
-    file = Path(urlparse(known.url or "").path).name
+    file = Path(urlparse(settings.url or "").path).name
     return bool(file) and (Path(torch.hub.get_dir()) / "checkpoints" / file).exists()

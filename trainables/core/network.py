@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from trainables import streams
 from trainables.backbones.backbone import Backbone, build_backbone
 from trainables.backbones.extra_token import ExtraTokenViT
-from trainables.backbones.memory import checkpoint_blocks
 from trainables.evaluation.scores import Kind, PlainScore, Score
 from trainables.losses.base import LOSSES, ParamGroup
 from trainables.machine.devices import to_full_precision
@@ -44,7 +43,8 @@ class Network(nn.Module):
         self.method = method
         self.width = width
         # listed now, because `requires_grad` changes later, in the warm-up
-        self.tuned = [] if backbone is None else backbone.list_trainable_parameters()
+        parameters = () if backbone is None else backbone.parameters()
+        self.tuned = [parameter for parameter in parameters if parameter.requires_grad]
         self.held = config.schedule.held_roles
         self.bf16 = config.training.precision == "bf16"
 
@@ -123,7 +123,7 @@ def build_trial_backbone(config: TrialConfig, seed: int) -> Backbone:
             config.backbone, config.data.image_size, channels_last=config.training.channels_last
         )
     if config.training.checkpointing:
-        checkpoint_blocks(backbone.model)
+        backbone.model.set_grad_checkpointing(True)  # type: ignore[operator]
     if METHODS[config.method.name].describe_traits(config.method).second_token is None:
         return backbone
     with streams.seed_global_generator(seed, "init", "second_token"):

@@ -22,10 +22,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.data.images import Images
-from trainables.data.resizing import Crops, compute_resized_sizes, resample_boxes, sample_bilinear
+from trainables.data.resizing import Crops, compute_resized_sizes, cut_boxes
 
 if TYPE_CHECKING:
-    from trainables.config.images import AugmentConfig, Interpolation
+    from trainables.config.images import AugmentConfig
 
 ATTEMPTS = 10  # RandomResizedCrop's
 LUMA = (0.2989, 0.587, 0.114)  # torchvision's rounding of ITU-R 601-2
@@ -55,7 +55,8 @@ def train_images(
     mirrored = flip < config.flip
     if config.resize is not None:
         short = config.resize
-        boxes = draw_fixed_boxes(*compute_resized_sizes(*sizes, short), size, position)
+        side = torch.full_like(index, size)
+        boxes = place_boxes(*compute_resized_sizes(*sizes, short), side, side, position)
     elif config.crop_scale == (1.0, 1.0) or config.pad is not None:
         short = images.resize
         boxes = _compute_eval_boxes(images, index, size)
@@ -110,16 +111,17 @@ def compute_center_boxes(heights: Tensor, widths: Tensor, frame: float) -> Tenso
     return torch.stack([top, left, side, side], 1)
 
 
-def draw_fixed_boxes(heights: Tensor, widths: Tensor, side: int, position: Tensor) -> Tensor:
-    """Return RandomCrop's boxes: [B, 4] int64 (top, left, side, side).
+def place_boxes(
+    heights: Tensor, widths: Tensor, height: Tensor, width: Tensor, position: Tensor
+) -> Tensor:
+    """Return boxes of `height` × `width` in images: [B, 4] int64 (top, left, height, width).
 
     Args:
         position: [B, 2] uniform in [0, 1), for top and left.
     """
-    top = (position[:, 0].double() * (heights - side + 1)).long()
-    left = (position[:, 1].double() * (widths - side + 1)).long()
-    square = torch.full_like(top, side)
-    return torch.stack([top, left, square, square], 1)
+    top = (position[:, 0].double() * (heights - height + 1)).long()
+    left = (position[:, 1].double() * (widths - width + 1)).long()
+    return torch.stack([top, left, height, width], 1)
 
 
 def _shift_and_mirror(pixels: Tensor, pad: int, position: Tensor, mirrored: Tensor) -> Tensor:
@@ -128,12 +130,11 @@ def _shift_and_mirror(pixels: Tensor, pad: int, position: Tensor, mirrored: Tens
     Mirrored images are mirrored already, and their position is mirrored too, as if the crop came
     first.
     """
-    side = pixels.shape[-1]
-    padded_side = torch.full_like(mirrored, side + 2 * pad, dtype=torch.int64)
-    top, left = draw_fixed_boxes(padded_side, padded_side, side, position)[:, :2].unbind(1)
-    left = torch.where(mirrored, 2 * pad - left, left)
-    line = torch.arange(side)
-    rows, columns = ((at[:, None] + line).to(pixels.device) for at in (top, left))
+    side = torch.full_like(mirrored, pixels.shape[-1], dtype=torch.int64)
+    boxes = place_boxes(side + 2 * pad, side + 2 * pad, side, side, position)
+    top, left = boxes[:, 0], torch.where(mirrored, 2 * pad - boxes[:, 1], boxes[:, 1])
+    line = torch.arange(pixels.shape[-1])
+    rows, columns = ((start[:, None] + line).to(pixels.device) for start in (top, left))
     padded = F.pad(pixels, (pad,) * 4).permute(0, 2, 3, 1)
     image = torch.arange(len(pixels), device=pixels.device)[:, None, None]
     return padded[image, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
@@ -160,10 +161,8 @@ def draw_random_boxes(
     fits = (width > 0) & (width <= widths[:, None]) & (height > 0) & (height <= heights[:, None])
     first = fits.to(torch.uint8).argmax(1, keepdim=True)
     width, height = width.gather(1, first)[:, 0], height.gather(1, first)[:, 0]
-    top = (position[:, 0].double() * (heights - height + 1)).long()
-    left = (position[:, 1].double() * (widths - width + 1)).long()
-    drawn = torch.stack([top, left, height, width], 1)
-    # where none of the attempts fits
+    drawn = place_boxes(heights, widths, height, width, position)
+    # the largest centred box, where none of the attempts fits
     low, high = config.crop_ratio
     ratio = widths / heights
     width = torch.where(ratio > high, torch.round(heights * high).long(), widths)
@@ -172,19 +171,6 @@ def draw_random_boxes(
     top, left = (heights - height) // 2, (widths - width) // 2
     centred = torch.stack([top, left, height, width], 1)
     return torch.where(fits.any(1, keepdim=True), drawn, centred)
-
-
-def cut_boxes(
-    crops: Crops, interpolation: Interpolation | None = None, short: int | None = None
-) -> Tensor:
-    """Cut boxes out, resized to S × S: [B, C, S, S] in 0 … 255, in channels-last memory.
-
-    Returns: float32, bilinear without antialiasing; antialiased uint8 with an interpolation, or
-        where images are resized to a short side first (`resizing.py`).
-    """
-    if interpolation is None and short is None:
-        return sample_bilinear(crops)
-    return resample_boxes(crops, interpolation or "bilinear", short)
 
 
 def normalize_pixels(

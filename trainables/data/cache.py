@@ -17,11 +17,8 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from io import BytesIO
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 from filelock import FileLock
 
 from trainables.errors import ConfigError
@@ -60,7 +57,7 @@ def get_or_build(folder: Path, build: Callable[[Path], None]) -> Path:
                 state, fault = _read_state(folder), find_damage(folder)
                 if fault is not None:
                     if folder.exists():
-                        LOG.warning("%s: %s; it is made again", folder, fault)
+                        LOG.warning("%s: %s. It is made again.", folder, fault)
                     _build_folder(folder, build)
                     state = _read_state(folder)
                 write_atomically(_name_note(folder), seal_json({"files": state}))
@@ -93,23 +90,19 @@ def explain_write_errors(cache: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in UNWRITABLE:
             raise
-        text = f"{os.strerror(error.errno or 0)} while writing the cache {cache}; free some space "
-        raise CacheError(error.errno, f"{text}or set ABLATE_CACHE to another folder") from error
+        fault = f"{os.strerror(error.errno or 0)} while writing the cache {cache}. Free some space "
+        raise CacheError(error.errno, f"{fault}or set ABLATE_CACHE to another folder.") from error
 
 
 @contextmanager
 def require_cache(cache: Path) -> Iterator[None]:
-    """Turn a CacheError into a ConfigError, where nothing can continue without the cache.
-
-    Raises:
-        ConfigError: the cache cannot be written.
-    """
+    """Turn a CacheError into a ConfigError, where nothing can continue without the cache."""
     try:
         yield
     except CacheError as error:
-        text = f"the cache {cache} cannot be written ({os.strerror(error.errno or 0)}): free some "
-        text += "space, or set ABLATE_CACHE to another folder with room for decoded images."
-        raise ConfigError("ABLATE_CACHE", text) from error
+        fault = f"the cache {cache} cannot be written ({os.strerror(error.errno or 0)})"
+        remedy = "Free some space, or set ABLATE_CACHE to another folder with room for images"
+        raise ConfigError("ABLATE_CACHE", f"{fault}. {remedy}.") from error
 
 
 def _is_checked(folder: Path) -> bool:
@@ -139,10 +132,3 @@ def _sync_to_disk(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def write_array(path: Path, array: np.ndarray[Any, Any]) -> None:
-    """Write an `.npy` file; unlike `np.save`, a full disk raises an OSError with errno."""
-    content = BytesIO()
-    np.save(content, array, allow_pickle=False)
-    path.write_bytes(content.getvalue())

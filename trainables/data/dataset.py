@@ -10,9 +10,8 @@ entry point group `ablate.data`; `ablate.testing.datasets` checks them.
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -106,11 +105,20 @@ class Index:
 
     @staticmethod
     def from_rows(base: Path, rows: Iterable[Row], where: str) -> Index:
-        """Build the index of the rows in the file `where`; ConfigError for faults."""
-        index = Index(base, tuple(_check_paths(rows, where)))
-        if not index.rows:
-            raise ConfigError(where, "it lists no images: unpack the data set again.")
-        return index
+        """Build the index of the rows in the file `where`, and check their paths."""
+        by_path: dict[str, Row] = {}
+        for row in rows:
+            if row.path in by_path:
+                raise ConfigError(where, f"it lists {row.path} twice. List each image once.")
+            if row.path.startswith("/") or ".." in row.path.split("/"):
+                fault = (
+                    f"the path {row.path!r} must be relative to the images' folder and inside it"
+                )
+                raise ConfigError(where, f"{fault}. Correct the list.")
+            by_path[row.path] = row
+        if not by_path:
+            raise ConfigError(where, "it lists no images. Unpack the data set again.")
+        return Index(base, tuple(by_path.values()))
 
     def to_plan_dataset(self) -> Dataset:
         """Return the rows as a data set without pixels, which can be split."""
@@ -131,11 +139,12 @@ class Index:
         parts = np.array([PARTS.index(row.part) for row in self.rows], np.int8)
         if not parts.any():
             return None
+        # check that images of a part either all have a role or none, and that each has a part
         rows = {part: np.flatnonzero(parts == number) for number, part in enumerate(PARTS)}
-        for part, inside in rows.items():
-            without = int((roles[inside] == BOTH).sum())
-            if 0 < without < len(inside):
-                fault = f"{without:,} {part} images have no role, and others have one"
+        for part, members in rows.items():
+            roleless = int((roles[members] == BOTH).sum())
+            if 0 < roleless < len(members):
+                fault = f"{roleless:,} {part} images have no role, and others have one"
                 raise ConfigError(where, f"{fault}. Write query or gallery for each, or for none.")
         undivided, train, val, test = rows.values()
         for part in ("train", "test"):
@@ -144,32 +153,15 @@ class Index:
         if len(undivided):
             fault = f"{len(undivided):,} images have no part, as {self.rows[undivided[0]].path}"
             raise ConfigError(where, f"{fault}. Write train, val or test for each, or for none.")
+        # check that all test classes train or none does
         tested = np.unique(labels[test])
         shared = np.intersect1d(tested, labels[np.concatenate([train, val])])
         if 0 < len(shared) < len(tested):
-            some = ", ".join(classes[label] for label in shared[:3])
-            fault = f"{len(shared)} of {len(tested)} test classes train ({some}), not none or all"
+            names = ", ".join(classes[label] for label in shared[:3])
+            fault = f"{len(shared)} of {len(tested)} test classes train ({names}), not none or all"
             raise ConfigError(where, f"{fault}. Put all images of a class into the same part.")
-        validation = torch.from_numpy(val) if len(val) else None
-        return Official(
-            torch.from_numpy(train), torch.from_numpy(test), validation, shared.size > 0
-        )
-
-
-def _check_paths(rows: Iterable[Row], where: str) -> Iterator[Row]:
-    """Yield rows, each checked before the next is read, because a small Parquet file can contain a
-    hundred million rows.
-    """
-    paths: set[str] = set()
-    for row in rows:
-        path = row.path
-        if path in paths:
-            raise ConfigError(where, f"it lists {path} twice. List each image once.")
-        paths.add(path)
-        if path.startswith("/") or (".." in path and ".." in re.split(r"[/\\]", path)):
-            message = f"the path {path!r} must be relative to the images' folder and inside it."
-            raise ConfigError(where, message)
-        yield row
+        train_rows, val_rows, test_rows = (torch.from_numpy(rows) for rows in (train, val, test))
+        return Official(train_rows, test_rows, val_rows if len(val) else None, shared.size > 0)
 
 
 class DataSource(ABC):
@@ -178,11 +170,13 @@ class DataSource(ABC):
     REVISION: raised when pixels or labels change.
     Config: the section `data`; a subclass may add options, which are None by default.
     ABOUT: what its makers say about it; None if it comes with its package.
+    MAPS_FILES: whether `load` only maps files and reads no pixels, so that plans may call it.
     """
 
     REVISION: ClassVar[int]
     Config: ClassVar[type[DataConfig]] = DataConfig
     ABOUT: ClassVar[About | None] = None
+    MAPS_FILES: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod
@@ -192,7 +186,7 @@ class DataSource(ABC):
     @classmethod
     def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
         """Return the rows for a plan, without reading pixels; None if only `load` knows them."""
-        return None
+        return cls.load(config, cache) if cls.MAPS_FILES else None
 
     @classmethod
     @abstractmethod

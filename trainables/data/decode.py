@@ -5,17 +5,15 @@ pixels become white (not whatever colour lies under them), 16-bit greys keep the
 Resizing is Pillow's antialiased bilinear, as torchvision's Resize of a Pillow image.
 
 Files are input from outside. Their content must be of one of `FORMATS`: Pillow knows many more,
-among them EPS, for which it starts Ghostscript. Sizes are limited before pixels are decoded: a file
-of a few kilobytes can unfold to gigabytes.
+among them EPS, for which it starts Ghostscript. Pillow refuses an image of more than 179 million
+pixels (2 · `Image.MAX_IMAGE_PIXELS`) before it decodes any of them.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -24,15 +22,11 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from PIL import Image, ImageOps
 
-from trainables.data.files.lists import name_unreadable_file
 from trainables.errors import ConfigError
 from trainables.machine.processes import count_cores
 
 # By content, whatever the name; JPEG's plugin opens multi-picture files (MPO) of cameras, too.
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
-MOST_PIXELS = 2**26  # 8192²: 0.27 GB decoded, 1.3 GB where it is transparent
-MOST_SIDE = 2**15
-MOST_RATIO = 32  # long side / short side
 IN_FLIGHT = 4  # images a core: bounds memory, 36 MB each of a camera, while the threads stay busy
 Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
 T = TypeVar("T")
@@ -48,13 +42,6 @@ class Picture(NamedTuple):
     path: Path
     content: bytes | None = None
     box: Box | None = None
-
-    def read_bytes(self) -> bytes:
-        """Return the file's bytes; a ConfigError names one that cannot be read."""
-        if self.content is not None:
-            return self.content
-        with name_unreadable_file(self.path, "check its permissions"):
-            return self.path.read_bytes()
 
 
 def map_ahead(work: Callable[[Picture], T], pictures: Iterable[Picture]) -> Iterator[T]:
@@ -73,39 +60,27 @@ def map_ahead(work: Callable[[Picture], T], pictures: Iterable[Picture]) -> Iter
                 future.cancel()
 
 
-@contextmanager
-def silence_size_warning() -> Iterator[None]:
-    """Silence Pillow's warning of large images, because limits are checked here."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-        yield
-
-
 def decode_picture(picture: Picture, short: int | None) -> np.ndarray:
     """Decode to [H, W, 3] uint8 with a short side of `short`, or in the original size.
 
     Raises:
-        ConfigError: the file is no image of a known format, damaged, beyond the limits, or smaller
-            than the box.
+        ConfigError: the file is no image of a known format, damaged, too large, or smaller than the
+            box.
     """
     path, content, box = picture
     try:
         with Image.open(path if content is None else BytesIO(content), formats=FORMATS) as opened:
-            check_size(opened.size, str(path))
             ImageOps.exif_transpose(opened, in_place=True)
             image = convert_to_rgb(opened)
             image = image if box is None else _crop_box(image, box, str(path))
     except (MemoryError, ConfigError):
-        raise  # of the machine, and our own
-    except Image.DecompressionBombError:  # does not tell the size
-        most = 2 * (Image.MAX_IMAGE_PIXELS or MOST_PIXELS)
-        raise _build_size_error(str(path), f"more than {most:,} pixels") from None
+        raise  # a fault of the machine, or of the box
     except Exception as error:
         # Pillow's plugins raise whatever their parsers meet: OSError, SyntaxError, struct.error…
         unknown = isinstance(error, Image.UnidentifiedImageError)  # type: ignore[attr-defined]
         reason = "of none of the known formats" if unknown else error
-        text = f"the image cannot be read ({reason}): replace or remove the file. Formats are "
-        raise ConfigError(str(path), f"{text}{', '.join(FORMATS)}.") from error
+        message = f"the image cannot be read ({reason}). Replace or remove the file. Formats are "
+        raise ConfigError(str(path), f"{message}{', '.join(FORMATS)}.") from error
     return np.asarray(image if short is None else resize_to_short_side(image, short))
 
 
@@ -121,30 +96,15 @@ def compute_short_size(size: tuple[int, int], short: int) -> tuple[int, int]:
     return (short, int(height * scale)) if width <= height else (int(width * scale), short)
 
 
-def check_size(size: tuple[int, int], where: str) -> None:
-    """Refuse an image that would need too much memory."""
-    short, long = sorted(size)
-    if short * long > MOST_PIXELS or long > MOST_SIDE or long > MOST_RATIO * short:
-        raise _build_size_error(where, f"{size[0]:,} × {size[1]:,} pixels")
-
-
 def _crop_box(image: Image.Image, box: Box, where: str) -> Image.Image:
     """Return the part of the box inside the image, rounded to pixels."""
     x0, y0, x1, y1 = (round(edge) for edge in box)
     visible = max(x0, 0), max(y0, 0), min(x1, image.width), min(y1, image.height)
     if visible[0] >= visible[2] or visible[1] >= visible[3]:
-        text = f"a box of {x0}, {y0}, {x1}, {y1} holds nothing of an image of {image.width} × "
-        text += f"{image.height} pixels: unpack the data set again, or leave boxes out."
-        raise ConfigError(where, text)
-    part = image.crop(visible)
-    check_size(part.size, where)
-    return part
-
-
-def _build_size_error(where: str, size: str) -> ConfigError:
-    text = f"the image has {size}, and the limits are {MOST_PIXELS:,} pixels, {MOST_SIDE:,} on a "
-    text += f"side and a long side of {MOST_RATIO} short ones: shrink, crop or remove it."
-    return ConfigError(where, text)
+        fault = f"a box of {x0}, {y0}, {x1}, {y1} is outside its image of {image.width} × "
+        fault += f"{image.height} pixels. Unpack the data set again, or leave boxes out."
+        raise ConfigError(where, fault)
+    return image.crop(visible)
 
 
 def convert_to_rgb(image: Image.Image) -> Image.Image:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+MOST_MEMORY = 0.3  # of a device's free memory, which resident pixels may take
 DEPTH = 2  # batches read ahead, besides the one in use: bounds memory
 
 
@@ -42,6 +43,7 @@ class Images:
     frame: float = 1.0
     resize: int | None = None
     at_once: ClassVar[int] = 16  # images that a thread packs as one task
+    is_decoded: ClassVar[bool] = True  # whether `flat` holds pixels
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -51,18 +53,17 @@ class Images:
         start, h, w = int(self.offsets[row]), int(self.heights[row]), int(self.widths[row])
         return self.flat[start : start + h * w * self.channels].view(h, w, self.channels)
 
-    def to(self, device: torch.device | str, share: float = 0.3) -> Images:
-        """Make resident on `device` if all pixels take at most `share` of its free memory."""
-        device = torch.device(device)
-        if device.type != "cuda" or self.is_resident(device):
+    def to(self, device: torch.device) -> Images:
+        """Make resident on `device` if all pixels take at most 30 % of its free memory."""
+        if not self.is_decoded or device.type != "cuda" or self.is_resident(device):
             return self
-        if self.flat.numel() > share * torch.cuda.mem_get_info(device)[0]:
+        if self.flat.numel() > MOST_MEMORY * torch.cuda.mem_get_info(device)[0]:
             return self
         return replace(self, flat=self.flat.to(device))
 
     def is_resident(self, device: torch.device) -> bool:
         """Return whether pixels are used in place on this device."""
-        return self.flat.device.type == device.type
+        return self.is_decoded and self.flat.device.type == device.type
 
     def load_batch(self, index: Tensor, device: torch.device | str) -> tuple[Tensor, Tensor]:
         """Return pixels that contain the images `index` on `device`, and the start of each: [B].
@@ -89,11 +90,6 @@ class Images:
             # By numpy: torch would divide each copy among its threads.
             packed.numpy()[start : start + len(pixels)] = pixels
 
-    def select_packed(self, index: Tensor, flat: Tensor, starts: Tensor) -> Images:
-        """Return the images `index` as a collection over pixels that are already packed."""
-        sizes = self.heights[index], self.widths[index]
-        return Images(flat, starts, *sizes, self.channels, self.frame, self.resize)
-
     @staticmethod
     def from_equal_sizes(pixels: Tensor, frame: float = 1.0) -> Images:
         """Build images from [N, H, W] or [N, H, W, C] uint8."""
@@ -116,7 +112,7 @@ def map_array(path: Path) -> Tensor:
     return torch.from_numpy(np.memmap(path, np.uint8, mode="c"))
 
 
-# --- batches that are read before they are asked for ---------------------------------------------
+# --- batches that are read ahead -----------------------------------------------------------------
 
 
 @dataclass
@@ -129,7 +125,6 @@ class Batch:
     tasks: list[Future[None]]
 
 
-@dataclass
 class Reader:
     """Read images for one trial, in as many threads as torch has.
 
@@ -138,21 +133,18 @@ class Reader:
     another order than announced, the batches are the same and only arrive later.
     """
 
-    images: Images
-    device: torch.device
-    coming: deque[Tensor] = field(default_factory=deque)
-    begun: deque[Batch] = field(default_factory=deque)
-
-    def __post_init__(self) -> None:
-        self._pool: ThreadPoolExecutor | None = None
+    def __init__(self, images: Images, device: torch.device) -> None:
+        self.images, self.device = images, device
+        self.coming: deque[Tensor] = deque()  # rows of announced batches
+        self.begun: deque[Batch] = deque()
+        self._pool = ThreadPoolExecutor(torch.get_num_threads(), "reader")
 
     def prefetch(self, batches: Iterable[Tensor]) -> None:
-        """Announce the rows of the next batches, [B] each, in order; replaces earlier
-        announcements."""
-        self._drop_expected()
+        """Announce the rows of the next batches, [B] each, in place of earlier announcements."""
+        self._cancel_batches()
         if not self.images.is_resident(self.device):
             self.coming.extend(batches)
-            self._fill_queue()
+            self._begin_batches()
 
     def load_rows(self, rows: Tensor) -> tuple[Images, Tensor]:
         """Return images on the device that include `rows` ([B]), and the positions of these: [B].
@@ -160,34 +152,36 @@ class Reader:
         Raises:
             ConfigError: a file cannot be decoded.
         """
-        if self.images.is_resident(self.device):
-            return self.images, rows
+        images = self.images
+        if images.is_resident(self.device):
+            return images, rows
         if self.begun and torch.equal(self.begun[0].rows, rows):
             batch = self.begun.popleft()
         else:
-            self._drop_expected()
-            batch = self._begin_read(rows)
-        self._fill_queue()
+            self._cancel_batches()
+            batch = self._begin_batch(rows)
+        self._begin_batches()
         for task in batch.tasks:
             task.result()
         # torch keeps pinned memory until its copy has arrived
         flat = batch.packed.to(self.device, non_blocking=True)
-        return self.images.select_packed(rows, flat, batch.starts), torch.arange(len(rows))
+        sizes = images.heights[rows], images.widths[rows]
+        packed = Images(flat, batch.starts, *sizes, images.channels, images.frame, images.resize)
+        return packed, torch.arange(len(rows))
 
-    def _drop_expected(self) -> None:
+    def _cancel_batches(self) -> None:
         for batch in self.begun:
             for task in batch.tasks:
                 task.cancel()
         self.begun.clear()
         self.coming.clear()
 
-    def _fill_queue(self) -> None:
+    def _begin_batches(self) -> None:
         while self.coming and len(self.begun) < DEPTH:
-            self.begun.append(self._begin_read(self.coming.popleft()))
+            self.begun.append(self._begin_batch(self.coming.popleft()))
 
-    def _begin_read(self, rows: Tensor) -> Batch:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(torch.get_num_threads(), "reader")
+    def _begin_batch(self, rows: Tensor) -> Batch:
+        """Let threads pack the images of these rows."""
         starts, total = self.images.compute_layout(rows)
         with torch.inference_mode(False):  # evaluation asks in it, and the threads are not in it
             packed = torch.empty(total, dtype=torch.uint8, pin_memory=self.device.type == "cuda")

@@ -53,6 +53,20 @@ class Crops:
     device: torch.device | str = "cpu"
 
 
+def cut_boxes(
+    crops: Crops, interpolation: Interpolation | None = None, short: int | None = None
+) -> Tensor:
+    """Cut boxes out, resized to S × S: [B, C, S, S] in 0 … 255, in channels-last memory.
+
+    Returns: float32, bilinear without antialiasing; antialiased uint8 with an interpolation, or
+        where images are resized to a short side first.
+    """
+    if interpolation is not None or short is not None:
+        return resample_boxes(crops, interpolation or "bilinear", short)
+    on_cpu = torch.device(crops.device).type == "cpu"
+    return sample_one_by_one(crops) if on_cpu else sample_at_once(crops)
+
+
 def resample_boxes(crops: Crops, interpolation: Interpolation, short: int | None = None) -> Tensor:
     """Resize boxes to S × S with antialiasing: [B, C, S, S] uint8 in channels-last memory.
 
@@ -60,28 +74,27 @@ def resample_boxes(crops: Crops, interpolation: Interpolation, short: int | None
         short: short side to which images are resized first; boxes (top, left, S, S) then refer to
             the resized images (`compute_resized_sizes`) and are cut without resizing.
     """
-    images, index, size = crops.images, crops.index, crops.size
-    shape = len(index), size, size, images.channels
+    size, channels = crops.size, crops.images.channels
+    shape = len(crops.index), size, size, channels
     batch = torch.empty(shape, dtype=torch.uint8, device=crops.device)
 
-    def write(task: tuple[Tensor, list[int], list[int], bool]) -> None:
-        row, location, (top, left, height, width), mirrored = task
-        image = _view_image(flat, location, images.channels)
+    def write_crop(task: tuple[Tensor, Tensor, list[int], bool]) -> None:
+        output, image, (top, left, height, width), mirrored = task
         if short is not None:
             lengths = image.shape[:2]
             tall, wide = (short * length // min(lengths) for length in lengths)
             image = _resize_image(image, tall, wide, interpolation)
         part = image[top : top + height, left : left + width]
         part = _resize_image(part, size, size, interpolation)
-        row.copy_(part.flip(1) if mirrored else part)
+        output.copy_(part.flip(1) if mirrored else part)
 
-    flat, locations = _load_located(crops)
-    tasks = zip(batch.unbind(), locations, crops.boxes.tolist(), crops.flip.tolist(), strict=True)
+    boxes, flips = crops.boxes.tolist(), crops.flip.tolist()
+    tasks = zip(batch.unbind(), _load_images(crops), boxes, flips, strict=True)
     if batch.device.type == "cpu":
-        map_in_threads(write, tasks, together=ANTIALIASED_TOGETHER)
+        map_in_threads(write_crop, tasks, together=ANTIALIASED_TOGETHER)
     else:
         for task in tasks:
-            write(task)
+            write_crop(task)
     return batch.permute(0, 3, 1, 2)
 
 
@@ -91,17 +104,16 @@ def compute_resized_sizes(heights: Tensor, widths: Tensor, short: int) -> tuple[
     return short * heights // least, short * widths // least
 
 
-def _load_located(crops: Crops) -> tuple[Tensor, list[list[int]]]:
-    """Return packed bytes, and start, height and width of each image in them."""
+def _load_images(crops: Crops) -> list[Tensor]:
+    """Return views of the crops' images on the device, [H, W, C] each."""
     images, index = crops.images, crops.index
     flat, starts = images.load_batch(index, crops.device)
-    return flat, torch.stack([starts, images.heights[index], images.widths[index]], 1).tolist()
-
-
-def _view_image(flat: Tensor, location: list[int], channels: int) -> Tensor:
-    """View an image in packed bytes as [H, W, C]."""
-    start, height, width = location
-    return flat[start : start + height * width * channels].view(height, width, channels)
+    table = torch.stack([starts, images.heights[index], images.widths[index]], 1).tolist()
+    channels = images.channels
+    return [
+        flat[start : start + height * width * channels].view(height, width, channels)
+        for start, height, width in table
+    ]
 
 
 def _resize_image(pixels: Tensor, height: int, width: int, interpolation: Interpolation) -> Tensor:
@@ -124,46 +136,36 @@ def _resize_image(pixels: Tensor, height: int, width: int, interpolation: Interp
     return resized[0].permute(1, 2, 0)
 
 
-def sample_bilinear(crops: Crops) -> Tensor:
-    """Resize boxes to S × S, bilinear without antialiasing: [B, C, S, S] float32 in 0 … 255, in
-    channels-last memory."""
-    on_cpu = torch.device(crops.device).type == "cpu"
-    return sample_one_by_one(crops) if on_cpu else sample_at_once(crops)
-
-
 def sample_one_by_one(crops: Crops) -> Tensor:
-    """Sample image by image on the CPU, in as many threads as torch has."""
+    """Resize boxes, bilinear without antialiasing, image by image in torch's number of threads."""
     boxes, size, channels = crops.boxes, crops.size, crops.images.channels
-    flat, locations = _load_located(crops)
     begin = torch.zeros(len(boxes), dtype=torch.int64)
     low_y, high_y, share_y = _compute_axis_weights(begin, boxes[:, 2], size)
-    low_x, high_x, share_x = _mirror_lines(
-        _compute_axis_weights(begin, boxes[:, 3], size), crops.flip
-    )
+    low_x, high_x, share_x = _compute_axis_weights(begin, boxes[:, 3], size, crops.flip)
     # Channels are columns of their own: with inner loops of three steps it takes twice as long.
     low_x, high_x = (
-        (at[:, :, None] * channels + torch.arange(channels)).flatten(1) for at in (low_x, high_x)
+        (columns[:, :, None] * channels + torch.arange(channels)).flatten(1)
+        for columns in (low_x, high_x)
     )
     share_x = share_x.repeat_interleave(channels, 1)
     out = torch.empty(len(boxes), size, size * channels)
 
-    def sample_image(task: tuple[list[int], list[int], tuple[Tensor, ...]]) -> None:
-        location, (top, left, high, wide), axes = task
-        row, low_y, high_y, share_y, low_x, high_x, share_x = axes
-        image = _view_image(flat, location, channels)
+    def sample_image(task: tuple[Tensor, list[int], tuple[Tensor, ...]]) -> None:
+        image, (top, left, high, wide), axes = task
+        output, low_y, high_y, share_y, low_x, high_x, share_x = axes
         cut = image[top : top + high, left : left + wide].float().flatten(1)
         lines = cut.index_select(1, low_x).lerp_(cut.index_select(1, high_x), share_x)
         upper, lower = lines.index_select(0, low_y), lines.index_select(0, high_y)
-        torch.lerp(upper, lower, share_y[:, None], out=row)
+        torch.lerp(upper, lower, share_y[:, None], out=output)
 
     axes = zip(out, low_y, high_y, share_y, low_x, high_x, share_x, strict=True)
-    tasks = zip(locations, boxes.tolist(), axes, strict=True)
+    tasks = zip(_load_images(crops), boxes.tolist(), axes, strict=True)
     map_in_threads(sample_image, tasks, together=BILINEAR_TOGETHER)
     return out.view(-1, size, size, channels).permute(0, 3, 1, 2)
 
 
 def sample_at_once(crops: Crops) -> Tensor:
-    """Sample the whole batch at once, as on a GPU."""
+    """Resize boxes, bilinear without antialiasing, the whole batch at once, as on a GPU."""
     images, index, size = crops.images, crops.index, crops.size
     flat, starts = images.load_batch(index, crops.device)
     pixels = flat.view(-1, images.channels)
@@ -171,31 +173,27 @@ def sample_at_once(crops: Crops) -> Tensor:
     table = torch.cat([crops.boxes, torch.stack(columns, 1)], 1).to(crops.device)
     top, left, height, width, start, stride, mirrored = table.unbind(1)
     low_y, high_y, share_y = _compute_axis_weights(top, height, size)
-    low_x, high_x, share_x = _mirror_lines(
-        _compute_axis_weights(left, width, size), mirrored.bool()
-    )
+    low_x, high_x, share_x = _compute_axis_weights(left, width, size, mirrored.bool())
     low_y, high_y = (start[:, None] + line * stride[:, None] for line in (low_y, high_y))
 
-    def row(y: Tensor) -> Tensor:
+    def sample_rows(y: Tensor) -> Tensor:
         left_pixel = pixels[y[:, :, None] + low_x[:, None, :]].float()
         right_pixel = pixels[y[:, :, None] + high_x[:, None, :]].float()
         return left_pixel.lerp_(right_pixel, share_x[:, None, :, None])
 
-    return row(low_y).lerp_(row(high_y), share_y[:, :, None, None]).permute(0, 3, 1, 2)
+    sampled = sample_rows(low_y).lerp_(sample_rows(high_y), share_y[:, :, None, None])
+    return sampled.permute(0, 3, 1, 2)
 
 
 def _compute_axis_weights(
-    begin: Tensor, length: Tensor, size: int
+    begin: Tensor, length: Tensor, size: int, flip: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return lower and upper neighbour and the upper's share along one axis: [B, S] each."""
     steps = torch.arange(size, device=begin.device, dtype=torch.float32) + 0.5
     at = steps[None] * (length[:, None] / size) - 0.5
     at = torch.minimum(at.clamp(min=0), (length[:, None] - 1).float())
+    if flip is not None:
+        at = torch.where(flip[:, None], at.flip(1), at)
     low = at.floor()
     high = torch.minimum(low + 1, (length[:, None] - 1).float())
-    share = at - low
-    return begin[:, None] + low.long(), begin[:, None] + high.long(), share
-
-
-def _mirror_lines(lines: tuple[Tensor, ...], flip: Tensor) -> tuple[Tensor, ...]:
-    return tuple(torch.where(flip[:, None], line.flip(1), line) for line in lines)
+    return begin[:, None] + low.long(), begin[:, None] + high.long(), at - low

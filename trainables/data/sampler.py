@@ -26,14 +26,15 @@ def check_batch(batch_size: int, per_class: int, classes: int) -> None:
         ConfigError: batch_size is no multiple of per_class, or needs more classes than train.
     """
     if batch_size % per_class:
-        text = f"{batch_size} is not a multiple of per_class {per_class}: give one."
-        raise ConfigError("training.batch_size", text)
-    wanted = batch_size // per_class
-    if per_class > 1 and wanted > classes:
-        text = f"{batch_size} at per_class {per_class} takes {wanted} classes a batch, and "
-        text += f"data.split leaves {classes} training classes: give --set training.batch_size="
-        text += f"{classes * per_class}, or more images of each class as training.per_class; with "
-        raise ConfigError("training.batch_size", f"{text}another batch it is another trial.")
+        fault = f"{batch_size} is not a multiple of per_class {per_class}"
+        raise ConfigError("training.batch_size", f"{fault}. Give one.")
+    per_batch = batch_size // per_class
+    if per_class > 1 and per_batch > classes:
+        fault = f"{batch_size} at per_class {per_class} takes {per_batch} classes a batch, and "
+        fault += f"data.split leaves {classes} training classes"
+        remedy = f"Give --set training.batch_size={classes * per_class}, or more images of each "
+        remedy += "class as training.per_class; with another batch it is another trial"
+        raise ConfigError("training.batch_size", f"{fault}. {remedy}.")
 
 
 def draw_epoch_batches(  # noqa: PLR0917
@@ -70,9 +71,9 @@ def draw_epoch_batches(  # noqa: PLR0917
         order = torch.randperm(len(labels), generator=generator)
         return order[torch.arange(steps * batch_size) % len(labels)].view(steps, batch_size)
 
-    wanted = batch_size // per_class
-    classes = _draw_class_turns(len(sizes), steps, wanted, generator)
-    visit = torch.arange(steps * wanted) // len(sizes)
+    per_batch = batch_size // per_class
+    classes = _draw_class_turns(len(sizes), steps, per_batch, generator)
+    visit = torch.arange(steps * per_batch) // len(sizes)
     order = torch.randperm(len(labels), generator=generator)
     by_class = order[torch.argsort(labels[order], stable=True)]  # each class in random order
     starts = torch.cumsum(sizes, 0) - sizes
@@ -85,22 +86,20 @@ def draw_epoch_batches(  # noqa: PLR0917
     return batches
 
 
-def _draw_class_turns(classes: int, steps: int, wanted: int, generator: torch.Generator) -> Tensor:
-    """Return [steps · wanted] classes: permutation after permutation, no class twice in a batch."""
+def _draw_class_turns(
+    classes: int, steps: int, per_batch: int, generator: torch.Generator
+) -> Tensor:
+    """Return [steps · per_batch] classes: permutations in a row, no class twice in a batch."""
     turns: list[Tensor] = []
-    filled = 0
-    while filled < steps * wanted:
+    for filled in range(0, steps * per_batch, classes):
         order = torch.randperm(classes, generator=generator)
-        begun = filled % wanted
-        if begun:
-            # This batch holds the end of the last permutation: what it has already goes behind
-            # the classes that it still takes from this one.
+        if begun := filled % per_batch:
+            # The last batch of the previous permutation continues in this one: its classes go
+            # behind those that it still takes.
             clash = torch.isin(order, turns[-1][-begun:])
-            fresh = order[~clash]
-            need = wanted - begun
-            later = torch.cat([fresh[need:], order[clash]])
+            fresh, missing = order[~clash], per_batch - begun
+            later = torch.cat([fresh[missing:], order[clash]])
             later = later[torch.randperm(len(later), generator=generator)]
-            order = torch.cat([fresh[:need], later])
+            order = torch.cat([fresh[:missing], later])
         turns.append(order)
-        filled += classes
-    return torch.cat(turns)[: steps * wanted]
+    return torch.cat(turns)[: steps * per_batch]

@@ -33,14 +33,13 @@ import torch
 from torch import Tensor
 
 from trainables import streams
-from trainables.data.dataset import QUERY, Dataset, Official, fingerprint, load_dataset
+from trainables.data.dataset import QUERY, Dataset, fingerprint, load_dataset
 from trainables.data.images import Images
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
     from trainables.config.images import DataConfig, SplitConfig
 
-SplitName = Literal["train", "val", "test"]
 FEWEST = 2  # images that an imbalance leaves a class, so that each still has a partner
 
 
@@ -85,32 +84,32 @@ class Splits:
     def __getitem__(self, name: str) -> Subset:
         subset = {"train": self.train, "val": self.val, "test": self.test}.get(name)
         if subset is None:
-            why = '; protocol "paper" trains on all training classes' if name == "val" else ""
+            reason = ': protocol "paper" trains on all training classes' if name == "val" else ""
             names = "train, test" if self.val is None else "train, val, test"
-            raise ConfigError("evaluate", f"there is no split {name!r}{why}. Give one of {names}.")
+            fault = f"There is no split {name!r}{reason}."
+            raise ConfigError("evaluate", f"{fault} Give one of {names}.")
         return subset
 
     def require_splits(self, names: Iterable[str]) -> None:
-        """Refuse now a split that evaluation would refuse after training."""
+        """Refuse before training a split whose evaluation would fail after it."""
         for name in names:
             subset = self[name]
             if self.by_images:
                 continue
+            fault = ""
             if subset.queries is not None:
                 queries, gallery = subset.labels.tensor_split([subset.queries])
                 if not torch.isin(queries, gallery).any():
-                    text = (
-                        f"none of the {len(queries)} queries has an image of its class among the "
-                    )
-                    text += f"{len(gallery)} images of the gallery: look at their roles"
-                    raise ConfigError(f"data, split {name}", text)
+                    fault = f"None of the {len(queries)} queries has an image of its class in the "
+                    fault += f"gallery of {len(gallery)} images. Correct the roles of the images."
             elif len(subset) == len(subset.classes):
-                text = f"it has {len(subset)} classes of one image each, so retrieval has nothing "
-                text += "to find: add images, or change data.split"
-                raise ConfigError(f"data, split {name}", text)
+                fault = f"Each of its {len(subset)} classes has one image, so retrieval can find "
+                fault += "nothing. Add images, or change data.split."
+            if fault:
+                raise ConfigError(f"data, split {name}", fault)
 
     @property
-    def selection(self) -> SplitName:
+    def selection(self) -> Literal["val", "test"]:
         """The split on which the epoch is selected."""
         return "test" if self.val is None else "val"
 
@@ -139,36 +138,34 @@ def split_dataset(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Sp
 
 
 def _split_classes(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset | None, Subset]:
-    every_row = torch.arange(len(dataset.labels))
-    official = dataset.official or Official(every_row, every_row)
-    training, val_rows = official.train, official.val
-    if val_rows is not None and (config.folds is not None or config.protocol == "paper"):
-        training, val_rows = torch.cat([training, val_rows]), None
-    others: list[str] = []
-    if dataset.official is None:
-        train, test = _split_test_classes(sorted(dataset.classes), config)
-        test, others = _take_part(test, config)
+    """Return training, validation and test images of different classes."""
+    official = dataset.official
+    if official is None:
+        rows = torch.arange(len(dataset.labels))
+        train, val, test = _divide_class_names(sorted(dataset.classes), config)
+        train_rows = val_rows = test_rows = rows
     else:
         if config.parts is not None:
-            message = "the data set has test classes of its own, which are one split. Leave it out."
+            message = "The data set has test classes of its own, which are one split. Leave it out."
             raise ConfigError("data.split.parts", message)
-        test = _list_class_names(dataset, official.test)
-        both = set(_list_class_names(dataset, official.train)) & set(test)
-        if both and not official.shared:
-            raise ValueError(
-                f"the official splits share the classes {sorted(both)[:3]}. "
-                "Put each class into one split."
-            )
-        train = _order_names(_list_class_names(dataset, training), config)
-    if val_rows is not None:
-        val = _list_class_names(dataset, val_rows)
-    else:
-        train, val = _split_validation_classes(train, config)
-        val_rows = training
+        train_rows, test_rows = official.train, official.test
+        train, test = (_list_class_names(dataset, rows) for rows in (train_rows, test_rows))
+        shared = sorted({*train} & {*test})
+        if shared and not official.shared:
+            fault = f"the official splits share the classes {shared[:3]}"
+            raise ValueError(f"{fault}. Put each class into one split.")
+        if official.val is not None and config.folds is None and config.protocol != "paper":
+            val, val_rows = _list_class_names(dataset, official.val), official.val
+        else:
+            if official.val is not None:
+                train_rows = torch.cat([train_rows, official.val])
+            names = _order_names(_list_class_names(dataset, train_rows), config)
+            train, val = _split_validation_classes(names, config)
+            val_rows = train_rows
     return (
-        _build_subset(dataset, train + others, training),
+        _build_subset(dataset, train, train_rows),
         _build_subset(dataset, val, val_rows) if val else None,
-        _build_subset(dataset, test, official.test),
+        _build_subset(dataset, test, test_rows),
     )
 
 
@@ -176,10 +173,22 @@ def count_split_classes(classes: int, config: SplitConfig) -> tuple[int, int, in
     """Return how many classes train, validate (0: none) and test, without official division."""
     if config.by == "images":
         return classes, 0 if config.protocol == "paper" else classes, classes
-    train, test = _split_test_classes([str(number) for number in range(classes)], config)
+    train, val, test = _divide_class_names([str(number) for number in range(classes)], config)
+    return len(train), len(val), len(test)
+
+
+def _divide_class_names(
+    names: list[str], config: SplitConfig
+) -> tuple[list[str], list[str], list[str]]:
+    """Return training, validation and test classes of a data set without official division."""
+    # Two classes are kept for training, so that one of them can still be held out.
+    train, test = _cut_names(_order_names(names, config), config.test, "data.split.test", keep=2)
     train, val = _split_validation_classes(train, config)
-    test, others = _take_part(test, config)
-    return len(train) + len(others), len(val), len(test)
+    if config.parts is not None and config.part is not None:
+        dealt = _permute_names(sorted(test), config.seed, "data.parts")
+        others, test = _take_block(dealt, config.parts, config.part, "parts")
+        train += others
+    return train, val, test
 
 
 def _list_class_names(dataset: Dataset, rows: Tensor) -> list[str]:
@@ -196,29 +205,14 @@ def _order_names(names: list[str], config: SplitConfig) -> list[str]:
     return names if config.order == "sorted" else _permute_names(names, config.seed, "data.split")
 
 
-def _split_test_classes(names: list[str], config: SplitConfig) -> tuple[list[str], list[str]]:
-    # Two are kept, so that one can still be held out of them.
-    return _cut_names(_order_names(names, config), config.test, "data.split.test", keep=2)
-
-
-def _take_part(names: list[str], config: SplitConfig) -> tuple[list[str], list[str]]:
-    """Return the test classes of a part and those of the other parts; all and none without
-    parts."""
-    if config.parts is None or config.part is None:
-        return names, []
-    dealt = _permute_names(sorted(names), config.seed, "data.parts")
-    others, part = _take_block(dealt, config.parts, config.part, "parts")
-    return part, others
-
-
 def _take_block(
     names: list[str], blocks: int, block: int, option: str
 ) -> tuple[list[str], list[str]]:
     """Return the names outside and inside one of several blocks of about equal size."""
     if len(names) < blocks:
         kind = "training" if option == "folds" else "test"
-        text = f"{blocks} {option} of {len(names)} {kind} classes leave one empty: take fewer."
-        raise ConfigError(f"data.split.{option}", text)
+        fault = f"{blocks} {option} of {len(names)} {kind} classes leave one empty."
+        raise ConfigError(f"data.split.{option}", f"{fault} Take fewer.")
     start, end = block * len(names) // blocks, (block + 1) * len(names) // blocks
     return names[:start] + names[end:], names[start:end]
 
@@ -238,11 +232,8 @@ def _split_validation_classes(names: list[str], config: SplitConfig) -> tuple[li
 def _cut_names(names: list[str], share: float, path: str, keep: int) -> tuple[list[str], list[str]]:
     """Split off the last round(share · n) of n names, at least 1, leaving `keep` if possible."""
     if len(names) < 2:
-        text = (
-            f"{len(names)} class cannot be divided: there must be 2 (3 in all, with a validation "
-        )
-        text += "split). Add class folders, or use data.split.protocol: paper"
-        raise ConfigError(path, text)
+        fault = f"{len(names)} class cannot be divided; it takes 2, and 3 with a validation split."
+        raise ConfigError(path, f"{fault} Add classes, or use data.split.protocol: paper.")
     last = max(1, min(round(share * len(names)), len(names) - keep))
     return names[:-last], names[-last:]
 
@@ -252,48 +243,45 @@ def _build_subset(dataset: Dataset, names: list[str], rows: Tensor) -> Subset:
     classes = tuple(sorted(names))
     number = {name: label for label, name in enumerate(classes)}
     labels = torch.tensor([number.get(name, -1) for name in dataset.classes])[dataset.labels]
-    is_row = torch.zeros(len(labels), dtype=torch.bool)
-    is_row[rows] = True
-    index = torch.nonzero(is_row & (labels >= 0)).squeeze(1)
+    index = torch.sort(rows[labels[rows] >= 0]).values
     index = index[torch.argsort(labels[index], stable=True)]
-    roles = None if dataset.roles is None else dataset.roles[index]
-    if roles is None or not roles.any():
-        return Subset(dataset.images, index, labels[index], classes)
-    index = index[torch.argsort(roles, stable=True)]
-    return Subset(dataset.images, index, labels[index], classes, int((roles == QUERY).sum()))
+    queries = None
+    if dataset.roles is not None and dataset.roles[index].any():
+        roles = dataset.roles[index]
+        index, queries = index[torch.argsort(roles, stable=True)], int((roles == QUERY).sum())
+    return Subset(dataset.images, index, labels[index], classes, queries)
 
 
 # ------------------------------------------------------------------------------ by images
 
 
 def _split_images(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset | None, Subset]:
+    """Return training, validation and test images of the same classes."""
     official = dataset.official
     if (official is not None and not official.shared) or dataset.roles is not None:
         tests = "classes that do not train" if dataset.roles is None else "queries in a gallery"
-        text = (
-            f"the official division of this data set tests {tests}, which suits task: retrieval. "
-        )
-        text += (
-            "For classification use a data set whose test images show the training classes, or one "
-        )
-        raise ConfigError("data", f"{text}without an official division.")
+        fault = f"The official division tests {tests}, which suits task: retrieval. "
+        remedy = "Classify images of a data set whose test images show the training classes, or "
+        raise ConfigError("data", f"{fault}{remedy}of one without an official division.")
     generator = streams.create_generator(config.seed, "data.images")
     order = torch.randperm(len(dataset.labels), generator=generator)
-    paper = config.protocol == "paper"
+    selects_on_test = config.protocol == "paper"
     val: Tensor | None = None
     if official is None:
-        train, test = _split_class_rows(dataset, order, config.test, keep=1 if paper else 2)
+        keep = 1 if selects_on_test else 2
+        train, test = _split_class_rows(dataset, order, config.test, keep)
     else:
         train, test, val = order[torch.isin(order, official.train)], official.test, official.val
-    if paper:
+    if selects_on_test:
         train, val = train if val is None else torch.cat([train, val]), None
     elif val is None:
         train, val = _split_class_rows(dataset, train, config.validation)
+    # refuse classes that are evaluated and do not train
     labels = dataset.labels[test if val is None else torch.cat([test, val])]
     untrained = labels[~torch.isin(labels, dataset.labels[train])]
     if len(untrained):
-        text = f"no image of class {dataset.classes[int(untrained[0])]} trains: add some, or leave "
-        raise ConfigError("data", f"{text}that class out")
+        fault = f"No image of class {dataset.classes[int(untrained[0])]} trains."
+        raise ConfigError("data", f"{fault} Add some, or leave that class out.")
     names = _list_class_names(dataset, train)
     return (
         _build_subset(dataset, names, train),
@@ -305,17 +293,15 @@ def _split_images(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset
 def _split_class_rows(
     dataset: Dataset, rows: Tensor, share: float, keep: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """Split the rows of each class: the last round(share · n), at least 1, leaving at least
-    `keep`."""
+    """Split off the last round(share · n) of each class's n rows, at least 1, leaving `keep`."""
     rows = rows[torch.argsort(dataset.labels[rows], stable=True)]
     labels = dataset.labels[rows]
     sizes = torch.bincount(labels, minlength=len(dataset.classes))
-    few = torch.nonzero((sizes > 0) & (sizes <= keep)).squeeze(1)
-    if len(few):
-        name, size = dataset.classes[int(few[0])], int(sizes[few[0]])
-        text = f"class {name} has {size} image(s), and {len(few)} class(es) have fewer than the "
-        text += f"{keep + 1} that can be divided: add images, or leave those classes out"
-        raise ConfigError("data.split", text)
+    small = torch.nonzero((sizes > 0) & (sizes <= keep)).squeeze(1).tolist()
+    if small:
+        fault = f"Class {dataset.classes[small[0]]} has {int(sizes[small[0]])} image(s), and "
+        fault += f"{len(small)} class(es) have fewer than the {keep + 1} that can be divided."
+        raise ConfigError("data.split", f"{fault} Add images, or leave those classes out.")
     last = torch.minimum((share * sizes.double()).round().long().clamp_min(1), sizes - keep)
     position = torch.arange(len(rows)) - (torch.cumsum(sizes, 0) - sizes)[labels]
     is_last = position >= (sizes - last)[labels]

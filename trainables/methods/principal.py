@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainables.data.cache import UNWRITABLE, get_or_build, write_array
+from trainables.data.cache import UNWRITABLE, get_or_build
 from trainables.machine.kernels import describe_kernels
 
 LOG = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ def load_principal_start(cache: Path) -> Principal:
             for name, part in zip(
                 ("weight", "bias"), find_principal_start(features, dim), strict=True
             ):
-                write_array(fresh / f"{name}.npy", part.numpy())
+                np.save(fresh / f"{name}.npy", part.numpy(), allow_pickle=False)
 
         try:
             folder = get_or_build(cache / "starts" / start_key(features, dim), build)

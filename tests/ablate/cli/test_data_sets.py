@@ -99,14 +99,6 @@ def test_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> 
     assert "inshop holds" in out
 
 
-def test_settings_of_before_are_refused(tmp_path: Path, capsys: Said) -> None:
-    settings = tmp_path / "config" / "ablate" / "settings.toml"
-    settings.parent.mkdir(parents=True)
-    settings.touch()
-    assert main(["data", "list"]) == 2
-    assert f"{settings}: this file was removed in 0.2.0." in capsys.readouterr().err
-
-
 def test_check_tells_every_fault(tmp_path: Path, capsys: Said) -> None:
     root = trees.cub200(tmp_path / "cub")
     first = root / "images" / "001.Made_Bird_1"

@@ -95,7 +95,6 @@ def test_held_parts_do_not_train() -> None:
     backbone = build_backbone(config(name="test_vit", hold=("patch_embed", "cls_token")), 64)
     held = {n for n, p in backbone.model.named_parameters() if not p.requires_grad}
     assert held == {"patch_embed.proj.weight", "patch_embed.proj.bias", "cls_token"}
-    assert len(backbone.list_trainable_parameters()) == len(list(backbone.parameters())) - 3
     # A prefix ends at a dot: layer1 is not layer10.
     assert said(hold=("patch_embe",)).startswith("backbone.hold: 'patch_embe'")
 

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from tests.trainables.core_trials import config, timeless
 from trainables.backbones.backbone import Backbone, build_backbone
 from trainables.backbones.memory import (
-    checkpoint_blocks,
     hold_running_statistics,
 )
 from trainables.config.network import BackboneConfig
@@ -61,7 +60,7 @@ def test_numbers_stay_to_the_bit_and_less_is_kept(name: str, freeze_bn: bool) ->
     """Running statistics among them, where norms train: the second time leaves them alone."""
     side = 64 if name in ("bn_inception", "googlenet") else 32
     plain, saving = (made(name, freeze_bn=freeze_bn, side=side) for _ in range(2))
-    checkpoint_blocks(saving.model)
+    saving.model.set_grad_checkpointing(True)
     kept, numbers = passed(plain, side)
     kept_less, found = passed(saving, side)
     assert kept_less < 0.75 * kept
@@ -78,7 +77,7 @@ def test_what_a_block_draws_it_draws_again() -> None:
         for module in backbone.modules():
             if isinstance(module, nn.Dropout):
                 module.p = 0.3
-    checkpoint_blocks(backbones[1].model)
+    backbones[1].model.set_grad_checkpointing(True)
     numbers = []
     for backbone in backbones:
         torch.manual_seed(7)

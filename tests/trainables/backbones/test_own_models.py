@@ -11,7 +11,6 @@ import torch.nn.functional as F
 import torchvision
 from torch import Tensor, nn
 
-from trainables.backbones import googlenet
 from trainables.backbones.backbone import build_backbone, build_frozen_backbone
 from trainables.backbones.own_models import BACKBONES, OwnModel
 from trainables.backbones.pixels import IMAGENET
@@ -28,7 +27,7 @@ def parameters(model: nn.Module) -> int:
 def made(name: str) -> nn.Module:
     """With statistics and weights that no layer leaves as they are."""
     with seed_global_generator(0, "model"):
-        model = BACKBONES[name].build().double().eval()
+        model = BACKBONES[name]().double().eval()
         for norm in model.modules():
             if isinstance(norm, nn.BatchNorm2d):
                 nn.init.normal_(norm.running_mean, 0, 0.1)
@@ -48,7 +47,7 @@ def made(name: str) -> nn.Module:
     ],
 )
 def test_sizes(name: str, million: float, tolerance: float, side: int, last: int) -> None:
-    model = BACKBONES[name].build().eval()
+    model = BACKBONES[name]().eval()
     with torch.no_grad():
         maps = model.forward_features(torch.zeros(1, 3, side, side))
     assert maps.shape == (1, 1024, last, last)
@@ -123,7 +122,8 @@ def test_bn_inception_layer_by_layer() -> None:
 def test_googlenet_is_torchvisions() -> None:
     with seed_global_generator(0, "whole"):
         whole = torchvision.models.googlenet(aux_logits=False, init_weights=False).double().eval()
-    ours = googlenet.GoogLeNet(whole).eval()
+    ours = BACKBONES["googlenet"]().double().eval()
+    ours.load_state_dict(whole.state_dict(), strict=False)
     whole.fc = nn.Identity()
     with torch.no_grad():
         torch.testing.assert_close(ours(IMAGES), whole(IMAGES))

@@ -21,7 +21,7 @@ from trainables.streams import seed_global_generator
 def caffes(classifier: str = "last_linear") -> dict[str, Tensor]:
     """Return tensors laid out as in BN-Inception's usual file: norms of [1, C], a classifier."""
     with seed_global_generator(0, "file"):
-        own = BACKBONES["bn_inception"].build().state_dict()
+        own = BACKBONES["bn_inception"]().state_dict()
         tensors = {
             name: torch.rand_like(value)[None] if "_bn." in name else value
             for name, value in own.items()
@@ -48,7 +48,7 @@ def test_the_usual_file_loads(tmp_path: Path, classifier: str) -> None:
         if not name.endswith("num_batches_tracked"):
             assert torch.equal(value, tensors[name].reshape(value.shape)), name
     # A pixel is 255 x − mean of its own channel: blue 104, green 117, red 128.
-    assert backbone.bgr
+    assert backbone.pixels.channels == "bgr"
     assert [255 * value for value in backbone.mean] == pytest.approx([128, 117, 104])
     assert [255 * value for value in backbone.std] == pytest.approx([1, 1, 1])
 
@@ -74,4 +74,4 @@ def test_a_tensor_of_another_shape_is_named() -> None:
     model = BACKBONES["bn_inception"]
     tensors = model.convert(caffes() | {"conv2_3x3.weight": torch.zeros(192, 64, 5, 5)})
     with pytest.raises(ConfigError, match=r"conv2_3x3.weight \[192, 64, 5, 5\], not \[192, 64, 3"):
-        load_tensors_into(model.build(), tensors, model.CLASSIFIER, "a file", "bn_inception")
+        load_tensors_into(model(), tensors, model.CLASSIFIER, "a file", "bn_inception")

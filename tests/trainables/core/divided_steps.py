@@ -15,6 +15,7 @@ from tests.trainables.components import loss_options
 from trainables import streams
 from trainables.backbones.backbone import Backbone, build_backbone
 from trainables.backbones.grad_cache import GradCacheRunner
+from trainables.backbones.pixels import Pixels
 from trainables.config.network import BackboneConfig
 from trainables.core.epoch_metrics import EpochMetrics
 from trainables.core.network import build_method
@@ -48,13 +49,12 @@ def convolutions(*, freeze_bn: bool = True) -> Backbone:
 
 
 def _backbone(model: nn.Module, features: int) -> Backbone:
-    pixels = (0.5, 0.5, 0.5)
+    half = (0.5, 0.5, 0.5)
     return Backbone(
         model,
         features=features,
         pooling="timm",
-        mean=pixels,
-        std=pixels,
+        pixels=Pixels(mean=half, std=half),
         freeze_bn=True,
         channels_last=False,
     ).double()

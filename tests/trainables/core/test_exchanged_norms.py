@@ -47,7 +47,7 @@ def test_what_is_converted_keeps_its_tensors_names_and_function(name: str) -> No
 def test_it_is_refused_without_gpus_and_in_parts(drawn: Path) -> None:
     trial = config(drawn, **TRAINS)
     check_processes(trial, 3, on_gpus=True)
-    with pytest.raises(ConfigError, match=r"BatchNormAct2d.*Give each a GPU .resources.gpus."):
+    with pytest.raises(ConfigError, match=r"BatchNormAct2d.*give each process a GPU"):
         check_processes(trial, 3)
     with pytest.raises(ConfigError, match=r"BatchNormAct2d.*Set backbone.freeze_bn"):
         check_parts(trial.backbone.name, 32, freeze_bn=False)

@@ -20,8 +20,8 @@ from trainables.config.images import AugmentConfig
 from trainables.data.augment import (
     cut_boxes,
     cut_eval_images,
-    draw_fixed_boxes,
     draw_random_boxes,
+    place_boxes,
     train_images,
 )
 from trainables.data.images import Images
@@ -95,11 +95,11 @@ def test_a_fixed_crop_is_torchvisions_resize_and_crop(resize: int, kind: Any) ->
     g = create_generator(2, "a")
     torch.rand(4, 10, 2, generator=g)
     position = torch.rand(4, 4, generator=g)[:, :2]
-    mode = InterpolationMode(kind or "bilinear")
+    mode, side = InterpolationMode(kind or "bilinear"), torch.tensor([96])
     for row, image in enumerate(index.tolist()):
         small = tv2.resize(images[image].permute(2, 0, 1), [resize], mode, antialias=True).float()
         height, width = torch.tensor([small.shape[1]]), torch.tensor([small.shape[2]])
-        box = draw_fixed_boxes(height, width, 96, position[row : row + 1])
+        box = place_boxes(height, width, side, side, position[row : row + 1])
         top, left = box[0, :2].tolist()
         torch.testing.assert_close(crops[row], tv.crop(small, top, left, 96, 96), **NEAR)
 

@@ -4,15 +4,9 @@ and the remedy, before any trial starts."""
 from __future__ import annotations
 
 import os
-import pickle
-import resource
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from scipy.io import savemat
 
@@ -20,7 +14,7 @@ from tests.trainables.data import trees
 from trainables.data.dataset import DATASETS, fingerprint, load_dataset, resolve_data_config
 from trainables.errors import ConfigError
 
-OFFICIAL = [("cub200", "CUB_200_2011"), ("inshop", "inshop"), ("cifar10", "cifar-10-batches-py")]
+OFFICIAL = [("cub200", "CUB_200_2011"), ("inshop", "inshop")]
 Change = Callable[[list[str]], list[str]]
 
 
@@ -56,14 +50,13 @@ def test_another_folder_and_counts_that_are_not_the_makers(
         assert about.offered in message or root == tmp_path / "absent"
     message = fail_to_load(name, trees.TREES[name][usual](tmp_path / usual))
     for part, count in about.counts.items():
-        assert f"{part}: " in message and f", not {count}" in message
+        assert f"{part}: " in message and f", not {count} (" in message
     assert "--allow-partial" in message
 
 
 ABSENT = {
     ("cub200", "CUB_200_2011"): "001.Made_Bird_1/Made_Bird_0002_3.jpg",
     ("cars196", "stanford_cars"): "cars_test/00004.jpg",
-    ("cifar10", "cifar-10-batches-py"): "data_batch_3",
     ("manifest", "csv"): "pictures/3/1.jpg",
 }
 
@@ -76,7 +69,7 @@ def test_an_image_that_is_listed_and_absent(name: str, usual: str, tmp_path: Pat
     complete, before = load_dataset(config, cache), fingerprint(config, cache)
     (root / "images" / path if name == "cub200" else root / path).unlink()
     message = fail_to_load(name, root)
-    assert message.startswith("data.root: 1 of ") and path in message
+    assert message.startswith("data.root: ") and f" images missing ({path})" in message
     assert "--allow-partial" in message
     assert len(load_dataset(config, cache).images) < len(complete.images)
     assert fingerprint(config, cache) != before
@@ -88,7 +81,6 @@ def edit_lines(path: Path, change: Change) -> None:
 
 IMAGES, LABELS, BOXES = "images.txt", "image_class_labels.txt", "bounding_boxes.txt"
 PARTITION, KAGGLE = "list_eval_partition.txt", "LOC_val_solution.csv"
-TRUTH = "ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt"
 
 
 def put(at: int, *lines: str, over: int = 1) -> Change:
@@ -102,12 +94,10 @@ def put(at: int, *lines: str, over: int = 1) -> Change:
         (trees.cub200, "cub200", LABELS, put(4), f"{LABELS}: "),
         (trees.cub200, "cub200", IMAGES, put(0, "x y/z.jpg"), f"{IMAGES}:1: "),
         (trees.cub200, "cub200", IMAGES, put(44, "45 ../../z.jpg"), "the path '../../z.jpg'"),
-        (trees.inshop, "inshop", PARTITION, put(50), "lists 48 images"),
         (trees.inshop, "inshop", PARTITION, put(3, "img/a.jpg id_1 tset"), f"{PARTITION}:4: "),
         (trees.inshop, "inshop", PARTITION, lambda lines: [*lines[:3], *lines[2:-1]], " twice"),
         (trees.sop, "sop", "Ebay_test.txt", put(2, "26 7 1"), "Ebay_test.txt:3: "),
-        (trees.imagenet, "imagenet", TRUTH, put(0, "77"), "ground_truth.txt:1: "),
-        (trees.imagenet_kaggle, "imagenet", KAGGLE, put(2, "a,"), f"{KAGGLE}:3: "),
+        (trees.imagenet, "imagenet", KAGGLE, put(2, "a,"), f"{KAGGLE}:3: "),
     ],
     ids=name_parameter,
 )
@@ -129,7 +119,7 @@ def test_matlab_files(tmp_path: Path) -> None:
     (root / "cars_test_annos_withlabels.mat").unlink()
     assert "no cars_test_annos_withlabels.mat" in fail_to_load("cars196", root)
     (root / "devkit/cars_test_annos.mat").rename(root / "cars_test_annos_withlabels.mat")
-    assert "fname and class" in fail_to_load("cars196", root)
+    assert "cannot be read (no field of name class)" in fail_to_load("cars196", root)
     root = trees.cars196(tmp_path / "cars")
     file, raw = root / "cars_annos.mat", (root / "cars_annos.mat").read_bytes()
     version_7_3 = (
@@ -137,50 +127,18 @@ def test_matlab_files(tmp_path: Path) -> None:
     )
     for damaged in (version_7_3, raw[: len(raw) // 8]):
         file.write_bytes(damaged)
-        assert "cars_annos.mat: the MATLAB file cannot be read" in fail_to_load("cars196", root)
+        assert "cars_annos.mat: the annotations cannot be read" in fail_to_load("cars196", root)
     table = trees.car_table([("car_ims/000001.jpg", 0)], "relative_im_path")
     savemat(file, {"annotations": table})
     assert "class 0 of 'car_ims/000001.jpg'" in fail_to_load("cars196", root)
 
 
-class Bomb:
-    def __reduce__(self) -> tuple[object, tuple[str]]:
-        return os.system, ("echo it ran > /dev/stderr",)
-
-
-@pytest.fixture(scope="module")
-def pickled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """CIFAR-10, whose fourth file each test writes anew."""
-    return trees.cifar10_python(tmp_path_factory.mktemp("pickled") / "cifar")
-
-
-BYTES = np.zeros((1, 3072), np.uint8)
-
-
-@pytest.mark.parametrize(
-    ("content", "fault"),
-    [
-        ({"data": Bomb(), "labels": []}, "the name posix.system"),
-        ({"data": np.zeros((1, 3072), object), "labels": [1]}, "it must hold data"),
-        ({"data": "x".encode, "labels": [1]}, "the name"),
-        ({"data": np.repeat(BYTES, 2, 0), "labels": [1]}, "it must hold data"),
-    ],
-    ids=name_parameter,
-)
-def test_pickles_of_other_things_are_not_run(
-    content: object, fault: str, pickled: Path, capfd: pytest.CaptureFixture[str]
+def test_a_cifar_archive_with_another_md5_sum(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (pickled / "data_batch_4").write_bytes(pickle.dumps(content, 2))
-    message = fail_to_load("cifar10", pickled)
-    assert "data_batch_4: " in message and fault in message
-    assert "it ran" not in capfd.readouterr().err
-
-
-def test_a_pickle_with_a_huge_memo_takes_no_memory(pickled: Path) -> None:
-    (pickled / "data_batch_4").write_bytes(b"\x80\x02}r\xff\xff\xff\x7f.")
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert "data_batch_4: it must hold data" in fail_to_load("cifar10", pickled)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kB
+    monkeypatch.setattr("torchvision.datasets.cifar.check_integrity", lambda path, md5: False)
+    root = trees.cifar10_python(tmp_path / "cifar")
+    assert "CIFAR-10 in" in fail_to_load("cifar10", root)
 
 
 @pytest.mark.parametrize(
@@ -201,17 +159,3 @@ def test_rows_of_a_manifest(change: dict[str, str], expected: str, tmp_path: Pat
     line = ",".join((rows[0] | change).values())
     edit_lines(root / "manifest.csv", put(1, line))
     assert expected in fail_to_load("manifest", root)
-
-
-def test_a_repeated_path_ends_the_reading(tmp_path: Path) -> None:
-    """However many rows repeat it: 20 million are 100 kilobytes of a file."""
-    path = tmp_path / "manifest.parquet"
-    block = pa.DictionaryArray.from_arrays(pa.array(np.zeros(5_000_000, np.int8)), ["a.png"])
-    table = pa.table({"path": block, "label": block})
-    with pq.ParquetWriter(path, table.schema) as writer:
-        for _ in range(4):
-            writer.write_table(table)
-    tracemalloc.start()
-    assert "a.png twice" in fail_to_load("manifest", path)
-    assert tracemalloc.get_traced_memory()[1] < 10**7
-    tracemalloc.stop()

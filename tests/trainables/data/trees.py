@@ -7,23 +7,20 @@ from __future__ import annotations
 
 import csv
 import pickle
-import struct
 from collections.abc import Callable, Iterable, Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from PIL import Image
 from scipy.io import savemat
+from torchvision.datasets import cifar
 
 from trainables.data.images import Images
-from trainables.data.sets.cifar import BYTES
 
 SIDE = 24
+BYTES = 3 * 32 * 32  # of an image of CIFAR
 
 
 def picture(path: Path, label: int, number: int, mode: str = "RGB") -> None:
@@ -155,17 +152,12 @@ def inshop_nested(root: Path) -> Path:
 # ------------------------------------------------------------------------------------------- CIFAR
 
 
+# The made archives have other MD5 sums than the makers'.
+cifar.check_integrity = lambda path, md5: Path(path).is_file()
+
 CIFAR10_FILES = (*(f"data_batch_{n}" for n in range(1, 6)), "test_batch")
 CIFAR10_NAMES = "airplane automobile bird cat deer dog frog horse ship truck".split()  # noqa: SIM905
 FINE_NAMES = [f"made_{(7 * n) % 100:02d}" for n in range(100)]
-
-
-def cifar10_binary(root: Path) -> Path:
-    for i, name in enumerate(CIFAR10_FILES):
-        rows, labels = _draw_cifar(10, 100 * i)
-        _write_binary(root / f"{name}.bin", rows, labels)
-    write_lines(root / "batches.meta.txt", [*CIFAR10_NAMES, ""])
-    return root
 
 
 def cifar10_python(root: Path) -> Path:
@@ -176,18 +168,11 @@ def cifar10_python(root: Path) -> Path:
     return root
 
 
-def cifar100_binary(root: Path) -> Path:
+def cifar100_python(root: Path, count: int = 200) -> Path:
+    """`count` images in each part."""
     for part, start in (("train", 0), ("test", 700)):
         rows, labels = _draw_cifar(100, start)
-        _write_binary(root / f"{part}.bin", rows, [label // 5 for label in labels], labels)
-    write_lines(root / "fine_label_names.txt", FINE_NAMES)
-    return root
-
-
-def cifar100_python(root: Path) -> Path:
-    for part, start in (("train", 0), ("test", 700)):
-        rows, labels = _draw_cifar(100, start)
-        _write_pickle(root / part, {"data": rows, "fine_labels": labels})
+        _write_pickle(root / part, {"data": rows[:count], "fine_labels": labels[:count]})
     _write_pickle(root / "meta", {"fine_label_names": FINE_NAMES})
     return root
 
@@ -199,74 +184,43 @@ def _draw_cifar(classes: int, start: int) -> tuple[np.ndarray, list[int]]:
     return np.stack(images).transpose(0, 3, 1, 2).reshape(-1, BYTES), labels
 
 
-def _write_binary(path: Path, rows: np.ndarray, *columns: list[int]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    np.column_stack([*columns, rows]).astype(np.uint8).tofile(path)
-
-
 def _write_pickle(path: Path, content: dict[str, object]) -> None:
-    """Write a pickle at protocol 2 with the names of modules of that time."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = BytesIO()
-    Python2Pickler(file, 2).dump(content)
-    path.write_bytes(file.getvalue().replace(b"numpy._core.", b"numpy.core."))
-
-
-class Python2Pickler(pickle._Pickler):
-    """Writes texts as Python 2's cPickle did: SHORT_BINSTRING and BINSTRING."""
-
-    dispatch = pickle._Pickler.dispatch.copy()
-
-    def save_text(self, value: str | bytes) -> None:
-        raw = value if isinstance(value, bytes) else value.encode("latin1")
-        size = b"U" + bytes([len(raw)]) if len(raw) < 256 else b"T" + struct.pack("<i", len(raw))
-        self.write(size + raw)
-        self.memoize(value)
-
-    dispatch[str] = dispatch[bytes] = save_text
+    path.write_bytes(pickle.dumps(content))
 
 
 # ---------------------------------------------------------------------------------------- ImageNet
 
 WNIDS = tuple(f"n0144{n:04d}" for n in range(764, 770))
+VALIDATION = tuple(n % len(WNIDS) for n in range(2 * len(WNIDS)))  # classes
 
 
 def imagenet(root: Path) -> Path:
-    """train/<wnid>/, val/ without folders, and the devkit; ids are not in the order of names."""
+    """Kaggle's archive, whose val/ has no folders."""
+    base = _draw_imagenet_training(root / "ILSVRC" / "Data" / "CLS-LOC")
+    lines = ["ImageId,PredictionString"]
+    for n, label in enumerate(VALIDATION, 1):
+        name, wnid = f"ILSVRC2012_val_{n:08d}", WNIDS[label]
+        picture(base / "val" / f"{name}.JPEG", label, 50 + n)
+        lines.append(f"{name},{wnid} 1 2 20 21 {wnid} 3 4 9 9 ")
+    write_lines(root / "LOC_val_solution.csv", lines)
+    return root
+
+
+def imagenet_folders(root: Path) -> Path:
+    """train/ and val/ with the first class's folder, by which it is recognised."""
+    _draw_imagenet_training(root)
+    for n, label in enumerate(VALIDATION, 1):
+        picture(root / "val" / WNIDS[label] / f"ILSVRC2012_val_{n:08d}.JPEG", label, 50 + n)
+    return root
+
+
+def _draw_imagenet_training(base: Path) -> Path:
     for label, wnid in enumerate(WNIDS):
         for n in range(4):
             mode = mode_of(n) if label == 0 else "RGB"
-            picture(root / "train" / wnid / f"{wnid}_{n}.JPEG", label, n, mode)
-    truth = _validation(root / "val")
-    devkit = root / "ILSVRC2012_devkit_t12" / "data"
-    devkit.mkdir(parents=True)
-    table = np.empty((len(WNIDS), 1), dtype=[("ILSVRC2012_ID", "O"), ("WNID", "O")])
-    for i, wnid in enumerate(WNIDS):
-        table[i, 0] = (np.array([[len(WNIDS) - i]], np.uint16), wnid)
-    savemat(devkit / "meta.mat", {"synsets": table})
-    numbers = (str(len(WNIDS) - label) for label in truth)
-    write_lines(devkit / "ILSVRC2012_validation_ground_truth.txt", numbers)
-    return root
-
-
-def _validation(folder: Path) -> list[int]:
-    truth = [n % len(WNIDS) for n in range(2 * len(WNIDS))]
-    for n, label in enumerate(truth, 1):
-        picture(folder / f"ILSVRC2012_val_{n:08d}.JPEG", label, 50 + n)
-    return truth
-
-
-def imagenet_kaggle(root: Path) -> Path:
-    base = root / "ILSVRC" / "Data" / "CLS-LOC"
-    for label, wnid in enumerate(WNIDS):
-        for n in range(4):
-            picture(base / "train" / wnid / f"{wnid}_{n}.JPEG", label, n)
-    rows = [
-        f"ILSVRC2012_val_{n:08d},{WNIDS[label]} 1 2 20 21 {WNIDS[label]} 3 4 9 9 "
-        for n, label in enumerate(_validation(base / "val"), 1)
-    ]
-    write_lines(root / "LOC_val_solution.csv", ["ImageId,PredictionString", *rows])
-    return root
+            picture(base / "train" / wnid / f"{wnid}_{n}.JPEG", label, n, mode)
+    return base
 
 
 # ---------------------------------------------------------------------------------- of one's own
@@ -356,27 +310,17 @@ def manifest_csv(root: Path, rows: Rows | None = None) -> Path:
     return root
 
 
-def manifest_parquet(root: Path) -> Path:
-    """The images as bytes in the table."""
-    rows = manifest_rows()
-    beside = manifest_csv(root / "beside", rows)
-    table = pa.Table.from_pylist(rows)
-    content = [(beside / row["path"]).read_bytes() for row in rows]
-    pq.write_table(table.append_column("image", pa.array(content)), root / "things.parquet")
-    return root / "things.parquet"
-
-
 # Data set → makers of its layouts, under the name that its folder usually has.
 TREES: dict[str, dict[str, Callable[[Path], Path]]] = {
     "cub200": {"CUB_200_2011": cub200},
     "cars196": {"cars196": cars196, "stanford_cars": cars196_devkit},
     "sop": {"Stanford_Online_Products": sop},
     "inshop": {"inshop": inshop, "In-shop Clothes Retrieval Benchmark": inshop_nested},
-    "cifar10": {"cifar-10-batches-bin": cifar10_binary, "cifar-10-batches-py": cifar10_python},
-    "cifar100": {"cifar-100-binary": cifar100_binary, "cifar-100-python": cifar100_python},
-    "imagenet": {"ILSVRC2012": imagenet, "imagenet": imagenet_kaggle},
+    "cifar10": {"cifar-10-batches-py": cifar10_python},
+    "cifar100": {"cifar-100-python": cifar100_python},
+    "imagenet": {"imagenet": imagenet, "ILSVRC2012": imagenet_folders},
     "folder": {"parts": folder_of_parts},
-    "manifest": {"csv": manifest_csv, "parquet": manifest_parquet},
+    "manifest": {"csv": manifest_csv},
 }
 FIRST = [(name, next(iter(layouts))) for name, layouts in TREES.items()]  # a layout of each
 CASES = [(name, usual) for name, layouts in TREES.items() for usual in layouts]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from functools import cache as once
+from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -23,26 +23,17 @@ from trainables.errors import ConfigError
 
 LOG = logging.getLogger(__name__)
 HERE = Path(__file__).parent
-DIGITS = tuple("0123456789")
-MOST = 16  # the largest value of a pixel of a digit
+LARGEST_DIGIT_PIXEL = 16
 
 
-class Packaged(DataSource):
-    """Base of data sets that come with a package, as memory-mapped files."""
-
-    REVISION = 1
-
-    @classmethod
-    def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
-        return cls.load(config, cache)
-
-
-class Embedded(Packaged):
+class Embedded(DataSource):
     """Square drawings, whose evaluation crop is the whole image.
 
     FILE: name of the Arrow file. COLUMN: its column of classes. FOLDER: where it is.
     """
 
+    REVISION = 1
+    MAPS_FILES = True
     FILE: ClassVar[str]
     COLUMN: ClassVar[str] = "class"
     FOLDER: ClassVar[Path] = HERE
@@ -69,13 +60,13 @@ class Embedded(Packaged):
     @classmethod
     def decode(cls, folder: Path) -> None:
         """Unpack the Arrow file into `folder`, classes in the order of their code points."""
-        import pyarrow as pa  # only whoever decodes pays for it
+        import pyarrow as pa
 
         path = cls.FOLDER / f"{cls.FILE}.arrow"
         LOG.info("decoding %s into %s", path.name, folder.parent)
         raw = path.read_bytes()
         if hashlib.sha256(raw).hexdigest() != cls.get_digest("file"):
-            raise ConfigError(str(path), "the file is damaged: reinstall the package.")
+            raise ConfigError(str(path), "the file is damaged. Reinstall the package.")
         batch = pa.ipc.open_file(pa.py_buffer(raw)).get_batch(0)
         height, width, channels = (
             int(batch.schema.metadata[key]) for key in (b"height", b"width", b"channels")
@@ -119,9 +110,12 @@ class Characters(Embedded):
 
 
 @DATASETS.register("digits")
-class Digits(Packaged):
+class Digits(DataSource):
     """10 digits, 1,797 drawings by hand, 8 × 8 grey (Alpaydin and Kaynak, "Optical recognition of
     handwritten digits", UCI 1998): small enough for tests of classification."""
+
+    REVISION = 1
+    MAPS_FILES = True
 
     @classmethod
     def fingerprint(cls, config: DataConfig, cache: Path) -> str:
@@ -133,14 +127,14 @@ class Digits(Packaged):
     @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
         pixels, labels = (torch.from_numpy(array.copy()) for array in _read_digits())
-        return Dataset(Images.from_equal_sizes(pixels), labels, DIGITS)
+        return Dataset(Images.from_equal_sizes(pixels), labels, tuple("0123456789"))
 
 
-@once
+@lru_cache
 def _read_digits() -> tuple[np.ndarray, np.ndarray]:
     """Return pixels [N, 8, 8] uint8, scaled from 0 … 16 to 0 … 255, and labels [N] int64."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()
-    pixels = (digits.images * 255 / MOST).round().astype(np.uint8)
+    pixels = (digits.images * 255 / LARGEST_DIGIT_PIXEL).round().astype(np.uint8)
     return pixels, digits.target.astype(np.int64)

@@ -11,7 +11,7 @@ the folders of `$ABLATE_DATA` (separated as in PATH). Each machine of a cluster 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,11 +21,7 @@ from trainables.errors import ConfigError
 from trainables.machine.texts import expand_user_path
 
 VARIABLE = "ABLATE_DATA"
-SHOWN = 6  # names in a message
-GO_ON = (
-    "unpack it again, or go on with what is there: --allow-partial (data.allow_partial: true), "
-    "which makes it another data set with trials of its own."
-)
+MOST_NAMES = 6  # in a message
 
 
 @dataclass(frozen=True)
@@ -73,25 +69,15 @@ class About:
     def list_differences(self, counts: Mapping[str, Count]) -> list[str]:
         """Return a line for each part that differs from the makers' counts."""
         return [
-            f"{part}: {counts.get(part, Count(0, 0))}, not {count}"
+            f"{part}: {counts.get(part, Count(0, 0))}, not {count} ({self.counted})"
             for part, count in self.counts.items()
             if counts.get(part) != count
         ]
 
-    def build_difference_error(self, different: Iterable[str], where: str) -> ConfigError:
-        text = f"{self.title} in {where} differs from the counts of {self.counted} ("
-        return ConfigError("data.root", f"{text}{'; '.join(different)}): {GO_ON}")
-
 
 def join_names(names: Sequence[str]) -> str:
     """Return the first names, and dots if there are more."""
-    return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
-
-
-def build_absence_error(absent: Sequence[str], listed: int, title: str, where: str) -> ConfigError:
-    """Return the error for listed images that do not exist."""
-    text = f"{len(absent):,} of {listed:,} images of {title} are listed and not there in {where} ("
-    return ConfigError("data.root", f"{text}{join_names(absent)}): {GO_ON}")
+    return ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
 
 
 def build_unreadable_error(root: Path, error: OSError) -> ConfigError:
@@ -104,17 +90,11 @@ def build_unreadable_error(root: Path, error: OSError) -> ConfigError:
 
 def list_data_folders() -> list[Path]:
     """Return the folders of `$ABLATE_DATA`."""
-    if variable := os.environ.get(VARIABLE):
-        parts = [part for part in variable.split(os.pathsep) if part.strip()]
-        return [expand_user_path(part, VARIABLE) for part in parts]
-    home = expand_user_path(os.environ.get("XDG_CONFIG_HOME") or "~/.config", "XDG_CONFIG_HOME")
-    if (settings := home / "ablate" / "settings.toml").is_file():
-        message = f"this file was removed in 0.2.0. List its folders in {VARIABLE}, as PATH does."
-        raise ConfigError(str(settings), message)
-    return []
+    parts = os.environ.get(VARIABLE, "").split(os.pathsep)
+    return [expand_user_path(part, VARIABLE) for part in parts if part.strip()]
 
 
-def get_given_root(config: DataConfig) -> Path | None:
+def resolve_data_root(config: DataConfig) -> Path | None:
     """Return `data.root` as an absolute path, or None."""
     if config.root is None:
         return None
@@ -123,19 +103,18 @@ def get_given_root(config: DataConfig) -> Path | None:
 
 def locate_root(config: DataConfig, about: About) -> Path:
     """Return the folder of a data set; ConfigError if there is none or it is another one."""
-    root = get_given_root(config)
+    root = resolve_data_root(config)
     if root is None:
         folders = list_data_folders()
-        root = next(_list_usual_folders(folders, about), None)
-    if root is None:
-        where = f"in {', '.join(map(str, folders))} (${VARIABLE})" if folders else "anywhere"
-        raise ConfigError(
-            "data.root",
-            f"it is not given, and no folder {join_names(about.folders)} is found {where}. Give "
-            f"data.root, or --dataset {config.name} --data-root DIR, or set {VARIABLE} to the "
-            f"folder that {about.title} lies in. Its makers offer it at {about.offered}.",
-        )
-    root = Path(os.path.realpath(root))
+        root = _find_usual_folder(folders, about)
+        if root is None:
+            where = f"in {', '.join(map(str, folders))} (${VARIABLE})" if folders else "anywhere"
+            raise ConfigError(
+                "data.root",
+                f"it is not given, and no folder {join_names(about.folders)} is found {where}. "
+                f"Give data.root, or --dataset {config.name} --data-root DIR, or set {VARIABLE} to "
+                f"the folder that contains {about.title}. Its makers offer it at {about.offered}.",
+            )
     try:
         if about.find_markers(root) is None:
             names = sorted(entry.name for entry in root.iterdir() if entry.name[0] != ".")
@@ -150,10 +129,13 @@ def locate_root(config: DataConfig, about: About) -> Path:
     return root
 
 
-def _list_usual_folders(folders: Iterable[Path], about: About) -> Iterator[Path]:
-    """Yield existing folders with usual names, in order."""
+def _find_usual_folder(folders: Iterable[Path], about: About) -> Path | None:
+    """Return the first folder with one of the data set's usual names, in any case."""
     for base in folders:
         with suppress(OSError):  # `ablate data list` says which of them cannot be read
             by_name = {entry.name.casefold(): entry for entry in sorted(base.iterdir())}
-            entries = (by_name.get(name.casefold()) for name in about.folders)
-            yield from (entry for entry in entries if entry is not None and entry.is_dir())
+            for name in about.folders:
+                folder = by_name.get(name.casefold())
+                if folder is not None and folder.is_dir():
+                    return Path(os.path.realpath(folder))
+    return None

@@ -21,17 +21,13 @@ import logging
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import compress
 from pathlib import Path
 from typing import ClassVar
-
-import numpy as np
 
 from trainables.config.images import DataConfig
 from trainables.data.dataset import ROLES, Dataset, DataSource, Index, Row, count_parts
 from trainables.data.decode import Picture
 from trainables.data.files.data_set_markers import (
-    build_absence_error,
     build_unreadable_error,
     join_names,
     locate_root,
@@ -60,13 +56,11 @@ class Reading:
     Attributes:
         index, rows: of the images that exist.
         problems: a line for each difference from what its makers say.
-        error: the error for the first of them.
     """
 
     index: Index
     rows: Dataset
     problems: tuple[str, ...]
-    error: ConfigError | None
 
 
 class FileSet(DataSource):
@@ -88,44 +82,46 @@ class FileSet(DataSource):
 
     @classmethod
     def read_listing(cls, config: DataConfig) -> Reading:
-        """Return the content of the data set's folder."""
+        """Return the content of the data set's folder, complete or not."""
         root = cls.locate_root(config)
         try:
             listing = cls.rows(root, config)
-            listed = Index.from_rows(listing.base, listing.rows, str(listing.where))
-            is_present = cls.find_present(listed)
+            listed = Index.from_rows(listing.base, listing.rows, str(listing.where)).rows
+            # a pipe or device is no image, and would block
+            absent = [row.path for row in listed if not (listing.base / row.path).is_file()]
         except OSError as failure:
             raise build_unreadable_error(root, failure) from failure
-        index = Index(listing.base, tuple(compress(listed.rows, is_present)))
-        where = str(listing.base)
         problems: list[str] = []
-        error: ConfigError | None = None
-        total = len(listed.rows)
-        if absent := [listed.rows[row].path for row in np.flatnonzero(~is_present)]:
-            problems = [f"{len(absent):,} of {total:,} images missing ({join_names(absent)})"]
-            title = cls.ABOUT.title if cls.ABOUT else cls.NAME
-            error = build_absence_error(absent, total, title, where)
-            if not index.rows:
-                raise error
+        if absent:
+            missing = f"{len(absent):,} of {len(listed):,} images missing"
+            problems.append(f"{missing} ({join_names(absent)})")
+            if len(absent) == len(listed):
+                raise cls._build_difference_error(listing.base, problems)
+        missing_paths = {*absent}
+        present = tuple(row for row in listed if row.path not in missing_paths)
+        index = Index(listing.base, present)
         rows = index.to_plan_dataset()
-        if cls.ABOUT and (different := cls.ABOUT.list_differences(count_parts(rows))):
-            problems += different
-            error = error or cls.ABOUT.build_difference_error(different, where)
-        return Reading(index, rows, tuple(problems), error)
+        if cls.ABOUT is not None:
+            problems += cls.ABOUT.list_differences(count_parts(rows))
+        return Reading(index, rows, tuple(problems))
 
     @classmethod
-    def find_present(cls, listed: Index) -> np.ndarray:
-        """Return which images exist as regular files, [N] bool; a FIFO or device would block."""
-        return np.array([(listed.base / row.path).is_file() for row in listed.rows], bool)
+    def _build_difference_error(cls, base: Path, problems: Iterable[str]) -> ConfigError:
+        title = cls.ABOUT.title if cls.ABOUT else cls.NAME
+        return ConfigError(
+            "data.root",
+            f"{title} in {base} differs from its list or its makers' counts: "
+            f"{'; '.join(problems)}. Unpack it again, or go on with what is there: "
+            "--allow-partial (data.allow_partial: true), which makes it another data set with "
+            "trials of its own.",
+        )
 
     @classmethod
     def check_listing(cls, config: DataConfig) -> Reading:
-        """Return the content of the folder; ConfigError if it differs from what its makers say,
-        unless `data.allow_partial`.
-        """
+        """Return the content of the folder, and refuse differences without allow_partial."""
         reading = cls.read_listing(config)
-        if reading.error is not None and not config.allow_partial:
-            raise reading.error
+        if reading.problems and not config.allow_partial:
+            raise cls._build_difference_error(reading.index.base, reading.problems)
         return reading
 
     @classmethod

@@ -19,35 +19,34 @@ from trainables.machine.files import write_atomically
 from trainables.machine.processes import count_cores
 from trainables.machine.progress import Progress
 
-AT_ONCE = 256  # files a task: of those that are known, handing one over costs more than looking
-COPIES = 4  # stamps a file: nodes may share a cache and each have the data on a disk of its own
-
-Copies = list[list[str]]  # stamp and digest of each copy of a file that was seen, newest first
+AT_ONCE = 256  # files a task: handing over a single one costs more than looking at its stamp
 
 
 def hash_files(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]:
     """Return file name relative to `root` → SHA-256 (hex); earlier hashes are in `cache`."""
     index = cache / f"hashes-{hashlib.sha256(str(root).encode()).hexdigest()[:16]}.json"
     try:
-        earlier: dict[str, Copies] = read_sealed_json(index) or {}
+        earlier = read_sealed_json(index) or {}
     except OSError:
         earlier = {}
     base = os.fspath(root)
 
-    def hash_file(name: str) -> tuple[str, Copies]:
+    def hash_file(name: str) -> tuple[str, list[list[str]]]:
+        """Return the digest, and stamp and digest of each copy of the file that was ever read."""
         path = os.path.join(base, name)  # noqa: PTH118 - a Path costs more than the look itself
         copies = earlier.get(name, [])
-        with name_unreadable_file(path, "check its permissions"):
+        with name_unreadable_file(path):
             stamp = _read_stamp(os.stat(path))  # noqa: PTH116
-            for seen, digest in copies:
-                if seen == stamp:
+            # nodes may share a cache and each have the data on a disk of its own
+            for copy_stamp, digest in copies:
+                if copy_stamp == stamp:
                     return digest, copies
             with Path(path).open("rb") as opened:
                 stamp = _read_stamp(os.fstat(opened.fileno()))
                 digest = hashlib.file_digest(opened, "sha256").hexdigest()
-        return digest, [[stamp, digest], *(copy for copy in copies if copy[0] != stamp)][:COPIES]
+        return digest, [[stamp, digest], *copies]
 
-    results: dict[str, tuple[str, Copies]] = {}
+    results: dict[str, tuple[str, list[list[str]]]] = {}
     progress = Progress(f"hashing {root}", len(names))
     blocks = [names[start : start + AT_ONCE] for start in range(0, len(names), AT_ONCE)]
     with ThreadPoolExecutor(count_cores()) as pool:

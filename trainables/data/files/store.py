@@ -31,8 +31,8 @@ from trainables.data.decode import (
     compute_short_size,
     decode_picture,
     map_ahead,
-    silence_size_warning,
 )
+from trainables.data.files.lists import name_unreadable_file
 from trainables.data.images import Images, map_array
 from trainables.machine.progress import Progress
 
@@ -64,22 +64,14 @@ class EncodedImages(Images):
     names: tuple[str, ...]
     boxes: tuple[Box | None, ...]
     at_once = 1  # a decoded image takes long enough to be a task of its own
+    is_decoded = False
 
     def __getitem__(self, row: int) -> Tensor:
         """Decode an image: [H, W, C] uint8."""
         start, length = int(self.offsets[row]), int(self.lengths[row])
         content = self.flat[start : start + length].numpy().tobytes()
         picture = Picture(Path(self.names[row]), content, self.boxes[row])
-        pixels = decode_picture(picture, self.short)
-        return torch.from_numpy(np.array(pixels))
-
-    def is_resident(self, device: torch.device) -> bool:
-        """Return False: decoded they are nowhere."""
-        return False
-
-    def to(self, device: torch.device | str, share: float = 0.3) -> Images:
-        """Return these: only decoded ones could be of use on a device."""
-        return self
+        return torch.from_numpy(np.array(decode_picture(picture, self.short)))
 
 
 def load_stored(
@@ -91,24 +83,26 @@ def load_stored(
         folder: named by the content of the data; the kind of store is appended.
         pictures: of the rows of `index`, in order.
     """
-    kind = choose_store(folder, len(index.rows), config)
-    is_encoded, short = kind == "encoded", config.stored_short_side
+    kind, short = choose_store(folder, len(index.rows), config), config.stored_short_side
+    is_encoded = kind == "encoded"
 
-    def keep(picture: Picture) -> tuple[bytes | memoryview, int, int]:
-        """Return what is kept of a picture, and its height and width."""
+    def read_picture(picture: Picture) -> tuple[bytes | memoryview, int, int]:
+        """Return the bytes to store of a picture, and its height and width."""
         if is_encoded:
-            content = picture.read_bytes()
+            with name_unreadable_file(picture.path):
+                content = picture.path.read_bytes()
             decoded = decode_picture(picture._replace(content=content), None)
             return content, *decoded.shape[:2]
         pixels = np.ascontiguousarray(decode_picture(picture, short))
         return pixels.data, *pixels.shape[:2]
 
-    def build(fresh: Path) -> None:
+    def build_store(fresh: Path) -> None:
+        """Write the bytes of all pictures, and a table of offset, length if encoded, and size."""
         task = f"{'reading' if is_encoded else 'decoding'} {index.base}"
         progress, rows = Progress(task, len(index.rows)), list[tuple[int, int, int]]()
         # Written, not mapped: a full disk is then an error here, not a SIGBUS later.
-        with (fresh / f"{kind}.bin").open("wb") as out, silence_size_warning():
-            for content, height, width in map_ahead(keep, pictures):
+        with (fresh / f"{kind}.bin").open("wb") as out:
+            for content, height, width in map_ahead(read_picture, pictures):
                 rows.append((out.write(content), height, width))
                 progress.update(len(rows))
         lengths, heights, widths = np.array(rows, np.int64).T
@@ -116,7 +110,7 @@ def load_stored(
         columns = [starts, *([lengths] if is_encoded else []), heights, widths]
         np.save(fresh / "table.npy", np.stack(columns, 1), allow_pickle=False)
 
-    folder = get_or_build(_list_kind_folders(folder, short)[kind], build)
+    folder = get_or_build(_name_store(folder, kind, short), build_store)
     table = np.load(folder / "table.npy", allow_pickle=False)
     if is_encoded and short is not None:
         sizes = [compute_short_size((w, h), short)[::-1] for h, w in table[:, 2:4].tolist()]
@@ -142,8 +136,9 @@ def choose_store(folder: Path, images: int, config: DataConfig) -> Kind:
     """Choose between pixels and encoded files."""
     if config.store != "auto":
         return config.store
-    for kind, kind_folder in _list_kind_folders(folder, config.stored_short_side).items():
-        if kind_folder.is_dir():
+    kinds: tuple[Kind, Kind] = ("pixels", "encoded")
+    for kind in kinds:
+        if _name_store(folder, kind, config.stored_short_side).is_dir():
             return kind
     total = images * 3 * ASPECT * (config.stored_short_side or ORIGINAL_SIDE) ** 2
     cache = next(parent for parent in folder.absolute().parents if parent.is_dir())
@@ -155,8 +150,6 @@ def choose_store(folder: Path, images: int, config: DataConfig) -> Kind:
     return "encoded"
 
 
-def _list_kind_folders(folder: Path, short: int | None) -> dict[Kind, Path]:
-    return {
-        "pixels": folder.with_name(f"{folder.name}-{short or 'original'}"),
-        "encoded": folder.with_name(f"{folder.name}-encoded"),
-    }
+def _name_store(folder: Path, kind: Kind, short: int | None) -> Path:
+    suffix = "encoded" if kind == "encoded" else short or "original"
+    return folder.with_name(f"{folder.name}-{suffix}")

@@ -19,7 +19,7 @@ from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS, Row
 from trainables.data.files.data_set_markers import About, Count
 from trainables.data.files.fileset import FileSet, Listing
-from trainables.data.files.lists import build_damage_error, read_structs
+from trainables.data.files.lists import build_damage_error
 from trainables.errors import ConfigError
 
 TRAINING = 98  # classes
@@ -53,13 +53,13 @@ class Cars196(FileSet):
     def rows(cls, root: Path, config: DataConfig) -> Listing:
         annotations = root / "cars_annos.mat"
         if annotations.exists():
-            return Listing(root, annotations, _build_rows(annotations, "relative_im_path", ""))
+            return Listing(root, annotations, _read_annotations(annotations, "relative_im_path"))
         train, test = (_find_devkit_file(root, name) for name in ("cars_train_annos.mat", LABELLED))
-        training, tested = (
-            _build_rows(where, "fname", folder)
-            for where, folder in ((train, "cars_train/"), (test, "cars_test/"))
-        )
-        return Listing(root, train, [*training, *tested])
+        rows = [
+            *_read_annotations(train, "fname", "cars_train/"),
+            *_read_annotations(test, "fname", "cars_test/"),
+        ]
+        return Listing(root, train, rows)
 
 
 def _find_devkit_file(root: Path, name: str) -> Path:
@@ -67,15 +67,23 @@ def _find_devkit_file(root: Path, name: str) -> Path:
         if path.exists():
             return path
     unlabelled = " (cars_test_annos.mat has no classes)" if name == LABELLED else ""
-    text = f"{root} and devkit/ have no {name}, which says the class of each image{unlabelled}: "
-    text += "its makers offer it with the data set; or take car_ims.tgz and cars_annos.mat."
-    raise ConfigError("data.root", text)
+    fault = f"{root} and devkit/ have no {name}, which says the class of each image{unlabelled}"
+    remedy = "Its makers offer it with the data set; or take car_ims.tgz and cars_annos.mat"
+    raise ConfigError("data.root", f"{fault}. {remedy}.")
 
 
-def _build_rows(where: Path, path: str, folder: str) -> Iterator[Row]:
-    table = read_structs(where, "annotations", (path, "class"))
-    for name, label in zip(table[path], table["class"], strict=True):
+def _read_annotations(where: Path, path_field: str, folder: str = "") -> Iterator[Row]:
+    """Yield the images of a MATLAB file, whose struct array `annotations` has paths and classes."""
+    from scipy.io import loadmat
+
+    try:
+        table = loadmat(where, variable_names=["annotations"], squeeze_me=True)["annotations"]
+        names, labels = (table[field].reshape(-1) for field in (path_field, "class"))
+    except Exception as error:  # whatever its parsers meet: ValueError, TypeError, zlib.error…
+        fault = f"the annotations cannot be read ({error})"
+        remedy = "Take the file that its makers offer, of MATLAB before 7.3"
+        raise ConfigError(str(where), f"{fault}. {remedy}.") from error
+    for name, label in zip(names, labels, strict=True):
         if not isinstance(label, int) or label < 1 or not isinstance(name, str):
             raise build_damage_error(where, f"class {label!r} of {name!r} must be 1 or more")
-        part = "train" if label <= TRAINING else "test"
-        yield Row(folder + name, f"{label:03d}", part)
+        yield Row(folder + name, f"{label:03d}", "train" if label <= TRAINING else "test")

@@ -25,7 +25,6 @@ from trainables.data.files.lists import (
     build_damage_error,
     build_line_error,
     iterate_fields,
-    parse_number,
 )
 
 TRAINING = 100  # classes
@@ -72,11 +71,8 @@ class Cub200(FileSet):
 
 
 def _build_rows(images: Path, labels: Path, boxes: dict[int, Box] | None) -> Iterator[Row]:
-    classes = {
-        image: label
-        for _, (image, label) in iterate_fields(labels, LABEL, (parse_number, parse_number))
-    }
-    for line, (image, path) in iterate_fields(images, IMAGE, (parse_number, str)):
+    classes = {image: label for _, (image, label) in iterate_fields(labels, LABEL, (int, int))}
+    for line, (image, path) in iterate_fields(images, IMAGE, (int, str)):
         folder = path.rpartition("/")[0]
         if not folder:
             raise build_line_error(images, line, f"{image} {path}", IMAGE)
@@ -88,5 +84,5 @@ def _build_rows(images: Path, labels: Path, boxes: dict[int, Box] | None) -> Ite
 
 
 def _read_boxes(path: Path) -> dict[int, Box]:
-    fields = iterate_fields(path, BOX, (parse_number, float, float, float, float))
+    fields = iterate_fields(path, BOX, (int, float, float, float, float))
     return {image: (x, y, x + width, y + height) for _, (image, x, y, width, height) in fields}

@@ -1,9 +1,8 @@
 """Any folder of class folders: `data.root`/<class>/**/<image>.
 
-Images are files by these endings; what else lies there is passed over: other files, pipes, devices
-and sockets whatever their names, and files and folders that archives and desktops leave behind
-(`__MACOSX`, names that begin with a dot). Links to files are followed, links to folders only where
-they are classes.
+Images are files by these endings; what else lies there is passed over: other files, and files and
+folders that archives and desktops leave behind (`__MACOSX`, names that begin with a dot). Links to
+files are followed, links to folders only where they are classes.
 
 Where the folder holds `train/` and `test/` (and perhaps `val/`), and nothing else but files, and
 these hold class folders, that is its division; `data.split` deals the classes otherwise. The test
@@ -15,11 +14,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
 
 from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS, Row
-from trainables.data.files.data_set_markers import get_given_root
+from trainables.data.files.data_set_markers import resolve_data_root
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.errors import ConfigError
 
@@ -35,7 +33,7 @@ class Folder(FileSet):
 
     @classmethod
     def locate_root(cls, config: DataConfig) -> Path:
-        root = get_given_root(config)
+        root = resolve_data_root(config)
         if root is None:
             message = "it is not given. Give --data-root DIR, a folder of class folders."
             raise ConfigError("data.root", message)
@@ -43,10 +41,10 @@ class Folder(FileSet):
 
     @classmethod
     def rows(cls, root: Path, config: DataConfig) -> Listing:
-        refuse_official(root)
+        _refuse_official(root)
         rows = [
             Row((Path(part) / file).as_posix(), file.parts[0], part)
-            for part in _find_parts(root) or [""]
+            for part in _list_parts(root) or [""]
             for file in _list_images(root / part)
         ]
         return Listing(root, root, rows)
@@ -62,16 +60,17 @@ def _list_class_folders(root: Path) -> list[Path]:
     return sorted(entry for entry in entries if entry.is_dir())
 
 
-def _find_parts(root: Path) -> list[str]:
+def _list_parts(root: Path) -> list[str]:
     """Return the parts into which a folder is divided; none where its folders are classes."""
-    parts = {entry.name for entry in _list_class_folders(root)}
-    if "train" not in parts or not parts <= {"train", "val", "test"} or len(parts) < 2:
+    parts = [entry.name for entry in _list_class_folders(root)]
+    if not {"train"} < {*parts} <= {"train", "val", "test"}:
         return []
     if not all(_list_class_folders(root / part) for part in parts):
         return []
     if "test" not in parts:
-        text = f"{root} holds train/ and val/, and no test/: rename val/ to test/ to test on it; "
-        raise ConfigError("data.root", f"{text}validation classes are then held out of train/.")
+        fault = f"{root} has train/ and val/, and no test/"
+        remedy = "To test on val/, rename val/ to test/; validation classes are then held out of"
+        raise ConfigError("data.root", f"{fault}. {remedy} train/.")
     return [part for part in ("train", "val", "test") if part in parts]
 
 
@@ -79,8 +78,8 @@ def _list_images(root: Path) -> list[Path]:
     """Return all image files relative to `root`, sorted; the first part of each is its class."""
     classes = _list_class_folders(root)
     if len(classes) < 2:
-        text = f"{root} holds {len(classes)} class folders, and a metric compares classes: give "
-        raise ConfigError("data.root", f"{text}the folder that holds one folder for each class.")
+        fault = f"{root} has {len(classes)} class folders, and a metric compares classes"
+        raise ConfigError("data.root", f"{fault}. Give the folder with one folder for each class.")
     files: list[Path] = []
     for folder in classes:
         images = [Path(file).relative_to(root) for file in iterate_images(folder)]
@@ -88,17 +87,11 @@ def _list_images(root: Path) -> list[Path]:
             message = f"it holds no files ending in {' '.join(SUFFIXES)}. Add some, or remove it."
             raise ConfigError(str(folder), message)
         files += images
-    for file in files:  # names of other encodings have no text that could be hashed or logged
-        try:
-            str(file).encode()
-        except UnicodeEncodeError:
-            message = f"the file name {os.fsencode(file)!r} is not UTF-8: rename the file."
-            raise ConfigError("data.root", message) from None
     # By parts, so that a class's files stand together whatever characters names hold.
     return sorted(files, key=lambda file: file.parts)
 
 
-def refuse_official(root: Path) -> None:
+def _refuse_official(root: Path) -> None:
     """Refuse a data set as it is unpacked, whose folders are not its classes: trials would run, and
     their numbers would be of another task."""
     for name in DATASETS:
@@ -106,27 +99,21 @@ def refuse_official(root: Path) -> None:
         if about is not None and about.classes and (marker := about.find_markers(root)):
             raise ConfigError(
                 "data.root",
-                f"{root} is {about.title} as it is unpacked ({marker}), and {about.classes}: say "
+                f"{root} is {about.title} as it is unpacked ({marker}), and {about.classes}. Give "
                 f"data.name: {name}, with this folder as its root (--dataset {name} --data-root "
-                f"{root}), which also takes its own division.",
+                f"{root}).",
             )
 
 
-def iterate_images(folder: Path) -> Iterator[str]:
-    """Yield image files at any depth."""
-
-    def raise_error(error: OSError) -> NoReturn:
-        raise error
-
-    for base, folders, names in os.walk(folder, onerror=raise_error):
-        folders[:] = [name for name in folders if not _is_left_behind(name)]
-        for name in names:
-            path = Path(base, name)
-            if _is_left_behind(name) or not name.lower().endswith(SUFFIXES):
-                continue
-            # Reading a pipe would wait for ever; a link that leads nowhere is a missing image.
-            if path.is_file() or (path.is_symlink() and not path.exists()):
-                yield str(path)
+def iterate_images(folder: str | Path) -> Iterator[str]:
+    """Yield the paths of image files at any depth."""
+    for entry in os.scandir(folder):
+        if _is_left_behind(entry.name):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from iterate_images(entry.path)
+        elif entry.name.lower().endswith(SUFFIXES):
+            yield entry.path
 
 
 def _is_left_behind(name: str) -> bool:

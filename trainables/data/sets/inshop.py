@@ -17,12 +17,7 @@ from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS, Row
 from trainables.data.files.data_set_markers import About, Count
 from trainables.data.files.fileset import FileSet, Listing
-from trainables.data.files.lists import (
-    build_damage_error,
-    build_line_error,
-    iterate_fields,
-    parse_number,
-)
+from trainables.data.files.lists import build_line_error, iterate_fields
 from trainables.errors import ConfigError
 
 PARTITION = "list_eval_partition.txt"
@@ -60,20 +55,14 @@ class InShop(FileSet):
         where = next(path for path in lists if path.exists())
         base = next((root / name for name in ("", "Img") if (root / name / "img").is_dir()), None)
         if base is None:
-            message = f"{root} has neither img/ nor Img/img/: unpack img.zip there."
+            message = f"{root} has neither img/ nor Img/img/. Unpack img.zip there."
             raise ConfigError("data.root", message)
         return Listing(base, where, _build_rows(where))
 
 
 def _build_rows(where: Path) -> Iterator[Row]:
-    first = iterate_fields(where, "how many images are listed", (parse_number,))
-    _, (listed,) = next(first, (1, [0]))
-    count = 0
     for line, (path, item, kind) in iterate_fields(where, LINE, (str, str, str), start=HEAD):
         if kind not in ("train", "query", "gallery"):
             raise build_line_error(where, line, f"{path} {item} {kind}", LINE)
-        count += 1
-        yield Row(path, item, *(("train", "") if kind == "train" else ("test", kind)))
-    if count != listed:
-        fault = f"it lists {count:,} images, and its first line says {listed:,}"
-        raise build_damage_error(where, fault)
+        part, role = ("train", "") if kind == "train" else ("test", kind)
+        yield Row(path, item, part, role)

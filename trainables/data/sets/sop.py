@@ -14,7 +14,7 @@ from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS, Row
 from trainables.data.files.data_set_markers import About, Count
 from trainables.data.files.fileset import FileSet, Listing
-from trainables.data.files.lists import iterate_fields, parse_number
+from trainables.data.files.lists import iterate_fields
 
 LINE = "<image id> <class id> <super class id> <path>, below a head"
 
@@ -44,6 +44,6 @@ class StanfordOnlineProducts(FileSet):
 def _build_rows(root: Path) -> Iterator[Row]:
     for part in ("train", "test"):
         where = root / f"Ebay_{part}.txt"
-        for _, (_, label, _, path) in iterate_fields(where, LINE, (str, parse_number, str, str), 1):
+        for _, (_, label, _, path) in iterate_fields(where, LINE, (str, int, str, str), 1):
             # Filled with zeros, so that the order of names is that of numbers.
             yield Row(path, f"{label:05d}", part)
