@@ -10,12 +10,12 @@ import os
 import shutil
 import signal
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 
 from ablate.engine.driver_status import DriverStatusFile, list_drivers
-from ablate.engine.preflight import check_data, check_inputs, open_ledger_or_empty
+from ablate.engine.preflight import check_data, check_inputs, preview_progression
 from ablate.engine.progress import ProgressDisplay, build_study_rows
 from ablate.engine.ray.session import is_local
 from ablate.engine.ray.supervisor import Supervisor
@@ -50,28 +50,25 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
     """
     owner = Owner.from_this_process()
     deadline = None if settings.budget is None else time.monotonic() + settings.budget
-    local = is_local(settings.address)
     # restore a newer ledger from storage
-    copies = _open_ledger_backup(settings, owner)
+    backup = _open_ledger_backup(settings, owner)
     # check inputs before anything is written
     if settings.reads_data:
-        with open_ledger_or_empty(settings.ledger) as known_ledger:
-            progression = Progression(plan, settings.open_facts(known_ledger), record=False)
-            while progression.list_new_cells():
-                pass
+        with preview_progression(plan, settings) as progression:
             check_inputs(plan, progression, settings.cache, settings.request.device)
     with ExitStack() as stack:
         # open the ledger, and keep copies of it in storage
         ledger = stack.enter_context(Ledger(settings.ledger))
         jobs, checkpoints = settings.build_job_settings(plan), None
-        if copies is not None:
-            stack.enter_context(copies)
+        if backup is not None:
+            stack.enter_context(backup)
+            remote = not is_local(settings.address)
             checkpoints = stack.enter_context(
                 TrialCheckpoints(
-                    copies.storage, ledger, settings.trials, remote=not local, tell=_print_line
+                    backup.storage, ledger, settings.trials, remote=remote, tell=_print_line
                 )
             )
-            fetch = checkpoints.fetch_trial if local else checkpoints.upload_trial
+            fetch = checkpoints.upload_trial if remote else checkpoints.fetch_trial
             jobs = replace(jobs, forget=checkpoints.remove_trial, fetch=fetch)
         # list the cells that are known
         ledger.release_dead()
@@ -89,7 +86,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
         same = dispatch.reconcile_code_versions(same_code=settings.same_code)
         if settings.reads_data and not dispatch.is_exhausted:
             check_data(plan, dispatch.progression, settings.cache)
-        # start the thread that writes MLflow
+        # start the thread that writes MLflow, which imports it while Ray starts
         tracker: MlflowTracker | None = None
         if settings.tracking_uri is not None:
             tracker = MlflowTracker(
@@ -100,20 +97,17 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
                 remedy=settings.replay,
                 defaults=list_default_settings(),
             )
-            tracker.start()  # it imports MLflow while Ray starts
+            tracker.start()
+            dispatch.notify = tracker.notify
         # run all trials through Ray Tune
         interrupted: int | None = None
         status: EndStatus = "FAILED"
         broken, tracked = "", True
         try:
-            if tracker is not None:
-                dispatch.notify = tracker.notify  # it begins with all that the ledger has
             if not dispatch.is_exhausted:
                 with convert_disk_full(settings.out):
-                    interrupted, broken = _run_ray_tune(
-                        plan, settings, dispatch, checkpoints, local
-                    )
-            if settings.same_code:  # of cells that have become known since
+                    interrupted, broken = _run_ray_tune(plan, settings, dispatch, checkpoints)
+            if settings.same_code:  # cells that have become known since then
                 same += dispatch.reconcile_code_versions(same_code=True)
             # summarize, and end the MLflow run
             outcome = _build_outcome(plan, dispatch, interrupted, broken)
@@ -132,93 +126,85 @@ def _open_ledger_backup(settings: Settings, owner: Owner) -> LedgerBackup | None
     if settings.storage is None:
         return None
 
-    def list_others() -> list[Owner]:
+    def list_other_drivers() -> list[Owner]:
         alive = [driver.owner for driver in list_drivers(settings.out) if driver.alive]
         return [other for other in alive if other != owner]
 
-    copies = LedgerBackup(
-        Storage(settings.storage), settings.ledger, owner, _print_line, others=list_others
-    )
-    copies.restore_if_newer()
-    return copies
+    storage = Storage(settings.storage)
+    backup = LedgerBackup(storage, settings.ledger, owner, _print_line, others=list_other_drivers)
+    backup.restore_if_newer()
+    return backup
 
 
 def _build_outcome(
     plan: Plan, dispatch: JobScheduler, interrupted: int | None, broken: str
 ) -> Outcome:
-    missing, failed, blocked = {}, {}, {}
+    """Return the outcome of a run, with the numbers of missing and failed cells by study."""
     progression = dispatch.progression
-    for name in plan.order:
-        state = progression.studies[name]
-        unsettled = state.size - sum(map(progression.is_settled, state.cells))
-        if unsettled > 0:
-            missing[name] = unsettled
-        if state.blocked:
-            blocked[name] = state.blocked
-        failures = [
-            cell
-            for cell in state.cells
-            if cell.error is not None or progression.facts[cell.trial_id].status == "failed"
-        ]
-        if failures:
-            failed[name] = len(failures)
-    return Outcome(
+    outcome = Outcome(
         plan.sweep_id,
         dispatch.trained,
-        missing,
-        failed,
-        dict(dispatch.lost),
-        blocked,
-        interrupted,
-        dispatch.out_of_time and bool(missing),
+        lost=dict(dispatch.lost),
         broken=broken,
+        interrupted=interrupted,
     )
+    for name in plan.order:
+        state = progression.studies[name]
+        missing = state.size - sum(map(progression.is_settled, state.cells))
+        failed = sum(
+            cell.error is not None or progression.facts[cell.trial_id].status == "failed"
+            for cell in state.cells
+        )
+        if missing > 0:
+            outcome.missing[name] = missing
+        if failed:
+            outcome.failed[name] = failed
+        if state.blocked:
+            outcome.blocked[name] = state.blocked
+    return replace(outcome, out_of_time=dispatch.out_of_time and not outcome.is_finished)
 
 
 def _run_ray_tune(
-    plan: Plan,
-    settings: Settings,
-    dispatch: JobScheduler,
-    checkpoints: TrialCheckpoints | None,
-    local: bool,
+    plan: Plan, settings: Settings, dispatch: JobScheduler, checkpoints: TrialCheckpoints | None
 ) -> tuple[int | None, str]:
     """Run Tune; return the signal that stopped it, or None, and why Ray could not continue."""
     name = f"{plan.spec.name}-{plan.sweep_id}"
     logs = settings.out.resolve() / "logs"
-    scratch = (settings.out / "ray" / f"{os.getpid()}-{plan.sweep_id}").resolve()
+    tune_folder = (settings.out / "ray" / f"{os.getpid()}-{plan.sweep_id}").resolve()
 
     def stop() -> None:
-        caught.append(signal.SIGINT)  # as by Ctrl-C
+        signals.append(signal.SIGINT)  # as by Ctrl-C
         dispatch.stop()
 
-    presence = DriverStatusFile(settings.out, dispatch.owner, plan.sweep_id, plan.spec.name, stop)
+    def open_display(parallel: int) -> ProgressDisplay:
+        display = ProgressDisplay(
+            dispatch, parallel, logs / f"{name}.log", publish=status_file.publish
+        )
+        return stack.enter_context(closing(display))
+
+    status_file = DriverStatusFile(
+        settings.out, dispatch.owner, plan.sweep_id, plan.spec.name, stop
+    )
+    status_file.publish(build_study_rows(dispatch, 1), (), None)
+    needs_data = settings.reads_data and not is_local(settings.address)
     supervisor = Supervisor(
         dispatch,
         settings.address,
         settings.request,
-        scratch,
+        tune_folder,
         logs / f"{name}-ray.log",
-        lambda parallel: ProgressDisplay(
-            dispatch, parallel, logs / f"{name}.log", tell=presence.publish
-        ),
+        open_display,
         checkpoints,
-        None if local or not settings.reads_data else plan.fingerprints,
+        plan.fingerprints if needs_data else None,
         build_public_environment(settings.tracking_uri),
     )
-    presence.publish(build_study_rows(dispatch, 1), (), None)
-    with (
-        stop_signals(dispatch.stop) as caught,
-        send_heartbeats(settings.ledger, dispatch.owner),
-        presence,
-    ):
+    with ExitStack() as stack:
+        signals = stack.enter_context(stop_signals(dispatch.stop))
+        stack.enter_context(send_heartbeats(settings.ledger, dispatch.owner))
+        stack.enter_context(status_file)
+        stack.callback(shutil.rmtree, tune_folder, ignore_errors=True)
         try:
             broken = supervisor.run()
-        finally:
-            try:
-                if supervisor.board is not None:
-                    supervisor.board.close()
-            finally:
-                # After Ray is down: no worker writes any more.
-                dispatch.interrupt_all("interrupted" if caught else "its driver stopped")
-                shutil.rmtree(scratch, ignore_errors=True)
-    return (caught[0] if caught else None), broken
+        finally:  # Ray has ended, so no worker writes any more
+            dispatch.interrupt_all("interrupted" if signals else "its driver stopped")
+    return (signals[0] if signals else None), broken

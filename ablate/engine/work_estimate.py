@@ -19,11 +19,12 @@ from ablate.engine.estimates import (
     measure_pilot_rates,
 )
 from ablate.engine.preflight import (
+    FETCHED,
     build_example_config,
     check_classes,
     describe_trainings,
     find_missing_weights,
-    open_ledger_or_empty,
+    preview_progression,
 )
 from ablate.engine.ray.resources import count_fitting_here
 from ablate.engine.settings import Settings
@@ -32,6 +33,7 @@ from ablate.ledger.sources import build_refusal, summarize_differences
 from ablate.plan import warnings as advice
 from ablate.plan.plan import Plan
 from ablate.sweep.progression import Progression
+from ablate.sweep.required_inputs import Use
 from reports.stats.describe import pooled_sd
 from trainables.errors import ConfigError
 
@@ -59,26 +61,26 @@ def account_for_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> 
     Raises:
         ConfigError: a pending trial has too few classes for its splits or batches.
     """
-    cache, device = settings.cache, settings.request.device
-    with open_ledger_or_empty(settings.ledger) as ledger:
-        facts = settings.open_facts(ledger)
-        progression = Progression(plan, facts, record=False)
-        while progression.list_new_cells():
-            pass
+    cache, request = settings.cache, settings.request
+    with preview_progression(plan, settings) as progression:
+        # check the inputs
         notes = [f"warning: {text}" for text in advice.list_plan_warnings(plan)]
         trainings: dict[str, str] = {}
         if settings.reads_data:
-            warnings = check_classes(plan, progression, cache)
-            trainings, batch_warnings = describe_trainings(plan, progression, cache)
-            notes += [f"warning: {text}" for text in warnings + batch_warnings]
-            absent = find_missing_weights(plan, progression, cache, device)
-            notes += [f"weights: {weights}" for weights in absent]
-        rates = load_measured_rates(ledger)
-        kinds = _find_kinds(plan, progression) if pilot else {}
+            check_classes(plan, progression, cache)
+            trainings, warnings = describe_trainings(plan, progression, cache)
+            notes += [f"warning: {text}" for text in warnings]
+            missing = find_missing_weights(plan, progression, cache, request.device)
+            notes += [describe_missing(weights, use) for weights, use in missing.items()]
+        # measure seconds per epoch
+        facts = progression.facts
+        rates = load_measured_rates(facts.ledger)
+        kinds = _find_pending_kinds(plan, progression) if pilot else {}
         unknown = {key: config for key, config in kinds.items() if key not in rates}
         piloted, failures = measure_pilot_rates(unknown, settings)
-        notes += [f"warning: no trial like this can run: {why}" for why in failures.values()]
-        workload = Workload(plan, progression, rates | piloted, settings.request.gpus)
+        notes += [f"warning: no trial like this can run: {reason}" for reason in failures.values()]
+        # describe the studies
+        workload = Workload(plan, progression, rates | piloted, request.gpus)
         lines = [f"sweep {plan.spec.name} ({plan.sweep_id}), objective {plan.spec.objective}"]
         for name in plan.order:
             lines.append(workload.add_study(name))
@@ -87,13 +89,9 @@ def account_for_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> 
             scatter = estimate_seed_scatter(progression, name)
             details += advice.describe_precision(plan, name, scatter)
             lines += [f"    {text}" for text in details]
-        lines += notes
-        parallel, again = count_fitting_here(settings.request), len(workload.again)
-        lines.append(
-            f"{len(workload.todo)} trials to run now and {workload.later} later"
-            + (f", {again} finished ones to be evaluated again" if again else "")
-            + f"; {parallel} at once, {settings.request.threads} thread(s) each"
-        )
+        # sum up
+        parallel = count_fitting_here(request)
+        lines += [*notes, workload.describe_trials(parallel, request.threads)]
         lines += describe_memory(piloted.values(), parallel, psutil.virtual_memory().total)
         lines += workload.describe_time(parallel, piloted=pilot)
         lines += describe_sources(facts, same_code=settings.same_code)
@@ -102,6 +100,14 @@ def account_for_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> 
         refused=None if settings.same_code else build_refusal(facts.differing),
         runnable=not failures or not failures.keys() >= kinds.keys(),
     )
+
+
+def describe_missing(weights: str, use: Use) -> str:
+    assert use.backbone is not None
+    then = "A run ends before its first trial (`ablate backbones` names files that fit)."
+    if use.backbone.weights in FETCHED:
+        then = "A run fetches it first."
+    return f"weights: {weights} is not here (backbone.weights of {use.study}). {then}"
 
 
 def estimate_seed_scatter(progression: Progression, name: str) -> float | None:
@@ -121,12 +127,13 @@ def describe_sources(facts: Facts, *, same_code: bool) -> list[str]:
     prefix = "taken as the same code" if same_code else "source"
     lines = [f"{prefix}: {text}" for text in summarize_differences(facts.differing)]
     if facts.unsourced:
-        n = len(facts.unsourced)
-        lines.append(f"source: unknown of {n} known trials, older than it is kept; they are taken")
+        lines.append(
+            f"source: {len(facts.unsourced)} known trials have no record of their code; they count"
+        )
     if facts.earlier:
         lines.append(
-            f"source: {len(facts.earlier)} known trials were made by earlier code that was shown "
-            "to give the same numbers; they are taken"
+            f"source: {len(facts.earlier)} known trials were made by earlier code that gives the "
+            "same numbers; they count"
         )
     return lines
 
@@ -151,8 +158,7 @@ class Workload:
         self._first_study: dict[str, str] = {}  # trial → the study that named it first
 
     def add_study(self, name: str) -> str:
-        """Add the pending trials of a study that no earlier study has; return a line on the
-        study."""
+        """Add a study's pending trials that no earlier study has; return a line on the study."""
         state, design = self.progression.studies[name], self.plan.spec.studies[name]
         seeds, folds = len(self.plan.list_seeds(name)), len(self.plan.list_folds(name))
         trials = {cell.trial_id for cell in state.cells}
@@ -160,12 +166,12 @@ class Workload:
         trained = {trial for trial in trials if self.progression.facts[trial].status == "done"}
         shared = {self._first_study[trial] for trial in trials if trial in self._first_study}
         hidden = 0 if state.blocked else state.size - len(state.cells)
-        # estimate what is new
+        # estimate the time of new trials
         ended = trained.union(settled, self._first_study)
-        fresh = {cell.trial_id: cell for cell in state.cells if cell.trial_id not in ended}
+        new_cells = {cell.trial_id: cell for cell in state.cells if cell.trial_id not in ended}
         estimate = Estimate()
         for total in (estimate, self.estimate):
-            for cell in fresh.values():
+            for cell in new_cells.values():
                 if cell.error is None:
                     total.add(cell.config, self.rates)
             if hidden:
@@ -176,50 +182,51 @@ class Workload:
         self._first_study = dict.fromkeys(trials, name) | self._first_study
         # describe the study
         text = f"  {name}: {design.design}, {state.size // seeds // folds} cells × {seeds} seeds"
-        text += f" × {folds} {'folds' if design.splits is None else 'splits'}" if folds > 1 else ""
-        text += " and their ensemble" if ENSEMBLE in design.evaluate else ""
+        if folds > 1:
+            text += f" × {folds} {'folds' if design.splits is None else 'splits'}"
+        if ENSEMBLE in design.evaluate:
+            text += " and their ensemble"
         text += f", {len(settled)} known already"
-        text += f", shares trials with {', '.join(sorted(shared))}" if shared else ""
+        if shared:
+            text += f", shares trials with {', '.join(sorted(shared))}"
         if state.blocked:
             text += f", blocked: {state.blocked}"
         elif hidden:
             text += f", {hidden} follow from results"
         if estimate.unknown:
-            return f"{text}, time unknown"
-        if estimate.trials:
+            text += ", time unknown"
+        elif estimate.trials:
             text += f", about {format_duration(estimate.seconds)}"
-            text += f", {self._format_gpu_hours(estimate)}" if self.gpus else ""
         return text
+
+    def describe_trials(self, parallel: int, threads: int) -> str:
+        """Return a line on the trials of all studies."""
+        text = f"{len(self.todo)} trials to run now and {self.later} later"
+        if self.again:
+            text += f", {len(self.again)} finished ones to be evaluated again"
+        return f"{text}; {parallel} at once, {threads} thread(s) each"
 
     def describe_time(self, parallel: int, *, piloted: bool) -> list[str]:
         """Return lines on the time of all studies with `parallel` trials at once."""
         if self.estimate.unknown:
-            few = "" if piloted else "; --pilot times a few steps of each kind"
-            text = f"no trial like {self.estimate.unknown} of these is in the ledger{few}"
+            remedy = "" if piloted else "; --pilot times a few steps of each kind"
+            text = f"no trial like {self.estimate.unknown} of these is in the ledger{remedy}"
             return [f"time: unknown: {text}"]
         seconds = max(self.estimate.seconds / parallel, self.estimate.longest)
         bound = ", if no scheduler stopped any" if self.progression.legs else ""
         lines = [f"time: about {format_duration(seconds)}{bound}"]
         if self.gpus:
-            lines.append(f"in all: {self._format_gpu_hours(self.estimate)}")
+            hours = self.gpus * self.estimate.seconds / 3600
+            lines.append(f"in all: about {hours:.2g} GPU-hours")
         return lines
 
-    def _format_gpu_hours(self, estimate: Estimate) -> str:
-        return f"about {self.gpus * estimate.seconds / 3600:.2g} GPU-hours"
 
-
-def _find_kinds(plan: Plan, progression: Progression) -> dict[str, dict[str, Any]]:
+def _find_pending_kinds(plan: Plan, progression: Progression) -> dict[str, dict[str, Any]]:
     """Return one configuration of each kind of pending trial."""
-    states = progression.studies.values()
-    configs = [
-        cell.config
-        for state in states
-        for cell in state.cells
-        if cell.error is None and not progression.is_settled(cell)
-    ]
-    configs += [
-        build_example_config(plan, state)
-        for state in states
-        if len(state.cells) < state.size and not state.blocked
-    ]
-    return {build_cost_key(config): config for config in reversed(configs)}
+    configs = []
+    for state in progression.studies.values():
+        pending = [cell for cell in state.cells if not progression.is_settled(cell)]
+        configs += [cell.config for cell in pending if cell.error is None]
+        if len(state.cells) < state.size and not state.blocked:
+            configs.append(build_example_config(plan, state))
+    return {build_cost_key(config): config for config in configs}

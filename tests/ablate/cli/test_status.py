@@ -16,7 +16,7 @@ from ablate.cli.main import main
 from ablate.cli.run import describe_ending
 from ablate.engine.driver import run_plan
 from ablate.engine.driver_status import POLL_SECONDS, DriverStatusFile, list_drivers
-from ablate.engine.progress import NodeList, build_study_rows, find_running
+from ablate.engine.progress import NodeList, build_study_rows, list_running_trials
 from ablate.engine.ray import supervisor
 from ablate.engine.ray.resources import Request
 from ablate.engine.settings import Settings
@@ -49,13 +49,13 @@ def test_a_sweep_under_way_is_told_from_files(
     second, third = made.claim_next_job(), made.claim_next_job()
     assert second is not None and third is not None
     here = presence(made, tmp_path, asked)
-    machines = NodeList(places={second.trial_id: "id1", "over": "id2", "elsewhere": "gone"})
+    machines = NodeList(node_by_trial={second.trial_id: "id1", "over": "id2", "elsewhere": "gone"})
     machines.update([["id1", "one", 1], ["id2", "two", 1], ["id3", "head", 0]])
     here.publish(
         build_study_rows(made, 2),
-        find_running(made, 2),
+        list_running_trials(made, 2),
         2,
-        machines.list_nodes(find_running(made, 2)),
+        machines.list_nodes(list_running_trials(made, 2)),
     )
     with here:
         assert command(tmp_path, "status") == 0

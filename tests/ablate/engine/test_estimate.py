@@ -37,7 +37,7 @@ def test_a_plan_adds_up_trials_by_kind(tmp_path: Path) -> None:
     cell = progression.studies["g"].cells[0]
     rates = {build_cost_key(cell.config): Rate(epoch=360.0)}
     with_gpus = Workload(plan, progression, rates, 0.5)
-    assert with_gpus.add_study("g").endswith("about 6:00:00, about 3 GPU-hours")
+    assert with_gpus.add_study("g").endswith("about 6:00:00")
     times = ["time: about 3:00:00", "in all: about 3 GPU-hours"]
     assert with_gpus.describe_time(2, piloted=True) == times
     assert with_gpus.describe_time(100, piloted=True)[0] == "time: about 1:00:00", "the longest"
