@@ -32,7 +32,7 @@ from typing import Self
 
 from pydantic import TypeAdapter
 
-from ablate.ledger.owner import STALE_SECONDS, Owner, host_name
+from ablate.ledger.owner import STALE_SECONDS, Owner
 from ablate.ledger.schema import APPLICATION_ID, VERSION, LedgerError
 from ablate.ledger.sqlite_files import (
     NoDatabase,
@@ -45,6 +45,7 @@ from ablate.ledger.sqlite_files import (
 from ablate.storage.store import OPTION, Storage, StorageError
 from trainables.errors import ConfigError
 from trainables.machine.files import write_json
+from trainables.machine.processes import host_name
 
 COPY_SECONDS = 60.0
 LEDGER, LEASE, NOTE = "ledger.sqlite", "ledger.json", "storage.json"
@@ -82,8 +83,8 @@ class BackupState:
             return TypeAdapter(cls).validate_json(path.read_bytes())
         except FileNotFoundError:
             return cls()
-        except ValueError as error:
-            log.info("%s is ignored: %r", path, error)  # as never stored: nothing is overwritten
+        except ValueError as error:  # as if never stored, so nothing is overwritten
+            log.info("%s is ignored: %r", path, error)
             return cls()
 
     def write(self, path: Path) -> None:
@@ -113,8 +114,8 @@ class LedgerBackup:
         self.storage, self.ledger, self.owner, self.tell = storage, ledger, owner, tell
         self.others, self.seconds = others, seconds or COPY_SECONDS
         self._place = f"{host_name()}:{ledger.resolve()}"
-        self._note_path, self._note = ledger.parent / NOTE, BackupState()
-        self._copied: object = None  # the ledger's state at the last copy
+        self._state_path, self._state = ledger.parent / NOTE, BackupState()
+        self._copied_stats: object = None  # sizes and times of the ledger's files at the last copy
         self._fault = ""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._copy_regularly, name="copies", daemon=True)
@@ -127,23 +128,23 @@ class LedgerBackup:
                 its copy is damaged or of another ledger, or the local ledger is in use.
             LedgerError: no local file can be written.
         """
-        with self._translate_errors("check its address and access rights"):
+        with self._translate_errors("Check its address and access rights."):
+            # read the lease before the state, because other drivers write it after the state
             lease = self._read_lease()
-            self._note = BackupState.read(
-                self._note_path
-            )  # after the lease, which is written later
+            self._state = BackupState.read(self._state_path)
             if lease is None:
                 return
+            # refuse a ledger that was never stored there
             exists, is_ours = self.ledger.exists(), lease.place == self._place
-            is_stored = self.storage.shown in self._note.copies or is_ours
-            if exists and (lease.ledger != self._note.ledger or not is_stored):
+            is_stored = self.storage.shown in self._state.copies or is_ours
+            if exists and (lease.ledger != self._state.ledger or not is_stored):
                 raise ConfigError(
                     OPTION,
                     f"{self.storage.shown} has the ledger of {lease.place}, and {self.ledger} was "
                     "never stored there. Give another --storage, or another --out to continue from "
                     "the stored ledger.",
                 )
-            # by the storage's clock, because the clocks of two machines can differ by minutes
+            # refuse a storage from which another machine is running
             age, owner = self.storage.get_age(LEASE), Owner.parse(lease.owner)
             is_alive = not lease.over and owner.is_alive(time.time() - age, STALE_SECONDS)
             if not is_ours and is_alive:
@@ -152,7 +153,7 @@ class LedgerBackup:
                     f"{_name(owner)} is running from {self.storage.shown} (last seen {age:.0f} s "
                     f"ago). Stop that run, or wait for {STALE_SECONDS:.0f} s of silence.",
                 )
-            if not exists or (lease.copy > self._count and not is_ours):
+            if not exists or (lease.copy > self._copy_count and not is_ours):
                 self._fetch_ledger(lease, age)
 
     def __enter__(self) -> Self:
@@ -162,7 +163,7 @@ class LedgerBackup:
             ConfigError: the upload failed.
             LedgerError: the local disk is full.
         """
-        with self._translate_errors("check its access rights, or give another storage"):
+        with self._translate_errors("Check its access rights, or give another storage."):
             self._upload_if_changed()
         self._thread.start()
         return self
@@ -185,7 +186,7 @@ class LedgerBackup:
                 self.tell(f"storage: {self.storage.shown} is up to date again")
         except OSError as error:
             if not self._fault or is_last:
-                self.tell(f"warning: storage: {error}; {self.ledger} is complete")
+                self.tell(f"warning: storage: {error}. {self.ledger} is complete.")
             self._fault = str(error)
 
     def _upload_if_changed(self, *, over: bool = False) -> None:
@@ -195,67 +196,65 @@ class LedgerBackup:
             StorageError: reading or writing failed, or another machine has continued from there.
             OSError: no local copy can be made.
         """
-        lease, ledger_id, count = self._read_lease(), self._note.ledger, self._count
-        if lease is not None and lease.place == self._place:
-            ledger_id, count = (
-                lease.ledger,
-                max(count, lease.copy),
-            )  # of another driver of this ledger
+        # check that no other machine has continued
+        lease, ledger_id, count = self._read_lease(), self._state.ledger, self._copy_count
+        if lease is not None and lease.place == self._place:  # perhaps of another driver
+            ledger_id, count = lease.ledger, max(count, lease.copy)
         elif lease is not None and (lease.ledger != ledger_id or lease.copy > count):
             raise StorageError(
                 f"{self.storage.shown}: another machine ({lease.place}) has continued from it, "
                 "so nothing is overwritten"
             )
-        self._write_note(ledger_id or uuid.uuid4().hex, count)
+        self._write_state(ledger_id or uuid.uuid4().hex, count)
         with tempfile.TemporaryDirectory() as folder:
-            # the file and its journal change in size or time whenever the ledger does
-            files = [self.ledger, self.ledger.with_name(f"{LEDGER}-wal")]
-            stats = [path.stat() for path in files if path.exists()]
-            state = [(stat.st_size, stat.st_mtime_ns) for stat in stats]
-            if state != self._copied:
+            # copy the ledger if its file or journal has changed in size or time
+            paths = [self.ledger, self.ledger.with_name(f"{LEDGER}-wal")]
+            stats = [path.stat() for path in paths if path.exists()]
+            new_stats = [(stat.st_size, stat.st_mtime_ns) for stat in stats]
+            if new_stats != self._copied_stats:
                 copy_database(self.ledger, Path(folder) / LEDGER)
                 self.storage.upload(LEDGER, Path(folder) / LEDGER)
                 count += 1
+            # renew the lease
             lease = DriverLease(
-                self._note.ledger, count, str(self.owner), self._place, time.time(), over
+                self._state.ledger, count, str(self.owner), self._place, time.time(), over
             )
             write_json(Path(folder) / LEASE, asdict(lease))
             self.storage.upload(LEASE, Path(folder) / LEASE)
-            self._write_note(lease.ledger, count)
-            self._copied = state
+            self._write_state(lease.ledger, count)
+            self._copied_stats = new_stats
 
     def _fetch_ledger(self, lease: DriverLease, age: float) -> None:
         """Replace the local ledger by the stored one, and keep it under another name."""
+        # download and check it
         self._check_idle()
-        download, aside = self.ledger.with_name(f".{LEDGER}.{os.getpid()}"), None
-        fault = (
-            find_fault(download) if self.storage.download(LEDGER, download) else "it does not exist"
-        )
-        if fault is not None:
+        download = self.ledger.with_name(f".{LEDGER}.{os.getpid()}")
+        self.storage.download(LEDGER, download)
+        if (fault := find_fault(download)) is not None:
             download.unlink(missing_ok=True)
             raise ConfigError(
                 OPTION,
                 f"{self.storage.shown}/{LEDGER} is not a complete ledger ({fault}). Give another "
                 "storage, or an --out with its own ledger.",
             )
-        write_ahead(download)  # which `schema.connect` expects of an existing ledger
+        write_ahead(download)  # which `schema.open_connection` expects of an existing ledger
         self._check_idle()  # no other process may have opened it meanwhile
+        # rename the local ledger with its journal
         if self.ledger.exists():
             numbered = (self.ledger.with_name(f"{LEDGER}.aside-{n}") for n in itertools.count(1))
-            aside = next(path for path in numbered if not path.exists())
+            backup = next(path for path in numbered if not path.exists())
             for suffix in ("-wal", "-shm", ""):
                 part = self.ledger.with_name(LEDGER + suffix)
                 if part.exists():
-                    part.rename(aside.with_name(aside.name + suffix))
-        # In this order: after a kill in between, the next run finds no ledger and downloads it.
-        self._note = BackupState(lease.ledger, {self.storage.shown: lease.copy})
-        self._note.write(self._note_path)
+                    part.rename(backup.with_name(backup.name + suffix))
+            self.tell(f"storage: the older local ledger is now {backup}")
+        # a kill before the last step leaves no ledger, so the next run downloads it
+        self._state = BackupState(lease.ledger, {self.storage.shown: lease.copy})
+        self._state.write(self._state_path)
         download.replace(self.ledger)
         self.tell(
             f"storage: the ledger was downloaded from {self.storage.shown}; it is {age:.0f} s old"
         )
-        if aside is not None:
-            self.tell(f"storage: the older local ledger is now {aside}")
 
     def _check_idle(self) -> None:
         """Check that no process has the local ledger open.
@@ -285,16 +284,15 @@ class LedgerBackup:
         return lease
 
     @property
-    def _count(self) -> int:
+    def _copy_count(self) -> int:
         """The number of the copy on which the local ledger builds; 0 if it was never stored."""
-        return self._note.copies.get(self.storage.shown, 0)
+        return self._state.copies.get(self.storage.shown, 0)
 
-    def _write_note(self, ledger_id: str, count: int) -> None:
+    def _write_state(self, ledger_id: str, count: int) -> None:
         # read again, because another driver may store copies elsewhere
-        recorded = BackupState.read(self._note_path)
-        self._note = BackupState(ledger_id, {**recorded.copies, self.storage.shown: count})
-        if self._note != recorded:
-            self._note.write(self._note_path)
+        copies = BackupState.read(self._state_path).copies
+        self._state = BackupState(ledger_id, {**copies, self.storage.shown: count})
+        self._state.write(self._state_path)
 
     @contextmanager
     def _translate_errors(self, remedy: str) -> Iterator[None]:
@@ -302,7 +300,7 @@ class LedgerBackup:
         try:
             yield
         except StorageError as error:
-            raise ConfigError(OPTION, f"{error}; {remedy}") from error
+            raise ConfigError(OPTION, f"{error}. {remedy}") from error
         except OSError as error:
             raise LedgerError(
                 f"{self.ledger.parent}: the ledger cannot be copied ({error}). Free space there "
@@ -315,18 +313,15 @@ def _name(owner: Owner) -> str:
 
 
 def find_fault(path: Path) -> str | None:
-    """Return why a file is not a complete ledger that this version reads; None if it is one.
-
-    SQLite accepts an empty file and databases of other programs, so these are checked too.
-    """
+    """Return why a file is not a complete ledger that this version reads; None if it is one."""
     try:
         database = read_header(path)
     except (NoDatabase, sqlite3.DatabaseError) as error:
         return str(error)
-    if database is None or not database.tables:
-        return "an empty file"
-    if database.application_id != APPLICATION_ID:
-        return "a database of another program"
+    if database is None:
+        return "it does not exist"
+    if database.application_id != APPLICATION_ID:  # SQLite accepts an empty file, for example
+        return "it is no ledger"
     if database.user_version > VERSION:
-        return f"of version {database.user_version}; this ablate reads {VERSION} at most"
+        return f"it is of version {database.user_version}; this ablate reads {VERSION} at most"
     return find_damage(path)

@@ -153,10 +153,13 @@ def execute(path: Path, statement: str) -> None:
     ("spoil", "why"),
     [
         (lambda path: path.write_bytes(b"something else, of some length" * 100), "no SQLite"),
-        (lambda path: path.write_bytes(b""), "an empty file"),
+        (lambda path: path.write_bytes(b""), "it is no ledger"),
         (lambda path: path.write_bytes(path.read_bytes()[:8192]), "malformed"),
-        (lambda path: execute(path, "PRAGMA application_id=1"), "a database of another program"),
-        (lambda path: execute(path, "PRAGMA user_version=999"), "of version 999; this ablate"),
+        (lambda path: execute(path, "PRAGMA application_id=1"), "it is no ledger"),
+        (
+            lambda path: execute(path, "PRAGMA user_version=999"),
+            "it is of version 999; this ablate",
+        ),
         (Path.unlink, "it does not exist"),
     ],
 )
