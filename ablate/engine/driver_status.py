@@ -33,10 +33,6 @@ POLL_SECONDS = 0.5
 MOST_BYTES = 2**24  # of a driver's file, which has a few for each running trial
 log = logging.getLogger("ablate.engine")
 
-# texts and times that can be printed in one line
-Name = Annotated[str, Field(pattern=r"^\P{Cc}*$", max_length=4096)]
-Seconds = Annotated[float, Field(ge=0, le=253_402_300_799, allow_inf_nan=False)]
-
 
 @dataclass
 class StudyRow:
@@ -47,15 +43,15 @@ class StudyRow:
         best: best value of the first objective.
     """
 
-    study: Name
+    study: str
     size: int
     known: int
     done: int = 0
     running: int = 0
     failed: int = 0
     best: float | None = None
-    eta: Seconds | None = None
-    note: Name = ""
+    eta: float | None = None
+    note: str = ""
 
     @property
     def is_finished(self) -> bool:
@@ -99,9 +95,9 @@ class Node(BaseModel):
 
     model_config = ConfigDict(strict=True)
 
-    name: Name
+    name: str
     slots: int
-    trials: list[Name]
+    trials: list[str]
 
 
 class DriverStatus(BaseModel):
@@ -119,12 +115,12 @@ class DriverStatus(BaseModel):
 
     path: Path = Field(default=Path(), exclude=True)
     owner: Annotated[Owner, PlainValidator(Owner.parse), PlainSerializer(str)]
-    sweep_id: Name
-    name: Name
-    began: Seconds
-    at: Seconds = 0.0
+    sweep_id: str
+    name: str
+    began: float
+    at: float = 0.0
     slots: int | None = None
-    trials: list[Name] = []
+    trials: list[str] = []
     studies: list[StudyRow] = []
     stopping: bool = False
     nodes: list[Node] = []

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -17,7 +18,6 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ablate.engine.driver_status import Node, StudyRow, format_duration, format_study_row
-from ablate.engine.signals import ignore_closed_terminal
 from ablate.sweep.dispatch import JobScheduler
 from ablate.sweep.progression import Progression
 from trainables.evaluation.metric_name import MetricName
@@ -194,7 +194,7 @@ class ProgressDisplay:
         self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
         self._log.flush()
         if not (in_table and self._live.is_started):
-            with ignore_closed_terminal():
+            with suppress(OSError):  # the terminal was closed
                 self._console.print(text, soft_wrap=True)
 
     def report_failure(self, trial_id: str, reason: str) -> None:
@@ -214,7 +214,7 @@ class ProgressDisplay:
 
     def close(self) -> None:
         self._take_snapshot()
-        with ignore_closed_terminal():
+        with suppress(OSError):
             self._live.stop()
         for row in self._rows:
             self.print_line(format_study_row(row), in_table=self._console.is_terminal)

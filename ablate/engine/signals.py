@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -14,8 +13,8 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def stop_signals(asked: Callable[[], None]) -> Iterator[list[int]]:
-    """Call `asked` at the first Ctrl-C, SIGTERM or SIGHUP, and abort at the second one.
+def stop_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
+    """Call `stop` at the first Ctrl-C, SIGTERM or SIGHUP, and abort at the second one.
 
     A closed terminal sends SIGHUP twice, from the kernel and from the shell, so a second SIGHUP
     does not abort. Output to that terminal is discarded. A SIGHUP that is ignored, as under
@@ -24,48 +23,36 @@ def stop_signals(asked: Callable[[], None]) -> Iterator[list[int]]:
     Yields:
         A list of the signals that arrived.
     """
-    caught: list[int] = []
-    terminals = [number for number in (1, 2) if os.isatty(number)]
+    signals: list[int] = []
+    terminals = [stream for stream in (1, 2) if os.isatty(stream)]
 
-    def stop(number: int, _: FrameType | None) -> None:
+    def discard_output_to_closed_terminal() -> None:
+        for stream in terminals:
+            if not os.isatty(stream):
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, stream)
+                os.close(null)
+
+    def handle_signal(number: int, _: FrameType | None) -> None:
         if number == signal.SIGHUP:
-            _redirect_to_null([number for number in terminals if not os.isatty(number)])
-        if not caught:
-            caught.append(number)
-            asked()
+            discard_output_to_closed_terminal()
+        if not signals:
+            signals.append(number)
+            stop()
         elif number != signal.SIGHUP:
             raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
-        yield caught
+        yield signals
         return
-    before = {number: signal.getsignal(number) for number in STOPPING}
-    if before[signal.SIGHUP] == signal.SIG_IGN:
-        del before[signal.SIGHUP]
-    for number in before:
-        signal.signal(number, stop)
+    handlers = {number: signal.getsignal(number) for number in STOPPING}
+    if handlers[signal.SIGHUP] == signal.SIG_IGN:
+        del handlers[signal.SIGHUP]
+    for number in handlers:
+        signal.signal(number, handle_signal)
     try:
-        yield caught
+        yield signals
     finally:
-        # SIGHUP may come before the terminal is seen to be closed.
-        _redirect_to_null([number for number in terminals if not os.isatty(number)])
-        for number, handler in before.items():
+        discard_output_to_closed_terminal()  # SIGHUP may arrive before the terminal is closed
+        for number, handler in handlers.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def ignore_closed_terminal() -> Iterator[None]:
-    """Ignore errors of writing to a terminal that was closed, before its SIGHUP arrives."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno != errno.EIO:
-            raise
-
-
-def _redirect_to_null(streams: Sequence[int]) -> None:
-    """Redirect these file descriptors to /dev/null."""
-    for number in streams:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, number)
-        os.close(nowhere)

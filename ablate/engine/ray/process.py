@@ -22,12 +22,7 @@ from pathlib import Path
 
 from ablate.engine.ray.pipe import DriverClient
 from ablate.engine.ray.resources import Request
-from ablate.engine.ray.session import (
-    is_node_alive,
-    list_machines,
-    list_started_processes,
-    open_ray_session,
-)
+from ablate.engine.ray.session import list_machines, list_started_processes, open_ray_session
 from ablate.ledger.schema import is_disk_full_message, is_full
 from trainables.errors import ConfigError
 from trainables.jobs.attempt import limit_threads
@@ -38,16 +33,19 @@ ALIVE_SECONDS = 5.0
 @contextmanager
 def send_heartbeats(driver: DriverClient, request: Request) -> Iterator[None]:
     """Send heartbeats of Ray from a thread, because Ray may block the main thread for ever."""
-    ended = threading.Event()
+    import ray
+
+    node_id, ended = ray.get_runtime_context().get_node_id(), threading.Event()
 
     def beat() -> None:
-        while is_node_alive():
+        while not ended.is_set():
             machines = list_machines(request)
+            if not any(node == node_id for node, _, _ in machines):
+                driver.send("failed", error="this machine's node is gone", full=False)
+                return
             driver.slots = sum(slots for _, _, slots in machines)
             driver.send("alive", machines=machines)
-            if ended.wait(ALIVE_SECONDS):
-                return
-        driver.send("failed", error="this machine's node is gone", full=False)
+            ended.wait(ALIVE_SECONDS)
 
     thread = threading.Thread(target=beat, name="heartbeats", daemon=True)
     thread.start()

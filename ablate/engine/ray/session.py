@@ -131,6 +131,7 @@ def open_ray_session(address: str | None, request: Request, folder: str) -> Iter
 
 
 def list_live_nodes() -> list[dict[str, Any]]:
+    """Return Ray's live nodes. If the head is gone, the call may not return."""
     import ray
 
     return [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
@@ -142,17 +143,6 @@ def list_machines(request: Request) -> list[tuple[str, str, int]]:
         (node["NodeID"], node["NodeManagerHostname"], count_fitting(request, node["Resources"]))
         for node in list_live_nodes()
     ]
-
-
-def is_node_alive() -> bool:
-    """Return whether Ray considers the node of this process alive.
-
-    If the head is gone, the call may not return.
-    """
-    import ray
-
-    node_id = ray.get_runtime_context().get_node_id()
-    return any(node["NodeID"] == node_id for node in list_live_nodes())
 
 
 def list_started_processes() -> list[tuple[int, float, str]]:
