@@ -9,10 +9,13 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import threading
 import time
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
+from types import FrameType
 
 from ablate.engine.driver_status import DriverStatusFile, list_drivers
 from ablate.engine.preflight import check_data, check_inputs, preview_progression
@@ -20,7 +23,6 @@ from ablate.engine.progress import ProgressDisplay, build_study_rows
 from ablate.engine.ray.session import is_local
 from ablate.engine.ray.supervisor import Supervisor
 from ablate.engine.settings import Outcome, Settings
-from ablate.engine.signals import stop_signals
 from ablate.ledger.ledger import Ledger, send_heartbeats
 from ablate.ledger.owner import Owner
 from ablate.ledger.schema import convert_disk_full
@@ -36,6 +38,7 @@ from ablate.tracking.sync import EndStatus
 from ablate.tracking.tracker import MlflowTracker
 from ablate.values.terminal import print_text
 
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _print_line = partial(print_text, flush=True)
 
 
@@ -208,3 +211,49 @@ def _run_ray_tune(
         finally:  # Ray has ended, so no worker writes any more
             dispatch.interrupt_all("interrupted" if signals else "its driver stopped")
     return (signals[0] if signals else None), broken
+
+
+@contextmanager
+def stop_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
+    """Call `stop` at the first Ctrl-C, SIGTERM or SIGHUP, and abort at the second one.
+
+    A closed terminal sends SIGHUP twice, from the kernel and from the shell, so a second SIGHUP
+    does not abort. Output to that terminal is discarded. A SIGHUP that is ignored, as under
+    `nohup`, stays so.
+
+    Yields:
+        A list of the signals that arrived.
+    """
+    signals: list[int] = []
+    terminals = [stream for stream in (1, 2) if os.isatty(stream)]
+
+    def discard_output_to_closed_terminal() -> None:
+        for stream in terminals:
+            if not os.isatty(stream):
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, stream)
+                os.close(null)
+
+    def handle_signal(number: int, _: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            discard_output_to_closed_terminal()
+        if not signals:
+            signals.append(number)
+            stop()
+        elif number != signal.SIGHUP:
+            raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield signals
+        return
+    handlers = {number: signal.getsignal(number) for number in STOPPING}
+    if handlers[signal.SIGHUP] == signal.SIG_IGN:
+        del handlers[signal.SIGHUP]
+    for number in handlers:
+        signal.signal(number, handle_signal)
+    try:
+        yield signals
+    finally:
+        discard_output_to_closed_terminal()  # SIGHUP may arrive before the terminal is closed
+        for number, handler in handlers.items():
+            signal.signal(number, handler)

@@ -53,10 +53,6 @@ class StudyRow:
     eta: float | None = None
     note: str = ""
 
-    @property
-    def is_finished(self) -> bool:
-        return self.done + self.failed >= self.size
-
 
 def format_duration(seconds: float | None) -> str:
     """Return `1:02:03`, `4:05`, or `?`."""

@@ -1,7 +1,8 @@
 """Show the progress of a sweep: one row for each study.
 
-A terminal shows a live table. Otherwise a line for each study is printed every half minute and at
-its end. Reasons of failures are printed at once. The same lines go to the log file of the sweep.
+A terminal shows a live table. Otherwise a line for each running study is printed every half minute,
+and one for each study at the end. Reasons of failures are printed at once. The same lines go to the
+log file of the sweep.
 Only the driver's main thread takes snapshots; drawing uses the last one.
 """
 
@@ -151,7 +152,6 @@ class ProgressDisplay:
         self._rows: list[StudyRow] = []
         self._take_snapshot()
         self._next_snapshot = self._start + SNAPSHOT_SECONDS
-        self._finished_studies = {row.study for row in self._rows if row.is_finished}
         self._reasons: set[str] = set()  # of failures
         dispatch.report_failure = self.report_failure
         self._console = Console(
@@ -172,15 +172,12 @@ class ProgressDisplay:
         self._take_snapshot()
         seconds = (time.monotonic() - now) / SNAPSHOT_SHARE
         self._next_snapshot = now + min(max(SNAPSHOT_SECONDS, seconds), LINE_SECONDS)
-        finished = [row for row in self._rows if row.is_finished]
-        rows = [row for row in finished if row.study not in self._finished_studies]
-        self._finished_studies = {row.study for row in finished}
         if now - self._last_lines >= LINE_SECONDS:
             self._last_lines = now
-            rows += [row for row in self._rows if row.running]
             self.print_line(self.format_headline(), in_table=True)
-        for row in rows:
-            self.print_line(format_study_row(row), in_table=True)
+            for row in self._rows:
+                if row.running:
+                    self.print_line(format_study_row(row), in_table=True)
 
     def _take_snapshot(self) -> None:
         elapsed = time.monotonic() - self._start

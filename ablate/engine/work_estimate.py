@@ -1,23 +1,26 @@
-"""Describe what a plan would run, as text: cells, known results, warnings, time."""
+"""Describe what a plan would run, as text: cells, known results, warnings, time.
+
+Times are estimated from finished trials of the same kind or from a pilot. A trial takes `setup` +
+epochs × seconds per epoch of its kind. The slots share the trials, and a sweep takes at least as
+long as its longest trial. Other load, the start of workers, and waiting for results of other trials
+are not modelled.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import psutil
 
 from ablate.designs.base import ENSEMBLE
 from ablate.engine.driver_status import format_duration
-from ablate.engine.estimates import (
-    Estimate,
-    Rate,
-    build_cost_key,
-    describe_memory,
-    load_measured_rates,
-    measure_pilot_rates,
-)
 from ablate.engine.preflight import (
     FETCHED,
     build_example_config,
@@ -28,14 +31,28 @@ from ablate.engine.preflight import (
 )
 from ablate.engine.ray.resources import count_fitting_here
 from ablate.engine.settings import Settings
-from ablate.ledger.facts import Facts
+from ablate.ledger import queries
+from ablate.ledger.records import Records
 from ablate.ledger.sources import build_refusal, summarize_differences
 from ablate.plan import warnings as advice
 from ablate.plan.plan import Plan
 from ablate.sweep.progression import Progression
 from ablate.sweep.required_inputs import Use
+from ablate.tracking.store import build_public_environment
 from reports.stats.describe import pooled_sd
+from trainables.core.runtime import Runtime
 from trainables.errors import ConfigError
+from trainables.jobs.request import Job
+
+MOST_PILOTS = 24  # kinds of trials that are tried
+MEMORY_SHARE = 0.9  # of a machine or GPU that trials may fill
+KIND = {  # fields that decide how long an epoch takes
+    "data": ("name", "root", "image_size"),
+    "backbone": ("name", "mode"),
+    "training": ("batch_size", "micro_batch", "checkpointing"),
+    "embedding": ("dim",),
+    "loss": ("name",),
+}
 
 
 @dataclass(frozen=True)
@@ -94,7 +111,8 @@ def account_for_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> 
         lines += [*notes, workload.describe_trials(parallel, request.threads)]
         lines += describe_memory(piloted.values(), parallel, psutil.virtual_memory().total)
         lines += workload.describe_time(parallel, piloted=pilot)
-        lines += describe_sources(facts, same_code=settings.same_code)
+        prefix = "taken as the same code" if settings.same_code else "source"
+        lines += [f"{prefix}: {text}" for text in summarize_differences(facts.differing)]
     return Preview(
         "\n".join(lines),
         refused=None if settings.same_code else build_refusal(facts.differing),
@@ -120,22 +138,6 @@ def estimate_seed_scatter(progression: Progression, name: str) -> float | None:
             groups.setdefault(cell.config_hash, []).append(value)
     pooled = pooled_sd(groups.values())
     return pooled[0] if pooled else None
-
-
-def describe_sources(facts: Facts, *, same_code: bool) -> list[str]:
-    """Return lines on known trials that other or unknown code has made."""
-    prefix = "taken as the same code" if same_code else "source"
-    lines = [f"{prefix}: {text}" for text in summarize_differences(facts.differing)]
-    if facts.unsourced:
-        lines.append(
-            f"source: {len(facts.unsourced)} known trials have no record of their code; they count"
-        )
-    if facts.earlier:
-        lines.append(
-            f"source: {len(facts.earlier)} known trials were made by earlier code that gives the "
-            "same numbers; they count"
-        )
-    return lines
 
 
 class Workload:
@@ -230,3 +232,134 @@ def _find_pending_kinds(plan: Plan, progression: Progression) -> dict[str, dict[
         if len(state.cells) < state.size and not state.blocked:
             configs.append(build_example_config(plan, state))
     return {build_cost_key(config): config for config in configs}
+
+
+# ------------------------------------------------------------------------------ seconds and memory
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Measured cost of a kind of trial.
+
+    Attributes:
+        epoch: seconds of one epoch.
+        setup: seconds before the first epoch.
+        peak: bytes of memory of one trial; None if unknown.
+        device: bytes of memory of its GPU; None if unknown.
+    """
+
+    epoch: float
+    setup: float = 0.0
+    peak: int | None = None
+    device: int | None = None
+
+
+@dataclass
+class Estimate:
+    """Estimated seconds of some trials one after the other, and of the longest one.
+
+    Attributes:
+        unknown: number of trials without a known rate.
+    """
+
+    trials: int = 0
+    seconds: float = 0.0
+    longest: float = 0.0
+    unknown: int = 0
+
+    def add(self, config: Mapping[str, Any], rates: Mapping[str, Rate], times: int = 1) -> None:
+        """Add `times` trials with this configuration."""
+        rate = rates.get(build_cost_key(config))
+        if rate is None:
+            self.unknown += times
+            return
+        seconds = rate.setup + config["training"]["epochs"] * rate.epoch
+        self.trials += times
+        self.seconds += times * seconds
+        self.longest = max(self.longest, seconds)
+
+
+def build_cost_key(config: Mapping[str, Any]) -> str:
+    """Return a key that trials with equal seconds per epoch share.
+
+    It has data, network, batch, and the method with all options except floats, which are weights.
+    """
+
+    def drop_weights(options: Any) -> Any:
+        if not isinstance(options, Mapping):
+            return options
+        return {k: drop_weights(v) for k, v in options.items() if not isinstance(v, float)}
+
+    fields = [config[section].get(name) for section, names in KIND.items() for name in names]
+    return json.dumps([*fields, drop_weights(config["method"])], sort_keys=True)
+
+
+def load_measured_rates(records: Records) -> dict[str, Rate]:
+    """Return the median rate of finished trials of each kind."""
+    seconds: dict[str, list[float]] = {}  # of an epoch
+    for row in queries.list_finished_trials(records):
+        if row["epochs"] and row["seconds"] is not None:
+            key = build_cost_key(row["config"])
+            seconds.setdefault(key, []).append(row["seconds"] / row["epochs"])
+    return {key: Rate(statistics.median(values)) for key, values in seconds.items()}
+
+
+def measure_pilot_rates(
+    configs: Mapping[str, Mapping[str, Any]], settings: Settings
+) -> tuple[dict[str, Rate], dict[str, str]]:
+    """Run a pilot of each kind of trial; return rates, and the reasons of failed pilots, by kind.
+
+    Trials that use several processes have no pilot, because a pilot is one process.
+    """
+    rates: dict[str, Rate] = {}
+    reasons: dict[str, str] = {}
+    count = MOST_PILOTS if settings.request.processes == 1 else 0
+    for key, config in islice(configs.items(), count):
+        report = run_pilot(config, settings)
+        if "error" in report:
+            reasons[key] = report["error"]
+        else:
+            epoch = report["steps_per_epoch"] * statistics.fmean(report["steps"])
+            peak, device = report["peak_bytes"], report["device_bytes"]
+            rates[key] = Rate(epoch + report["evaluate"], report["setup"], peak, device)
+    return rates, reasons
+
+
+def run_pilot(config: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    """Train a few steps in a subprocess (`trainables/jobs/pilot.py`), and return its report."""
+    request = settings.request
+    runtime = Runtime(
+        device=request.device, threads=request.threads, cache_dir=settings.cache.resolve()
+    )
+    job = Job(trial_id="pilot", config=config, seed=0, runtime=runtime, evaluate=())
+    libraries = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    environment = build_public_environment(settings.tracking_uri)
+    process = subprocess.run(
+        [sys.executable, "-m", "trainables.jobs.pilot"],
+        input=json.dumps(job.to_dict()),
+        text=True,
+        capture_output=True,
+        env=environment | dict.fromkeys(libraries, str(request.threads)),
+        check=False,
+    )
+    if process.returncode == 0 and process.stdout.strip():
+        return dict(json.loads(process.stdout.strip().splitlines()[-1]))
+    fault = process.stderr.strip().rpartition("\n")[2] or f"exit code {process.returncode}"
+    return {"error": f"its pilot ended: {fault}"}
+
+
+def describe_memory(rates: Iterable[Rate], parallel: int, memory: int) -> list[str]:
+    """Return lines on how many trials fit into memory at once, given `memory` bytes."""
+    measured = [rate for rate in rates if rate.peak]
+    if not measured:
+        return []
+    gib = 2**30
+    peak = max(rate.peak or 0 for rate in measured)
+    text = f"memory: at most {peak / gib:.1f} GiB per trial, as piloted"
+    if device := measured[0].device:
+        fits = max(1, int(MEMORY_SHARE * device // peak))
+        return [f"{text}; {fits} fit on one GPU of {device / gib:.0f} GiB (gpus: {1 / fits:.2g})"]
+    if parallel * peak <= MEMORY_SHARE * memory:
+        return [text]
+    fault = f"{parallel} at once need {parallel * peak / gib:.1f} GiB of {memory / gib:.1f} GiB."
+    return [text, f"warning: {fault} Raise resources.cpus so that fewer run at once."]

@@ -30,20 +30,16 @@ from trainables.machine.processes import count_cores
 
 SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_DEDUP_LOGS": "0",
     "RAY_AIR_NEW_OUTPUT": "0",  # the old reporter is silent at verbose=0
     "RAY_CHDIR_TO_TRIAL_DIR": "0",  # so that relative data folders are below the driver's folder
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # our handler marks trials as interrupted
     "TUNE_GLOBAL_CHECKPOINT_S": "1000000000",  # the ledger is the state
-    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
     "TUNE_FORCE_TRIAL_CLEANUP_S": "10",
-    "TUNE_MAX_PENDING_TRIALS_PG": "10000",  # `JobSearcher` limits them
-    "TUNE_WARN_THRESHOLD_S": "60",
-    "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
+    "TUNE_MAX_PENDING_TRIALS_PG": "10000",  # `JobSearcher` limits them
 }
 NEEDED = ("gcs_server", "raylet")
 PORT_SECONDS = 3.0  # in which a cluster's head must accept a connection

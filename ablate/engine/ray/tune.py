@@ -30,11 +30,9 @@ TRIAL_ID = "trial"  # in a Tune trial's configuration: our id of it
 CHECKPOINTS = 2  # of an attempt that stay
 AHEAD = 4  # trials that are claimed before a slot is free for them
 WAIT_SECONDS = 1.0  # between two requests while other drivers run all remaining trials
-CLOUD_KEYS = (
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SECURITY_TOKEN",
-    "AWS_SESSION_TOKEN",
+AWS_KEYS = (
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+    *("AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN"),
 )
 
 
@@ -94,7 +92,7 @@ def hide_aws_keys() -> None:
     pyarrow still reads them from the C library's environment. Workers use the credentials of their
     node.
     """
-    for name in CLOUD_KEYS:
+    for name in AWS_KEYS:
         value = os.environ.pop(name, None)
         if value is not None:
             os.putenv(name, value)

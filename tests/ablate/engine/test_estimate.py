@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from ablate.cli.main import main
-from ablate.engine.estimates import (
+from ablate.engine.work_estimate import (
     Estimate,
     Rate,
+    Workload,
     build_cost_key,
     describe_memory,
     load_measured_rates,
 )
-from ablate.engine.work_estimate import Workload
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain
 from trainables.trial import TrialConfig
