@@ -68,7 +68,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             remote = not is_local(settings.address)
             checkpoints = stack.enter_context(
                 TrialCheckpoints(
-                    backup.storage, ledger, settings.trials, remote=remote, tell=_print_line
+                    backup.storage, ledger, settings.trials, remote=remote, print_line=_print_line
                 )
             )
             fetch = checkpoints.upload_trial if remote else checkpoints.fetch_trial
@@ -86,7 +86,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             retry_failed=settings.retry_failed,
             force=settings.force,
         )
-        same = dispatch.reconcile_code_versions(same_code=settings.same_code)
+        accepted = dispatch.reconcile_code_versions(same_code=settings.same_code)
         if settings.reads_data and not dispatch.is_exhausted:
             check_data(plan, dispatch.progression, settings.cache)
         # start the thread that writes MLflow, which imports it while Ray starts
@@ -111,7 +111,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
                 with convert_disk_full(settings.out):
                     interrupted, broken = _run_ray_tune(plan, settings, dispatch, checkpoints)
             if settings.same_code:  # cells that have become known since then
-                same += dispatch.reconcile_code_versions(same_code=True)
+                accepted += dispatch.reconcile_code_versions(same_code=True)
             # summarize, and end the MLflow run
             outcome = _build_outcome(plan, dispatch, interrupted, broken)
             status = "FINISHED" if outcome.is_finished else "KILLED" if interrupted else "FAILED"
@@ -121,7 +121,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
         finally:
             if tracker is not None:
                 tracked = tracker.close(status)
-    return replace(outcome, tracked=tracked, same=tuple(same))
+    return replace(outcome, tracked=tracked, same=tuple(accepted))
 
 
 def _open_ledger_backup(settings: Settings, owner: Owner) -> LedgerBackup | None:
@@ -134,7 +134,9 @@ def _open_ledger_backup(settings: Settings, owner: Owner) -> LedgerBackup | None
         return [other for other in alive if other != owner]
 
     storage = Storage(settings.storage)
-    backup = LedgerBackup(storage, settings.ledger, owner, _print_line, others=list_other_drivers)
+    backup = LedgerBackup(
+        storage, settings.ledger, owner, _print_line, list_other_drivers=list_other_drivers
+    )
     backup.restore_if_newer()
     return backup
 

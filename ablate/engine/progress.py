@@ -57,13 +57,15 @@ class NodeList:
         """Return the machines with the running trials of each, and forget other trials."""
         if len(self.nodes) == 1:  # no other node can have them, even before their first event
             self.node_by_trial = dict.fromkeys(running[: self.slots], self.nodes[0][0])
-        known = self.node_by_trial
-        self.node_by_trial = {trial: known[trial] for trial in running if trial in known}
+        nodes = self.node_by_trial
+        self.node_by_trial = {trial: nodes[trial] for trial in running if trial in nodes}
         return [
             Node(
                 name=name,
                 slots=slots,
-                trials=[trial for trial, place in self.node_by_trial.items() if place == node],
+                trials=[
+                    trial for trial, its_node in self.node_by_trial.items() if its_node == node
+                ],
             )
             for node, name, slots in self.nodes
         ]
@@ -218,6 +220,7 @@ class ProgressDisplay:
         self._log.close()
 
     def format_table(self) -> Table:
+        """Return the live table of the last snapshot."""
         from rich.table import Table
 
         table = Table(box=None, pad_edge=False, title_justify="left", title=self.format_headline())

@@ -64,6 +64,7 @@ class Settings:
         return (self.out / TRIALS).resolve()
 
     def open_facts(self, ledger: Ledger) -> Facts:
+        """Return what the ledger knows of trials, as these settings count it."""
         return Facts(
             ledger,
             self.evaluator,
@@ -73,6 +74,7 @@ class Settings:
         )
 
     def build_job_settings(self, plan: Plan) -> JobSettings:
+        """Return what all jobs of a run have in common."""
         runtime = Runtime(
             device=self.request.device,
             threads=self.request.threads,

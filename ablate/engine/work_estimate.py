@@ -121,11 +121,11 @@ def account_for_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> 
 
 
 def describe_missing(weights: str, use: Use) -> str:
-    assert use.backbone is not None
-    then = "A run ends before its first trial (`ablate backbones` names files that fit)."
-    if use.backbone.weights in FETCHED:
-        then = "A run fetches it first."
-    return f"weights: {weights} is not here (backbone.weights of {use.study}). {then}"
+    """Return a line on missing weights and on what a run does about them."""
+    consequence = "A run ends before its first trial (`ablate backbones` names files that fit)."
+    if use.backbone is not None and use.backbone.weights in FETCHED:
+        consequence = "A run fetches it first."
+    return f"weights: {weights} is not here (backbone.weights of {use.study}). {consequence}"
 
 
 def estimate_seed_scatter(progression: Progression, name: str) -> float | None:

@@ -52,7 +52,7 @@ class TrialCheckpoints:
     Args:
         trials: the driver's folder of trials.
         remote: whether trials run in folders of other nodes, so that results must be downloaded.
-        tell: receives lines for the user.
+        print_line: receives lines for the user.
     """
 
     def __init__(
@@ -62,16 +62,16 @@ class TrialCheckpoints:
         trials: Path,
         *,
         remote: bool,
-        tell: Callable[[str], None],
+        print_line: Callable[[str], None],
     ) -> None:
         if remote and has_secret(storage.uri):
             raise ConfigError(
                 OPTION,
-                f"the password in {storage.shown} would be sent to every node. Leave it out, and "
+                f"the password in {storage} would be sent to every node. Leave it out, and "
                 "give each node its credentials as variables or a profile.",
             )
         self.storage, self.ledger, self.trials = storage, ledger, trials
-        self.remote, self.tell = remote, tell
+        self.remote, self.print_line = remote, print_line
         self._attempts: dict[str, set[str]] = {}  # trial → known folders in storage
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run_tasks, name="checkpoints", daemon=True)
@@ -100,9 +100,9 @@ class TrialCheckpoints:
         self._tasks.put(None)
         self._thread.join(END_SECONDS + AGAIN_SECONDS)
         if self._thread.is_alive() or self._fault:
-            self.tell(
+            self.print_line(
                 f"warning: storage: some files of trials were not downloaded from "
-                f"{self.storage.shown} ({self._fault or 'it takes too long'}). They stay there."
+                f"{self.storage} ({self._fault or 'it takes too long'}). They stay there."
             )
 
     def list_attempts(self, trial_id: str) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ class DriverLease:
 
 @dataclass(frozen=True)
 class BackupState:
-    """Content of `storage.json`. ledger: empty if never stored. copies: by `Storage.shown`."""
+    """Content of `storage.json`. ledger: empty if never stored. copies: by `str(Storage)`."""
 
     ledger: str = ""
     copies: dict[str, int] = field(default_factory=dict)
@@ -96,8 +96,8 @@ class LedgerBackup:
 
     Args:
         ledger: the file.
-        tell: receives lines for the user.
-        others: returns the other live drivers of the ledger.
+        print_line: receives lines for the user.
+        list_other_drivers: returns the other live drivers of the ledger.
         seconds: time between two copies.
     """
 
@@ -106,13 +106,13 @@ class LedgerBackup:
         storage: Storage,
         ledger: Path,
         owner: Owner,
-        tell: Callable[[str], None],
+        print_line: Callable[[str], None],
         *,
-        others: Callable[[], Sequence[Owner]],
+        list_other_drivers: Callable[[], Sequence[Owner]],
         seconds: float | None = None,
     ) -> None:
-        self.storage, self.ledger, self.owner, self.tell = storage, ledger, owner, tell
-        self.others, self.seconds = others, seconds or COPY_SECONDS
+        self.storage, self.ledger, self.owner, self.print_line = storage, ledger, owner, print_line
+        self.list_other_drivers, self.seconds = list_other_drivers, seconds or COPY_SECONDS
         self._place = f"{host_name()}:{ledger.resolve()}"
         self._state_path, self._state = ledger.parent / NOTE, BackupState()
         self._copied_stats: object = None  # sizes and times of the ledger's files at the last copy
@@ -136,11 +136,11 @@ class LedgerBackup:
                 return
             # refuse a ledger that was never stored there
             exists, is_ours = self.ledger.exists(), lease.place == self._place
-            is_stored = self.storage.shown in self._state.copies or is_ours
+            is_stored = str(self.storage) in self._state.copies or is_ours
             if exists and (lease.ledger != self._state.ledger or not is_stored):
                 raise ConfigError(
                     OPTION,
-                    f"{self.storage.shown} has the ledger of {lease.place}, and {self.ledger} was "
+                    f"{self.storage} has the ledger of {lease.place}, and {self.ledger} was "
                     "never stored there. Give another --storage, or another --out to continue from "
                     "the stored ledger.",
                 )
@@ -148,11 +148,9 @@ class LedgerBackup:
             age, owner = self.storage.get_age(LEASE), Owner.parse(lease.owner)
             is_alive = not lease.over and owner.is_alive(time.time() - age, STALE_SECONDS)
             if not is_ours and is_alive:
-                raise ConfigError(
-                    OPTION,
-                    f"{_name(owner)} is running from {self.storage.shown} (last seen {age:.0f} s "
-                    f"ago). Stop that run, or wait for {STALE_SECONDS:.0f} s of silence.",
-                )
+                fault = f"{_name(owner)} runs from {self.storage} (last seen {age:.0f} s ago)."
+                remedy = f"Stop that run, or wait for {STALE_SECONDS:.0f} s of silence."
+                raise ConfigError(OPTION, f"{fault} {remedy}")
             if not exists or (lease.copy > self._copy_count and not is_ours):
                 self._fetch_ledger(lease, age)
 
@@ -180,13 +178,13 @@ class LedgerBackup:
     def _try_upload(self, *, is_last: bool) -> None:
         """Store a copy; report a failure once, and continue without it."""
         try:
-            self._upload_if_changed(over=is_last and not self.others())
+            self._upload_if_changed(over=is_last and not self.list_other_drivers())
             if self._fault:
                 self._fault = ""
-                self.tell(f"storage: {self.storage.shown} is up to date again")
+                self.print_line(f"storage: {self.storage} is up to date again")
         except OSError as error:
             if not self._fault or is_last:
-                self.tell(f"warning: storage: {error}. {self.ledger} is complete.")
+                self.print_line(f"warning: storage: {error}. {self.ledger} is complete.")
             self._fault = str(error)
 
     def _upload_if_changed(self, *, over: bool = False) -> None:
@@ -202,7 +200,7 @@ class LedgerBackup:
             ledger_id, count = lease.ledger, max(count, lease.copy)
         elif lease is not None and (lease.ledger != ledger_id or lease.copy > count):
             raise StorageError(
-                f"{self.storage.shown}: another machine ({lease.place}) has continued from it, "
+                f"{self.storage}: another machine ({lease.place}) has continued from it, "
                 "so nothing is overwritten"
             )
         self._write_state(ledger_id or uuid.uuid4().hex, count)
@@ -232,11 +230,9 @@ class LedgerBackup:
         self.storage.download(LEDGER, download)
         if (fault := find_fault(download)) is not None:
             download.unlink(missing_ok=True)
-            raise ConfigError(
-                OPTION,
-                f"{self.storage.shown}/{LEDGER} is not a complete ledger ({fault}). Give another "
-                "storage, or an --out with its own ledger.",
-            )
+            message = f"{self.storage}/{LEDGER} is not a complete ledger ({fault})."
+            remedy = "Give another storage, or an --out with its own ledger."
+            raise ConfigError(OPTION, f"{message} {remedy}")
         write_ahead(download)  # which `schema.open_connection` expects of an existing ledger
         self._check_idle()  # no other process may have opened it meanwhile
         # rename the local ledger with its journal
@@ -247,13 +243,13 @@ class LedgerBackup:
                 part = self.ledger.with_name(LEDGER + suffix)
                 if part.exists():
                     part.rename(backup.with_name(backup.name + suffix))
-            self.tell(f"storage: the older local ledger is now {backup}")
+            self.print_line(f"storage: the older local ledger is now {backup}")
         # a kill before the last step leaves no ledger, so the next run downloads it
-        self._state = BackupState(lease.ledger, {self.storage.shown: lease.copy})
+        self._state = BackupState(lease.ledger, {str(self.storage): lease.copy})
         self._state.write(self._state_path)
         download.replace(self.ledger)
-        self.tell(
-            f"storage: the ledger was downloaded from {self.storage.shown}; it is {age:.0f} s old"
+        self.print_line(
+            f"storage: the ledger was downloaded from {self.storage}; it is {age:.0f} s old"
         )
 
     def _check_idle(self) -> None:
@@ -262,17 +258,15 @@ class LedgerBackup:
         Raises:
             ConfigError: a driver or another process has.
         """
-        users = ", ".join(map(_name, self.others()))
+        users = ", ".join(map(_name, self.list_other_drivers()))
         if not users and self.ledger.exists() and not has_exclusive_access(self.ledger):
             users = "another process"
         if users:
-            raise ConfigError(
-                OPTION,
-                f"{self.storage.shown} is newer than {self.ledger}, which {users} is using. Wait "
-                "for its end, or stop it (`ablate stop`).",
-            )
+            fault = f"{self.storage} is newer than {self.ledger}, which {users} is using."
+            raise ConfigError(OPTION, f"{fault} Wait for its end, or stop it (`ablate stop`).")
 
     def _read_lease(self) -> DriverLease | None:
+        """Return the lease in storage, or None if no ledger was stored there."""
         content = self.storage.read_bytes(LEASE)
         if content is None:
             return None
@@ -280,18 +274,18 @@ class LedgerBackup:
             lease = TypeAdapter(DriverLease).validate_json(content)
             Owner.parse(lease.owner)
         except ValueError as error:
-            raise StorageError(f"{self.storage.shown}/{LEASE} is not a file of ablate") from error
+            raise StorageError(f"{self.storage}/{LEASE} is not a file of ablate") from error
         return lease
 
     @property
     def _copy_count(self) -> int:
         """The number of the copy on which the local ledger builds; 0 if it was never stored."""
-        return self._state.copies.get(self.storage.shown, 0)
+        return self._state.copies.get(str(self.storage), 0)
 
     def _write_state(self, ledger_id: str, count: int) -> None:
         # read again, because another driver may store copies elsewhere
         copies = BackupState.read(self._state_path).copies
-        self._state = BackupState(ledger_id, {**copies, self.storage.shown: count})
+        self._state = BackupState(ledger_id, {**copies, str(self.storage): count})
         self._state.write(self._state_path)
 
     @contextmanager

@@ -42,7 +42,6 @@ class Storage:
 
     Attributes:
         uri: the URI or path.
-        shown: the same without a password.
         files: pyarrow's file system.
         root: the path in it.
 
@@ -59,15 +58,17 @@ class Storage:
             if not self.uri:
                 fault = f"the environment variable in {address} does not exist. Set it."
                 raise ConfigError(OPTION, fault)
-        self.shown = redact_uri(self.uri)
         self.files: Any
         try:
             self.files, root = pyarrow.fs.FileSystem.from_uri(self.address)
         except (ValueError, OSError, TypeError, NotImplementedError) as error:
-            fault = f"pyarrow does not accept {self.shown} ({self._redact_error(error)})."
+            fault = f"pyarrow does not accept {self} ({self._redact_error(error)})."
             remedy = "Use a path or an s3://, gs:// or hdfs:// URI."
             raise ConfigError(OPTION, f"{fault} {remedy}") from None
         self.root = root.rstrip("/")
+
+    def __str__(self) -> str:
+        return redact_uri(self.uri)
 
     @property
     def address(self) -> str:
@@ -170,7 +171,7 @@ class Storage:
         try:
             yield
         except OSError as error:
-            message = f"{self.shown}: cannot {action} ({self._redact_error(error)})"
+            message = f"{self}: cannot {action} ({self._redact_error(error)})"
             raise StorageError(message) from None
 
     def _redact_error(self, error: Exception) -> str:

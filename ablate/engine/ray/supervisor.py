@@ -17,7 +17,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -119,9 +119,8 @@ class RayProcess:
                 if now - last_check >= TICK_SECONDS and not selector.select(0):
                     last_check = now
                     self._check_processes()
-                    if now - self._answered_at > (
-                        SILENT_SECONDS if self.has_begun else START_SECONDS
-                    ):
+                    limit = SILENT_SECONDS if self.has_begun else START_SECONDS
+                    if now - self._answered_at > limit:
                         raise RayLostError("it does not answer")
                 if not has_data:
                     yield None
@@ -144,11 +143,10 @@ class RayProcess:
 
     def close(self, seconds: float) -> None:
         """Wait up to `seconds` for the end of the process, then kill it and all that it started."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end and is_running(self.pid, self.started):
-            time.sleep(0.02)
-        with self._process:  # closes its pipes, and waits
-            end_session(self.pid)  # before its id can become another's
+        with self._process:  # closes its pipes
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(seconds)
+            end_session(self.pid)
 
 
 @dataclass

@@ -88,7 +88,7 @@ def test_a_secret_in_the_address_is_not_shown(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     storage = Storage("env:WHERE")
-    assert password not in storage.shown
+    assert password not in str(storage)
     with pytest.raises(StorageError) as caught:
         storage.read_bytes("name")
     assert password not in str(caught.value) and "cannot read name" in str(caught.value)
