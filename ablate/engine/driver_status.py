@@ -23,7 +23,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator
 
-from ablate.ledger.owner import HEARTBEAT_SECONDS, STALE_SECONDS, Owner
+from ablate.ledger.owner import STALE_SECONDS, Owner
 from trainables.errors import ConfigError
 from trainables.machine.files import read_regular
 from trainables.machine.texts import expand_user_path
@@ -97,7 +97,7 @@ class Node(BaseModel):
 
 
 class DriverStatus(BaseModel):
-    """The status that a driver wrote. The file may come from anybody who can write to the folder.
+    """The status that a driver wrote.
 
     Attributes:
         path: its file.
@@ -164,8 +164,7 @@ class DriverStatusFile:
         name = f"{sweep_id}-{sha256(str(owner).encode()).hexdigest()[:12]}"
         self.path = out / FOLDER / f"{name}.json"
         self.stop = stop
-        self._lock, self._is_outdated = threading.Lock(), False
-        self._ended = threading.Event()
+        self._is_stopping, self._ended = False, threading.Event()
         self._thread = threading.Thread(
             target=self._watch_stop_requests, name="driver status", daemon=True
         )
@@ -177,9 +176,6 @@ class DriverStatusFile:
         for driver in list_drivers(self.path.parent.parent):
             if not driver.alive:
                 _remove_files(driver.path)
-        for request in self.path.parent.glob("*.stop"):  # of drivers that ended before they read it
-            if not request.with_suffix(".json").exists():
-                _remove_files(request)
         self._write_status()
         self._thread.start()
         return self
@@ -198,28 +194,22 @@ class DriverStatusFile:
     ) -> None:
         """Update the status; a thread writes it to the file."""
         changes = {"studies": [*rows], "trials": [*trials], "slots": slots, "nodes": [*nodes]}
-        with self._lock:
-            self._status, self._is_outdated = self._status.model_copy(update=changes), True
+        self._status = self._status.model_copy(update=changes)
 
     def _watch_stop_requests(self) -> None:
-        """Call `stop` when a stop is requested, and write the status when it has changed."""
-        last_write = time.monotonic()
+        """Write the status regularly, and call `stop` when a stop is requested."""
         while not self._ended.wait(POLL_SECONDS):
             # unlike Path.exists, os.path.exists raises nothing if the folder cannot be read
             is_requested = os.path.exists(self.path.with_suffix(".stop"))  # noqa: PTH110
-            if is_requested and not self._status.stopping:
-                with self._lock:
-                    self._status.stopping = self._is_outdated = True
+            if is_requested and not self._is_stopping:
+                self._is_stopping = True
                 self.stop()
-            if self._is_outdated or time.monotonic() - last_write >= HEARTBEAT_SECONDS:
-                last_write = time.monotonic()
-                self._write_status()
+            self._write_status()
 
     def _write_status(self) -> None:
         """Write the file completely or not at all, without flushing it to disk."""
-        with self._lock:
-            text = self._status.model_copy(update={"at": time.time()}).model_dump_json()
-            self._is_outdated = False
+        changes = {"at": time.time(), "stopping": self._is_stopping}
+        text = self._status.model_copy(update=changes).model_dump_json()
         draft = self.path.with_suffix(".tmp")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
