@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # options that a run's settings hold as they are
 PASSED = (
-    *("runner", "address", "storage", "budget", "retry_failed", "force", "same_code"),
+    *("runner", "storage", "budget", "retry_failed", "force", "same_code"),
     *("checkpoint_seconds", "stuck_after"),
 )
 
@@ -176,6 +176,7 @@ def prepare(
         out=options.folder,
         cache=cache,
         request=request,
+        address=address,
         evaluator=options.evaluator or (EVALUATOR if own_runner else None),
         sources=own_runner,
         tracking_uri=options.store.uri if options.track else None,

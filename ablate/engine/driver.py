@@ -20,7 +20,6 @@ from types import FrameType
 from ablate.engine.driver_status import DriverStatusFile, list_drivers
 from ablate.engine.preflight import check_data, check_inputs, preview_progression
 from ablate.engine.progress import ProgressDisplay, build_study_rows
-from ablate.engine.ray.session import is_local
 from ablate.engine.ray.supervisor import Supervisor
 from ablate.engine.settings import Outcome, Settings
 from ablate.ledger.ledger import Ledger, send_heartbeats
@@ -65,7 +64,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
         jobs, checkpoints = settings.build_job_settings(plan), None
         if backup is not None:
             stack.enter_context(backup)
-            remote = not is_local(settings.address)
+            remote = settings.address is not None
             checkpoints = stack.enter_context(
                 TrialCheckpoints(
                     backup.storage, ledger, settings.trials, remote=remote, print_line=_print_line
@@ -191,7 +190,7 @@ def _run_ray_tune(
         settings.out, dispatch.owner, plan.sweep_id, plan.spec.name, stop
     )
     status_file.publish(build_study_rows(dispatch, 1), (), None)
-    needs_data = settings.reads_data and not is_local(settings.address)
+    needs_data = settings.reads_data and settings.address is not None
     supervisor = Supervisor(
         dispatch,
         settings.address,

@@ -42,12 +42,8 @@ SETTINGS = {
     "TUNE_MAX_PENDING_TRIALS_PG": "10000",  # `JobSearcher` limits them
 }
 NEEDED = ("gcs_server", "raylet")
+STORE_BYTES = 100 * 2**20  # of a local Ray's object store, which trials do not use
 PORT_SECONDS = 3.0  # in which a cluster's head must accept a connection
-
-
-def is_local(address: str | None) -> bool:
-    """Return whether a local Ray is started on this machine."""
-    return address in (None, "local")
 
 
 def check_cluster_port(address: str) -> None:
@@ -76,6 +72,7 @@ def open_ray_session(address: str | None, request: Request, folder: str) -> Iter
     Call it in a process that has not imported Ray, because Ray reads some settings at import.
 
     Args:
+        address: of a cluster; None starts a local Ray.
         folder: for the files of a local Ray.
 
     Raises:
@@ -83,7 +80,8 @@ def open_ray_session(address: str | None, request: Request, folder: str) -> Iter
         Exception: Ray does not start on this machine.
     """
     os.environ.update(SETTINGS | os.environ)
-    if is_local(address):
+    options: dict[str, Any] = {"address": address}
+    if address is None:
         # On this machine a lost head does not come back, so its agents may end soon.
         os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "10")
         os.environ.setdefault("RAY_AUTH_MODE", "token")
@@ -91,30 +89,22 @@ def open_ray_session(address: str | None, request: Request, folder: str) -> Iter
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
         # Without clusters, as on a Mac, Ray's only node is 127.0.0.1, where all processes listen.
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+        options = {"address": "local", "num_cpus": count_cores(), "include_dashboard": False}
+        options |= {"object_store_memory": STORE_BYTES, "_temp_dir": folder}
     import ray
 
     handler = signal.getsignal(signal.SIGTERM)
-    if is_local(address):
-        ray.init(
-            address="local",
-            num_cpus=count_cores(),
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            object_store_memory=100 * 2**20,
-            _temp_dir=folder,
-        )
-    else:
-        try:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-        except Exception as error:  # Ray has errors of many kinds, some of them its own
-            raise ConfigError(
-                "--address",
-                f"the Ray cluster at {address} cannot be joined "
-                f"({' '.join(str(error).split())[:300]}). Use the Ray, the Python and the token of "
-                "its head here (`ray get-auth-token`, RAY_AUTH_MODE=token, RAY_AUTH_TOKEN), or "
-                "leave --address out.",
-            ) from error
+    try:
+        ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
+    except Exception as error:  # Ray has errors of many kinds, some of them its own
+        if address is None:
+            raise
+        raise ConfigError(
+            "--address",
+            f"the Ray cluster at {address} cannot be joined ({' '.join(str(error).split())[:300]})."
+            " Use the Ray, the Python and the token of its head here (`ray get-auth-token`, "
+            "RAY_AUTH_MODE=token, RAY_AUTH_TOKEN), or leave --address out.",
+        ) from error
     if threading.current_thread() is threading.main_thread():
         # Ray's handler of SIGTERM aborts; the caller's stops the sweep cleanly.
         signal.signal(signal.SIGTERM, handler or signal.SIG_DFL)

@@ -26,7 +26,7 @@ import psutil
 
 from ablate.engine.progress import ProgressDisplay
 from ablate.engine.ray.resources import Request
-from ablate.engine.ray.session import create_ray_folder, is_local
+from ablate.engine.ray.session import create_ray_folder
 from ablate.ledger.schema import build_disk_full_error, is_disk_full_message
 from ablate.storage.checkpoints import TrialCheckpoints
 from ablate.sweep.dispatch import JobScheduler
@@ -187,10 +187,10 @@ class Supervisor:
             ConfigError: the cluster does not exist or is too small.
             LedgerError: the ledger cannot be written, or the disk is full.
         """
-        local = is_local(self.address)
+        is_local = self.address is None
         while True:
             try:
-                with create_ray_folder() if local else nullcontext("") as ray_folder:
+                with create_ray_folder() if is_local else nullcontext("") as ray_folder:
                     self._run_ray_once(ray_folder)
                 return ""
             except RayLostError as error:
@@ -199,7 +199,7 @@ class Supervisor:
                 self.dispatch.requeue(trial_id, f"the machine: Ray is gone ({reason})")
             if self.dispatch.is_exhausted:  # by a signal or the budget
                 return ""
-            if not local or self.starts > RESTARTS:
+            if not is_local or self.starts > RESTARTS:
                 return reason
             text = f"Ray is gone ({reason}) and is started again. Trials resume from checkpoints."
             if self.display is None:
