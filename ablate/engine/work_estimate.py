@@ -69,7 +69,7 @@ class Preview:
     runnable: bool
 
 
-def account_for_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Preview:
+def preview_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Preview:
     """Describe what a plan would run. No trial runs, and no ledger is created.
 
     Args:

@@ -148,7 +148,7 @@ class LedgerBackup:
             age, owner = self.storage.get_age(LEASE), Owner.parse(lease.owner)
             is_alive = not lease.over and owner.is_alive(time.time() - age, STALE_SECONDS)
             if not is_ours and is_alive:
-                fault = f"{_name(owner)} runs from {self.storage} (last seen {age:.0f} s ago)."
+                fault = f"{_describe_owner(owner)} runs from {self.storage} (seen {age:.0f} s ago)."
                 remedy = f"Stop that run, or wait for {STALE_SECONDS:.0f} s of silence."
                 raise ConfigError(OPTION, f"{fault} {remedy}")
             if not exists or (lease.copy > self._copy_count and not is_ours):
@@ -258,7 +258,7 @@ class LedgerBackup:
         Raises:
             ConfigError: a driver or another process has.
         """
-        users = ", ".join(map(_name, self.list_other_drivers()))
+        users = ", ".join(map(_describe_owner, self.list_other_drivers()))
         if not users and self.ledger.exists() and not has_exclusive_access(self.ledger):
             users = "another process"
         if users:
@@ -302,7 +302,7 @@ class LedgerBackup:
             ) from error
 
 
-def _name(owner: Owner) -> str:
+def _describe_owner(owner: Owner) -> str:
     return f"process {owner.pid} on {owner.host.partition('+')[0]}"
 
 

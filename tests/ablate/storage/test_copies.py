@@ -115,7 +115,7 @@ def test_nobody_else_drives_from_it_meanwhile(one: Machine, two: Machine, there:
     an_hour_ago = time.time() - 3600
     edit_lease(there, ago=5, owner=str(GONE), at=an_hour_ago, place="elsewhere", over=False)
     with pytest.raises(
-        ConfigError, match=r"process 7 on another-host runs from .*\(last seen 5 s ago\)"
+        ConfigError, match=r"process 7 on another-host runs from .*\(seen 5 s ago\)"
     ):
         two.copies().restore_if_newer()
     assert not two.ledger.exists()
