@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 from ablate.engine.driver import run_plan
 from ablate.engine.driver_status import resolve_output_folder
 from ablate.engine.provenance import collect_provenance
-from ablate.engine.ray.connectivity import check_cluster
 from ablate.engine.ray.resources import request_without_local_check, resolve_request
+from ablate.engine.ray.session import check_cluster_port
 from ablate.engine.settings import RUNNER, Outcome, Settings
 from ablate.ledger.records import Records
 from ablate.ledger.results import Best, build_result_rows, find_best
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # options that a run's settings hold as they are
 PASSED = (
-    *("runner", "address", "storage", "budget", "retry_failed", "force", "same_code"),
+    *("runner", "storage", "budget", "retry_failed", "force", "same_code"),
     *("checkpoint_seconds", "stuck_after"),
 )
 
@@ -159,7 +159,7 @@ def prepare(
     if options.track:
         options.store.check_usable(writes=runs)
     cache = locate_default_cache()
-    # what a trial takes: asked of a cluster before data sets are looked at, which may take minutes
+    # check resources before data sets are looked at, which may take minutes
     resources = loaded.spec.resources
     address = None if options.address == "local" else options.address
     if leaves:
@@ -167,7 +167,7 @@ def prepare(
     else:
         request = resolve_request(resources, options.device, cluster=address is not None)
         if runs and address is not None:
-            check_cluster(address, request)
+            check_cluster_port(address)
     own_runner = options.runner == RUNNER
     fingerprint = cast(Fingerprint, resolve_name(options.fingerprint))
     with require_cache(cache), show_progress():
@@ -176,6 +176,7 @@ def prepare(
         out=options.folder,
         cache=cache,
         request=request,
+        address=address,
         evaluator=options.evaluator or (EVALUATOR if own_runner else None),
         sources=own_runner,
         tracking_uri=options.store.uri if options.track else None,

@@ -19,7 +19,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from ablate.engine.preflight import check_classes, open_ledger_or_empty
+from ablate.engine.preflight import check_classes, preview_progression
 from ablate.engine.settings import Settings
 from ablate.ledger import queries
 from ablate.ledger.ledger import Ledger
@@ -122,10 +122,7 @@ def _check_studies(plan: Plan, settings: Settings) -> None:
 
     Trials that a scheduler would have stopped would run to their ends and lead to other proposals.
     """
-    with open_ledger_or_empty(settings.ledger) as ledger:
-        progression = Progression(plan, settings.open_facts(ledger), record=False)
-        while progression.list_new_cells():
-            pass
+    with preview_progression(plan, settings) as progression:
         for name in plan.order:
             proposer, reason = progression.proposers.get(name), None
             if name in progression.legs:
@@ -140,8 +137,7 @@ def _check_studies(plan: Plan, settings: Settings) -> None:
                     f"{name}`, or write cells of other studies by --study",
                 )
         if settings.reads_data:
-            for text in check_classes(plan, progression, settings.cache):
-                print_text(f"warning: {text}", flush=True)
+            check_classes(plan, progression, settings.cache)
 
 
 # --------------------------------------------------------------------------- ablate ledger import

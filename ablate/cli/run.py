@@ -87,9 +87,9 @@ def run(args: argparse.Namespace) -> int:
     options = build_options(args)
     plan, settings = api.prepare(loaded, options, runs=not args.plan)
     if args.plan:
-        from ablate.engine.work_estimate import account_for_plan
+        from ablate.engine.work_estimate import preview_plan
 
-        preview = account_for_plan(plan, settings, pilot=args.pilot)
+        preview = preview_plan(plan, settings, pilot=args.pilot)
         print_text(preview.text)
         if preview.refused is not None:
             raise preview.refused

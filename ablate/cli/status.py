@@ -14,8 +14,8 @@ from ablate.cli.options import add_out
 from ablate.engine.driver_status import (
     DriverStatus,
     StudyRow,
-    format_driver,
     format_duration,
+    format_study_row,
     list_drivers,
 )
 from ablate.ledger import queries
@@ -133,7 +133,7 @@ def describe_state(state: dict[str, Any]) -> Iterator[str]:
             seconds_left = driver["seconds_left"]
             text += "" if seconds_left is None else f", about {format_duration(seconds_left)} left"
         yield text
-        yield from (f"  {format_driver(StudyRow(**study))}" for study in driver["studies"])
+        yield from (f"  {format_study_row(StudyRow(**study))}" for study in driver["studies"])
         for node in driver["nodes"]:
             yield f"  node {node['name']}: {len(node['trials'])} of {node['slots']} slots in use"
         for trial in driver["trials"][:MOST_TRIALS]:

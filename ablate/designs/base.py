@@ -245,14 +245,6 @@ class StudyBase(SpecPart):
         """Return the scheduler that ends cells early; None without one."""
         return getattr(self, "scheduler", None)
 
-    def find_optional_coordinates(self) -> dict[str, str]:
-        """Return the coordinates that `--cell` may omit: components that are on."""
-        levels: dict[str, set[str]] = {}
-        for point in self.all_points:
-            for name, level in point.coords.items():
-                levels.setdefault(name, set()).add(str(level))
-        return {name: "on" for name, values in levels.items() if values == {"on", "off"}}
-
     def build_identity(self) -> dict[str, Any]:
         """Return the options that are part of a sweep's identity: not title, seeds or metrics."""
         dump: dict[str, Any] = drop_unused(self.model_dump(mode="json", by_alias=True))

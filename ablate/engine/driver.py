@@ -9,18 +9,19 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import threading
 import time
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
+from types import FrameType
 
 from ablate.engine.driver_status import DriverStatusFile, list_drivers
-from ablate.engine.preflight import check_data, check_inputs, open_ledger_or_empty
+from ablate.engine.preflight import check_data, check_inputs, preview_progression
 from ablate.engine.progress import ProgressDisplay, build_study_rows
-from ablate.engine.ray.session import is_local
 from ablate.engine.ray.supervisor import Supervisor
 from ablate.engine.settings import Outcome, Settings
-from ablate.engine.signals import stop_signals
 from ablate.ledger.ledger import Ledger, send_heartbeats
 from ablate.ledger.owner import Owner
 from ablate.ledger.schema import convert_disk_full
@@ -36,6 +37,7 @@ from ablate.tracking.sync import EndStatus
 from ablate.tracking.tracker import MlflowTracker
 from ablate.values.terminal import print_text
 
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _print_line = partial(print_text, flush=True)
 
 
@@ -50,28 +52,25 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
     """
     owner = Owner.from_this_process()
     deadline = None if settings.budget is None else time.monotonic() + settings.budget
-    local = is_local(settings.address)
     # restore a newer ledger from storage
-    copies = _open_ledger_backup(settings, owner)
+    backup = _open_ledger_backup(settings, owner)
     # check inputs before anything is written
     if settings.reads_data:
-        with open_ledger_or_empty(settings.ledger) as known_ledger:
-            progression = Progression(plan, settings.open_facts(known_ledger), record=False)
-            while progression.list_new_cells():
-                pass
+        with preview_progression(plan, settings) as progression:
             check_inputs(plan, progression, settings.cache, settings.request.device)
     with ExitStack() as stack:
         # open the ledger, and keep copies of it in storage
         ledger = stack.enter_context(Ledger(settings.ledger))
         jobs, checkpoints = settings.build_job_settings(plan), None
-        if copies is not None:
-            stack.enter_context(copies)
+        if backup is not None:
+            stack.enter_context(backup)
+            remote = settings.address is not None
             checkpoints = stack.enter_context(
                 TrialCheckpoints(
-                    copies.storage, ledger, settings.trials, remote=not local, tell=_print_line
+                    backup.storage, ledger, settings.trials, remote=remote, print_line=_print_line
                 )
             )
-            fetch = checkpoints.fetch_trial if local else checkpoints.upload_trial
+            fetch = checkpoints.upload_trial if remote else checkpoints.fetch_trial
             jobs = replace(jobs, forget=checkpoints.remove_trial, fetch=fetch)
         # list the cells that are known
         ledger.release_dead()
@@ -87,10 +86,10 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             retry_failed=settings.retry_failed,
             force=settings.force,
         )
-        same = dispatch.reconcile_code_versions(same_code=settings.same_code)
+        accepted = dispatch.reconcile_code_versions(same_code=settings.same_code)
         if settings.reads_data and not dispatch.is_exhausted:
             check_data(plan, dispatch.progression, settings.cache)
-        # start the thread that writes MLflow
+        # start the thread that writes MLflow, which imports it while Ray starts
         tracker: MlflowTracker | None = None
         if settings.tracking_uri is not None:
             tracker = MlflowTracker(
@@ -101,21 +100,18 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
                 remedy=settings.replay,
                 defaults=list_default_settings(),
             )
-            tracker.start()  # it imports MLflow while Ray starts
+            tracker.start()
+            dispatch.notify = tracker.notify
         # run all trials through Ray Tune
         interrupted: int | None = None
         status: EndStatus = "FAILED"
         broken, tracked = "", True
         try:
-            if tracker is not None:
-                dispatch.notify = tracker.notify  # it begins with all that the ledger has
             if not dispatch.is_exhausted:
                 with convert_disk_full(settings.out):
-                    interrupted, broken = _run_ray_tune(
-                        plan, settings, dispatch, checkpoints, local
-                    )
-            if settings.same_code:  # of cells that have become known since
-                same += dispatch.reconcile_code_versions(same_code=True)
+                    interrupted, broken = _run_ray_tune(plan, settings, dispatch, checkpoints)
+            if settings.same_code:  # cells that have become known since then
+                accepted += dispatch.reconcile_code_versions(same_code=True)
             # summarize, and end the MLflow run
             outcome = _build_outcome(plan, dispatch, interrupted, broken)
             status = "FINISHED" if outcome.is_finished else "KILLED" if interrupted else "FAILED"
@@ -125,7 +121,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
         finally:
             if tracker is not None:
                 tracked = tracker.close(status)
-    return replace(outcome, tracked=tracked, same=tuple(same))
+    return replace(outcome, tracked=tracked, same=tuple(accepted))
 
 
 def _open_ledger_backup(settings: Settings, owner: Owner) -> LedgerBackup | None:
@@ -133,93 +129,133 @@ def _open_ledger_backup(settings: Settings, owner: Owner) -> LedgerBackup | None
     if settings.storage is None:
         return None
 
-    def list_others() -> list[Owner]:
+    def list_other_drivers() -> list[Owner]:
         alive = [driver.owner for driver in list_drivers(settings.out) if driver.alive]
         return [other for other in alive if other != owner]
 
-    copies = LedgerBackup(
-        Storage(settings.storage), settings.ledger, owner, _print_line, others=list_others
+    storage = Storage(settings.storage)
+    backup = LedgerBackup(
+        storage, settings.ledger, owner, _print_line, list_other_drivers=list_other_drivers
     )
-    copies.restore_if_newer()
-    return copies
+    backup.restore_if_newer()
+    return backup
 
 
 def _build_outcome(
     plan: Plan, dispatch: JobScheduler, interrupted: int | None, broken: str
 ) -> Outcome:
-    missing, failed, blocked = {}, {}, {}
+    """Return the outcome of a run, with the numbers of missing and failed cells by study."""
     progression = dispatch.progression
-    for name in plan.order:
-        state = progression.studies[name]
-        unsettled = state.size - sum(map(progression.is_settled, state.cells))
-        if unsettled > 0:
-            missing[name] = unsettled
-        if state.blocked:
-            blocked[name] = state.blocked
-        failures = [
-            cell
-            for cell in state.cells
-            if cell.error is not None or progression.facts[cell.trial_id].status == "failed"
-        ]
-        if failures:
-            failed[name] = len(failures)
-    return Outcome(
+    outcome = Outcome(
         plan.sweep_id,
         dispatch.trained,
-        missing,
-        failed,
-        dict(dispatch.lost),
-        blocked,
-        interrupted,
-        dispatch.out_of_time and bool(missing),
+        lost=dict(dispatch.lost),
         broken=broken,
+        interrupted=interrupted,
     )
+    for name in plan.order:
+        state = progression.studies[name]
+        missing = state.size - sum(map(progression.is_settled, state.cells))
+        failed = sum(
+            cell.error is not None or progression.facts[cell.trial_id].status == "failed"
+            for cell in state.cells
+        )
+        if missing > 0:
+            outcome.missing[name] = missing
+        if failed:
+            outcome.failed[name] = failed
+        if state.blocked:
+            outcome.blocked[name] = state.blocked
+    return replace(outcome, out_of_time=dispatch.out_of_time and not outcome.is_finished)
 
 
 def _run_ray_tune(
-    plan: Plan,
-    settings: Settings,
-    dispatch: JobScheduler,
-    checkpoints: TrialCheckpoints | None,
-    local: bool,
+    plan: Plan, settings: Settings, dispatch: JobScheduler, checkpoints: TrialCheckpoints | None
 ) -> tuple[int | None, str]:
     """Run Tune; return the signal that stopped it, or None, and why Ray could not continue."""
     name = f"{plan.spec.name}-{plan.sweep_id}"
     logs = settings.out.resolve() / "logs"
-    scratch = (settings.out / "ray" / f"{os.getpid()}-{plan.sweep_id}").resolve()
+    tune_folder = (settings.out / "ray" / f"{os.getpid()}-{plan.sweep_id}").resolve()
 
     def stop() -> None:
-        caught.append(signal.SIGINT)  # as by Ctrl-C
+        signals.append(signal.SIGINT)  # as by Ctrl-C
         dispatch.stop()
 
-    presence = DriverStatusFile(settings.out, dispatch.owner, plan.sweep_id, plan.spec.name, stop)
+    def open_display(parallel: int) -> ProgressDisplay:
+        display = ProgressDisplay(
+            dispatch, parallel, logs / f"{name}.log", publish=status_file.publish
+        )
+        return stack.enter_context(closing(display))
+
+    status_file = DriverStatusFile(
+        settings.out, dispatch.owner, plan.sweep_id, plan.spec.name, stop
+    )
+    status_file.publish(build_study_rows(dispatch, 1), (), None)
+    needs_data = settings.reads_data and settings.address is not None
     supervisor = Supervisor(
         dispatch,
         settings.address,
         settings.request,
-        scratch,
+        tune_folder,
         logs / f"{name}-ray.log",
-        lambda parallel: ProgressDisplay(
-            dispatch, parallel, logs / f"{name}.log", tell=presence.publish
-        ),
+        open_display,
         checkpoints,
-        None if local or not settings.reads_data else plan.fingerprints,
+        plan.fingerprints if needs_data else None,
         build_public_environment(settings.tracking_uri),
     )
-    presence.publish(build_study_rows(dispatch, 1), (), None)
-    with (
-        stop_signals(dispatch.stop) as caught,
-        send_heartbeats(settings.ledger, dispatch.owner),
-        presence,
-    ):
+    with ExitStack() as stack:
+        signals = stack.enter_context(stop_signals(dispatch.stop))
+        stack.enter_context(send_heartbeats(settings.ledger, dispatch.owner))
+        stack.enter_context(status_file)
+        stack.callback(shutil.rmtree, tune_folder, ignore_errors=True)
         try:
             broken = supervisor.run()
-        finally:
-            try:
-                if supervisor.board is not None:
-                    supervisor.board.close()
-            finally:
-                # After Ray is down: no worker writes any more.
-                dispatch.interrupt_all("interrupted" if caught else "its driver stopped")
-                shutil.rmtree(scratch, ignore_errors=True)
-    return (caught[0] if caught else None), broken
+        finally:  # Ray has ended, so no worker writes any more
+            dispatch.interrupt_all("interrupted" if signals else "its driver stopped")
+    return (signals[0] if signals else None), broken
+
+
+@contextmanager
+def stop_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
+    """Call `stop` at the first Ctrl-C, SIGTERM or SIGHUP, and abort at the second one.
+
+    A closed terminal sends SIGHUP twice, from the kernel and from the shell, so a second SIGHUP
+    does not abort. Output to that terminal is discarded. A SIGHUP that is ignored, as under
+    `nohup`, stays so.
+
+    Yields:
+        A list of the signals that arrived.
+    """
+    signals: list[int] = []
+    terminals = [stream for stream in (1, 2) if os.isatty(stream)]
+
+    def discard_output_to_closed_terminal() -> None:
+        for stream in terminals:
+            if not os.isatty(stream):
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, stream)
+                os.close(null)
+
+    def handle_signal(number: int, _: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            discard_output_to_closed_terminal()
+        if not signals:
+            signals.append(number)
+            stop()
+        elif number != signal.SIGHUP:
+            raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield signals
+        return
+    handlers = {number: signal.getsignal(number) for number in STOPPING}
+    if handlers[signal.SIGHUP] == signal.SIG_IGN:
+        del handlers[signal.SIGHUP]
+    for number in handlers:
+        signal.signal(number, handle_signal)
+    try:
+        yield signals
+    finally:
+        discard_output_to_closed_terminal()  # SIGHUP may arrive before the terminal is closed
+        for number, handler in handlers.items():
+            signal.signal(number, handler)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import stat
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -24,24 +23,18 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator
 
-from ablate.ledger.owner import HEARTBEAT_SECONDS, STALE_SECONDS, Owner
+from ablate.ledger.owner import STALE_SECONDS, Owner
 from trainables.errors import ConfigError
 from trainables.machine.files import read_regular
 from trainables.machine.texts import expand_user_path
 
-OPTION, FOLDER = "--out", "drivers"
+FOLDER = "drivers"
 POLL_SECONDS = 0.5
-MOST_BYTES = 2**24  # of a driver's file, which has a few for each trial at work
+MOST_BYTES = 2**24  # of a driver's file, which has a few for each running trial
 log = logging.getLogger("ablate.engine")
 
 
-# Of a line that is printed: no control characters, and finite times that can be shown.
-Name = Annotated[str, Field(pattern=r"^\P{Cc}*$", max_length=4096)]
-Seconds = Annotated[float, Field(ge=0, le=253_402_300_799, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=0, le=10**12)]
-
-
-@dataclass(frozen=True)
+@dataclass
 class StudyRow:
     """Progress of a study, in cells × seeds.
 
@@ -50,19 +43,15 @@ class StudyRow:
         best: best value of the first objective.
     """
 
-    study: Name
-    size: Count
-    known: Count
-    done: Count
-    running: Count
-    failed: Count
-    best: float | None
-    eta: Seconds | None
-    note: Name
-
-    @property
-    def is_finished(self) -> bool:
-        return self.done + self.failed >= self.size
+    study: str
+    size: int
+    known: int
+    done: int = 0
+    running: int = 0
+    failed: int = 0
+    best: float | None = None
+    eta: float | None = None
+    note: str = ""
 
 
 def format_duration(seconds: float | None) -> str:
@@ -74,30 +63,27 @@ def format_duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02d}:{seconds_left:02d}" if hours else f"{minutes}:{seconds_left:02d}"
 
 
-def format_driver(row: StudyRow) -> str:
+def format_study_row(row: StudyRow) -> str:
     best = "-" if row.best is None else f"{row.best:.4f}"
     text = f"{row.study}: {row.done}/{row.size} done, {row.running} running, {row.failed} failed"
     note = f" ({row.note})" if row.note else ""
     return f"{text}, best {best}, left {format_duration(row.eta)}{note}"
 
 
-def resolve_output_folder(given: str | Path) -> Path:
+def resolve_output_folder(path: str | Path) -> Path:
     """Return the output folder, which may not exist yet.
 
     Raises:
         ConfigError: the path is invalid, is a file, or cannot be accessed.
     """
-    folder = expand_user_path(given, OPTION)
+    folder = expand_user_path(path, "--out")
     try:
-        is_folder = stat.S_ISDIR(folder.stat().st_mode)
-    except FileNotFoundError:
-        return folder
+        if not folder.exists() or folder.is_dir():
+            return folder
+        fault = "it is no folder"
     except OSError as error:
-        fault = f"{str(folder)[:200]}: {error.strerror}; name another folder"
-        raise ConfigError(OPTION, fault) from None
-    if not is_folder:
-        raise ConfigError(OPTION, f"{folder} is no folder. Name another one.")
-    return folder
+        fault = str(error.strerror)
+    raise ConfigError("--out", f"{str(folder)[:200]} cannot be used ({fault}). Use another folder.")
 
 
 class Node(BaseModel):
@@ -105,13 +91,13 @@ class Node(BaseModel):
 
     model_config = ConfigDict(strict=True)
 
-    name: Name
-    slots: Annotated[int, Field(ge=0, le=10**9)]
-    trials: list[Name]
+    name: str
+    slots: int
+    trials: list[str]
 
 
 class DriverStatus(BaseModel):
-    """The status that a driver wrote. The file may come from anybody who can write to the folder.
+    """The status that a driver wrote.
 
     Attributes:
         path: its file.
@@ -125,12 +111,12 @@ class DriverStatus(BaseModel):
 
     path: Path = Field(default=Path(), exclude=True)
     owner: Annotated[Owner, PlainValidator(Owner.parse), PlainSerializer(str)]
-    sweep_id: Name
-    name: Name
-    began: Seconds
-    at: Seconds = 0.0
-    slots: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] | None = None
-    trials: list[Name] = []
+    sweep_id: str
+    name: str
+    began: float
+    at: float = 0.0
+    slots: int | None = None
+    trials: list[str] = []
     studies: list[StudyRow] = []
     stopping: bool = False
     nodes: list[Node] = []
@@ -145,7 +131,7 @@ class DriverStatus(BaseModel):
         Raises:
             OSError: the folder cannot be written.
         """
-        with contextlib.suppress(FileExistsError):  # somebody has asked already
+        with contextlib.suppress(FileExistsError):  # a stop was requested before
             self.path.with_suffix(".stop").touch(exist_ok=False)
 
 
@@ -156,8 +142,8 @@ def list_drivers(out: Path) -> list[DriverStatus]:
         try:
             text = read_regular(path, most_bytes=MOST_BYTES, follow_links=False)
             driver = DriverStatus.model_validate_json(text)
-        except (OSError, ValueError) as error:  # it has ended just now, or is of another version
-            log.info("%s tells of no driver: %r", path, error)
+        except (OSError, ValueError) as error:  # it has just ended, or is of another version
+            log.info("The driver's file %s is ignored: %r", path, error)
             continue
         driver.path = path
         statuses.append(driver)
@@ -178,75 +164,63 @@ class DriverStatusFile:
         name = f"{sweep_id}-{sha256(str(owner).encode()).hexdigest()[:12]}"
         self.path = out / FOLDER / f"{name}.json"
         self.stop = stop
-        self._lock, self._news = threading.Lock(), False
-        self._ended = threading.Event()
+        self._is_stopping, self._ended = False, threading.Event()
         self._thread = threading.Thread(
-            target=self._watch_stop_requests, name="presence", daemon=True
+            target=self._watch_stop_requests, name="driver status", daemon=True
         )
-        self._state = DriverStatus.model_construct(
+        self._status = DriverStatus.model_construct(
             owner=owner, sweep_id=sweep_id, name=title, began=time.time()
         )
 
     def __enter__(self) -> Self:
         for driver in list_drivers(self.path.parent.parent):
             if not driver.alive:
-                _remove_file(driver.path)
-        for request in self.path.parent.glob("*.stop"):  # of one that ended before it looked
-            if not request.with_suffix(".json").exists():
-                _remove_file(request)
-        self._write_atomically()
+                _remove_files(driver.path)
+        self._write_status()
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
-        _remove_file(self.path)
+        _remove_files(self.path)
 
     def publish(
         self,
         rows: Iterable[StudyRow],
         trials: Iterable[str],
-        slots: float | None,
+        slots: int | None,
         nodes: Iterable[Node] = (),
     ) -> None:
         """Update the status; a thread writes it to the file."""
-        state = {"studies": [*rows], "trials": [*trials], "slots": slots, "nodes": [*nodes]}
-        with self._lock:
-            self._state, self._news = self._state.model_copy(update=state), True
+        changes = {"studies": [*rows], "trials": [*trials], "slots": slots, "nodes": [*nodes]}
+        self._status = self._status.model_copy(update=changes)
 
     def _watch_stop_requests(self) -> None:
-        written = time.monotonic()
+        """Write the status regularly, and call `stop` when a stop is requested."""
         while not self._ended.wait(POLL_SECONDS):
-            # Unlike a Path's own, this raises nothing where the folder cannot be read now.
-            is_asked = os.path.exists(self.path.with_suffix(".stop"))  # noqa: PTH110
-            if is_asked and not self._state.stopping:
-                with self._lock:
-                    self._state.stopping = self._news = True
+            # unlike Path.exists, os.path.exists raises nothing if the folder cannot be read
+            is_requested = os.path.exists(self.path.with_suffix(".stop"))  # noqa: PTH110
+            if is_requested and not self._is_stopping:
+                self._is_stopping = True
                 self.stop()
-            if self._news or time.monotonic() - written >= HEARTBEAT_SECONDS:
-                written = time.monotonic()
-                self._write_atomically()
+            self._write_status()
 
-    def _write_atomically(self) -> None:
+    def _write_status(self) -> None:
         """Write the file completely or not at all, without flushing it to disk."""
-        with self._lock:
-            text = self._state.model_copy(update={"at": time.time()}).model_dump_json()
-            self._news = False
+        changes = {"at": time.time(), "stopping": self._is_stopping}
+        text = self._status.model_copy(update=changes).model_dump_json()
         draft = self.path.with_suffix(".tmp")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             draft.write_text(text, encoding="utf-8")
             draft.replace(self.path)
-        except OSError as error:
-            # A full disk is told by what must be written; this is for whoever looks on.
-            log.info("no word of this run in %s: %s", self.path, error)
+        except OSError as error:  # the run does not need this file
+            log.info("The status of this run cannot be written to %s: %s", self.path, error)
 
 
-def _remove_file(path: Path) -> None:
-    """Delete a file of a driver that is gone; ignore a failure."""
+def _remove_files(path: Path) -> None:
+    """Delete the files of a driver that has ended; ignore a failure."""
     for suffix in (".json", ".tmp", ".stop"):
-        try:
+        with contextlib.suppress(OSError):
             path.with_suffix(suffix).unlink(missing_ok=True)
-        except OSError as error:
-            log.info("%s stays: %s", path, error)

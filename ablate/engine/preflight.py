@@ -8,45 +8,50 @@ fetches them, or ends before its first trial.
 
 from __future__ import annotations
 
-import itertools
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ablate.designs.parts import Point
+from ablate.engine.settings import Settings
 from ablate.ledger.ledger import Ledger
 from ablate.plan.plan import Plan
-from ablate.samplers import branches
 from ablate.sweep.progression import Progression
 from ablate.sweep.required_inputs import Use, iterate_required_inputs, locate_error
 from ablate.sweep.state import StudyState
 from ablate.values.terminal import print_text, show_progress
 from trainables.backbones.weights import describe_missing_weights, fetch_weights
-from trainables.config.images import DataConfig
-from trainables.config.network import BackboneConfig
 from trainables.data.cache import require_cache
-from trainables.data.dataset import DATASETS, count_classes, load_dataset, resolve_data_config
+from trainables.data.dataset import (
+    DATASETS,
+    Dataset,
+    count_classes,
+    load_dataset,
+    resolve_data_config,
+)
 from trainables.data.features import has_features
 from trainables.data.sampler import check_batch, count_steps_per_epoch
-from trainables.data.splits import Splits, Subset, count_split_classes, split_dataset
+from trainables.data.splits import Splits, count_split_classes, split_dataset
 from trainables.errors import ConfigError
 from trainables.trial import TrialConfig
 
-FEWEST = 100  # steps of a trial, below which a plan warns: optimisers have hardly begun by then
+FEWEST_STEPS = 100  # of a trial, below which a plan warns, because optimisers have hardly begun
+FETCHED = ("timm", "torchvision")  # values of `backbone.weights` that a run can download
 
 
 @contextmanager
-def open_ledger_or_empty(path: Path) -> Iterator[Ledger]:
-    """Open the ledger at `path`, or an empty one in a temporary folder if there is none."""
+def preview_progression(plan: Plan, settings: Settings) -> Iterator[Progression]:
+    """Yield the progress of a plan as the ledger has it; nothing is written."""
     with tempfile.TemporaryDirectory() as folder:
         empty = Path(folder) / "ledger.sqlite"
-        with Ledger(path if path.is_file() else empty) as ledger:
-            yield ledger
+        with Ledger(settings.ledger if settings.ledger.is_file() else empty) as ledger:
+            progression = Progression(plan, settings.open_facts(ledger), record=False)
+            while progression.list_new_cells():
+                pass
+            yield progression
 
 
 def check_inputs(plan: Plan, progression: Progression, cache: Path, device: str) -> None:
@@ -55,33 +60,28 @@ def check_inputs(plan: Plan, progression: Progression, cache: Path, device: str)
     Raises:
         ConfigError: there are too few classes for splits or batches, or weights cannot be fetched.
     """
-    warnings = check_classes(plan, progression, cache)
-    warnings += describe_trainings(plan, progression, cache)[1]
-    for text in warnings:
+    check_classes(plan, progression, cache)
+    for text in describe_trainings(plan, progression, cache)[1]:
         print_text(f"warning: {text}", flush=True)
-    for weights in find_missing_weights(plan, progression, cache, device):
-        if weights.can_be_fetched:
-            print_text(f"weights: fetching {weights.what}, once for all trials", flush=True)
+    for weights, use in find_missing_weights(plan, progression, cache, device).items():
+        assert use.backbone is not None
+        if use.backbone.weights in FETCHED:
+            print_text(f"weights: fetching {weights}, once for all trials", flush=True)
         try:
-            fetch_weights(weights.backbone)
+            fetch_weights(use.backbone)
         except ConfigError as error:
-            raise locate_error(plan, progression, weights.use, error) from error
+            raise locate_error(plan, progression, use, error) from error
 
 
-def check_classes(plan: Plan, progression: Progression, cache: Path) -> list[str]:
+def check_classes(plan: Plan, progression: Progression, cache: Path) -> None:
     """Check that pending trials have enough classes for their splits and batches.
 
     No image is read. Values that are not known yet are skipped.
-
-    Returns:
-        Warnings.
 
     Raises:
         ConfigError: there are too few classes, or a batch needs more classes than train.
     """
     counts: dict[str, int | None] = {}
-    single = dict[str, None]()  # studies that select on one class
-    checked = set[tuple[str, int | None, int]]()  # spaces: study, fold, training classes
     for use in iterate_required_inputs(plan, progression):
         if use.data is None:
             continue
@@ -92,102 +92,58 @@ def check_classes(plan: Plan, progression: Progression, cache: Path) -> list[str
         if classes is None:
             continue
         try:
-            train, val, test = count_split_classes(classes, use.data.split)
+            training_classes, *_ = count_split_classes(classes, use.data.split)
             if use.batch is not None:
-                check_batch(*use.batch, train)
+                check_batch(*use.batch, training_classes)
         except ConfigError as error:
             raise locate_error(plan, progression, use, error) from error
-        if (key := (use.study, use.fold, train)) not in checked:
-            checked.add(key)
-            _check_searched_batches(plan, use, train)
-        if (val or test) == 1:
-            single[use.study] = None
-    if not single:
-        return []
-    return [
-        f"{', '.join(single)}: epochs and settings are selected on the images of one class, among "
-        "which every neighbour is right: nothing can be selected so; raise data.split.validation"
-    ]
-
-
-def _check_searched_batches(plan: Plan, use: Use, train: int) -> None:
-    """Refuse a bound or choice of a searched batch size that never fits `train` classes.
-
-    A value is refused if it fits with none of the other searched values.
-    """
-    sampled = plan.spec.studies[use.study].sampling()
-    space = sampled.space if sampled else {}
-    paths = [path for path in ("training.batch_size", "training.per_class") if path in space]
-    faults: dict[tuple[str, Any], list[ConfigError | None]] = {}
-    for values in itertools.product(*(space[path].list_ends() for path in paths)):
-        params: dict[str, Any] = {}
-        for path in paths:
-            params |= branches.build_example(space, path)
-        params |= zip(paths, values, strict=True)
-        fault = None
-        try:
-            point = Point("", {}, params, "space")
-            config = plan.resolve_config(use.study, point, plan.find_example(use.study), use.fold)
-            check_batch(config.training.batch_size, config.training.per_class, train)
-        except ConfigError as error:
-            # other faults are the trial's to report
-            fault = error if error.path == "training.batch_size" else None
-        for key in zip(paths, values, strict=True):
-            faults.setdefault(key, []).append(fault)
-    for (name, value), batch_faults in faults.items():
-        if all(batch_faults):
-            where = plan.loaded.source.locate(f"studies.{use.study}.space.{name}")
-            raise ConfigError(
-                where, f"{value!r} cannot be drawn: {batch_faults[0]} Narrow the space."
-            )
 
 
 def describe_trainings(
     plan: Plan, progression: Progression, cache: Path
 ) -> tuple[dict[str, str], list[str]]:
-    """Return a line on the training of each study, and warnings.
+    """Return a line on the training of each study, and warnings about pending trials.
 
     Where proposals or other results decide a value, the value of the study's first cell is used.
     """
-    subsets: dict[tuple[str, str], Subset | None] = {}
+    splits: dict[tuple[str, str], Splits | None] = {}
 
-    def find_subset(section: Mapping[str, Any]) -> Subset | None:
-        """Return the training images, or None if the data set must be read to know them."""
+    def load_splits(section: Mapping[str, Any]) -> Splits | None:
+        """Return the splits, or None if the data set must be read to know them."""
         data = resolve_data_config(section)
         key = data.images, data.split.model_dump_json()
-        if key not in subsets:
+        if key not in splits:
             with require_cache(cache):
-                rows = DATASETS[data.name].without_pixels(data, cache)
-            subsets[key] = None if rows is None else split_dataset(rows, data.split, "").train
-        return subsets[key]
+                dataset = DATASETS[data.name].without_pixels(data, cache)
+            splits[key] = None if dataset is None else split_dataset(dataset, data.split, "")
+        return splits[key]
 
     lines: dict[str, str] = {}
     studies_by_warning: dict[str, list[str]] = {}
     for name in plan.order:
+        # find distinct trainings, of which equal sections are one object
         state = progression.studies[name]
         configs = [cell.config for cell in state.cells if cell.error is None]
         configs = configs or [build_example_config(plan, state)]
+        distinct = {(id(config["data"]), id(config["training"])): config for config in configs}
+        # measure them
         sizes: set[tuple[int, ...]] = set()  # side, images, steps of an epoch, steps of a trial
-        faults: dict[str, str] = {}  # of each kind the first
-        # equal sections of cells are one object
-        for config in {
-            (id(candidate["data"]), id(candidate["training"])): candidate for candidate in configs
-        }.values():
-            if (subset := find_subset(config["data"])) is None:
-                continue
-            training = config["training"]
-            steps = count_steps_per_epoch(len(subset), training["batch_size"])
-            side, total = config["data"]["image_size"], steps * training["epochs"]
-            sizes.add((side, len(subset), steps, total))
-            faults = dict(_find_faults(training, subset, steps)) | faults
+        warnings: dict[str, str] = {}  # the first of each kind
+        for config in distinct.values():
+            training, parts = config["training"], load_splits(config["data"])
+            if parts is not None:
+                images = len(parts.train)
+                steps = count_steps_per_epoch(images, training["batch_size"])
+                side, total = config["data"]["image_size"], steps * training["epochs"]
+                sizes.add((side, images, steps, total))
+                warnings = dict(_warn_of_training(training, parts, steps)) | warnings
+        # describe them
         if sizes:
-            sides, images, epochs, totals = map(_format_range, zip(*sizes, strict=True))
-            unit = "step" if epochs == "1" else "steps"
-            lines[name] = (
-                f"{sides} px, {images} training images, {epochs} {unit} an epoch, {totals} in all"
-            )
+            ranges = [_format_range(values) for values in zip(*sizes, strict=True)]
+            text = "{} px, {} training images, steps: {} an epoch, {} in all"
+            lines[name] = text.format(*ranges)
         if len(state.cells) < state.size or not all(map(progression.is_settled, state.cells)):
-            for text in faults.values():
+            for text in warnings.values():
                 studies_by_warning.setdefault(text, []).append(name)
     return lines, [f"{', '.join(names)}: {text}" for text, names in studies_by_warning.items()]
 
@@ -198,53 +154,46 @@ def build_example_config(plan: Plan, state: StudyState) -> dict[str, Any]:
         if cell.error is None:
             return cell.config
     point = plan.spec.studies[state.name].list_representatives()[0]
-    return plan.resolve_config(state.name, point, plan.find_example(state.name)).model_dump(
-        mode="json"
-    )
+    example = plan.resolve_config(state.name, point, plan.find_example(state.name))
+    return example.model_dump(mode="json")
 
 
-def _find_faults(
-    training: Mapping[str, Any], subset: Subset, steps: int
+def _warn_of_training(
+    training: Mapping[str, Any], splits: Splits, steps: int
 ) -> Iterator[tuple[str, str]]:
     """Yield (kind, text) of each way in which a training does not suit its images."""
-    images, batch, per_class = len(subset), training["batch_size"], training["per_class"]
+    images, batch, per_class = len(splits.train), training["batch_size"], training["per_class"]
     epochs = training["epochs"]
-    if steps * epochs < FEWEST:
+    if len(splits[splits.selection].classes) == 1:
+        yield (
+            "one class",
+            "epochs and settings are selected on the images of one class, among which every "
+            "neighbour is right. Raise data.split.validation.",
+        )
+    if steps * epochs < FEWEST_STEPS:
         yield (
             "short",
-            f"{steps * epochs} steps in all ({steps} an epoch × {epochs} epochs), fewer than "
-            f"{FEWEST}, which show little of what a setting does; raise training.epochs, or lower "
-            "training.batch_size",
+            f"{steps * epochs} steps in all ({steps} an epoch × {epochs} epochs) show little of "
+            "what a setting does. Raise training.epochs, or lower training.batch_size.",
         )
-    sizes = torch.bincount(subset.labels)
+    sizes = torch.bincount(splits.train.labels)
     if small := int((sizes < per_class).sum()):
-        smallest = int(sizes.argmin())
         yield (
             "repeated",
             f"training.per_class is {per_class}, and {small} of {len(sizes)} training classes have "
-            f"fewer images ({subset.classes[smallest]} has {sizes[smallest]}), which stand several "
-            "times in a batch; lower per_class",
+            "fewer images, so batches repeat images. Lower per_class.",
         )
     if batch > images:
         yield (
             "large",
-            f"training.batch_size is {batch} and {images} images train, so that images stand "
-            "several times in a batch; lower it",
+            f"training.batch_size is {batch} and {images} images train, so batches repeat images. "
+            "Lower it.",
         )
 
 
 def _format_range(values: Iterable[int]) -> str:
-    distinct = sorted(set(values))
-    return " to ".join(f"{value:,}" for value in dict.fromkeys((distinct[0], distinct[-1])))
-
-
-def _group_by_files(plan: Plan, progression: Progression) -> list[list[tuple[DataConfig, Use]]]:
-    """Return the inputs of pending trials, grouped by the files that they read."""
-    groups: dict[str, list[tuple[DataConfig, Use]]] = {}
-    for use in iterate_required_inputs(plan, progression):
-        if use.data is not None:
-            groups.setdefault(use.data.images, []).append((use.data, use))
-    return list(groups.values())
+    ends = sorted(set(values))
+    return f"{ends[0]:,}" if len(ends) == 1 else f"{ends[0]:,} to {ends[-1]:,}"
 
 
 def check_data(plan: Plan, progression: Progression, cache: Path) -> None:
@@ -257,75 +206,52 @@ def check_data(plan: Plan, progression: Progression, cache: Path) -> None:
         ConfigError: data cannot be read, there are too few classes, a split has no class with two
             images, or the cache cannot be written.
     """
-    for group in _group_by_files(plan, progression):
-        data, use = group[0]
+    datasets: dict[str, Dataset] = {}
+    splits: dict[tuple[str, str], Splits] = {}
+    for use in iterate_required_inputs(plan, progression):
+        data = use.data
+        if data is None:
+            continue
+        key = data.images, data.split.model_dump_json()
         try:
-            with require_cache(cache), show_progress():
-                dataset = load_dataset(data, cache)
-            divided: dict[str, Splits] = {}
-            for same, use in group:
-                key = same.split.model_dump_json()
-                if key not in divided:
-                    divided[key] = split_dataset(dataset, same.split, "")
-                parts = divided[key]
-                parts.require_splits(sorted(use.splits | {parts.selection}))
-                if use.batch is not None:
-                    check_batch(*use.batch, len(parts.train.classes))
+            if data.images not in datasets:
+                with require_cache(cache), show_progress():
+                    datasets[data.images] = load_dataset(data, cache)
+            if key not in splits:
+                splits[key] = split_dataset(datasets[data.images], data.split, "")
+            splits[key].require_splits(sorted(use.splits | {splits[key].selection}))
+            if use.batch is not None:
+                check_batch(*use.batch, len(splits[key].train.classes))
         except ConfigError as error:
             raise locate_error(plan, progression, use, error) from error
 
 
-@dataclass
-class AbsentWeights:
-    """Weights that this machine lacks.
-
-    Attributes:
-        what: description for messages.
-        use: the first trial that needs them.
-        studies: all studies that need them.
-    """
-
-    what: str
-    backbone: BackboneConfig
-    use: Use
-    studies: list[str]
-
-    @property
-    def can_be_fetched(self) -> bool:
-        return self.backbone.weights in ("timm", "torchvision")
-
-    def __str__(self) -> str:
-        ends = "a run ends before its first trial (`ablate backbones` names files that fit)"
-        then = "a run fetches it first" if self.can_be_fetched else ends
-        return f"{self.what} is not here (backbone.weights of {', '.join(self.studies)}): {then}"
-
-
 def find_missing_weights(
     plan: Plan, progression: Progression, cache: Path, device: str
-) -> list[AbsentWeights]:
-    """Return the weights that pending trials need and this machine lacks.
+) -> dict[str, Use]:
+    """Return the weights that this machine lacks, with the first pending trial that needs them.
 
     Raises:
         ConfigError: timm has no weights for a model.
     """
-    missing: dict[str, AbsentWeights] = {}
-    looked_for: dict[str, str | None] = {}
+    missing: dict[str, Use] = {}
+    checked = set[str]()
     for use in iterate_required_inputs(plan, progression):
         backbone = use.backbone
         if backbone is None or backbone.weights == "none":
             continue
-        # of a frozen backbone the cache may have the features; it is then not built
+        # a frozen backbone is not built if the cache has its features
         data = use.data if backbone.mode == "frozen" else None
         key = backbone.model_dump_json() + (data.images if data else "")
-        if key not in looked_for:
+        if key in checked:
+            continue
+        checked.add(key)
+        try:
             config = TrialConfig(data=data, backbone=backbone) if data else None
-            try:
-                has_cached = config is not None and has_features(config, cache, device)
-                looked_for[key] = None if has_cached else describe_missing_weights(backbone)
-            except ConfigError as error:
-                raise locate_error(plan, progression, use, error) from error
-        if (what := looked_for[key]) is not None:
-            weights = missing.setdefault(what, AbsentWeights(what, backbone, use, []))
-            if use.study not in weights.studies:
-                weights.studies.append(use.study)
-    return list(missing.values())
+            if config is None or not has_features(config, cache, device):
+                weights = describe_missing_weights(backbone)
+                if weights is not None:
+                    missing.setdefault(weights, use)
+        except ConfigError as error:
+            raise locate_error(plan, progression, use, error) from error
+    return missing

@@ -1,7 +1,8 @@
 """Show the progress of a sweep: one row for each study.
 
-A terminal shows a live table. Otherwise a line for each study is printed every half minute and at
-its end. Reasons of failures are printed at once. The same lines go to the log file of the sweep.
+A terminal shows a live table. Otherwise a line for each running study is printed every half minute,
+and one for each study at the end. Reasons of failures are printed at once. The same lines go to the
+log file of the sweep.
 Only the driver's main thread takes snapshots; drawing uses the last one.
 """
 
@@ -9,29 +10,27 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ablate.engine.driver_status import Node, StudyRow, format_driver, format_duration
-from ablate.engine.signals import ignore_closed_terminal
+from ablate.engine.driver_status import Node, StudyRow, format_duration, format_study_row
 from ablate.sweep.dispatch import JobScheduler
+from ablate.sweep.progression import Progression
 from trainables.evaluation.metric_name import MetricName
 from trainables.machine.texts import escape_control_characters
 
 if TYPE_CHECKING:
-    from rich.live import Live
     from rich.table import Table
 
 SNAPSHOT_SECONDS = 0.5
-SNAPSHOT_SHARE = 0.02  # of the driver's time: a snapshot looks at every cell
+SNAPSHOT_SHARE = 0.02  # most of the driver's time for snapshots, which look at every cell
 LINE_SECONDS = 30.0
-TINY = 1e-9
-REASONS, REASON_LENGTH = 10, 300  # told while the sweep runs; its end counts them all
+MOST_REASONS, REASON_LENGTH = 10, 300  # printed during the run; its end counts all of them
 
 
 @dataclass
@@ -39,44 +38,40 @@ class NodeList:
     """The machines on which trials can run.
 
     Attributes:
-        known: (id, name, slots) of each machine.
-        places: trial → id of the machine that last sent its events.
+        nodes: (id, name, slots) of each machine.
+        node_by_trial: trial → id of the machine that last sent its events.
     """
 
-    known: list[tuple[str, str, int]] = field(default_factory=list)
-    places: dict[str, str] = field(default_factory=dict)
+    nodes: list[tuple[str, str, int]] = field(default_factory=list)
+    node_by_trial: dict[str, str] = field(default_factory=dict)
 
     def update(self, machines: Iterable[Sequence[Any]]) -> None:
         """Replace the list by the machines that have slots now."""
-        self.known = [(str(node), str(name), int(slots)) for node, name, slots in machines if slots]
+        self.nodes = [(str(node), str(name), int(slots)) for node, name, slots in machines if slots]
 
     @property
     def slots(self) -> int:
-        return sum(slots for _, _, slots in self.known)
+        return sum(slots for _, _, slots in self.nodes)
 
-    def list_nodes(self, trials: Sequence[str]) -> list[Node]:
-        """Return the machines with the running trials of each.
-
-        Machines with equal names get a part of their id.
-        """
-        names = Counter(name for _, name, _ in self.known)
-        self.places = {trial: self.places[trial] for trial in trials if trial in self.places}
-        if len(self.known) == 1:  # a trial is nowhere else, and its first epoch may be long
-            ((node, _, slots),) = self.known
-            self.places |= dict.fromkeys(trials[:slots], node)
+    def list_nodes(self, running: Sequence[str]) -> list[Node]:
+        """Return the machines with the running trials of each, and forget other trials."""
+        if len(self.nodes) == 1:  # no other node can have them, even before their first event
+            self.node_by_trial = dict.fromkeys(running[: self.slots], self.nodes[0][0])
+        nodes = self.node_by_trial
+        self.node_by_trial = {trial: nodes[trial] for trial in running if trial in nodes}
         return [
             Node(
-                name=name if names[name] == 1 else f"{name} {node[:6]}",
+                name=name,
                 slots=slots,
-                trials=[trial for trial in trials if self.places.get(trial) == node],
+                trials=[
+                    trial for trial, its_node in self.node_by_trial.items() if its_node == node
+                ],
             )
-            for node, name, slots in self.known
+            for node, name, slots in self.nodes
         ]
 
 
-def build_study_rows(
-    dispatch: JobScheduler, parallel: float, elapsed: float = 0.0
-) -> list[StudyRow]:
+def build_study_rows(dispatch: JobScheduler, parallel: int, elapsed: float = 0.0) -> list[StudyRow]:
     """Return one row for each study.
 
     eta = pending trials · elapsed / ended trials, where running trials count as half, scaled by the
@@ -85,53 +80,49 @@ def build_study_rows(
     Args:
         elapsed: seconds since the first trial could start.
     """
-    progression, walls = dispatch.progression, dispatch.walls
-    all_walls = [wall for study_walls in walls.values() for wall in study_walls]
-    working = set(find_running(dispatch, parallel))
-    table = []
-    for name, state in progression.studies.items():
-        done = failed = running = 0
-        by_idx: dict[int, list[float]] = {}
-        objective = progression.plan.list_objectives(name)[0]
-        split, metric = MetricName.parse(objective.metric)
-        for cell in state.cells:
-            fact = progression.facts[cell.trial_id]
-            if cell.error or fact.status == "failed":
-                failed += 1
-            elif fact.is_settled(progression.list_readable_splits(cell), cell.metrics):
-                done += 1
-                value = fact.evaluations.get(split, {}).get(metric)
-                if value is not None:
-                    by_idx.setdefault(cell.idx, []).append(value)
-            elif cell.trial_id in working:
-                running += 1
-        best = max if objective.direction == "maximize" else min
-        remaining = state.size - done - failed
-        eta = None if remaining else 0.0
-        if remaining and all_walls:
-            share = fmean(walls.get(name) or all_walls) / max(fmean(all_walls), TINY)
-            pace = elapsed / (len(all_walls) + len(working) / 2)
-            eta = max(0.0, remaining - running / 2) * pace * share
-        note = state.blocked or ("waits for its centre" if not state.cells else "")
-        table.append(
-            StudyRow(
-                name,
-                state.size,
-                len(state.cells),
-                done,
-                running,
-                failed,
-                best(map(fmean, by_idx.values()), default=None),
-                eta,
-                note if remaining else "",
-            )
-        )
-    return table
+    running = set(list_running_trials(dispatch, parallel))
+    durations = [wall for study_walls in dispatch.walls.values() for wall in study_walls]
+    rows = []
+    for name, state in dispatch.progression.studies.items():
+        row = count_cells(dispatch.progression, name, running)
+        pending = row.size - row.done - row.failed
+        if pending == 0:
+            row.eta = 0.0
+        elif durations:
+            pace = elapsed / (len(durations) + len(running) / 2)
+            share = fmean(dispatch.walls.get(name) or durations) / fmean(durations)
+            row.eta = max(0.0, pending - row.running / 2) * pace * share
+        row.note = state.blocked or ("" if state.cells else "waits for its centre")
+        rows.append(row)
+    return rows
 
 
-def find_running(dispatch: JobScheduler, parallel: float) -> list[str]:
+def count_cells(progression: Progression, name: str, running: set[str]) -> StudyRow:
+    """Return a study's row with its numbers of cells and its best value, without eta and note."""
+    state = progression.studies[name]
+    row = StudyRow(name, state.size, len(state.cells))
+    objective = progression.plan.list_objectives(name)[0]
+    split, metric = MetricName.parse(objective.metric)
+    values: dict[int, list[float]] = {}  # index of a cell → values of its seeds
+    for cell in state.cells:
+        fact = progression.facts[cell.trial_id]
+        if cell.error or fact.status == "failed":
+            row.failed += 1
+        elif fact.is_settled(progression.list_readable_splits(cell), cell.metrics):
+            row.done += 1
+            value = fact.evaluations.get(split, {}).get(metric)
+            if value is not None:
+                values.setdefault(cell.idx, []).append(value)
+        elif cell.trial_id in running:
+            row.running += 1
+    best = max if objective.direction == "maximize" else min
+    row.best = best(map(fmean, values.values()), default=None)
+    return row
+
+
+def list_running_trials(dispatch: JobScheduler, parallel: int) -> list[str]:
     """Return the running trials, oldest first, without those that still wait for a worker."""
-    return list(islice(dispatch.running, max(1, int(parallel))))
+    return list(islice(dispatch.running, max(1, parallel)))
 
 
 class ProgressDisplay:
@@ -141,117 +132,103 @@ class ProgressDisplay:
         parallel: how many trials run at once.
         log: file that receives each line with the time.
         stream: receives lines if it is not a terminal, else a live table.
-        tell: receives each snapshot: rows, running trials, `parallel`, machines.
+        publish: receives each snapshot: rows, running trials, `parallel`, machines.
     """
 
     def __init__(
         self,
         dispatch: JobScheduler,
-        parallel: float,
+        parallel: int,
         log: Path,
         stream: TextIO | None = None,
-        tell: Callable[[list[StudyRow], list[str], float, list[Node]], None] = lambda *_: None,
+        publish: Callable[[list[StudyRow], list[str], int, list[Node]], None] = lambda *_: None,
     ) -> None:
-        self.dispatch, self.parallel, self.tell = dispatch, parallel, tell
-        self.stream = stream or sys.stdout
+        from rich.console import Console
+        from rich.live import Live
+
+        self.dispatch, self.parallel, self.publish = dispatch, parallel, publish
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log = log.open("a", encoding="utf-8")
         self.machines = NodeList()
-        self._begun = self._told = time.monotonic()
+        self._start = self._last_lines = time.monotonic()
         self._rows: list[StudyRow] = []
-        self._update_rows()
-        self._next = self._told + SNAPSHOT_SECONDS
-        self._ended = {row.study for row in self._rows if row.is_finished}
-        self._reasons: dict[str, str] = {}  # of failures: reason → with the trial
+        self._take_snapshot()
+        self._next_snapshot = self._start + SNAPSHOT_SECONDS
+        self._reasons: set[str] = set()  # of failures
         dispatch.report_failure = self.report_failure
-        self._live: Live | None = None
-        if self.stream.isatty():
-            from rich.console import Console
-            from rich.live import Live
-
-            console = Console(file=self.stream)
-            self._live = Live(
-                get_renderable=self.format_table, console=console, refresh_per_second=2
-            )
+        self._console = Console(
+            file=stream or sys.stdout, markup=False, emoji=False, highlight=False
+        )
+        self._live = Live(
+            get_renderable=self.format_table, console=self._console, refresh_per_second=2
+        )
+        if self._console.is_terminal:
             self._live.start()
 
     def refresh(self) -> None:
-        """Take a snapshot and print it, at most twice a second; the driver calls this in its
-        loop."""
+        """Take a snapshot and print what is new, at most twice a second."""
         now = time.monotonic()
-        if now < self._next:
+        if now < self._next_snapshot:
             return
         self.parallel = self.machines.slots or self.parallel  # nodes come and go
-        self._update_rows()
-        took = time.monotonic() - now
-        self._next = now + min(max(SNAPSHOT_SECONDS, took / SNAPSHOT_SHARE), LINE_SECONDS)
-        due = [row for row in self._rows if row.is_finished and row.study not in self._ended]
-        self._ended |= {row.study for row in due}
-        if now - self._told >= LINE_SECONDS:
-            self._told = now
-            due += [row for row in self._rows if row.running]
-            self.print_line(self.format_headline(), quiet_on_terminal=True)
-        for row in due:
-            self.print_line(format_driver(row), quiet_on_terminal=True)
+        self._take_snapshot()
+        seconds = (time.monotonic() - now) / SNAPSHOT_SHARE
+        self._next_snapshot = now + min(max(SNAPSHOT_SECONDS, seconds), LINE_SECONDS)
+        if now - self._last_lines >= LINE_SECONDS:
+            self._last_lines = now
+            self.print_line(self.format_headline(), in_table=True)
+            for row in self._rows:
+                if row.running:
+                    self.print_line(format_study_row(row), in_table=True)
 
-    def _update_rows(self) -> None:
-        self._rows = build_study_rows(self.dispatch, self.parallel, time.monotonic() - self._begun)
-        busy = find_running(self.dispatch, self.parallel)
-        self.tell(self._rows, busy, self.parallel, self.machines.list_nodes(busy))
+    def _take_snapshot(self) -> None:
+        elapsed = time.monotonic() - self._start
+        self._rows = build_study_rows(self.dispatch, self.parallel, elapsed)
+        running = list_running_trials(self.dispatch, self.parallel)
+        self.publish(self._rows, running, self.parallel, self.machines.list_nodes(running))
 
-    def print_line(self, text: str, *, quiet_on_terminal: bool = False) -> None:
-        """Write one line to the log file and to the stream."""
+    def print_line(self, text: str, *, in_table: bool = False) -> None:
+        """Write one line to the log file, and to the stream unless a live table shows it."""
         text = escape_control_characters(text)
         self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
         self._log.flush()
-        with ignore_closed_terminal():
-            if self._live is None:
-                self.stream.write(f"{text}\n")
-                self.stream.flush()
-            elif not quiet_on_terminal:
-                self._live.console.print(text, markup=False)
+        if not (in_table and self._live.is_started):
+            with suppress(OSError):  # the terminal was closed
+                self._console.print(text, soft_wrap=True)
 
     def report_failure(self, trial_id: str, reason: str) -> None:
-        """Print a new reason why trials failed, up to `REASONS` of them."""
-        if reason not in self._reasons and len(self._reasons) < REASONS:
-            self._reasons[reason] = f"{reason[:REASON_LENGTH]} (trial {trial_id})"
-            self.print_line(self._reasons[reason])
+        """Print a new reason why trials failed, up to `MOST_REASONS` of them."""
+        if reason not in self._reasons and len(self._reasons) < MOST_REASONS:
+            self._reasons.add(reason)
+            self.print_line(f"{reason[:REASON_LENGTH]} (trial {trial_id})")
 
     def format_headline(self) -> str:
-        """Return `3 of 4 slots at work on 2 nodes, left about 12:30`."""
-        working, all_slots = find_running(self.dispatch, self.parallel), max(1, int(self.parallel))
-        count = max(1, len(self.machines.known))
-        nodes = f"{count} node{'' if count == 1 else 's'}"
+        """Return `3 of 4 slots in use, nodes: 2, left about 12:30`."""
+        busy = len(list_running_trials(self.dispatch, self.parallel))
         etas = [row.eta for row in self._rows if row.eta is not None]
-        remaining = (
-            f"about {format_duration(sum(etas))}"
-            if len(etas) == len(self._rows)
-            else "not known yet"
-        )
-        return f"{len(working)} of {all_slots} slots at work on {nodes}, left {remaining}"
+        is_known = len(etas) == len(self._rows)
+        remaining = f"about {format_duration(sum(etas))}" if is_known else "not known yet"
+        nodes = max(1, len(self.machines.nodes))
+        return f"{busy} of {self.parallel} slots in use, nodes: {nodes}, left: {remaining}"
 
     def close(self) -> None:
-        self._update_rows()
-        if self._live is not None:
-            with ignore_closed_terminal():
-                self._live.stop()
+        self._take_snapshot()
+        with suppress(OSError):
+            self._live.stop()
         for row in self._rows:
-            self.print_line(format_driver(row), quiet_on_terminal=True)
+            self.print_line(format_study_row(row), in_table=self._console.is_terminal)
         self._log.close()
 
     def format_table(self) -> Table:
+        """Return the live table of the last snapshot."""
         from rich.table import Table
-        from rich.text import Text  # as it stands: `[a]` in a name is no markup
 
-        table = Table(box=None, pad_edge=False, title_justify="left", caption_justify="left")
-        table.title = Text(self.format_headline())
-        for first in list(self._reasons.values())[:1]:
-            table.caption = Text(escape_control_characters(f"first failure: {first}"))
+        table = Table(box=None, pad_edge=False, title_justify="left", title=self.format_headline())
         for column in ("study", "done", "running", "failed", "best", "left", ""):
             table.add_column(column, justify="left" if column in ("study", "") else "right")
         for row in self._rows:
             best = "-" if row.best is None else f"{row.best:.4f}"
             counts = f"{row.done}/{row.size}", str(row.running), str(row.failed)
             texts = row.study, *counts, best, format_duration(row.eta), row.note
-            table.add_row(*(Text(escape_control_characters(text)) for text in texts))
+            table.add_row(*map(escape_control_characters, texts))
         return table

@@ -64,6 +64,7 @@ class Settings:
         return (self.out / TRIALS).resolve()
 
     def open_facts(self, ledger: Ledger) -> Facts:
+        """Return what the ledger knows of trials, as these settings count it."""
         return Facts(
             ledger,
             self.evaluator,
@@ -73,6 +74,7 @@ class Settings:
         )
 
     def build_job_settings(self, plan: Plan) -> JobSettings:
+        """Return what all jobs of a run have in common."""
         runtime = Runtime(
             device=self.request.device,
             threads=self.request.threads,
@@ -102,12 +104,12 @@ class Outcome:
 
     sweep_id: str
     trained: int
-    missing: dict[str, int]
-    failed: dict[str, int]
-    lost: dict[str, str]
-    blocked: dict[str, str]
-    interrupted: int | None
-    out_of_time: bool
+    missing: dict[str, int] = field(default_factory=dict)
+    failed: dict[str, int] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)
+    blocked: dict[str, str] = field(default_factory=dict)
+    interrupted: int | None = None
+    out_of_time: bool = False
     tracked: bool = True
     same: tuple[str, ...] = ()
     broken: str = ""
@@ -118,9 +120,7 @@ class Outcome:
 
     @property
     def code(self) -> int:
-        """The exit code: 0 if everything is done, 1 if something failed or is missing, 128 + n
-        after signal n.
-        """
+        """The exit code: 0 for success, 1 for failed or missing cells, 128 + n after signal n."""
         if self.interrupted is not None:
             return 128 + self.interrupted
         return 0 if self.is_finished and not self.failed and self.tracked else 1

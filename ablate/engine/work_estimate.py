@@ -1,39 +1,58 @@
-"""Describe what a plan would run, as text: cells, known results, warnings, time."""
+"""Describe what a plan would run, as text: cells, known results, warnings, time.
+
+Times are estimated from finished trials of the same kind or from a pilot. A trial takes `setup` +
+epochs × seconds per epoch of its kind. The slots share the trials, and a sweep takes at least as
+long as its longest trial. Other load, the start of workers, and waiting for results of other trials
+are not modelled.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import psutil
 
 from ablate.designs.base import ENSEMBLE
 from ablate.engine.driver_status import format_duration
-from ablate.engine.estimates import (
-    Estimate,
-    Rate,
-    build_cost_key,
-    describe_memory,
-    load_measured_rates,
-    measure_pilot_rates,
-)
 from ablate.engine.preflight import (
+    FETCHED,
     build_example_config,
     check_classes,
     describe_trainings,
     find_missing_weights,
-    open_ledger_or_empty,
+    preview_progression,
 )
 from ablate.engine.ray.resources import count_fitting_here
 from ablate.engine.settings import Settings
-from ablate.ledger.facts import Facts
+from ablate.ledger import queries
+from ablate.ledger.records import Records
 from ablate.ledger.sources import build_refusal, summarize_differences
 from ablate.plan import warnings as advice
 from ablate.plan.plan import Plan
 from ablate.sweep.progression import Progression
+from ablate.sweep.required_inputs import Use
+from ablate.tracking.store import build_public_environment
 from reports.stats.describe import pooled_sd
+from trainables.core.runtime import Runtime
 from trainables.errors import ConfigError
+from trainables.jobs.request import Job
+
+MOST_PILOTS = 24  # kinds of trials that are tried
+MEMORY_SHARE = 0.9  # of a machine or GPU that trials may fill
+KIND = {  # fields that decide how long an epoch takes
+    "data": ("name", "root", "image_size"),
+    "backbone": ("name", "mode"),
+    "training": ("batch_size", "micro_batch", "checkpointing"),
+    "embedding": ("dim",),
+    "loss": ("name",),
+}
 
 
 @dataclass(frozen=True)
@@ -50,7 +69,7 @@ class Preview:
     runnable: bool
 
 
-def account_for_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Preview:
+def preview_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Preview:
     """Describe what a plan would run. No trial runs, and no ledger is created.
 
     Args:
@@ -59,26 +78,26 @@ def account_for_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> 
     Raises:
         ConfigError: a pending trial has too few classes for its splits or batches.
     """
-    cache, device = settings.cache, settings.request.device
-    with open_ledger_or_empty(settings.ledger) as ledger:
-        facts = settings.open_facts(ledger)
-        progression = Progression(plan, facts, record=False)
-        while progression.list_new_cells():
-            pass
+    cache, request = settings.cache, settings.request
+    with preview_progression(plan, settings) as progression:
+        # check the inputs
         notes = [f"warning: {text}" for text in advice.list_plan_warnings(plan)]
         trainings: dict[str, str] = {}
         if settings.reads_data:
-            warnings = check_classes(plan, progression, cache)
-            trainings, batch_warnings = describe_trainings(plan, progression, cache)
-            notes += [f"warning: {text}" for text in warnings + batch_warnings]
-            absent = find_missing_weights(plan, progression, cache, device)
-            notes += [f"weights: {weights}" for weights in absent]
-        rates = load_measured_rates(ledger)
-        kinds = _find_kinds(plan, progression) if pilot else {}
+            check_classes(plan, progression, cache)
+            trainings, warnings = describe_trainings(plan, progression, cache)
+            notes += [f"warning: {text}" for text in warnings]
+            missing = find_missing_weights(plan, progression, cache, request.device)
+            notes += [describe_missing(weights, use) for weights, use in missing.items()]
+        # measure seconds per epoch
+        facts = progression.facts
+        rates = load_measured_rates(facts.ledger)
+        kinds = _find_pending_kinds(plan, progression) if pilot else {}
         unknown = {key: config for key, config in kinds.items() if key not in rates}
         piloted, failures = measure_pilot_rates(unknown, settings)
-        notes += [f"warning: no trial like this can run: {why}" for why in failures.values()]
-        workload = Workload(plan, progression, rates | piloted, settings.request.gpus)
+        notes += [f"warning: no trial like this can run: {reason}" for reason in failures.values()]
+        # describe the studies
+        workload = Workload(plan, progression, rates | piloted, request.gpus)
         lines = [f"sweep {plan.spec.name} ({plan.sweep_id}), objective {plan.spec.objective}"]
         for name in plan.order:
             lines.append(workload.add_study(name))
@@ -87,21 +106,26 @@ def account_for_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> 
             scatter = estimate_seed_scatter(progression, name)
             details += advice.describe_precision(plan, name, scatter)
             lines += [f"    {text}" for text in details]
-        lines += notes
-        parallel, again = count_fitting_here(settings.request), len(workload.again)
-        lines.append(
-            f"{len(workload.todo)} trials to run now and {workload.later} later"
-            + (f", {again} finished ones to be evaluated again" if again else "")
-            + f"; {parallel} at once, {settings.request.threads} thread(s) each"
-        )
+        # sum up
+        parallel = count_fitting_here(request)
+        lines += [*notes, workload.describe_trials(parallel, request.threads)]
         lines += describe_memory(piloted.values(), parallel, psutil.virtual_memory().total)
         lines += workload.describe_time(parallel, piloted=pilot)
-        lines += describe_sources(facts, same_code=settings.same_code)
+        prefix = "taken as the same code" if settings.same_code else "source"
+        lines += [f"{prefix}: {text}" for text in summarize_differences(facts.differing)]
     return Preview(
         "\n".join(lines),
         refused=None if settings.same_code else build_refusal(facts.differing),
         runnable=not failures or not failures.keys() >= kinds.keys(),
     )
+
+
+def describe_missing(weights: str, use: Use) -> str:
+    """Return a line on missing weights and on what a run does about them."""
+    consequence = "A run ends before its first trial (`ablate backbones` names files that fit)."
+    if use.backbone is not None and use.backbone.weights in FETCHED:
+        consequence = "A run fetches it first."
+    return f"weights: {weights} is not here (backbone.weights of {use.study}). {consequence}"
 
 
 def estimate_seed_scatter(progression: Progression, name: str) -> float | None:
@@ -114,21 +138,6 @@ def estimate_seed_scatter(progression: Progression, name: str) -> float | None:
             groups.setdefault(cell.config_hash, []).append(value)
     pooled = pooled_sd(groups.values())
     return pooled[0] if pooled else None
-
-
-def describe_sources(facts: Facts, *, same_code: bool) -> list[str]:
-    """Return lines on known trials that other or unknown code has made."""
-    prefix = "taken as the same code" if same_code else "source"
-    lines = [f"{prefix}: {text}" for text in summarize_differences(facts.differing)]
-    if facts.unsourced:
-        n = len(facts.unsourced)
-        lines.append(f"source: unknown of {n} known trials, older than it is kept; they are taken")
-    if facts.earlier:
-        lines.append(
-            f"source: {len(facts.earlier)} known trials were made by earlier code that was shown "
-            "to give the same numbers; they are taken"
-        )
-    return lines
 
 
 class Workload:
@@ -151,8 +160,7 @@ class Workload:
         self._first_study: dict[str, str] = {}  # trial → the study that named it first
 
     def add_study(self, name: str) -> str:
-        """Add the pending trials of a study that no earlier study has; return a line on the
-        study."""
+        """Add a study's pending trials that no earlier study has; return a line on the study."""
         state, design = self.progression.studies[name], self.plan.spec.studies[name]
         seeds, folds = len(self.plan.list_seeds(name)), len(self.plan.list_folds(name))
         trials = {cell.trial_id for cell in state.cells}
@@ -160,12 +168,12 @@ class Workload:
         trained = {trial for trial in trials if self.progression.facts[trial].status == "done"}
         shared = {self._first_study[trial] for trial in trials if trial in self._first_study}
         hidden = 0 if state.blocked else state.size - len(state.cells)
-        # estimate what is new
+        # estimate the time of new trials
         ended = trained.union(settled, self._first_study)
-        fresh = {cell.trial_id: cell for cell in state.cells if cell.trial_id not in ended}
+        new_cells = {cell.trial_id: cell for cell in state.cells if cell.trial_id not in ended}
         estimate = Estimate()
         for total in (estimate, self.estimate):
-            for cell in fresh.values():
+            for cell in new_cells.values():
                 if cell.error is None:
                     total.add(cell.config, self.rates)
             if hidden:
@@ -176,50 +184,182 @@ class Workload:
         self._first_study = dict.fromkeys(trials, name) | self._first_study
         # describe the study
         text = f"  {name}: {design.design}, {state.size // seeds // folds} cells × {seeds} seeds"
-        text += f" × {folds} {'folds' if design.splits is None else 'splits'}" if folds > 1 else ""
-        text += " and their ensemble" if ENSEMBLE in design.evaluate else ""
+        if folds > 1:
+            text += f" × {folds} {'folds' if design.splits is None else 'splits'}"
+        if ENSEMBLE in design.evaluate:
+            text += " and their ensemble"
         text += f", {len(settled)} known already"
-        text += f", shares trials with {', '.join(sorted(shared))}" if shared else ""
+        if shared:
+            text += f", shares trials with {', '.join(sorted(shared))}"
         if state.blocked:
             text += f", blocked: {state.blocked}"
         elif hidden:
             text += f", {hidden} follow from results"
         if estimate.unknown:
-            return f"{text}, time unknown"
-        if estimate.trials:
+            text += ", time unknown"
+        elif estimate.trials:
             text += f", about {format_duration(estimate.seconds)}"
-            text += f", {self._format_gpu_hours(estimate)}" if self.gpus else ""
         return text
+
+    def describe_trials(self, parallel: int, threads: int) -> str:
+        """Return a line on the trials of all studies."""
+        text = f"{len(self.todo)} trials to run now and {self.later} later"
+        if self.again:
+            text += f", {len(self.again)} finished ones to be evaluated again"
+        return f"{text}; {parallel} at once, {threads} thread(s) each"
 
     def describe_time(self, parallel: int, *, piloted: bool) -> list[str]:
         """Return lines on the time of all studies with `parallel` trials at once."""
         if self.estimate.unknown:
-            few = "" if piloted else "; --pilot times a few steps of each kind"
-            text = f"no trial like {self.estimate.unknown} of these is in the ledger{few}"
+            remedy = "" if piloted else "; --pilot times a few steps of each kind"
+            text = f"no trial like {self.estimate.unknown} of these is in the ledger{remedy}"
             return [f"time: unknown: {text}"]
         seconds = max(self.estimate.seconds / parallel, self.estimate.longest)
         bound = ", if no scheduler stopped any" if self.progression.legs else ""
         lines = [f"time: about {format_duration(seconds)}{bound}"]
         if self.gpus:
-            lines.append(f"in all: {self._format_gpu_hours(self.estimate)}")
+            hours = self.gpus * self.estimate.seconds / 3600
+            lines.append(f"in all: about {hours:.2g} GPU-hours")
         return lines
 
-    def _format_gpu_hours(self, estimate: Estimate) -> str:
-        return f"about {self.gpus * estimate.seconds / 3600:.2g} GPU-hours"
 
-
-def _find_kinds(plan: Plan, progression: Progression) -> dict[str, dict[str, Any]]:
+def _find_pending_kinds(plan: Plan, progression: Progression) -> dict[str, dict[str, Any]]:
     """Return one configuration of each kind of pending trial."""
-    states = progression.studies.values()
-    configs = [
-        cell.config
-        for state in states
-        for cell in state.cells
-        if cell.error is None and not progression.is_settled(cell)
-    ]
-    configs += [
-        build_example_config(plan, state)
-        for state in states
-        if len(state.cells) < state.size and not state.blocked
-    ]
-    return {build_cost_key(config): config for config in reversed(configs)}
+    configs = []
+    for state in progression.studies.values():
+        pending = [cell for cell in state.cells if not progression.is_settled(cell)]
+        configs += [cell.config for cell in pending if cell.error is None]
+        if len(state.cells) < state.size and not state.blocked:
+            configs.append(build_example_config(plan, state))
+    return {build_cost_key(config): config for config in configs}
+
+
+# ------------------------------------------------------------------------------ seconds and memory
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Measured cost of a kind of trial.
+
+    Attributes:
+        epoch: seconds of one epoch.
+        setup: seconds before the first epoch.
+        peak: bytes of memory of one trial; None if unknown.
+        device: bytes of memory of its GPU; None if unknown.
+    """
+
+    epoch: float
+    setup: float = 0.0
+    peak: int | None = None
+    device: int | None = None
+
+
+@dataclass
+class Estimate:
+    """Estimated seconds of some trials one after the other, and of the longest one.
+
+    Attributes:
+        unknown: number of trials without a known rate.
+    """
+
+    trials: int = 0
+    seconds: float = 0.0
+    longest: float = 0.0
+    unknown: int = 0
+
+    def add(self, config: Mapping[str, Any], rates: Mapping[str, Rate], times: int = 1) -> None:
+        """Add `times` trials with this configuration."""
+        rate = rates.get(build_cost_key(config))
+        if rate is None:
+            self.unknown += times
+            return
+        seconds = rate.setup + config["training"]["epochs"] * rate.epoch
+        self.trials += times
+        self.seconds += times * seconds
+        self.longest = max(self.longest, seconds)
+
+
+def build_cost_key(config: Mapping[str, Any]) -> str:
+    """Return a key that trials with equal seconds per epoch share.
+
+    It has data, network, batch, and the method with all options except floats, which are weights.
+    """
+
+    def drop_weights(options: Any) -> Any:
+        if not isinstance(options, Mapping):
+            return options
+        return {k: drop_weights(v) for k, v in options.items() if not isinstance(v, float)}
+
+    fields = [config[section].get(name) for section, names in KIND.items() for name in names]
+    return json.dumps([*fields, drop_weights(config["method"])], sort_keys=True)
+
+
+def load_measured_rates(records: Records) -> dict[str, Rate]:
+    """Return the median rate of finished trials of each kind."""
+    seconds: dict[str, list[float]] = {}  # of an epoch
+    for row in queries.list_finished_trials(records):
+        if row["epochs"] and row["seconds"] is not None:
+            key = build_cost_key(row["config"])
+            seconds.setdefault(key, []).append(row["seconds"] / row["epochs"])
+    return {key: Rate(statistics.median(values)) for key, values in seconds.items()}
+
+
+def measure_pilot_rates(
+    configs: Mapping[str, Mapping[str, Any]], settings: Settings
+) -> tuple[dict[str, Rate], dict[str, str]]:
+    """Run a pilot of each kind of trial; return rates, and the reasons of failed pilots, by kind.
+
+    Trials that use several processes have no pilot, because a pilot is one process.
+    """
+    rates: dict[str, Rate] = {}
+    reasons: dict[str, str] = {}
+    count = MOST_PILOTS if settings.request.processes == 1 else 0
+    for key, config in islice(configs.items(), count):
+        report = run_pilot(config, settings)
+        if "error" in report:
+            reasons[key] = report["error"]
+        else:
+            epoch = report["steps_per_epoch"] * statistics.fmean(report["steps"])
+            peak, device = report["peak_bytes"], report["device_bytes"]
+            rates[key] = Rate(epoch + report["evaluate"], report["setup"], peak, device)
+    return rates, reasons
+
+
+def run_pilot(config: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    """Train a few steps in a subprocess (`trainables/jobs/pilot.py`), and return its report."""
+    request = settings.request
+    runtime = Runtime(
+        device=request.device, threads=request.threads, cache_dir=settings.cache.resolve()
+    )
+    job = Job(trial_id="pilot", config=config, seed=0, runtime=runtime, evaluate=())
+    libraries = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    environment = build_public_environment(settings.tracking_uri)
+    process = subprocess.run(
+        [sys.executable, "-m", "trainables.jobs.pilot"],
+        input=json.dumps(job.to_dict()),
+        text=True,
+        capture_output=True,
+        env=environment | dict.fromkeys(libraries, str(request.threads)),
+        check=False,
+    )
+    if process.returncode == 0 and process.stdout.strip():
+        return dict(json.loads(process.stdout.strip().splitlines()[-1]))
+    fault = process.stderr.strip().rpartition("\n")[2] or f"exit code {process.returncode}"
+    return {"error": f"its pilot ended: {fault}"}
+
+
+def describe_memory(rates: Iterable[Rate], parallel: int, memory: int) -> list[str]:
+    """Return lines on how many trials fit into memory at once, given `memory` bytes."""
+    measured = [rate for rate in rates if rate.peak]
+    if not measured:
+        return []
+    gib = 2**30
+    peak = max(rate.peak or 0 for rate in measured)
+    text = f"memory: at most {peak / gib:.1f} GiB per trial, as piloted"
+    if device := measured[0].device:
+        fits = max(1, int(MEMORY_SHARE * device // peak))
+        return [f"{text}; {fits} fit on one GPU of {device / gib:.0f} GiB (gpus: {1 / fits:.2g})"]
+    if parallel * peak <= MEMORY_SHARE * memory:
+        return [text]
+    fault = f"{parallel} at once need {parallel * peak / gib:.1f} GiB of {memory / gib:.1f} GiB."
+    return [text, f"warning: {fault} Raise resources.cpus so that fewer run at once."]

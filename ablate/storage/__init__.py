@@ -1,1 +1,1 @@
-"""Storage that outlives a machine: where it is, and the copies of a ledger that are kept there."""
+"""Storage that outlives a machine: files, copies of the ledger, checkpoints of trials."""

@@ -52,7 +52,7 @@ class TrialCheckpoints:
     Args:
         trials: the driver's folder of trials.
         remote: whether trials run in folders of other nodes, so that results must be downloaded.
-        tell: receives lines for the user.
+        print_line: receives lines for the user.
     """
 
     def __init__(
@@ -62,16 +62,16 @@ class TrialCheckpoints:
         trials: Path,
         *,
         remote: bool,
-        tell: Callable[[str], None],
+        print_line: Callable[[str], None],
     ) -> None:
         if remote and has_secret(storage.uri):
             raise ConfigError(
                 OPTION,
-                f"the password in {storage.shown} would be sent to every node. Leave it out, and "
+                f"the password in {storage} would be sent to every node. Leave it out, and "
                 "give each node its credentials as variables or a profile.",
             )
         self.storage, self.ledger, self.trials = storage, ledger, trials
-        self.remote, self.tell = remote, tell
+        self.remote, self.print_line = remote, print_line
         self._attempts: dict[str, set[str]] = {}  # trial → known folders in storage
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run_tasks, name="checkpoints", daemon=True)
@@ -100,9 +100,9 @@ class TrialCheckpoints:
         self._tasks.put(None)
         self._thread.join(END_SECONDS + AGAIN_SECONDS)
         if self._thread.is_alive() or self._fault:
-            self.tell(
+            self.print_line(
                 f"warning: storage: some files of trials were not downloaded from "
-                f"{self.storage.shown} ({self._fault or 'it takes too long'}); they stay there"
+                f"{self.storage} ({self._fault or 'it takes too long'}). They stay there."
             )
 
     def list_attempts(self, trial_id: str) -> tuple[str, ...]:
@@ -110,9 +110,7 @@ class TrialCheckpoints:
         attempts = set(self._attempts.get(trial_id, ()))
         if checkpoint := find_checkpoint(self.ledger, trial_id):
             attempts.add(checkpoint.rpartition("/")[0])
-        return tuple(
-            sorted(attempts, key=lambda attempt: int(attempt.rpartition(".")[2]), reverse=True)
-        )
+        return tuple(sorted(attempts, key=lambda path: int(path.rpartition(".")[2]), reverse=True))
 
     def record_checkpoint(self, trial_id: str, checkpoint: str) -> None:
         """Record a new checkpoint in the ledger; Tune deletes older ones of the same attempt."""
@@ -120,23 +118,20 @@ class TrialCheckpoints:
         self.ledger.put_checkpoint(trial_id, checkpoint)
 
     def finish_trial(self, trial_id: str) -> None:
-        """Schedule the download of a finished trial's results and the deletion of all but its last
-        checkpoint."""
+        """Schedule the download of a trial's results and the deletion of older checkpoints."""
         last, attempts = find_checkpoint(self.ledger, trial_id), self.list_attempts(trial_id)
         if last is not None:
             self._attempts[trial_id] = {last.rpartition("/")[0]}
-            self._tasks.put(partial(self._settle_trial, trial_id, last, attempts))
+            self._tasks.put(partial(self._fetch_and_clean, trial_id, last, attempts))
 
-    def _settle_trial(self, trial_id: str, last: str, attempts: tuple[str, ...]) -> None:
+    def _fetch_and_clean(self, trial_id: str, last: str, attempts: tuple[str, ...]) -> None:
+        """Download a trial's results, and delete all its checkpoints except `last`."""
         if self.remote:
             fetch_results(self.storage, last, locate_trial_folder(self.trials, trial_id))
-        for attempt in attempts:
-            outdated = [attempt]
-            if last.startswith(f"{attempt}/"):
-                outdated = [f"{attempt}/{name}" for name in self.storage.list_folder(attempt)]
-            for folder in outdated:
-                if folder != last:
-                    self.storage.delete_folder(folder)
+        last_attempt = last.rpartition("/")[0]
+        outdated = [f"{last_attempt}/{name}" for name in self.storage.list_folder(last_attempt)]
+        for folder in {*attempts, *outdated} - {last, last_attempt}:
+            self.storage.delete_folder(folder)
 
     def remove_trial(self, trial_id: str) -> None:
         """Delete everything of a trial from storage.
@@ -187,7 +182,7 @@ class TrialCheckpoints:
                     break
                 except OSError as error:
                     if not self._fault:
-                        log.warning("%s; it is tried again", error)
+                        log.warning("%s. It is tried again.", error)
                     self._fault = str(error)
                     time.sleep(AGAIN_SECONDS)
 
@@ -203,11 +198,9 @@ def find_checkpoint(ledger: Ledger, trial_id: str) -> str | None:
         return None
     checkpoint = str(row["checkpoint"])
     if not re.fullmatch(rf"{TRIALS}/{re.escape(trial_id)}\.\d+/checkpoint_\d+", checkpoint):
-        raise ConfigError(
-            str(ledger.path),
-            f"{checkpoint[:200]!r} is no checkpoint of trial {trial_id}, so the ledger was edited "
-            "or damaged. Restore it from a copy, or give another --out.",
-        )
+        fault = f"{checkpoint[:200]!r} is no checkpoint of trial {trial_id}."
+        remedy = "Restore the ledger from a copy, or give another --out."
+        raise ConfigError(str(ledger.path), f"{fault} {remedy}")
     return checkpoint
 
 

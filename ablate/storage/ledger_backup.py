@@ -32,7 +32,7 @@ from typing import Self
 
 from pydantic import TypeAdapter
 
-from ablate.ledger.owner import STALE_SECONDS, Owner, host_name
+from ablate.ledger.owner import STALE_SECONDS, Owner
 from ablate.ledger.schema import APPLICATION_ID, VERSION, LedgerError
 from ablate.ledger.sqlite_files import (
     NoDatabase,
@@ -45,6 +45,7 @@ from ablate.ledger.sqlite_files import (
 from ablate.storage.store import OPTION, Storage, StorageError
 from trainables.errors import ConfigError
 from trainables.machine.files import write_json
+from trainables.machine.processes import host_name
 
 COPY_SECONDS = 60.0
 LEDGER, LEASE, NOTE = "ledger.sqlite", "ledger.json", "storage.json"
@@ -66,7 +67,7 @@ class DriverLease:
 
 @dataclass(frozen=True)
 class BackupState:
-    """Content of `storage.json`. ledger: empty if never stored. copies: by `Storage.shown`."""
+    """Content of `storage.json`. ledger: empty if never stored. copies: by `str(Storage)`."""
 
     ledger: str = ""
     copies: dict[str, int] = field(default_factory=dict)
@@ -82,8 +83,8 @@ class BackupState:
             return TypeAdapter(cls).validate_json(path.read_bytes())
         except FileNotFoundError:
             return cls()
-        except ValueError as error:
-            log.info("%s is ignored: %r", path, error)  # as never stored: nothing is overwritten
+        except ValueError as error:  # as if never stored, so nothing is overwritten
+            log.info("%s is ignored: %r", path, error)
             return cls()
 
     def write(self, path: Path) -> None:
@@ -95,8 +96,8 @@ class LedgerBackup:
 
     Args:
         ledger: the file.
-        tell: receives lines for the user.
-        others: returns the other live drivers of the ledger.
+        print_line: receives lines for the user.
+        list_other_drivers: returns the other live drivers of the ledger.
         seconds: time between two copies.
     """
 
@@ -105,16 +106,16 @@ class LedgerBackup:
         storage: Storage,
         ledger: Path,
         owner: Owner,
-        tell: Callable[[str], None],
+        print_line: Callable[[str], None],
         *,
-        others: Callable[[], Sequence[Owner]],
+        list_other_drivers: Callable[[], Sequence[Owner]],
         seconds: float | None = None,
     ) -> None:
-        self.storage, self.ledger, self.owner, self.tell = storage, ledger, owner, tell
-        self.others, self.seconds = others, seconds or COPY_SECONDS
+        self.storage, self.ledger, self.owner, self.print_line = storage, ledger, owner, print_line
+        self.list_other_drivers, self.seconds = list_other_drivers, seconds or COPY_SECONDS
         self._place = f"{host_name()}:{ledger.resolve()}"
-        self._note_path, self._note = ledger.parent / NOTE, BackupState()
-        self._copied: object = None  # the ledger's state at the last copy
+        self._state_path, self._state = ledger.parent / NOTE, BackupState()
+        self._copied_stats: object = None  # sizes and times of the ledger's files at the last copy
         self._fault = ""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._copy_regularly, name="copies", daemon=True)
@@ -127,32 +128,30 @@ class LedgerBackup:
                 its copy is damaged or of another ledger, or the local ledger is in use.
             LedgerError: no local file can be written.
         """
-        with self._translate_errors("check its address and access rights"):
+        with self._translate_errors("Check its address and access rights."):
+            # read the lease before the state, because other drivers write it after the state
             lease = self._read_lease()
-            self._note = BackupState.read(
-                self._note_path
-            )  # after the lease, which is written later
+            self._state = BackupState.read(self._state_path)
             if lease is None:
                 return
+            # refuse a ledger that was never stored there
             exists, is_ours = self.ledger.exists(), lease.place == self._place
-            is_stored = self.storage.shown in self._note.copies or is_ours
-            if exists and (lease.ledger != self._note.ledger or not is_stored):
+            is_stored = str(self.storage) in self._state.copies or is_ours
+            if exists and (lease.ledger != self._state.ledger or not is_stored):
                 raise ConfigError(
                     OPTION,
-                    f"{self.storage.shown} has the ledger of {lease.place}, and {self.ledger} was "
+                    f"{self.storage} has the ledger of {lease.place}, and {self.ledger} was "
                     "never stored there. Give another --storage, or another --out to continue from "
                     "the stored ledger.",
                 )
-            # by the storage's clock, because the clocks of two machines can differ by minutes
+            # refuse a storage from which another machine is running
             age, owner = self.storage.get_age(LEASE), Owner.parse(lease.owner)
             is_alive = not lease.over and owner.is_alive(time.time() - age, STALE_SECONDS)
             if not is_ours and is_alive:
-                raise ConfigError(
-                    OPTION,
-                    f"{_name(owner)} is running from {self.storage.shown} (last seen {age:.0f} s "
-                    f"ago). Stop that run, or wait for {STALE_SECONDS:.0f} s of silence.",
-                )
-            if not exists or (lease.copy > self._count and not is_ours):
+                fault = f"{_describe_owner(owner)} runs from {self.storage} (seen {age:.0f} s ago)."
+                remedy = f"Stop that run, or wait for {STALE_SECONDS:.0f} s of silence."
+                raise ConfigError(OPTION, f"{fault} {remedy}")
+            if not exists or (lease.copy > self._copy_count and not is_ours):
                 self._fetch_ledger(lease, age)
 
     def __enter__(self) -> Self:
@@ -162,7 +161,7 @@ class LedgerBackup:
             ConfigError: the upload failed.
             LedgerError: the local disk is full.
         """
-        with self._translate_errors("check its access rights, or give another storage"):
+        with self._translate_errors("Check its access rights, or give another storage."):
             self._upload_if_changed()
         self._thread.start()
         return self
@@ -179,13 +178,13 @@ class LedgerBackup:
     def _try_upload(self, *, is_last: bool) -> None:
         """Store a copy; report a failure once, and continue without it."""
         try:
-            self._upload_if_changed(over=is_last and not self.others())
+            self._upload_if_changed(over=is_last and not self.list_other_drivers())
             if self._fault:
                 self._fault = ""
-                self.tell(f"storage: {self.storage.shown} is up to date again")
+                self.print_line(f"storage: {self.storage} is up to date again")
         except OSError as error:
             if not self._fault or is_last:
-                self.tell(f"warning: storage: {error}; {self.ledger} is complete")
+                self.print_line(f"warning: storage: {error}. {self.ledger} is complete.")
             self._fault = str(error)
 
     def _upload_if_changed(self, *, over: bool = False) -> None:
@@ -195,67 +194,63 @@ class LedgerBackup:
             StorageError: reading or writing failed, or another machine has continued from there.
             OSError: no local copy can be made.
         """
-        lease, ledger_id, count = self._read_lease(), self._note.ledger, self._count
-        if lease is not None and lease.place == self._place:
-            ledger_id, count = (
-                lease.ledger,
-                max(count, lease.copy),
-            )  # of another driver of this ledger
+        # check that no other machine has continued
+        lease, ledger_id, count = self._read_lease(), self._state.ledger, self._copy_count
+        if lease is not None and lease.place == self._place:  # perhaps of another driver
+            ledger_id, count = lease.ledger, max(count, lease.copy)
         elif lease is not None and (lease.ledger != ledger_id or lease.copy > count):
             raise StorageError(
-                f"{self.storage.shown}: another machine ({lease.place}) has continued from it, "
+                f"{self.storage}: another machine ({lease.place}) has continued from it, "
                 "so nothing is overwritten"
             )
-        self._write_note(ledger_id or uuid.uuid4().hex, count)
+        self._write_state(ledger_id or uuid.uuid4().hex, count)
         with tempfile.TemporaryDirectory() as folder:
-            # the file and its journal change in size or time whenever the ledger does
-            files = [self.ledger, self.ledger.with_name(f"{LEDGER}-wal")]
-            stats = [path.stat() for path in files if path.exists()]
-            state = [(stat.st_size, stat.st_mtime_ns) for stat in stats]
-            if state != self._copied:
+            # copy the ledger if its file or journal has changed in size or time
+            paths = [self.ledger, self.ledger.with_name(f"{LEDGER}-wal")]
+            stats = [path.stat() for path in paths if path.exists()]
+            new_stats = [(stat.st_size, stat.st_mtime_ns) for stat in stats]
+            if new_stats != self._copied_stats:
                 copy_database(self.ledger, Path(folder) / LEDGER)
                 self.storage.upload(LEDGER, Path(folder) / LEDGER)
                 count += 1
+            # renew the lease
             lease = DriverLease(
-                self._note.ledger, count, str(self.owner), self._place, time.time(), over
+                self._state.ledger, count, str(self.owner), self._place, time.time(), over
             )
             write_json(Path(folder) / LEASE, asdict(lease))
             self.storage.upload(LEASE, Path(folder) / LEASE)
-            self._write_note(lease.ledger, count)
-            self._copied = state
+            self._write_state(lease.ledger, count)
+            self._copied_stats = new_stats
 
     def _fetch_ledger(self, lease: DriverLease, age: float) -> None:
         """Replace the local ledger by the stored one, and keep it under another name."""
+        # download and check it
         self._check_idle()
-        download, aside = self.ledger.with_name(f".{LEDGER}.{os.getpid()}"), None
-        fault = (
-            find_fault(download) if self.storage.download(LEDGER, download) else "it does not exist"
-        )
-        if fault is not None:
+        download = self.ledger.with_name(f".{LEDGER}.{os.getpid()}")
+        self.storage.download(LEDGER, download)
+        if (fault := find_fault(download)) is not None:
             download.unlink(missing_ok=True)
-            raise ConfigError(
-                OPTION,
-                f"{self.storage.shown}/{LEDGER} is not a complete ledger ({fault}). Give another "
-                "storage, or an --out with its own ledger.",
-            )
-        write_ahead(download)  # which `schema.connect` expects of an existing ledger
+            message = f"{self.storage}/{LEDGER} is not a complete ledger ({fault})."
+            remedy = "Give another storage, or an --out with its own ledger."
+            raise ConfigError(OPTION, f"{message} {remedy}")
+        write_ahead(download)  # which `schema.open_connection` expects of an existing ledger
         self._check_idle()  # no other process may have opened it meanwhile
+        # rename the local ledger with its journal
         if self.ledger.exists():
             numbered = (self.ledger.with_name(f"{LEDGER}.aside-{n}") for n in itertools.count(1))
-            aside = next(path for path in numbered if not path.exists())
+            backup = next(path for path in numbered if not path.exists())
             for suffix in ("-wal", "-shm", ""):
                 part = self.ledger.with_name(LEDGER + suffix)
                 if part.exists():
-                    part.rename(aside.with_name(aside.name + suffix))
-        # In this order: after a kill in between, the next run finds no ledger and downloads it.
-        self._note = BackupState(lease.ledger, {self.storage.shown: lease.copy})
-        self._note.write(self._note_path)
+                    part.rename(backup.with_name(backup.name + suffix))
+            self.print_line(f"storage: the older local ledger is now {backup}")
+        # a kill before the last step leaves no ledger, so the next run downloads it
+        self._state = BackupState(lease.ledger, {str(self.storage): lease.copy})
+        self._state.write(self._state_path)
         download.replace(self.ledger)
-        self.tell(
-            f"storage: the ledger was downloaded from {self.storage.shown}; it is {age:.0f} s old"
+        self.print_line(
+            f"storage: the ledger was downloaded from {self.storage}; it is {age:.0f} s old"
         )
-        if aside is not None:
-            self.tell(f"storage: the older local ledger is now {aside}")
 
     def _check_idle(self) -> None:
         """Check that no process has the local ledger open.
@@ -263,17 +258,15 @@ class LedgerBackup:
         Raises:
             ConfigError: a driver or another process has.
         """
-        users = ", ".join(map(_name, self.others()))
+        users = ", ".join(map(_describe_owner, self.list_other_drivers()))
         if not users and self.ledger.exists() and not has_exclusive_access(self.ledger):
             users = "another process"
         if users:
-            raise ConfigError(
-                OPTION,
-                f"{self.storage.shown} is newer than {self.ledger}, which {users} is using. Wait "
-                "for its end, or stop it (`ablate stop`).",
-            )
+            fault = f"{self.storage} is newer than {self.ledger}, which {users} is using."
+            raise ConfigError(OPTION, f"{fault} Wait for its end, or stop it (`ablate stop`).")
 
     def _read_lease(self) -> DriverLease | None:
+        """Return the lease in storage, or None if no ledger was stored there."""
         content = self.storage.read_bytes(LEASE)
         if content is None:
             return None
@@ -281,20 +274,19 @@ class LedgerBackup:
             lease = TypeAdapter(DriverLease).validate_json(content)
             Owner.parse(lease.owner)
         except ValueError as error:
-            raise StorageError(f"{self.storage.shown}/{LEASE} is not a file of ablate") from error
+            raise StorageError(f"{self.storage}/{LEASE} is not a file of ablate") from error
         return lease
 
     @property
-    def _count(self) -> int:
+    def _copy_count(self) -> int:
         """The number of the copy on which the local ledger builds; 0 if it was never stored."""
-        return self._note.copies.get(self.storage.shown, 0)
+        return self._state.copies.get(str(self.storage), 0)
 
-    def _write_note(self, ledger_id: str, count: int) -> None:
+    def _write_state(self, ledger_id: str, count: int) -> None:
         # read again, because another driver may store copies elsewhere
-        recorded = BackupState.read(self._note_path)
-        self._note = BackupState(ledger_id, {**recorded.copies, self.storage.shown: count})
-        if self._note != recorded:
-            self._note.write(self._note_path)
+        copies = BackupState.read(self._state_path).copies
+        self._state = BackupState(ledger_id, {**copies, str(self.storage): count})
+        self._state.write(self._state_path)
 
     @contextmanager
     def _translate_errors(self, remedy: str) -> Iterator[None]:
@@ -302,7 +294,7 @@ class LedgerBackup:
         try:
             yield
         except StorageError as error:
-            raise ConfigError(OPTION, f"{error}; {remedy}") from error
+            raise ConfigError(OPTION, f"{error}. {remedy}") from error
         except OSError as error:
             raise LedgerError(
                 f"{self.ledger.parent}: the ledger cannot be copied ({error}). Free space there "
@@ -310,23 +302,20 @@ class LedgerBackup:
             ) from error
 
 
-def _name(owner: Owner) -> str:
+def _describe_owner(owner: Owner) -> str:
     return f"process {owner.pid} on {owner.host.partition('+')[0]}"
 
 
 def find_fault(path: Path) -> str | None:
-    """Return why a file is not a complete ledger that this version reads; None if it is one.
-
-    SQLite accepts an empty file and databases of other programs, so these are checked too.
-    """
+    """Return why a file is not a complete ledger that this version reads; None if it is one."""
     try:
         database = read_header(path)
     except (NoDatabase, sqlite3.DatabaseError) as error:
         return str(error)
-    if database is None or not database.tables:
-        return "an empty file"
-    if database.application_id != APPLICATION_ID:
-        return "a database of another program"
+    if database is None:
+        return "it does not exist"
+    if database.application_id != APPLICATION_ID:  # SQLite accepts an empty file, for example
+        return "it is no ledger"
     if database.user_version > VERSION:
-        return f"of version {database.user_version}; this ablate reads {VERSION} at most"
+        return f"it is of version {database.user_version}; this ablate reads {VERSION} at most"
     return find_damage(path)

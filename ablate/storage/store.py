@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,10 +23,8 @@ from reports.uri import redact_text, redact_uri
 from trainables.errors import ConfigError
 
 OPTION = "--storage"
-ENV = "env:"
-SCHEMES = ("file", "s3", "gs", "gcs", "hdfs", "viewfs")
+VARIABLE = "env:"
 PIECE = 1 << 20  # bytes
-LISTINGS = 5  # attempts to list a folder that appears or disappears meanwhile
 DRAFT = ".tmp"  # end of the name of an incomplete upload
 
 
@@ -45,7 +42,6 @@ class Storage:
 
     Attributes:
         uri: the URI or path.
-        shown: the same without a password.
         files: pyarrow's file system.
         root: the path in it.
 
@@ -57,28 +53,22 @@ class Storage:
         import pyarrow.fs
 
         self.uri = address
-        if address.startswith(ENV):
-            self.uri = os.environ.get(address.removeprefix(ENV), "")
+        if address.startswith(VARIABLE):
+            self.uri = os.environ.get(address.removeprefix(VARIABLE), "")
             if not self.uri:
-                raise ConfigError(
-                    OPTION, f"the environment variable in {address} does not exist. Set it."
-                )
-        self.shown = redact_uri(self.uri)
-        scheme, separator, _ = self.uri.partition("://")
-        if separator and scheme not in SCHEMES:
-            raise ConfigError(
-                OPTION, f"{self.shown} must be a path or an s3://, gs:// or hdfs:// URI."
-            )
+                fault = f"the environment variable in {address} does not exist. Set it."
+                raise ConfigError(OPTION, fault)
         self.files: Any
         try:
             self.files, root = pyarrow.fs.FileSystem.from_uri(self.address)
         except (ValueError, OSError, TypeError, NotImplementedError) as error:
-            fault = f"pyarrow does not accept {self.shown} ({self._redact_error(error)})."
-            raise ConfigError(OPTION, fault) from None
+            fault = f"pyarrow does not accept {self} ({self._redact_error(error)})."
+            remedy = "Use a path or an s3://, gs:// or hdfs:// URI."
+            raise ConfigError(OPTION, f"{fault} {remedy}") from None
         self.root = root.rstrip("/")
-        self._clocks: tuple[float, float] | None = (
-            None  # of the storage, and local monotonic, at one moment
-        )
+
+    def __str__(self) -> str:
+        return redact_uri(self.uri)
 
     @property
     def address(self) -> str:
@@ -92,15 +82,11 @@ class Storage:
         with self._translate_errors(f"write {name}"):
             self.files.create_dir(target.rpartition("/")[0], recursive=True)
             try:
-                # Leaving the block closes the stream, which completes the upload, so an interrupted
-                # upload becomes a truncated object under the draft name.
                 with path.open("rb") as source, self.files.open_output_stream(draft) as stream:
                     shutil.copyfileobj(source, stream, PIECE)
                 self.files.move(draft, target)
-            except BaseException:
-                with contextlib.suppress(
-                    OSError
-                ):  # it does not exist, or the storage does not answer
+            except BaseException:  # the stream is closed now, so the draft exists as a whole file
+                with contextlib.suppress(OSError):
                     self.files.delete_file(draft)
                 raise
 
@@ -139,33 +125,23 @@ class Storage:
         path = f"{self.root}/{folder}".rstrip("/")
         selector = pyarrow.fs.FileSelector(path, allow_not_found=True)
         with self._translate_errors(f"list {folder}"):
-            # pyarrow raises FileNotFoundError for a folder that appears during the call, in spite
-            # of allow_not_found, so the call is repeated.
-            for _ in range(LISTINGS - 1):
-                with contextlib.suppress(FileNotFoundError):
-                    return [info.base_name for info in self.files.get_file_info(selector)]
             return [info.base_name for info in self.files.get_file_info(selector)]
 
     def get_age(self, name: str) -> float:
         """Return the age of a file in seconds by the storage's clock; 0 if it does not exist.
 
-        Clocks of machines can differ by minutes. The storage's clock is read once, from the time of
-        a small file, and continued by the local monotonic clock.
+        The time of a small file that is written now is the storage's time. Clocks of machines can
+        differ by minutes.
         """
-        if self._clocks is None:
-            probe = f"clock.{uuid.uuid4().hex}{DRAFT}"
-            with self._translate_errors("write"):
-                self.files.create_dir(self.root, recursive=True)
-                with self.files.open_output_stream(f"{self.root}/{probe}") as stream:
-                    stream.write(b"?")
-                info = self._find_info(probe)
-                self.files.delete_file(f"{self.root}/{probe}")
-            there = info.mtime_ns / 1e9 if info and info.mtime_ns else time.time()
-            self._clocks = there, time.monotonic()
+        probe = f"clock.{uuid.uuid4().hex}{DRAFT}"
         with self._translate_errors(f"look at {name}"):
-            info = self._find_info(name)
-        now = self._clocks[0] + time.monotonic() - self._clocks[1]
-        return max(0.0, now - info.mtime_ns / 1e9) if info and info.mtime_ns else 0.0
+            with self.files.open_output_stream(f"{self.root}/{probe}") as stream:
+                stream.write(b"?")
+            now, info = self._find_info(probe), self._find_info(name)
+            self.files.delete_file(f"{self.root}/{probe}")
+        return (
+            0.0 if now is None or info is None else max(0.0, (now.mtime_ns - info.mtime_ns) / 1e9)
+        )
 
     def put_folder(self, name: str, folder: Path) -> None:
         """Upload a folder with its subfolders."""
@@ -195,7 +171,7 @@ class Storage:
         try:
             yield
         except OSError as error:
-            message = f"{self.shown}: cannot {action} ({self._redact_error(error)})"
+            message = f"{self}: cannot {action} ({self._redact_error(error)})"
             raise StorageError(message) from None
 
     def _redact_error(self, error: Exception) -> str:

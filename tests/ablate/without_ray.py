@@ -61,8 +61,7 @@ def main() -> None:
         time.sleep(1000)
     start = psutil.Process(needed.pid).create_time()
     watch = [[needed.pid, start, "raylet"]]
-    token = not request["address"]  # a cluster of others stands open
-    tell("begun", parallel=1.0, machines=[["id", "here", 1]], watch=watch, token=token)
+    tell("begun", parallel=1, machines=[["id", "here", 1]], watch=watch)
     if life == "work":
         work()
         return

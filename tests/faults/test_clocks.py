@@ -31,7 +31,8 @@ from ablate.storage.store import Storage
 
 path = Path(sys.argv[2])
 owner = replace(Owner.from_this_process(), host="another-host")
-copies = LedgerBackup(Storage(sys.argv[1]), path, owner, print, others=list, seconds=0.5)
+storage = Storage(sys.argv[1])
+copies = LedgerBackup(storage, path, owner, print, list_other_drivers=list, seconds=0.5)
 with Ledger(path), copies:
     print(time.time(), flush=True)
     sys.stdin.read()
@@ -67,9 +68,13 @@ def test_a_clock_an_hour_off_neither_takes_from_the_living_nor_waits_for_the_dea
             ours = tmp_path / "ours" / LEDGER
             lines: list[str] = []
             copies = LedgerBackup(
-                Storage(there.uri), ours, Owner.from_this_process(), lines.append, others=list
+                Storage(there.uri),
+                ours,
+                Owner.from_this_process(),
+                lines.append,
+                list_other_drivers=list,
             )
-            with pytest.raises(ConfigError, match="on another-host is running"):
+            with pytest.raises(ConfigError, match="on another-host runs from"):
                 copies.restore_if_newer()
             assert not ours.exists()
         finally:

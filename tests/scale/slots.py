@@ -126,10 +126,10 @@ def main() -> int:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     sys.stdin.readline()  # what is asked for: an address, resources
     driver = DriverClient(sys.stdin, out)
-    driver.receive()
+    driver.start_receiving()
     slots = Slots(driver)
     nodes = [["made", "made", slots.count]]
-    driver.send("begun", parallel=slots.count, machines=nodes, watch=[], token=True)
+    driver.send("begun", parallel=slots.count, machines=nodes, watch=[])
     threading.Thread(target=beat, args=(driver, nodes), daemon=True).start()
     slots.run()
     driver.send("done")

@@ -1,32 +1,32 @@
-"""What the process that has Ray and the driver say to each other, and that process's end of it.
+"""Messages between the driver and the process that runs Ray, and that process's end of the pipes.
 
-Messages are JSON, one a line. The first line of the process's input says what is asked for:
+Messages are JSON, one a line. The first line that the process reads has its settings:
 
-    {"address", "cpus", "gpus", "accelerator", "folder", "name", "storage", "script", "temp"}
+    {"address", "request", "folder", "name", "storage", "script", "ray_folder"}
 
-folder: of Tune's files; empty: Ray is joined, and nothing is run. temp: for files of a Ray of our
-own. The process then tells, and asks where an answer is shown; every answer has {"stop": bool}
-besides.
+`request` has the fields of a `Request`. `folder` is for files of Tune, `ray_folder` for those of a
+local Ray. Then the process sends messages. Where an answer is shown, the process waits for it; each
+answer also has {"stop": bool}.
 
-    {"do": "begun", "parallel", "machines", "watch", "token"}
-                                            Ray is there: trials at once;
-                                            [id, name, trials that fit] of machines;
-                                            [pid, start, name] that must live;
-                                            whether it asks for a token
+    {"do": "begun", "parallel", "machines", "watch"}
+                                            Ray has started: number of trials at once;
+                                            [id, name, trials that fit] of each machine;
+                                            [pid, start, name] of processes that must live
     {"do": "alive", "machines"}             Ray still answers, and the node of this machine lives
-    {"do": "gone"}                          Ray says that this node does not
     {"do": "tick"}                          → {}
     {"do": "next"}                          → {"trial_id", "payload"}, or, with payload
                                             None, {"over", "idle"}
-    {"do": "record", "trial_id", "events", "node"}    events of a trial, as JSON text, perhaps none;
-                                            the id of the machine that they come from
-    {"do": "stored", "trial_id", "checkpoint"}    where in storage a trial's newest checkpoint is
+    {"do": "record", "trial_id", "events", "node"}
+                                            events of a trial, as JSON text, possibly none;
+                                            id of the machine that sent them
+    {"do": "stored", "trial_id", "checkpoint"}
+                                            path in storage of a trial's newest checkpoint
     {"do": "ended", "trial_id", "reason"}   the machine ended a trial
-    {"do": "done"}                          all trials are over; it ends
-    {"do": "refused", "error"}              it ends: the parts of a ConfigError
-    {"do": "failed", "error", "full"}       it ends: an error, and whether that is a full disk
+    {"do": "done"}                          all trials are over, and the process ends
+    {"do": "refused", "error"}              the process ends: the parts of a ConfigError
+    {"do": "failed", "error", "full"}       the process ends: an error, and whether a disk is full
 
-The end of its input means that the driver is gone: its session goes at once, itself included.
+If its input ends, the driver is gone, and the process kills its whole session.
 """
 
 from __future__ import annotations
@@ -41,32 +41,35 @@ from trainables.machine.processes import end_session
 
 
 class DriverClient:
-    """This process's ends of the pipes. Any thread may tell; only one asks.
+    """Send messages to the driver and receive its answers. Only one thread may call `request`.
 
-    stop: whether the driver wants all to end. slots: trials that fit on the machines at once.
+    Attributes:
+        stop: whether the driver wants the run to end.
+        slots: number of trials that fit on the machines at once.
     """
 
-    def __init__(self, given: TextIO, out: TextIO) -> None:
+    def __init__(self, answers: TextIO, messages: TextIO) -> None:
         self.stop, self.slots = False, 1
-        self._given, self._out = given, out
-        self._writing = threading.Lock()
+        self._stream, self._messages = answers, messages
+        self._sending = threading.Lock()
         self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
 
-    def receive(self) -> None:
-        threading.Thread(target=self._receive_forever, name="driver", daemon=True).start()
+    def start_receiving(self) -> None:
+        """Start the thread that receives answers and ends the session with the driver."""
+        threading.Thread(target=self._receive_answers, name="driver", daemon=True).start()
 
-    def _receive_forever(self) -> None:
-        for line in self._given:
+    def _receive_answers(self) -> None:
+        for line in self._stream:
             self._answers.put(json.loads(line))
         end_session(os.getsid(0))
 
-    def send(self, do: str, **more: Any) -> None:
-        with self._writing:
-            self._out.write(json.dumps({"do": do, **more}) + "\n")
-            self._out.flush()
+    def send(self, do: str, **content: Any) -> None:
+        with self._sending:
+            self._messages.write(json.dumps({"do": do, **content}) + "\n")
+            self._messages.flush()
 
-    def request(self, do: str, **more: Any) -> dict[str, Any]:
-        self.send(do, **more)
+    def request(self, do: str) -> dict[str, Any]:
+        self.send(do)
         answer = self._answers.get()
         self.stop = answer["stop"]
         return answer

@@ -1,9 +1,9 @@
 """The process that runs Ray: `python -m ablate.engine.ray.process`, a child of the driver.
 
-When its head or raylet is gone, Ray aborts the process that uses it or waits for ever. The driver,
-which keeps the ledger, the claims and the signals, must survive that, so Ray runs in this process,
-and the driver can start another one (`ablate.engine.ray.supervisor`). It leads its own session, to
-which all processes that it starts belong. Its output goes to the log file that is its stderr.
+If its head or raylet is gone, Ray aborts the process that uses it or waits for ever. The driver,
+which has the ledger, the claims and the signal handlers, must survive that. So Ray runs in this
+process, and the driver can start another one (`ablate.engine.ray.supervisor`). It leads its own
+session, to which all processes that it starts belong, and its output goes to a log file.
 
 `ablate/engine/ray/pipe.py` documents the messages.
 """
@@ -22,12 +22,7 @@ from pathlib import Path
 
 from ablate.engine.ray.pipe import DriverClient
 from ablate.engine.ray.resources import Request
-from ablate.engine.ray.session import (
-    is_node_alive,
-    list_machines,
-    list_started_processes,
-    open_ray_session,
-)
+from ablate.engine.ray.session import list_machines, list_started_processes, open_ray_session
 from ablate.ledger.schema import is_disk_full_message, is_full
 from trainables.errors import ConfigError
 from trainables.jobs.attempt import limit_threads
@@ -38,18 +33,21 @@ ALIVE_SECONDS = 5.0
 @contextmanager
 def send_heartbeats(driver: DriverClient, request: Request) -> Iterator[None]:
     """Send heartbeats of Ray from a thread, because Ray may block the main thread for ever."""
-    ended = threading.Event()
+    import ray
+
+    node_id, ended = ray.get_runtime_context().get_node_id(), threading.Event()
 
     def beat() -> None:
-        while is_node_alive():
+        while not ended.is_set():
             machines = list_machines(request)
+            if not any(node == node_id for node, _, _ in machines):
+                driver.send("failed", error="this machine's node is gone", full=False)
+                return
             driver.slots = sum(slots for _, _, slots in machines)
             driver.send("alive", machines=machines)
-            if ended.wait(ALIVE_SECONDS):
-                return
-        driver.send("gone")
+            ended.wait(ALIVE_SECONDS)
 
-    thread = threading.Thread(target=beat, name="pulse", daemon=True)
+    thread = threading.Thread(target=beat, name="heartbeats", daemon=True)
     thread.start()
     try:
         yield
@@ -64,8 +62,7 @@ def report_errors(driver: DriverClient) -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        parts = [error.path, error.message]
-        driver.send("refused", error=parts)
+        driver.send("refused", error=[error.path, error.message])
     except Exception as error:
         traceback.print_exc()
         text = f"{type(error).__name__}: {error}"
@@ -73,38 +70,31 @@ def report_errors(driver: DriverClient) -> Iterator[None]:
 
 
 def main() -> int:
-    # The driver says when this ends. A handler, since what is ignored stays so in every process
-    # that is started from here.
+    # The driver decides when this process ends. Signals get a handler, because processes that are
+    # started from here would inherit that a signal is ignored.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what libraries print must not be taken for messages
-    first_message = json.loads(sys.stdin.readline())
+    settings = json.loads(sys.stdin.readline())
     driver = DriverClient(sys.stdin, out)
-    driver.receive()
-    if first_message["script"]:  # Ray's workers look for modules in the folder of the user's script
-        sys.argv[0] = first_message["script"]
-        sys.path.append(str(Path(first_message["script"]).parent))
+    driver.start_receiving()
+    if settings["script"]:  # Ray's workers look for modules in the folder of the user's script
+        sys.argv[0] = settings["script"]
+        sys.path.append(str(Path(settings["script"]).parent))
     with report_errors(driver):
-        request = Request.from_shares(first_message)
+        request = Request(**settings["request"])
         limit_threads(request.threads)  # of libraries that workers load before they have a trial
-        session = open_ray_session(first_message["address"], request, first_message["temp"])
-        # What goes wrong is told before Ray is shut down: its processes are watched until then.
+        session = open_ray_session(settings["address"], request, settings["ray_folder"])
+        # Errors are reported before Ray shuts down, because the driver watches its processes.
         with session as parallel, report_errors(driver), send_heartbeats(driver, request):
-            driver.slots = int(parallel)
-            token = os.environ.get("RAY_AUTH_MODE", "").lower() == "token"  # Ray sets it
-            nodes, watch = list_machines(request), list_started_processes()
-            driver.send("begun", parallel=parallel, machines=nodes, watch=watch, token=token)
-            if first_message["folder"]:
-                from ablate.engine.ray.tune import start_tune
+            from ablate.engine.ray.tune import run_tune
 
-                start_tune(
-                    driver,
-                    request,
-                    Path(first_message["folder"]),
-                    first_message["name"],
-                    first_message["storage"],
-                )
+            driver.slots = parallel
+            machines, watch = list_machines(request), list_started_processes()
+            driver.send("begun", parallel=parallel, machines=machines, watch=watch)
+            folder = Path(settings["folder"])
+            run_tune(driver, request, folder, settings["name"], settings["storage"])
             driver.send("done")
     return 0
 

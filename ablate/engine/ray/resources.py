@@ -1,10 +1,10 @@
-"""Resolve the resources of a trial, and check that they exist; Ray would wait for ever."""
+"""Resolve the resources of a trial, and check that they exist, for which Ray would wait."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 from trainables.errors import ConfigError
 from trainables.machine.processes import count_cores
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ablate.spec.model import Resources
 
 KIND = "accelerator_type:"  # Ray's: each node with GPUs has one such resource
-MARK = 0.001
+KIND_SHARE = 0.001  # of that resource for each trial, so that GPUs run out first
 
 
 @dataclass(frozen=True)
@@ -37,24 +37,10 @@ class Request:
         return max(1, int(self.cpus))
 
     @property
-    def shares(self) -> dict[str, Any]:
-        """The fields that the Ray process needs."""
-        return {"cpus": self.cpus, "gpus": self.gpus, "accelerator": self.accelerator}
-
-    @classmethod
-    def from_shares(cls, shares: Mapping[str, Any]) -> Self:
-        """Return a request from its `shares`."""
-        return cls(shares["cpus"], shares["gpus"], "", accelerator=shares["accelerator"])
-
-    @property
     def bundle(self) -> dict[str, float]:
-        """The resources in Ray's format.
-
-        Each node offers one unit of its accelerator's mark, and a trial takes such a small share of
-        it that GPUs run out first.
-        """
-        marks = {f"{KIND}{self.accelerator}": MARK} if self.accelerator else {}
-        return {"cpu": self.cpus, "gpu": self.gpus, **marks}
+        """The resources in Ray's format."""
+        kind = {f"{KIND}{self.accelerator}": KIND_SHARE} if self.accelerator else {}
+        return {"cpu": self.cpus, "gpu": self.gpus, **kind}
 
 
 def count_local_gpus() -> int:
@@ -74,53 +60,57 @@ def resolve_request(resources: Resources, device: str, *, cluster: bool) -> Requ
             cores than exist, or a number of processes that fits neither.
     """
     gpus = resources.gpus
-    wants_gpu = device.startswith("cuda") or bool(gpus)
+    needed = gpus or float(device.startswith("cuda"))
     if device == "cpu" and gpus:
-        fault = f"cpu with resources.gpus: {gpus:g}; leave --device out, or set gpus: 0"
+        fault = (
+            f"cpu does not go with resources.gpus: {gpus:g}. Leave --device out, or set gpus: 0."
+        )
         raise ConfigError("--device", fault)
     if device not in ("auto", "cpu", "cuda") and not device.startswith("cuda:"):
-        raise ConfigError("--device", f"{device!r} is none of auto, cpu, cuda and cuda:N")
+        raise ConfigError("--device", f"{device!r} is not a device. Use auto, cpu, cuda or cuda:N.")
     if device == "cpu" or (device == "auto" and gpus == 0):
         gpus = 0.0
     elif cluster:
-        gpus = gpus or float(wants_gpu)
+        gpus = needed
     else:
-        available, needed = count_local_gpus(), gpus or float(wants_gpu)
+        available = count_local_gpus()
         if needed > available:
-            path = "--device" if device.startswith("cuda") else "resources.gpus"
-            fault = f"{needed:g} GPU(s) are asked for, and torch can use {available} here; "
-            fault += "run with --device cpu and gpus: 0, or see `ablate doctor`"
-            raise ConfigError(path, fault)
+            fault = (
+                f"{needed:g} GPU(s) are requested, and torch can use {available} here. "
+                "Use --device cpu and gpus: 0, or see `ablate doctor`."
+            )
+            raise ConfigError("--device" if "cuda" in device else "resources.gpus", fault)
         gpus = float(min(1, available)) if gpus is None else needed
-    kind = resources.accelerator or ""
-    if kind and (gpus == 0 or not cluster):
-        where = "without a GPU" if gpus == 0 else "on this machine alone"
-        fault = f"{kind} cannot be chosen for trials {where}; leave it out, or give --address and "
-        raise ConfigError("resources.accelerator", f"{fault}--device cuda")
+    if resources.accelerator and (gpus == 0 or not cluster):
+        trials = "trials without a GPU" if gpus == 0 else "trials on this machine alone"
+        fault = f"{resources.accelerator} cannot be chosen for {trials}."
+        remedy = "Leave it out, or give --address and --device cuda."
+        raise ConfigError("resources.accelerator", f"{fault} {remedy}")
     if not cluster and resources.cpus > count_cores():
-        fault = (
-            f"{resources.cpus:g} are more than the {count_cores()} cores of this machine; "
-            f"lower it, "
-        )
-        raise ConfigError("resources.cpus", f"{fault}or use --address with a larger cluster")
+        fault = f"{resources.cpus:g} are more than the {count_cores()} cores of this machine."
+        remedy = "Lower it, or use --address with a larger cluster."
+        raise ConfigError("resources.cpus", f"{fault} {remedy}")
     resolved = "cpu" if gpus == 0 else ("cuda" if device == "auto" else device)
-    return Request(resources.cpus, gpus, resolved, count_processes(resources, gpus), kind)
+    processes = count_processes(resources, gpus)
+    return Request(resources.cpus, gpus, resolved, processes, resources.accelerator or "")
 
 
 def count_processes(resources: Resources, gpus: float) -> int:
     """Return how many processes train one trial with this number of GPUs.
 
     Raises:
-        ConfigError: the spec asks for another number than that of the GPUs, or for more than the
-            cores.
+        ConfigError: the spec asks for several processes, and for another number of GPUs or for
+            fewer cores.
     """
     processes = resources.processes
     if processes is None:
         return max(1, int(gpus))
-    shares, limit = ("gpus", gpus) if gpus else ("cpus", resources.cpus)
-    if processes > 1 and (gpus != processes if gpus else processes > limit):
-        fault = f"{processes} do not go with {shares}: {limit:g}; set resources.{shares}: "
-        raise ConfigError("resources.processes", f"{fault}{processes}, or leave processes out")
+    unit, share = ("gpus", gpus) if gpus else ("cpus", resources.cpus)
+    fits = share == processes if gpus else share >= processes
+    if processes > 1 and not fits:
+        fault = f"{processes} do not go with {unit}: {share:g}."
+        remedy = f"Set resources.{unit}: {processes}, or leave processes out."
+        raise ConfigError("resources.processes", f"{fault} {remedy}")
     return processes
 
 
@@ -130,9 +120,8 @@ def request_without_local_check(resources: Resources, device: str) -> Request:
     processes = count_processes(resources, 0.0 if on_cpu else resources.gpus or 0.0)
     if processes > 1 or resources.accelerator:
         demand = f"{processes} processes per trial" if processes > 1 else resources.accelerator
-        fault = f"{demand} cannot be had without a driver, where a trial is one process on the "
-        fault += "machine that it is started on; leave it out, or use `ablate run`"
-        raise ConfigError("resources", fault)
+        fault = f"{demand} cannot be had without a driver, because each trial is one process there."
+        raise ConfigError("resources", f"{fault} Leave it out, or use `ablate run`.")
     return Request(resources.cpus, 0.0, "cpu" if on_cpu else device)
 
 
@@ -142,34 +131,34 @@ def count_fitting_here(request: Request) -> int:
     return max(1, count_fitting(request, {"CPU": count_cores(), "GPU": gpus}))
 
 
-def check_nodes(request: Request, nodes: Iterable[Mapping[str, float]]) -> float:
+def check_nodes(request: Request, nodes: Sequence[Mapping[str, float]]) -> int:
     """Return how many trials fit on a cluster's nodes at once.
 
     Raises:
         ConfigError: no node is large enough for one trial.
     """
-    nodes = list(nodes)
     if count := sum(count_fitting(request, node) for node in nodes):
-        return float(count)
-    remedy = "ask for less, add a node, or wait for one that is starting, and start again"
+        return count
+    remedy = "Ask for less, add a node, or wait for one that is starting, and start again."
     kinds = {name.removeprefix(KIND) for node in nodes for name in node if name.startswith(KIND)}
     if request.accelerator and request.accelerator not in kinds:
-        kinds_there = ", ".join(sorted(kinds)) or "none of a known kind"
-        fault = f"no node has the GPU {request.accelerator}; there are {kinds_there}; {remedy}"
-        raise ConfigError("resources.accelerator", fault)
-    cpus, gpus = (
-        max((node.get(name, 0.0) for node in nodes), default=0.0) for name in ("CPU", "GPU")
+        names = ", ".join(sorted(kinds)) or "no GPUs of a known kind"
+        fault = f"no node has the GPU {request.accelerator}; there are {names}."
+        raise ConfigError("resources.accelerator", f"{fault} {remedy}")
+    cpus = max((node.get("CPU", 0.0) for node in nodes), default=0.0)
+    gpus = max((node.get("GPU", 0.0) for node in nodes), default=0.0)
+    fault = (
+        f"{request.cpus:g} CPU(s) and {request.gpus:g} {request.accelerator or 'GPU(s)'} per trial "
+        f"fit on no node; the largest node has {cpus:g} CPU(s) and {gpus:g} GPU(s)."
     )
-    kind = request.accelerator or "GPU(s)"
-    fault = f"{request.cpus:g} CPU(s) and {request.gpus:g} {kind} per trial fit "
-    fault += f"on no node; the largest node has {cpus:g} CPU(s) and {gpus:g} GPU(s); {remedy}"
-    raise ConfigError("resources", fault)
+    raise ConfigError("resources", f"{fault} {remedy}")
 
 
 def count_fitting(request: Request, node: Mapping[str, float]) -> int:
     """Return how many trials fit on a node at once."""
     if request.accelerator and f"{KIND}{request.accelerator}" not in node:
         return 0
-    cpus, gpus = node.get("CPU", 0.0), node.get("GPU", 0.0)
-    shares = [cpus / request.cpus] + ([gpus / request.gpus] if request.gpus else [])
-    return int(min(shares) + 1e-9)  # 1 // 0.1 is 9: what lacks a billionth counts as whole
+    counts = [node.get("CPU", 0.0) / request.cpus]
+    if request.gpus:
+        counts.append(node.get("GPU", 0.0) / request.gpus)
+    return int(min(counts) + 1e-9)  # 1 // 0.1 is 9, because 0.1 is a little more than a tenth

@@ -26,19 +26,17 @@ from trainables.core.trial_folder import TRIALS
 from trainables.jobs.ray_trainable import PAYLOAD, JobTrainable
 from trainables.jobs.redaction import redact_secrets
 
-OURS = "trial"  # in a trial's configuration: our id of it
+TRIAL_ID = "trial"  # in a Tune trial's configuration: our id of it
 CHECKPOINTS = 2  # of an attempt that stay
 AHEAD = 4  # trials that are claimed before a slot is free for them
-WAIT_SECONDS = 1.0  # between two questions for a job while others have all that is left
-CLOUD_KEYS = (
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SECURITY_TOKEN",
-    "AWS_SESSION_TOKEN",
+WAIT_SECONDS = 1.0  # between two requests while other drivers run all remaining trials
+AWS_KEYS = (
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+    *("AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN"),
 )
 
 
-def start_tune(
+def run_tune(
     driver: DriverClient, request: Request, folder: Path, name: str, storage: str | None
 ) -> None:
     """Run the driver's jobs until it has no more or asks to stop.
@@ -50,19 +48,19 @@ def start_tune(
         storage: path or URI in which Tune keeps its files, and checkpoints of trials below
             `trials/`; None keeps no checkpoints.
     """
-    do_not_propagate_aws_credentials()
+    hide_aws_keys()
     job: dict[str, Any] | None = None
     for number in itertools.count():
-        feeder = JobSearcher(driver, job)
+        searcher = JobSearcher(driver, job)
         ray.tune.Tuner(
             ray.tune.with_resources(JobTrainable, request.bundle),
             tune_config=ray.tune.TuneConfig(
-                search_alg=feeder,
+                search_alg=searcher,
                 scheduler=StartAll(driver),
                 num_samples=-1,
                 reuse_actors=True,
                 # of one attempt's checkpoints (`ablate/storage/checkpoints.py`)
-                trial_dirname_creator=lambda trial: f"{trial.config[OURS]}.{time.time_ns()}",
+                trial_dirname_creator=lambda trial: f"{trial.config[TRIAL_ID]}.{time.time_ns()}",
             ),
             run_config=ray.tune.RunConfig(
                 name=f"{name}-{number}" if storage is None else TRIALS,
@@ -70,30 +68,31 @@ def start_tune(
                 stop=StopOnRequest(driver),
                 checkpoint_config=ray.tune.CheckpointConfig(
                     num_to_keep=CHECKPOINTS,
-                    checkpoint_at_end=False,  # steps ask
+                    checkpoint_at_end=False,  # `JobTrainable.step` asks for checkpoints
                 ),
                 failure_config=ray.tune.FailureConfig(max_failures=0),  # the driver retries
-                callbacks=[ResultCallback(feeder)],
+                callbacks=[ResultCallback(searcher)],
                 verbose=0,
             ),
         ).fit()
-        job = None
-        while feeder.waits and job is None and not driver.stop:
+        # wait for a trial that another driver gives up
+        job, waits = None, searcher.waits
+        while waits and job is None and not driver.stop:
             time.sleep(WAIT_SECONDS)
             answer = driver.request("next")
             job = None if answer["payload"] is None else answer
-            feeder.waits = not answer.get("over", False)
+            waits = not answer.get("over", False)
         if job is None:
             return
 
 
-def do_not_propagate_aws_credentials() -> None:
+def hide_aws_keys() -> None:
     """Hide AWS keys from Tune, which would copy them from `os.environ` to workers' command lines.
 
     pyarrow still reads them from the C library's environment. Workers use the credentials of their
     node.
     """
-    for name in CLOUD_KEYS:
+    for name in AWS_KEYS:
         value = os.environ.pop(name, None)
         if value is not None:
             os.putenv(name, value)
@@ -112,50 +111,43 @@ class JobSearcher(DriverOnly, Searcher):
     Attributes:
         job: the first answer to "next", received before `fit`.
         waits: whether `fit` ended because all remaining trials belong to other drivers.
+        trial_ids: Tune's id of a trial → ours.
     """
 
-    def __init__(self, driver: DriverClient, job: dict[str, Any] | None = None) -> None:
+    def __init__(self, driver: DriverClient, job: dict[str, Any] | None) -> None:
         super().__init__()
-        self.driver, self.waits = driver, False
-        self._job = job
-        self.trials: dict[str, str] = {}  # Tune's id → ours
+        self.driver, self.job, self.waits = driver, job, False
+        self.trial_ids: dict[str, str] = {}
 
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
-        if len(self.trials) >= self.driver.slots + AHEAD:
+        if len(self.trial_ids) >= self.driver.slots + AHEAD:
             return None
-        answer, self._job = self._job or self.driver.request("next"), None
+        answer, self.job = self.job or self.driver.request("next"), None
         if answer["payload"] is None:
             self.waits = answer["idle"] and not answer["over"]
             return cast(Any, Searcher.FINISHED) if answer["over"] or self.waits else None
-        self.trials[trial_id] = answer["trial_id"]
-        return {PAYLOAD: answer["payload"], OURS: answer["trial_id"]}
+        self.trial_ids[trial_id] = answer["trial_id"]
+        return {PAYLOAD: answer["payload"], TRIAL_ID: answer["trial_id"]}
 
-    def drop_trial(self, trial: Trial) -> str | None:
-        """Return our id of a finished trial, and drop what Tune keeps of it."""
+    def release_trial(self, trial: Trial) -> str | None:
+        """Return our id of a finished trial, and free the memory that Tune keeps for it."""
         trial.config.clear()
         trial.evaluated_params.clear()
-        trial.experiment_tag = ""  # Tune makes it of the whole configuration
-        return self.trials.pop(trial.trial_id, None)
+        trial.experiment_tag = ""  # Tune makes it from the whole configuration
+        return self.trial_ids.pop(trial.trial_id, None)
 
-    def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
-    ) -> None:
+    def on_trial_complete(self, trial_id: str, *_: Any, **__: Any) -> None:
         """Do nothing, because the callback passes events on."""
 
     def save(self, checkpoint_path: str) -> None:
-        """Do nothing, because the state is in the ledger."""
-
-    restore = save
-
-    def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
         """Do nothing, because the state is in the ledger."""
 
 
 class ResultCallback(DriverOnly, Callback):
     """Pass results to the driver as they arrive."""
 
-    def __init__(self, feeder: JobSearcher) -> None:
-        self.feeder, self.driver = feeder, feeder.driver
+    def __init__(self, searcher: JobSearcher) -> None:
+        self.searcher, self.driver = searcher, searcher.driver
 
     def on_step_begin(self, iteration: int, trials: list[Any], **_: Any) -> None:
         self.driver.request("tick")
@@ -163,34 +155,32 @@ class ResultCallback(DriverOnly, Callback):
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any
     ) -> None:
-        trial_id = self.feeder.trials.get(trial.trial_id)
-        # Tune keeps every trial's last result to its end: not that bulk.
-        events = result.pop("events", None)
+        trial_id = self.searcher.trial_ids.get(trial.trial_id)
+        events = result.pop("events", None)  # Tune keeps the last result of every trial
         if trial_id is not None and events is not None:
             self.driver.send("record", trial_id=trial_id, events=events, node=result["node"])
 
     def on_checkpoint(
         self, iteration: int, trials: list[Any], trial: Any, checkpoint: Any, **_: Any
     ) -> None:
-        trial_id = self.feeder.trials.get(trial.trial_id)
+        trial_id = self.searcher.trial_ids.get(trial.trial_id)
         if trial_id is not None:
-            checkpoint_path = "/".join(
-                PurePosixPath(checkpoint.path).parts[-3:]
-            )  # below the storage's root
-            self.driver.send("stored", trial_id=trial_id, checkpoint=checkpoint_path)
+            # trials/<trial>.<time>/checkpoint_<number>, below the storage's root
+            path = "/".join(PurePosixPath(checkpoint.path).parts[-3:])
+            self.driver.send("stored", trial_id=trial_id, checkpoint=path)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
-        self.feeder.drop_trial(trial)
+        self.searcher.release_trial(trial)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
-        """Report a trial that the machine ended. The driver counts retries, because Tune counts a
-        worker that dies while it is free twice.
+        """Report a trial that the machine ended, for the driver to retry.
+
+        Tune's own count of retries counts a worker that dies while it is free twice.
         """
-        trial_id = self.feeder.drop_trial(trial)
+        trial_id = self.searcher.release_trial(trial)
         if trial_id is not None:
-            self.driver.send(
-                "ended", trial_id=trial_id, reason=find_cause(trial.get_pickled_error())
-            )
+            reason = describe_cause(trial.get_pickled_error())
+            self.driver.send("ended", trial_id=trial_id, reason=reason)
 
 
 class StartAll(DriverOnly, FIFOScheduler):
@@ -231,11 +221,14 @@ class StopOnRequest(DriverOnly, Stopper):
         return self.driver.stop
 
 
-def find_cause(error: BaseException | None) -> str:
-    """Return in one line why the machine ended a trial, the root cause first."""
-    # Of an error of the trial's own this is the last line of its traceback; Ray's words about a
-    # process that is gone end with what it knows.
-    last = redact_secrets((str(error).strip().splitlines() or [""])[-1].strip())[:300]
+def describe_cause(error: BaseException | None) -> str:
+    """Return in one line why the machine ended a trial.
+
+    The last line of an error is the cause: the end of the trial's own traceback, or what Ray knows
+    of a process that is gone.
+    """
+    lines = "" if error is None else str(error).strip()
+    cause = redact_secrets(lines.rpartition("\n")[2].strip())[:300]
     if isinstance(error, RayActorError):
-        return f"its process is gone: {last}"
-    return last if error is not None and last else "its process ended"
+        return f"its process is gone: {cause}"
+    return cause or "its process ended"

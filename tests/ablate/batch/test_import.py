@@ -13,7 +13,7 @@ from filelock import FileLock
 
 from ablate import batch
 from ablate.batch import export_cells, import_batch
-from ablate.engine.work_estimate import account_for_plan
+from ablate.engine.work_estimate import preview_plan
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.schema import LedgerError
 from tests.ablate import specs
@@ -153,7 +153,7 @@ def test_results_of_other_code_are_recorded_as_such(
         rows = ledger.query("SELECT source FROM trials")
         recorded = [ledger.get_source(row["source"]) or {} for row in rows]
     assert {hashes["method.ddml"] for hashes in recorded} == {real("method.ddml")[0]}
-    refusal = account_for_plan(plan(), synthetic_settings(out, sources=True)).refused
+    refusal = preview_plan(plan(), synthetic_settings(out, sources=True)).refused
     assert refusal is not None and "--same-code" in str(refusal)
 
 

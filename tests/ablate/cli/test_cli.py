@@ -125,7 +125,7 @@ def test_resources_are_checked_before_anything_waits() -> None:
     )
     refusals = {
         r"resources\.cpus": (Resources(cpus=count_cores() + 1, gpus=0), "cpu", False),
-        "cpu with": (Resources(gpus=1), "cpu", False),
+        "cpu does not go with": (Resources(gpus=1), "cpu", False),
         "GPU": (Resources(gpus=1000), "auto", False),
         "2 do not go with cpus: 1": (Resources(cpus=1, gpus=0, processes=2), "cpu", True),
         "2 do not go with gpus: 4": (Resources(cpus=1, gpus=4, processes=2), "cuda", True),
@@ -146,7 +146,6 @@ def test_a_kind_of_gpu_is_looked_for_on_the_cluster(monkeypatch: pytest.MonkeyPa
     wanted = Resources(cpus=1, gpus=0.5, accelerator="H100")
     asked = resolve_request(wanted, "cuda", cluster=True)
     assert asked.bundle == {"cpu": 1, "gpu": 0.5, "accelerator_type:H100": 0.001}
-    assert Request.from_shares(asked.shares).bundle == asked.bundle
     old = {"CPU": 8.0, "GPU": 4.0, "accelerator_type:A100": 1.0}
     with pytest.raises(ConfigError, match="no node has the GPU H100; there are A100"):
         check_nodes(asked, [old, {"CPU": 4.0}])
@@ -156,7 +155,7 @@ def test_a_kind_of_gpu_is_looked_for_on_the_cluster(monkeypatch: pytest.MonkeyPa
         resolve_request(wanted, "cuda", cluster=False)
     with pytest.raises(ConfigError, match="trials without a GPU"):
         resolve_request(wanted.model_copy(update={"gpus": 0}), "auto", cluster=True)
-    with pytest.raises(ConfigError, match="machine that it is started on"):
+    with pytest.raises(ConfigError, match="each trial is one process there"):
         request_without_local_check(wanted, "cuda")
 
 
@@ -217,16 +216,13 @@ def test_the_board_tells_nodes_slots_and_the_first_failure(
     board.machines.update([("a", "host", 3), ("b", "host", 1), ("head", "host", 0)])
     claimed = [made.claim_next_job() for _ in range(3)]
     assert all(claimed)
-    assert board.format_headline() == "3 of 4 slots at work on 2 nodes, left not known yet"
+    assert board.format_headline() == "3 of 4 slots in use, nodes: 2, left: not known yet"
     board.report_failure("t1", "metric: the loss is not finite at step 3")
     board.report_failure("t2", "another reason")
     shown = board.format_table()
     assert str(shown.title) == board.format_headline()
-    assert (
-        str(shown.caption) == "first failure: metric: the loss is not finite at step 3 (trial t1)"
-    )
     board.close()
-    assert "first failure: metric" in stream.getvalue()
+    assert "metric: the loss is not finite at step 3 (trial t1)" in stream.getvalue()
 
 
 def test_what_is_left_counts_the_start_of_trials(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_storage_and_jobs_refuse_it(out: Path, victim: Path, leads: Leads, tmp_p
         trials, Runtime("cpu", 1, tmp_path / "cache"), "tests.ablate.synthetic:run_job"
     )
     with Ledger(out / "ledger.sqlite") as ledger:
-        checkpoints = TrialCheckpoints(storage, ledger, trials, remote=False, tell=print)
+        checkpoints = TrialCheckpoints(storage, ledger, trials, remote=False, print_line=print)
         uses: list[Callable[[], object]] = [
             lambda: checkpoints.fetch_trial(trial),
             lambda: checkpoints.upload_trial(trial),

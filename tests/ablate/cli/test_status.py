@@ -16,7 +16,7 @@ from ablate.cli.main import main
 from ablate.cli.run import describe_ending
 from ablate.engine.driver import run_plan
 from ablate.engine.driver_status import POLL_SECONDS, DriverStatusFile, list_drivers
-from ablate.engine.progress import NodeList, build_study_rows, find_running
+from ablate.engine.progress import NodeList, build_study_rows, list_running_trials
 from ablate.engine.ray import supervisor
 from ablate.engine.ray.resources import Request
 from ablate.engine.settings import Settings
@@ -49,13 +49,13 @@ def test_a_sweep_under_way_is_told_from_files(
     second, third = made.claim_next_job(), made.claim_next_job()
     assert second is not None and third is not None
     here = presence(made, tmp_path, asked)
-    machines = NodeList(places={second.trial_id: "id1", "over": "id2", "elsewhere": "gone"})
+    machines = NodeList(node_by_trial={second.trial_id: "id1", "over": "id2", "elsewhere": "gone"})
     machines.update([["id1", "one", 1], ["id2", "two", 1], ["id3", "head", 0]])
     here.publish(
         build_study_rows(made, 2),
-        find_running(made, 2),
+        list_running_trials(made, 2),
         2,
-        machines.list_nodes(find_running(made, 2)),
+        machines.list_nodes(list_running_trials(made, 2)),
     )
     with here:
         assert command(tmp_path, "status") == 0
@@ -100,13 +100,12 @@ def test_who_asks_is_heard_once_and_a_dead_driver_is_none(tmp_path: Path, capsys
     folder.mkdir()
     (folder / "x-1.json").write_text(json.dumps(gone | more))
     (folder / "y.json").write_text(json.dumps(gone | {"later": 1}))  # of another version
-    (folder / "x-2.stop").touch()  # asked of one that had just ended
     assert command(tmp_path, "stop") == 2
     line = capsys.readouterr().err
     assert "no run under way" in line and "`ablate status`" in line and line.count("\n") == 1
     with presence(made, tmp_path, asked):
         names = {each.name for each in folder.iterdir()}
-        assert names & {"x-1.json", "x-2.stop", "y.json"} == {"y.json"}
+        assert names & {"x-1.json", "y.json"} == {"y.json"}
         assert command(tmp_path, "stop", "another") == 2
         assert command(tmp_path, "stop", "small", "--wait", "0") == 1
         said = capsys.readouterr()

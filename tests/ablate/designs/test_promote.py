@@ -13,7 +13,7 @@ from ablate.engine.driver import _build_outcome
 from ablate.engine.foreground import find_cell
 from ablate.engine.ray.resources import Request
 from ablate.engine.settings import Settings
-from ablate.engine.work_estimate import account_for_plan
+from ablate.engine.work_estimate import preview_plan
 from ablate.plan.plan import Plan
 from ablate.sweep.dispatch import JobScheduler
 from tests.ablate import specs
@@ -144,7 +144,7 @@ def test_fewer_succeeded_than_are_wanted(tmp_path: Path, monkeypatch: pytest.Mon
     assert "high: only 3 cells of low" in describe_ending(outcome, tmp_path)
     assert drain(dispatch(made_plan, tmp_path)) == []
     settings = Settings(tmp_path, tmp_path, Request(1, 0, "cpu"))
-    told = account_for_plan(made_plan, settings).text
+    told = preview_plan(made_plan, settings).text
     assert "0 trials to run now and 0 later" in told
 
 

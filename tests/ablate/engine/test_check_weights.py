@@ -55,8 +55,8 @@ def test_a_file_that_is_not_here(
     assert ablate(spec, tmp_path, "--plan") == 0
     output = capsys.readouterr().out
     assert (
-        f"weights: {file} is not here (backbone.weights of rates, again): "
-        "a run ends before its first trial (`ablate backbones` names" in output
+        f"weights: {file} is not here (backbone.weights of rates). "
+        "A run ends before its first trial (`ablate backbones` names" in output
     )
     assert ablate(spec, tmp_path) == 2
     (line,) = capsys.readouterr().err.splitlines()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ablate.engine.signals import STOPPING, stop_signals
+from ablate.engine.driver import STOPPING, stop_signals
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 from ablate.engine.ray.resources import Request
 from ablate.engine.settings import Settings
-from ablate.engine.work_estimate import account_for_plan
+from ablate.engine.work_estimate import preview_plan
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.sources import Sources
 from ablate.sweep.dispatch import JobScheduler
@@ -110,15 +110,15 @@ def test_what_is_older_than_sources_is_taken_and_shown(tmp_path: Path, edit: Edi
     assert ran(tmp_path) == []
     settings = Settings(tmp_path, tmp_path, Request(1, 0, "cpu"), sources=True)
     plan = specs.plan(specs.spec(studies=GRID))
-    preview = account_for_plan(plan, settings)
-    assert preview.refused is None and "source: unknown of 4 known trials" in preview.text
+    preview = preview_plan(plan, settings)
+    assert preview.refused is None and "source: " not in preview.text
     change(tmp_path, f"UPDATE trials SET source='{source}'")
-    preview = account_for_plan(plan, settings)
+    preview = preview_plan(plan, settings)
     assert "source: method.ddml: source differs at REVISION 1; 4 trials" in preview.text
     assert preview.refused is not None and "4 known trials" in str(preview.refused)
-    preview = account_for_plan(plan, replace(settings, same_code=True))
+    preview = preview_plan(plan, replace(settings, same_code=True))
     assert "taken as the same code: method.ddml" in preview.text and preview.refused is None
-    assert account_for_plan(plan, settings).refused is not None  # a plan writes nothing down
+    assert preview_plan(plan, settings).refused is not None  # a plan writes nothing down
 
 
 def test_other_code_that_comes_to_light_in_mid_run_is_not_taken(tmp_path: Path, edit: Edit) -> None:

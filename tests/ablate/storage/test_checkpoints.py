@@ -34,7 +34,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 @pytest.fixture
 def checkpoints(tmp_path: Path, storage: Storage, ledger: Ledger) -> TrialCheckpoints:
-    return TrialCheckpoints(storage, ledger, tmp_path / "out/trials", remote=True, tell=print)
+    return TrialCheckpoints(storage, ledger, tmp_path / "out/trials", remote=True, print_line=print)
 
 
 def trained(folder: Path, content: str = "weights", *, ended: bool = True) -> Path:
@@ -95,7 +95,7 @@ def test_weights_are_fetched_where_the_ledger_s_note_says_so(
     store(checkpoints, trained(tmp_path / "node" / TRIAL), 1, 0)
     fetch_weights(trials, TRIAL)  # nobody says where they are
     assert not (trials / TRIAL).exists()
-    BackupState("ledger", {storage.shown: 1}).write(trials.parent / NOTE)
+    BackupState("ledger", {str(storage): 1}).write(trials.parent / NOTE)
     fetch_weights(trials, TRIAL)
     assert (trials / TRIAL / "best.safetensors").read_text() == "weights"
 
@@ -106,7 +106,7 @@ def test_a_storage_that_is_away_loses_nothing_and_is_told_of_if_it_stays_away(
 ) -> None:
     lines: list[str] = []
     monkeypatch.setattr(module, "AGAIN_SECONDS", 0.01)
-    monkeypatch.setattr(checkpoints, "tell", lines.append)
+    monkeypatch.setattr(checkpoints, "print_line", lines.append)
     if times > 2:
         monkeypatch.setattr(module, "END_SECONDS", 0.1)
     download, tries = Storage.download, itertools.count()
@@ -136,5 +136,5 @@ def test_a_place_that_no_checkpoint_has_is_refused(
 def test_no_password_goes_to_nodes(tmp_path: Path, ledger: Ledger) -> None:
     storage = Storage("s3://me:and-my-word@bucket/a?region=eu-west-1")
     with pytest.raises(ConfigError) as caught:
-        TrialCheckpoints(storage, ledger, tmp_path, remote=True, tell=print)
+        TrialCheckpoints(storage, ledger, tmp_path, remote=True, print_line=print)
     assert "and-my-word" not in str(caught.value)

@@ -51,7 +51,7 @@ class Machine:
             self.ledger,
             Owner.from_this_process(),
             self.lines.append,
-            others=lambda: self.others,
+            list_other_drivers=lambda: self.others,
             seconds=seconds,
         )
 
@@ -115,7 +115,7 @@ def test_nobody_else_drives_from_it_meanwhile(one: Machine, two: Machine, there:
     an_hour_ago = time.time() - 3600
     edit_lease(there, ago=5, owner=str(GONE), at=an_hour_ago, place="elsewhere", over=False)
     with pytest.raises(
-        ConfigError, match=r"process 7 on another-host is running .*\(last seen 5 s ago\)"
+        ConfigError, match=r"process 7 on another-host runs from .*\(seen 5 s ago\)"
     ):
         two.copies().restore_if_newer()
     assert not two.ledger.exists()
@@ -153,10 +153,13 @@ def execute(path: Path, statement: str) -> None:
     ("spoil", "why"),
     [
         (lambda path: path.write_bytes(b"something else, of some length" * 100), "no SQLite"),
-        (lambda path: path.write_bytes(b""), "an empty file"),
+        (lambda path: path.write_bytes(b""), "it is no ledger"),
         (lambda path: path.write_bytes(path.read_bytes()[:8192]), "malformed"),
-        (lambda path: execute(path, "PRAGMA application_id=1"), "a database of another program"),
-        (lambda path: execute(path, "PRAGMA user_version=999"), "of version 999; this ablate"),
+        (lambda path: execute(path, "PRAGMA application_id=1"), "it is no ledger"),
+        (
+            lambda path: execute(path, "PRAGMA user_version=999"),
+            "it is of version 999; this ablate",
+        ),
         (Path.unlink, "it does not exist"),
     ],
 )

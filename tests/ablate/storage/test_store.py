@@ -74,7 +74,7 @@ def test_a_write_that_is_broken_off_leaves_what_was_there(
 def test_an_address_that_names_no_storage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOT_THERE", raising=False)
     for address, reason in (
-        ("ftp://h/x", "must be a path or an s3"),
+        ("ftp://h/x", "Use a path or an s3"),
         ("env:NOT_THERE", "does not exist"),
     ):
         with pytest.raises(ConfigError, match=reason):
@@ -88,7 +88,7 @@ def test_a_secret_in_the_address_is_not_shown(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     storage = Storage("env:WHERE")
-    assert password not in storage.shown
+    assert password not in str(storage)
     with pytest.raises(StorageError) as caught:
         storage.read_bytes("name")
     assert password not in str(caught.value) and "cannot read name" in str(caught.value)

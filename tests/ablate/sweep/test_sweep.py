@@ -139,20 +139,20 @@ def test_a_proposal_that_breaks_a_rule_is_a_failed_fact(tmp_path: Path) -> None:
     assert len(rows) == 12 and failed and "nothing would train" in failed[0]["reason"]
 
 
-def test_cells_are_found_by_name_number_and_coordinates(tmp_path: Path) -> None:
+def test_cells_are_found_by_name_and_number(tmp_path: Path) -> None:
     made = dispatch(specs.plan(), tmp_path)
     with pytest.raises(ConfigError, match="not known yet"):
         find_cell(made.progression, "parts/agnostic=off")
     drain(made)
     assert find_cell(made.progression, "tune/0003").idx == 3
-    found = find_cell(made.progression, "parts/agnostic=off@1")
+    found = find_cell(made.progression, "parts/agnostic=off,specific=on@1")
     assert (found.cell, found.seed) == ("agnostic=off,specific=on", 1)
     assert find_cell(made.progression, "rows/base").seed == 0
     for wrong, word in [
         ("part/x", "'parts'"),
-        ("grid/method.beta=0.1", "2 cells"),
-        ("rows/x", "no cell"),
-        ("rows/base@9", "no cell"),
+        ("parts/agnostic=off", "has no cell 'agnostic=off', but agnostic=o"),
+        ("rows/x", "has no cell 'x', but base"),
+        ("rows/base@9", "has no cell 'base@9', but base"),
     ]:
         with pytest.raises(ConfigError, match=word):
             find_cell(made.progression, wrong)

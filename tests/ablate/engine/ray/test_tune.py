@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from ray.exceptions import ActorDiedError
 
-from ablate.engine.ray.tune import find_cause
+from ablate.engine.ray.tune import describe_cause
 
 TRACE = "ray::train()\n  File x.py, line 3\nOSError: [Errno 5] the disk had a bad moment\n"
 
@@ -20,5 +20,5 @@ TRACE = "ray::train()\n  File x.py, line 3\nOSError: [Errno 5] the disk had a ba
     ],
 )
 def test_the_cause_is_told_first_and_in_one_line(error: Exception | None, told: str) -> None:
-    found = find_cause(error)
+    found = describe_cause(error)
     assert found.startswith(told) and "\n" not in found
