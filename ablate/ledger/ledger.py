@@ -293,29 +293,19 @@ class Ledger(Records):
             "INSERT OR IGNORE INTO stops VALUES (?,?,?,?)", sweep_id, study, cell, epoch
         )
 
-    def rename_store(self, before: str, after: str) -> None:
-        """Record the runs of a store under another name, and erase the former name from the
-        file."""
-        self.query("PRAGMA secure_delete=ON")
-        self._execute_statement(
-            "UPDATE OR REPLACE mlflow_runs SET store=? WHERE store=?", after, before
-        )
-
     def delete_mlflow_run(self, store: str, sweep_id: str, trial_id: str) -> None:
         self._execute_statement(
             "DELETE FROM mlflow_runs WHERE store=? AND sweep_id=? AND trial_id=?",
             *(store, sweep_id, trial_id),
         )
 
-    def put_mlflow_runs(self, store: str, sweep_id: str, runs: Iterable[Row]) -> None:
-        """Record MLflow runs: trial_id, run_id, logged_epoch and logged_final."""
-        defaults = {"logged_epoch": 0, "logged_final": 0, "store": store, "sweep_id": sweep_id}
-        with self.begin_transaction() as db:
-            db.executemany(
-                "INSERT OR REPLACE INTO mlflow_runs VALUES (:store, :sweep_id, :trial_id, "
-                ":run_id, :logged_epoch, :logged_final)",
-                [defaults | run for run in runs],
-            )
+    def put_mlflow_run(self, store: str, sweep_id: str, run: Row) -> None:
+        """Record an MLflow run: trial_id, run_id, and what was logged (default: nothing)."""
+        self._execute_statement(
+            "INSERT OR REPLACE INTO mlflow_runs VALUES (?,?,?,?,?,?)",
+            *(store, sweep_id, run["trial_id"], run["run_id"]),
+            *(run.get("logged_epoch", 0), run.get("logged_final", 0)),
+        )
 
 
 def _is_held(row: Row, owner: Owner) -> bool:

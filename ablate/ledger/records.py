@@ -168,10 +168,10 @@ class Records:
         )
         return rows[0] if rows else None
 
-    def list_mlflow_runs(self, store: str, sweep_id: str | None = None) -> list[Row]:
+    def list_mlflow_runs(self, store: str, sweep_id: str) -> list[Row]:
+        """Return the runs of a sweep in `store`, as `get_mlflow_run` does for one trial."""
         return self.query(
-            "SELECT * FROM mlflow_runs WHERE store=? AND (? IS NULL OR sweep_id=?)",
-            [store, sweep_id, sweep_id],
+            "SELECT * FROM mlflow_runs WHERE store=? AND sweep_id=?", [store, sweep_id]
         )
 
 

@@ -31,66 +31,60 @@ def flatten_config(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield name, text[:PARAM_LIMIT]
 
 
-def choose_parameters(
-    config: Row, defaults: Defaults | None, varied: Container[str]
-) -> dict[str, str]:
-    """Return the settings of a trial that become MLflow parameters.
+def choose_parameters(config: Row, defaults: Defaults, varied: Container[str]) -> dict[str, str]:
+    """Return the settings of a trial that become MLflow parameters: those that vary or differ.
 
     Args:
-        defaults: of all settings (`list_default_settings`); a setting that differs from its default
-            is a parameter. None: every setting is one.
-        varied: further paths that are parameters.
+        defaults: of all settings (`list_default_settings`); those of components below their names.
+        varied: paths that differ between the sweep's trials.
     """
-    settings = dict(flatten_config(config))
-    if defaults is None:
-        return settings
-    parts = ("loss", "method", "data")  # whose defaults depend on the component they name
-    values = {
+    component_sections = ("loss", "method", "data")
+    default = {
         path: value
         for path, value in defaults.get("", {}).items()
-        if path.endswith(".name") or path.partition(".")[0] not in parts
+        if path.endswith(".name") or path.partition(".")[0] not in component_sections
     }
-    for part in parts:
-        values |= defaults.get(f"{part}.{(config.get(part) or {}).get('name')}", {})
-    default = dict(flatten_config(values))
+    for section in component_sections:
+        default |= defaults.get(f"{section}.{(config.get(section) or {}).get('name')}", {})
+    default_texts = dict(flatten_config(default))
     return {
-        path: text for path, text in settings.items() if path in varied or default.get(path) != text
+        path: text
+        for path, text in flatten_config(config)
+        if path in varied or default_texts.get(path) != text
     }
 
 
 def split_long_tag(name: str, text: str) -> dict[str, str]:
-    """Return a long value over several tags, `name`, `name.1`, …, which the reader joins."""
+    """Split a long value over the tags `name`, `name.1`, …, which the reader joins."""
     pieces = [text[at : at + TAG_LIMIT] for at in range(0, len(text), TAG_LIMIT)] or [""]
     return {name if i == 0 else f"{name}.{i}": piece for i, piece in enumerate(pieces)}
 
 
 def build_provenance_tags(provenance: Row | None) -> dict[str, str]:
-    """Return git_commit, versions {package: version}, … as `ablate.git_commit`, …"""
+    """Return git_commit, versions {package: version}, … as tags `ablate.git_commit`, …"""
     facts = dict(provenance or {})
     versions = facts.pop("versions", {}).items()
-    return {
-        f"ablate.{key}": (str(value).lower() if isinstance(value, bool) else str(value))[:TAG_LIMIT]
-        for key, value in facts.items()
-        if isinstance(value, str | int | float)
-    } | {f"ablate.version.{name}": str(version) for name, version in versions}
+    tags = {f"ablate.version.{name}": str(version) for name, version in versions}
+    for key, value in facts.items():
+        if isinstance(value, str | int | float):
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            tags[f"ablate.{key}"] = text[:TAG_LIMIT]
+    return tags
 
 
 def describe_cells(cells: Iterable[Row], *names: str) -> list[dict[str, Any]]:
-    """Return these facts of cells, and the fold of those that have one."""
-    return [
-        {name: cell[name] for name in names}
-        | ({} if cell["fold"] is None else {"fold": cell["fold"]})
-        for cell in cells
-    ]
+    """Return these columns of cells, and the fold of those that have one."""
+    rows = [{name: cell[name] for name in (*names, "fold")} for cell in cells]
+    return [{key: value for key, value in row.items() if value is not None} for row in rows]
 
 
 def build_ledger_tag(sweep: Row) -> str:
-    """Return which ledger wrote a run, by when it first saw the sweep: it may move or be one of
-    several machines'."""
+    """Identify a ledger by when it first recorded the sweep, since its file may be moved."""
     return f"{sweep['created']:.6f}"
 
 
 def build_parent_tags(sweep: Row, driver: str) -> dict[str, str]:
+    """Return all tags of a sweep's run."""
     return {
         **build_provenance_tags(sweep["provenance"]),
         "ablate.ledger": build_ledger_tag(sweep),
@@ -130,9 +124,7 @@ def build_trial_tags(
         "ablate.status": trial["status"],
         "ablate.reason": (trial["reason"] or "")[:TAG_LIMIT],
         **split_long_tag("ablate.cells", to_json(cells)),
-        **split_long_tag(
-            "ablate.config", to_json(trial["config"])
-        ),  # reports read it: one row per trial
+        **split_long_tag("ablate.config", to_json(trial["config"])),  # which reports read
     }
 
 
