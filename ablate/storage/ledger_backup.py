@@ -32,7 +32,7 @@ from typing import Self
 
 from pydantic import TypeAdapter
 
-from ablate.ledger.owner import STALE_SECONDS, Owner, host_name
+from ablate.ledger.owner import STALE_SECONDS, Owner
 from ablate.ledger.schema import APPLICATION_ID, VERSION, LedgerError
 from ablate.ledger.sqlite_files import (
     NoDatabase,
@@ -45,6 +45,7 @@ from ablate.ledger.sqlite_files import (
 from ablate.storage.store import OPTION, Storage, StorageError
 from trainables.errors import ConfigError
 from trainables.machine.files import write_json
+from trainables.machine.processes import host_name
 
 COPY_SECONDS = 60.0
 LEDGER, LEASE, NOTE = "ledger.sqlite", "ledger.json", "storage.json"

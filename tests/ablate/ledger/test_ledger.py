@@ -205,7 +205,7 @@ def test_a_ledger_of_before_gets_what_it_lacks(
 def test_a_migration_waits_for_the_end_of_an_older_run(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     before = before_folds_came_first(path, Owner.from_this_process())
-    with pytest.raises(LedgerError, match="older ablate at work"):
+    with pytest.raises(LedgerError, match="older ablate works on it"):
         Ledger(path)
     raw = sqlite3.connect(path)
     assert raw.execute("PRAGMA user_version").fetchone() == (4,)
