@@ -117,18 +117,9 @@ def estimate_seed_scatter(progression: Progression, name: str) -> float | None:
 
 
 def describe_sources(facts: Facts, *, same_code: bool) -> list[str]:
-    """Return lines on known trials that other or unknown code has made."""
+    """Return lines on known trials that other code has made."""
     prefix = "taken as the same code" if same_code else "source"
-    lines = [f"{prefix}: {text}" for text in summarize_differences(facts.differing)]
-    if facts.unsourced:
-        n = len(facts.unsourced)
-        lines.append(f"source: unknown of {n} known trials, older than it is kept; they are taken")
-    if facts.earlier:
-        lines.append(
-            f"source: {len(facts.earlier)} known trials were made by earlier code that was shown "
-            "to give the same numbers; they are taken"
-        )
-    return lines
+    return [f"{prefix}: {text}" for text in summarize_differences(facts.differing)]
 
 
 class Workload:

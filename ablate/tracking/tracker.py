@@ -17,8 +17,9 @@ from pathlib import Path
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.queries import count_unlogged
+from ablate.ledger.sqlite_files import fold_journal
 from ablate.tracking.payload import Defaults
-from ablate.tracking.store import checkpoint_journal, store_key
+from ablate.tracking.store import find_sqlite_file, store_key
 from ablate.tracking.sync import EndStatus, MlflowSync, extract_first_line, is_away
 from reports.uri import redact_text, redact_uri
 
@@ -142,7 +143,8 @@ class MlflowTracker:
                 changed.clear()
                 self._refused = dict(replica.refused)
                 if status is not None:
-                    checkpoint_journal(self.tracking_uri)
+                    if (path := find_sqlite_file(self.tracking_uri)) is not None:
+                        fold_journal(path)
                     return
             # wait for the next write, or at the end for the next try
             if self._closing.is_set():
