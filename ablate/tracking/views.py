@@ -84,10 +84,9 @@ def log_model_views(frame: Frame, tracking_uri: str, trials: Path, device: str) 
         environment = build_public_environment(tracking_uri)
         requests = (ViewOptions(folder, tuple(views)) for folder, views in uncomputed.items())
         _compute_views(tuple(requests), device, environment)
-    client = open_client(tracking_uri) if missing else None
     for request, path in missing:
         if path.is_file():
-            client.log_artifact(request.run_id, str(path), VIEWS)
+            open_client(tracking_uri).log_artifact(request.run_id, str(path), VIEWS)
 
 
 def _compute_views(
