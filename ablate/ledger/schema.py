@@ -14,9 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
-from ablate.ledger.owner import Owner
 from ablate.ledger.sqlite_files import NoDatabase, read_header
 from trainables.errors import ConfigError
 
@@ -205,24 +204,15 @@ def _list_columns(connection: sqlite3.Connection, table: str) -> list[str]:
 
 def _create_or_migrate(connection: sqlite3.Connection, path: Path, timeout: float) -> None:
     """Create the tables or migrate those of an older version, once for all processes."""
-    try:
-        with FileLock(path.with_name(path.name + ".lock"), timeout=timeout):
-            version = _read_version(connection)
-            if version == VERSION:
-                return
-            if version:
-                _check_no_driver(connection, path)
-            connection.execute("PRAGMA journal_mode=WAL")
-            # One transaction: a process killed here leaves an empty file, or the ledger of before.
-            connection.executescript(
-                f"BEGIN IMMEDIATE; {_list_migration_statements(connection)} PRAGMA "
-                f"application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}; COMMIT;"
-            )
-    except Timeout as error:
-        raise LedgerError(
-            f"{path}: another process has been making the ledger for {timeout:.0f} s. End it and "
-            "start again."
-        ) from error
+    with FileLock(path.with_name(path.name + ".lock"), timeout=timeout):
+        if _read_version(connection) == VERSION:
+            return
+        connection.execute("PRAGMA journal_mode=WAL")
+        # One transaction: a process killed here leaves an empty file, or the ledger of before.
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {_list_migration_statements(connection)} PRAGMA "
+            f"application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}; COMMIT;"
+        )
 
 
 def _list_migration_statements(connection: sqlite3.Connection) -> str:
@@ -237,15 +227,3 @@ def _list_migration_statements(connection: sqlite3.Connection) -> str:
         if columns and column not in columns:
             after += f" ALTER TABLE {table} ADD COLUMN {column} {kind};"
     return f"{before} {DDL} {after}"
-
-
-def _check_no_driver(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a migration while a driver of an older version is alive."""
-    for owner, heartbeat in connection.execute(
-        "SELECT owner, max(heartbeat) FROM trials WHERE owner IS NOT NULL GROUP BY owner"
-    ):
-        if Owner.parse(owner).is_alive(heartbeat):
-            raise LedgerError(
-                f"{path}: its tables must be brought up to date, but a run of an older ablate "
-                f"works on it ({owner}). Wait for its end, or end it."
-            )

@@ -83,11 +83,8 @@ class Store:
             parts += [OPTION, f"{ENV}{VARIABLE}" if has_secret(self.option) else self.option]
         return f"`{shlex.join(parts)}`"
 
-    def check_usable(self, *, writes: bool = True) -> None:
+    def check_usable(self) -> None:
         """Check that MLflow can use the store, without opening it.
-
-        Args:
-            writes: False for a plan, which may look at a store that it could not write.
 
         Raises:
             ConfigError: MLflow cannot use it.
@@ -103,7 +100,7 @@ class Store:
             )
         elif self.option is None and path != (self.out / "mlflow.db").resolve():
             raise ConfigError("--out", f"{str(self.out)!r} has a ?. Rename the folder.")
-        elif fault := self._find_file_fault(path, writes=writes):
+        elif fault := self._find_file_fault(path):
             raise ConfigError(str(path), fault)
 
     def _check_server(self) -> None:
@@ -138,13 +135,13 @@ class Store:
                 f"{self.format_command('ledger replay')}.",
             ) from None
 
-    def _find_file_fault(self, path: Path, *, writes: bool) -> str:
+    def _find_file_fault(self, path: Path) -> str:
         """Return why a SQLite file cannot be the store, and what to do; empty if it can."""
         folder = next(parent for parent in path.absolute().parents if parent.exists())
-        if not folder.is_dir() or (writes and not os.access(folder, os.W_OK)):
+        if not folder.is_dir() or not os.access(folder, os.W_OK):
             return f"a file below {folder} cannot be written. Name another file."
-        if path.exists() and not (path.is_file() and (not writes or os.access(path, os.W_OK))):
-            return "it is no plain file, or cannot be written. Name another file."
+        if path.exists() and not path.is_file():
+            return "it is no plain file. Name another file."
         try:
             header = read_header(path)
         except sqlite3.OperationalError as error:
