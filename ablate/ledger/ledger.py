@@ -17,7 +17,8 @@ from typing import Any, Literal
 
 from ablate.ledger.owner import HEARTBEAT_SECONDS, Owner
 from ablate.ledger.records import NO_FOLD, Records, Row
-from ablate.ledger.schema import CELLS, explain_sqlite_errors, to_json
+from ablate.ledger.schema import CELLS, explain_sqlite_errors
+from ablate.values.canonical import to_canonical_json
 
 LOG = logging.getLogger("ablate.ledger")
 
@@ -79,7 +80,16 @@ class Ledger(Records):
             row = self.get_trial(trial_id)
             # record a new trial
             if row is None:
-                values = (trial_id, config_hash, seed, to_json(config), str(owner), now, now, now)
+                values = (
+                    trial_id,
+                    config_hash,
+                    seed,
+                    to_canonical_json(config),
+                    str(owner),
+                    now,
+                    now,
+                    now,
+                )
                 db.execute(
                     "INSERT INTO trials(trial_id, config_hash, seed, config_json, status, owner, "
                     "heartbeat, created, started, source) VALUES (?,?,?,?,'running',?,?,?,?,?)",
@@ -178,7 +188,13 @@ class Ledger(Records):
     def record_epochs(self, trial_id: str, reports: Iterable[Mapping[str, Any]]) -> None:
         """Record epochs; of an epoch that is reported twice, the first report stays."""
         rows = [
-            (trial_id, epoch["epoch"], epoch["steps"], epoch["seconds"], to_json(epoch["metrics"]))
+            (
+                trial_id,
+                epoch["epoch"],
+                epoch["steps"],
+                epoch["seconds"],
+                to_canonical_json(epoch["metrics"]),
+            )
             for epoch in reports
         ]
         with self.begin_transaction() as db:
@@ -226,7 +242,7 @@ class Ledger(Records):
                 db.execute(
                     "INSERT OR REPLACE INTO evaluations(trial_id, split, evaluator, metrics_json, "
                     "recorded, source) VALUES (?,?,?,?,?,?)",
-                    (*key, to_json(values), recorded, source),
+                    (*key, to_canonical_json(values), recorded, source),
                 )
             if not trained:
                 self._execute("UPDATE trials SET owner=NULL WHERE trial_id=?", trial_id)
@@ -237,7 +253,7 @@ class Ledger(Records):
                 "UPDATE trials SET status='done', reason=NULL, owner=NULL, heartbeat=?, ended=?, "
                 "epochs=?, steps=?, seconds=?, best_epoch=?, export=?, provenance_json=? "
                 "WHERE trial_id=?",
-                *(now, now, *facts, to_json(final["provenance"]), trial_id),
+                *(now, now, *facts, to_canonical_json(final["provenance"]), trial_id),
             )
 
     def put_sweep(
@@ -248,7 +264,7 @@ class Ledger(Records):
             "INSERT INTO sweeps VALUES (?,?,?,?,?) ON CONFLICT(sweep_id) DO UPDATE SET "
             "name=excluded.name, spec_json=excluded.spec_json, "
             "provenance_json=excluded.provenance_json",
-            *(sweep_id, name, to_json(spec), time.time(), to_json(provenance)),
+            *(sweep_id, name, to_canonical_json(spec), time.time(), to_canonical_json(provenance)),
         )
 
     def put_cells(self, sweep_id: str, cells: Iterable[Mapping[str, Any]]) -> None:
@@ -257,7 +273,7 @@ class Ledger(Records):
             (
                 *(sweep_id, cell["study"], cell["cell"], cell["seed"]),
                 NO_FOLD if cell.get("fold") is None else cell["fold"],
-                *(cell["trial_id"], to_json(cell["coords"]), cell["idx"]),
+                *(cell["trial_id"], to_canonical_json(cell["coords"]), cell["idx"]),
             )
             for cell in cells
         ]
@@ -277,10 +293,10 @@ class Ledger(Records):
         with self.begin_transaction():
             is_first = self._execute(
                 "INSERT OR IGNORE INTO proposals VALUES (?,?,?,?)",
-                *(study_key, idx, to_json(params), config_hash),
+                *(study_key, idx, to_canonical_json(params), config_hash),
             )
             if is_first and beside is not None:
-                values = (study_key, idx, to_json(list(beside)))
+                values = (study_key, idx, to_canonical_json(list(beside)))
                 self._execute("INSERT INTO beside VALUES (?,?,?)", *values)
 
     def put_stop(self, sweep_id: str, study: str, cell: str, epoch: int) -> None:

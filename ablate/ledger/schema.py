@@ -8,7 +8,6 @@ for locks, so a file lock guards the first use.
 from __future__ import annotations
 
 import errno
-import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -70,7 +69,7 @@ CREATE TABLE IF NOT EXISTS same_code(
 """
 
 # Columns that came later: table, column, declaration. Older rows have NULL there.
-ADDED = (
+ADDED_COLUMNS = (
     ("evaluations", "recorded", "REAL"),
     ("evaluations", "source", "TEXT"),
     ("trials", "source", "TEXT"),
@@ -82,7 +81,7 @@ CELLS = ("sweep_id", "study", "cell", "seed", "fold", "trial_id", "coords_json",
 CELLS_BEFORE = "DROP INDEX IF EXISTS cells_by_trial; ALTER TABLE cells RENAME TO cells_before;"
 CELLS_AFTER = "INSERT INTO cells SELECT {} FROM cells_before; DROP TABLE cells_before;"
 
-FULL = (errno.ENOSPC, errno.EDQUOT)  # errors of a full disk, or of a used-up quota
+DISK_FULL_CODES = (errno.ENOSPC, errno.EDQUOT)  # errors of a full disk, or of a used-up quota
 # SQLite's messages about a damaged or foreign file.
 _DAMAGED = ("not a database", "malformed", "Could not decode", "no such", "has no column")
 # SQLite's messages about a ledger that cannot be written now → what to do.
@@ -96,11 +95,6 @@ _RESTORE = "Move it away and restore a copy, or give another --out."
 
 class LedgerError(RuntimeError):
     """The ledger cannot be written now (full disk, lock, I/O error); committed data are safe."""
-
-
-def to_json(value: object) -> str:
-    """Return the JSON text of a `*_json` column."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 @contextmanager
@@ -127,7 +121,7 @@ def explain_sqlite_errors(path: Path) -> Iterator[None]:
 def is_full(error: BaseException | None) -> bool:
     """Return whether an error comes from a full disk or an exhausted quota."""
     while error is not None:
-        if isinstance(error, OSError) and error.errno in FULL:
+        if isinstance(error, OSError) and error.errno in DISK_FULL_CODES:
             return True
         error = error.__cause__ or error.__context__
     return False
@@ -135,7 +129,7 @@ def is_full(error: BaseException | None) -> bool:
 
 def is_disk_full_message(text: str) -> bool:
     """Return whether another process's error text reports a full disk."""
-    return any(f"[errno {code}]" in text.lower() for code in FULL)
+    return any(f"[errno {code}]" in text.lower() for code in DISK_FULL_CODES)
 
 
 def build_disk_full_error(path: Path | str) -> LedgerError:
@@ -222,7 +216,7 @@ def _list_migration_statements(connection: sqlite3.Connection) -> str:
     if cells and tuple(cells) != CELLS:
         values = ["-1" if name == "fold" and name not in cells else name for name in CELLS]
         before, after = CELLS_BEFORE, CELLS_AFTER.format(", ".join(values))
-    for table, column, kind in ADDED:
+    for table, column, kind in ADDED_COLUMNS:
         columns = _list_columns(connection, table)
         if columns and column not in columns:
             after += f" ALTER TABLE {table} ADD COLUMN {column} {kind};"

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
-from ablate.ledger.schema import to_json
+from ablate.values.canonical import to_canonical_json
 from ablate.values.paths import flatten_paths
 from trainables.evaluation.metric_name import MetricName
 
@@ -56,7 +56,8 @@ def choose_parameters(config: Row, defaults: Defaults, varied: Container[str]) -
 
 def split_long_tag(name: str, text: str) -> dict[str, str]:
     """Split a long value over the tags `name`, `name.1`, …, which the reader joins."""
-    pieces = [text[at : at + TAG_LIMIT] for at in range(0, len(text), TAG_LIMIT)] or [""]
+    starts = range(0, max(len(text), 1), TAG_LIMIT)
+    pieces = [text[start : start + TAG_LIMIT] for start in starts]
     return {name if i == 0 else f"{name}.{i}": piece for i, piece in enumerate(pieces)}
 
 
@@ -123,8 +124,8 @@ def build_trial_tags(
         "ablate.protocol": split.get("protocol", "held_out"),
         "ablate.status": trial["status"],
         "ablate.reason": (trial["reason"] or "")[:TAG_LIMIT],
-        **split_long_tag("ablate.cells", to_json(cells)),
-        **split_long_tag("ablate.config", to_json(trial["config"])),  # which reports read
+        **split_long_tag("ablate.cells", to_canonical_json(cells)),
+        **split_long_tag("ablate.config", to_canonical_json(trial["config"])),  # which reports read
     }
 
 
@@ -136,10 +137,10 @@ def iterate_epoch_metrics(trial: Row, epochs: Iterable[Row]) -> Iterator[Point]:
     """Yield every reported metric at its epoch and the training time so far."""
     start = to_milliseconds(trial["created"])
     for row in epochs:
-        at = start + to_milliseconds(row["seconds"] or 0.0)
+        time = start + to_milliseconds(row["seconds"] or 0.0)
         for key, value in row["metrics"].items():
             if value is not None:
-                yield key, float(value), at, row["epoch"]
+                yield key, float(value), time, row["epoch"]
 
 
 def iterate_final_metrics(
@@ -151,20 +152,20 @@ def iterate_final_metrics(
     MLflow shows the one of the later time.
     """
     ended, step = trial["ended"] or trial["created"], trial["best_epoch"] or 0
-    facts = {key: trial[key] for key in ("best_epoch", "epochs", "steps", "seconds")}
-    values = [(key, value, ended) for key, value in facts.items()]
+    facts = ("best_epoch", "epochs", "steps", "seconds")
+    values = [(key, trial[key], ended) for key in facts]
     for split, metrics in evaluations.items():
-        at = recorded.get(split, ended)
-        values += [(str(MetricName(split, key)), value, at) for key, value in metrics.items()]
-    for key, value, at in values:
+        seconds = recorded.get(split, ended)
+        values += [(str(MetricName(split, key)), metrics[key], seconds) for key in metrics]
+    for key, value, seconds in values:
         if value is not None:
-            yield f"final/{key}", float(value), to_milliseconds(at), step
+            yield f"final/{key}", float(value), to_milliseconds(seconds), step
 
 
 def compute_checksum(trial: Row, *contents: object) -> int:
     """Return a number > 0 of a run's end and contents; if it changes, the run is written again."""
     state = [trial["status"], trial["reason"], trial["ended"], *contents]
-    return zlib.crc32(to_json(state).encode()) + 1
+    return zlib.crc32(to_canonical_json(state).encode()) + 1
 
 
 def build_sweep_document(sweep: Row, cells: Iterable[Row]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from filelock import FileLock
 
-from ablate.ledger.sqlite_files import read_header, write_ahead
+from ablate.ledger.sqlite_files import NoDatabase, read_header, write_ahead
 from reports.store import QUIET
 from reports.uri import has_secret, redact_text, redact_uri
 from trainables.errors import ConfigError
@@ -140,17 +140,13 @@ class Store:
         folder = next(parent for parent in path.absolute().parents if parent.exists())
         if not folder.is_dir() or not os.access(folder, os.W_OK):
             return f"a file below {folder} cannot be written. Name another file."
-        if path.exists() and not path.is_file():
-            return "it is no plain file. Name another file."
         try:
             header = read_header(path)
-        except sqlite3.OperationalError as error:
-            return f"it cannot be read now ({error}). End the program that holds it."
-        except (ValueError, sqlite3.DatabaseError) as error:
-            return (
-                f"it is damaged ({error}). Move it away with the files {path.name}-* beside it: "
-                f"{self.format_command('ledger replay')} writes it anew."
-            )
+        except NoDatabase as error:
+            command = self.format_command("ledger replay")
+            return f"it is {error}. Name another file, or move it away and run {command}."
+        except sqlite3.DatabaseError:
+            return ""  # another process writes it now, or MLflow will say what is wrong
         tables = header.tables if header else frozenset()
         if tables and not tables & MLFLOW_TABLES:
             names = ", ".join(sorted(tables)[:3])
@@ -250,7 +246,10 @@ def get_or_create_experiment(client: MlflowClient, tracking_uri: str, name: str)
 def format_command_line() -> str:
     """Return this process's command line as a user would type it again; empty from Python."""
     program = Path(sys.argv[0])
-    modules = {"run.py": "python -m ablate.run", "__main__.py": "python -m ablate"}
-    start = modules.get(program.name) if program.parent.name == "ablate" else None
-    start = "ablate" if program.name == "ablate" else start
-    return shlex.join([*start.split(), *sys.argv[1:]]) if start else ""
+    name = program.name if program.name == "ablate" else f"{program.parent.name}/{program.name}"
+    commands = {
+        "ablate": ["ablate"],
+        "ablate/run.py": ["python", "-m", "ablate.run"],
+        "ablate/__main__.py": ["python", "-m", "ablate"],
+    }
+    return shlex.join([*commands[name], *sys.argv[1:]]) if name in commands else ""
