@@ -32,15 +32,12 @@ class Fact:
 
         A split that was never evaluated is included; a complete one is not.
         """
-        needed = {
-            split: [name for name in metrics if name not in self.evaluations.get(split, {})]
-            for split in evaluate
-        }
-        return {
-            split: names
-            for split, names in needed.items()
-            if names or split not in self.evaluations
-        }
+        missing: dict[str, list[str]] = {}
+        for split in evaluate:
+            names = [name for name in metrics if name not in self.evaluations.get(split, {})]
+            if names or split not in self.evaluations:
+                missing[split] = names
+        return missing
 
 
 @dataclass(eq=False)
@@ -57,7 +54,7 @@ class Facts:
     strict: bool = False  # whether trials that differ are foreign
     version: int = 0  # changes whenever a fact does
     _read: dict[str, Fact] = field(default_factory=dict)
-    _values: dict[str, dict[str, tuple[float, ...]]] = field(default_factory=dict)  # by metric
+    _values: dict[str, dict[str, tuple[float, ...]]] = field(default_factory=dict)
 
     def __getitem__(self, trial_id: str) -> Fact:
         if trial_id not in self._read:
@@ -112,12 +109,12 @@ class Facts:
             self._read[trial_id] = Fact(None, {})
             return
         status, source = row["status"], row["source"]
-        has_begun = status in ("done", "failed") or (
-            status != "running" and bool(self.ledger.list_epochs(trial_id))
-        )
+        has_begun = status in ("done", "failed")
+        if status in ("partial", "interrupted"):
+            has_begun = bool(self.ledger.list_epochs(trial_id))
         if self.sources is not None and has_begun:
             evaluators = tuple(self.ledger.list_evaluator_sources(trial_id, self.evaluator))
-            if others := self.sources.find_differing(source, evaluators):
-                self.differing[trial_id] = Differing(others, status, source, evaluators)
+            if names := self.sources.find_differing(source, evaluators):
+                self.differing[trial_id] = Differing(names, status, source, evaluators)
         evaluations = self.ledger.get_evaluations(trial_id, self.evaluator)
         self._read[trial_id] = Fact(status, evaluations, self.strict and trial_id in self.differing)

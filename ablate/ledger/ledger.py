@@ -80,28 +80,21 @@ class Ledger(Records):
             row = self.get_trial(trial_id)
             # record a new trial
             if row is None:
-                values = (
-                    trial_id,
-                    config_hash,
-                    seed,
-                    to_canonical_json(config),
-                    str(owner),
-                    now,
-                    now,
-                    now,
-                )
+                identity = (trial_id, config_hash, seed, to_canonical_json(config))
                 db.execute(
                     "INSERT INTO trials(trial_id, config_hash, seed, config_json, status, owner, "
                     "heartbeat, created, started, source) VALUES (?,?,?,?,'running',?,?,?,?,?)",
-                    (*values, source),
+                    (*identity, str(owner), now, now, now, source),
                 )
                 return "mine"
             # leave a trial that another driver has, or that has a result
             status = row["status"]
             if (force or status == "running") and is_held(row, owner):
                 return "busy"
-            if not force and (status == "done" or (status == "failed" and not retry_failed)):
-                return "done" if status == "done" else "failed"
+            if status == "done" and not force:
+                return "done"
+            if status == "failed" and not (force or retry_failed):
+                return "failed"
             # discard earlier results, and claim
             if force or status == "failed":
                 self.delete_epochs(trial_id)
@@ -133,8 +126,7 @@ class Ledger(Records):
     def hold(self, trial_id: str, owner: Owner) -> bool:
         """Claim a trial without changing it; return False if another live driver has claimed it."""
         with self.begin_transaction():
-            row = self.get_trial(trial_id)
-            if is_held(row, owner):
+            if is_held(self.get_trial(trial_id), owner):
                 return False
             sql = "UPDATE trials SET owner=?, heartbeat=? WHERE trial_id=?"
             self._execute(sql, str(owner), time.time(), trial_id)
@@ -145,8 +137,7 @@ class Ledger(Records):
         self._execute(
             "UPDATE trials SET owner=NULL, status=CASE status WHEN 'running' THEN 'interrupted' "
             "ELSE status END WHERE trial_id=? AND owner=?",
-            trial_id,
-            str(owner),
+            *(trial_id, str(owner)),
         )
 
     def record_heartbeat(self, owner: Owner) -> None:
@@ -189,13 +180,10 @@ class Ledger(Records):
         """Record epochs; of an epoch that is reported twice, the first report stays."""
         rows = [
             (
-                trial_id,
-                epoch["epoch"],
-                epoch["steps"],
-                epoch["seconds"],
-                to_canonical_json(epoch["metrics"]),
+                *(trial_id, report["epoch"], report["steps"], report["seconds"]),
+                to_canonical_json(report["metrics"]),
             )
-            for epoch in reports
+            for report in reports
         ]
         with self.begin_transaction() as db:
             db.executemany("INSERT OR IGNORE INTO epochs VALUES (?,?,?,?,?)", rows)
@@ -231,11 +219,8 @@ class Ledger(Records):
             for split, metrics in final["evaluations"].items():
                 key = (trial_id, split, final["evaluator"])
                 values, recorded, source = dict(metrics), now, evaluator
-                rows = self.query(
-                    "SELECT metrics_json, recorded, source FROM evaluations WHERE trial_id=? AND "
-                    "split=? AND evaluator=?",
-                    key,
-                )
+                sql = "SELECT * FROM evaluations WHERE trial_id=? AND split=? AND evaluator=?"
+                rows = self.query(sql, key)
                 if rows and not trained:
                     values, recorded = values | rows[0]["metrics"], rows[0]["recorded"]
                     source = source or rows[0]["source"]
@@ -335,8 +320,7 @@ def send_heartbeats(path: Path, owner: Owner) -> Iterator[None]:
             while not ended.wait(HEARTBEAT_SECONDS):
                 try:
                     ledger.record_heartbeat(owner)
-                except RuntimeError as error:
-                    # Only logged: the next write of the driver fails likewise, and is reported.
+                except RuntimeError as error:  # the driver's next write fails and reports it
                     LOG.info("no heartbeat: %s", error)
 
     thread = threading.Thread(target=beat, name="heartbeat", daemon=True)

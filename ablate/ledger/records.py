@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from ablate.ledger.schema import explain_sqlite_errors, open_connection
-from trainables.errors import ConfigError
 
 Row = dict[str, Any]
 NO_FOLD = -1  # fold of a cell without folds: it is part of the key, where NULL is not allowed
@@ -27,7 +26,7 @@ class Records:
         timeout: seconds to wait for another writer.
 
     Raises:
-        ConfigError: the file is no ledger, cannot be opened, or has text that is no JSON.
+        ConfigError: the file is no ledger, cannot be opened, or is damaged.
     """
 
     def __init__(self, path: str | Path, *, timeout: float = 60.0) -> None:
@@ -46,24 +45,7 @@ class Records:
     def query(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
         """Return the rows of a SQL statement, with `*_json` columns decoded."""
         with explain_sqlite_errors(self.path):
-            rows = self._connection.execute(sql, values).fetchall()
-        return [self._decode_row(row) for row in rows]
-
-    def _decode_row(self, row: sqlite3.Row) -> Row:
-        decoded: Row = {}
-        for column in row.keys():  # noqa: SIM118 (iterating a sqlite3.Row yields values)
-            name, value = column.removesuffix("_json"), row[column]
-            if name != column and value is not None:
-                try:
-                    value = json.loads(value)
-                except (TypeError, ValueError) as error:
-                    raise ConfigError(
-                        str(self.path),
-                        f"{value!r:.100} in the column {column} is no JSON: the ledger was edited "
-                        "or damaged. Restore it from a copy, or give another --out.",
-                    ) from error
-            decoded[name] = value
-        return decoded
+            return [_decode_row(row) for row in self._connection.execute(sql, values)]
 
     def get_trial(self, trial_id: str) -> Row | None:
         return next(iter(self.query("SELECT * FROM trials WHERE trial_id=?", [trial_id])), None)
@@ -89,8 +71,7 @@ class Records:
     def get_recorded_times(self, trial_id: str) -> dict[str, float]:
         """Map split → when its evaluation was first recorded; older ledgers have no times."""
         rows = self._read_evaluations("split, recorded", trial_id, None)
-        times = {row["split"]: row["recorded"] for row in rows}
-        return {split: at for split, at in times.items() if at is not None}
+        return {row["split"]: row["recorded"] for row in rows if row["recorded"] is not None}
 
     def list_evaluator_sources(
         self, trial_id: str, evaluator: str | None = None
@@ -142,16 +123,20 @@ class Records:
         rows = self.query("SELECT * FROM stops WHERE sweep_id=? AND study=?", [sweep_id, study])
         return {row["cell"]: row["epoch"] for row in rows}
 
-    def get_mlflow_run(self, store: str, sweep_id: str, trial_id: str = "") -> Row | None:
+    def get_mlflow_run(self, store: str, sweep_id: str, trial_id: str) -> Row | None:
         """Return run_id, logged_epoch and logged_final of a trial's run; "" is the parent run."""
-        rows = self.query(
-            "SELECT * FROM mlflow_runs WHERE store=? AND sweep_id=? AND trial_id=?",
-            [store, sweep_id, trial_id],
-        )
-        return rows[0] if rows else None
+        sql = "SELECT * FROM mlflow_runs WHERE store=? AND sweep_id=? AND trial_id=?"
+        return next(iter(self.query(sql, [store, sweep_id, trial_id])), None)
 
     def list_mlflow_runs(self, store: str, sweep_id: str) -> list[Row]:
         """Return the runs of a sweep in `store`, as `get_mlflow_run` does for one trial."""
-        return self.query(
-            "SELECT * FROM mlflow_runs WHERE store=? AND sweep_id=?", [store, sweep_id]
-        )
+        sql = "SELECT * FROM mlflow_runs WHERE store=? AND sweep_id=?"
+        return self.query(sql, [store, sweep_id])
+
+
+def _decode_row(row: sqlite3.Row) -> Row:
+    decoded: Row = {}
+    for column, value in dict(row).items():
+        is_json = column.endswith("_json") and value is not None
+        decoded[column.removesuffix("_json")] = json.loads(value) if is_json else value
+    return decoded

@@ -170,6 +170,7 @@ class Best:
         return "\n".join([*comments, text])
 
     def _build_comment_lines(self) -> Iterator[str]:
+        """Yield lines on the cell, its metrics, its model, and commands that use the model."""
         n_trials = f"mean of {len(self.trials)} trials" if len(self.trials) > 1 else "one trial"
         yield f"Best of study {self.study} in sweep {self.sweep} ({self.sweep_id}): {self.cell}"
         yield f"chosen by {self.metric} = {self.value:.4f} ({n_trials})"
@@ -275,8 +276,6 @@ def find_best_cell(
 
 
 def _collect_values(records: Records, rows: Iterable[Row], metric: str) -> list[tuple[Row, float]]:
-    split, name = MetricName.parse(metric)
-    values = [
-        (row, records.get_evaluations(row["trial_id"]).get(split, {}).get(name)) for row in rows
-    ]
+    """Pair each row that has a value of the metric with that value."""
+    values = [(row, collect_metrics(records, row["trial_id"]).get(metric)) for row in rows]
     return [(row, value) for row, value in values if value is not None]

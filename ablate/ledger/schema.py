@@ -8,6 +8,7 @@ for locks, so a file lock guards the first use.
 from __future__ import annotations
 
 import errno
+import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -99,12 +100,12 @@ class LedgerError(RuntimeError):
 
 @contextmanager
 def explain_sqlite_errors(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into one sentence with a remedy."""
+    """Turn errors of SQLite and of JSON in its columns into one sentence with a remedy."""
     try:
         yield
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, json.JSONDecodeError) as error:
         text = str(error)
-        if any(words in text for words in _DAMAGED):
+        if isinstance(error, json.JSONDecodeError) or any(words in text for words in _DAMAGED):
             fault = f"it is no intact SQLite database ({text[:200]}). {_RESTORE}"
             raise ConfigError(str(path), fault) from error
         if "readonly" in text or "unable to open" in text:
