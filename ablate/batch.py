@@ -70,7 +70,8 @@ def export_cells(plan: Plan, settings: Settings, to: Path) -> Counter[str]:
         trials: dict[str, list[Cell]] = {}
         while cells := progression.list_new_cells():
             ledger.put_cells(plan.sweep_id, [vars(cell) for cell in cells])
-            for cell in filter(lambda cell: cell.error is None, cells):  # a run records errors
+            valid_cells = (cell for cell in cells if cell.error is None)  # a run records errors
+            for cell in valid_cells:
                 trials.setdefault(cell.trial_id, []).append(cell)
         facts = progression.facts
         for line in facts.reconcile_code_versions(trials, same_code=settings.same_code):

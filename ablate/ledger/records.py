@@ -57,6 +57,7 @@ class Records:
         )
 
     def _read_evaluations(self, columns: str, trial_id: str, evaluator: str | None) -> list[Row]:
+        """Return columns of a trial's evaluations by one evaluator (None: by all), oldest first."""
         return self.query(
             f"SELECT {columns} FROM evaluations WHERE trial_id=? AND (? IS NULL OR evaluator=?) "
             "ORDER BY rowid",
@@ -135,6 +136,7 @@ class Records:
 
 
 def _decode_row(row: sqlite3.Row) -> Row:
+    """Return a row as a dict, with its `*_json` columns decoded."""
     decoded: Row = {}
     for column, value in dict(row).items():
         is_json = column.endswith("_json") and value is not None

@@ -85,16 +85,14 @@ class MlflowTracker:
         self._given_up.set()
         self._thread.join(LAST_SECONDS)  # unless it is within a request, it closes its ledger
         # say what MLflow lacks
+        fault = f"is still {'away' if self._is_away else 'taking trials'}" if is_late else ""
         if self._refused and not self._is_away:
             trial_id, reason = next(iter(self._refused.items()))
+            fault = f"refused {len(self._refused)} of the sweep's trials, as {trial_id} ({reason})"
+        if fault:
             self._warn(
-                f"refused {len(self._refused)} of the sweep's trials, as {trial_id} ({reason}). "
-                f"The ledger has everything: {self.remedy} writes what the store then takes."
-            )
-        elif is_late:
-            self._warn(
-                f"is still {'away' if self._is_away else 'taking trials'}. The ledger has "
-                f"everything: {self.remedy} writes the {lacking} ended trials that MLflow lacks."
+                f"{fault}. The ledger has everything: {self.remedy} writes the {lacking} ended "
+                "trials that MLflow lacks."
             )
         if self._error is not None:
             text = redact_text(f"{type(self._error).__name__}: {self._error}", self.tracking_uri)
@@ -105,6 +103,7 @@ class MlflowTracker:
         return not (is_late or self._is_away or self._refused)
 
     def _run_thread(self) -> None:
+        """Write to MLflow until `close`; keep an error for `close`, and warn of it."""
         try:
             with Ledger(self.ledger_path) as ledger:
                 self._sync_until_closed(

@@ -151,8 +151,8 @@ def _find_path(fault: Any, data: Any) -> list[str]:
         if isinstance(level, Mapping):
             is_tag = can_be_tag and path and any(level.get(field) == part for field in _TAGS)
             can_be_tag = can_be_tag and not is_tag
-            is_present = i < last or fault["type"] in _VALUE_ERRORS
-            if is_tag or (path and part not in level and is_present):
+            must_exist = i < last or fault["type"] in _VALUE_ERRORS
+            if is_tag or (path and part not in level and must_exist):
                 continue
         elif isinstance(level, list) and isinstance(part, str):
             continue
