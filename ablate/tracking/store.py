@@ -22,7 +22,7 @@ from filelock import FileLock
 
 from ablate.ledger.sqlite_files import NoDatabase, read_header, write_ahead
 from reports.store import QUIET
-from reports.uri import has_secret, redact_text, redact_uri
+from reports.uri import HIDDEN, has_secret, redact_text, redact_uri
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -161,12 +161,18 @@ def build_public_environment(uri: str | None = None) -> dict[str, str]:
     environment in /proc, and Ray shows it to every trial.
 
     Args:
-        uri: the store of this run; the variable that holds it is left out whatever its name is.
+        uri: the store of this run. A variable that holds this URI, its password, or another URI
+            with the same password is left out whatever its name is.
     """
+
+    def opens_store(value: str) -> bool:
+        redacted = value if uri is None else redact_text(value, uri)
+        return redacted != value and (redacted == HIDDEN or has_secret(value))
+
     return {
         name: value
         for name, value in os.environ.items()
-        if name not in CREDENTIALS and value != uri
+        if name not in CREDENTIALS and not opens_store(value)
     }
 
 
