@@ -27,8 +27,8 @@ from trainables.machine.texts import check_values
 if TYPE_CHECKING:
     import pandas as pd
 
-# options that a run's settings hold as they are
-PASSED = (
+# fields of Options that Settings has too
+SHARED_FIELDS = (
     *("runner", "storage", "budget", "retry_failed", "force", "same_code"),
     *("checkpoint_seconds", "stuck_after"),
 )
@@ -36,17 +36,20 @@ PASSED = (
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a run, as the command line has them.
+    """Options of a run, as on the command line.
 
-    out: output folder. budget: seconds. tracking_uri: any MLflow URI, or `env:NAME`, the variable
-        that holds it; default: SQLite in `out`.
-    storage: a path, `s3://…`, `gs://…`, `hdfs://…` or `env:NAME`, to which the ledger is copied.
-    same_code: what other code made at the same REVISION is taken as made by this, from now on.
-    track, report: whether MLflow is written, and tables compiled from it at the end.
-    allow_partial: data sets need not be as their makers say.
-    stuck_after: seconds without a step, after which a trial's process ends itself, its stack in the
-        trial's log, and the trial is retried as one of a killed worker; None: never.
-    runner, fingerprint: `module:function`; what runs a job, and what identifies a data set.
+    Attributes:
+        out: output folder.
+        allow_partial: data sets may differ from their makers' description.
+        storage: where the ledger is copied: a path, `s3://…`, `gs://…`, `hdfs://…` or `env:NAME`.
+        budget: seconds after which no new trial starts.
+        same_code: results of other code at the same REVISION count as results of this code.
+        tracking_uri: any MLflow URI, or `env:NAME`, the variable that holds it; default: SQLite in
+            `out`.
+        track, report: whether MLflow is written, and a report compiled from it at the end.
+        runner, fingerprint: `module:function`; what runs a job, and what identifies a data set.
+        stuck_after: seconds without a step, after which a trial's process writes its stack to the
+            trial's log and ends, and the trial is retried; None: never.
     """
 
     out: str | Path = "runs"
@@ -89,9 +92,6 @@ class Results:
     """A finished sweep.
 
     Attributes:
-        frame: a pandas DataFrame with one row for each (cell, seed): study, cell, seed, trial_id,
-            status, reason, coordinates as `coords/…`, varied settings as `params/…`, and `val/…`,
-            `test/…` of the selected epoch.
         paths: the report's files by kind; empty without a report.
         text: the report's tables for a terminal.
         trials_page: address of the sweep's trials in MLflow.
@@ -109,6 +109,11 @@ class Results:
 
     @property
     def frame(self) -> pd.DataFrame:
+        """A DataFrame with one row for each cell and seed.
+
+        Its columns are study, cell, seed, trial_id, status, reason, coordinates as `coords/…`,
+        varied settings as `params/…`, and `val/…`, `test/…` of the selected epoch.
+        """
         import pandas as pd
 
         with Records(self.ledger) as records:
@@ -133,7 +138,7 @@ def prepare(
     leaves: bool = False,
     runs: bool = True,
 ) -> tuple[Plan, Settings]:
-    """Check everything that can be checked before a trial starts.
+    """Check a spec and this machine, and return the plan and settings of a run.
 
     Args:
         leaves: the trials will run on other machines, so local cores and GPUs are not checked.
@@ -157,9 +162,9 @@ def prepare(
         options.allow_partial,
     )
     if options.track:
-        options.store.check_usable(writes=runs)
+        options.store.check_usable()
     cache = locate_default_cache()
-    # check resources before data sets are looked at, which may take minutes
+    # find the resources of a trial, and check the cluster before the data, which may take minutes
     resources = loaded.spec.resources
     address = None if options.address == "local" else options.address
     if leaves:
@@ -168,7 +173,8 @@ def prepare(
         request = resolve_request(resources, options.device, cluster=address is not None)
         if runs and address is not None:
             check_cluster_port(address)
-    own_runner = options.runner == RUNNER
+    # plan the trials
+    uses_own_runner = options.runner == RUNNER
     fingerprint = cast(Fingerprint, resolve_name(options.fingerprint))
     with require_cache(cache), show_progress():
         plan = build_checked_plan(loaded, overrides, fingerprint, cache)
@@ -177,19 +183,19 @@ def prepare(
         cache=cache,
         request=request,
         address=address,
-        evaluator=options.evaluator or (EVALUATOR if own_runner else None),
-        sources=own_runner,
+        evaluator=options.evaluator or (EVALUATOR if uses_own_runner else None),
+        sources=uses_own_runner,
         tracking_uri=options.store.uri if options.track else None,
         replay=options.store.format_command("ledger replay"),
-        reads_data=own_runner,
-        **{name: getattr(options, name) for name in PASSED},
+        reads_data=uses_own_runner,
+        **{name: getattr(options, name) for name in SHARED_FIELDS},
         provenance={
             **collect_provenance(),
             "study_order": list(plan.spec.studies),
-            # of other packages, which a report cannot import
+            # metrics of other packages, which a report cannot import
             "metrics": {
-                name: {"unit": metric.unit, "direction": metric.direction}
-                for name, metric in ((name, METRIC_REGISTRY[name]) for name in METRIC_REGISTRY)
+                metric.name: {"unit": metric.unit, "direction": metric.direction}
+                for metric in (METRIC_REGISTRY[name] for name in METRIC_REGISTRY)
                 if not metric.is_own
             },
         },
@@ -214,7 +220,7 @@ def run(spec: str | Path | Mapping[str, Any], **options: Any) -> Results:
 
 
 def finish(plan: Plan, settings: Settings, options: Options, outcome: Outcome) -> Results:
-    """Compile the report of a tracked run.
+    """Return the results of a run, with its report if it was tracked.
 
     Raises:
         ReportError: MLflow does not answer, or lacks what the report needs.
@@ -223,5 +229,5 @@ def finish(plan: Plan, settings: Settings, options: Options, outcome: Outcome) -
         return Results(outcome, settings.ledger)
     from ablate.tracking.views import compile_report
 
-    paths, text, trials_page = compile_report(options.store, plan.sweep_id, options.device)
-    return Results(outcome, settings.ledger, paths, text, trials_page)
+    report = compile_report(options.store, plan.sweep_id, options.device)
+    return Results(outcome, settings.ledger, *report)

@@ -12,17 +12,16 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
 from ablate.engine.preflight import check_classes, preview_progression
 from ablate.engine.settings import Settings
 from ablate.ledger import queries
-from ablate.ledger.ledger import Ledger
+from ablate.ledger.ledger import Ledger, is_held
 from ablate.ledger.owner import Owner
 from ablate.ledger.schema import convert_disk_full, is_full
 from ablate.ledger.sources import Sources
@@ -34,7 +33,6 @@ from trainables.core.components import EVALUATOR
 from trainables.core.trial_folder import CHECKPOINTS, LOCK, LOG, RESULT, TRIALS, locate_trial_folder
 from trainables.errors import ConfigError
 from trainables.jobs.batch.files import (
-    MOST_BYTES,
     RESULT_NAME,
     Entry,
     Final,
@@ -45,7 +43,6 @@ from trainables.jobs.batch.files import (
     write_cells,
 )
 from trainables.jobs.request import Job
-from trainables.machine.files import open_regular
 from trainables.trial import TrialConfig
 
 LOCK_SECONDS = 5.0  # how long to wait for another process to leave a trial's folder
@@ -66,32 +63,36 @@ def export_cells(plan: Plan, settings: Settings, to: Path) -> Counter[str]:
     _check_studies(plan, settings)
     counts, entries = Counter[str](), list[Entry]()
     with Ledger(settings.ledger) as ledger:
+        # record the sweep with its cells and proposals
         ledger.release_dead()
         progression = Progression(plan, settings.open_facts(ledger), record=True)
         ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolve_spec(), settings.provenance)
         trials: dict[str, list[Cell]] = {}
         while cells := progression.list_new_cells():
             ledger.put_cells(plan.sweep_id, [vars(cell) for cell in cells])
-            # an error is a fact of its own, which a run records
-            for cell in filter(lambda cell: cell.error is None, cells):
+            valid_cells = (cell for cell in cells if cell.error is None)  # a run records errors
+            for cell in valid_cells:
                 trials.setdefault(cell.trial_id, []).append(cell)
         facts = progression.facts
         for line in facts.reconcile_code_versions(trials, same_code=settings.same_code):
             print_text(f"taken as the same code: {line}")
+        # count the cells that follow from results
         states = [progression.studies[name] for name in plan.order]
         counts["later"] = sum(s.size - len(s.cells) for s in states if not s.blocked)
-        for state in filter(lambda state: state.blocked, states):
-            print_text(f"{state.name}: blocked: {state.blocked}")
+        for state in states:
+            if state.blocked:
+                print_text(f"{state.name}: blocked: {state.blocked}")
+        # choose the trials that can start now
+        job_settings = settings.build_job_settings(plan)
         for trial_id, cells in trials.items():
             if all(map(progression.is_settled, cells)):
                 counts["known"] += 1
-            elif _is_held(ledger.get_trial(trial_id)):
+            elif is_held(ledger.get_trial(trial_id)):
                 counts["busy"] += 1
             elif facts[trial_id].status == "done":
                 counts["evaluations"] += 1
             else:
-                runtime = settings.build_job_settings(plan)
-                job = build_training_job(cells, runtime, facts.sources)
+                job = build_training_job(cells, job_settings, facts.sources)
                 entries.append(_build_entry(plan, cells, job))
     counts["trials"] = len(entries)
     if entries:
@@ -100,13 +101,8 @@ def export_cells(plan: Plan, settings: Settings, to: Path) -> Counter[str]:
     return counts
 
 
-def _is_held(row: Mapping[str, Any] | None) -> bool:
-    """Return whether a live driver has claimed a trial."""
-    return bool(row and row["owner"] and Owner.parse(row["owner"]).is_alive(row["heartbeat"]))
-
-
 def _build_entry(plan: Plan, cells: Sequence[Cell], job: Job) -> Entry:
-    # paths of this machine mean nothing to the machine that runs it, nor should others read them
+    """Return a trial's entry in the file, without this machine's paths in its job."""
     runtime = replace(job.runtime, cache_dir=Path("cache"), trial_dir=None, run=None)
     names = [cell.cell if cell.fold is None else f"{cell.cell}.{cell.fold}" for cell in cells]
     return Entry(
@@ -124,17 +120,17 @@ def _check_studies(plan: Plan, settings: Settings) -> None:
     """
     with preview_progression(plan, settings) as progression:
         for name in plan.order:
-            proposer, reason = progression.proposers.get(name), None
+            proposer, reason = progression.proposers.get(name), ""
             if name in progression.legs:
                 scheduler = progression.legs[name].scheduler.name
                 reason = f"its scheduler {scheduler} stops trials while others run"
             elif proposer is not None and proposer.study.asynchronous:
-                reason = "round: asynchronous proposes whenever a worker is free"
-            if reason is not None and not progression.studies[name].complete:
+                reason = "`round: asynchronous` proposes whenever a worker is free"
+            if reason and not progression.studies[name].complete:
                 raise ConfigError(
                     plan.loaded.source.locate(f"studies.{name}"),
-                    f"{reason}, so its trials cannot leave: run it with `ablate run --study "
-                    f"{name}`, or write cells of other studies by --study",
+                    f"a batch cannot run its trials, because {reason}. Run `ablate run --study "
+                    f"{name}`, or write the cells of other studies by --study.",
                 )
         if settings.reads_data:
             check_classes(plan, progression, settings.cache)
@@ -168,23 +164,22 @@ def _read_results(trials: Path, ledger: Ledger) -> dict[Path, Result | None]:
     """Return each trial's folder with its result, or None if it has not ended."""
     if trials.is_symlink() or not trials.is_dir():
         fault = "it is a link" if trials.is_symlink() else "there is no such folder"
-        message = f"{fault}: copy the folder of `python -m trainables.jobs.batch` as a whole"
-        raise ConfigError(str(trials), message)
+        remedy = "Copy the folder of `python -m trainables.jobs.batch` as a whole."
+        raise ConfigError(str(trials), f"{fault}. {remedy}")
     sweep_ids = [row["sweep_id"] for row in queries.list_sweeps(ledger)]
     trial_ids = {cell["trial_id"] for sweep_id in sweep_ids for cell in ledger.list_cells(sweep_id)}
     results: dict[Path, Result | None] = {}
     for path in sorted(path for path in trials.glob("*") if path.is_dir()):
         trial = locate_trial_folder(trials, path.name)
-        results[trial] = result = (
-            read_result(trial) if os.path.lexists(trial / RESULT_NAME) else None
-        )
+        result = read_result(trial) if os.path.lexists(trial / RESULT_NAME) else None
         if result and (result.trial_id != trial.name or result.trial_id not in trial_ids):
             raise ConfigError(
                 str(trial),
                 f"its result is of trial {result.trial_id}, which is none of the {len(trial_ids)} "
-                "trials of this ledger or not the folder's own: copy each batch's folder as a "
-                "whole, and give the --out that wrote the cells",
+                "trials of this ledger or not the folder's own. Copy each batch's folder as a "
+                "whole, and give the --out that wrote the cells.",
             )
+        results[trial] = result
     return results
 
 
@@ -192,25 +187,18 @@ def _record_result(trial: Path, result: Result, out: Path, ledger: Ledger) -> st
     """Copy a trial's files and record its result; return the count to which it adds."""
     trial_id, last = result.trial_id, result.last
     row = ledger.get_trial(trial_id)
-    # a result counts for more than a failure
+    # a result replaces a failure, a failure replaces nothing
     if row and row["status"] in (("done",) if isinstance(last, Final) else ("done", "failed")):
         return "known"
-    if _is_held(row):
+    if is_held(row):
         return "busy"
     _copy_files(result, trial, locate_trial_folder(out / TRIALS, trial_id))
     trained = {name: value for name, value in result.hashes.items() if name != EVALUATOR}
     source = None if result.code is None else Sources(ledger).record_sources(trained)
     owner, epochs = Owner.from_this_process(), [epoch.model_dump() for epoch in result.epochs]
+    identity = trial_id, result.config_hash, result.seed, result.config
     with ledger.begin_transaction():
-        claim = ledger.claim(
-            trial_id,
-            result.config_hash,
-            result.seed,
-            result.config,
-            owner,
-            retry_failed=True,
-            source=source,
-        )
+        claim = ledger.claim(*identity, owner, retry_failed=True, source=source)
         if claim != "mine":
             return "busy" if claim == "busy" else "known"
         ledger.delete_epochs(trial_id)  # those of an attempt that a driver had begun
@@ -230,34 +218,29 @@ def _copy_files(result: Result, source: Path, target: Path) -> None:
         ConfigError: another process uses the folder, a file does not match its digest, or the
             folder cannot be written.
     """
-    log = {LOG: None} if os.path.lexists(source / LOG) else {}
-    digests: dict[str, str | None] = {**log, **result.files}
+    digests: dict[str, str | None] = dict(result.files)
+    if os.path.lexists(source / LOG):
+        digests[LOG] = None
     try:
         target.mkdir(parents=True, exist_ok=True)
         with FileLock(target / LOCK, timeout=LOCK_SECONDS):
             for name in sorted(digests, key=lambda name: name == RESULT):
-                draft = target / f"{name}.tmp"
-                with (
-                    open_regular(source / name, most_bytes=MOST_BYTES, follow_links=False) as file,
-                    draft.open("wb") as copy,
-                ):
-                    shutil.copyfileobj(file, copy)
-                    copy.flush()
-                    os.fsync(copy.fileno())
-                if digests[name] not in (None, digest(draft)):
-                    draft.unlink()
+                current_digest = digest(source / name)  # which refuses links and special files
+                if digests[name] not in (None, current_digest):
                     raise ConfigError(
                         str(source / name),
                         "it was changed after it was written. Copy the folder again, or delete "
-                        "this trial's folder and start the batch again",
+                        "this trial's folder and start the batch again.",
                     )
+                draft = target / f"{name}.tmp"
+                shutil.copyfile(source / name, draft)
                 draft.replace(target / name)
             shutil.rmtree(target / CHECKPOINTS, ignore_errors=True)
     except Timeout:
-        fault = "it is locked by another process: end that process, and import again"
+        fault = "it is locked by another process. End that process, and import again."
         raise ConfigError(str(target), fault) from None
     except OSError as error:
         if is_full(error):
             raise
-        fault = f"it cannot be copied ({error.strerror}): move away what lies there"
-        raise ConfigError(str(error.filename or target), f"{fault}, and import again") from error
+        fault = f"it cannot be copied ({error.strerror}). Move away what lies there"
+        raise ConfigError(str(error.filename or target), f"{fault}, and import again.") from error

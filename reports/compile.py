@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -39,8 +38,6 @@ NOTE = "mlflow.note.content"  # what MLflow shows as a run's description
 FILES = {"log": "trial.log", "configuration": "config.json", "weights": "best.safetensors"}
 LONGEST = 150  # characters of a file's name without its ending; a file system allows 255 bytes
 
-# While it is entered it brings what is missing; what it gives waits for that.
-Supply = Callable[[Frame], AbstractContextManager[Callable[[], None]]]
 Keyed = TypeVar("Keyed", bound="TableData | Sheet | DrawnFigure")
 
 
@@ -67,7 +64,7 @@ def compile_report(
     out_dir: str | Path,
     *,
     log_to_parent: bool = True,
-    supply: Supply | None = None,
+    supply: Callable[[Frame], None] | None = None,
 ) -> Report:
     """Compile the report of a sweep from its MLflow runs.
 
@@ -78,7 +75,7 @@ def compile_report(
         tracking_uri: any MLflow tracking URI.
         sweep_id: a sweep's id, or the id of one parent run.
         out_dir: parent of the report's folder `<name>-<sweep_id>`.
-        supply: computes what figures of trained models lack while the rest is made.
+        supply: logs the views of trained models that figures lack.
         log_to_parent: also log the files as artifacts `report/…` of the parent run; equal content
             is logged once.
 
@@ -91,10 +88,9 @@ def compile_report(
     try:
         frame = load_frame(tracking_uri, sweep_id)
         declare_metrics(frame.document.get("metrics") or {})
-        with supply(frame) if supply is not None else nullcontext(lambda: None) as ready:
-            return _write_report(
-                tracking_uri, frame, Path(out_dir), ready, log_to_parent=log_to_parent
-            )
+        if supply is not None:
+            supply(frame)
+        return _write_report(tracking_uri, frame, Path(out_dir), log_to_parent=log_to_parent)
     except MlflowException as error:
         reason = redact_text((str(error).splitlines() or [""])[0], tracking_uri)
         raise StoreUnavailable(
@@ -102,14 +98,7 @@ def compile_report(
         ) from error
 
 
-def _write_report(
-    tracking_uri: str,
-    frame: Frame,
-    out_dir: Path,
-    ready: Callable[[], None],
-    *,
-    log_to_parent: bool,
-) -> Report:
+def _write_report(tracking_uri: str, frame: Frame, out_dir: Path, *, log_to_parent: bool) -> Report:
     recipe = frame.recipe.restrict_to_studies({*frame.cells["study"]})
     folder = out_dir / f"{to_slug(frame.document['name'])}-{frame.document['sweep_id']}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -121,7 +110,7 @@ def _write_report(
     texts = {name: text for table in tables for name, text in _format_table_files(table).items()}
     best = _format_best_configs(frame, recipe)
     texts |= best
-    # figures; those of trained models wait until these were read
+    # figures
     size = heatmap.compute_heatmap_size(frame, recipe.heatmaps)
     early = [
         *([plot] if plot else []),
@@ -138,7 +127,6 @@ def _write_report(
     drawn = [
         (figure, figure.save_files(folder)) for figure in _with_distinct_keys(early, ["report"])
     ]
-    ready()
     late = [load_kind("figures", part.kind)(frame, part) for part in recipe.figures]
     reserved_names = ["report", *(figure.key for figure, _ in drawn)]
     drawn += [

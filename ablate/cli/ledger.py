@@ -28,7 +28,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--to",
         metavar="FILE",
-        help="For `export`: a .csv, .jsonl or .parquet file (default: print CSV).",
+        help="For `export`: a .csv file (default: print CSV).",
     )
     command.add_argument(
         "name",

@@ -11,7 +11,7 @@ from ablate.ledger import queries
 from ablate.ledger.queries import find_sweep
 from ablate.ledger.records import Records
 from ablate.ledger.results import collect_metrics
-from ablate.values.errors import list_similar_metrics, suggest_metric
+from ablate.values.errors import describe_unknown_metric
 from ablate.values.paths import find_varied_paths, get_at, has_path
 from ablate.values.terminal import print_text, to_one_line
 from reports.tables.labels import format_level, is_lower_better
@@ -49,9 +49,7 @@ def run(args: argparse.Namespace) -> int:
     if args.sort:
         names = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
         if metric not in names:
-            similar = list_similar_metrics(metric, names)
-            fault = f"no trial has {metric!r}; there are {similar}. {suggest_metric(metric, names)}"
-            raise ConfigError("--sort", fault)
+            raise ConfigError("--sort", describe_unknown_metric(metric, names))
         sign = 1 if is_lower_better(metric) else -1
         rows.sort(key=lambda row: sign * row["metrics"].get(metric, sign * inf))
     varied = find_varied_paths(row["config"] for row in rows) if args.params else []

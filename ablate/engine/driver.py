@@ -96,7 +96,6 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
                 settings.ledger,
                 settings.tracking_uri,
                 plan.sweep_id,
-                plan.spec.name,
                 remedy=settings.replay,
                 defaults=list_default_settings(),
             )

@@ -13,9 +13,9 @@ from ablate.ledger.sources import Differing, Sources, build_refusal, summarize_d
 class Fact:
     """The state and results of one trial, from the ledger."""
 
-    status: str | None  # None: nothing
+    status: str | None  # None: the ledger has no such trial
     evaluations: dict[str, dict[str, float]]
-    foreign: bool = False  # made by code that differs: it is neither taken nor replaced
+    foreign: bool = False  # other code made it: it is neither used nor replaced
 
     def is_settled(self, evaluate: tuple[str, ...], metrics: tuple[str, ...]) -> bool:
         """Return whether a cell with these evaluations needs nothing more."""
@@ -32,30 +32,29 @@ class Fact:
 
         A split that was never evaluated is included; a complete one is not.
         """
-        needed = {
-            split: [name for name in metrics if name not in self.evaluations.get(split, {})]
-            for split in evaluate
-        }
-        return {s: names for s, names in needed.items() if names or s not in self.evaluations}
+        missing: dict[str, list[str]] = {}
+        for split in evaluate:
+            names = [name for name in metrics if name not in self.evaluations.get(split, {})]
+            if names or split not in self.evaluations:
+                missing[split] = names
+        return missing
 
 
 @dataclass(eq=False)
 class Facts:
-    """The facts of all trials, each read once and again after `refresh`."""
+    """The facts of all trials, each read once and again by `refresh`."""
 
     ledger: Ledger
-    evaluator: str | None  # only its evaluations count; None: any
+    evaluator: str | None  # only evaluations by this evaluator count; None: all count
     retry_failed: bool  # recorded failures do not count in this run
-    force: bool = False  # nor does any record
-    sources: Sources | None = None  # to compare records with; None: nobody asks what made them
+    force: bool = False  # no record counts in this run
+    sources: Sources | None = None  # None: the code that made results is not compared
 
-    differing: dict[str, Differing] = field(default_factory=dict)  # of what was read
-    unsourced: set[str] = field(default_factory=set)  # recorded before sources were kept
-    earlier: set[str] = field(default_factory=set)  # of code that `digests.json` lists as equal
-    strict: bool = False  # whether those that differ are foreign
-    version: int = 0  # changes whenever something known does
+    differing: dict[str, Differing] = field(default_factory=dict)  # trials that other code made
+    strict: bool = False  # whether trials that differ are foreign
+    version: int = 0  # changes whenever a fact does
     _read: dict[str, Fact] = field(default_factory=dict)
-    _values: dict[str, dict[str, tuple[float, ...]]] = field(default_factory=dict)  # by metric
+    _values: dict[str, dict[str, tuple[float, ...]]] = field(default_factory=dict)
 
     def __getitem__(self, trial_id: str) -> Fact:
         if trial_id not in self._read:
@@ -64,7 +63,6 @@ class Facts:
             if self.force or (self.retry_failed and failed):
                 self._read[trial_id] = Fact(None, {})
                 self.differing.pop(trial_id, None)
-                self.unsourced.discard(trial_id)
         return self._read[trial_id]
 
     def reconcile_code_versions(self, trial_ids: Iterable[str], *, same_code: bool) -> list[str]:
@@ -83,7 +81,7 @@ class Facts:
             raise fault
         lines = summarize_differences(self.differing)
         if self.sources is not None and self.differing:
-            self.sources.accept_as_same_code(self.differing)
+            self.sources.accept_as_same_code(self.differing.values())
             self.differing.clear()
         self.strict = not same_code
         return lines
@@ -106,22 +104,17 @@ class Facts:
         self.version += 1
         self._values.pop(trial_id, None)
         self.differing.pop(trial_id, None)
-        self.unsourced.discard(trial_id)
         row = self.ledger.get_trial(trial_id)
         if row is None:
             self._read[trial_id] = Fact(None, {})
             return
         status, source = row["status"], row["source"]
-        has_begun = status in ("done", "failed") or (
-            status != "running" and bool(self.ledger.list_epochs(trial_id))
-        )
+        has_begun = status in ("done", "failed")
+        if status in ("partial", "interrupted"):
+            has_begun = bool(self.ledger.list_epochs(trial_id))
         if self.sources is not None and has_begun:
             evaluators = tuple(self.ledger.list_evaluator_sources(trial_id, self.evaluator))
-            if others := self.sources.find_differing(source, evaluators):
-                self.differing[trial_id] = Differing(others, status, source, evaluators)
-            elif source is None and status != "failed":  # as what could never run
-                self.unsourced.add(trial_id)
-            elif self.sources.has_earlier_code(source):
-                self.earlier.add(trial_id)
+            if names := self.sources.find_differing(source, evaluators):
+                self.differing[trial_id] = Differing(names, status, source, evaluators)
         evaluations = self.ledger.get_evaluations(trial_id, self.evaluator)
         self._read[trial_id] = Fact(status, evaluations, self.strict and trial_id in self.differing)

@@ -1,8 +1,7 @@
 """Write results and claims of trials to the ledger.
 
-Drivers write it, workers never do. A claim holds while its driver lives (`ablate/ledger/owner.py`),
-so no trial is trained twice at the same time, and the next driver takes over trials of a killed
-one.
+Drivers write it, workers never do. A claim holds while its driver lives (`ablate/ledger/owner.py`):
+no trial is trained twice at once, and the next driver takes over the trials of a killed one.
 """
 
 from __future__ import annotations
@@ -18,11 +17,12 @@ from typing import Any, Literal
 
 from ablate.ledger.owner import HEARTBEAT_SECONDS, Owner
 from ablate.ledger.records import NO_FOLD, Records, Row
-from ablate.ledger.schema import CELLS, explain_sqlite_errors, to_json
+from ablate.ledger.schema import CELLS, explain_sqlite_errors
+from ablate.values.canonical import to_canonical_json
 
 LOG = logging.getLogger("ablate.ledger")
 
-# to be trained or evaluated; another driver has it; a fact already
+# the trial is to be trained or evaluated; another driver has it; it has a result
 Claim = Literal["mine", "busy", "done", "failed"]
 
 
@@ -49,7 +49,7 @@ class Ledger(Records):
                 db.rollback()
                 raise
 
-    def _execute_statement(self, sql: str, *values: object) -> int:
+    def _execute(self, sql: str, *values: object) -> int:
         """Execute a statement, and return the number of changed rows."""
         with self.begin_transaction() as db:
             return db.execute(sql, values).rowcount
@@ -78,20 +78,25 @@ class Ledger(Records):
         now = time.time()
         with self.begin_transaction() as db:
             row = self.get_trial(trial_id)
+            # record a new trial
             if row is None:
-                values = (trial_id, config_hash, seed, to_json(config), str(owner), now, now, now)
+                identity = (trial_id, config_hash, seed, to_canonical_json(config))
                 db.execute(
                     "INSERT INTO trials(trial_id, config_hash, seed, config_json, status, owner, "
                     "heartbeat, created, started, source) VALUES (?,?,?,?,'running',?,?,?,?,?)",
-                    (*values, source),
+                    (*identity, str(owner), now, now, now, source),
                 )
                 return "mine"
+            # leave a trial that another driver has, or that has a result
             status = row["status"]
-            if (force or status == "running") and _is_held(row, owner):
+            if (force or status == "running") and is_held(row, owner):
                 return "busy"
-            if not force and (status == "done" or (status == "failed" and not retry_failed)):
-                return "done" if status == "done" else "failed"
-            if force or status == "failed":  # a retry starts afresh
+            if status == "done" and not force:
+                return "done"
+            if status == "failed" and not (force or retry_failed):
+                return "failed"
+            # discard earlier results, and claim
+            if force or status == "failed":
                 self.delete_epochs(trial_id)
             if force:
                 for sql in (
@@ -121,27 +126,23 @@ class Ledger(Records):
     def hold(self, trial_id: str, owner: Owner) -> bool:
         """Claim a trial without changing it; return False if another live driver has claimed it."""
         with self.begin_transaction():
-            row = self.get_trial(trial_id)
-            if row is not None and _is_held(row, owner):
+            if is_held(self.get_trial(trial_id), owner):
                 return False
             sql = "UPDATE trials SET owner=?, heartbeat=? WHERE trial_id=?"
-            self._execute_statement(sql, str(owner), time.time(), trial_id)
+            self._execute(sql, str(owner), time.time(), trial_id)
             return True
 
     def release_hold(self, trial_id: str, owner: Owner) -> None:
         """Release a claim of `hold`. A trial of a dead driver becomes "interrupted"."""
-        self._execute_statement(
+        self._execute(
             "UPDATE trials SET owner=NULL, status=CASE status WHEN 'running' THEN 'interrupted' "
             "ELSE status END WHERE trial_id=? AND owner=?",
-            trial_id,
-            str(owner),
+            *(trial_id, str(owner)),
         )
 
     def record_heartbeat(self, owner: Owner) -> None:
         """Renew the heartbeat of all claims of a driver."""
-        self._execute_statement(
-            "UPDATE trials SET heartbeat=? WHERE owner=?", time.time(), str(owner)
-        )
+        self._execute("UPDATE trials SET heartbeat=? WHERE owner=?", time.time(), str(owner))
 
     def release(
         self,
@@ -151,10 +152,9 @@ class Ledger(Records):
     ) -> None:
         """End a claim without a result; the status "done" stays."""
         with self.begin_transaction():
-            self._execute_statement("UPDATE trials SET owner=NULL WHERE trial_id=?", trial_id)
-            self._execute_statement(
-                "UPDATE trials SET ended=?, reason=?, status=? WHERE trial_id=? AND status != "
-                "'done'",
+            self._execute("UPDATE trials SET owner=NULL WHERE trial_id=?", trial_id)
+            self._execute(
+                "UPDATE trials SET ended=?, reason=?, status=? WHERE trial_id=? AND status!='done'",
                 *(time.time(), reason, status, trial_id),
             )
 
@@ -164,35 +164,37 @@ class Ledger(Records):
         for row in self.query("SELECT * FROM trials WHERE owner IS NOT NULL"):
             if Owner.parse(row["owner"]).is_alive(row["heartbeat"]):
                 continue
-            # one that another driver has taken meanwhile stays
-            if self._execute_statement(
-                "UPDATE trials SET owner=NULL, ended=CASE status WHEN 'running' THEN ? ELSE ended "
-                "END, reason=CASE status WHEN 'running' THEN 'its driver was killed' ELSE reason "
-                "END, status=CASE status WHEN 'running' THEN 'interrupted' ELSE status END WHERE "
-                "trial_id=? AND owner=?",
-                *(time.time(), row["trial_id"], row["owner"]),
-            ):
-                released.append(row["trial_id"])
+            with self.begin_transaction():
+                # zero rows: another driver has taken the trial meanwhile
+                sql = "UPDATE trials SET owner=NULL WHERE trial_id=? AND owner=?"
+                if self._execute(sql, row["trial_id"], row["owner"]):
+                    self._execute(
+                        "UPDATE trials SET ended=?, reason='its driver was killed', "
+                        "status='interrupted' WHERE trial_id=? AND status='running'",
+                        *(time.time(), row["trial_id"]),
+                    )
+                    released.append(row["trial_id"])
         return released
 
     def record_epochs(self, trial_id: str, reports: Iterable[Mapping[str, Any]]) -> None:
         """Record epochs; of an epoch that is reported twice, the first report stays."""
         rows = [
-            (trial_id, epoch["epoch"], epoch["steps"], epoch["seconds"], to_json(epoch["metrics"]))
-            for epoch in reports
+            (
+                *(trial_id, report["epoch"], report["steps"], report["seconds"]),
+                to_canonical_json(report["metrics"]),
+            )
+            for report in reports
         ]
         with self.begin_transaction() as db:
             db.executemany("INSERT OR IGNORE INTO epochs VALUES (?,?,?,?,?)", rows)
 
     def put_checkpoint(self, trial_id: str, location: str | None) -> None:
         """Record the path in storage of a trial's newest checkpoint, or None."""
-        self._execute_statement(
-            "UPDATE trials SET checkpoint=? WHERE trial_id=?", location, trial_id
-        )
+        self._execute("UPDATE trials SET checkpoint=? WHERE trial_id=?", location, trial_id)
 
     def delete_epochs(self, trial_id: str) -> None:
         """Delete the epochs of a trial that starts anew."""
-        self._execute_statement("DELETE FROM epochs WHERE trial_id=?", trial_id)
+        self._execute("DELETE FROM epochs WHERE trial_id=?", trial_id)
 
     def record_final(
         self,
@@ -203,66 +205,60 @@ class Ledger(Records):
         trained: bool = True,
         evaluator: str | None = None,
     ) -> None:
-        """Record a trial's result: evaluations, epochs that are not recorded yet, and status
-        "done".
-
-        All of it is one transaction. Further evaluations by the same evaluator are added to known
-        ones, which do not change.
+        """Record a trial's evaluations, missing epochs and status "done" in one transaction.
 
         Args:
+            trained: False for further evaluations, which are added to known ones of the same
+                evaluator; those do not change.
             evaluator: hash of the source of the evaluation code.
         """
         now = time.time()
         with self.begin_transaction() as db:
             self.record_epochs(trial_id, epochs)
+            # record the evaluation of each split
             for split, metrics in final["evaluations"].items():
                 key = (trial_id, split, final["evaluator"])
                 values, recorded, source = dict(metrics), now, evaluator
-                rows = self.query(
-                    "SELECT metrics_json, recorded, source FROM evaluations WHERE trial_id=? AND "
-                    "split=? AND evaluator=?",
-                    key,
-                )
+                sql = "SELECT * FROM evaluations WHERE trial_id=? AND split=? AND evaluator=?"
+                rows = self.query(sql, key)
                 if rows and not trained:
                     values, recorded = values | rows[0]["metrics"], rows[0]["recorded"]
                     source = source or rows[0]["source"]
                 db.execute(
                     "INSERT OR REPLACE INTO evaluations(trial_id, split, evaluator, metrics_json, "
                     "recorded, source) VALUES (?,?,?,?,?,?)",
-                    (*key, to_json(values), recorded, source),
+                    (*key, to_canonical_json(values), recorded, source),
                 )
             if not trained:
-                self._execute_statement("UPDATE trials SET owner=NULL WHERE trial_id=?", trial_id)
+                self._execute("UPDATE trials SET owner=NULL WHERE trial_id=?", trial_id)
                 return
+            # record the result of the training
             facts = [final[name] for name in ("epochs", "steps", "seconds", "best_epoch", "export")]
-            self._execute_statement(
+            self._execute(
                 "UPDATE trials SET status='done', reason=NULL, owner=NULL, heartbeat=?, ended=?, "
                 "epochs=?, steps=?, seconds=?, best_epoch=?, export=?, provenance_json=? "
                 "WHERE trial_id=?",
-                *(now, now, *facts, to_json(final["provenance"]), trial_id),
+                *(now, now, *facts, to_canonical_json(final["provenance"]), trial_id),
             )
 
     def put_sweep(
         self, sweep_id: str, name: str, spec: Mapping[str, Any], provenance: Mapping[str, Any]
     ) -> None:
-        self._execute_statement(
+        """Record a sweep, or its latest spec and provenance."""
+        self._execute(
             "INSERT INTO sweeps VALUES (?,?,?,?,?) ON CONFLICT(sweep_id) DO UPDATE SET "
             "name=excluded.name, spec_json=excluded.spec_json, "
             "provenance_json=excluded.provenance_json",
-            *(sweep_id, name, to_json(spec), time.time(), to_json(provenance)),
+            *(sweep_id, name, to_canonical_json(spec), time.time(), to_canonical_json(provenance)),
         )
 
     def put_cells(self, sweep_id: str, cells: Iterable[Mapping[str, Any]]) -> None:
-        """Record cells, and replace those recorded earlier.
-
-        Args:
-            cells: mappings with study, cell, seed, trial_id, coords, idx, and fold if there is one.
-        """
+        """Record cells (study, cell, seed, fold, trial_id, coords, idx); replace earlier ones."""
         rows = [
             (
                 *(sweep_id, cell["study"], cell["cell"], cell["seed"]),
                 NO_FOLD if cell.get("fold") is None else cell["fold"],
-                *(cell["trial_id"], to_json(cell["coords"]), cell["idx"]),
+                *(cell["trial_id"], to_canonical_json(cell["coords"]), cell["idx"]),
             )
             for cell in cells
         ]
@@ -280,55 +276,43 @@ class Ledger(Records):
     ) -> None:
         """Record a proposal unless another driver has recorded it."""
         with self.begin_transaction():
-            is_first = self._execute_statement(
+            is_first = self._execute(
                 "INSERT OR IGNORE INTO proposals VALUES (?,?,?,?)",
-                *(study_key, idx, to_json(params), config_hash),
+                *(study_key, idx, to_canonical_json(params), config_hash),
             )
             if is_first and beside is not None:
-                values = (study_key, idx, to_json(list(beside)))
-                self._execute_statement("INSERT INTO beside VALUES (?,?,?)", *values)
+                values = (study_key, idx, to_canonical_json(list(beside)))
+                self._execute("INSERT INTO beside VALUES (?,?,?)", *values)
 
     def put_stop(self, sweep_id: str, study: str, cell: str, epoch: int) -> None:
-        self._execute_statement(
-            "INSERT OR IGNORE INTO stops VALUES (?,?,?,?)", sweep_id, study, cell, epoch
-        )
+        """Record the epoch at which a scheduler stopped a cell; the first record stays."""
+        self._execute("INSERT OR IGNORE INTO stops VALUES (?,?,?,?)", sweep_id, study, cell, epoch)
 
     def put_warm_start(self, sweep_id: str, study: str, trials: Sequence[str]) -> None:
         """Record the trials that a search starts from, unless another driver was first."""
-        self._execute_statement(
-            "INSERT OR IGNORE INTO warm_starts VALUES (?,?,?)", sweep_id, study, to_json(trials)
-        )
-
-    def rename_store(self, before: str, after: str) -> None:
-        """Record the runs of a store under another name, and erase the former name from the
-        file."""
-        self.query("PRAGMA secure_delete=ON")
-        self._execute_statement(
-            "UPDATE OR REPLACE mlflow_runs SET store=? WHERE store=?", after, before
-        )
+        values = sweep_id, study, to_canonical_json(trials)
+        self._execute("INSERT OR IGNORE INTO warm_starts VALUES (?,?,?)", *values)
 
     def delete_mlflow_run(self, store: str, sweep_id: str, trial_id: str) -> None:
-        self._execute_statement(
+        self._execute(
             "DELETE FROM mlflow_runs WHERE store=? AND sweep_id=? AND trial_id=?",
             *(store, sweep_id, trial_id),
         )
 
-    def put_mlflow_runs(self, store: str, sweep_id: str, runs: Iterable[Row]) -> None:
-        """Record MLflow runs: trial_id, run_id, logged_epoch and logged_final."""
-        defaults = {"logged_epoch": 0, "logged_final": 0, "store": store, "sweep_id": sweep_id}
-        with self.begin_transaction() as db:
-            db.executemany(
-                "INSERT OR REPLACE INTO mlflow_runs VALUES (:store, :sweep_id, :trial_id, "
-                ":run_id, :logged_epoch, :logged_final)",
-                [defaults | run for run in runs],
-            )
+    def put_mlflow_run(self, store: str, sweep_id: str, run: Mapping[str, Any]) -> None:
+        """Record an MLflow run: trial_id, run_id, and what was logged (default: nothing)."""
+        self._execute(
+            "INSERT OR REPLACE INTO mlflow_runs VALUES (?,?,?,?,?,?)",
+            *(store, sweep_id, run["trial_id"], run["run_id"]),
+            *(run.get("logged_epoch", 0), run.get("logged_final", 0)),
+        )
 
 
-def _is_held(row: Row, owner: Owner) -> bool:
-    """Return whether another live driver holds this row."""
-    if row["owner"] is None or row["owner"] == str(owner):
+def is_held(trial: Row | None, owner: Owner | None = None) -> bool:
+    """Return whether a live driver other than `owner` has claimed a trial."""
+    if trial is None or trial["owner"] in (None, str(owner)):
         return False
-    return Owner.parse(row["owner"]).is_alive(row["heartbeat"])
+    return Owner.parse(trial["owner"]).is_alive(trial["heartbeat"])
 
 
 @contextmanager
@@ -341,8 +325,7 @@ def send_heartbeats(path: Path, owner: Owner) -> Iterator[None]:
             while not ended.wait(HEARTBEAT_SECONDS):
                 try:
                     ledger.record_heartbeat(owner)
-                except RuntimeError as error:
-                    # Only logged: the next write of the driver fails likewise, and is reported.
+                except RuntimeError as error:  # the driver's next write fails and reports it
                     LOG.info("no heartbeat: %s", error)
 
     thread = threading.Thread(target=beat, name="heartbeat", daemon=True)

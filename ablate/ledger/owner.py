@@ -17,12 +17,8 @@ import psutil
 
 from trainables.errors import ConfigError
 from trainables.machine.processes import host_name, is_running
-from trainables.machine.texts import find_unfit_character
 
-__all__ = ["HEARTBEAT_SECONDS", "STALE_SECONDS", "Owner", "host_name"]
-
-LONGEST = 512  # characters
-_WRITTEN = re.compile(r"(.*)/([0-9]{1,9})/([0-9]{1,12}(?:\.[0-9]+)?)")
+_TEXT_FORM = re.compile(r"(.*)/([0-9]{1,9})/([0-9]{1,12}(?:\.[0-9]+)?)")
 HEARTBEAT_SECONDS = 5.0
 STALE_SECONDS = 120.0
 
@@ -37,7 +33,7 @@ class Owner:
 
     @classmethod
     def from_this_process(cls) -> Owner:
-        """Return the owner of this process."""
+        """Identify this process."""
         return cls(host_name(), os.getpid(), round(psutil.Process().create_time(), 2))
 
     @classmethod
@@ -47,12 +43,12 @@ class Owner:
         Raises:
             ConfigError: the text is no owner.
         """
-        match = _WRITTEN.fullmatch(text)
-        if match is None or len(text) > LONGEST or find_unfit_character(text) is not None:
+        match = _TEXT_FORM.fullmatch(text)
+        if match is None:
             raise ConfigError(
                 "owner",
-                f"{text[:LONGEST]!r} is no process (host/pid/start): the ledger was edited or "
-                "damaged. Restore it from a copy, or give another --out.",
+                f"{text!r:.500} is no process (host/pid/start): the ledger was edited or damaged. "
+                "Restore it from a copy, or give another --out.",
             )
         return cls(match[1], int(match[2]), float(match[3]))
 

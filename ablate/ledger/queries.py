@@ -10,7 +10,7 @@ from trainables.errors import ConfigError
 
 @dataclass(frozen=True)
 class Query:
-    """A SQL statement, called with records and values."""
+    """A SQL statement that is executed by calling it with records and values."""
 
     sql: str
 
@@ -64,7 +64,7 @@ list_cells_of_trial = Query(
 
 
 def find_trials_by_prefix(records: Records, beginning: str) -> list[str]:
-    """Return the trial ids with this beginning."""
+    """Return the trial ids that begin so."""
     rows = records.query(
         "SELECT trial_id FROM trials WHERE trial_id LIKE ? || '%' ORDER BY trial_id", [beginning]
     )
@@ -86,7 +86,7 @@ def count_unlogged(records: Records, store: str, sweep_id: str) -> int:
 def format_cell_address(cell: Row) -> str:
     """Return `STUDY/CELL@SEED[.FOLD]`, the format of `--cell`."""
     fold = "" if cell["fold"] in (None, NO_FOLD) else f".{cell['fold']}"
-    name = str(cell["cell"]).replace("\n", "\\n")  # a line each, whatever a value of a spec holds
+    name = str(cell["cell"]).replace("\n", "\\n")  # a text value of a spec may have several lines
     return f"{cell['study']}/{name}@{cell['seed']}{fold}"
 
 
@@ -99,7 +99,7 @@ def find_last_epochs(records: Records) -> dict[str, int]:
     return {row["trial_id"]: row["epoch"] for row in rows}
 
 
-def find_sweep(records: Records, named: str | None, path: str) -> str:
+def find_sweep(records: Records, id_or_name: str | None, path: str) -> str:
     """Return the id of the sweep with this id or name, or of the latest sweep.
 
     Raises:
@@ -107,8 +107,9 @@ def find_sweep(records: Records, named: str | None, path: str) -> str:
     """
     latest_first = list_sweeps(records)[::-1]
     for sweep in latest_first:
-        if named in (None, sweep["sweep_id"], sweep["name"]):
+        if id_or_name in (None, sweep["sweep_id"], sweep["name"]):
             return str(sweep["sweep_id"])
-    sweeps = ", ".join(f"{s['name']} ({s['sweep_id']})" for s in latest_first) or "none"
-    what = f"{named!r} is no sweep of the ledger" if named else "the ledger has no sweep"
-    raise ConfigError(path, f"{what}. Its sweeps: {sweeps}")
+    if not latest_first:
+        raise ConfigError(path, "the ledger has no sweep. Run one first.")
+    sweeps = ", ".join(f"{s['name']} ({s['sweep_id']})" for s in latest_first)
+    raise ConfigError(path, f"{id_or_name!r} is no sweep of the ledger. Choose one of {sweeps}.")

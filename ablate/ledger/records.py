@@ -1,27 +1,21 @@
-"""Open the ledger, and read what drivers need often.
+"""Open the ledger, and read the rows that drivers need often.
 
 Each thread and process opens it separately. Rows are dicts; `*_json` columns are decoded under the
-name without the suffix. A ledger can come from somebody else, and SQLite accepts any value in any
-column, so each value is checked when it is read. `ablate/ledger/queries.py` has queries that
-commands run once.
+name without the suffix. `ablate/ledger/queries.py` has queries that commands run once.
 """
 
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, TypeAdapter
-
-from ablate.ledger.owner import Owner
 from ablate.ledger.schema import explain_sqlite_errors, open_connection
-from trainables.errors import ConfigError
-from trainables.machine.texts import LARGEST, find_unfit_character
 
 Row = dict[str, Any]
-NO_FOLD = -1  # a part of the key, where SQL's NULL would differ from itself
+NO_FOLD = -1  # fold of a cell without folds: it is part of the key, where NULL is not allowed
 
 
 class Records:
@@ -32,7 +26,7 @@ class Records:
         timeout: seconds to wait for another writer.
 
     Raises:
-        ConfigError: the file is no ledger, cannot be opened, or has an impossible value.
+        ConfigError: the file is no ledger, cannot be opened, or is damaged.
     """
 
     def __init__(self, path: str | Path, *, timeout: float = 60.0) -> None:
@@ -49,37 +43,9 @@ class Records:
         self.close()
 
     def query(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
-        """Return the rows of a SQL statement, decoded and checked."""
+        """Return the rows of a SQL statement, with `*_json` columns decoded."""
         with explain_sqlite_errors(self.path):
-            rows = [dict(row) for row in self._connection.execute(sql, values)]
-        return [self._check_row(row) for row in rows]
-
-    def _check_row(self, row: Row) -> Row:
-        """Return a row decoded and checked; unknown columns are not checked."""
-        checked: Row = {}
-        for column, raw in row.items():
-            name, value = column.removesuffix("_json"), raw
-            try:
-                if name != column and raw is not None:
-                    value = json.loads(raw)
-                if column in _COLUMNS:
-                    _COLUMNS[column].validate_python(value, strict=True)
-            # of JSON: no text, no JSON, too deep, or a number of thousands of digits
-            except (TypeError, ValueError, RecursionError) as error:
-                raise self._build_damage_error(column, raw) from error
-            checked[name] = value
-        if checked.get("owner") is not None:
-            Owner.parse(checked["owner"])
-            if checked.get("heartbeat", 0.0) is None:
-                raise self._build_damage_error("heartbeat", None)
-        return checked
-
-    def _build_damage_error(self, column: str, value: object) -> ConfigError:
-        return ConfigError(
-            str(self.path),
-            f"{repr(value)[:100]} in the column {column} is not what ablate writes there: the "
-            "ledger was edited or damaged. Restore it from a copy, or give another --out.",
-        )
+            return [_decode_row(row) for row in self._connection.execute(sql, values)]
 
     def get_trial(self, trial_id: str) -> Row | None:
         return next(iter(self.query("SELECT * FROM trials WHERE trial_id=?", [trial_id])), None)
@@ -91,6 +57,7 @@ class Records:
         )
 
     def _read_evaluations(self, columns: str, trial_id: str, evaluator: str | None) -> list[Row]:
+        """Return columns of a trial's evaluations by one evaluator (None: by all), oldest first."""
         return self.query(
             f"SELECT {columns} FROM evaluations WHERE trial_id=? AND (? IS NULL OR evaluator=?) "
             "ORDER BY rowid",
@@ -105,15 +72,12 @@ class Records:
     def get_recorded_times(self, trial_id: str) -> dict[str, float]:
         """Map split → when its evaluation was first recorded; older ledgers have no times."""
         rows = self._read_evaluations("split, recorded", trial_id, None)
-        times = {row["split"]: row["recorded"] for row in rows}
-        return {split: at for split, at in times.items() if at is not None}
+        return {row["split"]: row["recorded"] for row in rows if row["recorded"] is not None}
 
     def list_evaluator_sources(
         self, trial_id: str, evaluator: str | None = None
     ) -> list[str | None]:
-        """Return the sources of the evaluation code of a trial; None for evaluations recorded
-        without it.
-        """
+        """Return the source hashes of a trial's evaluation code; None where none was recorded."""
         rows = self._read_evaluations("source", trial_id, evaluator)
         return list(dict.fromkeys(row["source"] for row in rows))
 
@@ -134,8 +98,7 @@ class Records:
         return rows[0]
 
     def list_cells(self, sweep_id: str, trial_id: str | None = None) -> list[Row]:
-        """Return a sweep's cells, or those of one trial: study, cell, seed, trial_id, coords, idx,
-        fold."""
+        """Return all columns of a sweep's cells, or of those that one trial fills."""
         condition = "sweep_id=?" if trial_id is None else "sweep_id=? AND trial_id=?"
         rows = self.query(
             f"SELECT * FROM cells WHERE {condition} ORDER BY study, idx, seed, fold",
@@ -144,8 +107,10 @@ class Records:
         return [row | {"fold": None if row["fold"] == NO_FOLD else row["fold"]} for row in rows]
 
     def list_proposals(self, study_key: str) -> dict[int, Row]:
-        """Map index → proposal with params, config_hash and beside: the earlier proposals without a
-        result when it was made, in an asynchronous search; else ().
+        """Map index → proposal: params, config_hash, beside.
+
+        `beside` lists, in an asynchronous search, the earlier proposals that had no result when
+        this one was made; in other searches it is empty.
         """
         rows = self.query(
             "SELECT p.*, b.beside_json FROM proposals p LEFT JOIN beside b USING (study_key, idx) "
@@ -161,99 +126,24 @@ class Records:
 
     def get_warm_start(self, sweep_id: str, study: str) -> list[str] | None:
         """Return the recorded trials that a search starts from; None before its first run."""
-        rows = self.query(
-            "SELECT * FROM warm_starts WHERE sweep_id=? AND study=?", [sweep_id, study]
-        )
-        return rows[0]["trials"] if rows else None
+        sql = "SELECT * FROM warm_starts WHERE sweep_id=? AND study=?"
+        return next((row["trials"] for row in self.query(sql, [sweep_id, study])), None)
 
-    def get_mlflow_run(self, store: str, sweep_id: str, trial_id: str = "") -> Row | None:
-        """Return run_id, logged_epoch and logged_final of a trial's run in `store`; trial "" is the
-        parent."""
-        rows = self.query(
-            "SELECT * FROM mlflow_runs WHERE store=? AND sweep_id=? AND trial_id=?",
-            [store, sweep_id, trial_id],
-        )
-        return rows[0] if rows else None
+    def get_mlflow_run(self, store: str, sweep_id: str, trial_id: str) -> Row | None:
+        """Return run_id, logged_epoch and logged_final of a trial's run; "" is the parent run."""
+        sql = "SELECT * FROM mlflow_runs WHERE store=? AND sweep_id=? AND trial_id=?"
+        return next(iter(self.query(sql, [store, sweep_id, trial_id])), None)
 
-    def list_mlflow_runs(self, store: str, sweep_id: str | None = None) -> list[Row]:
-        return self.query(
-            "SELECT * FROM mlflow_runs WHERE store=? AND (? IS NULL OR sweep_id=?)",
-            [store, sweep_id, sweep_id],
-        )
+    def list_mlflow_runs(self, store: str, sweep_id: str) -> list[Row]:
+        """Return the runs of a sweep in `store`, as `get_mlflow_run` does for one trial."""
+        sql = "SELECT * FROM mlflow_runs WHERE store=? AND sweep_id=?"
+        return self.query(sql, [store, sweep_id])
 
 
-# -------------------------------------------------------------------------- values of the columns
-
-LATEST = 253_402_300_799  # seconds since 1970: the end of the year 9999, which dates can show
-LONGEST_NAME = 4096  # characters; of a URI or a cell's coordinates
-
-
-def _check_characters(text: str) -> str:
-    if (fault := find_unfit_character(text)) is not None:
-        raise ValueError(fault)
-    return text
-
-
-def _check_size(value: object) -> object:
-    if isinstance(value, int) and abs(value) > LARGEST:
-        raise ValueError("an integer of more than 64 bits")
-    return value
-
-
-CellName = Annotated[str, AfterValidator(_check_characters)]  # of a spec's values: long, of lines
-Line = Annotated[CellName, Field(max_length=LONGEST_NAME, pattern=r"^[^\n\r\t]*$")]
-Whole = Annotated[int, Field(ge=-1, le=LARGEST)]
-Seconds = Annotated[float, Field(ge=0, le=LATEST)]
-Number = Annotated[float, BeforeValidator(_check_size)]
-Status = Literal["running", "done", "failed", "partial", "interrupted", "missing"]
-
-
-class _Config(BaseModel):
-    """The sections of a configuration that commands read."""
-
-    backbone: dict[str, Any] | None = None
-    data: dict[str, Any] | None = None
-    loss: dict[str, Any] | None = None
-    method: dict[str, Any] | None = None
-    optimizer: dict[str, Any] | None = None
-    training: dict[str, Any] | None = None
-
-
-class _Goal(BaseModel):
-    metric: Line
-    direction: Literal["maximize", "minimize"]
-
-
-class _Study(BaseModel):
-    design: Line
-    objectives: list[_Goal] | None = None
-    space: dict[str, Any] | None = None
-
-
-class _Spec(BaseModel):
-    objective: Line
-    studies: dict[str, _Study]
-
-
-# Kind → columns; a question mark after those that may be NULL.
-_KINDS: tuple[tuple[Any, str], ...] = (
-    (Line, "trial_id config_hash study split evaluator sweep_id name study_key component revision"),
-    (Line, "one other store run_id export? owner? source?"),
-    (CellName, "cell"),
-    (str, "reason?"),
-    (Whole, "seed fold? idx epoch epochs? steps? best_epoch? logged_epoch logged_final"),
-    (Seconds, "created started? ended? heartbeat? recorded? seconds?"),
-    (Status, "status?"),
-    (_Config, "config_json"),
-    (dict[str, Any], "provenance_json? params_json coords_json"),
-    (dict[str, Number], "metrics_json"),
-    (dict[str, str | None], "components_json"),
-    (list[Whole], "beside_json?"),
-    (list[str], "trials_json"),
-    (_Spec, "spec_json"),
-)
-_COLUMNS: dict[str, TypeAdapter[Any]] = {
-    column.removesuffix("?"): TypeAdapter(kind | None if column.endswith("?") else kind)
-    for kind, columns in _KINDS
-    for column in columns.split()
-}
+def _decode_row(row: sqlite3.Row) -> Row:
+    """Return a row as a dict, with its `*_json` columns decoded."""
+    decoded: Row = {}
+    for column, value in dict(row).items():
+        is_json = column.endswith("_json") and value is not None
+        decoded[column.removesuffix("_json")] = json.loads(value) if is_json else value
+    return decoded

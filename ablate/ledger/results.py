@@ -1,11 +1,11 @@
-"""Build tables and best cells of a sweep from the ledger."""
+"""Build tables of a sweep's results from the ledger, and find its best cells."""
 
 from __future__ import annotations
 
 import json
 import shlex
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,12 +25,11 @@ from trainables.evaluation.metric_name import MetricName
 if TYPE_CHECKING:
     import pandas as pd
 
-SHOWN = ("recall_at_1", "map_at_r", "r_precision", "top_1_accuracy")  # the first to be read
+COMMENTED_METRICS = ("recall_at_1", "map_at_r", "r_precision", "top_1_accuracy")
 FACTS = (
     *("trial_id", "config_hash", "seed", "status", "reason", "epochs", "best_epoch", "steps"),
     *("seconds", "export", "source"),
 )
-WRITERS = (".csv", ".jsonl", ".parquet")
 
 
 def collect_metrics(records: Records, trial_id: str) -> dict[str, float]:
@@ -44,28 +43,25 @@ def collect_metrics(records: Records, trial_id: str) -> dict[str, float]:
 
 def build_result_rows(records: Records, sweep_id: str) -> list[Row]:
     """Return one row for each cell and seed: status, coordinates, varied settings, metrics."""
-    varied = find_varied_paths(
-        row["config"] for row in queries.list_sweep_trials(records, sweep_id)
-    )
-
-    def describe(trial: Row) -> Row:
+    trials = queries.list_sweep_trials(records, sweep_id)
+    varied = find_varied_paths(trial["config"] for trial in trials)
+    columns: dict[str, Row] = {}
+    for trial in trials:
         settings = _pick_settings(trial["config"], varied).items()
         params = {f"params/{path}": value for path, value in settings}
-        return {"status": trial["status"], "reason": trial["reason"]} | params
-
-    return _build_rows(records, sweep_id, describe)
+        columns[trial["trial_id"]] = {"status": trial["status"], "reason": trial["reason"]} | params
+    return _join_cells(records, sweep_id, columns)
 
 
 def _pick_settings(config: Row, paths: Iterable[str]) -> Row:
     return {path: get_at(config, path) for path in paths if has_path(config, path)}
 
 
-def _build_rows(records: Records, sweep_id: str, describe: Callable[[Row], Row]) -> list[Row]:
-    """Return one row for each cell and seed, with metrics and the columns that `describe`
-    returns."""
+def _join_cells(records: Records, sweep_id: str, columns: Mapping[str, Row]) -> list[Row]:
+    """Return one row for each cell and seed, with its trial's `columns` and metrics."""
     trials = {
-        trial["trial_id"]: describe(trial) | collect_metrics(records, trial["trial_id"])
-        for trial in queries.list_sweep_trials(records, sweep_id)
+        trial_id: values | collect_metrics(records, trial_id)
+        for trial_id, values in columns.items()
     }
     missing = {"status": "missing", "reason": None}
     rows = build_cell_rows(records.list_cells(sweep_id), trials, missing)
@@ -79,19 +75,35 @@ def _build_rows(records: Records, sweep_id: str, describe: Callable[[Row], Row])
 # ---------------------------------------------------------------------------- ablate ledger export
 
 
-def build_table(records: Records, sweep: str | None) -> pd.DataFrame:
-    """Return one row for each cell and seed of a sweep, or for each trial of the ledger."""
+def export_table(path: Path, sweep: str | None, to: Path | None) -> None:
+    """Write a CSV row for each cell and seed of a sweep, or for each trial of the ledger."""
+    if to is not None and to.suffix != ".csv":
+        raise ConfigError("--to", f"{str(to)!r} does not end in .csv. Name a .csv file.")
     import pandas as pd
 
-    if sweep is None:
-        trials = queries.list_trials(records)
-        return pd.DataFrame(
-            [_flatten_facts(t) | collect_metrics(records, t["trial_id"]) for t in trials]
-        )
-    sweep_id = queries.find_sweep(records, sweep, "SWEEP")
-    rows = _build_rows(records, sweep_id, _flatten_facts)
-    scalars = ({name: _to_scalar(value) for name, value in row.items()} for row in rows)
-    return pd.DataFrame([{"sweep": sweep_id} | row for row in scalars])
+    with Records(path) as records:
+        if sweep is None:
+            rows = [
+                _flatten_facts(trial) | collect_metrics(records, trial["trial_id"])
+                for trial in queries.list_trials(records)
+            ]
+        else:
+            sweep_id = queries.find_sweep(records, sweep, "SWEEP")
+            trials = queries.list_sweep_trials(records, sweep_id)
+            columns = {trial["trial_id"]: _flatten_facts(trial) for trial in trials}
+            rows = [{"sweep": sweep_id} | r for r in _join_cells(records, sweep_id, columns)]
+    table = _escape_formulas(
+        pd.DataFrame({name: _to_scalar(value) for name, value in row.items()} for row in rows)
+    )
+    if to is None:
+        print_text(table.to_csv(index=False), end="")
+        return
+    try:
+        table.to_csv(to, index=False)
+    except OSError as error:
+        fault = f"{to} cannot be written ({error.strerror or error}). Name another file."
+        raise ConfigError("--to", fault) from error
+    print_text(f"{len(table)} rows in {to}")
 
 
 def _flatten_facts(trial: Row) -> Row:
@@ -100,12 +112,12 @@ def _flatten_facts(trial: Row) -> Row:
     for kind in ("config", "provenance"):
         flat = flatten_paths(trial[kind] or {})
         # an empty mapping is no column: other trials may have some below it
-        row |= {f"{kind}/{name}": _to_scalar(value) for name, value in flat.items() if value != {}}
+        row |= {f"{kind}/{name}": value for name, value in flat.items() if value != {}}
     return row
 
 
 def _to_scalar(value: Any) -> Any:
-    """Return lists and mappings as text, because a table has one value in each field."""
+    """Return lists and mappings as JSON, because a table has one value in each field."""
     return json.dumps(value) if isinstance(value, list | tuple | dict) else value
 
 
@@ -115,33 +127,6 @@ def _escape_formulas(table: pd.DataFrame) -> pd.DataFrame:
     safe = table.astype(dict.fromkeys(texts, object))
     safe[texts] = safe[texts].map(escape_formula)
     return safe.rename(columns=escape_formula)
-
-
-def export_table(path: Path, sweep: str | None, to: Path | None) -> None:
-    """Write the table to a file in the format of its suffix, or print it as CSV."""
-    if to is not None and to.suffix not in WRITERS:
-        raise ConfigError("--to", f"{str(to)!r} must end in {', '.join(WRITERS)}")
-    with Records(path) as records:
-        rows = build_table(records, sweep)
-    if to is None:
-        print_text(_escape_formulas(rows).to_csv(index=False), end="")
-        return
-    try:
-        if to.suffix == ".csv":
-            _escape_formulas(rows).to_csv(to, index=False)
-        elif to.suffix == ".jsonl":
-            rows.to_json(to, orient="records", lines=True)
-        else:
-            # Parquet wants one type per column, and a configuration's field may hold several.
-            mixed = [
-                name
-                for name, column in rows.items()
-                if len({type(value) for value in column.dropna()} - {int, float}) > 1
-            ]
-            rows.astype(dict.fromkeys(mixed, "string")).to_parquet(to, index=False)
-    except OSError as error:
-        raise ConfigError("--to", f"{to} cannot be written ({error.strerror or error})") from error
-    print_text(f"{len(rows)} rows in {to}")
 
 
 # ----------------------------------------------------------------------------------- the best cells
@@ -157,9 +142,8 @@ class Best:
     cell: str
     metric: str  # the objective
     value: float  # its mean over seeds
-    most: bool  # whether more of it is better
-    metrics: Mapping[str, float]  # the mean over seeds of all that its trials were evaluated for
-    settings: Mapping[str, Any]  # in which trials of the sweep differ, by path
+    metrics: Mapping[str, float]  # means over seeds of all metrics
+    settings: Mapping[str, Any]  # the settings in which the sweep's trials differ, by path
     config: Mapping[str, Any]  # the whole configuration of the best trial
     trials: tuple[str, ...]  # ids of its finished trials, the best one first
     seeds: tuple[int, ...]  # of these trials
@@ -186,15 +170,16 @@ class Best:
         return "\n".join([*comments, text])
 
     def _build_comment_lines(self) -> Iterator[str]:
-        several = f"mean of {len(self.trials)} trials" if len(self.trials) > 1 else "one trial"
+        """Yield lines on the cell, its metrics, its model, and commands that use the model."""
+        n_trials = f"mean of {len(self.trials)} trials" if len(self.trials) > 1 else "one trial"
         yield f"Best of study {self.study} in sweep {self.sweep} ({self.sweep_id}): {self.cell}"
-        yield f"chosen by {self.metric} = {self.value:.4f} ({several})"
+        yield f"chosen by {self.metric} = {self.value:.4f} ({n_trials})"
         for path, value in self.settings.items():
             yield f"  {path}: {value}"
         metric_lines = [
             f"{name} {value:.4f}"
             for name, value in self.metrics.items()
-            if MetricName.parse(name).metric in SHOWN
+            if MetricName.parse(name).metric in COMMENTED_METRICS
         ]
         yield f"metrics: {', '.join(metric_lines)}"
         if not self.model.is_file():
@@ -217,49 +202,50 @@ def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> 
     spec, declared = sweep["spec"], list(sweep["spec"]["studies"])
     if study is not None and study not in declared:
         names = ", ".join(declared)
-        raise ConfigError("STUDY", f"{study!r} is no study of {sweep['name']} ({names})")
-    configs = {
-        row["trial_id"]: row["config"] for row in queries.list_sweep_trials(records, sweep_id)
-    }
-    candidates: list[Best] = []
+        fault = f"{study!r} is no study of {sweep['name']}. Choose one of {names}."
+        raise ConfigError("STUDY", fault)
+    # find the best cell of each study, with its trials from the best to the worst
+    candidates: list[tuple[float, str, str, str, list[tuple[Row, float]]]] = []
     for name in declared if study is None else [study]:
-        metric, most = next(iterate_objectives(spec, name))
-        cell = find_best_cell(records, by_study.get(name, {}), metric, most=most)
+        metric, is_higher_better = next(iterate_objectives(spec, name))
+        cell = find_best_cell(records, by_study.get(name, {}), metric, most=is_higher_better)
         if cell is None or (study is None and metric != spec["objective"]):
             continue
         pairs = _collect_values(records, by_study[name][cell], metric)
-        pairs.sort(key=lambda pair: pair[1], reverse=most)
-        rows = [row for row, _ in pairs]
-        metrics = [collect_metrics(records, row["trial_id"]) for row in rows]
-        config = configs[rows[0]["trial_id"]]
-        candidates.append(
-            Best(
-                sweep=sweep["name"],
-                sweep_id=sweep_id,
-                study=name,
-                cell=cell,
-                metric=metric,
-                value=statistics.fmean(value for _, value in pairs),
-                most=most,
-                metrics={
-                    key: statistics.fmean(values[key] for values in metrics)
-                    for key in metrics[0]
-                    if all(key in values for values in metrics)
-                },
-                settings=_pick_settings(config, find_varied_paths(configs.values())),
-                config=config,
-                trials=tuple(row["trial_id"] for row in rows),
-                seeds=tuple(row["seed"] for row in rows),
-                out=out,
-            )
-        )
+        pairs.sort(key=lambda pair: pair[1], reverse=is_higher_better)
+        mean = statistics.fmean(value for _, value in pairs)
+        candidates.append((mean if is_higher_better else -mean, name, cell, metric, pairs))
     if not candidates:
         raise ConfigError(
             "STUDY" if study else "SWEEP",
-            f"no finished trial of {study or sweep['name']} has a value of its objective; "
-            "`ablate trials` shows how its trials stand",
+            f"no finished trial of {study or sweep['name']} has a value of its objective. "
+            "`ablate trials` shows the status of its trials.",
         )
-    return max(candidates, key=lambda best: best.value if best.most else -best.value)
+    # describe the best of them
+    _, name, cell, metric, pairs = max(candidates, key=lambda candidate: candidate[0])
+    rows = [row for row, _ in pairs]
+    metrics = [collect_metrics(records, row["trial_id"]) for row in rows]
+    trials = queries.list_sweep_trials(records, sweep_id)
+    configs = {trial["trial_id"]: trial["config"] for trial in trials}
+    config = configs[rows[0]["trial_id"]]
+    return Best(
+        sweep=sweep["name"],
+        sweep_id=sweep_id,
+        study=name,
+        cell=cell,
+        metric=metric,
+        value=statistics.fmean(value for _, value in pairs),
+        metrics={
+            key: statistics.fmean(values[key] for values in metrics)
+            for key in metrics[0]
+            if all(key in values for values in metrics)
+        },
+        settings=_pick_settings(config, find_varied_paths(configs.values())),
+        config=config,
+        trials=tuple(row["trial_id"] for row in rows),
+        seeds=tuple(row["seed"] for row in rows),
+        out=out,
+    )
 
 
 def group_cells_by_study(records: Records, sweep_id: str) -> dict[str, dict[str, list[Row]]]:
@@ -290,8 +276,6 @@ def find_best_cell(
 
 
 def _collect_values(records: Records, rows: Iterable[Row], metric: str) -> list[tuple[Row, float]]:
-    split, name = MetricName.parse(metric)
-    values = [
-        (row, records.get_evaluations(row["trial_id"]).get(split, {}).get(name)) for row in rows
-    ]
+    """Pair each row that has a value of the metric with that value."""
+    values = [(row, collect_metrics(records, row["trial_id"]).get(metric)) for row in rows]
     return [(row, value) for row, value in values if value is not None]

@@ -7,24 +7,21 @@ for locks, so a file lock guards the first use.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
-from ablate.ledger.owner import Owner
 from ablate.ledger.sqlite_files import NoDatabase, read_header
 from trainables.errors import ConfigError
 
+# Version 2 added the table stops, 3 beside, 4 cells.fold, 5 evaluations.recorded and another order
+# of the columns of cells, 6 sources and same_code, 7 trials.checkpoint, 8 warm_starts.
 VERSION = 8
-# 2: stops; 3: beside; 4: cells.fold; 5: cells' key first, evaluations.recorded; 6: sources;
-# 7: trials.checkpoint; 8: warm_starts
 APPLICATION_ID = 0x61626C74  # "ablt"
 
 DDL = """
@@ -75,69 +72,60 @@ CREATE TABLE IF NOT EXISTS same_code(
     PRIMARY KEY(component, revision, one, other)) WITHOUT ROWID;
 """
 
-# Columns that came later: table, column, declaration. Facts of before have NULL there.
-ADDED = (
+# Columns that came later: table, column, declaration. Older rows have NULL there.
+ADDED_COLUMNS = (
     ("evaluations", "recorded", "REAL"),
     ("evaluations", "source", "TEXT"),
     ("trials", "source", "TEXT"),
     ("trials", "checkpoint", "TEXT"),
 )
-# Where cells is not as above. A key cannot be changed in place, and key columns stand first: SQLite
-# 3.40.0 and 3.40.1 read a table without rowids wrongly when they check one that is keyed otherwise.
+# An older table `cells` is copied, because a key cannot be changed in place. The columns of the key
+# stand first: SQLite 3.40.0 and 3.40.1 wrongly report damage in other tables without rowids.
 CELLS = ("sweep_id", "study", "cell", "seed", "fold", "trial_id", "coords_json", "idx")
 CELLS_BEFORE = "DROP INDEX IF EXISTS cells_by_trial; ALTER TABLE cells RENAME TO cells_before;"
 CELLS_AFTER = "INSERT INTO cells SELECT {} FROM cells_before; DROP TABLE cells_before;"
 
-
-MOST_BYTES = 2**26  # of one value
-FULL = (errno.ENOSPC, errno.EDQUOT)  # errors of a full disk, or of a used-up quota
-# What SQLite says of a file that is damaged, or that somebody else has filled.
-_DAMAGED = (
-    *("not a database", "malformed", "Could not decode", "too big", "no such", "has no column"),
-    *("overflow", "already exists", "there is already"),
-)
-# What SQLite says of a ledger that cannot be written now, and what to do.
+DISK_FULL_CODES = (errno.ENOSPC, errno.EDQUOT)  # errors of a full disk, or of a used-up quota
+# SQLite's messages about a damaged or foreign file.
+_DAMAGED = ("not a database", "malformed", "Could not decode", "no such", "has no column")
+# SQLite's messages about a ledger that cannot be written now → what to do.
 _REMEDIES = {
-    "full": "Free some space and start again: everything recorded is kept",
-    "locked": "Another process holds the ledger; end it or wait, and start again",
-    "I/O": "Check the disk and start again: everything recorded is kept",
+    "full": "Free some space and start again: everything recorded is kept.",
+    "locked": "End the process that holds it, or wait, and start again.",
+    "I/O": "Check the disk and start again: everything recorded is kept.",
 }
-_RESTORE = "restore it from a copy, or give another --out"
+_RESTORE = "Move it away and restore a copy, or give another --out."
 
 
 class LedgerError(RuntimeError):
     """The ledger cannot be written now (full disk, lock, I/O error); committed data are safe."""
 
 
-def to_json(value: object) -> str:
-    """Return the JSON text of a `*_json` column."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
-
-
 @contextmanager
 def explain_sqlite_errors(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into one sentence with a remedy."""
+    """Turn errors of SQLite and of JSON in its columns into one sentence with a remedy."""
     try:
         yield
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, json.JSONDecodeError) as error:
         text = str(error)
-        if any(words in text for words in _DAMAGED):
-            fault = f"it is no intact SQLite database ({text[:200]}): move it away, {_RESTORE}"
+        if isinstance(error, json.JSONDecodeError) or any(words in text for words in _DAMAGED):
+            fault = f"it is no intact SQLite database ({text[:200]}). {_RESTORE}"
             raise ConfigError(str(path), fault) from error
         if "readonly" in text or "unable to open" in text:
-            fault = f"it is not writable, or its folder is not ({text}): give another --out"
+            fault = f"it is not writable, or its folder is not ({text}). Give another --out."
             raise ConfigError(str(path), fault) from error
         for words, remedy in _REMEDIES.items():
             if words in text:
-                message = f"The ledger {path} cannot be written ({text}). {remedy}"
-                raise LedgerError(message) from error
+                raise LedgerError(
+                    f"The ledger {path} cannot be written ({text}). {remedy}"
+                ) from error
         raise
 
 
 def is_full(error: BaseException | None) -> bool:
     """Return whether an error comes from a full disk or an exhausted quota."""
     while error is not None:
-        if isinstance(error, OSError) and error.errno in FULL:
+        if isinstance(error, OSError) and error.errno in DISK_FULL_CODES:
             return True
         error = error.__cause__ or error.__context__
     return False
@@ -145,7 +133,7 @@ def is_full(error: BaseException | None) -> bool:
 
 def is_disk_full_message(text: str) -> bool:
     """Return whether another process's error text reports a full disk."""
-    return any(f"[errno {code}]" in text.lower() for code in FULL)
+    return any(f"[errno {code}]" in text.lower() for code in DISK_FULL_CODES)
 
 
 def build_disk_full_error(path: Path | str) -> LedgerError:
@@ -165,22 +153,20 @@ def convert_disk_full(path: Path) -> Iterator[None]:
 
 
 def open_connection(path: Path, timeout: float) -> sqlite3.Connection:
-    """Open a connection in autocommit mode; tables are created and checked."""
+    """Open a connection in autocommit mode; create or migrate the tables if need be."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        fault = f"no writable folder can be made here ({error.strerror}): give another --out"
+        fault = f"no writable folder can be made here ({error.strerror}). Give another --out."
         raise ConfigError(str(path.parent), fault) from error
     _check_file(path)
     with explain_sqlite_errors(path):
         connection = sqlite3.connect(path, timeout=timeout, isolation_level=None)
         try:
             connection.row_factory = sqlite3.Row
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
-            connection.execute("PRAGMA trusted_schema=OFF")  # of a file that anybody may have made
-            if _read_pragma(connection, "user_version") != VERSION:
+            connection.execute("PRAGMA trusted_schema=OFF")  # others may have made the file
+            if _read_version(connection) != VERSION:
                 _create_or_migrate(connection, path, timeout)
-            _check_tables(connection, path)
             connection.execute("PRAGMA synchronous=FULL")
         except BaseException:
             connection.close()
@@ -188,93 +174,43 @@ def open_connection(path: Path, timeout: float) -> sqlite3.Connection:
     return connection
 
 
-def _read_pragma(connection: sqlite3.Connection, name: str) -> int:
-    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+def _read_version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _check_file(path: Path) -> None:
-    """Check before opening that the file is a ledger, or does not exist."""
+    """Check before opening that the file is a ledger that this version reads, or does not exist."""
     try:
         header = read_header(path)
     except NoDatabase as error:
-        fault = f"it is no ledger but {error}: move it away, {_RESTORE}"
-        raise ConfigError(str(path), fault) from None
+        raise ConfigError(str(path), f"it is {error}. {_RESTORE}") from None
     except sqlite3.DatabaseError:
         return  # written just now, or damaged: opening it properly tells which
-    if header is not None and header.tables:
-        _check_version(path, header.user_version, is_ours=header.application_id == APPLICATION_ID)
-
-
-def _check_version(path: Path, version: int, *, is_ours: bool) -> None:
-    if version > VERSION or not is_ours:
+    if header is None or not header.tables:
+        return
+    if header.user_version > VERSION or header.application_id != APPLICATION_ID:
         raise ConfigError(
             str(path),
-            f"it is a database of version {version}, of a newer ablate (this one reads up to "
-            f"{VERSION}) or of another program. Give another --out.",
+            f"it is a database of version {header.user_version}, of a newer ablate (this one reads "
+            f"up to {VERSION}) or of another program. Give another --out.",
         )
 
 
-def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse unknown tables, views and triggers, which could run code of a stranger."""
-    kinds = connection.execute("SELECT name, type FROM sqlite_master WHERE type != 'index'")
-    for name, kind in kinds:
-        if kind != "table":
-            raise _build_foreign_tables_error(path, f"a {kind} named {str(name)[:100]!r}")
-    for table, columns in _list_expected_columns().items():
-        # hidden: 2 and 3 are computed, 1 is of a virtual table.
-        rows = connection.execute(f"PRAGMA table_xinfo({table})")
-        there = {str(row["name"]) for row in rows if not row["hidden"]}
-        if there != columns:
-            what = ", ".join(sorted(there)) or "none"
-            raise _build_foreign_tables_error(
-                path, f"the columns {what[:200]} in the table {table}"
-            )
-
-
-@cache
-def _list_expected_columns() -> dict[str, set[str]]:
-    """Return table → columns as `DDL` defines them."""
-    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(DDL)
-        names = connection.execute("SELECT name FROM sqlite_master WHERE type='table'").fetchall()
-        return {name: set(_list_columns(connection, name)) for (name,) in names}
-
-
 def _list_columns(connection: sqlite3.Connection, table: str) -> list[str]:
-    return [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
-
-
-def _build_foreign_tables_error(path: Path, what: str) -> ConfigError:
-    return ConfigError(str(path), f"{what} is not a ledger's; it was edited or damaged: {_RESTORE}")
+    return [row["name"] for row in connection.execute(f"PRAGMA table_info({table})")]
 
 
 def _create_or_migrate(connection: sqlite3.Connection, path: Path, timeout: float) -> None:
     """Create the tables or migrate those of an older version, once for all processes."""
-    try:
-        with FileLock(path.with_name(path.name + ".lock"), timeout=timeout):
-            version = _read_pragma(connection, "user_version")
-            names = connection.execute("SELECT name FROM sqlite_master").fetchall()
-            _check_version(path, version, is_ours=version > 0 or not names)
-            if version == VERSION:
-                return
-            if version:
-                _check_no_driver(connection, path)
-            connection.execute("PRAGMA journal_mode=WAL")
-            # One transaction: a process killed here leaves an empty file, or the ledger of before.
-            try:
-                connection.executescript(
-                    f"BEGIN IMMEDIATE; {_list_migration_statements(connection)} PRAGMA "
-                    f"application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}; COMMIT;"
-                )
-            except sqlite3.IntegrityError as error:  # rows of before that no ablate has written
-                raise _build_foreign_tables_error(
-                    path, f"rows that it cannot have ({error})"
-                ) from error
-    except Timeout as error:
-        raise LedgerError(
-            f"{path}: its first-use lock has been held for {timeout:.0f} s. Another process may "
-            "hang while it makes the ledger: end it and start again"
-        ) from error
+    with FileLock(path.with_name(path.name + ".lock"), timeout=timeout):
+        if _read_version(connection) == VERSION:
+            return
+        connection.execute("PRAGMA journal_mode=WAL")
+        # One transaction: a process killed here leaves an empty file, or the ledger of before.
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {_list_migration_statements(connection)} PRAGMA "
+            f"application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}; COMMIT;"
+        )
 
 
 def _list_migration_statements(connection: sqlite3.Connection) -> str:
@@ -284,20 +220,8 @@ def _list_migration_statements(connection: sqlite3.Connection) -> str:
     if cells and tuple(cells) != CELLS:
         values = ["-1" if name == "fold" and name not in cells else name for name in CELLS]
         before, after = CELLS_BEFORE, CELLS_AFTER.format(", ".join(values))
-    for table, column, kind in ADDED:
-        there = _list_columns(connection, table)
-        if there and column not in there:
+    for table, column, kind in ADDED_COLUMNS:
+        columns = _list_columns(connection, table)
+        if columns and column not in columns:
             after += f" ALTER TABLE {table} ADD COLUMN {column} {kind};"
     return f"{before} {DDL} {after}"
-
-
-def _check_no_driver(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a migration while a driver of an older version is alive."""
-    for owner, heartbeat in connection.execute(
-        "SELECT owner, max(heartbeat) FROM trials WHERE owner IS NOT NULL GROUP BY owner"
-    ):
-        if Owner.parse(owner).is_alive(heartbeat):
-            raise LedgerError(
-                f"{path}: its tables must be brought up to date, and a run of an older ablate at "
-                f"work on it ({owner}) would not know them. Wait for its end, or end it"
-            )

@@ -1,4 +1,4 @@
-"""Tell whether recorded results were made by today's code.
+"""Check whether recorded results were made by today's code.
 
 Each trial is recorded with the source hash of every component that it ran, and each evaluation with
 that of the evaluator. Hashes are not part of an identity: a result is found by its REVISIONs, and
@@ -27,10 +27,10 @@ from trainables.errors import ConfigError
 class Differing:
     """A recorded trial that other code has made."""
 
-    components: tuple[str, ...]  # whose source differs
+    components: tuple[str, ...]  # those whose source differs
     status: str
-    key: str | None  # of its row of sources
-    evaluators: tuple[str | None, ...]  # the hashes of what evaluated it
+    key: str | None  # key of its row of sources
+    evaluators: tuple[str | None, ...]  # source hashes of the code that evaluated it
 
 
 class Sources:
@@ -39,8 +39,8 @@ class Sources:
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self._differing: dict[str, tuple[str, ...]] = {}  # key of a row → components that differ
-        self._keys: dict[tuple[str, ...], str] = {}
-        self._same: dict[str, set[str]] = {}
+        self._keys: dict[tuple[str, ...], str] = {}  # components → key of their sources today
+        self._same: dict[str, set[str]] = {}  # component → hashes that count as today's code
 
     def get_or_create_key(self, config: Mapping[str, Any]) -> str:
         """Return the key of the sources that a trial runs; record them if they are new."""
@@ -50,11 +50,11 @@ class Sources:
         return self._keys[names]
 
     def record_sources(self, hashes: Mapping[str, str | None]) -> str:
-        """Record sources, and return their key."""
-        key = compute_source_key(hashes)
+        """Record source hashes, and return their key, a hash of them."""
+        text = json.dumps(hashes, sort_keys=True)
+        key = hashlib.sha256(text.encode()).hexdigest()[:16]
         with self.ledger.begin_transaction() as db:
-            values = (key, json.dumps(hashes, sort_keys=True))
-            db.execute("INSERT OR IGNORE INTO sources VALUES (?,?)", values)
+            db.execute("INSERT OR IGNORE INTO sources VALUES (?,?)", (key, text))
         return key
 
     @property
@@ -71,29 +71,21 @@ class Sources:
         )
 
     def find_differing(self, key: str | None, evaluators: Iterable[str | None]) -> tuple[str, ...]:
-        """Return the components of a recorded trial whose source is not today's."""
+        """Return the components of a recorded trial whose source is not today's.
+
+        Args:
+            key: of the trial's row of sources; None if the ledger is older than those.
+            evaluators: source hashes of the code that evaluated it.
+        """
         if key is not None and key not in self._differing:
-            self._differing[key] = self.find_changed(self.ledger.get_source(key) or {})
+            self._differing[key] = tuple(
+                name
+                for name, value in (self.ledger.get_source(key) or {}).items()
+                if components.is_known(name) and value not in self._list_equal_hashes(name)
+            )
         names = self._differing.get(key or "", ())
         evaluated = {value for value in evaluators if value is not None}
         return names if evaluated <= self._list_equal_hashes(EVALUATOR) else (*names, EVALUATOR)
-
-    def has_earlier_code(self, key: str | None) -> bool:
-        """Return whether a recorded trial was made by earlier code that counts as today's."""
-        recorded = self.ledger.get_source(key) or {}
-        return any(
-            components.is_known(name) and value != source_digests.compute_component_digest(name)[0]
-            for name, value in recorded.items()
-        )
-
-    def find_changed(self, hashes: Mapping[str, str | None]) -> tuple[str, ...]:
-        """Return the components among these whose source is not today's."""
-        return tuple(
-            name
-            for name, value in hashes.items()
-            if components.is_known(name)
-            and (value is None or value not in self._list_equal_hashes(name))
-        )
 
     def _list_equal_hashes(self, name: str) -> set[str]:
         """Return the hashes of a component that count as today's code."""
@@ -106,15 +98,11 @@ class Sources:
             self._same[name] = source_digests.list_equal_digests(name, pairs)
         return self._same[name]
 
-    def accept_as_same_code(
-        self,
-        differing: Mapping[str, Differing],
-        hashes: Mapping[str, Mapping[str, str | None]] | None = None,
-    ) -> None:
+    def accept_as_same_code(self, differing: Iterable[Differing]) -> None:
         """Record that the sources of these trials count as today's code."""
         pairs: set[tuple[str, str, str, str]] = set()
-        for trial_id, trial in differing.items():
-            recorded = (hashes or {}).get(trial_id) or self.ledger.get_source(trial.key) or {}
+        for trial in differing:
+            recorded = self.ledger.get_source(trial.key) or {}
             for name in trial.components:
                 now = source_digests.compute_component_digest(name)[0]
                 for before in trial.evaluators if name == EVALUATOR else (recorded.get(name),):
@@ -126,13 +114,8 @@ class Sources:
         self._same.clear()
 
 
-def compute_source_key(hashes: Mapping[str, str | None]) -> str:
-    """Return the key under which the ledger stores these hashes."""
-    return hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()[:16]
-
-
 def build_refusal(differing: Mapping[str, Differing]) -> ConfigError | None:
-    """Return a sentence on the differing components, trials and the remedy; None if none differ."""
+    """Return the error that refuses results of other code; None if there are none."""
     if not differing:
         return None
     unfinished = sum(trial.status != "done" for trial in differing.values())
@@ -153,8 +136,8 @@ def summarize_differences(differing: Mapping[str, Differing]) -> list[str]:
     lines = []
     for name, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])):
         digest, reason = source_digests.compute_component_digest(name)
-        what = f"source differs at REVISION {components.get_revision(name)}"
+        fault = f"source differs at REVISION {components.get_revision(name)}"
         if digest is None:
-            what = f"its source cannot be read ({reason})"
-        lines.append(f"{name}: {what}; {count} trial{'' if count == 1 else 's'}")
+            fault = f"its source cannot be read ({reason})"
+        lines.append(f"{name}: {fault}; {count} trial{'' if count == 1 else 's'}")
     return lines

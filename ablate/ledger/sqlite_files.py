@@ -1,8 +1,7 @@
 """Inspect, check and copy SQLite files without disturbing writers.
 
-Files are inspected as `immutable`, so SQLite takes no lock and creates no file. Only SQLite may
-open
-them: a process that has a database open loses its locks when it closes the file by other means
+Headers are read as `immutable`, so SQLite takes no lock and creates no file. Only SQLite may open
+the files: a process that has a database open loses its locks when it closes the file by other means
 (https://www.sqlite.org/howtocorrupt.html, 2.2), and another process may then delete the write-ahead
 log.
 """
@@ -22,7 +21,7 @@ class NoDatabase(ValueError):
 
 
 @dataclass(frozen=True)
-class Head:
+class DatabaseHeader:
     """Pragmas and names of tables, without the content of the journal."""
 
     application_id: int
@@ -37,7 +36,7 @@ def _open(path: Path, timeout: float, mode: str = "rw") -> Iterator[sqlite3.Conn
         yield connection
 
 
-def read_header(path: Path, *, locked: bool = False) -> Head | None:
+def read_header(path: Path) -> DatabaseHeader | None:
     """Read the pragmas and tables of a database; None if there is no file.
 
     Raises:
@@ -49,9 +48,9 @@ def read_header(path: Path, *, locked: bool = False) -> Head | None:
     if not path.is_file():
         raise NoDatabase("a folder" if path.is_dir() else "no plain file")
     try:
-        with _open(path, 5, "ro" if locked else "ro&immutable=1") as connection:
+        with _open(path, 5, "ro&immutable=1") as connection:
             names = connection.execute("SELECT name FROM sqlite_master WHERE type='table'")
-            return Head(
+            return DatabaseHeader(
                 connection.execute("PRAGMA application_id").fetchone()[0],
                 connection.execute("PRAGMA user_version").fetchone()[0],
                 frozenset(str(name) for (name,) in names),
@@ -68,15 +67,15 @@ def find_damage(path: Path) -> str | None:
         with _open(path, 5, "ro") as connection:
             verdict = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
     except sqlite3.OperationalError:
-        return None  # locked, or gone: that is no damage
+        return None  # locked, or deleted: that is no damage
     except sqlite3.DatabaseError as error:
         return str(error)
     return None if verdict == "ok" else verdict
 
 
-def write_ahead(path: Path, *, timeout: float = 60.0) -> None:
+def write_ahead(path: Path) -> None:
     """Enable the write-ahead log, so that readers and writers do not block each other."""
-    with _open(path, timeout, "rwc") as connection:
+    with _open(path, 60, "rwc") as connection:
         connection.execute("PRAGMA journal_mode=WAL")
 
 
@@ -96,17 +95,17 @@ def has_exclusive_access(path: Path, *, timeout: float = 5.0) -> bool:
     return True
 
 
-def fold_journal(path: Path, *, timeout: float = 5.0) -> None:
+def fold_journal(path: Path) -> None:
     """Merge the journal into the file, so that the file alone is the database."""
-    # Somebody who is reading it now leaves the journal behind when done: as good.
-    with contextlib.suppress(sqlite3.OperationalError), _open(path, timeout) as connection:
+    # an OperationalError means that another process uses it and merges the journal later
+    with contextlib.suppress(sqlite3.OperationalError), _open(path, 5) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def copy_database(path: Path, to: Path) -> None:
     """Copy a database as it is at one moment into one file, while it is written.
 
-    SQLite's own backup does it in one step: in several, each foreign write would begin it anew.
+    SQLite's backup runs in one step: in several steps, each write of others would restart it.
 
     Raises:
         OSError: it cannot be read or written.
@@ -116,4 +115,4 @@ def copy_database(path: Path, to: Path) -> None:
             source.backup(target)
             target.execute("PRAGMA journal_mode=DELETE")
     except sqlite3.Error as error:
-        raise OSError(f"{path}: no copy of it ({error})") from error
+        raise OSError(f"{path} cannot be copied ({error})") from error

@@ -20,7 +20,6 @@ from ablate.spec.checks import report_metrics
 from ablate.spec.model import LoadedSpec
 from ablate.values.layers import Stack, find_origin
 from ablate.values.paths import has_path
-from ablate.values.secrets import check_secrets
 from trainables.backbones.backbone import check_fits
 from trainables.config.network import BackboneConfig
 from trainables.core.assembly import check_processes
@@ -52,7 +51,6 @@ def build_checked_plan(
     for name in loaded.order:
         checker.check_study(name)
     checker.check_report()
-    check_secrets(plan.resolve_spec())
     plan.set_sweep_id()
     plan.other_regimes = find_rows_of_other_regimes(plan)
     return plan

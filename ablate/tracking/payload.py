@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
-from ablate.ledger.schema import to_json
+from ablate.values.canonical import to_canonical_json
 from ablate.values.paths import flatten_paths
 from trainables.evaluation.metric_name import MetricName
 
@@ -31,66 +31,61 @@ def flatten_config(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield name, text[:PARAM_LIMIT]
 
 
-def choose_parameters(
-    config: Row, defaults: Defaults | None, varied: Container[str]
-) -> dict[str, str]:
-    """Return the settings of a trial that become MLflow parameters.
+def choose_parameters(config: Row, defaults: Defaults, varied: Container[str]) -> dict[str, str]:
+    """Return the settings of a trial that become MLflow parameters: those that vary or differ.
 
     Args:
-        defaults: of all settings (`list_default_settings`); a setting that differs from its default
-            is a parameter. None: every setting is one.
-        varied: further paths that are parameters.
+        defaults: of all settings (`list_default_settings`); those of components below their names.
+        varied: paths that differ between the sweep's trials.
     """
-    settings = dict(flatten_config(config))
-    if defaults is None:
-        return settings
-    parts = ("loss", "method", "data")  # whose defaults depend on the component they name
-    values = {
+    component_sections = ("loss", "method", "data")
+    default = {
         path: value
         for path, value in defaults.get("", {}).items()
-        if path.endswith(".name") or path.partition(".")[0] not in parts
+        if path.endswith(".name") or path.partition(".")[0] not in component_sections
     }
-    for part in parts:
-        values |= defaults.get(f"{part}.{(config.get(part) or {}).get('name')}", {})
-    default = dict(flatten_config(values))
+    for section in component_sections:
+        default |= defaults.get(f"{section}.{(config.get(section) or {}).get('name')}", {})
+    default_texts = dict(flatten_config(default))
     return {
-        path: text for path, text in settings.items() if path in varied or default.get(path) != text
+        path: text
+        for path, text in flatten_config(config)
+        if path in varied or default_texts.get(path) != text
     }
 
 
 def split_long_tag(name: str, text: str) -> dict[str, str]:
-    """Return a long value over several tags, `name`, `name.1`, …, which the reader joins."""
-    pieces = [text[at : at + TAG_LIMIT] for at in range(0, len(text), TAG_LIMIT)] or [""]
+    """Split a long value over the tags `name`, `name.1`, …, which the reader joins."""
+    starts = range(0, max(len(text), 1), TAG_LIMIT)
+    pieces = [text[start : start + TAG_LIMIT] for start in starts]
     return {name if i == 0 else f"{name}.{i}": piece for i, piece in enumerate(pieces)}
 
 
 def build_provenance_tags(provenance: Row | None) -> dict[str, str]:
-    """Return git_commit, versions {package: version}, … as `ablate.git_commit`, …"""
+    """Return git_commit, versions {package: version}, … as tags `ablate.git_commit`, …"""
     facts = dict(provenance or {})
     versions = facts.pop("versions", {}).items()
-    return {
-        f"ablate.{key}": (str(value).lower() if isinstance(value, bool) else str(value))[:TAG_LIMIT]
-        for key, value in facts.items()
-        if isinstance(value, str | int | float)
-    } | {f"ablate.version.{name}": str(version) for name, version in versions}
+    tags = {f"ablate.version.{name}": str(version) for name, version in versions}
+    for key, value in facts.items():
+        if isinstance(value, str | int | float):
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            tags[f"ablate.{key}"] = text[:TAG_LIMIT]
+    return tags
 
 
 def describe_cells(cells: Iterable[Row], *names: str) -> list[dict[str, Any]]:
-    """Return these facts of cells, and the fold of those that have one."""
-    return [
-        {name: cell[name] for name in names}
-        | ({} if cell["fold"] is None else {"fold": cell["fold"]})
-        for cell in cells
-    ]
+    """Return these columns of cells, and the fold of those that have one."""
+    rows = [{name: cell[name] for name in (*names, "fold")} for cell in cells]
+    return [{key: value for key, value in row.items() if value is not None} for row in rows]
 
 
 def build_ledger_tag(sweep: Row) -> str:
-    """Return which ledger wrote a run, by when it first saw the sweep: it may move or be one of
-    several machines'."""
+    """Identify a ledger by when it first recorded the sweep, since its file may be moved."""
     return f"{sweep['created']:.6f}"
 
 
 def build_parent_tags(sweep: Row, driver: str) -> dict[str, str]:
+    """Return all tags of a sweep's run."""
     return {
         **build_provenance_tags(sweep["provenance"]),
         "ablate.ledger": build_ledger_tag(sweep),
@@ -129,10 +124,8 @@ def build_trial_tags(
         "ablate.protocol": split.get("protocol", "held_out"),
         "ablate.status": trial["status"],
         "ablate.reason": (trial["reason"] or "")[:TAG_LIMIT],
-        **split_long_tag("ablate.cells", to_json(cells)),
-        **split_long_tag(
-            "ablate.config", to_json(trial["config"])
-        ),  # reports read it: one row per trial
+        **split_long_tag("ablate.cells", to_canonical_json(cells)),
+        **split_long_tag("ablate.config", to_canonical_json(trial["config"])),  # which reports read
     }
 
 
@@ -144,10 +137,10 @@ def iterate_epoch_metrics(trial: Row, epochs: Iterable[Row]) -> Iterator[Point]:
     """Yield every reported metric at its epoch and the training time so far."""
     start = to_milliseconds(trial["created"])
     for row in epochs:
-        at = start + to_milliseconds(row["seconds"] or 0.0)
+        time = start + to_milliseconds(row["seconds"] or 0.0)
         for key, value in row["metrics"].items():
             if value is not None:
-                yield key, float(value), at, row["epoch"]
+                yield key, float(value), time, row["epoch"]
 
 
 def iterate_final_metrics(
@@ -159,20 +152,20 @@ def iterate_final_metrics(
     MLflow shows the one of the later time.
     """
     ended, step = trial["ended"] or trial["created"], trial["best_epoch"] or 0
-    facts = {key: trial[key] for key in ("best_epoch", "epochs", "steps", "seconds")}
-    values = [(key, value, ended) for key, value in facts.items()]
+    facts = ("best_epoch", "epochs", "steps", "seconds")
+    values = [(key, trial[key], ended) for key in facts]
     for split, metrics in evaluations.items():
-        at = recorded.get(split, ended)
-        values += [(str(MetricName(split, key)), value, at) for key, value in metrics.items()]
-    for key, value, at in values:
+        seconds = recorded.get(split, ended)
+        values += [(str(MetricName(split, key)), metrics[key], seconds) for key in metrics]
+    for key, value, seconds in values:
         if value is not None:
-            yield f"final/{key}", float(value), to_milliseconds(at), step
+            yield f"final/{key}", float(value), to_milliseconds(seconds), step
 
 
 def compute_checksum(trial: Row, *contents: object) -> int:
     """Return a number > 0 of a run's end and contents; if it changes, the run is written again."""
     state = [trial["status"], trial["reason"], trial["ended"], *contents]
-    return zlib.crc32(to_json(state).encode()) + 1
+    return zlib.crc32(to_canonical_json(state).encode()) + 1
 
 
 def build_sweep_document(sweep: Row, cells: Iterable[Row]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""The MLflow store of a run: how a command names it, whether it can be one, and opening it.
+"""Name, check and open the MLflow store of a run.
 
 A store is named by its URI, or by `env:NAME`, the environment variable that holds the URI. A
-password in it reaches MLflow and nothing else. MLflow is imported late: it costs seconds.
+password in it reaches MLflow and nothing else. MLflow is imported late, because that takes seconds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from filelock import FileLock
 
-from ablate.ledger.sqlite_files import fold_journal, read_header, write_ahead
+from ablate.ledger.sqlite_files import NoDatabase, read_header, write_ahead
 from reports.store import QUIET
 from reports.uri import HIDDEN, has_secret, redact_text, redact_uri
 from trainables.errors import ConfigError
@@ -32,16 +32,14 @@ OPTION = "--tracking-uri"
 ENV = "env:"
 VARIABLE = "ABLATE_TRACKING_URI"
 PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
-CREDENTIALS = {f"MLFLOW_TRACKING_{name}" for name in ("URI", "USERNAME", "PASSWORD", "TOKEN")}
-CREDENTIALS |= {VARIABLE}
-SECONDS = 5.0
-OWN = {"experiments", "runs", "alembic_version", "registered_models"}  # some of MLflow's tables
-EXPECTED = (
-    "is no MLflow URI (sqlite:///FILE, http, https, postgresql, …); without it runs are written to "
-    "SQLite in --out"
+CREDENTIALS = (
+    VARIABLE,
+    *(f"MLFLOW_TRACKING_{name}" for name in ("URI", "USERNAME", "PASSWORD", "TOKEN")),
 )
-FIRST_USE_TIMEOUT = 300.0
-# Without it MLflow opens an experiment in its view for generative models.
+CONNECT_SECONDS = 5.0
+MLFLOW_TABLES = {"experiments", "runs", "alembic_version", "registered_models"}  # some of them
+FIRST_USE_TIMEOUT = 300.0  # seconds to wait for another process that makes MLflow's tables
+# Without this tag MLflow opens an experiment in its view for generative models.
 EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
 SQLITE = "sqlite:///"
 _SQLITE = re.compile(r"sqlite(\+\w+)?://(/(?P<path>[^?]*))?(\?.*)?", re.DOTALL)
@@ -49,32 +47,29 @@ _SQLITE = re.compile(r"sqlite(\+\w+)?://(/(?P<path>[^?]*))?(\?.*)?", re.DOTALL)
 
 @dataclass(frozen=True)
 class Store:
-    """The MLflow store of a run.
-
-    given: what `--tracking-uri` says; None: SQLite in `out`.
-    """
+    """The MLflow store of a run: `option` is --tracking-uri, or None for SQLite in `out`."""
 
     out: Path
-    given: str | None = field(default=None, repr=False)
+    option: str | None = field(default=None, repr=False)
 
     @property
     def uri(self) -> str:
-        """The URI that MLflow gets; not to be shown.
+        """The URI for MLflow, which may hold a password.
 
         Raises:
-            ConfigError: the variable that is to hold it is not set.
+            ConfigError: the environment variable that holds it is not set.
         """
-        if self.given is None:
+        if self.option is None:
             return f"sqlite:///{(self.out / 'mlflow.db').resolve()}"
-        if not self.given.startswith(ENV):
-            return self.given
-        name = self.given.removeprefix(ENV)
+        if not self.option.startswith(ENV):
+            return self.option
+        name = self.option.removeprefix(ENV)
         if uri := os.environ.get(name, ""):
             return uri
         raise ConfigError(
             OPTION,
-            f"{self.given!r} names an environment variable that is not set: export "
-            f"{name or 'NAME'}=URI, or name the store itself",
+            f"{self.option!r} names an environment variable that is not set. Run `export "
+            f"{name or 'NAME'}=URI`, or name the store itself.",
         )
 
     @property
@@ -84,18 +79,15 @@ class Store:
     def format_command(self, words: str) -> str:
         """Return `ablate WORDS` for this store as a user would type it, without a password."""
         parts = ["ablate", *words.split(), "--out", str(self.out)]
-        if self.given is not None:
-            parts += [OPTION, f"{ENV}{VARIABLE}" if has_secret(self.given) else self.given]
+        if self.option is not None:
+            parts += [OPTION, f"{ENV}{VARIABLE}" if has_secret(self.option) else self.option]
         return f"`{shlex.join(parts)}`"
 
-    def check_usable(self, *, writes: bool = True) -> None:
-        """Check that MLflow can use it, as far as that can be told before it is opened.
-
-        Args:
-            writes: False for a plan, which may look at a store that it could not write.
+    def check_usable(self) -> None:
+        """Check that MLflow can use the store, without opening it.
 
         Raises:
-            ConfigError: it cannot be one.
+            ConfigError: MLflow cannot use it.
         """
         path = find_sqlite_file(self.uri)
         if path is None:
@@ -106,9 +98,9 @@ class Store:
                 f"{self.redacted_uri!r} names no file. Write sqlite:///FILE, with three slashes "
                 "before a relative path and four before an absolute one.",
             )
-        elif self.given is None and path != (self.out / "mlflow.db").resolve():
-            raise ConfigError("--out", f"{str(self.out)!r} has a ?: rename the folder")
-        elif fault := self._find_file_fault(path, writes=writes):
+        elif self.option is None and path != (self.out / "mlflow.db").resolve():
+            raise ConfigError("--out", f"{str(self.out)!r} has a ?. Rename the folder.")
+        elif fault := self._find_file_fault(path):
             raise ConfigError(str(path), fault)
 
     def _check_server(self) -> None:
@@ -116,48 +108,49 @@ class Store:
         from sqlalchemy.engine import make_url
         from sqlalchemy.exc import SQLAlchemyError
 
-        uri, shown = self.uri, self.redacted_uri
+        uri, redacted_uri = self.uri, self.redacted_uri
         kind, separator, _ = uri.partition("://")
         kind = kind.partition("+")[0]
         if uri == "databricks" or uri.startswith("databricks:"):
             return  # a profile
         if not separator or kind not in PORTS:
-            raise ConfigError(OPTION, f"{shown!r} {EXPECTED}")
+            raise ConfigError(
+                OPTION,
+                f"{redacted_uri!r} is no MLflow URI (sqlite:///FILE, http, https, postgresql, …). "
+                "Leave the option out to write runs to SQLite in --out.",
+            )
         try:
             parts = urlsplit(uri)
             if kind not in ("http", "https"):
                 make_url(uri).get_dialect().import_dbapi()
             if parts.hostname:  # otherwise a database's socket, or its driver's own way
                 address = parts.hostname, parts.port or PORTS[kind]
-                socket.create_connection(address, SECONDS).close()
+                socket.create_connection(address, CONNECT_SECONDS).close()
         except (ImportError, SQLAlchemyError, OSError, ValueError) as error:
             reason = redact_text(str(error), uri).partition("\n")[0]
             raise ConfigError(
                 OPTION,
-                f"{shown} cannot be used ({reason}): start the server, install the driver of its "
-                f"database, or leave the option out, and {self.format_command('ledger replay')} "
-                "writes a finished sweep to it later",
+                f"{redacted_uri} cannot be used ({reason}). Start the server, install the driver "
+                "of its database, or leave the option out and write the finished sweep later by "
+                f"{self.format_command('ledger replay')}.",
             ) from None
 
-    def _find_file_fault(self, path: Path, *, writes: bool) -> str:
+    def _find_file_fault(self, path: Path) -> str:
         """Return why a SQLite file cannot be the store, and what to do; empty if it can."""
         folder = next(parent for parent in path.absolute().parents if parent.exists())
-        if not folder.is_dir() or (writes and not os.access(folder, os.W_OK)):
-            return f"a file below {folder} cannot be written: give another"
-        if path.exists() and not (path.is_file() and (not writes or os.access(path, os.W_OK))):
-            return "it is no plain file, or cannot be written: give another"
+        if not folder.is_dir() or not os.access(folder, os.W_OK):
+            return f"a file below {folder} cannot be written. Name another file."
         try:
-            names = _list_tables(path)
-        except sqlite3.OperationalError as error:
-            return f"it cannot be read now ({error}): find out which program holds it"
-        except (ValueError, sqlite3.DatabaseError) as error:
-            return (
-                f"it is damaged ({error}): move it away with the files {path.name}-* beside it, "
-                f"and {self.format_command('ledger replay')} writes it anew"
-            )
-        if names and not names & OWN:
-            tables = ", ".join(sorted(names)[:3])
-            return f"it is another program's database (tables {tables}): give another"
+            header = read_header(path)
+        except NoDatabase as error:
+            command = self.format_command("ledger replay")
+            return f"it is {error}. Name another file, or move it away and run {command}."
+        except sqlite3.DatabaseError:
+            return ""  # another process writes it now, or MLflow will say what is wrong
+        tables = header.tables if header else frozenset()
+        if tables and not tables & MLFLOW_TABLES:
+            names = ", ".join(sorted(tables)[:3])
+            return f"it is another program's database (tables {names}). Name another file."
         return ""
 
 
@@ -173,8 +166,8 @@ def build_public_environment(uri: str | None = None) -> dict[str, str]:
     """
 
     def opens_store(value: str) -> bool:
-        shown = value if uri is None else redact_text(value, uri)
-        return shown != value and (shown == HIDDEN or has_secret(value))
+        redacted = value if uri is None else redact_text(value, uri)
+        return redacted != value and (redacted == HIDDEN or has_secret(value))
 
     return {
         name: value
@@ -183,20 +176,11 @@ def build_public_environment(uri: str | None = None) -> dict[str, str]:
     }
 
 
-def _list_tables(path: Path) -> frozenset[str]:
-    """Return the tables of a database that may be written meanwhile."""
-    try:
-        header = read_header(path)
-    except sqlite3.DatabaseError:
-        if path.with_name(f"{path.name}-journal").exists():
-            return frozenset()  # a transaction under way or broken off: opening it rolls back
-        header = read_header(path, locked=True)
-    return header.tables if header else frozenset()
-
-
 def silence_mlflow() -> None:
-    """Set MLflow to no telemetry, nothing on stdout, and no HTTP retries, which would make a run
-    twice. A variable that the user has set stands."""
+    """Set MLflow to no telemetry, nothing on stdout and no HTTP retries, unless variables are set.
+
+    A retry of a request whose answer was lost would make a run twice.
+    """
     for name, value in {
         **QUIET,
         "DO_NOT_TRACK": "true",
@@ -230,7 +214,7 @@ def build_client_uri(tracking_uri: str) -> str:
 
 
 def open_store(tracking_uri: str) -> MlflowClient:
-    """Return a client of an existing or fresh store, whose tables are then there."""
+    """Return a client of a store; create the tables of a fresh SQLite file."""
     silence_mlflow()
     from mlflow import MlflowClient
 
@@ -238,7 +222,7 @@ def open_store(tracking_uri: str) -> MlflowClient:
     if path is None:
         return MlflowClient(tracking_uri=tracking_uri)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # The first use makes the tables by 40 migrations, which processes would break for each other.
+    # The first use makes the tables by 40 migrations, which must not run twice at once.
     with FileLock(path.with_name(path.name + ".lock"), timeout=FIRST_USE_TIMEOUT):
         client = MlflowClient(tracking_uri=build_client_uri(tracking_uri))
         client.search_experiments(max_results=1)
@@ -247,7 +231,7 @@ def open_store(tracking_uri: str) -> MlflowClient:
 
 
 def get_or_create_experiment(client: MlflowClient, tracking_uri: str, name: str) -> str:
-    """Return the id of an experiment, made if need be; beside a SQLite file lie its artifacts."""
+    """Return the id of an experiment; create it, with artifacts beside a SQLite file."""
     from mlflow.exceptions import MlflowException
 
     experiment = client.get_experiment_by_name(name)
@@ -265,17 +249,13 @@ def get_or_create_experiment(client: MlflowClient, tracking_uri: str, name: str)
     return str(experiment.experiment_id)
 
 
-def checkpoint_journal(tracking_uri: str) -> None:
-    """Bring a SQLite store's journal into its file, so that the file alone is the store."""
-    path = find_sqlite_file(tracking_uri)
-    if path is not None and path.is_file():
-        fold_journal(path)
-
-
 def format_command_line() -> str:
     """Return this process's command line as a user would type it again; empty from Python."""
     program = Path(sys.argv[0])
-    modules = {"run.py": "python -m ablate.run", "__main__.py": "python -m ablate"}
-    start = modules.get(program.name) if program.parent.name == "ablate" else None
-    start = "ablate" if program.name == "ablate" else start
-    return shlex.join([*start.split(), *sys.argv[1:]]) if start else ""
+    name = program.name if program.name == "ablate" else f"{program.parent.name}/{program.name}"
+    commands = {
+        "ablate": ["ablate"],
+        "ablate/run.py": ["python", "-m", "ablate.run"],
+        "ablate/__main__.py": ["python", "-m", "ablate"],
+    }
+    return shlex.join([*commands[name], *sys.argv[1:]]) if name in commands else ""

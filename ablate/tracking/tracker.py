@@ -12,20 +12,19 @@ import math
 import queue
 import threading
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.queries import count_unlogged
+from ablate.ledger.sqlite_files import fold_journal
 from ablate.tracking.payload import Defaults
-from ablate.tracking.store import checkpoint_journal, store_key
+from ablate.tracking.store import find_sqlite_file, store_key
 from ablate.tracking.sync import EndStatus, MlflowSync, extract_first_line, is_away
 from reports.uri import redact_text, redact_uri
 
-INTERVAL_SECONDS = 5.0
-DRAIN_SECONDS = 60.0
 RETRY_SECONDS = 0.5  # between two tries when closing
-LAST_SECONDS = 1.0
+LAST_SECONDS = 1.0  # that `close` waits for a thread that was given up
 log = logging.getLogger("ablate.tracking")
 
 
@@ -35,19 +34,18 @@ class TrackingError(RuntimeError):
 
 @dataclass
 class MlflowTracker:
-    """The thread that keeps the MLflow runs of a sweep up to date.
+    """Run the thread that keeps the MLflow runs of a sweep up to date.
 
     A store that does not answer causes one warning. A bug causes a warning, and `close` raises it.
     """
 
     ledger_path: Path
     tracking_uri: str
-    sweep_id: str  # one that the ledger knows (`Ledger.put_sweep`)
-    experiment: str  # its name (the spec's)
-    interval: float = INTERVAL_SECONDS  # between two looks at what has changed
-    drain_seconds: float = DRAIN_SECONDS  # that `close` waits for a store that takes nothing
-    remedy: str = "`ablate ledger replay`"  # what writes later what could not be written
-    defaults: Defaults | None = None  # of settings, which are then no parameters
+    sweep_id: str  # one that the ledger has (`Ledger.put_sweep`)
+    interval: float = 5.0  # seconds between two writes
+    drain_seconds: float = 60.0  # that `close` waits for a store that takes nothing
+    remedy: str = "`ablate ledger replay`"  # the command that writes later what is missing
+    defaults: Defaults = field(default_factory=dict)  # settings with these values are not logged
 
     def __post_init__(self) -> None:
         self._changed: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -64,8 +62,7 @@ class MlflowTracker:
         self._thread.start()
 
     def notify(self, trial_id: str) -> None:
-        """Note that a trial has changed in the ledger. This is cheap and can be called by any
-        thread."""
+        """Tell the thread, from any thread, that a trial has changed in the ledger."""
         self._changed.put(trial_id)
 
     def close(self, status: EndStatus = "FINISHED") -> bool:
@@ -79,6 +76,7 @@ class MlflowTracker:
         """
         self._status = status
         self._closing.set()
+        # wait as long as the store takes trials
         lacking, before = self._count_unlogged(), math.inf
         while lacking < before and self._thread.is_alive():
             self._thread.join(self.drain_seconds)
@@ -86,30 +84,31 @@ class MlflowTracker:
         is_late = self._thread.is_alive()
         self._given_up.set()
         self._thread.join(LAST_SECONDS)  # unless it is within a request, it closes its ledger
+        # say what MLflow lacks
+        fault = f"is still {'away' if self._is_away else 'taking trials'}" if is_late else ""
         if self._refused and not self._is_away:
             trial_id, reason = next(iter(self._refused.items()))
-            self._warn_once(
-                f"refused {len(self._refused)} of the sweep's trials, as {trial_id} ({reason}); "
-                f"the ledger has everything: {self.remedy} writes what it then takes"
-            )
-        elif is_late:
-            self._warn_once(
-                f"is still {'away' if self._is_away else 'taking trials'}; the ledger has "
-                f"everything: {self.remedy} writes the {lacking} ended trials that MLflow lacks"
+            fault = f"refused {len(self._refused)} of the sweep's trials, as {trial_id} ({reason})"
+        if fault:
+            self._warn(
+                f"{fault}. The ledger has everything: {self.remedy} writes the {lacking} ended "
+                "trials that MLflow lacks."
             )
         if self._error is not None:
             text = redact_text(f"{type(self._error).__name__}: {self._error}", self.tracking_uri)
             raise TrackingError(
-                f"MLflow tracking stopped ({text}); the ledger has everything, and {self.remedy} "
-                "writes it"
+                f"MLflow tracking stopped ({text}). The ledger has everything: {self.remedy} "
+                "writes it."
             ) from self._error
         return not (is_late or self._is_away or self._refused)
 
     def _run_thread(self) -> None:
-        named = self.tracking_uri, self.sweep_id, self.experiment
+        """Write to MLflow until `close`; keep an error for `close`, and warn of it."""
         try:
             with Ledger(self.ledger_path) as ledger:
-                self._sync_until_closed(MlflowSync(ledger, *named, defaults=self.defaults))
+                self._sync_until_closed(
+                    MlflowSync(ledger, self.tracking_uri, self.sweep_id, self.defaults)
+                )
         except BaseException as error:
             self._error = error
             text = f"{type(error).__name__}: {error}; the sweep goes on\n{traceback.format_exc()}"
@@ -120,39 +119,39 @@ class MlflowTracker:
         changed: set[str] = set()
         has_begun = False
         while not self._given_up.is_set():
-            # Even if there was no time before: what a store takes only if asked again is asked for.
+            # the first write is of all trials and does not end the parent run
             status = self._status if has_begun and self._closing.is_set() else None
             with contextlib.suppress(queue.Empty):
                 while True:
                     changed.add(self._changed.get_nowait())
-            wants_all = status is not None or not has_begun
+            writes_all = status is not None or not has_begun
             try:
-                replica.sync(None if wants_all else changed, status=status)
+                replica.sync(None if writes_all else changed, status=status)
             except Exception as error:
                 if not is_away(error):
                     raise
                 if not self._is_away:
-                    self._warn_once(
-                        f"is away ({extract_first_line(error)}); the sweep goes on and will be "
-                        "written when it is back"
-                    )
+                    reason = extract_first_line(error)
+                    self._warn(f"is away ({reason}). The sweep goes on and is written later.")
                 self._is_away = True
             else:
                 if self._is_away:
-                    self._is_away = False
-                    self._warn_once("is back; nothing was lost")
+                    self._warn("is back; nothing was lost.")
+                self._is_away = False
                 has_begun = True
                 changed.clear()
                 self._refused = dict(replica.refused)
                 if status is not None:
-                    checkpoint_journal(self.tracking_uri)
+                    if (path := find_sqlite_file(self.tracking_uri)) is not None:
+                        fold_journal(path)
                     return
+            # wait for the next write, or at the end for the next try
             if self._closing.is_set():
                 self._given_up.wait(RETRY_SECONDS if self._is_away else 0)
             else:
                 self._closing.wait(self.interval)
 
-    def _warn_once(self, text: str) -> None:
+    def _warn(self, text: str) -> None:
         uri = self.tracking_uri
         log.warning("MLflow store %s %s", redact_uri(uri), redact_text(text, uri))
 

@@ -12,8 +12,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -42,15 +41,11 @@ def compile_report(
     """
     from reports import compile as compiler
     from reports.errors import ReportError, StoreUnavailable
-    from trainables.machine.cache_folder import locate_default_cache
 
-    uri = build_client_uri(store.uri)
-    trials, cache = store.out / TRIALS, locate_default_cache()
-    supply = partial(
-        provide_model_views, tracking_uri=uri, trials=trials, cache=cache, device=device
-    )
+    uri, trials = build_client_uri(store.uri), store.out / TRIALS
+    log_views = partial(log_model_views, tracking_uri=uri, trials=trials, device=device)
     try:
-        report = compiler.compile_report(uri, sweep_id, store.out / "reports", supply=supply)
+        report = compiler.compile_report(uri, sweep_id, store.out / "reports", supply=log_views)
     except StoreUnavailable as error:
         raise ReportError(
             f"{error} When it is back: {store.format_command('ledger replay')}, then "
@@ -60,61 +55,48 @@ def compile_report(
     return {"page": report.html, **report.paths}, report.text, page
 
 
-@contextlib.contextmanager
-def provide_model_views(
-    frame: Frame, tracking_uri: str, trials: Path, cache: Path, device: str
-) -> Iterator[Callable[[], None]]:
-    """Compute what figures show of trained models while the report begins.
-
-    The yielded function waits for the results and logs them. What cannot be computed causes a
-    warning.
-    """
+def log_model_views(frame: Frame, tracking_uri: str, trials: Path, device: str) -> None:
+    """Compute and log the views of trained models that figures show and that runs lack."""
+    # list the missing views, and the trials that can compute them
     missing: list[tuple[ViewRequest, Path]] = []
-    wanted: dict[Path, list[View]] = {}
+    uncomputed: dict[Path, list[View]] = {}
     recipe = frame.recipe.restrict_to_studies({*frame.cells["study"]})
     for request in list_requested_views(frame, recipe):
-        trial_id = request.trial_id
         if frame.load_model_view(request.run_id, request.name) is not None:
             continue
-        folder = locate_trial_folder(trials, trial_id)
+        folder = locate_trial_folder(trials, request.trial_id)
         view = View(request.name, request.kind, request.options)
         missing.append((request, view.locate_file(folder)))
         if view.locate_file(folder).is_file():
             continue
-        if folder.resolve() not in wanted:
+        if folder.resolve() not in uncomputed:
             try:
-                fetch_weights(trials, trial_id)
+                fetch_weights(trials, request.trial_id)
             except OSError as error:
-                LOG.warning(
-                    "the weights of trial %s did not come from storage: %s", trial_id, error
-                )
+                text = "the weights of trial %s did not come from storage: %s"
+                LOG.warning(text, request.trial_id, error)
         if folder.is_dir():
-            wanted.setdefault(folder.resolve(), []).append(view)
+            uncomputed.setdefault(folder.resolve(), []).append(view)
         else:
-            _warn_of_empty_figure(trial_id, request.name, f"no folder {folder}")
-    requests = tuple(TrialViews(folder, tuple(views)) for folder, views in wanted.items())
-    environment = build_public_environment(tracking_uri)
-    with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(_read_views, requests, cache, device, environment)
-
-        def log_views() -> None:
-            reading.result()
-            client = open_client(tracking_uri)
-            for request, path in missing:
-                if path.is_file():
-                    client.log_artifact(request.run_id, str(path), VIEWS)
-
-        yield log_views
+            _warn_of_empty_figure(request.trial_id, request.name, f"no folder {folder}")
+    # compute and log them
+    if uncomputed:
+        environment = build_public_environment(tracking_uri)
+        requests = (TrialViews(folder, tuple(views)) for folder, views in uncomputed.items())
+        _compute_views(tuple(requests), device, environment)
+    for request, path in missing:
+        if path.is_file():
+            open_client(tracking_uri).log_artifact(request.run_id, str(path), VIEWS)
 
 
-def _read_views(
-    wanted: tuple[TrialViews, ...], cache: Path, device: str, environment: Mapping[str, str]
+def _compute_views(
+    options: tuple[TrialViews, ...], device: str, environment: Mapping[str, str]
 ) -> None:
     """Compute views in a subprocess, and warn of each that failed."""
-    if not wanted:
-        return
+    from trainables.machine.cache_folder import locate_default_cache
+
     threads = max(1, (os.cpu_count() or 2) // 2)
-    request = Request(wanted, device, threads, cache.resolve())
+    request = Request(options, device, threads, locate_default_cache().resolve())
     process = subprocess.run(
         [sys.executable, "-m", "trainables.jobs.views"],
         input=json.dumps(request.to_dict()),
@@ -125,15 +107,14 @@ def _read_views(
         check=False,
         env=environment,
     )
-    code = process.returncode
-    lines = process.stderr.strip().splitlines() or [f"exit code {code}"]
-    unread = [line for line in lines if line.startswith('{"folder"')]  # others are of libraries
-    for line in unread:
+    lines = process.stderr.strip().splitlines() or [f"exit code {process.returncode}"]
+    failures = [line for line in lines if line.startswith('{"folder"')]  # libraries print others
+    for line in failures:
         with contextlib.suppress(json.JSONDecodeError):  # it was killed within its last line
             view = json.loads(line)
             _warn_of_empty_figure(Path(view["folder"]).name, view["name"], view["reason"])
-    if code not in (0, 1) or (code and not unread):  # 1: it has said what it could not read
-        LOG.warning("figures of models: the process that reads them ended by itself: %s", lines[-1])
+    if process.returncode != (1 if failures else 0):
+        LOG.warning("the process that computes figures of models has failed: %s", lines[-1])
 
 
 def _warn_of_empty_figure(trial: str, name: str, reason: str) -> None:

@@ -27,12 +27,17 @@ def compute_canonical_hash(content: object) -> str:
 
 def drop_unused(dump: Any) -> Any:
     """Drop unused options of later versions from a dump, so that identities stay the same."""
-    if isinstance(dump, dict):
-        return {
-            key: drop_unused(value)
-            for key, value in dump.items()
-            if not (key in LATER and value in (None, {}, []))
-            and not ("best_of" in dump and key == "rank" and value == 1)
-            and not (dump.get("design") == "compare" and key == "exclude" and not value)
-        }
-    return [drop_unused(value) for value in dump] if isinstance(dump, list) else dump
+    if isinstance(dump, list):
+        return [drop_unused(value) for value in dump]
+    if not isinstance(dump, dict):
+        return dump
+    return {key: drop_unused(dump[key]) for key in dump if not _is_unused(dump, key)}
+
+
+def _is_unused(options: dict[str, Any], key: str) -> bool:
+    """Return whether an option was added after the first release and has its default."""
+    if key in LATER:
+        return options[key] in (None, {}, [])
+    if key == "rank":
+        return "best_of" in options and options[key] == 1
+    return key == "exclude" and options.get("design") == "compare" and not options[key]

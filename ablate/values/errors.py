@@ -24,25 +24,20 @@ REMOVED_KEYS = {
 }
 _TAGS = ("design", "name")  # the discriminator fields of unions
 
-_MAPPING = "must be a mapping (`key: value` on indented lines below it)"
-_LIST = "must be a list (write [a, b], or entries that begin with `- `)"
-_BOOL = "must be true or false, without quotes"
-# Type of pydantic's error → what the value must be, in terms of YAML.
-_IN_YAML = {
-    "dict_type": _MAPPING,
-    "mapping_type": _MAPPING,
-    "model_type": _MAPPING,
-    "model_attributes_type": _MAPPING,
-    "list_type": _LIST,
-    "tuple_type": _LIST,
-    "bool_type": _BOOL,
-    "bool_parsing": _BOOL,
-    "invalid_key": "must be text (put it in quotes)",
-    "string_type": "must be text (a number or a word of YAML needs quotes)",
-    "int_from_float": "must be a valid integer, without a fraction",
-    "int_parsing_size": "must be a smaller integer",
+# What a value must be, in terms of YAML → the types of pydantic's errors that say so.
+_REQUIREMENTS = {
+    "must be a mapping (`key: value` on indented lines below it)": (
+        *("dict_type", "mapping_type", "model_type", "model_attributes_type"),
+    ),
+    "must be a list (write [a, b], or entries that begin with `- `)": ("list_type", "tuple_type"),
+    "must be true or false, without quotes": ("bool_type", "bool_parsing"),
+    "must be text (put it in quotes)": ("invalid_key",),
+    "must be text (a number or a word of YAML needs quotes)": ("string_type",),
+    "must be a valid integer, without a fraction": ("int_from_float",),
+    "must be a smaller integer": ("int_parsing_size",),
 }
-_OF_A_WHOLE = ("value_error", "too_short", "too_long")  # errors of a value, not of a missing key
+_REQUIREMENT_BY_TYPE = {kind: text for text, kinds in _REQUIREMENTS.items() for kind in kinds}
+_VALUE_ERRORS = ("value_error", "too_short", "too_long")  # of a value that is there
 
 
 def join_words(words: Iterable[object]) -> str:
@@ -52,10 +47,7 @@ def join_words(words: Iterable[object]) -> str:
 
 def format_value(value: object) -> str:
     """Return a value as in YAML, cut to 58 characters if it is long."""
-    try:
-        text = json.dumps(value, ensure_ascii=False, default=str)
-    except ValueError:
-        text = repr(value)
+    text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else text[:57] + "…"
 
 
@@ -72,7 +64,7 @@ def find_closest(query: str, candidates: Iterable[str], cutoff: float = 0.6) -> 
 def suggest_nearest(query: str, candidates: Iterable[str]) -> str:
     """Return a remedy for an unknown word: the most similar candidate, if there is one."""
     close = find_closest(query, candidates)
-    return f"Did you mean {close!r}?" if close else "Choose one of those"
+    return f"Did you mean {close!r}?" if close else "Choose one of those."
 
 
 def describe_unknown(what: str, query: str, candidates: Iterable[str]) -> str:
@@ -82,32 +74,17 @@ def describe_unknown(what: str, query: str, candidates: Iterable[str]) -> str:
     return f"{what} {query!r} is unknown; there are {join_words(words)}. {remedy}"
 
 
-def suggest_metric(query: str, candidates: Iterable[str]) -> str:
-    """Return a remedy for an unknown metric, also if written as R@1, mAP@R or val/recall@4."""
-    words = list(candidates)
-    split, slash, name = query.strip().casefold().rpartition("/")
-    name = re.sub(r"[@\s-]+", "_at_" if "@" in name else "_", name).strip("_")
-    name = re.sub(r"^(r|p|recall|precision)_?(at_)?(\d+)$", r"recall_at_\3", name)
-    name = {"map": "map_at_r", "rp": "r_precision", "f_1": "f1"}.get(name, name)
-    spellings = (f"{split}/{name}" if slash else f"val/{name}", name)
-    exact = next((spelling for spelling in spellings if spelling in words), None)
-    return suggest_nearest(exact or (spellings[0] if slash else name), words)
-
-
-def list_similar_metrics(query: str, candidates: Iterable[str], most: int = 6) -> str:
-    """Return the `most` metrics that are most similar to `query`, and the number of others."""
-    names = list(candidates)
-    similar = difflib.get_close_matches(query.casefold(), names, n=most, cutoff=0)
-    more = len(names) - len(similar)
-    return ", ".join(similar) + (f" and {more} others" if more > 0 else "")
-
-
 def describe_unknown_metric(metric: str, candidates: Iterable[str], more: str = "") -> str:
-    """Return the message for an unknown metric, with similar ones and a remedy."""
+    """Return the message for an unknown metric, with the six most similar ones."""
     names = list(candidates)
+    spelling = metric.casefold().replace("@", "_at_")  # R@1 → recall_at_1, mAP@R → map_at_r
+    spelling = re.sub(r"(^|/)r_at_", r"\1recall_at_", spelling)
+    similar = difflib.get_close_matches(spelling, names, n=6, cutoff=0)
+    n_others = len(names) - len(similar)
+    others = f" and {n_others} others" if n_others > 0 else ""
     return (
-        f"{metric!r} is no metric here; there are {list_similar_metrics(metric, names)}{more}. "
-        f"{suggest_metric(metric, names)}"
+        f"{metric!r} is no metric here; there are {', '.join(similar)}{others}{more}. "
+        f"{suggest_nearest(spelling, names)}"
     )
 
 
@@ -132,16 +109,19 @@ def explain_validation_error(
     """
     faults = sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden")
     paths = [_find_path(fault, data) for fault in faults]
+    # of the faults of a union, take that of the member that matched furthest
     index = 0
-    if isinstance(faults[0]["input"], list):  # prefer the member of a union that matched furthest
+    if isinstance(faults[0]["input"], list):
         inside = [i for i, path in enumerate(paths) if path[: len(paths[0])] == paths[0]]
         index = max(inside, key=lambda i: len(paths[i]))
     fault, path = faults[index], paths[index]
-    kind, field, inner = fault["type"], ".".join(path), fault.get("ctx", {}).get("error")
-    if isinstance(inner, ConfigError):
-        if path[-1:] != [inner.path]:  # a validator of a model names the path below it
-            path = [*path, *inner.path.split(".")] if inner.path else path
-        return path, inner.move_to(".".join(path))
+    kind, field, raised = fault["type"], ".".join(path), fault.get("ctx", {}).get("error")
+    # an error of one of our validators
+    if isinstance(raised, ConfigError):
+        if path[-1:] != [raised.path]:  # a validator of a model names the path below it
+            path = [*path, *raised.path.split(".")] if raised.path else path
+        return path, raised.move_to(".".join(path))
+    # an error of pydantic
     if kind == "extra_forbidden":
         return path, ConfigError(field, _describe_unknown_key(path, model, data, suggest))
     if kind in ("union_tag_invalid", "union_tag_not_found"):
@@ -149,11 +129,10 @@ def explain_validation_error(
     if kind == "missing":
         return path, ConfigError(field, "it is required. Add it.")
     if kind == "value_error":
-        text = str(fault["msg"]).removeprefix("Value error, ")
-        return path, ConfigError(field, text)
+        return path, ConfigError(field, str(fault["msg"]).removeprefix("Value error, "))
     text = str(fault["msg"]).partition(" after validation")[0]
-    must = _IN_YAML.get(kind) or re.sub(r"^\w+ should ", "must ", text)
-    message = f"it {must}, not {format_value(fault['input'])}"
+    requirement = _REQUIREMENT_BY_TYPE.get(kind) or re.sub(r"^\w+ should ", "must ", text)
+    message = f"it {requirement}, not {format_value(fault['input'])}"
     if kind == "literal_error":
         literals = re.findall(r"'([^']*)'", fault["msg"])
         message = f"{message}. {suggest_nearest(str(fault['input']), literals)}"
@@ -167,20 +146,20 @@ def _find_path(fault: Any, data: Any) -> list[str]:
     "ddml", or if "ddml" is no key there. A level has at most one tag, before its keys.
     """
     path: list[str] = []
-    level, fresh, last = data, True, len(fault["loc"]) - 1
+    level, can_be_tag, last = data, True, len(fault["loc"]) - 1
     for i, part in enumerate(fault["loc"]):
         if isinstance(level, Mapping):
-            tag = fresh and path and any(level.get(field) == part for field in _TAGS)
-            fresh = fresh and not tag
-            is_member = path and part not in level and (i < last or fault["type"] in _OF_A_WHOLE)
-            if tag or is_member:
+            is_tag = can_be_tag and path and any(level.get(field) == part for field in _TAGS)
+            can_be_tag = can_be_tag and not is_tag
+            must_exist = i < last or fault["type"] in _VALUE_ERRORS
+            if is_tag or (path and part not in level and must_exist):
                 continue
         elif isinstance(level, list) and isinstance(part, str):
             continue
         elif path and not isinstance(level, list):
             break
         path.append(str(part))
-        level, fresh = _get_child(level, str(part)), True
+        level, can_be_tag = _get_child(level, str(part)), True
     return path
 
 
@@ -200,9 +179,9 @@ def _describe_unknown_key(
 ) -> str:
     """Return the message for an unknown or removed key."""
     field, key = ".".join(path), path[-1]
-    for removed, instead in REMOVED_KEYS.items():
+    for removed, remedy in REMOVED_KEYS.items():
         if re.search(rf"(^|\.){removed}$", field):
-            return f"it was removed in {VERSION}. Leave it out: {instead}"
+            return f"it was removed in {VERSION}. Leave it out: {remedy}"
     names = [info.alias or name for name, info in list_fields_at(model, path[:-1], data).items()]
     if suggest is not None and find_closest(key, names) is None:
         return f"the key {key!r} is unknown; there are {join_words(names)}. {suggest(field)}"
@@ -221,18 +200,16 @@ def _explain_tag(
             f"{field}.{tag}", describe_unknown(f"the {tag}", str(context["tag"]), names)
         )
     annotation, metadata, _ = _descend_to(model, path, data)
-    mark = _mark_of(metadata)
-    members = (
-        name
-        for inner_model in _iterate_models(annotation)
-        for name in _list_tag_values(inner_model, tag)
-    )
-    names = list(mark.registry if mark else members)
+    if mark := _find_registry_mark(metadata):
+        names = list(mark.registry)
+    else:
+        models = _iterate_models(annotation)
+        names = [name for inner_model in models for name in _list_tag_values(inner_model, tag)]
     choices = f": one of {join_words(names)}" if names else ""
-    return ConfigError(field, f"its `{tag}` is missing. Add it{choices}")
+    return ConfigError(field, f"its `{tag}` is missing. Add it{choices}.")
 
 
-# ------------------------------------------------------------------ what a model knows at a path
+# ------------------------------------------------------------------ fields of a model at a path
 
 
 def list_fields_at(model: type[BaseModel], path: Sequence[str], data: Any) -> dict[str, FieldInfo]:
@@ -256,12 +233,12 @@ def _descend_to(model: Any, path: Sequence[str], data: Any) -> tuple[Any, Sequen
     for key in path:
         inner = _find_model(annotation, metadata, data)
         if inner is not None:
-            named = {info.alias or name: info for name, info in inner.model_fields.items()}
-            info = named.get(key)
+            fields = {info.alias or name: info for name, info in inner.model_fields.items()}
+            info = fields.get(key)
             annotation, metadata = (info.annotation, info.metadata) if info else (None, ())
         else:  # a mapping or list, perhaps optional
-            kinds = (annotation, *get_args(annotation))
-            container = next((k for k in kinds if get_origin(k) in (dict, list, tuple)), None)
+            types = (annotation, *get_args(annotation))
+            container = next((t for t in types if get_origin(t) in (dict, list, tuple)), None)
             members = get_args(container) or (None,)
             annotation, metadata = members[1 if get_origin(container) is dict else 0], ()
         data = _get_child(data, key)
@@ -270,7 +247,7 @@ def _descend_to(model: Any, path: Sequence[str], data: Any) -> tuple[Any, Sequen
 
 def _find_model(annotation: Any, metadata: Sequence[Any], data: Any) -> type[BaseModel] | None:
     """Return the model of an annotation, or the member of a union whose tag `data` has."""
-    if (mark := _mark_of(metadata)) is not None:
+    if (mark := _find_registry_mark(metadata)) is not None:
         name = data.get("name") if isinstance(data, Mapping) else None
         name = mark.default if name is None else name
         is_registered = isinstance(name, str) and name in mark.registry
@@ -282,7 +259,7 @@ def _find_model(annotation: Any, metadata: Sequence[Any], data: Any) -> type[Bas
     return models[0] if len(models) == 1 else None
 
 
-def _mark_of(metadata: Sequence[Any]) -> FromRegistry | None:
+def _find_registry_mark(metadata: Sequence[Any]) -> FromRegistry | None:
     """Return the registry mark of a field that configures a component; None without one."""
     return next((mark for mark in metadata if isinstance(mark, FromRegistry)), None)
 

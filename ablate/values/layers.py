@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ablate.values.paths import expand_paths, has_path
+from ablate.values.paths import expand_paths, has_path, join_address
 from trainables.config.images import EMBEDDED, DataConfig
 from trainables.config.registry import NamedConfig
 from trainables.config.sections import Trial
@@ -29,16 +29,12 @@ class Layer:
     """A partial configuration and its origin.
 
     Attributes:
-        where: dotted place of the values in the spec, or an option such as `--set`.
+        where: dotted address of the values in the spec, or an option such as `--set`.
         values: the settings; keys may be dotted paths.
     """
 
     where: str
     values: Mapping[str, Any]
-
-    def format_place(self, path: str) -> str:
-        """Return the place of one of the layer's paths, for messages."""
-        return f"{self.where} {path}" if self.where.startswith("-") else f"{self.where}.{path}"
 
 
 def overlay_mappings(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,10 +49,10 @@ def overlay_mappings(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[st
         if not isinstance(value, Mapping) or not isinstance(old, Mapping):
             merged[key] = value
             continue
-        renamed = "name" in old and value.get("name", old["name"]) != old["name"]
-        if renamed and key in NAMED:
+        is_renamed = "name" in old and value.get("name", old["name"]) != old["name"]
+        if is_renamed and key in NAMED:
             old = {}
-        elif renamed and key == "data":
+        elif is_renamed and key == "data":
             # Embedded data sets read no folder, but identities of existing sweeps contain its path.
             dropped = {"root"} if value["name"] not in EMBEDDED else set()
             shared = DataConfig.model_fields.keys() - dropped
@@ -83,17 +79,18 @@ def merge_layers(layers: Iterable[Layer]) -> dict[str, Any]:
 
 
 def find_origin(layers: Sequence[Layer], path: str, reported: str) -> str:
-    """Return the place of the last layer that sets `path`, or the nearest path above it.
+    """Return the address in the last layer that sets `path`, or the nearest path above it.
 
     Args:
         layers: lowest first.
-        path: the path to find.
-        reported: the path to show in the place, if it differs.
+        reported: the path to show in the address, if it differs from `path`.
     """
     parts = path.split(".") if path else []
     for length in range(len(parts), 0, -1):
         prefix = ".".join(parts[:length])
         for layer in reversed(layers):
             if has_path(expand_paths(layer.values, layer.where), prefix):
-                return layer.format_place(reported or path)
-    return layers[-1].format_place(reported) if reported and layers else (reported or "trial")
+                return join_address(layer.where, reported or path)
+    if not reported:
+        return "trial"
+    return join_address(layers[-1].where, reported) if layers else reported

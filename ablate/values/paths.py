@@ -23,71 +23,65 @@ def expand_paths(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Expand dotted keys, at any depth, to nested mappings.
 
     Args:
-        values: the mapping.
-        where: its place, for messages.
+        where: the address of the mapping in the spec, or an option such as `--set`, for messages.
 
     Raises:
-        ConfigError: A path is set twice, or has both a value and paths below it, or a key is no
+        ConfigError: a path is set twice, or has both a value and paths below it, or a key is no
             text.
     """
     nested: dict[str, Any] = {}
     for key, value in values.items():
+        address = join_address(where, key)
         if not isinstance(key, str):
-            raise ConfigError(
-                _join_place(where, key), f"the key {key!r} is no text. Put it in quotes."
-            )
-        inner: Any = value
-        if isinstance(value, Mapping):
-            inner = expand_paths(value, _join_place(where, key))
-        for part in reversed(key.split(".")[1:]):
+            raise ConfigError(address, f"the key {key!r} is no text. Put it in quotes.")
+        first, *others = key.split(".")
+        inner: Any = expand_paths(value, address) if isinstance(value, Mapping) else value
+        for part in reversed(others):
             inner = {part: inner}
-        _put_value(nested, key.split(".")[0], inner, where)
+        _merge_value(nested, first, inner, where)
     return nested
 
 
-def _put_value(nested: dict[str, Any], key: str, value: Any, where: str) -> None:
+def _merge_value(nested: dict[str, Any], key: str, value: Any, where: str) -> None:
     """Set or merge a value in `nested`; refuse a second value for the same path."""
     if key not in nested:
         nested[key] = value
     elif isinstance(nested[key], dict) and isinstance(value, dict):
-        for inner, below in value.items():
-            _put_value(nested[key], inner, below, _join_place(where, key))
+        for inner_key, inner_value in value.items():
+            _merge_value(nested[key], inner_key, inner_value, join_address(where, key))
     else:
-        raise ConfigError(_join_place(where, key), "it is given twice. Remove one of the two.")
+        raise ConfigError(join_address(where, key), "it is given twice. Remove one of the two.")
 
 
-def _join_place(where: str, key: object) -> str:
-    return f"{where} {key}" if where == "--set" else f"{where}.{key}"
+def join_address(where: str, path: object) -> str:
+    """Return the address of a path, for messages: `trial.optimizer.lr` or `--set optimizer.lr`."""
+    return f"{where} {path}" if where.startswith("-") else f"{where}.{path}"
 
 
 def get_at(values: Mapping[str, Any], path: str) -> Any:
-    """Return the value at a dotted path.
-
-    Raises:
-        KeyError: There is no such path.
-    """
+    """Return the value at a dotted path, which must exist (`has_path`)."""
     level: Any = values
     for part in path.split("."):
-        if not isinstance(level, Mapping):
-            raise KeyError(path)
         level = level[part]
     return level
 
 
 def has_path(values: Mapping[str, Any], path: str) -> bool:
-    try:
-        get_at(values, path)
-    except KeyError:
-        return False
+    """Return whether nested mappings have a value at a dotted path."""
+    level: Any = values
+    for part in path.split("."):
+        if not isinstance(level, Mapping) or part not in level:
+            return False
+        level = level[part]
     return True
 
 
 def find_varied_paths(configs: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the paths whose value or presence differs between configurations."""
-    flat = [flatten_paths(config) for config in configs]
-    paths = dict.fromkeys(path for flat_config in flat for path in flat_config)
+    flat_configs = [flatten_paths(config) for config in configs]
+    paths = dict.fromkeys(path for flat_config in flat_configs for path in flat_config)
     return [
         path
         for path in paths
-        if any(flat_config.get(path) != flat[0].get(path) for flat_config in flat)
+        if any(flat_config.get(path) != flat_configs[0].get(path) for flat_config in flat_configs)
     ]

@@ -181,7 +181,7 @@ class Sweep:
             ledger.release(trial_id, "failed", reason)
 
     def tracker(self, uri: str | None = None, **options: Any) -> MlflowTracker:
-        return MlflowTracker(self.ledger_path, uri or self.uri, self.sweep_id, "ddml", **options)
+        return MlflowTracker(self.ledger_path, uri or self.uri, self.sweep_id, **options)
 
     def track(self, uri: str | None = None) -> None:
         """Everything that the ledger has, into the store."""

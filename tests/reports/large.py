@@ -112,7 +112,7 @@ def store(folder: Path, trials: int) -> str:
         finish(planned.ledger, folder / "trials" / trial_id, cell)
     planned.ledger.close()
     uri = f"sqlite:///{folder}/mlflow.db"
-    tracker = MlflowTracker(folder / "ledger.sqlite", uri, plan.sweep_id, plan.spec.name)
+    tracker = MlflowTracker(folder / "ledger.sqlite", uri, plan.sweep_id)
     tracker.start()
     assert tracker.close()
     return plan.sweep_id

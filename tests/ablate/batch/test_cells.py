@@ -129,5 +129,5 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert main(["cells", str(spec), "--out", str(out), *bad]) == 2
     capsys.readouterr()
     assert main(["ledger", "import", str(tmp_path / "none"), "--out", str(out)]) == 2
-    assert "copy the folder of `python -m trainables.jobs.batch`" in capsys.readouterr().err
+    assert "Copy the folder of `python -m trainables.jobs.batch`" in capsys.readouterr().err
     assert main(["ledger", "import", "--out", str(out)]) == 2

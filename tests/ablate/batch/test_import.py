@@ -221,7 +221,7 @@ def test_the_folder_of_another_sweep(work: Path, tmp_path: Path) -> None:
     export_cells(other, synthetic_settings(tmp_path / "other"), tmp_path / "other.jsonl")
     assert "--out" in refused(work, tmp_path / "other", "of the 2 trials of this ledger")
     refused(work, tmp_path / "none", "of the 0 trials of this ledger")
-    refused(tmp_path, tmp_path / "other", "copy the folder of `python -m trainables.jobs.batch`")
+    refused(tmp_path, tmp_path / "other", "Copy the folder of `python -m trainables.jobs.batch`")
 
 
 def test_a_folder_that_another_process_has(

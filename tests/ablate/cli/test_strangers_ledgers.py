@@ -19,43 +19,19 @@ from tests.ablate.driven import dispatch, drain
 
 Captured = pytest.CaptureFixture[str]
 LOOKS = (["status"], ["trials"], ["ledger"], ["ledger", "export"], ["prune"])
-TABLES = ("trials", "epochs", "evaluations", "sweeps", "cells")
-VALUES: dict[str, object] = {
-    "bytes": b"\xff\x00",
-    "escape": "\x1b[31mx\nFORGED",
-    "number": -5,
-    "infinite": 1e999,
-    "large": "x" * 5000,
-}
-JSONS: dict[str, object] = {
-    "bytes": b"\xff",
-    "none": "{",
-    "deep": "[" * 10**5,
-    "digits": "9" * 10**4,
-    "list": "[]",
-    "text": '{"training": 3, "studies": 3, "objective": 3, "map_at_r": "x"}',
-}
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished sweep; its ledger's columns take any value, as those of a stranger may."""
+    """A finished sweep."""
     out = tmp_path_factory.mktemp("whole")
     given = specs.spec(seeds=1)
     given["studies"] = {"grid": given["studies"]["grid"]}
     made = dispatch(specs.plan(given), out)
     drain(made)
     made.ledger.close()
-    with sqlite3.connect(out / "ledger.sqlite", isolation_level=None) as db:
+    with sqlite3.connect(out / "ledger.sqlite") as db:
         db.execute("PRAGMA journal_mode=DELETE")
-        db.execute("PRAGMA writable_schema=ON")
-        for kind in ("TEXT", "INTEGER", "REAL", "NOT NULL"):
-            db.execute(
-                "UPDATE sqlite_master SET sql=replace(sql, ?, '') WHERE type='table' AND "
-                "instr(sql, 'WITHOUT ROWID')=0",
-                [f" {kind}"],
-            )
-        db.execute("PRAGMA writable_schema=OFF")
     db.close()
     return out
 
@@ -65,19 +41,12 @@ def out(whole: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(whole, tmp_path / "out"))
 
 
-def execute(out: Path, *statements: str, values: tuple[object, ...] = ()) -> None:
+def execute(out: Path, *statements: str) -> None:
     db = sqlite3.connect(out / "ledger.sqlite", isolation_level=None)
     db.execute("PRAGMA ignore_check_constraints=ON")
     for statement in statements:
-        db.execute(statement, values)
+        db.execute(statement)
     db.close()
-
-
-def columns(out: Path, table: str) -> list[str]:
-    db = sqlite3.connect(out / "ledger.sqlite")
-    names = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
-    db.close()
-    return names
 
 
 def one_sentence(out: Path, capsys: Captured, *words: str) -> int:
@@ -91,38 +60,17 @@ def one_sentence(out: Path, capsys: Captured, *words: str) -> int:
     return code
 
 
-@pytest.mark.parametrize("table", TABLES)
-def test_any_value_in_any_column(out: Path, capsys: Captured, table: str) -> None:
-    before = (out / "ledger.sqlite").read_bytes()
-    for number, column in enumerate(columns(out, table)):
-        kinds = JSONS if column.endswith("_json") else VALUES
-        for place, (name, value) in enumerate(kinds.items()):
-            (out / "ledger.sqlite").write_bytes(before)
-            try:
-                execute(out, f"UPDATE {table} SET {column}=?", values=(value,))
-            except sqlite3.IntegrityError:
-                continue  # two rows of one key
-            code = one_sentence(out, capsys, *LOOKS[(number + place) % len(LOOKS)])
-            if table == "trials" and column in ("config_json", "seed") and name != "number":
-                assert one_sentence(out, capsys, "ledger", "export") == 2, (column, name, code)
-
-
 @pytest.mark.parametrize(
     "statements",
     [
         ["DROP TABLE trials"],
-        ["ALTER TABLE trials RENAME COLUMN status TO state"],
-        ["ALTER TABLE trials ADD COLUMN more AS (zeroblob(900000000)) VIRTUAL"],
-        ["DROP TABLE sources", "CREATE VIEW sources AS SELECT 1 AS source, 2 AS components_json"],
-        ["CREATE TRIGGER t AFTER UPDATE ON trials BEGIN DELETE FROM sweeps; END"],
         ["UPDATE trials SET reason=CAST(x'ff41' AS TEXT)"],
-        ["UPDATE trials SET reason=CAST(zeroblob(68000000) AS TEXT)"],
         ["UPDATE trials SET owner='nobody', heartbeat=0"],
+        ["UPDATE trials SET config_json='{'"],
         ["PRAGMA user_version=3"],
     ],
 )
 def test_tables_of_somebody_else(out: Path, capsys: Captured, statements: list[str]) -> None:
-    """Also a view that never ends, or a value of gigabytes."""
     execute(out, *statements)
     codes = [one_sentence(out, capsys, *words) for words in LOOKS]
     assert 2 in codes or statements == ["PRAGMA user_version=3"]

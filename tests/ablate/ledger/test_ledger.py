@@ -115,13 +115,11 @@ def test_the_first_proposal_stands(ledger: Ledger) -> None:
     assert ledger.list_proposals("k")[0]["params"] == {"lr": 0.1}
 
 
-def before_folds_came_first(path: Path, owner: Owner | None = None) -> list[dict[str, Any]]:
+def before_folds_came_first(path: Path) -> list[dict[str, Any]]:
     """A ledger of version 4, as SQLite keeps one: its key's last column stands last."""
     with Ledger(path) as ledger:
         ledger.claim("t-s0", "h", 0, {}, Owner.from_this_process())
         ledger.record_final("t-s0", FINAL)
-        if owner is not None:
-            ledger.claim("u-s0", "h", 0, {}, owner)
         cell = {"study": "a", "seed": 0, "trial_id": "t-s0", "coords": {"x": 1}}
         ledger.put_cells("s", [cell | {"cell": f"c{i}", "idx": i} for i in range(3)])
         ledger.put_cells("s", [cell | {"cell": "c0", "idx": 0, "fold": 1}])
@@ -200,20 +198,6 @@ def test_a_ledger_of_before_gets_what_it_lacks(
         assert later.list_proposals("k")[0]["beside"] == ()
         later.put_stop("s", "study", "cell", 3)
         assert later.get_stops("s", "study") == {"cell": 3}
-
-
-def test_a_migration_waits_for_the_end_of_an_older_run(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite"
-    before = before_folds_came_first(path, Owner.from_this_process())
-    with pytest.raises(LedgerError, match="older ablate at work"):
-        Ledger(path)
-    raw = sqlite3.connect(path)
-    assert raw.execute("PRAGMA user_version").fetchone() == (4,)
-    with raw:
-        raw.execute("UPDATE trials SET owner=?", [str(DEAD)])
-    raw.close()
-    with Ledger(path) as ledger:
-        assert ledger.list_cells("s") == before
 
 
 def test_a_trial_s_end_does_not_move(ledger: Ledger) -> None:

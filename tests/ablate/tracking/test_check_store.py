@@ -27,7 +27,7 @@ def listing(folder: Path) -> dict[str, bytes]:
     [
         ("sqlite:///", "names no file"),
         ("sqlite:///:memory:", "names no file"),
-        ("sqlite:///{tmp}", "no plain file"),
+        ("sqlite:///{tmp}", "it is a folder"),
         ("sqlite:////proc/version/x.db", "cannot be written"),
         ("{tmp}/mlruns", "is no MLflow URI"),
         ("postgresql://me:" + WORD + "@127.0.0.1:9/db", "No module named 'psycopg'"),

@@ -18,7 +18,7 @@ import yaml
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.tracking.payload import choose_parameters, flatten_config
-from ablate.tracking.store import open_store, store_key
+from ablate.tracking.store import open_store
 from ablate.tracking.sync import MlflowSync, replay
 from tests.ablate.tracking.store import (
     assert_complete,
@@ -156,10 +156,8 @@ def test_the_last_of_two_drivers_ends_the_parent(sweep: Any) -> None:
     with Ledger(sweep.ledger_path) as ledger:
         this = Owner.from_this_process()
         other = Owner(this.host, os.getppid(), psutil.Process(os.getppid()).create_time())
-        first, second = (
-            MlflowSync(ledger, sweep.uri, sweep.sweep_id, "ddml", driver=driver)
-            for driver in (other, this)
-        )
+        first, second = (MlflowSync(ledger, sweep.uri, sweep.sweep_id) for _ in range(2))
+        first.driver = str(other)
         for writer in (first, second):
             writer.sync([])
         first.sync([], status="FINISHED")
@@ -208,8 +206,8 @@ def test_what_mlflow_lost_is_written_again(sweep: Any, empty_store: Path, what: 
     if what == "database":
         uri = f"sqlite:///{sweep.folder}/second.db"  # the lost one, under another name
         shutil.copy(empty_store, sweep.folder / "second.db")
-        with Ledger(sweep.ledger_path) as ledger:
-            ledger.rename_store(store_key(sweep.uri), uri)
+        with Ledger(sweep.ledger_path) as ledger, ledger.begin_transaction() as database:
+            database.execute("UPDATE mlflow_runs SET store=?", [uri])
     else:
         open_store(uri).delete_run(children(sweep)[trials[0]].info.run_id)
     assert replay(sweep.ledger_path, uri, sweep.sweep_id)[1] == {}
@@ -246,7 +244,7 @@ def test_only_settings_that_vary_or_differ_from_defaults_are_parameters(sweep: A
     }
     trials = sweep.plan(seeds=1, studies=("tune", "tuned"))
     with Ledger(sweep.ledger_path) as ledger:
-        replica = MlflowSync(ledger, sweep.uri, sweep.sweep_id, defaults=defaults)
+        replica = MlflowSync(ledger, sweep.uri, sweep.sweep_id, defaults)
         sweep.finish(trials[:1])
         replica.sync()
         params = children(sweep)[trials[0]].data.params
