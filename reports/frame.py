@@ -53,9 +53,9 @@ class Frame:
         trials: one row per trial: trial_id, run_id, parent_run_id, seed, status, reason, tags and
             params (dicts: all settings of the trial), ratios (names of its metrics that end in
             `LARGEST_RATIO`), and a column per final metric (`val/map_at_r`, `seconds`, …).
-        cells: one row per (study, cell, seed, fold): `CELL_KEYS`, fold being None in a study without
-            folds, then the final metrics; NaN where there are none. Cells that were planned and
-            have no run have the status "missing".
+        cells: one row per (study, cell, seed, fold): `CELL_KEYS`, then the final metrics, NaN where
+            there are none; fold is None in a study without folds. Cells that were planned and have
+            no run have the status "missing".
     """
 
     def __init__(self, client: Any, parents: Sequence[Parent], trials: pd.DataFrame) -> None:

@@ -52,7 +52,7 @@ def find_server_address(uri: str) -> str:
     return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}".rstrip("/") + "/"
 
 
-def run_page(experiment: str, run: str, artifact: str = "") -> str:
+def build_run_path(experiment: str, run: str, artifact: str = "") -> str:
     """Return the address of a run's page, or of one of its files, relative to MLflow's address."""
     file = f"/artifacts/{artifact}" if artifact else ""
     return f"#/experiments/{experiment}/runs/{run}{file}?{VIEW}"

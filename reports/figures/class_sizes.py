@@ -52,7 +52,7 @@ def class_sizes(views: models.Views, title: str) -> models.Picture:
     sizes = [size for _, view in views.readings for size in view["sizes"]]
     panel.set(xscale="log", xlabel="images of a class", ylabel="Recall@1 within the split (%)")
     if min(sizes) < max(sizes):
-        plot.log_ticks(panel, min(sizes), max(sizes))
+        plot.set_log_ticks(panel, min(sizes), max(sizes))
     panel.grid()
     plot.draw_legend(panel, len(views.readings))
     return models.Picture(drawing, caption, spots)

@@ -68,14 +68,14 @@ def cost(frame: Frame, recipe: Figure, options: CostOptions) -> plot.DrawnFigure
         colour, mark, dense = (
             plot.COLOURS[i % 8],
             MARKS[i % len(MARKS)],
-            len(study_points) > plot.MANY,
+            len(study_points) > plot.MAX_TOOLTIPS,
         )
         panel.scatter(x, y, s=22, c=colour, marker=mark, label=study, rasterized=dense, zorder=3)
     if not points:
         plot.draw_empty_message(panel)
     elif min(costs) > 0 and max(costs) >= WIDE * min(costs):
         panel.set_xscale("log")
-        plot.log_ticks(panel, min(costs), max(costs))
+        plot.set_log_ticks(panel, min(costs), max(costs))
     panel.set(xlabel=f"{axis} per trial", ylabel=name)
     panel.grid()
     if legend_lines:

@@ -49,7 +49,7 @@ def draw_learning_curves(frame: Frame, recipe: Curves) -> plot.DrawnFigure:
             words = f"{label}, epoch {epoch}: {labels.format_number(mean, 2)}"
             spots.append(plot.Tooltip(axes, epoch, mean, words))
     axes.set(xlabel="epoch", ylabel=labels.format_metric_label(metric))
-    plot.limit_ticks(axes.xaxis)
+    axes.locator_params(axis="x", integer=True)
     axes.grid()
     if drawn_lines:
         plot.draw_legend(axes, drawn_lines, "(number of seeds)")

@@ -172,7 +172,7 @@ def _draw_squares(
     axes.spines[:].set_visible(False)
     bar = axes.figure.colorbar(image, ax=axes, pad=0.03, fraction=0.06)
     bar.outline.set_visible(False)
-    plot.limit_ticks(bar.long_axis, 4)
+    bar.ax.locator_params(axis="y", nbins=4)
     if colours.sd is not None:
         middle = (colours.low + colours.high) / 2
         line = bar.ax.errorbar([0.5], [middle], [colours.sd], color="white")

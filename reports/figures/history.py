@@ -48,7 +48,7 @@ def draw_search_history(frame: Frame, recipe: Table) -> plot.DrawnFigure:
         axes.plot(
             trials.lost, [0.0] * len(trials.lost), "x", clip_on=False, markersize=6, **crosses
         )
-    plot.limit_ticks(axes.xaxis)
+    axes.locator_params(axis="x", integer=True)
     axes.set(xlabel="trial", ylabel=labels.format_metric_label(metric))
     axes.grid()
     counts = [trial.result.n for trial in trials.trials]

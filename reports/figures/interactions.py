@@ -165,7 +165,7 @@ def _draw_pair_panel(
         title=f"{x_name} × {line_name}{size}", xlabel=x_name, xlim=(-0.3, len(x_levels) - 0.7)
     )
     panel.set_xticks(range(len(x_levels)), x_levels)
-    plot.limit_ticks(panel.yaxis, 4)
+    panel.locator_params(axis="y", nbins=4)
     panel.grid()
     if not pair.means:
         plot.draw_empty_message(panel)

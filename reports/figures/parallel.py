@@ -45,7 +45,7 @@ def parallel(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFi
             cmap=plot.trim_colormap("cividis", 0.25, 1),  # without what a dark page would swallow
             linewidths=1.1,
             alpha=0.85,
-            rasterized=len(ranked) > plot.MANY,
+            rasterized=len(ranked) > plot.MAX_TOOLTIPS,
         )
         panel.add_collection(lines)
     else:

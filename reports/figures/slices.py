@@ -42,7 +42,10 @@ def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFigu
         trials_on_axis = [trial for trial in trials.trials if axis.path in trial.coords]
         x = [axis.locate_value(trial.coords[axis.path]) for trial in trials_on_axis]
         y = [trial.result.mean * factor for trial in trials_on_axis]
-        numbers, dense = [trial.number for trial in trials_on_axis], len(trials_on_axis) > plot.MANY
+        numbers, dense = (
+            [trial.number for trial in trials_on_axis],
+            len(trials_on_axis) > plot.MAX_TOOLTIPS,
+        )
         panel.scatter(x, y, s=18, c=numbers, rasterized=dense, **shade)
         if not trials_on_axis:
             plot.draw_empty_message(panel)
@@ -59,13 +62,13 @@ def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFigu
             panel.set_xscale("log")
             room = (axis.high / axis.low) ** 0.05
             panel.set_xlim(axis.low / room, axis.high * room)
-            plot.log_ticks(panel, axis.low, axis.high)
+            plot.set_log_ticks(panel, axis.low, axis.high)
         else:
             room = 0.05 * (axis.high - axis.low)
             panel.set_xlim(axis.low - room, axis.high + room)
-            plot.limit_ticks(panel.xaxis, 4)
+            panel.locator_params(axis="x", nbins=4)
         panel.set_xlabel(axis.name)
-        plot.limit_ticks(panel.yaxis, 4)
+        panel.locator_params(axis="y", nbins=4)
         panel.margins(y=0.12)
         panel.grid()
         for trial, at_x, at_y in zip(trials_on_axis, x, y, strict=True):

@@ -21,10 +21,9 @@ from reports.tables.labels import to_slug
 
 CSS_INCH = 96  # CSS pixels
 LARGEST = 250_000  # bytes of a figure's SVG in the report itself
-SMALL = 260  # CSS pixels of the longer side of what stands for a page; of the picture twice as many
-QUALITY = 82
+THUMBNAIL_SIDE = 260  # CSS pixels of the longer side of a thumbnail, which has two pixels for each
 GREY = "#7d8590"  # letters that are read on a light page and on a dark one
-# Colours of drawings that follow the page: paper, ink, and lines between them. All others stay.
+# colours of drawings that follow the page's scheme: name → light, dark
 THEME = {
     "paper": ("#ffffff", "#0d1117"),
     "ink": ("#000000", "#e6edf3"),
@@ -35,9 +34,8 @@ THEME = {
 
 def load_template(name: str) -> jinja2.Template:
     """Load a template of this folder."""
-    folder = Path(__file__).parent
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader([folder, folder.parent / "sweeps"]),
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
         trim_blocks=True,
         undefined=jinja2.StrictUndefined,
@@ -67,28 +65,38 @@ def render_inline(drawn: DrawnFigure, svg: Path) -> dict[str, str]:
     spots = [[round(1000 * x), round(1000 * y), text] for x, y, text in drawn.locate_spots()]
     text = json.dumps(spots, ensure_ascii=False, separators=(",", ":")) if spots else ""
     data = apply_page_colors(svg.read_text(encoding="utf-8")).encode()
-    return _build_template_fields(
-        drawn, "svg+xml", data, drawn.figure.get_figwidth() * CSS_INCH, spots=text
-    )
+    width = drawn.figure.get_figwidth() * CSS_INCH
+    return _build_template_fields(drawn, "svg+xml", data, width, spots=text)
 
 
 def _build_template_fields(
-    drawn: DrawnFigure, kind: str, data: bytes, width: float, **more: str
+    drawn: DrawnFigure,
+    image_type: str,
+    data: bytes,
+    width: float,
+    *,
+    spots: str = "",
+    page: str = "",
 ) -> dict[str, str]:
     """Return the fields of the template of a figure."""
-    source = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
-    words = {"key": drawn.key, "title": drawn.title, "caption": drawn.caption}
-    fields = {"source": source, "href": f"runs-{to_slug(drawn.study)}", "width": f"{width:.0f}"}
-    return {**words, **fields, "spots": "", "page": "", **more}
+    return {
+        "key": drawn.key,
+        "title": drawn.title,
+        "caption": drawn.caption,
+        "source": f"data:image/{image_type};base64,{base64.b64encode(data).decode()}",
+        "href": f"runs-{to_slug(drawn.study)}",
+        "width": f"{width:.0f}",
+        "spots": spots,
+        "page": page,
+    }
 
 
 def apply_page_colors(svg: str) -> str:
-    """Return an SVG that follows the page's light or dark scheme; the SVG file keeps its
-    colours."""
-    light = dark = ""
-    for name, (bright, dim) in THEME.items():
-        svg = svg.replace(f": {bright}", f": var(--{name})")
-        light, dark = f"{light}--{name}: {bright}; ", f"{dark}--{name}: {dim}; "
+    """Return an SVG that follows the light or dark scheme of the page around it."""
+    light = "".join(f"--{name}: {color}; " for name, (color, _) in THEME.items())
+    dark = "".join(f"--{name}: {color}; " for name, (_, color) in THEME.items())
+    for name, (color, _) in THEME.items():
+        svg = svg.replace(f": {color}", f": var(--{name})")
     rules = (
         f":root {{ {light}fill: var(--ink); }} "
         f"@media (prefers-color-scheme: dark) {{ :root {{ {dark}}} }}"
@@ -107,9 +115,9 @@ def _render_thumbnail(drawn: DrawnFigure) -> tuple[bytes, int]:
         part.set(color=GREY)
     png, webp = BytesIO(), BytesIO()
     with use_report_style():
-        drawn.figure.savefig(png, format="png", dpi=2 * SMALL / inches, transparent=True)
+        drawn.figure.savefig(png, format="png", dpi=2 * THUMBNAIL_SIDE / inches, transparent=True)
     with Image.open(png) as image:
-        image.convert("RGBA").save(webp, "WEBP", quality=QUALITY)
+        image.convert("RGBA").save(webp, "WEBP", quality=82)
         return webp.getvalue(), image.width // 2
 
 
@@ -122,6 +130,5 @@ def render_figure_page(frame: Frame, drawn: DrawnFigure, svg: Path) -> str:
         protocol=find_protocol(frame),
         runs=", ".join(drawn.run_ids),
         back=f"report.html#{drawn.key}",
-        strips=drawn.strips,
-        figure=None if drawn.strips else render_inline(drawn, svg),
+        figure=render_inline(drawn, svg),
     )

@@ -8,9 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from reports.compile import compile_report
+from reports.compile import MANIFEST, compile_report, remove_stale_files
 from reports.pages import figures
-from reports.pages.folder import MANIFEST, remove_stale_files
 from reports.recipe import Recipe
 
 
