@@ -215,12 +215,14 @@ def create_panel_grid(
     size: in inches: the width, the height without the rows, and the height of a row.
     """
     width, base, row = size
-    across = min(across, count)
-    row_count = math.ceil(count / across)
+    across = max(1, min(across, count))
+    row_count = max(1, math.ceil(count / across))
     drawing = create_canvas(width, base + row * row_count)
     panels = drawing.subplots(row_count, across, sharey=sharey, squeeze=False).ravel().tolist()
     for panel in panels[count:]:
         panel.set_axis_off()
+    if count == 0:
+        draw_empty_message(panels[0], "nothing to show")
     draw_heading(drawing, title)
     return drawing, panels[:count]
 

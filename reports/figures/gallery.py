@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 import reports.figures.figure as plot
 from reports.figures import models
@@ -26,12 +26,6 @@ class GalleryOptions(models.ModelOptions):
     queries: int = Field(4, ge=0, le=24)
     failures: int = Field(4, ge=0, le=24)
     nearest: int = Field(8, ge=1, le=16)
-
-    @model_validator(mode="after")
-    def check_has_rows(self) -> GalleryOptions:
-        if not self.queries + self.failures:
-            raise ValueError("queries, failures or both, not neither")
-        return self
 
 
 @models.register_model_figure(GalleryOptions, "what is found first", apart=True)

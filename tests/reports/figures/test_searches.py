@@ -82,8 +82,6 @@ def test_slices_have_a_dot_for_each_trial_that_has_the_parameter() -> None:
 
 
 def test_a_recipe_that_does_not_fit_is_answered_in_one_line() -> None:
-    with pytest.raises(ReportError, match=r"'loss\.rate'\. It searches optimizer\.lr"):
-        drawer("slices")(made(), recipe("slices", axes=["loss.rate"]))
     grid = frame("grid", POINTS[:3], value)
     for kind in ("slices", "parallel", "importance"):
         with pytest.raises(ReportError, match="a grid study"):
