@@ -117,8 +117,6 @@ def test_a_block_is_a_data_set_with_a_loss_and_one_that_lacks_a_level_is_left_ou
     tuned = frame("compare", neutral, ranked, names=[*names, f"{names[1]}, not neutral"])
     assert "over 2 blocks" in ranks(tuned).caption
     assert "nothing to rank" in ranks(frame("compare", CROSS, lambda at, seed: None)).caption
-    with pytest.raises(ReportError, match="'flow'"):
-        ranks(found, factor="flow")
 
 
 # --- curves over a factor
