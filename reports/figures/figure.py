@@ -276,14 +276,14 @@ def trim_colormap(name: str, low: float, high: float) -> Any:
 
 
 def set_log_ticks(axes: Axes, low: float, high: float) -> None:
-    """Set a few ticks on a logarithmic x: powers of ten, or 1, 2, 5 within about a decade."""
+    """Set a few ticks on a logarithmic x: powers of ten, or plain numbers within two decades."""
     from matplotlib.ticker import LogLocator, NullLocator
 
     axes.xaxis.set_minor_locator(NullLocator())
-    if high >= 20 * low:
+    if high >= 100 * low:
         axes.xaxis.set_major_locator(LogLocator(numticks=4))
     else:
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 3) if high >= 10 * low else (1, 2, 5)))
         axes.xaxis.set_major_formatter("{x:g}")
 
 
