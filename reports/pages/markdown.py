@@ -30,32 +30,25 @@ def format_report(
         runs: addresses of the parent runs on an MLflow server.
     """
     shared = markup.collect_footnotes(tables)
-    title = frame.document.get("title") or frame.document["name"]
+    facts = collect_facts(frame) + collect_provenance(frame)
     lines = [
-        f"# {title}",
+        f"# {frame.document.get('title') or frame.document['name']}",
         "",
         f"**{find_protocol(frame)}**",
         "",
         *verdict.format_verdict_section(judged),
-    ]
-    lines += [
-        f"- {name}: {value}" for name, value in collect_facts(frame) + collect_provenance(frame)
-    ]
-    lines += [f"- MLflow: <{address}>" for address in runs]
-    lines += ["", "## Tables", ""] + [
-        markup.format_markdown_table(table, shared) for table in tables
+        *(f"- {name}: {value}" for name, value in facts),
+        *(f"- MLflow: <{address}>" for address in runs),
+        *("", "## Tables", ""),
+        *(markup.format_markdown_table(table, shared) for table in tables),
     ]
     lines += [markup.format_markdown_notes(shared)] if shared else []
-    if figures:
-        lines += ["## Figures", ""]
+    lines += ["## Figures", ""] if figures else []
     for figure, svg in figures:
         image = f"![{figure.title}]({figure.key}.png)"
-        lines += [
-            f"[{image}]({build_page_name(figure)})" if has_own_page(figure, svg) else image,
-            "",
-            f"{figure.title}. {figure.caption}",
-            "",
-        ]
+        if has_own_page(figure, svg):
+            image = f"[{image}]({build_page_name(figure)})"
+        lines += [image, "", f"{figure.title}. {figure.caption}", ""]
     for name, text in best.items():
         lines += [f"## {name}", "", "```yaml", text.rstrip(), "```", ""]
     return "\n".join(lines)

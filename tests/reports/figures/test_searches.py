@@ -88,7 +88,7 @@ def test_a_recipe_that_does_not_fit_is_answered_in_one_line() -> None:
             drawer(kind)(grid, recipe(kind))
     for options, words in (
         ({"options": {"evaluator": "shap"}}, "evaluator"),
-        ({"studies": ["s", "t"]}, "one study for importance"),
+        ({"studies": ["s", "t"]}, "importance shows one study"),
     ):
         with pytest.raises(ValidationError, match=words):
             Figure.model_validate({"kind": "importance", "studies": ["s"], **options})
