@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
-import os
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -30,15 +27,12 @@ from reports.tables.labels import declare_metrics, to_slug
 from reports.tables.model import AnyTable, Sheet, TableData
 from reports.tables.verdict import judge_tables, summarize_verdicts
 from reports.tables.warnings import find_warnings
-from reports.uri import build_run_path, find_server_address, redact_text, redact_uri
+from reports.uri import build_run_path, redact_text, redact_uri
 
 CONTENT_TAG = "ablate.report_sha256"
 DESCRIPTION_TAG = "mlflow.note.content"  # what MLflow shows as a run's description
-MANIFEST = ".written.json"  # names of the files of a report, in its folder
 MAX_NAME_LENGTH = 150  # of a file without its ending; a file system allows 255 bytes
 
-# A context in which missing data of figures are computed; its value waits until they are ready.
-Supply = Callable[[Frame], AbstractContextManager[Callable[[], None]]]
 Keyed = TypeVar("Keyed", bound="TableData | Sheet | DrawnFigure")
 
 
@@ -65,7 +59,7 @@ def compile_report(
     out_dir: str | Path,
     *,
     log_to_parent: bool = True,
-    supply: Supply | None = None,
+    provide_views: Callable[[Frame], None] | None = None,
 ) -> Report:
     """Compile the report of a sweep from its MLflow runs.
 
@@ -76,7 +70,7 @@ def compile_report(
         tracking_uri: any MLflow tracking URI.
         sweep_id: a sweep's id, or the id of one parent run.
         out_dir: parent of the report's folder `<name>-<sweep_id>`.
-        supply: computes what figures of trained models lack while the rest is made.
+        provide_views: computes and logs the data that figures of trained models lack.
         log_to_parent: also log the files as artifacts `report/…` of the parent run; equal content
             is logged once.
 
@@ -89,9 +83,10 @@ def compile_report(
     try:
         frame = load_frame(tracking_uri, sweep_id)
         declare_metrics(frame.document.get("metrics") or {})
+        if provide_views is not None:
+            provide_views(frame)
         folder = Path(out_dir) / f"{to_slug(frame.document['name'])}-{frame.document['sweep_id']}"
-        with supply(frame) if supply is not None else nullcontext(lambda: None) as wait_for_data:
-            return _write_report(tracking_uri, frame, folder, wait_for_data, log_to_parent)
+        return _write_report(tracking_uri, frame, folder, log_to_parent)
     except MlflowException as error:
         reason = redact_text((str(error).splitlines() or [""])[0], tracking_uri)
         raise StoreUnavailable(
@@ -99,13 +94,7 @@ def compile_report(
         ) from error
 
 
-def _write_report(
-    tracking_uri: str,
-    frame: Frame,
-    folder: Path,
-    wait_for_data: Callable[[], None],
-    log_to_parent: bool,
-) -> Report:
+def _write_report(tracking_uri: str, frame: Frame, folder: Path, log_to_parent: bool) -> Report:
     """Write all files of a report into a folder, and log them to the parent run if asked."""
     folder.mkdir(parents=True, exist_ok=True)
     recipe = frame.recipe.restrict_to_studies({*frame.cells["study"]})
@@ -118,20 +107,16 @@ def _write_report(
     texts = best | {"verdicts.json": format_verdicts(frame, verdicts)}
     for table in tables:
         texts |= _format_table_files(table)
-    # figures; those of trained models wait for their data
-    early_figures = [
+    # figures, each with its SVG file
+    drawn = [
         *([forest_plot] if forest_plot else []),
         *(heatmap.draw_heatmap(frame, part) for part in recipe.heatmaps),
         *(factor_curves.draw_factor_curves(frame, part) for part in recipe.factor_curves),
         *(history.draw_search_history(frame, t) for t in recipe.tables if t.kind == "search"),
         *(curves.draw_learning_curves(frame, part) for part in recipe.curves),
+        *(load_kind("figures", part.kind)(frame, part) for part in recipe.figures),
     ]
-    saved = [(figure, figure.save_files(folder)) for figure in _make_keys_distinct(early_figures)]
-    wait_for_data()
-    late_figures = [load_kind("figures", part.kind)(frame, part) for part in recipe.figures]
-    reserved_keys = [figure.key for figure, _ in saved]
-    late_figures = _make_keys_distinct(late_figures, reserved_keys)
-    saved += [(figure, figure.save_files(folder)) for figure in late_figures]
+    saved = [(figure, figure.save_files(folder)) for figure in _make_keys_distinct(drawn)]
     paths = {path.name: path for _, files in saved for path in files.values()}
     drawings = [(figure, files["svg"]) for figure, files in saved]
     plot = drawings.pop(0) if forest_plot else None
@@ -141,17 +126,14 @@ def _write_report(
         if figures.has_own_page(figure, svg):
             page = figures.render_figure_page(frame, figure, svg)
             texts[figures.build_page_name(figure)] = page
-    texts["report.md"] = markdown.format_report(
-        frame, tables, judged, drawings, best, runs=_list_run_addresses(tracking_uri, frame)
-    )
+    texts["report.md"] = markdown.format_report(frame, tables, judged, drawings, best)
     rendered = [figures.render_in_report(figure, svg) for figure, svg in drawings]
     texts["report.html"] = html.render_page(
         frame, tracking_uri, tables=tables, judged=judged, figures=rendered, best=best
     )
     for name, text in texts.items():
         paths[name] = folder / name
-        write_atomically(paths[name], text)
-    remove_stale_files(folder, paths)
+        paths[name].write_text(text, encoding="utf-8")
     if log_to_parent:
         _log_report_artifacts(tracking_uri, frame.parents[0].run_id, paths)
         _set_run_description(tracking_uri, frame.parents[0], judged)
@@ -181,10 +163,9 @@ def _format_best_configs(frame: Frame, recipe: Recipe) -> dict[str, str]:
     }
 
 
-def _make_keys_distinct(parts: list[Keyed], reserved_keys: Sequence[str] = ()) -> list[Keyed]:
+def _make_keys_distinct(parts: list[Keyed]) -> list[Keyed]:
     """Return the parts with unique keys, because a study may have several tables or figures."""
-    reserved = ["report", *reserved_keys]
-    keys = make_file_names_distinct([*reserved, *(part.key for part in parts)])[len(reserved) :]
+    keys = make_file_names_distinct(["report", *(part.key for part in parts)])[1:]
     return [replace(part, key=key) for part, key in zip(parts, keys, strict=True)]
 
 
@@ -197,13 +178,6 @@ def make_file_names_distinct(keys: Sequence[str]) -> list[str]:
         numbered = (f"{stem}_{number}" for number in itertools.count(2))
         names.append(next(name for name in itertools.chain([stem], numbered) if name not in names))
     return names
-
-
-def _list_run_addresses(tracking_uri: str, frame: Frame) -> list[str]:
-    """Return the addresses of the parent runs on an MLflow server; empty for other stores."""
-    server = find_server_address(tracking_uri)
-    paths = [build_run_path(parent.experiment_id, parent.run_id) for parent in frame.parents]
-    return [server + path for path in paths] if server else []
 
 
 def _format_terminal_text(
@@ -221,23 +195,6 @@ def _format_terminal_text(
     if studies := frame.studies_without_cells:
         parts.append(f"Not begun, and not in the report: {', '.join(studies)}.\n")
     return "\n".join(parts)
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file completely or not at all."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
-
-
-def remove_stale_files(folder: Path, names: Iterable[str]) -> None:
-    """Delete files of an earlier report that this one does not have, and write the manifest."""
-    manifest = folder / MANIFEST
-    earlier = json.loads(manifest.read_text(encoding="utf-8")) if manifest.is_file() else []
-    for name in {*earlier} - {*names}:
-        if Path(name).name == name:  # not of another folder
-            (folder / name).unlink(missing_ok=True)
-    write_atomically(manifest, json.dumps(sorted(names), indent=0) + "\n")
 
 
 def _log_report_artifacts(tracking_uri: str, run_id: str, paths: dict[str, Path]) -> None:

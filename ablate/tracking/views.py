@@ -12,8 +12,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -46,11 +45,13 @@ def compile_report(
 
     uri = build_client_uri(store.uri)
     trials, cache = store.out / TRIALS, locate_default_cache()
-    supply = partial(
+    provide = partial(
         provide_model_views, tracking_uri=uri, trials=trials, cache=cache, device=device
     )
     try:
-        report = compiler.compile_report(uri, sweep_id, store.out / "reports", supply=supply)
+        report = compiler.compile_report(
+            uri, sweep_id, store.out / "reports", provide_views=provide
+        )
     except StoreUnavailable as error:
         raise ReportError(
             f"{error} When it is back: {store.format_command('ledger replay')}, then "
@@ -60,14 +61,12 @@ def compile_report(
     return {"page": report.html, **report.paths}, report.text, page
 
 
-@contextlib.contextmanager
 def provide_model_views(
     frame: Frame, tracking_uri: str, trials: Path, cache: Path, device: str
-) -> Iterator[Callable[[], None]]:
-    """Compute what figures show of trained models while the report begins.
+) -> None:
+    """Compute the data that figures of trained models lack, and log them with the trials' runs.
 
-    The yielded function waits for the results and logs them. What cannot be computed causes a
-    warning.
+    What cannot be computed causes a warning.
     """
     missing: list[tuple[ViewRequest, Path]] = []
     wanted: dict[Path, list[View]] = {}
@@ -94,17 +93,11 @@ def provide_model_views(
             _warn_of_empty_figure(trial_id, request.name, f"no folder {folder}")
     requests = tuple(ViewOptions(folder, tuple(views)) for folder, views in wanted.items())
     environment = build_public_environment(tracking_uri)
-    with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(_read_views, requests, cache, device, environment)
-
-        def log_views() -> None:
-            reading.result()
-            client = open_client(tracking_uri)
-            for request, path in missing:
-                if path.is_file():
-                    client.log_artifact(request.run_id, str(path), VIEWS)
-
-        yield log_views
+    _read_views(requests, cache, device, environment)
+    client = open_client(tracking_uri)
+    for request, path in missing:
+        if path.is_file():
+            client.log_artifact(request.run_id, str(path), VIEWS)
 
 
 def _read_views(

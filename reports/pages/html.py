@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from reports.frame import Frame
@@ -19,7 +20,7 @@ from reports.pages.verdict import VerdictSection
 from reports.tables.cells import EMPTY, find_protocol, find_split_unit
 from reports.tables.labels import display_scale, format_metric_label, format_number, to_slug
 from reports.tables.model import AnyTable, TableData
-from reports.tables.verdict import Verdict, group_verdicts
+from reports.tables.verdict import group_verdicts
 from reports.uri import build_run_path, find_server_address, redact_uri
 
 PROTOCOLS = {
@@ -55,6 +56,11 @@ def render_page(
     has_published = any(table.published is not None for table in frame.recipe.tables)
     if has_published and protocol == "validation-selected":
         protocol_text += " Published numbers beside them are test-selected."
+    # groups of verdicts on the first screen, and those that open on a click
+    groups = group_verdicts(judged.verdicts)
+    counts = accumulate(map(len, groups))
+    first_count = max(1, sum(count <= FIRST_VERDICTS for count in counts))
+    first_groups, folded_groups = groups[:first_count], groups[first_count:]
     # links to the sections that have content
     sections = [
         ("Verdict", "verdict", True),
@@ -74,8 +80,16 @@ def render_page(
         unfinished=f"{len(lost)} of {len(frame.cells)} cells" if len(lost) else "",
         facts=collect_facts(frame),
         sections=[(name, anchor) for name, anchor, content in sections if content],
-        verdict=_build_verdict_section(judged),
-        tables=[_build_table_section(table, notes) for table in tables],
+        judged=judged,
+        first_groups=first_groups,
+        folded_groups=folded_groups,
+        plot=render_inline(*judged.plot) if judged.plot else None,
+        words=verdict,
+        slug=to_slug,
+        run_anchor=build_run_anchor,
+        tables=[(table, _build_table_parts(table)) for table in tables],
+        own_notes=[markup.list_own_notes(table, notes) for table in tables],
+        note_numbers=[markup.list_note_numbers(table, notes) for table in tables],
         notes=list(map(markup.add_note_mark, notes)),
         figures=figures,
         studies=summarize_studies(frame),
@@ -95,71 +109,25 @@ def build_run_anchor(study: str, cell: str) -> str:
     return f"runs-{to_slug(study)}-{to_slug(cell)}"
 
 
-def _build_verdict_section(judged: VerdictSection) -> dict[str, Any]:
-    """Return the headline, the first groups of lines, the folded ones, and the plot."""
-    first_groups: list[dict[str, Any]] = []
-    folded_groups: list[dict[str, Any]] = []
-    count = 0
-    for group in group_verdicts(judged.verdicts):
-        count += len(group)
-        section = {
-            "key": group[0].key,
-            "title": group[0].title,
-            "heading": verdict.format_group_heading(group),
-            "lines": [_build_verdict_line(comparison) for comparison in group],
-        }
-        is_first = count <= FIRST_VERDICTS or not first_groups
-        (first_groups if is_first else folded_groups).append(section)
-    return {
-        "headline": judged.headline,
-        "warnings": judged.warnings,
-        "seen": first_groups,
-        "folded": folded_groups,
-        "hidden": sum(len(group["lines"]) for group in folded_groups),
-        "note": verdict.explain_verdicts(judged.verdicts),
-        "plot": render_inline(*judged.plot) if judged.plot else None,
-    }
-
-
-def _build_verdict_line(comparison: Verdict) -> dict[str, str]:
-    """Return the fields of one comparison's line."""
-    anchor = build_run_anchor(comparison.study, comparison.cell)
-    return {
-        "call": verdict.format_call(comparison),
-        "kind": to_slug(comparison.call),
-        "label": comparison.label,
-        "href": f"runs-{to_slug(comparison.study)}" if comparison.is_term else anchor,
-        "difference": verdict.format_difference(comparison),
-        "evidence": verdict.format_evidence(comparison),
-    }
-
-
-def _build_table_section(table: AnyTable, shared: Sequence[str]) -> dict[str, Any]:
+def _build_table_parts(table: AnyTable) -> list[dict[str, Any]]:
     """Return the main and the further columns of a table, whose fields link to their runs."""
     study = table.recipe.study
-    # of each row: whether it is the baseline, and the address of its runs
+    # of each row: whether it is the baseline, and the anchor of its runs
     marks = [(False, f"runs-{to_slug(study)}")] * len(table.rows)
     if isinstance(table, TableData):
         marks = [(row.baseline, build_run_anchor(study, row.cell)) for row in table.rows]
     parts = []
-    for part in markup.split_further_columns(markup.build_grid(table)):
+    for grid in markup.split_further_columns(markup.build_grid(table)):
         rows = [
             {
                 "fields": fields,
                 "baseline": baseline,
                 "hrefs": [build_run_anchor(*field.of) if field.of else href for field in fields],
             }
-            for (baseline, href), fields in zip(marks, part.rows, strict=True)
+            for (baseline, href), fields in zip(marks, grid.rows, strict=True)
         ]
-        parts.append({"headers": part.headers, "labels": part.labels, "rows": rows})
-    return {
-        "key": table.key,
-        "title": table.title,
-        "caption": table.recipe.caption,
-        "notes": markup.list_own_notes(table, shared),
-        "numbers": markup.list_note_numbers(table, shared),
-        "parts": parts,
-    }
+        parts.append({"headers": grid.headers, "labels": grid.labels, "rows": rows})
+    return parts
 
 
 def _list_runs(frame: Frame, tables: Sequence[AnyTable]) -> list[dict[str, Any]]:

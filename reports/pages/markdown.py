@@ -21,14 +21,8 @@ def format_report(
     judged: VerdictSection,
     figures: Sequence[tuple[DrawnFigure, Path]],
     best: Mapping[str, str],
-    *,
-    runs: Sequence[str] = (),
 ) -> str:
-    """Write verdict, facts, tables, shared notes, figures and best configurations.
-
-    Args:
-        runs: addresses of the parent runs on an MLflow server.
-    """
+    """Write verdict, facts, tables, shared notes, figures and best configurations."""
     shared = markup.collect_footnotes(tables)
     facts = collect_facts(frame) + collect_provenance(frame)
     lines = [
@@ -38,7 +32,6 @@ def format_report(
         "",
         *verdict.format_verdict_section(judged),
         *(f"- {name}: {value}" for name, value in facts),
-        *(f"- MLflow: <{address}>" for address in runs),
         *("", "## Tables", ""),
         *(markup.format_markdown_table(table, shared) for table in tables),
     ]
