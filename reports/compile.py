@@ -68,7 +68,7 @@ def compile_report(
 
     Args:
         tracking_uri: any MLflow tracking URI.
-        sweep_id: a sweep's id, or the id of one parent run.
+        sweep_id: a sweep's id.
         out_dir: parent of the report's folder `<name>-<sweep_id>`.
         provide_views: computes and logs the data that figures of trained models lack.
         log_to_parent: also log the files as artifacts `report/…` of the parent run; equal content
@@ -107,7 +107,7 @@ def _write_report(tracking_uri: str, frame: Frame, folder: Path, log_to_parent: 
     texts = best | {"verdicts.json": format_verdicts(frame, verdicts)}
     for table in tables:
         texts |= _format_table_files(table)
-    # figures, each with its SVG file
+    # figures
     drawn = [
         *([forest_plot] if forest_plot else []),
         *(heatmap.draw_heatmap(frame, part) for part in recipe.heatmaps),
@@ -123,10 +123,11 @@ def _write_report(tracking_uri: str, frame: Frame, folder: Path, log_to_parent: 
     judged = VerdictSection(headline, verdicts, plot, find_warnings(frame))
     # pages
     for figure, svg in drawings:
-        if figures.has_own_page(figure, svg):
-            page = figures.render_figure_page(frame, figure, svg)
-            texts[figures.build_page_name(figure)] = page
-    texts["report.md"] = markdown.format_report(frame, tables, judged, drawings, best)
+        if figure.apart:
+            texts[f"{figure.key}.html"] = figures.render_figure_page(frame, figure, svg)
+    texts["report.md"] = markdown.format_report(
+        frame, tables, judged, [figure for figure, _ in drawings], best
+    )
     rendered = [figures.render_in_report(figure, svg) for figure, svg in drawings]
     texts["report.html"] = html.render_page(
         frame, tracking_uri, tables=tables, judged=judged, figures=rendered, best=best

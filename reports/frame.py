@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from reports.cell_rows import CELL, build_cell_rows
 from reports.errors import ReportError
 from reports.recipe import Recipe
-from reports.store import has_artifact, load_artifact, open_client, search_runs
+from reports.store import load_artifact, open_client, search_runs
 from reports.uri import redact_uri
 
 if TYPE_CHECKING:
@@ -32,7 +31,10 @@ TRIAL_KEYS = (
     *("trial_id", "run_id", "parent_run_id", "seed", "status", "reason"),
     *("tags", "params", "ratios"),
 )
-CELL_KEYS = [*CELL, "status", "reason", "run_id"]
+CELL_KEYS = [
+    *("study", "cell", "idx", "seed", "fold", "coords"),
+    *("status", "reason", "trial_id", "run_id"),
+]
 
 
 @dataclass(frozen=True)
@@ -154,39 +156,30 @@ class Frame:
     def load_model_view(self, run_id: str, name: str) -> dict[str, Any] | None:
         """Return the data that a figure shows of a run's model, or None if there are none."""
         path = f"views/{name}.json"
-        if not run_id or not has_artifact(self._client, run_id, path):
+        if path not in {file.path for file in self._client.list_artifacts(run_id, "views")}:
             return None
         content: dict[str, Any] = json.loads(load_artifact(self._client, run_id, path))
         return content
 
 
-def load_frame(tracking_uri: str, sweep: str) -> Frame:
-    """Read a sweep from an MLflow store.
-
-    Args:
-        tracking_uri: any MLflow tracking URI.
-        sweep: a sweep id (all its parent runs are merged), or the id of one parent run.
+def load_frame(tracking_uri: str, sweep_id: str) -> Frame:
+    """Read a sweep from an MLflow store, with the runs of all its parents.
 
     Raises:
-        ReportError: no such sweep in the store.
+        ReportError: the store has no such sweep.
     """
     client = open_client(tracking_uri)
-    runs = _find_parent_runs(client, sweep)
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    condition = f"tags.`ablate.kind` = 'sweep' and tags.`ablate.sweep_id` = '{sweep_id}'"
+    runs = search_runs(client, experiments, condition)
     if not runs:
-        raise ReportError(
-            f"{redact_uri(tracking_uri)} has no sweep {sweep}. Give the id of a sweep or of a "
-            "parent run."
-        )
-    runs.sort(key=lambda run: (run.info.start_time, run.info.run_id))
-    parents = [
-        Parent(
-            run.info.run_id,
-            run.info.experiment_id,
-            dict(run.data.tags),
-            json.loads(load_artifact(client, run.info.run_id, "sweep.json")),
-        )
-        for run in runs
-    ]
+        uri = redact_uri(tracking_uri)
+        raise ReportError(f"{uri} has no sweep {sweep_id}. Give the id of a sweep in it.")
+    parents = []
+    for run in runs:
+        document = json.loads(load_artifact(client, run.info.run_id, "sweep.json"))
+        tags = dict(run.data.tags)
+        parents.append(Parent(run.info.run_id, run.info.experiment_id, tags, document))
     # MLflow creates millions of objects for thousands of runs; collecting garbage takes most time
     gc.disable()
     try:
@@ -200,22 +193,6 @@ def load_frame(tracking_uri: str, sweep: str) -> Frame:
         return Frame(client, parents, _build_trial_rows(children))
     finally:
         gc.enable()
-
-
-def _find_parent_runs(client: Any, name: str) -> list[Any]:
-    """Return the run with this id, or the parent runs of the sweep with this id."""
-    from mlflow.exceptions import MlflowException
-
-    if len(name) == 32:  # characters of a run's id; a sweep's has 12
-        try:
-            return [client.get_run(name)]
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-                raise
-            return []
-    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
-    condition = f"tags.`ablate.kind` = 'sweep' and tags.`ablate.sweep_id` = '{name}'"
-    return search_runs(client, experiments, condition) if experiments else []
 
 
 def _flatten_settings(settings: dict[str, Any], prefix: str = "") -> dict[str, str]:
@@ -309,7 +286,10 @@ def _build_cells_table(
         names = ["status", "reason", "run_id", *(metrics if trial["status"] == "done" else ())]
         columns[trial_id] = {name: trial[name] for name in names}
     missing = {"status": "missing", "reason": NO_RUN, "run_id": ""}
-    rows = build_cell_rows(planned.values(), columns, missing)
+    rows = [
+        {"fold": None, **cell, **columns.get(cell["trial_id"], missing)}
+        for cell in planned.values()
+    ]
     order = {study: i for i, study in enumerate(parents[0].document.get("study_order") or [])}
 
     def build_sort_key(row: dict[str, Any]) -> tuple[Any, ...]:

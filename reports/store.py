@@ -68,12 +68,6 @@ def load_artifact(client: Any, run_id: str, path: str) -> bytes:
         return Path(client.download_artifacts(run_id, path, folder)).read_bytes()
 
 
-def has_artifact(client: Any, run_id: str, path: str) -> bool:
-    """Return whether a file was logged with a run."""
-    folder = path.rpartition("/")[0] or None
-    return path in {file.path for file in client.list_artifacts(run_id, folder)}
-
-
 def search_runs(client: Any, experiments: list[str], condition: str) -> list[Any]:
     """Return the runs of these experiments that meet a condition, oldest first."""
     order = ["attributes.start_time ASC"]

@@ -38,9 +38,7 @@ def affinity(views: models.Views, title: str) -> models.Picture:
     scale = {"vmin": cosines.min(), "vmax": cosines.max()}
     spots: list[plot.Tooltip] = []
     heads = [f"mean {format_number(view['mean'], 3)}" for _, view in views.readings]
-    drawing, panels = models.create_model_panels(
-        views, title, heads, width=plot.WIDTH + 0.5, room=0.3
-    )
+    drawing, panels = models.create_model_panels(views, title, heads)
     for panel, matrix, (model, view) in zip(panels, matrices, views.readings, strict=True):
         image = panel.imshow(matrix, cmap="cividis", interpolation="nearest", **scale)
         names, (rows, columns) = view["classes"], np.triu_indices(len(matrix), 1)

@@ -41,8 +41,6 @@ TEXT = 9.0  # points, of all letters in all figures
 WIDTH, HEIGHT = 5.6, 3.5  # inches, of a figure of one panel
 GRID = "#e4e4e4"
 PANEL = "#f2f2f2"  # behind missing results
-# letters on a colour that stays on a dark page, where black and white are exchanged
-DARK_INK, LIGHT_INK = "#010101", "#fefefe"
 SHORT_LEGEND = 4  # lines of a legend that finds room within the axes
 MAX_PIXELS = 5_500_000  # of a PNG
 LETTERS_PER_INCH = 13
@@ -203,7 +201,7 @@ def create_single_panel(title: str, height: float = HEIGHT) -> tuple[Canvas, Axe
     """Return a drawing of one panel with a title."""
     drawing = create_canvas(height=height)
     axes = drawing.add_subplot()
-    draw_heading(axes, title)
+    axes.set_title(textwrap.fill(title, 60), fontweight="bold", pad=8)
     return drawing, axes
 
 
@@ -227,13 +225,10 @@ def create_panel_grid(
     return drawing, panels[:count]
 
 
-def draw_heading(part: Axes | Canvas, title: str) -> None:
-    """Write the title of a panel or of a whole figure at the left, in lines of 60 letters."""
+def draw_heading(drawing: Canvas, title: str) -> None:
+    """Write the title of a figure of several panels at the left, in lines of 60 letters."""
     text = textwrap.fill(title, 60)
-    if hasattr(part, "suptitle"):
-        part.suptitle(text, x=0.01, ha="left", fontweight="bold", fontsize=TEXT)
-    else:
-        part.set_title(text, fontweight="bold", pad=8)
+    drawing.suptitle(text, x=0.01, ha="left", fontweight="bold", fontsize=TEXT)
 
 
 def set_panel_title(panel: Axes, title: str, inches: float) -> None:

@@ -116,7 +116,7 @@ def draw_heatmap(frame: Frame, recipe: Heatmap) -> plot.DrawnFigure:
         caption += "; no setting was repeated, so that differences may be noise."
     else:
         caption += (
-            f", {SPAN:g} sds wide or more; bar on it: ± one sd of runs over seeds, "
+            f", {SPAN:g} sds of runs over seeds wide or more; one sd is "
             f"{labels.format_number(scale.sd, digits)}, pooled over {scale.source}."
         )
     key = f"heatmap_{recipe.study}_{metric}"
@@ -126,9 +126,8 @@ def draw_heatmap(frame: Frame, recipe: Heatmap) -> plot.DrawnFigure:
 def _draw_squares(
     axes: plot.Axes, means: Any, texts: dict[tuple[int, int], str], scale: ColorScale
 ) -> Any:
-    """Draw the squares with their texts, and return the colour bar with the sd on it."""
+    """Draw the squares with their texts, and return the colour bar."""
     from matplotlib.patches import Rectangle
-    from matplotlib.patheffects import Normal, withStroke
 
     # colours, hatching and texts
     image = axes.imshow(
@@ -146,7 +145,7 @@ def _draw_squares(
         if np.isfinite(means[i, j]):
             red, green, blue, _ = image.cmap(image.norm(means[i, j]))
             is_dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
-            ink, box = plot.LIGHT_INK if is_dark else plot.DARK_INK, None
+            ink, box = "white" if is_dark else "black", None
         else:
             axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, linewidth=0, **hatched))
             ink, box = "black", {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
@@ -159,13 +158,8 @@ def _draw_squares(
     axes.grid(which="minor", color="white", linewidth=1.5)
     axes.tick_params(which="both", length=0)
     axes.spines[:].set_visible(False)
-    # colour bar with ± one sd
+    # colour bar
     bar = axes.figure.colorbar(image, ax=axes, pad=0.03, fraction=0.06)
     bar.outline.set_visible(False)
     bar.ax.locator_params(axis="y", nbins=4)
-    if scale.sd is not None:
-        middle = (scale.low + scale.high) / 2
-        line = bar.ax.errorbar([0.5], [middle], [scale.sd], color="white")
-        for part in (line.lines[0], *line.lines[1], *line.lines[2]):
-            part.set_path_effects([withStroke(linewidth=3, foreground="black"), Normal()])
     return bar

@@ -105,12 +105,11 @@ def select_models(frame: Frame, figure: Figure, options: ModelOptions) -> list[M
         names = [name for name in options.cells or map(str, done["cell"]) if name in first_rows]
         # if the best cell of a row is the baseline, show its method's best cell
         names = [name + OTHER if name + OTHER in first_rows else name for name in names]
-    elif means := summarize_cells(done, figure.metric):
-        sign = -1 if labels.is_lower_better(figure.metric) else 1
-        names = [max(means, key=lambda name: sign * means[name].mean)]
-        reason = f"the best by {labels.format_metric_label(figure.metric)}"
     else:
-        names, reason = list(first_rows)[:1], "the first"
+        means = summarize_cells(done, figure.metric)
+        sign = -1 if labels.is_lower_better(figure.metric) else 1
+        names = sorted(means, key=lambda name: -sign * means[name].mean)[:1]
+        reason = f"the best by {labels.format_metric_label(figure.metric)}"
     models = []
     for name in list(dict.fromkeys(names))[:MAX_MODELS]:
         row = first_rows[name]
@@ -200,18 +199,15 @@ def _draw_without_data(title: str) -> Picture:
 
 
 def create_model_panels(
-    views: Views, title: str, heads: list[str], *, width: float = plot.WIDTH, room: float = 0.35
+    views: Views, title: str, heads: list[str]
 ) -> tuple[plot.Canvas, list[plot.Axes]]:
     """Return a figure of one square panel per model, two in a row, without ticks.
 
-    Args:
-        heads: titles of the panels, which follow the models' names.
-        width: width of the figure in inches.
-        room: height above a panel in inches.
+    heads: titles of the panels, which follow the models' names.
     """
     count = len(views.readings)
     side = plot.WIDTH / min(2, count)
-    drawing, panels = plot.create_panel_grid(count, 2, title, (width, 0.4, side + room))
+    drawing, panels = plot.create_panel_grid(count, 2, title, (plot.WIDTH, 0.4, side + 0.35))
     for panel, (model, _), head in zip(panels, views.readings, heads, strict=True):
         plot.set_panel_title(panel, f"{labels.replace_greek_names(model.cell)}: {head}", side)
         panel.set(xticks=[], yticks=[])

@@ -33,13 +33,14 @@ def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFigu
     # shades that are seen on a light and on a dark page
     shade: dict[str, Any] = {"cmap": plot.trim_colormap("Blues", 0.3, 0.8), "vmin": 0, "vmax": last}
     orange: dict[str, Any] = {"color": plot.COLOURS[1]}
+    is_dense = len(trials.trials) * len(axes) > plot.MAX_TOOLTIPS
     spots = []
     for panel, axis in zip(panels, axes, strict=True):
         # trials that have the parameter
         points = [trial for trial in trials.trials if axis.path in trial.coords]
         x = [axis.locate_value(trial.coords[axis.path]) for trial in points]
         y = [trial.result.mean * factor for trial in points]
-        numbers, is_dense = [trial.number for trial in points], len(points) > plot.MAX_TOOLTIPS
+        numbers = [trial.number for trial in points]
         panel.scatter(x, y, s=18, c=numbers, rasterized=is_dense, **shade)
         if not points:
             plot.draw_empty_message(panel)

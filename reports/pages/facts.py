@@ -30,7 +30,7 @@ def collect_facts(frame: Frame) -> list[tuple[str, str]]:
         ("Data set", ", ".join(data) or "unknown"),
         ("Objective", frame.main_objective),
         ("Trials", f"{done} finished of {len(set(frame.cells['trial_id']))} planned"),
-        ("Training time", format_duration(seconds)),
+        ("Training time", _format_duration(seconds)),
     ]
     if studies := frame.studies_without_cells:
         facts.append(("Studies not begun", ", ".join(studies)))
@@ -49,10 +49,8 @@ def collect_provenance(frame: Frame) -> list[tuple[str, str]]:
     run_tags = [*(parent.tags for parent in frame.parents), *frame.trials["tags"]]
 
     def join_values(name: str) -> str:
-        """Write the first four values of a tag."""
-        values = sorted({tags[name] for tags in run_tags if tags.get(name)})
-        more = f" and {len(values) - 4} more" if len(values) > 4 else ""
-        return ", ".join(values[:4]) + more
+        """Write the values of a tag."""
+        return ", ".join(sorted({tags[name] for tags in run_tags if tags.get(name)}))
 
     names = sorted({name for tags in run_tags for name in tags if name.startswith(VERSION)})
     rows = {label: join_values(tag) for label, tag in TAGS.items()}
@@ -85,17 +83,12 @@ def summarize_studies(frame: Frame) -> list[dict[str, Any]]:
             "failed": failed,
             "other": len(rows) - done - failed,
             "epochs": int(rows["epochs"].sum()) if "epochs" in rows else 0,
-            "time": format_duration(float(rows["seconds"].sum()) if "seconds" in rows else 0.0),
+            "time": _format_duration(float(rows["seconds"].sum()) if "seconds" in rows else 0.0),
         }
         studies.append(study)
     return studies
 
 
-def format_duration(seconds: float) -> str:
-    """Write `1 h 05 min`, `3 min 20 s`, `4.2 s`."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, seconds_left = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {seconds_left:02d} s"
-    return f"{minutes // 60} h {minutes % 60:02d} min"
+def _format_duration(seconds: float) -> str:
+    """Write `1:05:00`, or `2 days, 1:05:00`."""
+    return str(datetime.timedelta(seconds=round(seconds)))

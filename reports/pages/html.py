@@ -39,14 +39,10 @@ def render_page(
     *,
     tables: Sequence[AnyTable],
     judged: VerdictSection,
-    figures: Sequence[Mapping[str, str]],
+    figures: Sequence[Mapping[str, Any]],
     best: Mapping[str, str],
 ) -> str:
-    """Write the HTML of the page (well-formed XML too).
-
-    Args:
-        figures: fields of their templates; those with pages of their own are links.
-    """
+    """Write the HTML of the page (well-formed XML too)."""
     server = find_server_address(tracking_uri)
     lost = frame.cells[frame.cells["status"] != "done"]
     notes = markup.collect_footnotes(tables)
@@ -85,7 +81,6 @@ def render_page(
         folded_groups=folded_groups,
         plot=render_inline(*judged.plot) if judged.plot else None,
         words=verdict,
-        slug=to_slug,
         run_anchor=build_run_anchor,
         tables=[(table, _build_table_parts(table)) for table in tables],
         own_notes=[markup.list_own_notes(table, notes) for table in tables],

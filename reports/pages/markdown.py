@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from reports.figures.figure import DrawnFigure
 from reports.frame import Frame
 from reports.pages import markup, verdict
 from reports.pages.facts import collect_facts, collect_provenance
-from reports.pages.figures import build_page_name, has_own_page
 from reports.pages.verdict import VerdictSection
 from reports.tables.cells import find_protocol
 from reports.tables.model import AnyTable
@@ -19,7 +17,7 @@ def format_report(
     frame: Frame,
     tables: Sequence[AnyTable],
     judged: VerdictSection,
-    figures: Sequence[tuple[DrawnFigure, Path]],
+    figures: Sequence[DrawnFigure],
     best: Mapping[str, str],
 ) -> str:
     """Write verdict, facts, tables, shared notes, figures and best configurations."""
@@ -37,10 +35,10 @@ def format_report(
     ]
     lines += [markup.format_markdown_notes(shared)] if shared else []
     lines += ["## Figures", ""] if figures else []
-    for figure, svg in figures:
+    for figure in figures:
         image = f"![{figure.title}]({figure.key}.png)"
-        if has_own_page(figure, svg):
-            image = f"[{image}]({build_page_name(figure)})"
+        if figure.apart:
+            image = f"[{image}]({figure.key}.html)"
         lines += [image, "", f"{figure.title}. {figure.caption}", ""]
     for name, text in best.items():
         lines += [f"## {name}", "", "```yaml", text.rstrip(), "```", ""]
