@@ -9,36 +9,32 @@ import gc
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from reports.cell_rows import build_cell_rows
 from reports.errors import ReportError
 from reports.recipe import Recipe
-from reports.store import (
-    ChildRun,
-    find_child_runs,
-    has_artifact,
-    load_artifact,
-    open_client,
-    search_runs,
-)
+from reports.store import load_artifact, open_client, search_runs
 from reports.uri import redact_uri
 
 if TYPE_CHECKING:
     import pandas as pd
 
+PARENT_TAG = "mlflow.parentRunId"
 FINAL = "final/"
-# Ends the name of the largest gradient of a term in an epoch, over the metric term's.
+# end of the name of a metric: a term's largest gradient in an epoch, over the metric term's
 LARGEST_RATIO = "_to_metric/max"
-BETTER = {"done": 0, "partial": 1, "failed": 2, "interrupted": 3, "running": 4, "missing": 5}
+STATUS_RANKS = {"done": 0, "partial": 1, "failed": 2, "interrupted": 3, "running": 4, "missing": 5}
 NO_RUN = "planned, no run in the store"
-OTHER = ", not neutral"  # how a row around the best cell that is not neutral is called
+OTHER = ", not neutral"  # end of the name of a row around the best cell that is not neutral
 TRIAL_KEYS = (
     *("trial_id", "run_id", "parent_run_id", "seed", "status", "reason"),
     *("tags", "params", "ratios"),
 )
-KEYS = ["study", "cell", "idx", "seed", "fold", "coords", "status", "reason", "trial_id", "run_id"]
+CELL_KEYS = [
+    *("study", "cell", "idx", "seed", "fold", "coords"),
+    *("status", "reason", "trial_id", "run_id"),
+]
 
 
 @dataclass(frozen=True)
@@ -47,7 +43,6 @@ class Parent:
 
     run_id: str
     experiment_id: str
-    status: str
     tags: dict[str, str]
     document: dict[str, Any]
 
@@ -60,9 +55,9 @@ class Frame:
         trials: one row per trial: trial_id, run_id, parent_run_id, seed, status, reason, tags and
             params (dicts: all settings of the trial), ratios (names of its metrics that end in
             `LARGEST_RATIO`), and a column per final metric (`val/map_at_r`, `seconds`, …).
-        cells: one row per (study, cell, seed, fold): `KEYS`, fold being None in a study without
-            folds, then the final metrics; NaN where there are none. Cells that were planned and
-            have no run have the status "missing".
+        cells: one row per (study, cell, seed, fold): `CELL_KEYS`, then the final metrics, NaN where
+            there are none; fold is None in a study without folds. Cells that were planned and have
+            no run have the status "missing".
     """
 
     def __init__(self, client: Any, parents: Sequence[Parent], trials: pd.DataFrame) -> None:
@@ -126,10 +121,14 @@ class Frame:
         """Return the design of a study; empty if the document does not say."""
         return str(self.get_declared_study(study).get("design", ""))
 
-    def get_plan_note(self, what: str, study: str) -> Any:
-        """Return what the plan noted of a study: `tuning`, `lineages`, `refused`,
-        `other_regimes`; else None."""
-        return ((self.document.get("spec") or {}).get(what) or {}).get(study)
+    def get_plan_note(self, topic: str, study: str) -> Any:
+        """Return the plan's note on a study, or None.
+
+        Args:
+            topic: `tuning`, `lineages`, `refused` or `other_regimes`.
+            study: the study.
+        """
+        return ((self.document.get("spec") or {}).get(topic) or {}).get(study)
 
     @property
     def main_objective(self) -> str:
@@ -160,88 +159,55 @@ class Frame:
         return pd.DataFrame(rows, columns=["run_id", "epoch", "value"])
 
     def load_model_view(self, run_id: str, name: str) -> dict[str, Any] | None:
-        """Return what was computed of a run's model under this name, or None."""
+        """Return the data that a figure shows of a run's model, or None if there are none."""
         path = f"views/{name}.json"
-        if not run_id or not has_artifact(self._client, run_id, path):
+        if path not in {file.path for file in self._client.list_artifacts(run_id, "views")}:
             return None
         content: dict[str, Any] = json.loads(load_artifact(self._client, run_id, path))
         return content
 
 
-def load_frame(tracking_uri: str, sweep: str) -> Frame:
-    """Read a sweep from an MLflow store.
-
-    Args:
-        tracking_uri: any MLflow tracking URI.
-        sweep: a sweep id (all its parent runs are merged), or the id of one parent run.
+def load_frame(tracking_uri: str, sweep_id: str) -> Frame:
+    """Read a sweep from an MLflow store, with the runs of all its parents.
 
     Raises:
-        ReportError: no such sweep in the store.
+        ReportError: the store has no such sweep.
     """
     client = open_client(tracking_uri)
-    runs = _find_parent_runs(client, sweep)
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    condition = f"tags.`ablate.kind` = 'sweep' and tags.`ablate.sweep_id` = '{sweep_id}'"
+    runs = search_runs(client, experiments, condition)
     if not runs:
-        raise ReportError(
-            f"{redact_uri(tracking_uri)} has no sweep {sweep}. Give the id of a sweep or of a "
-            "parent run."
-        )
-    runs.sort(key=lambda run: (run.info.start_time, run.info.run_id))
-    parents = [
-        Parent(
-            run.info.run_id,
-            run.info.experiment_id,
-            run.info.status,
-            dict(run.data.tags),
-            json.loads(load_artifact(client, run.info.run_id, "sweep.json")),
-        )
-        for run in runs
-    ]
-    children = (
-        child
-        for parent in parents
-        for child in find_child_runs(client, tracking_uri, parent.experiment_id, parent.run_id)
-    )
-    # thousands of runs are millions of objects, through which the collector would look repeatedly
-    was_enabled = gc.isenabled()
+        uri = redact_uri(tracking_uri)
+        raise ReportError(f"{uri} has no sweep {sweep_id}. Give the id of a sweep in it.")
+    parents = []
+    for run in runs:
+        document = json.loads(load_artifact(client, run.info.run_id, "sweep.json"))
+        tags = dict(run.data.tags)
+        parents.append(Parent(run.info.run_id, run.info.experiment_id, tags, document))
+    # MLflow creates millions of objects for thousands of runs; collecting garbage takes most time
     gc.disable()
     try:
+        children = [
+            run
+            for parent in parents
+            for run in search_runs(
+                client, [parent.experiment_id], f"tags.`{PARENT_TAG}` = '{parent.run_id}'"
+            )
+        ]
         return Frame(client, parents, _build_trial_rows(children))
     finally:
-        if was_enabled:
-            gc.enable()
+        gc.enable()
 
 
-def _find_parent_runs(client: Any, name: str) -> list[Any]:
-    from mlflow.exceptions import MlflowException
-
-    if len(name) == 32:
-        try:
-            return [client.get_run(name)]
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-                raise
-            return []
-    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
-    condition = f"tags.`ablate.kind` = 'sweep' and tags.`ablate.sweep_id` = '{name}'"
-    return search_runs(client, experiments, condition) if experiments else []
-
-
-@lru_cache(maxsize=256)  # the seeds of a cell share one
-def _flatten_settings(text: str) -> dict[str, str]:
-    """Return the tag `ablate.config` as parameters, dotted path → text.
-
-    Stores of older versions have no such tag, and all settings as parameters of their runs.
-    """
+def _flatten_settings(settings: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    """Return nested settings as parameters, dotted path → text."""
     flat: dict[str, str] = {}
-
-    def put(values: dict[str, Any], above: str) -> None:
-        for key, value in values.items():
-            if isinstance(value, dict) and value:
-                put(value, f"{above}{key}.")
-            else:
-                flat[f"{above}{key}"] = value if isinstance(value, str) else json.dumps(value)
-
-    put(json.loads(text or "{}"), "")
+    for key, value in settings.items():
+        if isinstance(value, dict) and value:
+            flat |= _flatten_settings(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value if isinstance(value, str) else json.dumps(value)
     return flat
 
 
@@ -253,31 +219,37 @@ def _join_split_tag(tags: dict[str, str], name: str) -> str:
     return "".join(pieces)
 
 
-def _build_trial_rows(runs: Iterable[ChildRun]) -> pd.DataFrame:
-    """Return one row for each trial; of several runs the most complete one, then the oldest."""
+def _build_trial_rows(runs: Iterable[Any]) -> pd.DataFrame:
+    """Return one row for each trial; of several runs the most complete one, then the oldest.
+
+    The settings are the tag `ablate.config`, or the parameters in stores of older versions.
+    """
     import pandas as pd
 
     rows: dict[str, dict[str, Any]] = {}
     for run in runs:
-        tags = run.tags
+        tags, metric_values = run.data.tags, run.data.metrics
         if "ablate.trial_id" not in tags or "ablate.superseded_by" in tags:
             continue
+        settings = json.loads(_join_split_tag(tags, "ablate.config") or "{}")
         row: dict[str, Any] = {
             "trial_id": tags["ablate.trial_id"],
-            "run_id": run.run_id,
-            "parent_run_id": tags["mlflow.parentRunId"],
+            "run_id": run.info.run_id,
+            "parent_run_id": tags[PARENT_TAG],
             "seed": int(tags["ablate.seed"]),
             "status": tags.get("ablate.status", "running"),
             "reason": tags.get("ablate.reason", ""),
             "tags": {**tags, "ablate.cells": _join_split_tag(tags, "ablate.cells")},
-            "params": _flatten_settings(_join_split_tag(tags, "ablate.config")) or run.params,
-            "ratios": tuple(sorted(name for name in run.metrics if name.endswith(LARGEST_RATIO))),
+            "params": _flatten_settings(settings) or dict(run.data.params),
+            "ratios": tuple(sorted(name for name in metric_values if name.endswith(LARGEST_RATIO))),
         }
-        for key, value in run.metrics.items():
-            if key.startswith(FINAL):
-                row[key.removeprefix(FINAL)] = value
+        row |= {
+            name.removeprefix(FINAL): value
+            for name, value in metric_values.items()
+            if name.startswith(FINAL)
+        }
         old = rows.get(row["trial_id"])
-        if old is None or BETTER[row["status"]] < BETTER[old["status"]]:
+        if old is None or STATUS_RANKS[row["status"]] < STATUS_RANKS[old["status"]]:
             rows[row["trial_id"]] = row
     frame = pd.DataFrame(list(rows.values()), columns=None if rows else list(TRIAL_KEYS))
     metrics = sorted(name for name in frame.columns if name not in TRIAL_KEYS)
@@ -287,19 +259,21 @@ def _build_trial_rows(runs: Iterable[ChildRun]) -> pd.DataFrame:
 def _drop_duplicate_rows(cells: pd.DataFrame) -> pd.DataFrame:
     """Drop "best other cell" rows (`OTHER`) whose trials equal those of their neighbour."""
     trials = {cell: set(rows["trial_id"]) for cell, rows in cells.groupby("cell", sort=False)}
-    echoes = [
+    duplicates = [
         cell
         for cell, ids in trials.items()
         if str(cell).endswith(OTHER) and ids == trials.get(str(cell).removesuffix(OTHER))
     ]
-    return cells[~cells["cell"].isin(echoes)] if echoes else cells
+    return cells[~cells["cell"].isin(duplicates)]
 
 
 def _build_cells_table(
     parents: Sequence[Parent], trials: pd.DataFrame, metrics: list[str]
 ) -> pd.DataFrame:
+    """Return a row for each planned cell at each seed and fold, in plan order."""
     import pandas as pd
 
+    # cells that the parents planned or the trials name
     by_trial = {row["trial_id"]: row for row in trials.to_dict("records")}
     cells = [cell for parent in parents for cell in parent.document.get("cells") or []]
     cells += [
@@ -311,16 +285,20 @@ def _build_cells_table(
     for cell in cells:
         key = (cell["study"], cell["cell"], cell["seed"], cell.get("fold"))
         planned.setdefault(key, cell)
+    # columns of their trials; only finished trials have metrics
     columns: dict[str, dict[str, Any]] = {}
     for trial_id, trial in by_trial.items():
         names = ["status", "reason", "run_id", *(metrics if trial["status"] == "done" else ())]
         columns[trial_id] = {name: trial[name] for name in names}
     missing = {"status": "missing", "reason": NO_RUN, "run_id": ""}
-    rows = build_cell_rows(planned.values(), columns, missing)
+    rows = [
+        {"fold": None, **cell, **columns.get(cell["trial_id"], missing)}
+        for cell in planned.values()
+    ]
     order = {study: i for i, study in enumerate(parents[0].document.get("study_order") or [])}
 
     def build_sort_key(row: dict[str, Any]) -> tuple[Any, ...]:
         study, fold = row["study"], -1 if row["fold"] is None else row["fold"]
         return order.get(study, len(order)), study, row["idx"], row["seed"], fold
 
-    return pd.DataFrame(sorted(rows, key=build_sort_key), columns=[*KEYS, *metrics])
+    return pd.DataFrame(sorted(rows, key=build_sort_key), columns=[*CELL_KEYS, *metrics])

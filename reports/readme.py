@@ -23,9 +23,9 @@ HEADS = ("Sweep", "First started", "Data set", "Commit", "Device", "Threads")
 HEAD = re.compile(rf"^- ({'|'.join(HEADS)}): (.*)$", re.MULTILINE)
 NOTES = re.compile(r"^## Notes\n+(.*?)(?=^##|\Z)", re.DOTALL | re.MULTILINE)
 NUMBERED = re.compile(r"^(\d+)\. (.*)$", re.MULTILINE)
-SHORT = "<!-- first columns alone -->"
+FIRST_COLUMNS = "<!-- first columns alone -->"
 FURTHER = "\n\nFurther metrics and statistics:"
-REFERENCE = re.compile(r"\n*^Notes? ([\d, –]+)\.$", re.MULTILINE)
+REFERENCE = re.compile(r"\n*^Notes? ([\d, ]+)\.$", re.MULTILINE)
 
 
 def extract_section(report: str, title: str) -> str:
@@ -41,17 +41,13 @@ def extract_section(report: str, title: str) -> str:
         titles = ", ".join(re.findall(r"^### (.*)$", report, re.MULTILINE))
         raise ReportError(f"The report has no table {title!r}. Its tables are {titles}.")
     text = match.group(1).strip()
-    shared = NOTES.search(report)
-    notes = dict(NUMBERED.findall(shared[1])) if shared else {}
+    reference = REFERENCE.search(text)
+    if reference is None:
+        return text
+    notes = dict(NUMBERED.findall(NOTES.findall(report)[0]))
     gap = "\n" if "\n- " not in text else ""  # a list that begins here stands off the table
-
-    def write_out(reference: re.Match[str]) -> str:
-        """Return the notes with these numbers (`1–3, 5`)."""
-        spans = [[int(end) for end in span.split("–")] for span in reference[1].split(", ")]
-        numbers = [number for span in spans for number in range(span[0], span[-1] + 1)]
-        return gap + "".join(f"\n- {notes[str(number)]}" for number in numbers)
-
-    return REFERENCE.sub(write_out, text)
+    items = "".join(f"\n- {notes[number]}" for number in reference[1].split(", "))
+    return f"{text[: reference.start()]}{gap}{items}{text[reference.end() :]}"
 
 
 def fill_block(readme: str, report: str) -> str:
@@ -67,33 +63,31 @@ def fill_block(readme: str, report: str) -> str:
             "sweep that ran from a commit, so that its numbers can be reproduced."
         )
     name = head["Sweep"].split(" ")[0]
-    block = re.compile(
-        rf"(<!-- report {re.escape(name)} -->\n)(.*?)(<!-- end report -->)", re.DOTALL
-    )
-    match = block.search(readme)
+    block = rf"(<!-- report {re.escape(name)} -->\n)(.*?)(<!-- end report -->)"
+    match = re.search(block, readme, re.DOTALL)
     if match is None:
-        raise ReportError(f"There is no `<!-- report {name} -->` … `<!-- end report -->` to fill.")
+        raise ReportError(
+            f"The file has no block of the sweep {name}. Add `<!-- report {name} -->` and "
+            "`<!-- end report -->`."
+        )
     source = (
         f"Measured by sweep {head['Sweep']} at commit {head['Commit'][:12]}, "
         f"{head['First started']}, on {head['Data set']}, {head['Device']}, {head['Threads']} "
         "thread per trial."
     )
-    notes_seen: set[str] = set()
-
-    def leave_out_seen(text: str) -> str:
-        """Drop notes that an earlier table has."""
-        kept = [line for line in text.splitlines() if line not in notes_seen]
-        notes_seen.update(line for line in kept if line.startswith("- "))
-        return "\n".join(kept).strip()
-
-    short = SHORT in match.group(2)
-    tables = []
+    is_short = FIRST_COLUMNS in match.group(2)
+    parts = [source, *([FIRST_COLUMNS] if is_short else [])]
+    notes: set[str] = set()  # notes of the tables so far, each of which is copied once
     for title in re.findall(r"<!-- table: (.*?) -->", match.group(2)):
         section = extract_section(report, title)
-        shortened = section.partition(FURTHER)[0] if short else leave_out_seen(section)
-        tables.append(f"<!-- table: {title} -->\n**{title}**\n\n{shortened}")
-    text = "\n\n".join([source, *([SHORT] if short else []), *tables])
-    return f"{readme[: match.start()]}{match.group(1)}{text}\n{readme[match.start(3) :]}"
+        if is_short:
+            section = section.partition(FURTHER)[0]
+        lines = [line for line in section.splitlines() if line not in notes]
+        notes.update(line for line in lines if line.startswith("- "))
+        text = "\n".join(lines).strip()
+        parts.append(f"<!-- table: {title} -->\n**{title}**\n\n{text}")
+    block_text = "\n\n".join(parts)
+    return f"{readme[: match.start()]}{match.group(1)}{block_text}\n{readme[match.start(3) :]}"
 
 
 def main(arguments: list[str]) -> int:

@@ -76,7 +76,7 @@ class Published(RecipePart):
     @model_validator(mode="after")
     def check_has_column(self) -> Published:
         if (self.column is None) == (not self.columns):
-            raise ValueError("give either `column` or `columns`")
+            raise ValueError("Published numbers need a column. Give either `column` or `columns`.")
         return self
 
     def find_row(self, cell: str, metric: str) -> str | None:
@@ -140,14 +140,22 @@ class Table(RecipePart):
     def check_columns(self) -> Table:
         if self.published is None:
             return self
-        named = {"columns": {*self.published.columns}}
-        named |= {f"rows.{k}": {*r} for k, r in self.published.rows.items() if isinstance(r, dict)}
-        for option, keys in named.items():
-            unknown = sorted(keys - set(self.metrics))
-            if unknown:
-                raise ValueError(f"published.{option} names {unknown[0]}, which is not in metrics")
+        mappings: dict[str, Collection[str]] = {"columns": self.published.columns}
+        mappings |= {
+            f"rows.{cell}": rows
+            for cell, rows in self.published.rows.items()
+            if isinstance(rows, dict)
+        }
+        for option, mapping in mappings.items():
+            if unknown := sorted({*mapping} - {*self.metrics}):
+                raise ValueError(
+                    f"published.{option} names {unknown[0]}, which is not in metrics. Add it there."
+                )
         if self.published.column is not None and len(self.metrics) > 1:
-            raise ValueError("several metrics need `published.columns` ({metric: column})")
+            raise ValueError(
+                "published.column is of one metric, and the table has several. Write "
+                "`published.columns` ({metric: column})."
+            )
         return self
 
     def find_published_column(self, metric: str) -> str | None:
@@ -184,12 +192,6 @@ class Heatmap(Drawing):
     y: str
     digits: int = Field(2, ge=0, le=6)
 
-    @model_validator(mode="after")
-    def check_two_axes(self) -> Heatmap:
-        if self.x == self.y:
-            raise ValueError(f"x and y are both {self.x}")
-        return self
-
 
 class Curves(Drawing):
     """A metric per epoch, one line per cell, with a band of ± one sd over seeds.
@@ -218,22 +220,6 @@ class FactorCurves(Drawing):
     x: str
     at: dict[str, Level] = Field({})
 
-    @model_validator(mode="before")
-    @classmethod
-    def refuse_removed_options(cls, options: Any) -> Any:
-        for name in {"interval", "log"} & set(options if isinstance(options, dict) else ()):
-            raise ValueError(
-                f"`{name}` was removed in 0.2.0: bars are 95 % t intervals, and the levels decide "
-                "whether the axis is logarithmic. Remove the key."
-            )
-        return options
-
-    @model_validator(mode="after")
-    def check_x_is_free(self) -> FactorCurves:
-        if self.x in self.at:
-            raise ValueError(f"`at` fixes {self.x}, which is the x axis. Remove it from `at`.")
-        return self
-
 
 class Figure(Drawing):
     """A figure of a given kind.
@@ -250,9 +236,10 @@ class Figure(Drawing):
     @field_validator("kind", mode="after")
     @classmethod
     def check_installed(cls, kind: str) -> str:
-        if kind not in (there := list_kinds("figures")):
+        kinds = list_kinds("figures")
+        if kind not in kinds:
             raise ValueError(
-                f"{kind!r} is no kind of figure. Choose one of {', '.join(there)}, or install "
+                f"{kind!r} is no kind of figure. Choose one of {', '.join(kinds)}, or install "
                 "the package that has it."
             )
         return kind
@@ -263,7 +250,8 @@ class Figure(Drawing):
             return self
         options.model_validate(self.options)
         if len(self.studies) > 1 and not options.several:
-            raise ValueError(f"one study for {self.kind}, not {', '.join(self.studies)}")
+            studies = ", ".join(self.studies)
+            raise ValueError(f"{self.kind} shows one study, not {studies}. Name one.")
         return self
 
 
@@ -306,42 +294,44 @@ class Recipe(RecipePart):
         metrics = {metric for table in self.tables for metric in table.metrics}
         if self.primary is not None and self.primary not in metrics:
             raise ValueError(
-                f"no table has the primary metric {self.primary}; they have "
-                f"{', '.join(sorted(metrics)) or 'none'}"
+                f"no table has the primary metric {self.primary}. Name one of theirs: "
+                f"{', '.join(sorted(metrics)) or 'none'}."
             )
         names = {metric.rpartition("/")[2] for metric in metrics}
-        if unknown := sorted(set(self.smallest) - names):
+        if unknown := sorted({*self.smallest} - names):
             raise ValueError(
-                f"no table has the metric {unknown[0]} of smallest; they have "
-                f"{', '.join(sorted(names)) or 'none'}"
+                f"no table has the metric {unknown[0]} of smallest. Name one of theirs: "
+                f"{', '.join(sorted(names)) or 'none'}."
             )
         return self
 
     def map_studies_to_paths(self) -> dict[str, str]:
-        """Return every study named, with the place that names it first:
-        `{study: "report.tables.0.study"}`."""
-        places: dict[str, str] = {}
+        """Return study → the first path that names it, such as `report.tables.0.study`."""
+        paths: dict[str, str] = {}
         for section in SECTIONS:
             for i, part in enumerate(getattr(self, section)):
                 for j, study in enumerate(list_part_studies(part)):
-                    end = "study" if isinstance(part, Table | Heatmap) else f"studies.{j}"
-                    places.setdefault(study, f"report.{section}.{i}.{end}")
+                    key = "study" if isinstance(part, Table | Heatmap) else f"studies.{j}"
+                    paths.setdefault(study, f"report.{section}.{i}.{key}")
         for i, study in enumerate(self.best):
-            places.setdefault(study, f"report.best.{i}")
-        return places
+            paths.setdefault(study, f"report.best.{i}")
+        return paths
 
     def restrict_to_studies(self, studies: Collection[str]) -> Recipe:
-        """Return what can be made of these studies alone: a table, figure or configuration of none
-        of them is left out, and a figure of several keeps those that are there."""
+        """Return the recipe of these studies alone.
 
-        def reduce(part: Part) -> Part | None:
+        A table, figure or configuration of none of them is left out; a figure of several studies
+        keeps those that are among them.
+        """
+
+        def restrict_part(part: Part) -> Part | None:
             names = tuple(name for name in list_part_studies(part) if name in studies)
             if not names or isinstance(part, Table | Heatmap):
                 return part if names else None
             return part.model_copy(update={"studies": names})
 
         sections = {
-            name: tuple(filter(None, map(reduce, getattr(self, name)))) for name in SECTIONS
+            name: tuple(filter(None, map(restrict_part, getattr(self, name)))) for name in SECTIONS
         }
         best = tuple(name for name in self.best if name in studies)
         return self.model_copy(update={**sections, "best": best})

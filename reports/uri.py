@@ -12,9 +12,9 @@ from urllib.parse import quote, unquote, unquote_plus
 HIDDEN = "***"
 VIEW = "workflowType=machine_learning"  # or MLflow shows its view for generative models
 _SECRET = re.compile(r"pass|pwd|token|secret|key|sig|cred|auth|odbc_connect", re.IGNORECASE)
-_PATH_FIRST = re.compile(r"[^/@:]*(:\d{1,5})?/")  # no user name before it: an @ is the path's
-_BARE = re.compile(r"([^:/@]+):(.+)@(.*)")  # me:word@host/db, its scheme forgotten
-_SHORT = 4  # letters: a shorter password is part of many words
+_HOST_AND_PATH = re.compile(r"[^/@:]*(:\d{1,5})?/")  # before an @ that is part of the path
+_NO_SCHEME = re.compile(r"([^:/@]+):(.+)@(.*)")  # me:word@host/db
+_MIN_LENGTH = 4  # of a password that is hidden anywhere in a text; a shorter one is part of words
 
 
 def redact_uri(uri: str) -> str:
@@ -23,6 +23,7 @@ def redact_uri(uri: str) -> str:
 
 
 def has_secret(uri: str) -> bool:
+    """Return whether the URI has a password, a token or another secret."""
     return bool(_split_secrets(uri)[1])
 
 
@@ -31,7 +32,7 @@ def redact_text(text: str, uri: str) -> str:
     redacted, secrets = _split_secrets(uri)
     text = text.replace(uri, redacted)
     for secret in sorted({*secrets, *map(unquote, secrets), *map(unquote_plus, secrets)}):
-        if len(secret) >= _SHORT:
+        if len(secret) >= _MIN_LENGTH:
             text = text.replace(secret, HIDDEN)
         else:
             text = text.replace(f":{secret}@", f":{HIDDEN}@").replace(f"={secret}", f"={HIDDEN}")
@@ -52,7 +53,7 @@ def find_server_address(uri: str) -> str:
     return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}".rstrip("/") + "/"
 
 
-def run_page(experiment: str, run: str, artifact: str = "") -> str:
+def build_run_path(experiment: str, run: str, artifact: str = "") -> str:
     """Return the address of a run's page, or of one of its files, relative to MLflow's address."""
     file = f"/artifacts/{artifact}" if artifact else ""
     return f"#/experiments/{experiment}/runs/{run}{file}?{VIEW}"
@@ -68,7 +69,7 @@ def _split_secrets(uri: str) -> tuple[str, list[str]]:
     """Return the URI without secrets, and its secrets."""
     head, sep, address = uri.partition("://")
     if not sep:
-        bare = _BARE.fullmatch(uri)
+        bare = _NO_SCHEME.fullmatch(uri)
         return (f"{bare[1]}:{HIDDEN}@{bare[3]}", [bare[2]]) if bare else (uri, [])
     secrets: list[str] = []
     end = max(_find_user_end(head.lower(), address), 0)
@@ -92,16 +93,18 @@ def _find_user_end(kind: str, address: str) -> int:
     end, last = before.rfind("@"), address.rfind("@")
     if mark and last > end and "=" not in address[len(before) : last]:
         end = last  # an unquoted ? in the password
-    if kind.endswith(("http", "https")) and end >= 0 and _PATH_FIRST.match(address[:end]):
+    if kind.endswith(("http", "https")) and end >= 0 and _HOST_AND_PATH.match(address[:end]):
         return -1
     return end
 
 
 def _redact_query(query: str, secrets: list[str]) -> str:
-    parts = re.split("([&;])", query)
-    for i, part in enumerate(parts):
-        name, equals, value = part.partition("=")
-        if equals and value and _SECRET.search(name):
-            secrets.append(value)
-            parts[i] = f"{name}={HIDDEN}"
-    return "".join(parts)
+    """Return the query without secrets, which are added to the list."""
+
+    def hide_secret(match: re.Match[str]) -> str:
+        if not _SECRET.search(match[1]):
+            return match[0]
+        secrets.append(match[2])
+        return f"{match[1]}={HIDDEN}"
+
+    return re.sub(r"([^&;=]*)=([^&;]+)", hide_secret, query)

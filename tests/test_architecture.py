@@ -44,7 +44,7 @@ reports.frame           reports.stats        reports.published
 reports.store
 reports.recipe
 reports.kinds
-reports                 reports.errors       reports.uri         reports.cell_rows
+reports                 reports.errors       reports.uri
 
 trainables
 trainables.jobs

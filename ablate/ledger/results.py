@@ -16,7 +16,6 @@ from ablate.ledger import queries
 from ablate.ledger.records import Records, Row
 from ablate.values.paths import find_varied_paths, flatten_paths, get_at, has_path
 from ablate.values.terminal import print_text, to_one_line
-from reports.cell_rows import build_cell_rows
 from reports.pages.csv_table import escape_formula
 from trainables.core.trial_folder import TRIALS, TrialFolder
 from trainables.errors import ConfigError
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COMMENTED_METRICS = ("recall_at_1", "map_at_r", "r_precision", "top_1_accuracy")
+CELL_COLUMNS = ("fold", "study", "cell", "idx", "seed", "trial_id")
 FACTS = (
     *("trial_id", "config_hash", "seed", "status", "reason", "epochs", "best_epoch", "steps"),
     *("seconds", "export", "source"),
@@ -64,11 +64,11 @@ def _join_cells(records: Records, sweep_id: str, columns: Mapping[str, Row]) -> 
         for trial_id, values in columns.items()
     }
     missing = {"status": "missing", "reason": None}
-    rows = build_cell_rows(records.list_cells(sweep_id), trials, missing)
-    for row in rows:
-        row |= {f"coords/{name}": value for name, value in row.pop("coords").items()}
-        if row["fold"] is None:
-            del row["fold"]
+    rows = []
+    for cell in records.list_cells(sweep_id):
+        row = {name: cell[name] for name in CELL_COLUMNS if cell[name] is not None}
+        coords = {f"coords/{name}": value for name, value in cell["coords"].items()}
+        rows.append(row | trials.get(cell["trial_id"], missing) | coords)
     return rows
 
 

@@ -45,7 +45,9 @@ def compile_report(
     uri, trials = build_client_uri(store.uri), store.out / TRIALS
     log_views = partial(log_model_views, tracking_uri=uri, trials=trials, device=device)
     try:
-        report = compiler.compile_report(uri, sweep_id, store.out / "reports", supply=log_views)
+        report = compiler.compile_report(
+            uri, sweep_id, store.out / "reports", provide_views=log_views
+        )
     except StoreUnavailable as error:
         raise ReportError(
             f"{error} When it is back: {store.format_command('ledger replay')}, then "

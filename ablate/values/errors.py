@@ -18,6 +18,8 @@ VERSION = "0.2.0"
 # The end of a removed key's path, as a pattern → what to do instead.
 REMOVED_KEYS = {
     r"studies\..*by": "the study's first objective decides, so list that metric first there",
+    r"factor_curves\.\d+\.(interval|log)": "bars are 95 % t intervals, and the levels decide "
+    "whether the axis is logarithmic",
     "generators": "`fraction: fractional` finds its runs by `resolution`",
     r"resources\.priority": "sweeps that share a cluster take the slots that are free",
     "training.packed": "each trial trains alone",

@@ -11,7 +11,7 @@ import reports.figures.figure as plot
 from reports.figures import models
 from reports.tables.labels import format_number
 
-LIKEST = 10  # pairs that tell themselves, a panel
+MAX_PAIRS = 10  # pairs of a panel with tooltips, the most similar ones
 
 
 class AffinityOptions(models.ModelOptions):
@@ -34,21 +34,19 @@ def affinity(views: models.Views, title: str) -> models.Picture:
         'val/map_at_r'
     """
     matrices = [np.asarray(view["cosines"]) for _, view in views.readings]
-    off = [matrix[~np.eye(len(matrix), dtype=bool)] for matrix in matrices]
-    low, high = min(cosines.min() for cosines in off), max(cosines.max() for cosines in off)
+    cosines = np.concatenate([matrix[~np.eye(len(matrix), dtype=bool)] for matrix in matrices])
+    scale = {"vmin": cosines.min(), "vmax": cosines.max()}
     spots: list[plot.Tooltip] = []
     heads = [f"mean {format_number(view['mean'], 3)}" for _, view in views.readings]
-    drawing, panels = models.create_model_panels(
-        views, title, heads, width=plot.WIDTH + 0.5, room=0.3
-    )
+    drawing, panels = models.create_model_panels(views, title, heads)
     for panel, matrix, (model, view) in zip(panels, matrices, views.readings, strict=True):
-        picture = panel.imshow(matrix, vmin=low, vmax=high, cmap="cividis", interpolation="nearest")
-        names, above = view["classes"], np.triu_indices(len(matrix), 1)
-        for at in np.argsort(-matrix[above], kind="stable")[:LIKEST]:
-            row, column = int(above[0][at]), int(above[1][at])
-            words = f"{model.cell}: {names[row]}, {names[column]}: {matrix[row, column]:.3f}"
-            spots.append(plot.Tooltip(panel, column, row, words))
-    drawing.colorbar(picture, ax=drawing.axes, shrink=0.7, label="cosine")
+        image = panel.imshow(matrix, cmap="cividis", interpolation="nearest", **scale)
+        names, (rows, columns) = view["classes"], np.triu_indices(len(matrix), 1)
+        for i in np.argsort(-matrix[rows, columns], kind="stable")[:MAX_PAIRS]:
+            row, column = int(rows[i]), int(columns[i])
+            text = f"{model.cell}: {names[row]}, {names[column]}: {matrix[row, column]:.3f}"
+            spots.append(plot.Tooltip(panel, column, row, text))
+    drawing.colorbar(image, ax=drawing.axes, shrink=0.7, label="cosine")
     view = views.readings[0][1]
     caption = (
         f"Cosines between {view['of']} of {len(view['classes'])} of {view['of_classes']} "

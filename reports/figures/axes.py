@@ -1,4 +1,4 @@
-"""The axes of a search's space, as parallel coordinates and slices have them."""
+"""Describe the parameters of a search as axes of `parallel` and `slices`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from reports.errors import ReportError
 from reports.figures.figure import FigureOptions
 from reports.frame import Frame
 from reports.recipe import Figure
 from reports.tables.importance import find_search_space
 from reports.tables.labels import format_coordinates, format_level
 
-MOST_AXES = 12  # of a search in one picture
+MAX_AXES = 12  # of a search in one figure
 
 
 class AxesOptions(FigureOptions):
@@ -26,14 +25,7 @@ class AxesOptions(FigureOptions):
     """
 
     shown_as = "search"
-    axes: tuple[str, ...] = Field((), max_length=MOST_AXES)
-
-    @field_validator("axes", mode="after")
-    @classmethod
-    def check_axes_distinct(cls, axes: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(axes)) < len(axes):
-            raise ValueError(f"each parameter once, not {', '.join(axes)}")
-        return axes
+    axes: tuple[str, ...] = Field((), max_length=MAX_AXES)
 
     def factors(self) -> Mapping[str, tuple[str, ...]]:
         return {"axes": self.axes}
@@ -51,32 +43,28 @@ class Axis:
     choices: tuple[str, ...] = ()
 
     def locate_value(self, value: Any) -> float:
-        """Return where a value stands: the number itself, or the index of a choice."""
+        """Return the position of a value: the number itself, or the index of a choice."""
         return float(self.choices.index(format_level(value)) if self.choices else value)
 
     def to_axis_fraction(self, value: Any) -> float:
-        """Return how far along the axis a value stands, 0 at the low end and 1 at the high one; a
-        lone value halfway."""
-        at, low, high = self.locate_value(value), self.low, self.high
+        """Return the position as a share of the axis, from 0 at its low end to 1 at its high end.
+
+        On an axis of a single value it is 0.5.
+        """
+        position, low, high = self.locate_value(value), self.low, self.high
         if self.log:
-            at, low, high = math.log(at), math.log(low), math.log(high)
-        return (at - low) / (high - low) if high > low else 0.5
+            position, low, high = math.log(position), math.log(low), math.log(high)
+        return (position - low) / (high - low) if high > low else 0.5
 
 
 def select_axes(frame: Frame, recipe: Figure, options: AxesOptions) -> list[Axis]:
-    """Return the parameters of the recipe's study that it asks for, in its order, or all.
+    """Return the parameters of the recipe's study that the options name, in their order, or all.
 
     Raises:
-        ReportError: the study is no search, or lacks a parameter.
+        ReportError: the study is no search.
     """
-    study = recipe.studies[0]
-    space = find_search_space(frame, study)
-    paths = list(options.axes or space)
-    if unknown := [path for path in paths if path not in space]:
-        raise ReportError(
-            f"report.figures: {study} does not search {unknown[0]!r}. It searches "
-            f"{', '.join(space)}."
-        )
+    space = find_search_space(frame, recipe.studies[0])
+    paths = list(dict.fromkeys(options.axes or space))
     axes = []
     for path, name in zip(paths, format_coordinates(paths), strict=True):
         axis, choices = space[path], tuple(map(format_level, space[path].get("choice") or ()))

@@ -37,22 +37,21 @@ def class_sizes(views: models.Views, title: str) -> models.Picture:
         "groups of as many classes, by size. Of a larger class there is more to be found."
     )
     spots = []
-    for at, (model, view) in enumerate(views.readings):
-        line = plot.select_line_style(at)
+    for i, (model, view) in enumerate(views.readings):
+        line = plot.select_line_style(i)
         y = [100 * recall for recall in view["recalls"]]
         panel.scatter(view["sizes"], y, s=14, color=line["color"], alpha=0.35, linewidths=0)
         sizes, means = average_groups(view["sizes"], y)
-        panel.plot(
-            sizes, means, marker="o", markersize=5, label=replace_greek_names(model.cell), **line
-        )
+        label = replace_greek_names(model.cell)
+        panel.plot(sizes, means, marker="o", markersize=5, label=label, **line)
         for name, size, share in zip(view["classes"], view["sizes"], y, strict=True):
-            words = f"{model.cell}, {name}: {size} images, {share:.1f} %"
-            spots.append(plot.Tooltip(panel, size, share, words))
+            text = f"{model.cell}, {name}: {size} images, {share:.1f} %"
+            spots.append(plot.Tooltip(panel, size, share, text))
         caption += f" {model.cell}: {', '.join(f'{mean:.1f}' for mean in means)} %."
     sizes = [size for _, view in views.readings for size in view["sizes"]]
     panel.set(xscale="log", xlabel="images of a class", ylabel="Recall@1 within the split (%)")
     if min(sizes) < max(sizes):
-        plot.log_ticks(panel, min(sizes), max(sizes))
+        plot.set_log_ticks(panel, min(sizes), max(sizes))
     panel.grid()
     plot.draw_legend(panel, len(views.readings))
     return models.Picture(drawing, caption, spots)
@@ -63,6 +62,6 @@ def average_groups(sizes: list[int], recalls: list[float]) -> tuple[list[float],
 
     There is one group if all classes have the same number of images.
     """
-    order = np.array_split(np.argsort(sizes, kind="stable"), min(GROUPS, len(set(sizes))))
-    means = [[float(np.asarray(x)[at].mean()) for at in order] for x in (sizes, recalls)]
-    return means[0], means[1]
+    groups = np.array_split(np.argsort(sizes, kind="stable"), min(GROUPS, len(set(sizes))))
+    mean_sizes = [float(np.asarray(sizes)[group].mean()) for group in groups]
+    return mean_sizes, [float(np.asarray(recalls)[group].mean()) for group in groups]

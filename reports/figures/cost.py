@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -9,7 +10,6 @@ from typing import Literal
 import numpy as np
 
 import reports.figures.figure as plot
-from reports.errors import ReportError
 from reports.frame import Frame
 from reports.recipe import Figure
 from reports.stats.describe import summarize
@@ -18,7 +18,7 @@ from reports.tables.cells import describe_metric, group_by_cell
 
 COSTS = {"seconds": "seconds of training", "epochs": "epochs", "steps": "steps"}
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
-WIDE = 10.0  # from this ratio of costs on the axis is logarithmic
+LOG_RATIO = 10.0  # of the largest to the smallest cost, from which the axis is logarithmic
 
 
 class CostOptions(plot.FigureOptions):
@@ -46,61 +46,64 @@ class Point:
 def cost(frame: Frame, recipe: Figure, options: CostOptions) -> plot.DrawnFigure:
     """Draw one mark per cell; a line joins the cells that no other beats in cost and metric.
 
-    Raises:
-        ReportError: unknown study, or no run that recorded the cost.
-
     Example:
         >>> Figure(kind="cost", studies=("terms",)).metric
         'val/map_at_r'
     """
     import pandas as pd
 
-    paid, metric, studies = options.cost, recipe.metric, recipe.studies
-    name, axis = labels.format_metric_label(metric), COSTS[paid]
-    by_study = {study: collect_cost_points(frame, study, metric, paid) for study in studies}
+    metric, studies = recipe.metric, recipe.studies
+    name, axis = labels.format_metric_label(metric), COSTS[options.cost]
+    by_study = {study: collect_cost_points(frame, study, metric, options.cost) for study in studies}
     points = [point for study_points in by_study.values() for point in study_points]
     costs, values = [point.cost for point in points], [point.value for point in points]
     title = labels.replace_greek_names(recipe.title) or f"{name} against {axis}"
-    legend_lines = -(-len(studies) // 2) if len(studies) > 1 else 0
+    legend_lines = math.ceil(len(studies) / 2) if len(studies) > 1 else 0
     drawing, panel = plot.create_single_panel(title, plot.HEIGHT + plot.LINE * legend_lines)
+    # marks of the cells
+    spots = []
     for i, (study, study_points) in enumerate(by_study.items()):
-        x, y = [point.cost for point in study_points], [point.value for point in study_points]
-        colour, mark, dense = (
-            plot.COLOURS[i % 8],
-            MARKS[i % len(MARKS)],
-            len(study_points) > plot.MANY,
+        panel.scatter(
+            [point.cost for point in study_points],
+            [point.value for point in study_points],
+            s=22,
+            c=plot.COLOURS[i % len(plot.COLOURS)],
+            marker=MARKS[i % len(MARKS)],
+            label=study,
+            rasterized=len(study_points) > plot.MAX_TOOLTIPS,
+            zorder=3,
         )
-        panel.scatter(x, y, s=22, c=colour, marker=mark, label=study, rasterized=dense, zorder=3)
+        for point in study_points:
+            price = labels.format_number(point.cost, 1 if point.cost < 100 else 0)
+            text = f"{labels.format_number(point.value, 2)}, {price} {options.cost}"
+            tip = f"{study}, {point.cell}: {text}"
+            spots.append(plot.Tooltip(panel, point.cost, point.value, tip))
+    # axes
     if not points:
         plot.draw_empty_message(panel)
-    elif min(costs) > 0 and max(costs) >= WIDE * min(costs):
+    elif min(costs) > 0 and max(costs) >= LOG_RATIO * min(costs):
         panel.set_xscale("log")
-        plot.log_ticks(panel, min(costs), max(costs))
+        plot.set_log_ticks(panel, min(costs), max(costs))
     panel.set(xlabel=f"{axis} per trial", ylabel=name)
     panel.grid()
     if legend_lines:
         drawing.legend(loc="outside lower left", ncols=2)
-    spots = []
-    for point in points:
-        price = labels.format_number(point.cost, 1 if point.cost < 100 else 0)
-        words = f"{labels.format_number(point.value, 2)}, {price} {paid}"
-        tip = f"{point.study}, {point.cell}: {words}"
-        spots.append(plot.Tooltip(panel, point.cost, point.value, tip))
+    # caption and Pareto front
     caption = (
         f"{describe_metric(frame, metric)}, against {axis} of a trial: means of {len(points)} "
         f"cells, {plot.format_seed_counts([point.n for point in points])} each."
     )
     sign = -1 if labels.is_lower_better(metric) else 1
-    if best := [points[i] for i in find_pareto_front(costs, [sign * value for value in values])]:
-        x, y = [point.cost for point in best], [point.value for point in best]
+    if front := [points[i] for i in find_pareto_front(costs, [sign * value for value in values])]:
+        x, y = [point.cost for point in front], [point.value for point in front]
         panel.step(x, y, where="post", color="black", linewidth=1.1, linestyle="--", zorder=2)
         panel.scatter(x, y, s=60, facecolors="none", edgecolors="black", linewidths=1, zorder=4)
-        names = ", ".join(p.cell if len(studies) == 1 else f"{p.study} {p.cell}" for p in best)
+        names = ", ".join(p.cell if len(studies) == 1 else f"{p.study} {p.cell}" for p in front)
         caption += f" Dashed: the Pareto front, which no cell beats in both: {names}."
-    if paid == "seconds":
+    if options.cost == "seconds":
         caption += " Seconds are of the machines that ran them, beside what else ran there."
     cells = pd.concat([frame.select_study(study) for study in studies])
-    key = f"cost_{'_'.join(studies)}_{metric}_{paid}"
+    key = f"cost_{'_'.join(studies)}_{metric}_{options.cost}"
     return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption, key=key)
 
 
@@ -108,21 +111,16 @@ def collect_cost_points(frame: Frame, study: str, metric: str, cost: str) -> lis
     """Return the cells of a study that have a cost and a metric.
 
     With folds, the cost of a seed is the sum over them.
-
-    Raises:
-        ReportError: no run of the sweep recorded that cost.
     """
     cells = frame.select_study(study)
-    if cost not in frame.metrics:
-        raise ReportError(
-            f"report.figures: no run of the sweep recorded {cost!r}. Name another cost."
-        )
-    paid = cells.groupby(["cell", "seed"], sort=False)[cost].sum(min_count=1)
+    if cost not in cells:
+        return []
+    seed_costs = cells.groupby(["cell", "seed"], sort=False)[cost].sum(min_count=1)
     scale = labels.display_scale(metric)
     points = []
     for cell, values in group_by_cell(cells, metric).items():
         mean = summarize(list(values.values()))
-        price = summarize([paid[cell, seed] for seed in values])
+        price = summarize([seed_costs[cell, seed] for seed in values])
         if mean is not None and price is not None:
             points.append(Point(study, cell, price.mean, mean.mean * scale, mean.n))
     return points
@@ -132,12 +130,12 @@ def find_pareto_front(costs: Sequence[float], values: Sequence[float]) -> tuple[
     """Return the indices of the Pareto front of least cost and largest value, by cost.
 
     A point is dominated if another costs no more, is worth no less, and is better in one of them.
-    Equal points are on the front together. A point with a number that is not finite is on none.
+    Equal points are on the front together. A point with a number that is not finite is not on it.
     """
-    best: list[int] = []
+    front: list[int] = []
     for i in map(int, np.lexsort((-np.asarray(values), np.asarray(costs)))):
-        point, last = (costs[i], values[i]), best[-1] if best else i
-        better = i == last or point[1] > values[last] or point == (costs[last], values[last])
-        if better and np.isfinite(point).all():
-            best.append(i)
-    return tuple(best)
+        point = (costs[i], values[i])
+        last = (costs[front[-1]], values[front[-1]]) if front else (0.0, -np.inf)
+        if np.isfinite(point).all() and (point[1] > last[1] or point == last):
+            front.append(i)
+    return tuple(front)

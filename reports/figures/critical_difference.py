@@ -1,9 +1,9 @@
 """Critical-difference diagram: mean ranks of methods over several data sets and losses.
 
-On the line stands the mean rank of each level of one factor, 1 being the best; a bar joins those
-that Nemenyi's test does not tell apart (Demšar, JMLR 7, 2006, Figure 1). A block is a combination
-of all other coordinates, and its values are means over seeds: seeds are repeats of one block, and
-no blocks of their own.
+The line shows the mean rank of each level of one factor, 1 being the best; a bar joins levels whose
+ranks do not differ by Nemenyi's test (Demšar, JMLR 7, 2006, Figure 1). A block is a combination of
+all other coordinates, and its values are means over seeds: seeds are repeats of one block, and no
+blocks of their own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import reports.figures.figure as plot
-from reports.errors import ReportError
 from reports.frame import OTHER, Frame
 from reports.recipe import Figure
 from reports.stats.ranks import Ranking, rank_methods
@@ -28,7 +27,7 @@ Block = tuple[tuple[str, str], ...]  # the other coordinates, as (name, level)
 class RanksOptions(plot.FigureOptions):
     """Options of a critical-difference diagram.
 
-    factor: whose levels are ranked within each combination of the study's other coordinates.
+    factor: the factor whose levels are ranked within each combination of the other coordinates.
     without: levels that are left out.
     """
 
@@ -53,16 +52,16 @@ def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> 
     """
     study, factor, metric = recipe.studies[0], options.factor, recipe.metric
     cells = frame.select_study(study)
-    levels_here = [labels.format_level(coords.get(factor)) for coords in cells["coords"]]
-    cells = cells[[level not in options.without for level in levels_here]]
     cells = cells[~cells["cell"].str.endswith(OTHER)]
+    cell_levels = [labels.format_level(coords.get(factor)) for coords in cells["coords"]]
+    cells = cells[[level not in options.without for level in cell_levels]]
+    # rank the levels within complete blocks whose values are not all the same
     levels, blocks = collect_blocks(cells, factor, metric)
     complete = {key: values for key, values in blocks.items() if len(values) == len(levels)}
-    telling = {key: values for key, values in complete.items() if len({*values.values()}) > 1}
-    rows = [[values[name] for name in levels] for values in telling.values()]
+    ranked = [values for values in complete.values() if len({*values.values()}) > 1]
+    rows = [[values[level] for level in levels] for values in ranked]
     ranking = rank_methods(rows, lower_is_better=labels.is_lower_better(metric)) if rows else None
-    title = labels.replace_greek_names(recipe.title)
-    title = title or f"Mean ranks by {labels.format_metric_label(metric)}"
+    # caption
     caption = f"{describe_metric(frame, metric)}: "
     if ranking is None:
         caption += "fewer than two whole blocks, nothing to rank."
@@ -73,12 +72,14 @@ def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> 
             f"{ranking.critical:.2f}). Friedman's test, Iman and Davenport's form: "
             f"{labels.format_p_equation(ranking.p)}."
         )
-    if same := len(complete) - len(telling):
-        caption += f" Blocks left out in which all are the same: {same}."
+    if tied := len(complete) - len(ranked):
+        caption += f" Blocks left out in which all are the same: {tied}."
     if options.without:
         caption += f" Left out: {', '.join(options.without)}."
     if lacking := [", ".join(dict(block).values()) for block in blocks if block not in complete]:
         caption += f" Blocks left out for lacking a level: {'; '.join(lacking)}."
+    title = labels.replace_greek_names(recipe.title)
+    title = title or f"Mean ranks by {labels.format_metric_label(metric)}"
     drawing = _draw_rank_diagram(levels, ranking, title)
     key = f"ranks_{study}_{factor}_{metric}"
     return plot.build_figure(recipe, cells, drawing, title=title, caption=caption, key=key)
@@ -87,30 +88,23 @@ def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> 
 def collect_blocks(
     cells: pd.DataFrame, factor: str, metric: str
 ) -> tuple[list[str], dict[Block, dict[str, float]]]:
-    """Return the levels of a factor, and block → level → mean over seeds, where there is one.
-
-    Raises:
-        ReportError: no cell has the factor.
-    """
+    """Return the levels of a factor, and block → level → mean over seeds, where there is one."""
     levels: dict[str, None] = {}
     blocks: dict[Block, dict[str, float]] = {}
     means, first = summarize_cells(cells, metric), cells.drop_duplicates("cell")
     for cell, settings in zip(first["cell"], first["coords"], strict=True):
-        coords = {name: labels.format_level(value) for name, value in settings.items()}
+        coords = {k: labels.format_level(v) for k, v in settings.items() if k != NEUTRAL}
         if (level := coords.pop(factor, None)) is None:
             continue
         levels.setdefault(level)
-        block = blocks.setdefault(tuple(i for i in coords.items() if i[0] != NEUTRAL), {})
+        block = blocks.setdefault(tuple(coords.items()), {})
         if cell in means:
             block[level] = means[cell].mean
-    if not levels:
-        raise ReportError(
-            f"report.figures: no cell has a value of {factor!r}. Name a factor of the studies."
-        )
     return list(levels), blocks
 
 
 def _draw_rank_diagram(levels: Sequence[str], ranking: Ranking | None, title: str) -> plot.Canvas:
+    """Draw the axis of ranks, the critical difference, bars of equal levels, and names."""
     half = (len(levels) + 1) // 2
     drawing, axes = plot.create_single_panel(title, 1.5 + 0.24 * half)
     axes.set_axis_off()
@@ -127,19 +121,17 @@ def _draw_rank_diagram(levels: Sequence[str], ranking: Ranking | None, title: st
     end = 1 + min(ranking.critical, k - 1)  # never beyond the line
     axes.plot([1, end], [1.25, 1.25], color="black", linewidth=1.6)
     axes.text(end, 1.25, f"  CD = {ranking.critical:.2f}", ha="left", va="center")
-    # a bar for each group that is alike
+    # a bar for each group of levels that do not differ
     ordered = [ranking.ranks[column] for column in ranking.order]
     for i, (first, last) in enumerate(ranking.groups, 1):
         ends, low = [ordered[first] - 0.04, ordered[last] + 0.04], -0.35 * i
         axes.plot(ends, [low, low], color=plot.COLOURS[0], linewidth=3.5, solid_capstyle="butt")
-    # names: the better half at the left, the others at the right, each led to its rank
+    # names: the better half at the left, the others at the right, with lines to their ranks
     top = -(0.9 + 0.35 * bars)
-    for at, (column, rank) in enumerate(zip(ranking.order, ordered, strict=True)):
-        x, y, side = (
-            (1 - 0.05 * k, top - at, "right")
-            if at < half
-            else (k + 0.05 * k, top - (k - 1 - at), "left")
-        )
+    for i, (column, rank) in enumerate(zip(ranking.order, ordered, strict=True)):
+        is_left = i < half
+        x, y = (1 - 0.05 * k, top - i) if is_left else (k + 0.05 * k, top - (k - 1 - i))
         axes.plot([rank, rank, x], [0, y, y], color="#7F7F7F", linewidth=0.8)
-        axes.text(x, y, f" {levels[column]} ({rank:.2f}) ", ha=side, va="center")
+        name = f" {levels[column]} ({rank:.2f}) "
+        axes.text(x, y, name, ha="right" if is_left else "left", va="center")
     return drawing

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from reports.frame import Frame
 from reports.recipe import Curves
 from reports.tables import labels
 from reports.tables.cells import summarize_cells
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @plot.use_report_style()
@@ -21,66 +24,59 @@ def draw_learning_curves(frame: Frame, recipe: Curves) -> plot.DrawnFigure:
     """
     import pandas as pd
 
-    metric = recipe.metric
+    metric, scale = recipe.metric, labels.display_scale(recipe.metric)
+    metric_label = labels.format_metric_label(metric)
     parts = [part for study in recipe.studies for part in _select_cells(frame, recipe, study)]
-    title = labels.replace_greek_names(recipe.title) or labels.format_metric_label(metric)
-    counts, spots, drawn_lines = [], [], 0
+    title = labels.replace_greek_names(recipe.title) or metric_label
     drawing, axes = plot.create_single_panel(title)
+    counts, spots, line_count = [], [], 0
     for i, (label, cells) in enumerate(parts):
-        done = cells[cells["status"] == "done"]
-        counts.append(len(done))
-        table = frame.load_curves(metric, done["run_id"]).groupby("epoch")["value"]
-        table = table.agg(["mean", "count", "std"])
-        table = table[table["count"] == len(done)]
-        if not len(table):
+        run_ids = cells["run_id"][cells["status"] == "done"]
+        counts.append(len(run_ids))
+        epochs = frame.load_curves(metric, run_ids).groupby("epoch")["value"]
+        epochs = epochs.agg(["mean", "count", "std"])
+        epochs = epochs[epochs["count"] == len(run_ids)]
+        if epochs.empty:
             continue
-        drawn_lines += 1
-        line: dict[str, Any] = {**plot.select_line_style(i), "label": f"{label} ({len(done)})"}
-        x, y, sd = (
-            table.index,
-            labels.display_scale(metric) * table["mean"],
-            labels.display_scale(metric) * table["std"],
-        )
+        line_count += 1
+        style: dict[str, Any] = plot.select_line_style(i)
+        x, y, sd = epochs.index, scale * epochs["mean"], scale * epochs["std"]
         mark = "o" if len(x) < 8 else None
-        axes.plot(x, y, linewidth=1.8, marker=mark, markersize=3.5, **line)
-        if len(done) > 1 and np.isfinite(sd).all():
-            axes.fill_between(x, y - sd, y + sd, color=line["color"], alpha=0.18, linewidth=0)
+        line_label = f"{label} ({len(run_ids)})"
+        axes.plot(x, y, linewidth=1.8, marker=mark, markersize=3.5, label=line_label, **style)
+        if len(run_ids) > 1 and np.isfinite(sd).all():
+            axes.fill_between(x, y - sd, y + sd, color=style["color"], alpha=0.18, linewidth=0)
         for epoch, mean in y.items():
-            words = f"{label}, epoch {epoch}: {labels.format_number(mean, 2)}"
-            spots.append(plot.Tooltip(axes, epoch, mean, words))
-    axes.set(xlabel="epoch", ylabel=labels.format_metric_label(metric))
-    plot.limit_ticks(axes.xaxis)
+            text = f"{label}, epoch {epoch}: {labels.format_number(mean, 2)}"
+            spots.append(plot.Tooltip(axes, epoch, mean, text))
+    axes.set(xlabel="epoch", ylabel=metric_label)
+    axes.locator_params(axis="x", integer=True)
     axes.grid()
-    if drawn_lines:
-        plot.draw_legend(axes, drawn_lines, "(number of seeds)")
+    if line_count:
+        plot.draw_legend(axes, line_count, "(number of seeds)")
     else:
         plot.draw_empty_message(axes)
     band = "; band: ± one sd over seeds" if max(counts, default=0) > 1 else ""
-    caption = (
-        f"{labels.format_metric_label(metric)} after each epoch: mean, "
-        f"{plot.format_seed_counts(counts)}{band}."
-    )
-    all_cells = pd.concat([cells for _, cells in parts]) if parts else frame.cells.iloc[:0]
+    caption = f"{metric_label} after each epoch: mean, {plot.format_seed_counts(counts)}{band}."
+    cells = pd.concat([frame.cells.iloc[:0], *(cells for _, cells in parts)])
     key = f"curves_{'_'.join(recipe.studies)}_{metric}"
-    return plot.build_figure(
-        recipe, all_cells, drawing, spots, title=title, caption=caption, key=key
-    )
+    return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption, key=key)
 
 
-def _select_cells(frame: Frame, recipe: Curves, study: str) -> list[tuple[str, Any]]:
-    """Return the cells of a study that are shown, each after its label; of a search the best."""
+def _select_cells(frame: Frame, recipe: Curves, study: str) -> list[tuple[str, pd.DataFrame]]:
+    """Return the label and the rows of each cell of a study; of a search, the best cells only."""
     cells = frame.select_study(study)
     names = [c for c in dict.fromkeys(cells["cell"]) if not recipe.cells or c in recipe.cells]
     if frame.get_design(study) == "search":
         sign = 1 if labels.is_lower_better(recipe.metric) else -1
         means = summarize_cells(cells, recipe.metric)
-        ranked = sorted(filter(means.__contains__, names), key=lambda c: sign * means[c].mean)
-        names = ranked[: recipe.top]
+        finished = [name for name in names if name in means]
+        names = sorted(finished, key=lambda name: sign * means[name].mean)[: recipe.top]
     prefix = f"{study}: " if len(recipe.studies) > 1 else ""
-    rows = [(name, cells[cells["cell"] == name]) for name in names]
+    rows = [cells[cells["cell"] == name] for name in names]
     return [
-        (prefix + _label_line(name, rows_of_cell["coords"].iloc[0]), rows_of_cell)
-        for name, rows_of_cell in rows
+        (prefix + _label_line(name, cell_rows["coords"].iloc[0]), cell_rows)
+        for name, cell_rows in zip(names, rows, strict=True)
     ]
 
 

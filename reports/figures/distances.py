@@ -10,7 +10,7 @@ import reports.figures.figure as plot
 from reports.figures import models
 from reports.tables import labels
 
-PANEL = 1.7  # inches, of one model's histogram
+PANEL_HEIGHT = 1.7  # inches, of one model's histogram
 KINDS = (("one class", "intra", plot.COLOURS[0]), ("two classes", "inter", plot.COLOURS[1]))
 
 
@@ -33,21 +33,19 @@ def distances(views: models.Views, title: str) -> models.Picture:
         'val/map_at_r'
     """
     count = len(views.readings)
-    drawing = plot.create_canvas(plot.WIDTH, 0.7 + PANEL * count)
+    drawing = plot.create_canvas(plot.WIDTH, 0.7 + PANEL_HEIGHT * count)
     panels = drawing.subplots(count, 1, sharex=True, squeeze=False).ravel()
     plot.draw_heading(drawing, title)
     spots = []
     for panel, (model, view) in zip(panels, views.readings, strict=True):
-        for (words, name, colour), mean in zip(KINDS, view["means"], strict=True):
+        for (label, name, colour), mean in zip(KINDS, view["means"], strict=True):
             shares = [100 * share for share in view[name]]
-            panel.stairs(shares, view["edges"], fill=True, color=colour, alpha=0.45, label=words)
+            panel.stairs(shares, view["edges"], fill=True, color=colour, alpha=0.45, label=label)
             panel.axvline(mean, color=colour, linewidth=1.2)
-            text = f"{model.cell}, {words}: mean {mean:.4f}"
+            text = f"{model.cell}, {label}: mean {mean:.4f}"
             spots.append(plot.Tooltip(panel, mean, max(shares) / 2, text))
-        overlap = f"overlap {100 * view['overlap']:.1f} %"
-        plot.set_panel_title(
-            panel, f"{labels.replace_greek_names(model.cell)}: {overlap}", plot.WIDTH
-        )
+        head = f"{labels.replace_greek_names(model.cell)}: overlap {100 * view['overlap']:.1f} %"
+        plot.set_panel_title(panel, head, plot.WIDTH)
         panel.set_ylabel("pairs (%)")
         panel.grid(axis="y")
     panels[-1].set_xlabel("distance")

@@ -10,8 +10,8 @@ from pydantic import Field
 import reports.figures.figure as plot
 from reports.figures import models
 
-SIGNS = "osv"  # with the colours 24 kinds of points, as many as classes are drawn
-SMALL = 0.28  # of a picture's own size
+MARKERS = "osv"  # with eight colours 24 kinds of points, one for each class drawn
+ZOOM = 0.28  # of a picture's own size
 
 
 class MapOptions(models.ModelOptions):
@@ -20,7 +20,7 @@ class MapOptions(models.ModelOptions):
     classes: number of classes drawn.
     points: largest number of their images.
     pictures: number of images shown.
-    perplexity: about how many neighbours a point has.
+    perplexity: approximate number of neighbours of a point.
     centred: subtract class means first, which shows how images of one class differ
         (DVML, Fig. 1).
     """
@@ -34,7 +34,7 @@ class MapOptions(models.ModelOptions):
 
 @models.register_model_figure(MapOptions, "the embedding space", apart=True)
 def embedding_map(views: models.Views, title: str) -> models.Picture:
-    """Draw one point per image, with a colour and a sign for each class, and some pictures.
+    """Draw one point per image, with a colour and a marker for each class, and some pictures.
 
     Example:
         >>> Figure(kind="embedding_map", studies=("terms",)).metric
@@ -43,16 +43,16 @@ def embedding_map(views: models.Views, title: str) -> models.Picture:
     drawing, panel = plot.create_single_panel(title, plot.WIDTH)
     panel.set(xticks=[], yticks=[])
     model, view = views.readings[0]
-    x, y, label = (np.asarray(view[name]) for name in ("x", "y", "label"))
-    for at, name in enumerate(view["classes"]):
-        colour = plot.COLOURS[at % len(plot.COLOURS)]
-        dots: Any = {"color": colour, "marker": SIGNS[at // len(plot.COLOURS)], "linewidths": 0}
-        panel.scatter(x[label == at], y[label == at], s=16, label=name, **dots)
-    for at, picture in view["pictures"]:
-        colour = plot.COLOURS[label[at] % len(plot.COLOURS)]
-        models.put_thumbnail(panel, (x[at], y[at]), picture, SMALL, colour)
-    panel.margins(0.06)
     names = view["classes"]
+    x, y, label = (np.asarray(view[name]) for name in ("x", "y", "label"))
+    colours = [plot.COLOURS[i % len(plot.COLOURS)] for i in range(len(names))]
+    for i, name in enumerate(names):
+        marker = MARKERS[i // len(plot.COLOURS)]
+        style: Any = {"color": colours[i], "marker": marker, "linewidths": 0}
+        panel.scatter(x[label == i], y[label == i], s=16, label=name, **style)
+    for i, picture in view["pictures"]:
+        models.put_thumbnail(panel, (x[i], y[i]), picture, ZOOM, colours[label[i]])
+    panel.margins(0.06)
     plot.draw_legend(panel, max(len(names), 5))
     caption = (
         f"{model.describe()}, {views.protocol}: t-SNE of {len(x)} {views.options.split} "

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import reports.figures.figure as plot
-from reports.errors import ReportError
 from reports.frame import Frame
 from reports.recipe import FactorCurves, to_level_name
 from reports.stats.describe import summarize, t_interval
@@ -35,98 +34,85 @@ class Line:
 
 @plot.use_report_style()
 def draw_factor_curves(frame: Frame, recipe: FactorCurves) -> plot.DrawnFigure:
-    """Draw the metric at each level of `recipe.x`, a line per combination of the other levels.
-
-    Raises:
-        ReportError: unknown study, or no cell that has `recipe.x` and is at `recipe.at`.
-    """
+    """Draw the metric at each level of `recipe.x`, a line per combination of the other levels."""
     import pandas as pd
 
-    chosen = {study: _select_factor_cells(frame, study, recipe) for study in recipe.studies}
+    metric, factor = recipe.metric, labels.format_coordinate(recipe.x)
+    metric_label = labels.format_metric_label(metric)
+    cells = [_select_factor_cells(frame, study, recipe) for study in recipe.studies]
+    prefixes = recipe.studies if len(cells) > 1 else [""]
     lines = [
         line
-        for study, cells in chosen.items()
-        for line in collect_lines(cells, recipe, study if len(chosen) > 1 else "")
+        for rows, prefix in zip(cells, prefixes, strict=True)
+        for line in collect_lines(rows, recipe, prefix)
     ]
-    metric, factor = recipe.metric, labels.format_coordinate(recipe.x)
-    title = (
-        labels.replace_greek_names(recipe.title)
-        or f"{labels.format_metric_label(metric)} against {factor}"
-    )
-    levels = plot.sort_levels([x for line in lines for x in line.x])
-    kind = choose_axis_scale(levels)
-    position = {x: i if kind == "words" else x for i, x in enumerate(levels)}
+    title = labels.replace_greek_names(recipe.title) or f"{metric_label} against {factor}"
     drawing, axes = plot.create_single_panel(title)
-    if kind in ("log", "symlog"):
-        options = {"linthresh": min(x for x in levels if x > 0)} if kind == "symlog" else {}
-        axes.set_xscale(kind, **options)
+    # the axis of the factor
+    levels = plot.sort_levels([x for line in lines for x in line.x])
+    scale = choose_axis_scale(levels)
+    positions = {x: i if scale == "words" else x for i, x in enumerate(levels)}
+    if scale == "log":
+        axes.set_xscale("log")
+    elif scale == "symlog":
+        axes.set_xscale("symlog", linthresh=min(x for x in levels if x > 0))
+    # lines, bars and tooltips
     spots = []
     for i, line in enumerate(lines):
-        ends = np.abs(np.array([line.low, line.high]) - np.array(line.mean))  # NaN: no bar
-        shape: dict[str, Any] = {**plot.select_line_style(i), "marker": "o", "linewidth": 1.8}
-        if kind == "words":
-            shape["linestyle"] = "none"
-        at, bars = [position[x] for x in line.x], ends if line.x else None
-        axes.errorbar(at, line.mean, bars, elinewidth=1.1, label=line.label or None, **shape)
+        style: dict[str, Any] = {**plot.select_line_style(i), "marker": "o", "linewidth": 1.8}
+        if scale == "words":
+            style["linestyle"] = "none"
+        bars = np.abs(np.array([line.low, line.high]) - np.array(line.mean))  # NaN: no bar
+        x_positions = [positions[x] for x in line.x]
+        axes.errorbar(
+            x_positions, line.mean, bars, elinewidth=1.1, label=line.label or None, **style
+        )
         for x, mean, low, high, n in zip(
             line.x, line.mean, line.low, line.high, line.n, strict=True
         ):
-            interval = (
-                ""
-                if np.isnan(low)
-                else f" [{labels.format_number(low, 2)}, {labels.format_number(high, 2)}]"
-            )
             name = ", ".join(filter(None, (line.label, f"{factor} = {labels.format_level(x)}")))
-            words = f"{name}: {labels.format_number(mean, 2)}{interval}, n = {n}"
-            spots.append(plot.Tooltip(axes, position[x], mean, words))
+            value = labels.format_number(mean, 2)
+            if not np.isnan(low):
+                value += f" [{labels.format_number(low, 2)}, {labels.format_number(high, 2)}]"
+            spots.append(plot.Tooltip(axes, positions[x], mean, f"{name}: {value}, n = {n}"))
+    # labels and caption
     if not levels:
         plot.draw_empty_message(axes)
-    elif kind != "linear":
-        axes.set_xticks([position[x] for x in levels], labels.format_ticks(levels))
+    elif scale != "linear":
+        axes.set_xticks([positions[x] for x in levels], labels.format_ticks(levels))
         axes.xaxis.set_ticks([], minor=True)
-    axes.set(xlabel=factor, ylabel=labels.format_metric_label(metric))
+    axes.set(xlabel=factor, ylabel=metric_label)
     axes.grid()
-    if labelled := sum(bool(line.label) for line in lines):
-        plot.draw_legend(axes, labelled)
+    if any(line.label for line in lines):
+        plot.draw_legend(axes, len(lines))
     counts = [n for line in lines for n in line.n]
-    bars = ", bars: 95 % t interval of the mean over seeds" if max(counts, default=0) > 1 else ""
+    bars_text = (
+        ", bars: 95 % t interval of the mean over seeds" if max(counts, default=0) > 1 else ""
+    )
     held = ", ".join(
         f"{labels.format_coordinate(k)} = {labels.format_level(v)}" for k, v in recipe.at.items()
     )
     caption = (
-        f"{labels.format_metric_label(metric)}, {find_protocol(frame)}: mean{bars}, "
+        f"{metric_label}, {find_protocol(frame)}: mean{bars_text}, "
         f"{plot.format_seed_counts(counts)} for each level of "
         f"{factor}{f', at {held}' if held else ''}."
     )
-    cells = pd.concat(chosen.values())
     key = f"factor_{'_'.join(recipe.studies)}_{recipe.x}_{metric}"
-    return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption, key=key)
+    return plot.build_figure(
+        recipe, pd.concat(cells), drawing, spots, title=title, caption=caption, key=key
+    )
 
 
 def _select_factor_cells(frame: Frame, study: str, recipe: FactorCurves) -> pd.DataFrame:
-    """Return the cells of a study that have the factor and are at the levels that are held."""
+    """Return the cells of a study that have the factor and the levels of `recipe.at`."""
     import pandas as pd
 
     cells = frame.select_study(study)
     cells = cells.assign(coords=pd.Series(complete_coordinates(frame, cells), index=cells.index))
-    fits = [
-        recipe.x in coords
-        and all(
-            _format_level_name(coords.get(name)) == labels.format_level(value)
-            for name, value in recipe.at.items()
-        )
-        for coords in cells["coords"]
+    held = {(name, labels.format_level(value)) for name, value in recipe.at.items()}
+    return cells[
+        [recipe.x in coords and held <= {*_list_level_names(coords)} for coords in cells["coords"]]
     ]
-    if not any(fits):
-        factor_names = ", ".join(
-            dict.fromkeys(name for coords in cells["coords"] for name in coords)
-        )
-        raise ReportError(
-            f"report: no cell of {study} has a value of {recipe.x} with "
-            f"{recipe.at or 'any coordinates'}. "
-            f"Its coordinates are {factor_names}."
-        )
-    return cells[fits]
 
 
 def collect_lines(cells: pd.DataFrame, recipe: FactorCurves, prefix: str = "") -> list[Line]:
@@ -135,48 +121,46 @@ def collect_lines(cells: pd.DataFrame, recipe: FactorCurves, prefix: str = "") -
     A combination of the other coordinates with one level of x is a point of another factor's arm
     (a one-factor study lists its centre once): it is left out where another one has several.
     """
-    x = [_locate_level(coords[recipe.x]) for coords in cells["coords"]]
+    x = [_to_axis_value(coords[recipe.x]) for coords in cells["coords"]]
     others = [
-        tuple((k, _format_level_name(v)) for k, v in coords.items() if k != recipe.x)
+        tuple(level for level in _list_level_names(coords) if level[0] != recipe.x)
         for coords in cells["coords"]
     ]
-    cells = cells.assign(x=x, others=others)
+    cells = cells.assign(x=x)
     groups = {key: cells[[other == key for other in others]] for key in dict.fromkeys(others)}
     if any(rows["x"].nunique() > 1 for rows in groups.values()):
         groups = {key: rows for key, rows in groups.items() if rows["x"].nunique() > 1}
-    varied = {k for a in groups for b in groups for k, _ in set(a) ^ set(b)}
+    varied = {name for a in groups for b in groups for name, _ in {*a} ^ {*b}}
     lines = []
     for key, rows in groups.items():
         words = ", ".join(f"{labels.format_coordinate(k)} = {v}" for k, v in key if k in varied)
-        lines.append(_build_line(rows, recipe, ": ".join(filter(None, [prefix, words]))))
-    return lines
+        lines.append(_build_line(rows, recipe.metric, ": ".join(filter(None, [prefix, words]))))
+    return [line for line in lines if line.x]
 
 
-def _build_line(cells: pd.DataFrame, recipe: FactorCurves, label: str) -> Line:
-    factor = labels.display_scale(recipe.metric)
+def _build_line(cells: pd.DataFrame, metric: str, label: str) -> Line:
+    """Return the line through the levels of x that have a result."""
+    factor = labels.display_scale(metric)
     points: list[tuple[Any, float, float, float, int]] = []
     for x in plot.sort_levels(list(cells["x"])):
-        values = list(
-            group_by_seed(cells[[value == x for value in cells["x"]]], recipe.metric).values()
-        )
-        if (result := summarize(values)) is None:
-            continue
-        low, high = t_interval(values) or (np.nan, np.nan)
-        points.append((x, result.mean * factor, low * factor, high * factor, result.n))
+        rows = cells[[value == x for value in cells["x"]]]
+        values = list(group_by_seed(rows, metric).values())
+        if result := summarize(values):
+            low, high = t_interval(values) or (np.nan, np.nan)
+            points.append((x, result.mean * factor, low * factor, high * factor, result.n))
     return Line(label, *(list(zip(*points, strict=True)) or [()] * 5))
 
 
-def _format_level_name(value: Any) -> str:
+def _list_level_names(coords: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the coordinates with their levels as text."""
+    return [(name, labels.format_level(to_level_name(value))) for name, value in coords.items()]
+
+
+def _to_axis_value(value: Any) -> Any:
+    """Return a level on the axis: a number, or its name."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value
     return labels.format_level(to_level_name(value))
-
-
-def _locate_level(value: Any) -> Any:
-    """Return a level on the axis: a number, or what it is called."""
-    return (
-        _format_level_name(value)
-        if isinstance(value, bool) or not isinstance(value, int | float)
-        else value
-    )
 
 
 def choose_axis_scale(levels: list[Any]) -> str:
@@ -185,7 +169,7 @@ def choose_axis_scale(levels: list[Any]) -> str:
     Logarithmic where three or more positive levels span a decade and their ratios are
     more alike than their differences.
     """
-    if any(isinstance(v, bool) or not isinstance(v, int | float) for v in levels):
+    if any(isinstance(level, str) for level in levels):
         return "words"
     numbers = np.array(sorted(levels), dtype=float)
     positive = numbers[numbers > 0]

@@ -1,9 +1,9 @@
-"""What a figure is, how a kind of it is declared, and the style of all, drawn without a display.
+"""Define what a figure is, declare kinds of figures, and draw all in one style.
 
 A kind is one file here, or a function of another package (`reports/kinds.py`):
 
-    @figure(SliceOptions)
-    def slices(frame: Frame, recipe: Figure, options: SliceOptions) -> Drawn: ...
+    @figure(AxesOptions)
+    def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> DrawnFigure: ...
 
 Colours: cividis for magnitudes (perceptually uniform, the same to colour-blind readers) and
 Okabe and Ito's palette with line styles for cells. Figures are the same bytes for the same runs.
@@ -40,14 +40,12 @@ DASHES = ("-", "--", "-.", ":")
 TEXT = 9.0  # points, of all letters in all figures
 WIDTH, HEIGHT = 5.6, 3.5  # inches, of a figure of one panel
 GRID = "#e4e4e4"
-PANEL = "#f2f2f2"  # behind what is missing
-# Letters on a colour that stays as it is on a dark page, where black and white are exchanged.
-DARK_INK, LIGHT_INK = "#010101", "#fefefe"
-SHORT = 4  # lines of a legend that finds room within the axes
-PIXELS = 5_500_000  # of a PNG, at most
-LETTERS = 13  # in an inch of text, at least
-LINE = 0.18  # inches, of a legend
-MANY = 1000  # marks, from which they are pixels within the picture and have no values to hover over
+PANEL = "#f2f2f2"  # behind missing results
+SHORT_LEGEND = 4  # lines of a legend that finds room within the axes
+MAX_PIXELS = 5_500_000  # of a PNG
+LETTERS_PER_INCH = 13
+LINE = 0.18  # inches, of a line of a legend
+MAX_TOOLTIPS = 1000  # a figure with more marks has none, and draws the marks as pixels
 STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",
     **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize"), TEXT),
@@ -72,9 +70,9 @@ def use_report_style() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Tooltip:
-    """A mark that tells its values where a page is read with a pointer or with arrow keys.
+    """Values of a mark, shown on a page under the pointer or by arrow keys.
 
-    x, y: where it is, in the data of its axes.
+    x, y: position of the mark in the data of its axes.
     """
 
     axes: Axes
@@ -84,24 +82,10 @@ class Tooltip:
 
 
 @dataclass(frozen=True)
-class Tile:
-    """A picture of an image. picture: JPEG in base64; words: below it; text: more of it, told on
-    hover; edge: what its frame says: "hit", "miss" or neither, ""."""
-
-    picture: str
-    words: str
-    text: str
-    edge: str = ""
-
-
-@dataclass(frozen=True)
 class DrawnFigure:
-    """A figure with what stands beside it: its files' name, its (first) study, title, caption,
-    the runs behind it, and the marks that tell their values.
+    """A figure with its files' name, (first) study, title, caption, runs and tooltips.
 
-    apart: it stands on a page of its own, as it holds pictures of images. strips: rows of these,
-    each with what it is, which that page shows instead of the figure, so that they fit a screen of
-    any width; the first picture of a row stands before the others.
+    apart: whether it has a page of its own, because it holds pictures of images.
     """
 
     key: str
@@ -112,27 +96,32 @@ class DrawnFigure:
     run_ids: tuple[str, ...]
     spots: tuple[Tooltip, ...] = ()
     apart: bool = False
-    strips: tuple[tuple[str, tuple[Tile, ...]], ...] = ()
 
     def locate_spots(self) -> list[tuple[float, float, str]]:
-        """Return each spot of a saved figure in shares of the picture from its left and top; none
-        of more than `MANY`."""
-        if len(self.spots) > MANY:
+        """Return each tooltip of a saved figure at its share of the width and height, from the left
+        and the top; none of more than `MAX_TOOLTIPS`.
+        """
+        if len(self.spots) > MAX_TOOLTIPS:
             return []
-        width, height = self.figure.bbox.size
-        points = [spot.axes.transData.transform((spot.x, spot.y)) for spot in self.spots]
+        to_share = self.figure.transFigure.inverted()
+        points = [
+            to_share.transform(spot.axes.transData.transform((spot.x, spot.y)))
+            for spot in self.spots
+        ]
         return [
-            (float(x / width), float(1 - y / height), spot.text)
+            (float(x), float(1 - y), spot.text)
             for spot, (x, y) in zip(self.spots, points, strict=True)
         ]
 
     @use_report_style()
     def save_files(self, folder: Path) -> dict[str, Path]:
-        """Write PNG (200 dpi, fewer where it would have more than `PIXELS`) and SVG, and return
-        `{"png": path, "svg": path}`."""
+        """Write `key.png` and `key.svg`, and return `{"png": path, "svg": path}`.
+
+        A PNG has 200 dpi, or fewer if it would have more than `MAX_PIXELS`.
+        """
         paths = {kind: folder / f"{self.key}.{kind}" for kind in ("png", "svg")}
         width, height = self.figure.get_size_inches()
-        dpi = min(STYLE["savefig.dpi"], math.sqrt(PIXELS / (width * height)))
+        dpi = min(STYLE["savefig.dpi"], math.sqrt(MAX_PIXELS / (width * height)))
         if engine := self.figure.get_layout_engine():  # once: `savefig` would do it each time
             screen_dpi, self.figure.dpi = self.figure.dpi, dpi
             engine.execute(self.figure)
@@ -144,24 +133,24 @@ class DrawnFigure:
 
 
 class FigureOptions(RecipePart):
-    """What every kind says of the studies that it is of.
+    """Base of the options of a kind of figure.
 
-    shown_as: the kind of tables that such a study has too (`search`, `effects`, `promoted`);
-        empty: any study.
-    several: whether it is of several at once.
+    shown_as: kind of table that its studies must have (`search`, `effects`, `promoted`); empty for
+        any study.
+    several: whether one figure can show several studies.
     """
 
     shown_as: ClassVar[str] = ""
     several: ClassVar[bool] = False
 
     def factors(self) -> Mapping[str, tuple[str, ...]]:
-        """Return option → the names in it that must be among those that the study varies."""
+        """Return option → the names in it, each of a factor that the study must vary."""
         return {}
 
 
 @dataclass(frozen=True)
 class FigureKind:
-    """A kind of figure: the options that it takes, and what draws it."""
+    """A kind of figure: its options, and the function that draws it."""
 
     options: type[FigureOptions]
     draw: Callable[..., Any]
@@ -176,7 +165,7 @@ class FigureKind:
 def figure(
     options: type[FigureOptions],
 ) -> Callable[[Callable[[Frame, Figure, Any], DrawnFigure]], FigureKind]:
-    """Declare the decorated function a kind of figure that takes these options."""
+    """Declare that the decorated function draws a kind of figure with these options."""
     return lambda draw: FigureKind(options, draw)
 
 
@@ -190,9 +179,9 @@ def build_figure(
     caption: str,
     key: str = "",
 ) -> DrawnFigure:
-    """Return a drawing as a figure of these cells, its caption after what the recipe says.
+    """Return a drawing as a figure of these cells, with the recipe's caption before its own.
 
-    key: its files' name; default: kind, studies and metric.
+    key: name of its files; default: kind, studies and metric.
     """
     if isinstance(recipe, Figure):
         key = key or "_".join([recipe.kind, *recipe.studies, recipe.metric])
@@ -203,44 +192,43 @@ def build_figure(
 
 def create_canvas(width: float = WIDTH, height: float = HEIGHT) -> Canvas:
     """Return an empty drawing of this size in inches."""
-    from matplotlib.figure import Figure as New
+    from matplotlib.figure import Figure as MatplotlibFigure
 
-    return New(figsize=(width, height), layout="constrained")
+    return MatplotlibFigure(figsize=(width, height), layout="constrained")
 
 
 def create_single_panel(title: str, height: float = HEIGHT) -> tuple[Canvas, Axes]:
     """Return a drawing of one panel with a title."""
     drawing = create_canvas(height=height)
     axes = drawing.add_subplot()
-    draw_heading(axes, title)
+    axes.set_title(textwrap.fill(title, 60), fontweight="bold", pad=8)
     return drawing, axes
 
 
 def create_panel_grid(
     count: int, across: int, title: str, size: tuple[float, float, float], *, sharey: bool = False
 ) -> tuple[Canvas, list[Axes]]:
-    """Return a drawing of so many panels, `across` in a row, and the panels.
+    """Return a drawing with `count` panels, `across` in a row, and the panels.
 
-    size: width, height beside the rows and height of a row, in inches.
+    size: in inches: the width, the height without the rows, and the height of a row.
     """
     width, base, row = size
-    across = min(across, count)
-    down = -(-count // across)
-    drawing = create_canvas(width, base + row * down)
-    panels = drawing.subplots(down, across, sharey=sharey, squeeze=False).ravel().tolist()
+    across = max(1, min(across, count))
+    row_count = max(1, math.ceil(count / across))
+    drawing = create_canvas(width, base + row * row_count)
+    panels = drawing.subplots(row_count, across, sharey=sharey, squeeze=False).ravel().tolist()
     for panel in panels[count:]:
         panel.set_axis_off()
+    if count == 0:
+        draw_empty_message(panels[0], "nothing to show")
     draw_heading(drawing, title)
     return drawing, panels[:count]
 
 
-def draw_heading(part: Axes | Canvas, title: str) -> None:
-    """Write the title at the left, in lines of 60 letters."""
+def draw_heading(drawing: Canvas, title: str) -> None:
+    """Write the title of a figure of several panels at the left, in lines of 60 letters."""
     text = textwrap.fill(title, 60)
-    if hasattr(part, "suptitle"):
-        part.suptitle(text, x=0.01, ha="left", fontweight="bold", fontsize=TEXT)
-    else:
-        part.set_title(text, fontweight="bold", pad=8)
+    drawing.suptitle(text, x=0.01, ha="left", fontweight="bold", fontsize=TEXT)
 
 
 def set_panel_title(panel: Axes, title: str, inches: float) -> None:
@@ -249,32 +237,32 @@ def set_panel_title(panel: Axes, title: str, inches: float) -> None:
     Names of cells break after a comma too, which has no space behind it.
     """
     words = " ".join(title.replace(",", ", ").split())
-    panel.set_title(textwrap.fill(words, int(inches * LETTERS)))
+    panel.set_title(textwrap.fill(words, int(inches * LETTERS_PER_INCH)))
 
 
-def draw_empty_message(axes: Axes, words: str = "no finished runs") -> None:
-    """Say in the middle of a panel why nothing is drawn."""
-    axes.text(0.5, 0.5, words, ha="center", va="center", transform=axes.transAxes)
+def draw_empty_message(axes: Axes, reason: str = "no finished runs") -> None:
+    """Write in the middle of a panel why nothing is drawn."""
+    axes.text(0.5, 0.5, reason, ha="center", va="center", transform=axes.transAxes)
 
 
 def select_line_style(index: int) -> dict[str, Any]:
-    """Return the colour and the dash of one of several lines."""
-    turn = index // len(COLOURS) + index
-    return {"color": COLOURS[index % len(COLOURS)], "linestyle": DASHES[turn % len(DASHES)]}
+    """Return the colour and the dash of one of several lines; no two of the first 32 are alike."""
+    dash = DASHES[(index + index // len(COLOURS)) % len(DASHES)]
+    return {"color": COLOURS[index % len(COLOURS)], "linestyle": dash}
 
 
 def draw_bars(axes: Axes, names: list[str], values: list[float], colour: str, height: float) -> Any:
-    """Draw a horizontal bar a name, the first on top."""
-    drawing = axes.barh(range(len(names)), values, height=height, color=colour)
+    """Draw a horizontal bar for each name, the first on top, and return the bars."""
+    bars = axes.barh(range(len(names)), values, height=height, color=colour)
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x")
-    return drawing
+    return bars
 
 
 def trim_colormap(name: str, low: float, high: float) -> Any:
-    """Return the part of one of matplotlib's colour maps from a share to another."""
+    """Return one of matplotlib's colour maps without its ends: from `low` to `high` of [0, 1]."""
     import matplotlib as mpl
     import numpy as np
     from matplotlib.colors import ListedColormap
@@ -282,41 +270,32 @@ def trim_colormap(name: str, low: float, high: float) -> Any:
     return ListedColormap(mpl.colormaps[name](np.linspace(low, high, 256)))
 
 
-def log_ticks(axes: Axes, low: float, high: float) -> None:
+def set_log_ticks(axes: Axes, low: float, high: float) -> None:
     """Set a few ticks on a logarithmic x: powers of ten, or plain numbers within two decades."""
     from matplotlib.ticker import LogLocator, NullLocator
 
     axes.xaxis.set_minor_locator(NullLocator())
-    decades = math.log10(high / low)
-    if decades >= 2:
+    if high >= 100 * low:
         axes.xaxis.set_major_locator(LogLocator(numticks=4))
-        return
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (1, 2, 5) if decades < 1.3 else (1, 3)
-    values = [step * 10.0**power for power in powers for step in steps]
-    visible = [value for value in values if low <= value <= high]
-    axes.set_xticks(visible, [f"{value:g}" for value in visible])
-
-
-def limit_ticks(axis: Any, most: int | None = None) -> None:
-    """Set at most so many ticks on an axis, or ticks at whole numbers."""
-    from matplotlib.ticker import MaxNLocator
-
-    axis.set_major_locator(MaxNLocator(most) if most else MaxNLocator(integer=True))
+    else:
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 3) if high >= 10 * low else (1, 2, 5)))
+        axes.xaxis.set_major_formatter("{x:g}")
 
 
 def draw_legend(axes: Axes, count: int, title: str | None = None) -> None:
-    """Set the legend where it hides nothing: within the axes while it is short, else below them,
-    the figure being taller by as much."""
-    if count <= SHORT:
+    """Draw a legend of `count` lines: within the axes if it is short, else below them.
+
+    The figure becomes taller by a legend below the axes.
+    """
+    if count <= SHORT_LEGEND:
         axes.legend(loc="best", title=title)
         return
     handles, labels = axes.get_legend_handles_labels()
-    across = 1 if max(map(len, labels)) > 40 else 2
+    columns = 1 if max(map(len, labels)) > 40 else 2
+    lines = math.ceil(count / columns) + (title is not None)
     drawing: Any = axes.figure
-    lines = -(-count // across) + (title is not None)
     drawing.set_figheight(drawing.get_figheight() + LINE * lines)
-    drawing.legend(handles, labels, loc="outside lower left", ncols=across, title=title)
+    drawing.legend(handles, labels, loc="outside lower left", ncols=columns, title=title)
 
 
 def format_seed_counts(counts: list[int]) -> str:
@@ -330,6 +309,6 @@ def format_seed_counts(counts: list[int]) -> str:
 
 
 def sort_levels(values: list[Any]) -> list[Any]:
-    """Return levels in ascending order; numbers before words."""
+    """Return the distinct levels in ascending order; numbers before words."""
     unique = list({repr(v): v for v in values}.values())
     return sorted(unique, key=lambda v: (isinstance(v, str), v if isinstance(v, str) else float(v)))

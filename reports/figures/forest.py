@@ -1,4 +1,4 @@
-"""A forest plot: every difference of the report with its interval, on one axis a metric."""
+"""A forest plot: every difference of the report with its interval, one panel per metric."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import reports.figures.figure as plot
 from reports.tables import labels
 from reports.tables.verdict import Verdict, group_verdicts
 
-MOST = 80  # rows; a taller picture is no overview
+MAX_ROWS = 80  # a taller figure is no overview
 MARKS = {
     "better": ("^", "#0072B2"),
     "worse": ("v", "#D55E00"),
@@ -23,14 +23,13 @@ WIDTH = 6.4
 
 @plot.use_report_style()
 def draw_forest_plot(verdicts: Sequence[Verdict]) -> plot.DrawnFigure | None:
-    """Draw one line a comparison: the paired difference, 95 % interval, and what the verdict is.
+    """Draw one line per comparison: the paired difference, its 95 % interval, and the verdict.
 
     A triangle up is better, one down worse, a square no difference, a dot open; the band is ±δ, a
-    diamond the gain that a paper prints. Metrics of different units have panels of their own. None
-    where no comparison has a difference.
+    diamond the gain that a paper prints. Return None if no comparison has a difference.
     """
     measured = [verdict for verdict in verdicts if verdict.difference is not None]
-    drawn = measured[:MOST]
+    drawn = measured[:MAX_ROWS]
     if not drawn:
         return None
     lines: dict[str, list[Verdict | str]] = {verdict.metric: [] for verdict in drawn}
@@ -42,7 +41,7 @@ def draw_forest_plot(verdicts: Sequence[Verdict]) -> plot.DrawnFigure | None:
     panels = drawing.subplots(len(lines), 1, squeeze=False, height_ratios=heights)[:, 0]
     spots: list[plot.Tooltip] = []
     for panel, (metric, metric_lines) in zip(panels, lines.items(), strict=True):
-        spots += _draw(panel, metric, metric_lines)
+        spots += _draw_metric_panel(panel, metric, metric_lines)
     bars = "; lines: the 95 % intervals that decide"
     caption = (
         f"Difference to the baseline row, {plot.format_seed_counts([v.n for v in drawn])}"
@@ -51,53 +50,51 @@ def draw_forest_plot(verdicts: Sequence[Verdict]) -> plot.DrawnFigure | None:
     )
     if any(v.printed and v.printed.metric == v.metric for v in drawn):
         caption += " Diamond: the gain that the paper prints."
-    if len(measured) > MOST:
-        caption += f" The first {MOST} of {len(measured)}."
+    if len(measured) > MAX_ROWS:
+        caption += f" The first {MAX_ROWS} of {len(measured)}."
     title = "All differences at a glance"
     return plot.DrawnFigure("forest", drawn[0].study, title, caption, drawing, (), tuple(spots))
 
 
-def _draw(axes: plot.Axes, metric: str, lines: list[Verdict | str]) -> list[plot.Tooltip]:
-    """Draw the lines of one metric, each group of comparisons under its heading."""
+def _draw_metric_panel(
+    axes: plot.Axes, metric: str, lines: list[Verdict | str]
+) -> list[plot.Tooltip]:
+    """Draw the comparisons of one metric, each group under its heading; return the tooltips."""
+    factor = labels.display_scale(metric)
     axes.axvline(0, color="black", linewidth=0.8)
     axes.grid(axis="x")
     text_style: dict[str, Any] = {"textcoords": "offset points", "va": "center"}
-    label_style: Any = {"xycoords": ("figure fraction", "data"), "xytext": (4, 0), **text_style}
-    right: Any = {"xycoords": ("axes fraction", "data"), "xytext": (6, 0), **text_style}
-    white = {"facecolor": "white", "edgecolor": "none", "pad": 1}
-    heavy: Any = {"fontweight": "bold", "bbox": white}
-    names, spots = {}, []
+    at_left: Any = {"xycoords": ("figure fraction", "data"), "xytext": (4, 0), **text_style}
+    at_right: Any = {"xycoords": ("axes fraction", "data"), "xytext": (6, 0), **text_style}
+    heading_style: Any = {
+        "fontweight": "bold",
+        "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 1},
+        "annotation_clip": False,
+    }
     smallest = max(line.smallest for line in lines if not isinstance(line, str))
     if smallest:
-        axes.axvspan(
-            *(end * smallest * labels.display_scale(metric) for end in (-1, 1)), alpha=0.08
-        )
+        axes.axvspan(-smallest * factor, smallest * factor, alpha=0.08)
+    names, spots = {}, []
     for y, line in enumerate(lines):
         if isinstance(line, str):
-            head = textwrap.shorten(line, 76, placeholder="…")
-            text = axes.annotate(head, (0, y), annotation_clip=False, **heavy, **label_style)
-            text.set_in_layout(False)
+            heading = textwrap.shorten(line, 76, placeholder="…")
+            axes.annotate(heading, (0, y), **heading_style, **at_left).set_in_layout(False)
             continue
         names[y] = textwrap.shorten(line.label, 40, placeholder="…")
-        gap, factor = line.difference, labels.display_scale(metric)
+        gap = line.difference
         assert gap is not None
         mark, colour = MARKS.get(line.call, OPEN)
         if gap.low is not None and gap.high is not None:
             axes.plot([gap.low * factor, gap.high * factor], [y, y], color=colour, linewidth=1.6)
         axes.plot([gap.mean * factor], [y], mark, color=colour, markersize=6)
         if line.printed and line.printed.metric == metric:
-            spot = line.printed.value * factor
-            axes.plot([spot], [y], "D", color="black", markersize=5, fillstyle="none")
-        words = labels.format_with_interval(gap.mean, gap.low, gap.high, metric, line.digits)
-        spots.append(
-            plot.Tooltip(axes, gap.mean * factor, y, f"{line.label}: {words}, {line.call}")
-        )
-        axes.annotate(
-            labels.format_signed_metric(gap.mean, metric, line.digits),
-            (1, y),
-            color=colour,
-            **right,
-        )
+            x = line.printed.value * factor
+            axes.plot([x], [y], "D", color="black", markersize=5, fillstyle="none")
+        interval = labels.format_with_interval(gap.mean, gap.low, gap.high, metric, line.digits)
+        text = f"{line.label}: {interval}, {line.call}"
+        spots.append(plot.Tooltip(axes, gap.mean * factor, y, text))
+        value = labels.format_signed_metric(gap.mean, metric, line.digits)
+        axes.annotate(value, (1, y), color=colour, **at_right)
     axes.set_yticks(list(names), list(names.values()))
     axes.tick_params(axis="y", length=0)
     axes.set(ylim=(len(lines) - 0.4, -0.8), xlabel=f"Δ {labels.format_difference_label(metric)}")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import textwrap
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 import reports.figures.figure as plot
 from reports.figures import models
 
-GAP = 0.35  # of a place, between the query and its neighbours
-QUERY = ("black", "-")
-EDGES = {"hit": (plot.COLOURS[0], "-"), "miss": (plot.COLOURS[1], "--")}
+GAP = 0.35  # between the query and its neighbours, in columns
+# colour and dash of the frames
+QUERY, HIT, MISS = ("black", "-"), (plot.COLOURS[0], "-"), (plot.COLOURS[1], "--")
 LETTERS = 11  # of a class's name below a picture
 
 
@@ -26,12 +26,6 @@ class GalleryOptions(models.ModelOptions):
     queries: int = Field(4, ge=0, le=24)
     failures: int = Field(4, ge=0, le=24)
     nearest: int = Field(8, ge=1, le=16)
-
-    @model_validator(mode="after")
-    def check_has_rows(self) -> GalleryOptions:
-        if not self.queries + self.failures:
-            raise ValueError("queries, failures or both, not neither")
-        return self
 
 
 @models.register_model_figure(GalleryOptions, "what is found first", apart=True)
@@ -48,18 +42,16 @@ def gallery(views: models.Views, title: str) -> models.Picture:
     rows = view["rows"]
     most = max((len(row["near"]) for row in rows), default=0)
     board = models.PictureBoard(max(len(rows), 1), 1 + GAP + most, title)
-    strips = []
     for at, row in enumerate(rows):
-        name, first = row["class"], f"{row['class']}: the first of its class is no. {row['rank']}"
+        name = row["class"]
         short = textwrap.shorten(name, LETTERS, placeholder="…") if " " in name else name[:LETTERS]
-        board.put((at, 0), row["query"], short, QUERY, first)
-        tiles = [plot.Tile(row["query"], "the query", name)]
+        tip = f"{name}: the first of its class is no. {row['rank']}"
+        board.put((at, 0), row["query"], short, QUERY, tip)
         for number, near in enumerate(row["near"]):
-            edge, score = "hit" if near["hit"] else "miss", f"{near['score']:.2f}"
             tip = f"{number + 1}: {near['class']}, {near['score']:.4f}"
-            board.put((at, 1 + GAP + number), near["picture"], score, EDGES[edge], tip)
-            tiles.append(plot.Tile(near["picture"], f"{near['class']}, {score}", tip, edge))
-        strips.append((first + ("; a failure" if row["failed"] else ""), tuple(tiles)))
+            frame = HIT if near["hit"] else MISS
+            position = (at, 1 + GAP + number)
+            board.put(position, near["picture"], f"{near['score']:.2f}", frame, tip)
     failed = sum(row["failed"] for row in rows)
     caption = (
         f"{model.describe()}, {views.protocol}, {views.options.split} images. Left the "
@@ -68,4 +60,4 @@ def gallery(views: models.Views, title: str) -> models.Picture:
         + (f"; the last {failed} are the hardest failures" if failed else "")
         + f". Of {view['looked_at']} queries looked at, {view['failing']} find another class first."
     )
-    return models.Picture(board.drawing, caption, board.spots, strips)
+    return models.Picture(board.drawing, caption, board.spots)

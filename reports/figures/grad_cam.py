@@ -26,7 +26,7 @@ class GradCamOptions(models.ModelOptions):
 
 @models.register_model_figure(GradCamOptions, "where terms look", apart=True)
 def grad_cam(views: models.Views, title: str) -> models.Picture:
-    """Draw one column per image and one row per term, bright where pixels lower the term.
+    """Draw one column per image and one row per term, bright where pixels decrease the term.
 
     Example:
         >>> Figure(kind="grad_cam", studies=("terms",)).metric
@@ -38,15 +38,15 @@ def grad_cam(views: models.Views, title: str) -> models.Picture:
     for column, row in enumerate(rows):
         name = row["class"]
         board.put((0, column), row["picture"], name[:12], FRAME, name)
-        for at, term in enumerate(terms, 1):
-            cam = np.asarray(row["maps"][term])
-            flat = "" if cam.any() else ", which does not depend on this image"
-            tip = f"{name}: {term}{flat}"
-            board.put((at, column), row["picture"], term, FRAME, tip, heat=cam)
-    tall, wide = cam.shape
+        for i, term in enumerate(terms, 1):
+            heat = np.asarray(row["maps"][term])
+            note = "" if heat.any() else ", which does not depend on this image"
+            tip = f"{name}: {term}{note}"
+            board.put((i, column), row["picture"], term, FRAME, tip, heat=heat)
+    height, width = heat.shape
     caption = (
         f"{model.describe()}: Grad-CAM of {', '.join(terms)} on training images, from the last "
-        f"feature map ({tall} × {wide}); bright where the image lowers the term. Each map has its "
-        "own scale."
+        f"feature map ({height} × {width}); bright where the image lowers the term. Each map has "
+        "its own scale."
     )
     return models.Picture(board.drawing, caption, board.spots)

@@ -1,12 +1,11 @@
 """Heatmaps: the mean over seeds at each pair of levels.
 
-All heatmaps of a report have one size, so that the panels of a paper's figure line up. Each has
-colours of its own: on one scale for all, a panel whose effect is small would have a single colour.
+Each has colours of its own: on one scale for all, a panel whose effect is small would have a single
+colour.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,14 +21,15 @@ from reports.tables.cells import find_protocol, group_by_cell, group_by_seed, is
 if TYPE_CHECKING:
     import pandas as pd
 
-SPAN = 6.0  # sds of the seeds that the colours span at least: noise is to look like noise
+SPAN = 6.0  # sds of the seeds that the colours span at least, so that noise looks like noise
 
 
 @dataclass(frozen=True)
-class Shades:
-    """The scale of colours of a heatmap, in the unit that is shown.
+class ColorScale:
+    """The scale of colours of a heatmap, in the displayed unit.
 
-    sd: of single runs over seeds, pooled over cells; None where no cell has two. source: which.
+    sd: of single runs over seeds, pooled over cells; None where no cell has two.
+    source: the cells of the sd, for the caption.
     """
 
     low: float
@@ -38,71 +38,55 @@ class Shades:
     source: str = ""
 
 
-def compute_color_scale(frame: Frame, recipe: Heatmap) -> Shades:
+def compute_color_scale(frame: Frame, recipe: Heatmap) -> ColorScale:
     """Return the scale of a heatmap: from the least mean to the largest, and at least six sds of
-    the seeds wide, so that what is within their scatter has nearly one colour.
+    the seeds wide, so that means within their scatter have nearly one colour.
 
     The sd is that of the heatmap's own cells; where none has several seeds, that of all the cells
     of the sweep that have.
     """
 
-    def values_of(study: str) -> list[list[float]]:
+    def list_values(study: str) -> list[list[float]]:
         cells = group_by_cell(frame.select_study(study), recipe.metric)
         return [list(values.values()) for values in cells.values()]
 
+    groups, owner = list_values(recipe.study), "its own"
     factor = labels.display_scale(recipe.metric)
-    groups = values_of(recipe.study)
     means = [result.mean * factor for values in groups if (result := summarize(values))]
-    pooled, where = pooled_sd(groups), "its own"
+    pooled = pooled_sd(groups)
     if pooled is None:
-        studies = dict.fromkeys(frame.cells["study"])
-        pooled = pooled_sd(values for name in studies for values in values_of(name))
-        where = "other"
-    low, high = (min(means), max(means)) if means else (0.0, 1.0)
-    sd = None if pooled is None or pooled[0] == 0 else pooled[0] * factor
-    widest = max(high - low, SPAN * (sd or 0.0)) or 1.0
-    middle = (low + high) / 2
-    source = f"{where} {pooled[1]} cells with several seeds" if pooled else ""
-    return Shades(middle - widest / 2, middle + widest / 2, sd, source)
-
-
-def compute_heatmap_size(frame: Frame, parts: Sequence[Heatmap]) -> tuple[float, float]:
-    """Return the size in inches at which each of these heatmaps has room for its settings."""
-    cells = [(frame.select_study(part.study), part) for part in parts]
-    columns = max((len(_collect_axis_levels(rows, part.x)) for rows, part in cells), default=1)
-    lines = max((len(_collect_axis_levels(rows, part.y)) for rows, part in cells), default=1)
-    return max(plot.WIDTH, 2.0 + 0.72 * columns), 1.5 + 0.62 * max(1, lines)
+        studies, owner = dict.fromkeys(frame.cells["study"]), "other"
+        pooled = pooled_sd(values for name in studies for values in list_values(name))
+    sd, count = (pooled[0] * factor or None, pooled[1]) if pooled else (None, 0)
+    low, high = min(means, default=0.0), max(means, default=1.0)
+    middle, half = (low + high) / 2, (max(high - low, SPAN * (sd or 0.0)) or 1.0) / 2
+    return ColorScale(middle - half, middle + half, sd, f"{owner} {count} cells with several seeds")
 
 
 def _collect_axis_levels(cells: pd.DataFrame, axis: str) -> list[Any]:
+    """Return the levels of a coordinate; none before any cell has it."""
     return plot.sort_levels([v for v in cells[axis] if not is_missing(v)]) if axis in cells else []
 
 
 @plot.use_report_style()
-def draw_heatmap(
-    frame: Frame, recipe: Heatmap, size: tuple[float, float] | None = None
-) -> plot.DrawnFigure:
+def draw_heatmap(frame: Frame, recipe: Heatmap) -> plot.DrawnFigure:
     """Draw the mean over seeds at each pair of levels, with ± sd where there are several seeds.
 
-    size: in inches, of all heatmaps of a report (`compute_heatmap_size`); by itself its own. Cells
-        without a
-    result are hatched. Each level has the same width, so that a grid in powers of ten looks
-    logarithmic.
-
-    Raises:
-        ReportError: unknown study.
+    Cells without a result are hatched. Each level has the same width, so that a grid in powers of
+    ten looks logarithmic.
     """
     cells, metric, digits = frame.select_study(recipe.study), recipe.metric, recipe.digits
     xs, ys = _collect_axis_levels(cells, recipe.x), _collect_axis_levels(cells, recipe.y)
     x_name, y_name = map(labels.format_coordinate, (recipe.x, recipe.y))
+    metric_label, factor = labels.format_metric_label(metric), labels.display_scale(metric)
+    title = labels.replace_greek_names(recipe.title or recipe.study)
+    drawing, axes = plot.create_single_panel(title)
+    width = max(plot.WIDTH, 2.0 + 0.72 * len(xs))
+    drawing.set_size_inches(width, 1.5 + 0.62 * max(1, len(ys)))
+    # means and texts of the squares
     means = np.full((len(ys), len(xs)), np.nan)
     texts: dict[tuple[int, int], str] = {}
-    counts: list[int] = []
-    spots = []
-    factor, colours = labels.display_scale(metric), compute_color_scale(frame, recipe)
-    drawing, axes = plot.create_single_panel(
-        labels.replace_greek_names(recipe.title or recipe.study)
-    )
+    counts, spots = [], []
     for i, j in np.ndindex(means.shape):
         rows = cells[(cells[recipe.x] == xs[j]) & (cells[recipe.y] == ys[i])]
         if cell := summarize(list(group_by_seed(rows, metric).values())):
@@ -115,67 +99,67 @@ def draw_heatmap(
         if text := texts.get((i, j), "").replace("\n", " "):
             at = f"{x_name} = {labels.format_level(xs[j])}, {y_name} = {labels.format_level(ys[i])}"
             spots.append(plot.Tooltip(axes, j, i, f"{at}: {text}"))
-    _draw_squares(axes, means, texts, colours).set_label(labels.format_metric_label(metric))
-    drawing.set_size_inches(size or compute_heatmap_size(frame, [recipe]))
+    scale = compute_color_scale(frame, recipe)
+    _draw_squares(axes, means, texts, scale).set_label(metric_label)
+    # axes and caption
     axes.set_xticks(range(len(xs)), labels.format_ticks(xs))
     axes.set_yticks(range(len(ys)), labels.format_ticks(ys))
     axes.set_xlabel(x_name)
-    turn = 0 if len(y_name) < 3 else 90
-    axes.set_ylabel(y_name, rotation=turn, labelpad=12, va="center")
+    axes.set_ylabel(y_name, rotation=0 if len(y_name) < 3 else 90, labelpad=12, va="center")
     caption = (
-        f"{labels.format_metric_label(metric)}, {find_protocol(frame)}: "
+        f"{metric_label}, {find_protocol(frame)}: "
         f"mean{' ± sd' if max(counts, default=0) > 1 else ''}, {plot.format_seed_counts(counts)} "
         f"for each of {len(xs)} × {len(ys)} settings; hatched: no result. Colours: on a scale of "
         "its own"
     )
-    if colours.sd is None:
+    if scale.sd is None:
         caption += "; no setting was repeated, so that differences may be noise."
     else:
         caption += (
-            f", {SPAN:g} sds wide or more; bar on it: ± one sd of runs over seeds, "
-            f"{labels.format_number(colours.sd, digits)}, pooled over {colours.source}."
+            f", {SPAN:g} sds of runs over seeds wide or more; one sd is "
+            f"{labels.format_number(scale.sd, digits)}, pooled over {scale.source}."
         )
-    title, key = (
-        labels.replace_greek_names(recipe.title or recipe.study),
-        f"heatmap_{recipe.study}_{metric}",
-    )
+    key = f"heatmap_{recipe.study}_{metric}"
     return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption, key=key)
 
 
 def _draw_squares(
-    axes: plot.Axes, means: Any, texts: dict[tuple[int, int], str], colours: Shades
+    axes: plot.Axes, means: Any, texts: dict[tuple[int, int], str], scale: ColorScale
 ) -> Any:
-    """Draw the squares with their texts, and return the bar of colours with the sd on it."""
+    """Draw the squares with their texts, and return the colour bar."""
     from matplotlib.patches import Rectangle
-    from matplotlib.patheffects import Normal, withStroke
 
-    scale: dict[str, Any] = {"cmap": "cividis", "vmin": colours.low, "vmax": colours.high}
-    flat: dict[str, Any] = {"aspect": "auto", "origin": "lower", "interpolation": "nearest"}
-    image = axes.imshow(np.ma.masked_invalid(means), **scale, **flat)
+    # colours, hatching and texts
+    image = axes.imshow(
+        np.ma.masked_invalid(means),
+        cmap="cividis",
+        vmin=scale.low,
+        vmax=scale.high,
+        aspect="auto",
+        origin="lower",
+        interpolation="nearest",
+    )
     hatched: dict[str, Any] = {"facecolor": plot.PANEL, "edgecolor": "#9a9a9a", "hatch": "////"}
     centred: dict[str, Any] = {"ha": "center", "va": "center", "linespacing": 1.15}
     for i, j in np.ndindex(means.shape):
         if np.isfinite(means[i, j]):
             red, green, blue, _ = image.cmap(image.norm(means[i, j]))
-            dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
-            ink, box = plot.LIGHT_INK if dark else plot.DARK_INK, None
+            is_dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
+            ink, box = "white" if is_dark else "black", None
         else:
             axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, linewidth=0, **hatched))
             ink, box = "black", {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
         text = axes.text(j, i, texts.get((i, j), "not run"), color=ink, bbox=box, **centred)
         text.set_in_layout(False)  # it stands in its square
+    # white lines between squares
     axes.set_xticks(np.arange(means.shape[1] + 1) - 0.5, minor=True)
     axes.set_yticks(np.arange(means.shape[0] + 1) - 0.5, minor=True)
     axes.set_axisbelow("line")
     axes.grid(which="minor", color="white", linewidth=1.5)
     axes.tick_params(which="both", length=0)
     axes.spines[:].set_visible(False)
+    # colour bar
     bar = axes.figure.colorbar(image, ax=axes, pad=0.03, fraction=0.06)
     bar.outline.set_visible(False)
-    plot.limit_ticks(bar.long_axis, 4)
-    if colours.sd is not None:
-        middle = (colours.low + colours.high) / 2
-        line = bar.ax.errorbar([0.5], [middle], [colours.sd], color="white")
-        for part in (line.lines[0], *line.lines[1], *line.lines[2]):
-            part.set_path_effects([withStroke(linewidth=3, foreground="black"), Normal()])
+    bar.ax.locator_params(axis="y", nbins=4)
     return bar

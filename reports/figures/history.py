@@ -13,23 +13,16 @@ from reports.tables.cells import collect_trials, describe_metric, run_ids
 
 @plot.use_report_style()
 def draw_search_history(frame: Frame, recipe: Table) -> plot.DrawnFigure:
-    """Draw one dot per trial (mean over seeds, ± one sd if there are several) and the best so far.
-
-    The best so far is a line. Trials without a result are crosses on the axis.
-
-    Raises:
-        ReportError: unknown study.
+    """Draw a dot per trial (mean over seeds, ± one sd if there are several), and a line of the best
+    so far. Trials without a result are crosses on the axis.
     """
-    cells, metric = frame.select_study(recipe.study), recipe.metrics[0]
-    trials, factor, digits = (
-        collect_trials(cells, metric),
-        labels.display_scale(metric),
-        recipe.digits,
-    )
+    cells, metric, digits = frame.select_study(recipe.study), recipe.metrics[0], recipe.digits
+    trials, factor = collect_trials(cells, metric), labels.display_scale(metric)
     title = f"{recipe.title or recipe.study}: history"
     numbers = [trial.number for trial in trials.trials]
     means = [trial.result.mean * factor for trial in trials.trials]
     sds = [(trial.result.sd or 0.0) * factor for trial in trials.trials]
+    counts = [trial.result.n for trial in trials.trials]
     drawing, axes = plot.create_single_panel(title)
     if numbers:
         dots: dict[str, Any] = {"fmt": "o", "color": plot.COLOURS[5], "markersize": 4.5}
@@ -45,13 +38,11 @@ def draw_search_history(frame: Frame, recipe: Table) -> plot.DrawnFigure:
         plot.draw_empty_message(axes)
     if trials.lost:
         crosses: dict[str, Any] = {"color": "#a40e26", "transform": axes.get_xaxis_transform()}
-        axes.plot(
-            trials.lost, [0.0] * len(trials.lost), "x", clip_on=False, markersize=6, **crosses
-        )
-    plot.limit_ticks(axes.xaxis)
+        zeros = [0.0] * len(trials.lost)
+        axes.plot(trials.lost, zeros, "x", clip_on=False, markersize=6, **crosses)
+    axes.locator_params(axis="x", integer=True)
     axes.set(xlabel="trial", ylabel=labels.format_metric_label(metric))
     axes.grid()
-    counts = [trial.result.n for trial in trials.trials]
     caption = (
         f"{describe_metric(frame, metric)}, of {len(counts)} trials in the "
         f"order of their proposal{' ± one sd' if max(counts, default=0) > 1 else ''}, "
@@ -62,15 +53,10 @@ def draw_search_history(frame: Frame, recipe: Table) -> plot.DrawnFigure:
     if trials.neutral is not None:
         caption += " Dashed: neutral, the method switched off."
     spots = []
-    for trial, mean in zip(trials.trials, means, strict=True):
-        sd = (
-            ""
-            if trial.result.sd is None
-            else f" ± {labels.format_number(trial.result.sd * factor, digits)}"
-        )
-        words = f"trial {trial.number}: {labels.format_number(mean, digits)}{sd}"
-        spots.append(plot.Tooltip(axes, trial.number, mean, words))
+    for number, mean, sd in zip(numbers, means, sds, strict=True):
+        scatter = f" ± {labels.format_number(sd, digits)}" if sd else ""
+        text = f"trial {number}: {labels.format_number(mean, digits)}{scatter}"
+        spots.append(plot.Tooltip(axes, number, mean, text))
     key = labels.to_slug(f"history_{recipe.study}_{metric}")
-    return plot.DrawnFigure(
-        key, recipe.study, title, caption, drawing, run_ids(cells), tuple(spots)
-    )
+    runs = run_ids(cells)
+    return plot.DrawnFigure(key, recipe.study, title, caption, drawing, runs, tuple(spots))

@@ -16,7 +16,7 @@ from reports.tables.importance import find_search_space, judge_parameters
 class ImportanceOptions(plot.FigureOptions):
     """Options of `importance`, bars of the numbers of an importance table.
 
-    evaluator: as there.
+    evaluator: as in the table.
     """
 
     shown_as = "search"
@@ -25,36 +25,27 @@ class ImportanceOptions(plot.FigureOptions):
 
 @plot.figure(ImportanceOptions)
 def importance(frame: Frame, recipe: Figure, options: ImportanceOptions) -> plot.DrawnFigure:
-    """Draw a bar a parameter, the largest on top, as shares of their sum.
-
-    Raises:
-        ReportError: the study is no search.
+    """Draw a bar per parameter, the largest on top, as shares of their sum.
 
     Example:
         >>> Figure(kind="importance", studies=("terms",)).metric
         'val/map_at_r'
     """
     study, metric = recipe.studies[0], recipe.metric
-    cells = frame.select_study(study)
-    importances, count = judge_parameters(
-        cells, metric, find_search_space(frame, study), options.evaluator
-    )
+    cells, space = frame.select_study(study), find_search_space(frame, study)
+    importances, count = judge_parameters(cells, metric, space, options.evaluator)
     title = labels.replace_greek_names(recipe.title) or f"{study}: importances"
     shares = importances.shares if importances else {}
     drawing, panel = plot.create_single_panel(title, 0.9 + 0.27 * max(len(shares), 2))
     panel.set_xlabel("importance (%)")
     spots = []
     if shares:
-        values = [100 * share for share in shares.values()]
-        bars = plot.draw_bars(
-            panel, labels.format_coordinates(list(shares)), values, plot.COLOURS[0], 0.66
-        )
+        names, values = labels.format_coordinates(list(shares)), [100 * v for v in shares.values()]
+        bars = plot.draw_bars(panel, names, values, plot.COLOURS[0], 0.66)
         panel.bar_label(bars, [f"{value:.1f}" for value in values], padding=4)
         panel.set_xlim(0, 1.12 * max(*values, 1.0))
-        spots = [
-            plot.Tooltip(panel, value, at, f"{path}: {value:.1f} %")
-            for at, (path, value) in enumerate(zip(shares, values, strict=True))
-        ]
+        for i, (path, value) in enumerate(zip(shares, values, strict=True)):
+            spots.append(plot.Tooltip(panel, value, i, f"{path}: {value:.1f} %"))
     else:
         plot.draw_empty_message(panel, "too few trials")
     caption = (

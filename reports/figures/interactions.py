@@ -12,10 +12,9 @@ from itertools import combinations, product
 from typing import Any
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field
 
 import reports.figures.figure as plot
-from reports.errors import ReportError
 from reports.frame import Frame
 from reports.recipe import Figure
 from reports.stats.describe import summarize, t_interval
@@ -23,8 +22,8 @@ from reports.stats.factorial import Effect, fit_factorial
 from reports.tables import labels
 from reports.tables.cells import Cells, Levels, collect_factor_cells, collect_levels, find_protocol
 
-ACROSS = 2  # panels
-MOST_PAIRS = 12  # of factors in one picture
+MAX_PAIRS = 12  # of factors in one figure
+Mean = tuple[float, float, float, int]  # mean, ends of its 95 % t interval (NaN for one seed), n
 
 
 class InteractionOptions(plot.FigureOptions):
@@ -36,33 +35,19 @@ class InteractionOptions(plot.FigureOptions):
 
     shown_as = "effects"
     among: tuple[str, ...] = ()
-    top: int = Field(6, ge=1, le=MOST_PAIRS)
-
-    @field_validator("among", mode="after")
-    @classmethod
-    def check_factor_pairs(cls, among: tuple[str, ...]) -> tuple[str, ...]:
-        if among and len(set(among)) < max(2, len(among)):
-            raise ValueError(f"two or more factors, each once, not {', '.join(among)}")
-        return among
+    top: int = Field(6, ge=1, le=MAX_PAIRS)
 
     def factors(self) -> Mapping[str, tuple[str, ...]]:
         return {"among": self.among}
 
 
 @dataclass(frozen=True)
-class Mean:
-    """Mean over the other factors and the seeds, with its 95 % t interval; None for one seed."""
-
-    mean: float
-    low: float | None
-    high: float | None
-    n: int
-
-
-@dataclass(frozen=True)
 class Pair:
-    """x, line: the two factors. means: (level of x, level of line) → Mean, in the unit shown.
-    effect: their interaction; None where the design does not tell it."""
+    """Two factors, `x` and `line`, with the means at their levels and their interaction.
+
+    means: (level of x, level of line) → Mean, in the displayed unit.
+    effect: None where the design does not determine it.
+    """
 
     x: str
     line: str
@@ -71,48 +56,45 @@ class Pair:
 
 
 def list_factor_pairs(data: Cells, levels: Levels, among: Sequence[str], metric: str) -> list[Pair]:
-    """Return every pair of factors that vary, the largest interaction first.
-
-    The mean of a seed at two levels is over the cells there that have the seed. A seed counts if it
-    has as many of them as any other.
-    """
+    """Return every pair of factors that vary, the largest interaction first."""
     varied = [name for name, factor_levels in levels.items() if len(factor_levels) > 1]
-    names = [name for name in among or varied if name in varied]
+    names = [name for name in dict.fromkeys(among or varied) if name in varied]
     fit = fit_factorial(data, order=2, levels=levels)
     effects = {frozenset(e.term): e for e in fit.effects} if fit else {}
     pairs = []
     for a, b in combinations(names, 2):
         x, line = (a, b) if len(levels[a]) >= len(levels[b]) else (b, a)
-        means = {
-            at: mean
-            for at in product(levels[x], levels[line])
-            if (mean := _mean_at_level(data, dict(zip((x, line), at, strict=True)), metric))
-            is not None
-        }
+        means = {}
+        for x_level, line_level in product(levels[x], levels[line]):
+            mean = _compute_mean(data, {x: x_level, line: line_level}, metric)
+            if mean is not None:
+                means[x_level, line_level] = mean
         pairs.append(Pair(x, line, means, effects.get(frozenset((a, b)))))
     return sorted(pairs, key=lambda pair: -pair.effect.spread if pair.effect else 1.0)
 
 
-def _mean_at_level(data: Cells, at: dict[str, str], metric: str) -> Mean | None:
+def _compute_mean(data: Cells, levels: dict[str, str], metric: str) -> Mean | None:
+    """Return the mean of the cells at these levels.
+
+    The mean of a seed is over the cells there that have the seed. A seed counts if it has as many
+    of them as any other.
+    """
     by_seed: dict[int, list[float]] = {}
     for coords, values in data:
-        if all(coords.get(name, "") == level for name, level in at.items()):
+        if all(coords.get(name, "") == level for name, level in levels.items()):
             for seed, value in values.items():
                 by_seed.setdefault(seed, []).append(value * labels.display_scale(metric))
     most = max(map(len, by_seed.values()), default=0)
     means = [float(np.mean(values)) for values in by_seed.values() if len(values) == most]
     if (mean := summarize(means)) is None:
         return None
-    low, high = t_interval(means) or (None, None)
-    return Mean(mean.mean, low, high, mean.n)
+    low, high = t_interval(means) or (np.nan, np.nan)
+    return mean.mean, low, high, mean.n
 
 
 @plot.figure(InteractionOptions)
 def interactions(frame: Frame, recipe: Figure, options: InteractionOptions) -> plot.DrawnFigure:
     """Draw one panel per pair of factors: a line per level of one, over the levels of the other.
-
-    Raises:
-        ReportError: fewer than two of the factors vary in the study.
 
     Example:
         >>> Figure(kind="interactions", studies=("terms",), options={"top": 4}).metric
@@ -122,20 +104,15 @@ def interactions(frame: Frame, recipe: Figure, options: InteractionOptions) -> p
     cells = frame.select_study(study)
     levels, data = collect_levels(frame, cells), collect_factor_cells(frame, cells, metric)
     pairs = list_factor_pairs(data, levels, options.among, metric)
-    if not pairs:
-        raise ReportError(
-            f"report.figures: fewer than two factors vary in {study}, but an interaction "
-            "needs two. Name another study."
-        )
     drawn_pairs = pairs[: options.top]
     title = labels.replace_greek_names(recipe.title) or f"{study}: interactions"
     size = (plot.WIDTH, 0.45, 2.1)
-    drawing, panels = plot.create_panel_grid(len(drawn_pairs), ACROSS, title, size, sharey=True)
+    drawing, panels = plot.create_panel_grid(len(drawn_pairs), 2, title, size, sharey=True)
     spots: list[plot.Tooltip] = []
     for panel, pair in zip(panels, drawn_pairs, strict=True):
         spots += _draw_pair_panel(panel, pair, levels, metric)
     drawing.supylabel(labels.format_metric_label(metric), fontsize=plot.TEXT)
-    counts = [mean.n for pair in drawn_pairs for mean in pair.means.values()]
+    counts = [n for pair in drawn_pairs for *_, n in pair.means.values()]
     bars = "; bars: 95 % t intervals over seeds" if max(counts, default=0) > 1 else ""
     caption = (
         f"{labels.format_metric_label(metric)}, {find_protocol(frame)}: mean over the other "
@@ -150,38 +127,45 @@ def interactions(frame: Frame, recipe: Figure, options: InteractionOptions) -> p
 def _draw_pair_panel(
     panel: plot.Axes, pair: Pair, levels: Levels, metric: str
 ) -> list[plot.Tooltip]:
-    """Draw the lines of two factors, with their effect from the table of effects above."""
+    """Draw the lines of two factors below their interaction, and return the tooltips."""
     x_name, line_name = map(labels.format_coordinate, (pair.x, pair.line))
-    size, effect, x_levels = "", pair.effect, levels[pair.x]
-    if effect is not None and effect.estimate is not None:
-        size = labels.format_with_interval(effect.estimate, effect.low, effect.high, metric, 2)
-        size = f"\neffect {size}"
-    elif effect is not None:
-        unit = " points" if labels.is_share(metric) else ""
-        size = (
-            f"\nrange {labels.format_number(effect.spread * labels.display_scale(metric), 2)}{unit}"
-        )
-    panel.set(
-        title=f"{x_name} × {line_name}{size}", xlabel=x_name, xlim=(-0.3, len(x_levels) - 0.7)
-    )
+    x_levels = levels[pair.x]
+    panel.set_title(f"{x_name} × {line_name}{_format_effect(pair.effect, metric)}")
+    panel.set(xlabel=x_name, xlim=(-0.3, len(x_levels) - 0.7))
     panel.set_xticks(range(len(x_levels)), x_levels)
-    plot.limit_ticks(panel.yaxis, 4)
+    panel.locator_params(axis="y", nbins=4)
     panel.grid()
     if not pair.means:
         plot.draw_empty_message(panel)
         return []
     spots = []
-    for i, other in enumerate(levels[pair.line]):
-        line = [
-            (j, x, pair.means[x, other]) for j, x in enumerate(x_levels) if (x, other) in pair.means
-        ]
-        at, y = [j for j, _, _ in line], np.array([mean.mean for _, _, mean in line])
-        ends = [[getattr(mean, end) for _, _, mean in line] for end in ("low", "high")]
-        shape: dict[str, Any] = {**plot.select_line_style(i), "marker": "o", "linewidth": 1.6}
-        bars = np.nan_to_num(np.abs(np.array(ends, dtype=float) - y))
-        panel.errorbar(at, y, bars if bars.any() else None, elinewidth=1, label=other, **shape)
-        for j, x, mean in line:
-            words = f"{x_name} = {x}, {line_name} = {other}: {labels.format_number(mean.mean, 2)}"
-            spots.append(plot.Tooltip(panel, j, mean.mean, words))
+    for i, line_level in enumerate(levels[pair.line]):
+        points = {
+            j: pair.means[x_level, line_level]
+            for j, x_level in enumerate(x_levels)
+            if (x_level, line_level) in pair.means
+        }
+        if not points:
+            continue
+        means, low, high, _ = np.array(list(points.values())).T
+        bars = np.abs([low - means, high - means])  # NaN: no bar
+        style: dict[str, Any] = {**plot.select_line_style(i), "marker": "o", "linewidth": 1.6}
+        panel.errorbar([*points], means, bars, elinewidth=1, label=line_level, **style)
+        for j, mean in zip(points, means, strict=True):
+            settings = f"{x_name} = {x_levels[j]}, {line_name} = {line_level}"
+            text = f"{settings}: {labels.format_number(mean, 2)}"
+            spots.append(plot.Tooltip(panel, j, mean, text))
     panel.legend(title=line_name, loc="upper left", bbox_to_anchor=(1.0, 1.05), borderaxespad=0.2)
     return spots
+
+
+def _format_effect(effect: Effect | None, metric: str) -> str:
+    """Write the size of an interaction on a line of its own; empty without one."""
+    if effect is None:
+        return ""
+    if effect.estimate is not None:
+        interval = effect.estimate, effect.low, effect.high
+        return f"\neffect {labels.format_with_interval(*interval, metric, 2)}"
+    unit = " points" if labels.is_share(metric) else ""
+    spread = labels.format_number(effect.spread * labels.display_scale(metric), 2)
+    return f"\nrange {spread}{unit}"

@@ -1,7 +1,7 @@
-"""What figures of trained models share: which models they show, what was read of these, pictures.
+"""Choose the trained models that a figure shows, load the data about them, and place pictures.
 
-What such a figure shows is read of a model once, by `trainables.jobs.views`, and logged with its
-run (`Frame.load_model_view`): a kind has a file here that draws, and a function there that reads.
+The data are computed from a model once, by a function in `trainables.jobs.views`, and logged with
+its run (`Frame.load_model_view`); a kind of figure has a file here that draws them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import Any, ClassVar, Literal
 
@@ -24,26 +24,25 @@ from reports.recipe import Figure, Recipe
 from reports.tables import labels
 from reports.tables.cells import find_protocol, summarize_cells
 
-MOST_LINES = 8  # models in one picture
+MAX_MODELS = 8  # in one figure
 NOT_READ = "not read: its weights or its data were not at hand, see what the command said"
-ROOM = 0.92  # of a picture's place, which the picture fills
-LETTERS = 0.42  # of a place's height, below it
+FILL = 0.92  # share of a cell of a picture board that its picture fills
+LETTERS = 0.42  # height of the letters below a picture, as a share of the cell's side
 
 Pixels = np.ndarray[Any, Any]
-Strip = tuple[str, tuple[plot.Tile, ...]]
 
 
 class ModelOptions(plot.FigureOptions):
     """Options of figures of trained models, whose data are computed once, in the trials' folders.
 
     split: whose images are shown.
-    cells: those of the study, by name; default: the best by the figure's metric, or where
-        `every` is set all, up to `MOST_LINES`. Of a cell its first seed.
+    cells: cells of the study, by name, each by its first seed. Default: the best by the figure's
+        metric, or where `every` is set all, up to `MAX_MODELS`.
     """
 
     every: ClassVar[bool] = False
     split: Literal["train", "val", "test"] = "test"
-    cells: tuple[str, ...] = Field((), max_length=MOST_LINES)
+    cells: tuple[str, ...] = Field((), max_length=MAX_MODELS)
 
     def build_read_request(self) -> dict[str, Any]:
         """Return the options that the reader of a model takes."""
@@ -72,7 +71,7 @@ class ModelRef:
 
 @dataclass(frozen=True)
 class ViewRequest:
-    """What is to be read of one trial. options: as the reader of models takes them."""
+    """The data that a figure needs of one trial. options: as their reader takes them."""
 
     trial_id: str
     run_id: str
@@ -82,7 +81,7 @@ class ViewRequest:
 
 
 def list_requested_views(frame: Frame, recipe: Recipe) -> Iterator[ViewRequest]:
-    """Yield all that the figures of a recipe show, whether it was read or not; each once."""
+    """Yield the data that the figures of a recipe need, computed or not; each once."""
     requested: set[tuple[str, str]] = set()
     for figure in recipe.figures:
         kind = find_figure_options(figure.kind)
@@ -100,47 +99,42 @@ def select_models(frame: Frame, figure: Figure, options: ModelOptions) -> list[M
     """Return the models that a figure shows: the first seed and fold of each cell with a result."""
     cells = frame.select_study(figure.studies[0])
     done = cells[cells["status"] == "done"]
-    first = {str(row["cell"]): row for row in reversed(done.to_dict("records"))}
-    why = ""
+    first_rows = {str(row["cell"]): row for row in reversed(done.to_dict("records"))}
+    reason = ""
     if options.cells or options.every:
-        # A row whose best is the baseline, shown under its own name, shows its method's best cell.
-        names = [name for name in options.cells or map(str, done["cell"]) if name in first]
-        names = [name + OTHER if name + OTHER in first else name for name in names]
-    elif means := summarize_cells(done, figure.metric):
-        sign = -1 if labels.is_lower_better(figure.metric) else 1
-        names = [max(means, key=lambda name: sign * means[name].mean)]
-        why = f"the best by {labels.format_metric_label(figure.metric)}"
+        names = [name for name in options.cells or map(str, done["cell"]) if name in first_rows]
+        # if the best cell of a row is the baseline, show its method's best cell
+        names = [name + OTHER if name + OTHER in first_rows else name for name in names]
     else:
-        names, why = list(first)[:1], "the first"
-    return [
-        ModelRef(
-            name,
-            int(first[name]["seed"]),
-            first[name]["trial_id"],
-            first[name]["run_id"],
-            why or _explain_model_choice(name, first),
-        )
-        for name in list(dict.fromkeys(names))[:MOST_LINES]
-    ]
+        means = summarize_cells(done, figure.metric)
+        sign = -1 if labels.is_lower_better(figure.metric) else 1
+        names = sorted(means, key=lambda name: -sign * means[name].mean)[:1]
+        reason = f"the best by {labels.format_metric_label(figure.metric)}"
+    models = []
+    for name in list(dict.fromkeys(names))[:MAX_MODELS]:
+        row = first_rows[name]
+        seed, trial_id, run_id = int(row["seed"]), row["trial_id"], row["run_id"]
+        why = reason or _explain_model_choice(name, first_rows)
+        models.append(ModelRef(name, seed, trial_id, run_id, why))
+    return models
 
 
-def _explain_model_choice(name: str, first: dict[str, Any]) -> str:
-    """Say where a cell is not what its row's name leads a reader to expect; empty otherwise."""
+def _explain_model_choice(name: str, first_rows: dict[str, Any]) -> str:
+    """Explain a model that a reader would not expect under its row's name; else return ""."""
     if name.endswith(OTHER):
         return (
             f"the best configuration with the method on, because the best of "
             f"{name.removesuffix(OTHER)} is the baseline itself"
         )
-    for cell, row in first.items():
-        alike = row["trial_id"] == first[name]["trial_id"]
-        if alike and cell != name and not cell.endswith(OTHER):
-            return f"the same model as {cell}"
-    return ""
+    trial_id = first_rows[name]["trial_id"]
+    cells = [cell for cell, row in first_rows.items() if row["trial_id"] == trial_id]
+    others = [cell for cell in cells if cell != name and not cell.endswith(OTHER)]
+    return f"the same model as {others[0]}" if others else ""
 
 
 @dataclass(frozen=True)
 class Views:
-    """What a figure is drawn from. readings: each model with what was read of it."""
+    """Options of a figure, and each of its models with the data about it."""
 
     options: Any
     readings: list[tuple[ModelRef, dict[str, Any]]]
@@ -149,83 +143,71 @@ class Views:
 
 @dataclass(frozen=True)
 class Picture:
-    """What is drawn of models: a figure, its caption, the marks that tell their values, and the
-    strips as `DrawnFigure` has them."""
+    """A drawing of models, its caption, and its tooltips."""
 
     figure: plot.Canvas
     caption: str
     spots: Sequence[plot.Tooltip] = ()
-    strips: Sequence[Strip] = ()
-
-
-@dataclass(frozen=True)
-class ArtifactFigure(plot.FigureKind):
-    """A kind of figure of trained models.
-
-    draw: is given what was read, of one model at least, and the figure's title. what: what it
-    shows, for the title where a recipe gives none. apart: it stands on a page of its own.
-    """
-
-    what: str
-    apart: bool
-
-    @plot.use_report_style()
-    def __call__(self, frame: Frame, recipe: Figure) -> plot.DrawnFigure:
-        options = self.options.model_validate(recipe.options)
-        assert isinstance(options, ModelOptions)
-        study, name = recipe.studies[0], options.build_file_name(recipe.kind)
-        models = select_models(frame, recipe, options)
-        views = [(model, frame.load_model_view(model.run_id, name)) for model in models]
-        title = labels.replace_greek_names(recipe.title) or f"{study}: {self.what}"
-        if readings := [(model, view) for model, view in views if view]:
-            picture = self.draw(Views(options, readings, find_protocol(frame)), title)
-        else:
-            drawing, panel = plot.create_single_panel(title, 1.2)
-            panel.set_axis_off()
-            plot.draw_empty_message(panel, "nothing was read")
-            picture = Picture(drawing, "Nothing was read.")
-        lost = [
-            f"{model.cell}, seed {model.seed}: {NOT_READ}." for model, view in views if not view
-        ]
-        caption = [labels.replace_greek_names(recipe.caption), picture.caption, *lost]
-        cells, shown_models = (
-            frame.select_study(study),
-            {(model.cell, model.trial_id) for model in models},
-        )
-        pairs = zip(cells["cell"], cells["trial_id"], cells["run_id"], strict=True)
-        return plot.DrawnFigure(
-            labels.to_slug(f"{recipe.kind}_{study}_{options.split}"),
-            study,
-            title,
-            " ".join(filter(None, caption)),
-            picture.figure,
-            tuple(run for cell, trial, run in pairs if run and (cell, trial) in shown_models),
-            tuple(picture.spots),
-            self.apart,
-            tuple(picture.strips),
-        )
 
 
 def register_model_figure(
-    options: type[ModelOptions], what: str, *, apart: bool = False
-) -> Callable[[Callable[[Any, str], Picture]], ArtifactFigure]:
-    """Declare the decorated function a kind of figure of trained models (`ArtifactFigure`)."""
-    return lambda draw: ArtifactFigure(options, draw, what, apart)
+    options: type[ModelOptions], subject: str, *, apart: bool = False
+) -> Callable[[Callable[[Views, str], Picture]], plot.FigureKind]:
+    """Declare that the decorated function draws a kind of figure of trained models.
+
+    The function takes the data of one model or more, and the figure's title.
+
+    Args:
+        options: the options of the kind.
+        subject: what it shows, for the title if a recipe has none.
+        apart: whether it has a page of its own.
+    """
+
+    def register(draw: Callable[[Views, str], Picture]) -> plot.FigureKind:
+        def draw_models(frame: Frame, recipe: Figure, options: ModelOptions) -> plot.DrawnFigure:
+            title = labels.replace_greek_names(recipe.title) or f"{recipe.studies[0]}: {subject}"
+            file_name = options.build_file_name(recipe.kind)
+            models = select_models(frame, recipe, options)
+            views = [(model, frame.load_model_view(model.run_id, file_name)) for model in models]
+            if readings := [(model, view) for model, view in views if view]:
+                picture = draw(Views(options, readings, find_protocol(frame)), title)
+            else:
+                picture = _draw_without_data(title)
+            lost = [f"{m.cell}, seed {m.seed}: {NOT_READ}." for m, view in views if not view]
+            caption = " ".join([picture.caption, *lost])
+            cells = frame.select_study(recipe.studies[0])
+            shown = {(model.cell, model.trial_id) for model in models}
+            pairs = zip(cells["cell"], cells["trial_id"], strict=True)
+            cells = cells[[pair in shown for pair in pairs]]
+            key = f"{recipe.kind}_{recipe.studies[0]}_{options.split}"
+            figure = plot.build_figure(
+                recipe, cells, picture.figure, picture.spots, title=title, caption=caption, key=key
+            )
+            return replace(figure, apart=apart)
+
+        return plot.FigureKind(options, draw_models)
+
+    return register
+
+
+def _draw_without_data(title: str) -> Picture:
+    """Draw an empty panel that says that nothing was read."""
+    drawing, panel = plot.create_single_panel(title, 1.2)
+    panel.set_axis_off()
+    plot.draw_empty_message(panel, "nothing was read")
+    return Picture(drawing, "Nothing was read.")
 
 
 def create_model_panels(
-    views: Views, title: str, heads: list[str], *, width: float = plot.WIDTH, room: float = 0.35
+    views: Views, title: str, heads: list[str]
 ) -> tuple[plot.Canvas, list[plot.Axes]]:
     """Return a figure of one square panel per model, two in a row, without ticks.
 
-    Args:
-        heads: what stands above each panel, after the model's name.
-        width: of the figure, in inches.
-        room: above a panel, in inches.
+    heads: titles of the panels, which follow the models' names.
     """
     count = len(views.readings)
     side = plot.WIDTH / min(2, count)
-    drawing, panels = plot.create_panel_grid(count, 2, title, (width, 0.4, side + room))
+    drawing, panels = plot.create_panel_grid(count, 2, title, (plot.WIDTH, 0.4, side + 0.35))
     for panel, (model, _), head in zip(panels, views.readings, heads, strict=True):
         plot.set_panel_title(panel, f"{labels.replace_greek_names(model.cell)}: {head}", side)
         panel.set(xticks=[], yticks=[])
@@ -233,13 +215,13 @@ def create_model_panels(
 
 
 def put_thumbnail(
-    panel: plot.Axes, at: Any, picture: str, zoom: float, colour: str, **place: Any
+    panel: plot.Axes, point: Any, picture: str, zoom: float, colour: str, **box_options: Any
 ) -> None:
     """Draw a small picture at a point, in a frame of a colour."""
     from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 
     image, frame = OffsetImage(decode_picture(picture), zoom=zoom), {"edgecolor": colour}
-    panel.add_artist(AnnotationBbox(image, at, pad=0.1, bboxprops=frame, **place))
+    panel.add_artist(AnnotationBbox(image, point, pad=0.1, bboxprops=frame, **box_options))
 
 
 def decode_picture(picture: str) -> Pixels:
@@ -251,7 +233,7 @@ def decode_picture(picture: str) -> Pixels:
 
 
 class PictureBoard:
-    """A figure with room for rows of pictures, each with a line of letters below."""
+    """A figure with rows of pictures, each with a line of letters below."""
 
     def __init__(self, rows: int, columns: float, title: str) -> None:
         height = rows * plot.WIDTH / columns * (1 + LETTERS) + 0.4
@@ -264,7 +246,7 @@ class PictureBoard:
 
     def put(
         self,
-        at: tuple[int, float],
+        position: tuple[int, float],
         picture: str,
         words: str,
         frame: tuple[str, str],
@@ -275,22 +257,22 @@ class PictureBoard:
         """Draw a picture.
 
         Args:
-            at: the row and the column.
+            position: the row and the column.
             picture: JPEG in base64.
-            words: what stands below it.
+            words: letters below it.
             frame: colour and dash of the line around it.
-            tip: what it tells on hover.
-            heat: numbers in 0 … 1, [h, w], that are drawn over it.
+            tip: text of its tooltip.
+            heat: map in 0 … 1, [h, w], that is drawn over it.
         """
         from matplotlib.patches import Rectangle
 
-        pixels, (row, column) = decode_picture(picture), at
-        tall, wide = (ROOM * side / max(pixels.shape[:2]) for side in pixels.shape[:2])
+        pixels, (row, column) = decode_picture(picture), position
+        height, width = (FILL * side / max(pixels.shape[:2]) for side in pixels.shape[:2])
         x, y = column + 0.5, row * (1 + LETTERS) + 0.5
-        extent = x - wide / 2, x + wide / 2, y + tall / 2, y - tall / 2
+        extent = x - width / 2, x + width / 2, y + height / 2, y - height / 2
         self.panel.imshow(pixels, extent=extent, interpolation="antialiased", aspect="auto")
         edge: dict[str, Any] = {"edgecolor": frame[0], "linestyle": frame[1], "linewidth": 1.8}
-        self.panel.add_patch(Rectangle((extent[0], extent[3]), wide, tall, fill=False, **edge))
+        self.panel.add_patch(Rectangle((extent[0], extent[3]), width, height, fill=False, **edge))
         self.panel.text(x, y + 0.5, words, ha="center", va="top", fontsize=6.5)
         if heat is not None:
             over: dict[str, Any] = {"cmap": "inferno", "vmin": 0, "vmax": 1, "alpha": 0.6}

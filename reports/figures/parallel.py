@@ -11,15 +11,12 @@ from reports.recipe import Figure
 from reports.tables import labels
 from reports.tables.cells import Trial, collect_trials, find_protocol
 
-LEFT_OUT = -0.12  # where a line passes a conditional parameter that its trial does not have
+BELOW = -0.12  # height of a line at a conditional parameter that its trial does not have
 
 
 @plot.figure(AxesOptions)
 def parallel(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFigure:
     """Draw one axis per parameter, from low to high; the metric is last.
-
-    Raises:
-        ReportError: the study is no search, or lacks a parameter.
 
     Example:
         >>> Figure(kind="parallel", studies=("terms",)).metric
@@ -30,45 +27,46 @@ def parallel(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFi
     study, metric = recipe.studies[0], recipe.metric
     axes, cells = select_axes(frame, recipe, options), frame.select_study(study)
     trials = collect_trials(cells, metric)
-    title = labels.replace_greek_names(recipe.title) or f"{study}: parallel coordinates"
-    drawing, panel = plot.create_single_panel(title)
-    panel.title.set_position((0, 1.12))
     means = [trial.result.mean for trial in trials.trials]
     ends = (min(means, default=0.0), max(means, default=1.0))
     sign = -1 if labels.is_lower_better(metric) else 1
     ranked = sorted(trials.trials, key=lambda trial: sign * trial.result.mean)  # the best on top
-    places = {trial.number: compute_line_heights(trial, axes, ends) for trial in ranked}
+    heights = [compute_line_heights(trial, axes, ends) for trial in ranked]
+    title = labels.replace_greek_names(recipe.title) or f"{study}: parallel coordinates"
+    drawing, panel = plot.create_single_panel(title)
+    panel.title.set_position((0, 1.12))
     if ranked:
         lines = LineCollection(
-            [list(enumerate(places[trial.number])) for trial in ranked],
+            [list(enumerate(line)) for line in heights],
             array=[sign * trial.result.mean for trial in ranked],
-            cmap=plot.trim_colormap("cividis", 0.25, 1),  # without what a dark page would swallow
+            cmap=plot.trim_colormap("cividis", 0.25, 1),  # without shades as dark as a dark page
             linewidths=1.1,
             alpha=0.85,
-            rasterized=len(ranked) > plot.MANY,
+            rasterized=len(ranked) > plot.MAX_TOOLTIPS,
         )
         panel.add_collection(lines)
+        best = ranked.index(trials.find_best(metric))
+        panel.plot(heights[best], color=plot.COLOURS[1], linewidth=2.4)
     else:
         plot.draw_empty_message(panel)
-    if (best := trials.find_best(metric)) is not None:
-        panel.plot(places[best.number], color=plot.COLOURS[1], linewidth=2.4)
     _draw_axes(panel, axes, metric, ends)
     spots = []
-    for trial in ranked:
-        trial_axes = [axis for axis in axes if axis.path in trial.coords]
+    for trial, line in zip(ranked, heights, strict=True):
         settings = [
-            f"{axis.name} = {labels.format_level(trial.coords[axis.path])}" for axis in trial_axes
+            f"{axis.name} = {labels.format_level(trial.coords[axis.path])}"
+            for axis in axes
+            if axis.path in trial.coords
         ]
         value = labels.format_number(trial.result.mean * labels.display_scale(metric), 2)
-        words = f"trial {trial.cell}: {value} at {', '.join(settings)}"
-        spots.append(plot.Tooltip(panel, len(axes), places[trial.number][-1], words))
+        text = f"trial {trial.cell}: {value} at {', '.join(settings)}"
+        spots.append(plot.Tooltip(panel, len(axes), line[-1], text))
     caption = (
-        f"One line per trial: {len(trials.trials)} trials, "
-        f"{plot.format_seed_counts([item.result.n for item in trials.trials])} each, through their "
+        f"One line per trial: {len(ranked)} trials, "
+        f"{plot.format_seed_counts([trial.result.n for trial in ranked])} each, through their "
         f"parameters to {labels.format_metric_label(metric)}, {find_protocol(frame)}; brighter: "
         "better; thick: the best. Axes span the ranges that were searched."
     )
-    if any(axis.path not in trial.coords for trial in trials.trials for axis in axes):
+    if any(axis.path not in trial.coords for trial in ranked for axis in axes):
         caption += " Below an axis: a trial without that parameter."
     return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption)
 
@@ -76,11 +74,11 @@ def parallel(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFi
 def compute_line_heights(trial: Trial, axes: list[Axis], ends: tuple[float, float]) -> list[float]:
     """Return the heights of a trial's line on all axes as shares of each, the metric's last."""
     low, high = ends
-    shares = [
-        axis.to_axis_fraction(trial.coords[axis.path]) if axis.path in trial.coords else LEFT_OUT
+    heights = [
+        axis.to_axis_fraction(trial.coords[axis.path]) if axis.path in trial.coords else BELOW
         for axis in axes
     ]
-    return [*shares, (trial.result.mean - low) / (high - low) if high > low else 0.5]
+    return [*heights, (trial.result.mean - low) / (high - low) if high > low else 0.5]
 
 
 def _draw_axes(panel: plot.Axes, axes: list[Axis], metric: str, ends: tuple[float, float]) -> None:
@@ -92,14 +90,13 @@ def _draw_axes(panel: plot.Axes, axes: list[Axis], metric: str, ends: tuple[floa
     panel.tick_params(length=0)
     panel.vlines(range(len(axes) + 1), 0, 1, color="black", linewidth=0.8)
     box: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
-    metric_ends = [labels.format_number(end * labels.display_scale(metric), 2) for end in ends]
-    words = [labels.format_ticks([axis.low, axis.high]) for axis in axes if not axis.choices]
-    places = [at for at, axis in enumerate(axes) if not axis.choices]
-    for at, (low, high) in zip([*places, len(axes)], [*words, metric_ends], strict=True):
-        panel.text(at, -0.03, low, ha="center", va="top", bbox=box)
-        panel.text(at, 1.03, high, ha="center", va="bottom")
-    for at, axis in enumerate(axes):
-        for choice in axis.choices:
-            panel.text(
-                at, axis.to_axis_fraction(choice), choice, ha="center", va="center", bbox=box
-            )
+    ends_text = [labels.format_number(end * labels.display_scale(metric), 2) for end in ends]
+    for i, axis in enumerate([*axes, None]):
+        if axis is not None and axis.choices:
+            for choice in axis.choices:
+                height = axis.to_axis_fraction(choice)
+                panel.text(i, height, choice, ha="center", va="center", bbox=box)
+            continue
+        low, high = labels.format_ticks([axis.low, axis.high]) if axis is not None else ends_text
+        panel.text(i, -0.03, low, ha="center", va="top", bbox=box)
+        panel.text(i, 1.03, high, ha="center", va="bottom")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import reports.figures.figure as plot
 from reports.frame import Frame
 from reports.recipe import Figure
@@ -11,9 +13,11 @@ from reports.tables import labels
 from reports.tables.cells import find_protocol, group_by_seed
 from reports.tables.promotion import SOURCE, Promotion, find_promotion, rank_signs
 
-ACROSS = 2  # panels
+if TYPE_CHECKING:
+    import pandas as pd
+
 ROW = 0.26  # inches
-LEAST = 2  # rows of a panel
+Move = tuple[str, float, float, int]  # source cell, mean before, mean after, seeds
 
 
 class PromotionOptions(plot.FigureOptions):
@@ -30,9 +34,6 @@ def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> plot.DrawnF
     Cells without a result in one of the two are left out, and so is the neutral cell, which has no
     source cell.
 
-    Raises:
-        ReportError: a study promotes nothing.
-
     Example:
         >>> Figure(kind="promotions", studies=("terms",)).metric
         'val/map_at_r'
@@ -41,25 +42,19 @@ def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> plot.DrawnF
 
     studies = {name: frame.select_study(name) for name in recipe.studies}
     origins = {name: find_promotion(frame, name, "report.figures") for name in studies}
-    moves: dict[str, list[tuple[str, float, float, int]]] = {}  # cell, before, after, seeds
-    for study, cells in studies.items():
-        moves[study] = []
-        for _, rows in cells.groupby("cell", sort=False):
-            source = str(rows["coords"].iloc[0].get(SOURCE, ""))
-            old = summarize(list(origins[study].find_source_values(source).values()))
-            new = summarize(list(group_by_seed(rows, recipe.metric).values()))
-            if old is not None and new is not None:
-                moves[study].append((source, old.mean, new.mean, new.n))
+    moves = {
+        name: _list_moves(cells, origins[name], recipe.metric) for name, cells in studies.items()
+    }
     title = labels.replace_greek_names(recipe.title) or "Ranks before and after promotion"
-    rows = max(LEAST, *map(len, moves.values()))
+    rows = max(2, *map(len, moves.values()))
     size = (plot.WIDTH, 0.4, 0.55 + ROW * rows)
-    drawing, panels = plot.create_panel_grid(len(moves), ACROSS, title, size)
+    drawing, panels = plot.create_panel_grid(len(moves), 2, title, size)
     spots: list[plot.Tooltip] = []
     for panel, study in zip(panels, moves, strict=True):
         panel.set_axis_off()
         panel.set_ylim(rows + 0.5, 0.5)
         spots += _draw_promotion_panel(panel, study, origins[study], moves[study], recipe.metric)
-    counts = [n for points in moves.values() for *_, n in points]
+    counts = [n for study_moves in moves.values() for *_, n in study_moves]
     ranked_by = " or ".join(
         dict.fromkeys(labels.format_metric_label(promotion.by) for promotion in origins.values())
     )
@@ -74,14 +69,22 @@ def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> plot.DrawnF
     return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption)
 
 
+def _list_moves(cells: pd.DataFrame, promotion: Promotion, metric: str) -> list[Move]:
+    """Return the promoted cells that have a result before and after."""
+    moves = []
+    for _, rows in cells.groupby("cell", sort=False):
+        source = str(rows["coords"].iloc[0].get(SOURCE, ""))
+        before = summarize(list(promotion.find_source_values(source).values()))
+        after = summarize(list(group_by_seed(rows, metric).values()))
+        if before is not None and after is not None:
+            moves.append((source, before.mean, after.mean, after.n))
+    return moves
+
+
 def _draw_promotion_panel(
-    panel: plot.Axes,
-    study: str,
-    promotion: Promotion,
-    moves: list[tuple[str, float, float, int]],
-    metric: str,
+    panel: plot.Axes, study: str, promotion: Promotion, moves: list[Move], metric: str
 ) -> list[plot.Tooltip]:
-    """Draw a study's lines, between values before and after, under the correlations of both."""
+    """Draw a study's lines from rank to rank below their correlation, and return the tooltips."""
     from scipy.stats import rankdata
 
     before_sign, after_sign = rank_signs(promotion, metric)
@@ -98,17 +101,15 @@ def _draw_promotion_panel(
     panel.set_xlim(-0.6, 1.6)
     spots = []
     ranks = [rankdata([-score for score in side]).tolist() for side in (old_scores, new_scores)]
-    for (cell, before, after, _), rank, became in zip(moves, *ranks, strict=True):
+    for (cell, before, after, _), old_rank, new_rank in zip(moves, *ranks, strict=True):
         colour = plot.COLOURS[7]
-        if became != rank:
-            colour = plot.COLOURS[0] if became < rank else plot.COLOURS[1]
-        panel.plot([0, 1], [rank, became], "-o", color=colour)
-        old, new = (
-            labels.format_number(before * labels.display_scale(promotion.by), 2),
-            labels.format_number(after * labels.display_scale(metric), 2),
-        )
-        panel.text(-0.06, rank, f"{cell}  {old}", ha="right", va="center")
-        panel.text(1.06, became, new, ha="left", va="center")
-        words = f"{cell}: rank {rank:g} ({old}) → rank {became:g} ({new})"
-        spots += [plot.Tooltip(panel, 0, rank, words), plot.Tooltip(panel, 1, became, words)]
+        if new_rank != old_rank:
+            colour = plot.COLOURS[0] if new_rank < old_rank else plot.COLOURS[1]
+        panel.plot([0, 1], [old_rank, new_rank], "-o", color=colour)
+        old = labels.format_number(before * labels.display_scale(promotion.by), 2)
+        new = labels.format_number(after * labels.display_scale(metric), 2)
+        panel.text(-0.06, old_rank, f"{cell}  {old}", ha="right", va="center")
+        panel.text(1.06, new_rank, new, ha="left", va="center")
+        text = f"{cell}: rank {old_rank:g} ({old}) → rank {new_rank:g} ({new})"
+        spots += [plot.Tooltip(panel, 0, old_rank, text), plot.Tooltip(panel, 1, new_rank, text)]
     return spots

@@ -1,9 +1,8 @@
-"""Bars of Shapley values: each component's share of the gain of all of them together."""
+"""Bars of Shapley values: each component's share of the gain of all components together."""
 
 from __future__ import annotations
 
 import reports.figures.figure as plot
-from reports.errors import ReportError
 from reports.frame import Frame
 from reports.recipe import Figure
 from reports.tables import labels
@@ -22,9 +21,6 @@ class ShapleyOptions(plot.FigureOptions):
 def shapley(frame: Frame, recipe: Figure, _: ShapleyOptions) -> plot.DrawnFigure:
     """Draw one bar per component with its 95 % interval over seeds, as in the table of effects.
 
-    Raises:
-        ReportError: the study is no full factorial of two or more factors with two levels.
-
     Example:
         >>> Figure(kind="shapley", studies=("terms",)).metric
         'val/map_at_r'
@@ -32,30 +28,27 @@ def shapley(frame: Frame, recipe: Figure, _: ShapleyOptions) -> plot.DrawnFigure
     study, metric = recipe.studies[0], recipe.metric
     cells = frame.select_study(study)
     levels, data = collect_levels(frame, cells), collect_factor_cells(frame, cells, metric)
-    if not is_full(data, levels):
-        raise ReportError(
-            f"report.figures: Shapley values need a study with all combinations of two "
-            f"levels for each component, and {study} has other cells. Name such a study."
-        )
-    attribution = attribute_with_error(data, levels, find_resolution(cells, metric))
+    attribution = None
+    if is_full(data, levels):
+        attribution = attribute_with_error(data, levels, find_resolution(cells, metric))
     title = labels.replace_greek_names(recipe.title) or f"{study}: what each component gains"
     shares, factor = attribution.values if attribution else {}, labels.display_scale(metric)
+    ranked = sorted(shares, key=lambda name: -shares[name])
     drawing, panel = plot.create_single_panel(title, 0.95 + 0.3 * max(len(shares), 2))
     panel.set_xlabel(f"Shapley value, {labels.format_difference_label(metric)}")
     spots = []
     if attribution is None:
         plot.draw_empty_message(panel, "no seed has every cell")
     else:
-        ranked = sorted(shares, key=lambda name: -shares[name])
         values = [shares[name] * factor for name in ranked]
         plot.draw_bars(panel, labels.format_coordinates(ranked), values, plot.COLOURS[5], 0.6)
-        for at, (name, value) in enumerate(zip(ranked, values, strict=True)):
+        for i, (name, value) in enumerate(zip(ranked, values, strict=True)):
             low, high = attribution.intervals[name] or (None, None)
             if low is not None and high is not None:
-                sides = [[value - low * factor], [high * factor - value]]
-                panel.errorbar(value, at, xerr=sides, color="black")
-            words = labels.format_with_interval(shares[name], low, high, metric, 2)
-            spots.append(plot.Tooltip(panel, value, at, f"{name}: {words}"))
+                bars = [[value - low * factor], [high * factor - value]]
+                panel.errorbar(value, i, xerr=bars, color="black")
+            text = labels.format_with_interval(shares[name], low, high, metric, 2)
+            spots.append(plot.Tooltip(panel, value, i, f"{name}: {text}"))
         panel.axvline(0, color="black", linewidth=0.8)
     note = explain_attribution(attribution, levels, metric, 2)
     caption = f"{find_protocol(frame).capitalize()}. {note}"

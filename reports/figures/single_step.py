@@ -9,7 +9,7 @@ from pydantic import Field
 import reports.figures.figure as plot
 from reports.figures import models
 
-SMALL = 0.4  # of a picture's own size
+ZOOM = 0.4  # of a picture's own size
 GREY = "#8a8a8a"
 NAMED = (("dark image", plot.COLOURS[1]), ("its positive", plot.COLOURS[0]))
 
@@ -53,16 +53,16 @@ def single_step(views: models.Views, title: str) -> models.Picture:
     drawing, panels = models.create_model_panels(views, title, heads)
     spots: list[plot.Tooltip] = []
     for panel, (model, view) in zip(panels, views.readings, strict=True):
-        for at, (start, end) in enumerate(zip(view["before"], view["after"], strict=True)):
-            name, colour = NAMED[at] if at < 2 else (view["classes"][view["label"][at]], GREY)
+        for i, (start, end) in enumerate(zip(view["before"], view["after"], strict=True)):
+            name, colour = NAMED[i] if i < 2 else (view["classes"][view["label"][i]], GREY)
             panel.plot(*start, "o", color=colour, markerfacecolor="white")
             panel.plot(*end, "o", color=colour)
             panel.plot(*zip(start, end, strict=True), color=colour, linewidth=1.0)
-            words = f"{model.cell}, {name}: moved by {view['moved'][at]:.4f}"
-            spots.append(plot.Tooltip(panel, end[0], end[1], words))
+            text = f"{model.cell}, {name}: moved by {view['moved'][i]:.4f}"
+            spots.append(plot.Tooltip(panel, end[0], end[1], text))
         starts = zip(NAMED, view["before"][:2], view["pictures"], strict=True)
         for (_, colour), start, picture in starts:
             above = {"xybox": (0, 18), "boxcoords": "offset points"}
-            models.put_thumbnail(panel, start, picture, SMALL, colour, **above)
+            models.put_thumbnail(panel, start, picture, ZOOM, colour, **above)
         panel.margins(0.12)
     return models.Picture(drawing, caption, spots)

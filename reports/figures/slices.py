@@ -1,4 +1,4 @@
-"""Slices of a search: what each trial gave against each parameter."""
+"""Slices of a search: the result of each trial against each parameter."""
 
 from __future__ import annotations
 
@@ -11,17 +11,12 @@ from reports.recipe import Figure
 from reports.tables import labels
 from reports.tables.cells import collect_trials, describe_metric
 
-ACROSS = 3  # panels
-
 
 @plot.figure(AxesOptions)
 def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFigure:
     """Draw one panel per parameter: each trial's mean over seeds, darker the later it was proposed.
 
     A trial that has no value of a conditional parameter is not in its panel.
-
-    Raises:
-        ReportError: the study is no search, or lacks a parameter.
 
     Example:
         >>> Figure(kind="slices", studies=("terms",)).metric
@@ -32,26 +27,29 @@ def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFigu
     trials = collect_trials(cells, metric)
     title = labels.replace_greek_names(recipe.title) or f"{study}: each parameter"
     size = (plot.WIDTH, 0.5, 1.75)
-    drawing, panels = plot.create_panel_grid(len(axes), ACROSS, title, size, sharey=True)
-    best, factor, spots = trials.find_best(metric), labels.display_scale(metric), []
+    drawing, panels = plot.create_panel_grid(len(axes), 3, title, size, sharey=True)
+    best, factor = trials.find_best(metric), labels.display_scale(metric)
     last = max((trial.number for trial in trials.trials), default=1)
-    # neither end of the shades is lost on a light or a dark page
+    # shades that are seen on a light and on a dark page
     shade: dict[str, Any] = {"cmap": plot.trim_colormap("Blues", 0.3, 0.8), "vmin": 0, "vmax": last}
     orange: dict[str, Any] = {"color": plot.COLOURS[1]}
+    is_dense = len(trials.trials) * len(axes) > plot.MAX_TOOLTIPS
+    spots = []
     for panel, axis in zip(panels, axes, strict=True):
-        trials_on_axis = [trial for trial in trials.trials if axis.path in trial.coords]
-        x = [axis.locate_value(trial.coords[axis.path]) for trial in trials_on_axis]
-        y = [trial.result.mean * factor for trial in trials_on_axis]
-        numbers, dense = [trial.number for trial in trials_on_axis], len(trials_on_axis) > plot.MANY
-        panel.scatter(x, y, s=18, c=numbers, rasterized=dense, **shade)
-        if not trials_on_axis:
+        # trials that have the parameter
+        points = [trial for trial in trials.trials if axis.path in trial.coords]
+        x = [axis.locate_value(trial.coords[axis.path]) for trial in points]
+        y = [trial.result.mean * factor for trial in points]
+        numbers = [trial.number for trial in points]
+        panel.scatter(x, y, s=18, c=numbers, rasterized=is_dense, **shade)
+        if not points:
             plot.draw_empty_message(panel)
-        if best in trials_on_axis:
-            at = trials_on_axis.index(best)
-            panel.plot(x[at], y[at], "*", markersize=10, markeredgecolor="white", **orange)
+        if best in points:
+            i = points.index(best)
+            panel.plot(x[i], y[i], "*", markersize=10, markeredgecolor="white", **orange)
         if trials.neutral is not None:
             panel.axhline(trials.neutral.mean * factor, linestyle="--", linewidth=1.2, **orange)
-        # the whole range that was searched, with a little beside it
+        # the range that was searched, with a little room at both ends
         if axis.choices:
             panel.set_xlim(-0.5, len(axis.choices) - 0.5)
             panel.set_xticks(range(len(axis.choices)), axis.choices)
@@ -59,19 +57,19 @@ def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFigu
             panel.set_xscale("log")
             room = (axis.high / axis.low) ** 0.05
             panel.set_xlim(axis.low / room, axis.high * room)
-            plot.log_ticks(panel, axis.low, axis.high)
+            plot.set_log_ticks(panel, axis.low, axis.high)
         else:
             room = 0.05 * (axis.high - axis.low)
             panel.set_xlim(axis.low - room, axis.high + room)
-            plot.limit_ticks(panel.xaxis, 4)
+            panel.locator_params(axis="x", nbins=4)
         panel.set_xlabel(axis.name)
-        plot.limit_ticks(panel.yaxis, 4)
+        panel.locator_params(axis="y", nbins=4)
         panel.margins(y=0.12)
         panel.grid()
-        for trial, at_x, at_y in zip(trials_on_axis, x, y, strict=True):
+        for trial, at_x, at_y in zip(points, x, y, strict=True):
             value = f"{axis.name} = {labels.format_level(trial.coords[axis.path])}"
-            words = f"trial {trial.cell}: {labels.format_number(at_y, 2)} at {value}"
-            spots.append(plot.Tooltip(panel, at_x, at_y, words))
+            text = f"trial {trial.cell}: {labels.format_number(at_y, 2)} at {value}"
+            spots.append(plot.Tooltip(panel, at_x, at_y, text))
     drawing.supylabel(labels.format_metric_label(metric), fontsize=plot.TEXT)
     caption = (
         f"{describe_metric(frame, metric)}, of {len(trials.trials)} trials, "

@@ -8,7 +8,7 @@ import reports.figures.figure as plot
 from reports.figures import models
 from reports.tables import labels
 
-MARKED = 40  # values of a line that tell themselves
+MAX_TOOLTIPS = 40  # of a line
 
 
 class SpectrumOptions(models.ModelOptions):
@@ -27,13 +27,13 @@ def spectrum(views: models.Views, title: str) -> models.Picture:
     """
     drawing, panel = plot.create_single_panel(title)
     spots = []
-    for at, (model, view) in enumerate(views.readings):
+    for i, (model, view) in enumerate(views.readings):
         shares = [100 * share for share in view["shares"]]
         name = f"{labels.replace_greek_names(model.cell)} (ρ = {view['spectrum']:.3f})"
-        panel.plot(range(1, len(shares) + 1), shares, label=name, **plot.select_line_style(at))
-        for i in range(0, len(shares), max(1, len(shares) // MARKED)):
-            words = f"{model.cell}, no. {i + 1}: {shares[i]:.3g} %"
-            spots.append(plot.Tooltip(panel, i + 1, shares[i], words))
+        panel.plot(range(1, len(shares) + 1), shares, label=name, **plot.select_line_style(i))
+        for j in range(0, len(shares), max(1, len(shares) // MAX_TOOLTIPS)):
+            text = f"{model.cell}, no. {j + 1}: {shares[j]:.3g} %"
+            spots.append(plot.Tooltip(panel, j + 1, shares[j], text))
     panel.set(yscale="log", xlabel="singular value, in descending order")
     panel.set_ylabel("share of their sum (%)")
     panel.grid()

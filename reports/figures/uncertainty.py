@@ -9,8 +9,8 @@ import reports.figures.figure as plot
 from reports.figures import models
 
 BINS = 40
-HISTOGRAM = 1.6  # inches
-GAPS = "_gap"  # how measures that are differences end: on another scale
+HISTOGRAM_HEIGHT = 1.6  # inches
+DIFFERENCE = "_gap"  # end of the names of measures that are differences, on another scale
 
 
 class UncertaintyOptions(models.ModelOptions):
@@ -36,21 +36,22 @@ def uncertainty(views: models.Views, title: str) -> models.Picture:
     columns = max(len(view["low"]), len(view["high"]))
     board = models.PictureBoard(2, columns, title)
     for row, (end, dash) in enumerate((("low", "-"), ("high", "--"))):
-        for at, image in enumerate(view[end]):
+        for column, image in enumerate(view[end]):
             value, frame = image["value"], (plot.COLOURS[row], dash)
             tip = f"{image['class']}: {value:.4g}"
-            board.put((row, at), image["picture"], f"{value:.3g}", frame, tip)
-    board.drawing.set_figheight(board.drawing.get_figheight() + HISTOGRAM)
-    heights = [HISTOGRAM, 2 * (1 + models.LETTERS) * plot.WIDTH / columns]
+            board.put((row, column), image["picture"], f"{value:.3g}", frame, tip)
+    # histograms above the board
+    board.drawing.set_figheight(board.drawing.get_figheight() + HISTOGRAM_HEIGHT)
+    heights = [HISTOGRAM_HEIGHT, 2 * (1 + models.LETTERS) * plot.WIDTH / columns]
     grid = board.drawing.add_gridspec(2, 1, height_ratios=heights)
     board.panel.set_subplotspec(grid[1])
     top = board.drawing.add_subplot(grid[0])
     names = {name: name.replace("_", " ") for name in view["values"]}
-    on_one_scale = {k: np.asarray(v) for k, v in view["values"].items() if not k.endswith(GAPS)}
-    edges = np.histogram_bin_edges(np.concatenate(list(on_one_scale.values())), BINS)
-    for at, (name, values) in enumerate(on_one_scale.items()):
+    measures = {k: v for k, v in view["values"].items() if not k.endswith(DIFFERENCE)}
+    edges = np.histogram_bin_edges(np.concatenate(list(measures.values())), BINS)
+    for i, (name, values) in enumerate(measures.items()):
         counts, _ = np.histogram(values, edges)
-        top.stairs(counts, edges, fill=True, color=plot.COLOURS[at], alpha=0.45, label=names[name])
+        top.stairs(counts, edges, fill=True, color=plot.COLOURS[i], alpha=0.45, label=names[name])
     top.set_ylabel("images")
     top.legend(loc="best")
     first = next(iter(names))

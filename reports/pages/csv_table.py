@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from reports.tables.model import AnyTable, MeasuredMetric, Sheet, TableRow
@@ -16,16 +16,15 @@ CSV_HEADERS = (
     *("p_better", "p_better_low", "p_better_high", "half_95", "tuning_trials"),
     *("published", "published_sd", "published_unit", "published_slip", "run_ids", "gaps"),
 )
-# Text that begins with one of these is a formula to a spreadsheet.
+# first characters of a formula in a spreadsheet
 SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def escape_formula(value: Any) -> Any:
-    """Return a value of a cell, text that would be a formula as `'=…`.
+    """Return a value of a cell; text that a spreadsheet would run as a formula gets an apostrophe.
 
-    A formula may read other files or call out, and names come from specs and folders of pictures;
-    so such text is written behind an apostrophe, which a spreadsheet hides. Numbers stay numbers,
-    whatever sign they have.
+    A formula can read other files, and names come from specs and folders of pictures. Numbers stay
+    numbers, whatever sign they have.
     """
     if not isinstance(value, str) or not value.startswith(SIGNS):
         return value
@@ -38,37 +37,32 @@ def escape_formula(value: Any) -> Any:
 
 def to_csv(table: AnyTable) -> str:
     """Write a table in long form: one line per row and metric; measured values on [0, 1]."""
-    return write_csv(_iterate_rows(table))
-
-
-def write_csv(rows: Iterable[Sequence[object]]) -> str:
-    """Write rows as CSV, no text of which is a formula."""
+    rows: list[Sequence[object]] = []
+    if isinstance(table, Sheet):
+        rows += [table.columns, *table.numbers]
+    else:
+        rows.append(["cell", *table.headers, *CSV_HEADERS])
+        rows += [
+            [row.cell, *row.labels, metric, *_collect_numbers(row, measured)]
+            for row in table.rows
+            for metric, measured in row.measured.items()
+        ]
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(map(escape_formula, row) for row in rows)
     return out.getvalue()
 
 
-def _iterate_rows(table: AnyTable) -> Iterator[Sequence[object]]:
-    if isinstance(table, Sheet):
-        yield from (table.columns, *table.numbers)
-        return
-    yield ["cell", *table.headers, *CSV_HEADERS]
-    for row in table.rows:
-        for metric, measured in row.measured.items():
-            yield [row.cell, *row.labels, metric, *_collect_numbers(row, measured)]
-
-
 def _collect_numbers(row: TableRow, measured: MeasuredMetric) -> list[object]:
     """Return the numbers of `CSV_HEADERS` after the metric."""
-    s, c, printed = measured.summary, measured.compared, measured.printed
-    d, better, j = (c.difference, c.improvement, c.judgement) if c else (None, None, None)
+    mean, c, printed = measured.summary, measured.compared, measured.printed
+    d, chance, judgement = (c.difference, c.improvement, c.judgement) if c else (None, None, None)
     return [
-        *((s.mean, s.sd, s.n) if s else (None, None, 0)),
+        *((mean.mean, mean.sd, mean.n) if mean else (None, None, 0)),
         row.planned,
         *((d.mean, d.low, d.high, d.n, d.method) if d else (None,) * 5),
-        *((j.call or "same", j.same_as) if j else (None, None)),
+        *((judgement.call or "same", judgement.same_as) if judgement else (None, None)),
         *((c.permutation, c.p, c.wilcoxon, c.p_wilcoxon, c.dz, c.delta) if c else (None,) * 6),
-        *((better.probability, better.low, better.high) if better else (None,) * 3),
+        *((chance.probability, chance.low, chance.high) if chance else (None,) * 3),
         *(measured.half, row.tuning),
         *((printed.value, printed.sd) if printed else (None, None)),
         "percent" if printed and printed.scale != 1 else None,

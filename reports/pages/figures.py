@@ -1,8 +1,8 @@
 """Place figures on the report's page, or on pages of their own.
 
-Pictures of images, and figures above `LARGEST` bytes, would make the report too large; it shows a
-thumbnail with a link to their page. These pages request nothing. In MLflow's list of files, a page
-is shown in a frame without links to others, so it names them.
+Figures with pictures of images would make the report too large; it shows a thumbnail with a link to
+their page. These pages request nothing. In MLflow's list of files, a page is shown in a frame
+without links to others, so it names them.
 """
 
 from __future__ import annotations
@@ -11,106 +11,57 @@ import base64
 import json
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import jinja2
 
-from reports.figures.figure import GRID, PANEL, DrawnFigure, use_report_style
+from reports.figures.figure import DrawnFigure, use_report_style
 from reports.frame import Frame
 from reports.tables.cells import find_protocol
 from reports.tables.labels import to_slug
 
 CSS_INCH = 96  # CSS pixels
-LARGEST = 250_000  # bytes of a figure's SVG in the report itself
-SMALL = 260  # CSS pixels of the longer side of what stands for a page; of the picture twice as many
-QUALITY = 82
-GREY = "#7d8590"  # letters that are read on a light page and on a dark one
-# Colours of drawings that follow the page: paper, ink, and lines between them. All others stay.
-THEME = {
-    "paper": ("#ffffff", "#0d1117"),
-    "ink": ("#000000", "#e6edf3"),
-    "grid": (GRID, "#30363d"),
-    "panel": (PANEL, "#21262d"),
-}
+THUMBNAIL_SIDE = 260  # CSS pixels of the longer side of a thumbnail, which has two pixels for each
 
 
 def load_template(name: str) -> jinja2.Template:
     """Load a template of this folder."""
-    folder = Path(__file__).parent
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader([folder, folder.parent / "sweeps"]),
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
         trim_blocks=True,
         undefined=jinja2.StrictUndefined,
-    ).get_template(name)
+    )
+    environment.filters["slug"] = to_slug
+    return environment.get_template(name)
 
 
-def has_own_page(drawn: DrawnFigure, svg: Path) -> bool:
-    """Return whether a figure has a page of its own."""
-    return drawn.apart or svg.stat().st_size > LARGEST
-
-
-def build_page_name(drawn: DrawnFigure) -> str:
-    """Return the file name of a figure's own page."""
-    return f"{drawn.key}.html"
-
-
-def render_in_report(drawn: DrawnFigure, svg: Path) -> dict[str, str]:
-    """Return the HTML of a figure for the report: in full, or a thumbnail with a link."""
-    if not has_own_page(drawn, svg):
+def render_in_report(drawn: DrawnFigure, svg: Path) -> dict[str, Any]:
+    """Return the template fields of a figure in the report: in full, or a thumbnail with a link."""
+    if not drawn.apart:
         return render_inline(drawn, svg)
-    data, width = _render_thumbnail(drawn)
-    return _build_template_fields(drawn, "webp", data, width, page=build_page_name(drawn))
+    webp, side = BytesIO(), max(drawn.figure.get_size_inches())
+    with use_report_style():
+        options = {"format": "webp", "pil_kwargs": {"quality": 82}}
+        drawn.figure.savefig(webp, dpi=2 * THUMBNAIL_SIDE / side, **options)
+    width = THUMBNAIL_SIDE * drawn.figure.get_figwidth() / side
+    source = _encode_image("webp", webp.getvalue())
+    page = f"{drawn.key}.html"
+    return {"drawn": drawn, "source": source, "width": round(width), "spots": "", "page": page}
 
 
-def render_inline(drawn: DrawnFigure, svg: Path) -> dict[str, str]:
-    """Return the HTML of a figure in full, with tooltips."""
+def render_inline(drawn: DrawnFigure, svg: Path) -> dict[str, Any]:
+    """Return the template fields of a figure in full, with tooltips."""
     spots = [[round(1000 * x), round(1000 * y), text] for x, y, text in drawn.locate_spots()]
     text = json.dumps(spots, ensure_ascii=False, separators=(",", ":")) if spots else ""
-    data = apply_page_colors(svg.read_text(encoding="utf-8")).encode()
-    return _build_template_fields(
-        drawn, "svg+xml", data, drawn.figure.get_figwidth() * CSS_INCH, spots=text
-    )
+    width = round(drawn.figure.get_figwidth() * CSS_INCH)
+    source = _encode_image("svg+xml", svg.read_bytes())
+    return {"drawn": drawn, "source": source, "width": width, "spots": text, "page": ""}
 
 
-def _build_template_fields(
-    drawn: DrawnFigure, kind: str, data: bytes, width: float, **more: str
-) -> dict[str, str]:
-    """Return the fields of the template of a figure."""
-    source = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
-    words = {"key": drawn.key, "title": drawn.title, "caption": drawn.caption}
-    fields = {"source": source, "href": f"runs-{to_slug(drawn.study)}", "width": f"{width:.0f}"}
-    return {**words, **fields, "spots": "", "page": "", **more}
-
-
-def apply_page_colors(svg: str) -> str:
-    """Return an SVG that follows the page's light or dark scheme; the SVG file keeps its
-    colours."""
-    light = dark = ""
-    for name, (bright, dim) in THEME.items():
-        svg = svg.replace(f": {bright}", f": var(--{name})")
-        light, dark = f"{light}--{name}: {bright}; ", f"{dark}--{name}: {dim}; "
-    rules = (
-        f":root {{ {light}fill: var(--ink); }} "
-        f"@media (prefers-color-scheme: dark) {{ :root {{ {dark}}} }}"
-    )
-    return svg.replace("<defs>", f"<style>{rules}</style><defs>", 1)
-
-
-def _render_thumbnail(drawn: DrawnFigure) -> tuple[bytes, int]:
-    """Return a WebP thumbnail with transparent background, and its width in CSS pixels."""
-    from matplotlib.spines import Spine
-    from matplotlib.text import Text
-    from PIL import Image
-
-    inches = max(drawn.figure.get_size_inches())
-    for part in drawn.figure.findobj(lambda artist: isinstance(artist, Text | Spine)):
-        part.set(color=GREY)
-    png, webp = BytesIO(), BytesIO()
-    with use_report_style():
-        drawn.figure.savefig(png, format="png", dpi=2 * SMALL / inches, transparent=True)
-    with Image.open(png) as image:
-        image.convert("RGBA").save(webp, "WEBP", quality=QUALITY)
-        return webp.getvalue(), image.width // 2
+def _encode_image(image_type: str, data: bytes) -> str:
+    """Return an image as the address of its own data."""
+    return f"data:image/{image_type};base64,{base64.b64encode(data).decode()}"
 
 
 def render_figure_page(frame: Frame, drawn: DrawnFigure, svg: Path) -> str:
@@ -122,6 +73,5 @@ def render_figure_page(frame: Frame, drawn: DrawnFigure, svg: Path) -> str:
         protocol=find_protocol(frame),
         runs=", ".join(drawn.run_ids),
         back=f"report.html#{drawn.key}",
-        strips=drawn.strips,
-        figure=None if drawn.strips else render_inline(drawn, svg),
+        figure=render_inline(drawn, svg),
     )

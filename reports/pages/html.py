@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from itertools import accumulate
 from typing import Any
 
 from reports.frame import Frame
@@ -21,7 +21,7 @@ from reports.tables.cells import EMPTY, find_protocol, find_split_unit
 from reports.tables.labels import display_scale, format_metric_label, format_number, to_slug
 from reports.tables.model import AnyTable, TableData
 from reports.tables.verdict import group_verdicts
-from reports.uri import find_server_address, redact_uri, run_page
+from reports.uri import build_run_path, find_server_address, redact_uri
 
 PROTOCOLS = {
     "test-selected": "Paper protocol: the epoch and the settings were picked on the TEST classes. "
@@ -30,9 +30,7 @@ PROTOCOLS = {
     "neither train nor test.",
     EMPTY: "No trial has a result: tables and figures show what was planned.",
 }
-NOTHING: Mapping[str, Any] = MappingProxyType({})
-SHOWN = 12  # verdicts on the first screen; the others open on a click
-PUBLISHED = " Published numbers beside them are test-selected."
+FIRST_VERDICTS = 12  # verdicts on the first screen; the others open on a click
 
 
 def render_page(
@@ -41,25 +39,29 @@ def render_page(
     *,
     tables: Sequence[AnyTable],
     judged: VerdictSection,
-    figures: Sequence[Mapping[str, str]],
+    figures: Sequence[Mapping[str, Any]],
     best: Mapping[str, str],
-    trials: Mapping[str, Mapping[str, str]] = NOTHING,
 ) -> str:
-    """Write the HTML of the page (well-formed XML too).
-
-    Args:
-        figures: as HTML; those with pages of their own are links.
-        trials: trial → its files beside the page, with names and addresses.
-    """
+    """Write the HTML of the page (well-formed XML too)."""
     server = find_server_address(tracking_uri)
     lost = frame.cells[frame.cells["status"] != "done"]
+    notes = markup.collect_footnotes(tables)
+    # the protocol in words
     protocol = find_protocol(frame)
-    printed = any(table.published is not None for table in frame.recipe.tables)
-    shared = markup.collect_footnotes(tables)
+    protocol_text = PROTOCOLS[protocol].replace("classes", find_split_unit(frame))
+    has_published = any(table.published is not None for table in frame.recipe.tables)
+    if has_published and protocol == "validation-selected":
+        protocol_text += " Published numbers beside them are test-selected."
+    # groups of verdicts on the first screen, and those that open on a click
+    groups = group_verdicts(judged.verdicts)
+    counts = accumulate(map(len, groups))
+    first_count = max(1, sum(count <= FIRST_VERDICTS for count in counts))
+    first_groups, folded_groups = groups[:first_count], groups[first_count:]
+    # links to the sections that have content
     sections = [
         ("Verdict", "verdict", True),
         ("Tables", "tables", tables),
-        ("Notes", "notes", shared),
+        ("Notes", "notes", notes),
         ("Figures", "figures", figures),
         ("Studies", "studies", True),
         ("Best configurations", "best", best),
@@ -70,14 +72,20 @@ def render_page(
     return load_template("page.html.j2").render(
         title=frame.document.get("title") or frame.document["name"],
         protocol=protocol,
-        protocol_text=PROTOCOLS[protocol].replace("classes", find_split_unit(frame))
-        + (PUBLISHED if printed and protocol == "validation-selected" else ""),
+        protocol_text=protocol_text,
         unfinished=f"{len(lost)} of {len(frame.cells)} cells" if len(lost) else "",
         facts=collect_facts(frame),
-        sections=[(name, anchor) for name, anchor, there in sections if there],
-        verdict=_build_verdict_section(judged),
-        tables=[_build_table_section(table, shared) for table in tables],
-        notes=list(map(markup.add_note_mark, shared)),
+        sections=[(name, anchor) for name, anchor, content in sections if content],
+        judged=judged,
+        first_groups=first_groups,
+        folded_groups=folded_groups,
+        plot=render_inline(*judged.plot) if judged.plot else None,
+        words=verdict,
+        run_anchor=build_run_anchor,
+        tables=[(table, _build_table_parts(table)) for table in tables],
+        own_notes=[markup.list_own_notes(table, notes) for table in tables],
+        note_numbers=[markup.list_note_numbers(table, notes) for table in tables],
+        notes=list(map(markup.add_note_mark, notes)),
         figures=figures,
         studies=summarize_studies(frame),
         best=list(best.items()),
@@ -87,8 +95,7 @@ def render_page(
         ui=server or f"mlflow ui --backend-store-uri {redact_uri(tracking_uri)}",
         server=server,
         experiment_id=frame.parents[0].experiment_id,
-        runs=_list_runs(frame, tables, trials),
-        with_files=bool(trials),
+        runs=_list_runs(frame, tables),
     )
 
 
@@ -97,103 +104,63 @@ def build_run_anchor(study: str, cell: str) -> str:
     return f"runs-{to_slug(study)}-{to_slug(cell)}"
 
 
-def _build_verdict_section(judged: VerdictSection) -> dict[str, Any]:
-    """Return the headline, the first groups of lines, the others, and the plot."""
-    seen: list[dict[str, Any]] = []
-    folded: list[dict[str, Any]] = []
-    count = 0
-    for group in group_verdicts(judged.verdicts):
-        count += len(group)
-        lines = [
-            {
-                "call": verdict.format_call(verdict_line),
-                "kind": to_slug(verdict_line.call),
-                "label": verdict_line.label,
-                "href": f"runs-{to_slug(verdict_line.study)}"
-                if verdict_line.is_term
-                else build_run_anchor(verdict_line.study, verdict_line.cell),
-                "difference": verdict.format_difference(verdict_line),
-                "evidence": verdict.format_evidence(verdict_line),
-            }
-            for verdict_line in group
-        ]
-        head = {
-            "key": group[0].key,
-            "title": group[0].title,
-            "heading": verdict.format_group_heading(group),
-        }
-        (seen if count <= SHOWN or not seen else folded).append({**head, "lines": lines})
-    return {
-        "headline": judged.headline,
-        "warnings": judged.warnings,
-        "seen": seen,
-        "folded": folded,
-        "hidden": sum(len(group["lines"]) for group in folded),
-        "note": verdict.explain_verdicts(judged.verdicts),
-        "plot": render_inline(*judged.plot) if judged.plot else None,
-    }
-
-
-def _build_table_section(table: AnyTable, shared: Sequence[str]) -> dict[str, Any]:
+def _build_table_parts(table: AnyTable) -> list[dict[str, Any]]:
+    """Return the main and the further columns of a table, whose fields link to their runs."""
     study = table.recipe.study
+    # of each row: whether it is the baseline, and the anchor of its runs
     marks = [(False, f"runs-{to_slug(study)}")] * len(table.rows)
     if isinstance(table, TableData):
         marks = [(row.baseline, build_run_anchor(study, row.cell)) for row in table.rows]
     parts = []
-    for part in markup.split_further_columns(markup.build_grid(table)):
+    for grid in markup.split_further_columns(markup.build_grid(table)):
         rows = [
             {
                 "fields": fields,
                 "baseline": baseline,
                 "hrefs": [build_run_anchor(*field.of) if field.of else href for field in fields],
             }
-            for (baseline, href), fields in zip(marks, part.rows, strict=True)
+            for (baseline, href), fields in zip(marks, grid.rows, strict=True)
         ]
-        parts.append({"headers": part.headers, "labels": part.labels, "rows": rows})
-    return {
-        "key": table.key,
-        "title": table.title,
-        "caption": table.recipe.caption,
-        "notes": markup.list_own_notes(table, shared),
-        "numbers": markup.note_numbers(table, shared),
-        "parts": parts,
-    }
+        parts.append({"headers": grid.headers, "labels": grid.labels, "rows": rows})
+    return parts
 
 
-def _list_runs(
-    frame: Frame, tables: Sequence[AnyTable], trials: Mapping[str, Mapping[str, str]]
-) -> list[dict[str, Any]]:
-    """Return the list of runs of each study, with the objective and all metrics of tables that link
-    to them.
+def _list_runs(frame: Frame, tables: Sequence[AnyTable]) -> list[dict[str, Any]]:
+    """Return the runs of each study, with the objective and all metrics of tables that link to
+    them.
     """
+    # metrics of each study, in order
     metrics = {study: {frame.main_objective: None} for study in frame.study_order}
     for table in tables:
         fields = (field for row in markup.build_grid(table).rows for field in row)
         linked = {table.recipe.study, *(field.of[0] for field in fields if field.of)}
         for study in linked & metrics.keys():
             metrics[study] |= dict.fromkeys(table.recipe.metrics)
+    # runs of each study; the first of a cell has an anchor
     experiments = {parent.run_id: parent.experiment_id for parent in frame.parents}
-    parent_of = dict(zip(frame.trials["run_id"], frame.trials["parent_run_id"], strict=True))
+    parents = dict(zip(frame.trials["run_id"], frame.trials["parent_run_id"], strict=True))
+    anchors: set[str] = set()
     groups = []
     for study, study_metrics in metrics.items():
-        rows, seen = [], set()
+        rows = []
         for cell in frame.cells[frame.cells["study"] == study].to_dict("records"):
-            mark = build_run_anchor(study, cell["cell"])
-            experiment = experiments.get(parent_of.get(cell["run_id"], ""), "")
-            values = [
-                float(cell.get(metric, math.nan)) * display_scale(metric)
-                for metric in study_metrics
-            ]
-            study_runs = {
-                "anchor": "" if mark in seen else mark,
-                "values": [format_number(v, 2) if math.isfinite(v) else "–" for v in values],
-                "files": trials.get(cell["trial_id"], NOTHING),
-                "page": run_page(experiment, cell["run_id"]),
+            anchor = build_run_anchor(study, cell["cell"])
+            experiment = experiments.get(parents.get(cell["run_id"], ""), "")
+            row = {
+                "anchor": "" if anchor in anchors else anchor,
+                "values": [_format_run_value(cell, metric) for metric in study_metrics],
+                "page": build_run_path(experiment, cell["run_id"]),
             }
-            rows.append(cell | study_runs)
-            seen.add(mark)
+            rows.append(cell | row)
+            anchors.add(anchor)
         names = [format_metric_label(metric) for metric in study_metrics]
         groups.append(
             {"key": f"runs-{to_slug(study)}", "name": study, "metrics": names, "rows": rows}
         )
     return groups
+
+
+def _format_run_value(cell: Mapping[Any, Any], metric: str) -> str:
+    """Write a run's metric with two digits; a dash without a result."""
+    value = float(cell.get(metric, math.nan)) * display_scale(metric)
+    return format_number(value, 2) if math.isfinite(value) else "–"

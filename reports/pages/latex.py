@@ -1,8 +1,7 @@
-"""A table as LaTeX: floats with booktabs that fit one column or two.
+"""Write a table as LaTeX: floats with booktabs that fit one column or two.
 
 A table too wide for a column of a two-column article is a `table*`, which spans both (and is a
-`table` where there is one). Metrics of a plain table that are too wide for one column stand below
-each other under the same rows. What is still too wide is made smaller (adjustbox), never cut.
+`table` where there is one). What is still too wide is made smaller (adjustbox), never cut.
 
 Each file holds one table with the notes on its columns. It compiles alone, and an article reads it
 in with \\input.
@@ -13,7 +12,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from reports.pages.markup import build_grid, choose, mark_of, mean_sd_grid, split_further_columns
+from reports.pages.markup import (
+    build_grid,
+    build_plain_grid,
+    get_note_mark,
+    split_further_columns,
+)
 from reports.tables.model import AnyTable, Grid, TableData
 from reports.tables.notes import EFFECT_SIZES
 
@@ -42,12 +46,10 @@ OPENING = (
     rf"\documentclass{{article}}\usepackage{{{PACKAGES}}}\begin{{document}}",
     r"\def\closetable{\end{document}}\fi",
 )
-# How notes on columns start that a plain table does not have.
+# starts of the notes on columns that a plain table does not have
 NOT_PLAIN = ("Δ", "p:", "Too few seeds", "Published", "Measured numbers are", "±:", EFFECT_SIZES)
-COLUMN = 54  # signs of \footnotesize in a column of a two-column article, 230 pt at 4.25 pt
-FEWEST = 3  # columns beside the names of rows
-PAGE = 81  # the same in the one column of an article, 345 pt
-GAP = 1.4  # of a column from the next, in signs
+COLUMN_WIDTH = 54  # characters in a column of a two-column article, 230 pt at 4.25 pt each
+GAP = 1.4  # characters between two columns of a table
 
 
 def escape_latex(text: str) -> str:
@@ -58,83 +60,61 @@ def escape_latex(text: str) -> str:
 def format_latex(table: AnyTable) -> str:
     """Return the LaTeX file of the main columns with their notes."""
     notes = [note for note in table.notes if not note.startswith(EFFECT_SIZES)]
-    return _build_latex_file(table, [split_further_columns(build_grid(table))[0]], notes)
+    return _build_latex_file(table, split_further_columns(build_grid(table))[0], notes)
 
 
-def format_plain_latex(table: AnyTable) -> str | None:
-    """Return the LaTeX file of mean ± sd of each metric and n; None for a sheet."""
-    if not isinstance(table, TableData):
-        return None
+def format_plain_latex(table: TableData) -> str:
+    """Return the LaTeX file of mean ± sd of each metric and n."""
     notes = [note for note in table.notes if not note.startswith(NOT_PLAIN)]
-    return _build_latex_file(table, _split_into_blocks(mean_sd_grid(table)), notes, plain=True)
+    return _build_latex_file(table, build_plain_grid(table), notes, plain=True)
 
 
 def _build_latex_file(
-    table: AnyTable, blocks: list[Grid], notes: Sequence[str], *, plain: bool = False
+    table: AnyTable, grid: Grid, notes: Sequence[str], *, plain: bool = False
 ) -> str:
-    """Return the text of a file: blocks of the same rows below each other, then the notes."""
+    """Return the text of a file: caption, label, tabular, notes."""
     title = f"{table.title}: mean ± sd over seeds" if plain else table.title
     caption = [title, table.recipe.caption] if table.recipe.caption else [title]
-    label = "-".join(
-        filter(None, (table.key.removeprefix("table_").replace("_", "-"), "plain" if plain else ""))
-    )
-    kind = "table" if max(map(_measure_width, blocks)) <= COLUMN else "table*"
+    label = table.key.removeprefix("table_").replace("_", "-") + ("-plain" if plain else "")
+    environment = "table" if _measure_width(grid) <= COLUMN_WIDTH else "table*"
     lines = [
         *OPENING,
-        rf"\begin{{{kind}}}",
+        rf"\begin{{{environment}}}",
         r"  \centering\footnotesize\setlength{\tabcolsep}{3pt}",
         rf"  \caption{{{escape_latex('. '.join(text.rstrip('.') for text in caption))}.}}",
         rf"  \label{{tab:{label}}}",
+        r"  \begin{adjustbox}{max width=\linewidth}",
+        *(f"    {line}" for line in _format_tabular(grid)),
+        r"  \end{adjustbox}\par\smallskip",
     ]
-    for block in blocks:
-        lines += [
-            r"  \begin{adjustbox}{max width=\linewidth}",
-            *(f"    {line}" for line in _format_tabular(block)),
-            r"  \end{adjustbox}\par\smallskip",
-        ]
     if notes:
-        marked = [rf"    {escape_latex(f'{mark_of(note)}{note}')}\par" for note in notes]
+        marked = [rf"    {escape_latex(f'{get_note_mark(note)}{note}')}\par" for note in notes]
         lines += [r"  \begin{minipage}{\linewidth}\raggedright", *marked, r"  \end{minipage}"]
-    return "\n".join([*lines, rf"\end{{{kind}}}", r"\closetable", ""])
+    return "\n".join([*lines, rf"\end{{{environment}}}", r"\closetable", ""])
 
 
-def _split_into_blocks(layout: Grid) -> list[Grid]:
-    """Split the columns into tables of the same rows that fit a page, or have `FEWEST` columns
-    beside long names and are made smaller.
-    """
-    labels = list(range(layout.labels))
-    blocks = [labels]
-    for column in range(layout.labels, len(layout.headers)):
-        wider = [*blocks[-1], column]
-        if len(wider) <= layout.labels + FEWEST or _measure_width(choose(layout, wider)) <= PAGE:
-            blocks[-1] = wider
-        else:
-            blocks.append([*labels, column])
-    return [choose(layout, block) for block in blocks]
-
-
-def _format_tabular(layout: Grid) -> list[str]:
+def _format_tabular(grid: Grid) -> list[str]:
     """Return the lines of a tabular.
 
     Headers are broken before a unit, an interval or a path, so that columns are as wide as their
     numbers. A row that begins with `*` or `[` gets `{}` first, or the line break before it would
     take it as an option.
     """
-    sides = "l" * layout.labels + "r" * (len(layout.headers) - layout.labels)
-    heads = []
-    for text, side in zip(layout.headers, sides, strict=True):
+    alignments = "l" * grid.labels + "r" * (len(grid.headers) - grid.labels)
+    headers = []
+    for text, alignment in zip(grid.headers, alignments, strict=True):
         lines = [escape_latex(line) for line in _break_header(text)]
         stacked = r"\\{}".join(lines)
-        heads.append(stacked if len(lines) == 1 else rf"\shortstack[{side}]{{{stacked}}}")
+        headers.append(stacked if len(lines) == 1 else rf"\shortstack[{alignment}]{{{stacked}}}")
     rows = []
-    for row in layout.rows:
+    for row in grid.rows:
         texts = [(escape_latex(field.text), field.bold) for field in row]
         line = " & ".join(rf"\textbf{{{text}}}" if bold else text for text, bold in texts)
         rows.append(f"{'{}' if line.startswith(('*', '[')) else ''}{line} \\\\")
     return [
-        rf"\begin{{tabular}}{{@{{}}{sides}@{{}}}}",
+        rf"\begin{{tabular}}{{@{{}}{alignments}@{{}}}}",
         r"\toprule",
-        f"{' & '.join(heads)} \\\\",
+        f"{' & '.join(headers)} \\\\",
         r"\midrule",
         *rows,
         r"\bottomrule",
@@ -143,11 +123,12 @@ def _format_tabular(layout: Grid) -> list[str]:
 
 
 def _break_header(text: str) -> list[str]:
+    """Split a header after a comma, and before a part of a path or an interval."""
     return re.split(r"(?<=,) |(?<=[a-z]\.)(?=[a-z])| (?=\[)", text)
 
 
-def _measure_width(layout: Grid) -> float:
+def _measure_width(grid: Grid) -> float:
     """Return the width of a table in characters, with gaps."""
-    heads = [max(map(len, _break_header(header))) for header in layout.headers]
-    columns = zip(heads, *([len(field.text) for field in row] for row in layout.rows), strict=True)
+    heads = [max(map(len, _break_header(header))) for header in grid.headers]
+    columns = zip(heads, *([len(field.text) for field in row] for row in grid.rows), strict=True)
     return float(sum(max(column) for column in columns)) + GAP * len(heads)

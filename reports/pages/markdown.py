@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from reports.figures.figure import DrawnFigure
 from reports.frame import Frame
 from reports.pages import markup, verdict
 from reports.pages.facts import collect_facts, collect_provenance
-from reports.pages.figures import build_page_name, has_own_page
 from reports.pages.verdict import VerdictSection
 from reports.tables.cells import find_protocol
 from reports.tables.model import AnyTable
@@ -19,43 +17,29 @@ def format_report(
     frame: Frame,
     tables: Sequence[AnyTable],
     judged: VerdictSection,
-    figures: Sequence[tuple[DrawnFigure, Path]],
+    figures: Sequence[DrawnFigure],
     best: Mapping[str, str],
-    *,
-    runs: Sequence[str] = (),
 ) -> str:
-    """Write verdict, facts, tables, shared notes, figures and best configurations.
-
-    Args:
-        runs: addresses of the parent runs on an MLflow server.
-    """
+    """Write verdict, facts, tables, shared notes, figures and best configurations."""
     shared = markup.collect_footnotes(tables)
-    title = frame.document.get("title") or frame.document["name"]
+    facts = collect_facts(frame) + collect_provenance(frame)
     lines = [
-        f"# {title}",
+        f"# {frame.document.get('title') or frame.document['name']}",
         "",
         f"**{find_protocol(frame)}**",
         "",
         *verdict.format_verdict_section(judged),
-    ]
-    lines += [
-        f"- {name}: {value}" for name, value in collect_facts(frame) + collect_provenance(frame)
-    ]
-    lines += [f"- MLflow: <{address}>" for address in runs]
-    lines += ["", "## Tables", ""] + [
-        markup.format_markdown_table(table, shared) for table in tables
+        *(f"- {name}: {value}" for name, value in facts),
+        *("", "## Tables", ""),
+        *(markup.format_markdown_table(table, shared) for table in tables),
     ]
     lines += [markup.format_markdown_notes(shared)] if shared else []
-    if figures:
-        lines += ["## Figures", ""]
-    for figure, svg in figures:
+    lines += ["## Figures", ""] if figures else []
+    for figure in figures:
         image = f"![{figure.title}]({figure.key}.png)"
-        lines += [
-            f"[{image}]({build_page_name(figure)})" if has_own_page(figure, svg) else image,
-            "",
-            f"{figure.title}. {figure.caption}",
-            "",
-        ]
+        if figure.apart:
+            image = f"[{image}]({figure.key}.html)"
+        lines += [image, "", f"{figure.title}. {figure.caption}", ""]
     for name, text in best.items():
         lines += [f"## {name}", "", "```yaml", text.rstrip(), "```", ""]
     return "\n".join(lines)

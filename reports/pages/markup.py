@@ -2,8 +2,8 @@
 
 The main columns are the row, the first metric (mean ± sd), its Δ with interval, published numbers
 and n. Further metrics and statistics follow in a second table; CSV has every number. Notes that
-several tables share are printed once, numbered from 1, and named by number below each table
-(`shared`).
+several tables share (`shared`) are printed once, numbered from 1, and each table names their
+numbers.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 
 from reports.stats.paired import can_permutation_decide
 from reports.tables import labels
@@ -30,7 +29,7 @@ def collect_footnotes(tables: Sequence[AnyTable]) -> tuple[str, ...]:
     return tuple(note for note, count in counts.items() if count > 1)
 
 
-def note_numbers(table: AnyTable, shared: Sequence[str]) -> list[int]:
+def list_note_numbers(table: AnyTable, shared: Sequence[str]) -> list[int]:
     """Return the numbers of a table's shared notes."""
     return [i for i, note in enumerate(shared, 1) if note in table.notes]
 
@@ -41,16 +40,13 @@ def list_own_notes(table: AnyTable, shared: Sequence[str]) -> list[str]:
 
 
 def _format_note_reference(table: AnyTable, shared: Sequence[str]) -> str:
-    """Write `Notes 1–3, 5.`; empty without."""
-    numbers = note_numbers(table, shared)
-    texts = []
-    for _, span in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
-        run = [str(number) for _, number in span]
-        texts.append(f"{run[0]}–{run[-1]}" if len(run) > 2 else ", ".join(run))
-    return f"Note{'' if len(numbers) == 1 else 's'} {', '.join(texts)}." if texts else ""
+    """Write `Notes 1, 2, 5.`; empty without."""
+    numbers = list_note_numbers(table, shared)
+    name = "Note" if len(numbers) == 1 else "Notes"
+    return f"{name} {', '.join(map(str, numbers))}." if numbers else ""
 
 
-def mark_of(note: str) -> str:
+def get_note_mark(note: str) -> str:
     """Return the mark of a note: † for the published column, * for slips."""
     if note.startswith("Published:"):
         return "†"
@@ -59,18 +55,22 @@ def mark_of(note: str) -> str:
 
 def add_note_mark(note: str) -> str:
     """Return a note after its mark."""
-    return f"{mark_of(note)} {note}".strip()
+    return f"{get_note_mark(note)} {note}".strip()
 
 
-def mean_sd(measured: MeasuredMetric, metric: str, digits: int, spread: str = "sd") -> str:
-    """Write `62.31 ± 0.42`, ± the sd or (`t95`) half the 95 % interval; `62.31` for one seed; empty
-    without a result."""
+def format_mean(measured: MeasuredMetric, metric: str, digits: int, spread: str = "sd") -> str:
+    """Write `62.31 ± 0.42`, ± the sd or (`t95`) half the 95 % interval.
+
+    It is `62.31` for one seed, and empty without a result.
+    """
     result, factor = measured.summary, labels.display_scale(metric)
     if result is None:
         return ""
-    text = labels.format_number(result.mean * factor, digits)
-    after = result.sd if spread == "sd" else measured.half
-    return text if after is None else f"{text} ± {labels.format_number(after * factor, digits)}"
+    mean = labels.format_number(result.mean * factor, digits)
+    scatter = result.sd if spread == "sd" else measured.half
+    if scatter is None:
+        return mean
+    return f"{mean} ± {labels.format_number(scatter * factor, digits)}"
 
 
 def format_printed(measured: MeasuredMetric) -> str:
@@ -96,14 +96,6 @@ def _format_improvement(measured: MeasuredMetric) -> str:
     return f"{chance.probability:.2f} [{chance.low:.2f}, {chance.high:.2f}]"
 
 
-def _can_permutation_decide(measured: MeasuredMetric) -> bool:
-    """Return whether a corrected permutation p can be at most 0.05 with these seeds."""
-    comparison, gap = measured.compared, measured.difference
-    if comparison is None or gap is None:
-        return False
-    return can_permutation_decide(gap.n, comparison.family)
-
-
 def build_grid(table: AnyTable) -> Grid:
     """Return the fields of a table in printing order."""
     if isinstance(table, Sheet):
@@ -118,12 +110,12 @@ def build_grid(table: AnyTable) -> Grid:
     return _lay_out_columns(table, columns)
 
 
-def mean_sd_grid(table: TableData) -> Grid:
+def build_plain_grid(table: TableData) -> Grid:
     """Return the plain table: labels, mean ± sd of each metric, and n."""
     columns: list[Column] = []
     for metric in table.metrics:
         results = [row.measured[metric] for row in table.rows]
-        texts = [mean_sd(result, metric, table.recipe.digits) or "–" for result in results]
+        texts = [format_mean(result, metric, table.recipe.digits) or "–" for result in results]
         fields = [Field(t, bold=r.better) for t, r in zip(texts, results, strict=True)]
         columns.append((labels.format_metric_label(metric), False, fields))
     return _lay_out_columns(table, columns)
@@ -145,105 +137,125 @@ def _lay_out_columns(table: TableData, columns: Sequence[Column]) -> Grid:
 
 
 def _build_metric_columns(table: TableData, metric: str, position: int) -> list[Column]:
-    """Return the columns of one metric."""
-    digits, name = table.recipe.digits, labels.format_metric_name(metric)
-    further = position > 0 and table.recipe.find_published_column(metric) is None
-    searched = table.recipe.kind == "search"
+    """Return the columns of one metric: values, differences, statistics, published numbers."""
+    name = labels.format_metric_name(metric)
+    has_published = table.recipe.find_published_column(metric) is not None
+    has_differences = table.recipe.kind != "search"
+    further = position > 0 and not has_published
     results = [row.measured[metric] for row in table.rows]
-
-    def value(row: TableRow) -> Field:
-        result = row.measured[metric]
-        if text := mean_sd(result, metric, digits, table.recipe.spread):
-            return Field(text, measured=True, bold=result.better)
-        nothing = "missing" if row.planned else "refused"
-        return Field("–" if row.printed_only else nothing, hint="; ".join(row.gaps))
-
-    def delta(row: TableRow) -> Field:
-        gap = row.measured[metric].difference
-        if row.baseline or gap is None:
-            return Field("baseline" if row.baseline else "")
-        return Field(labels.format_with_interval(gap.mean, gap.low, gap.high, metric, digits))
-
-    columns = [(labels.format_metric_label(metric), further, [value(row) for row in table.rows])]
-    if not searched:
-        columns.append((f"Δ {name} [95 %]", further, [delta(row) for row in table.rows]))
+    values = [_format_value(table, row, metric) for row in table.rows]
+    columns = [(labels.format_metric_label(metric), further, values)]
+    if has_differences:
+        differences = [_format_difference(table, row, metric) for row in table.rows]
+        columns.append((f"Δ {name} [95 %]", further, differences))
     if position == 0 and any(result.p_corrected is not None for result in results):
-        sizes = [result.compared.dz if result.compared else None for result in results]
-        reachable = any(map(_can_permutation_decide, results))
-        statistics = {
-            **(
-                {"p (permutation)": [labels.format_p(r.p_corrected) for r in results]}
-                if reachable
-                else {}
-            ),
-            "d_z": ["" if dz is None else labels.format_number(dz, 2) for dz in sizes],
-            "P(better) [95 %]": [_format_improvement(result) for result in results],
-        }
-        columns += [(head, True, [*map(Field, texts)]) for head, texts in statistics.items()]
-    if table.recipe.find_published_column(metric) is not None:
-        slips = [result.printed.slip if result.printed else None for result in results]
-        texts = [format_printed(result) for result in results]
-        fields = [Field(t, hint=slip or "") for t, slip in zip(texts, slips, strict=True)]
-        columns.append(("published†", further, fields))
-        if not searched:
-            gaps = [
-                labels.format_signed(r.summary.mean * r.printed.scale - r.printed.value, digits)
-                if r.printed and r.summary
-                else ""
-                for r in results
-            ]
-            columns.append((f"{name} − published", True, [*map(Field, gaps)]))
+        columns += [
+            (head, True, list(map(Field, texts)))
+            for head, texts in _format_statistics(results).items()
+        ]
+    if has_published:
+        printed = [
+            Field(format_printed(r), hint=(r.printed and r.printed.slip) or "") for r in results
+        ]
+        columns.append(("published†", further, printed))
+    if has_published and has_differences:
+        gaps = [Field(_format_published_gap(result, table.recipe.digits)) for result in results]
+        columns.append((f"{name} − published", True, gaps))
     return columns
 
 
+def _format_value(table: TableData, row: TableRow, metric: str) -> Field:
+    """Return the field of a row's mean, or of why there is none."""
+    result = row.measured[metric]
+    if text := format_mean(result, metric, table.recipe.digits, table.recipe.spread):
+        return Field(text, measured=True, bold=result.better)
+    reason = "missing" if row.planned else "refused"
+    return Field("–" if row.printed_only else reason, hint="; ".join(row.gaps))
+
+
+def _format_difference(table: TableData, row: TableRow, metric: str) -> Field:
+    """Return the field of a row's difference to its baseline."""
+    gap = row.measured[metric].difference
+    if row.baseline or gap is None:
+        return Field("baseline" if row.baseline else "")
+    digits = table.recipe.digits
+    return Field(labels.format_with_interval(gap.mean, gap.low, gap.high, metric, digits))
+
+
+def _format_statistics(results: Sequence[MeasuredMetric]) -> dict[str, list[str]]:
+    """Return the columns of statistics by header; p only if some p can be at most 0.05."""
+    comparisons = [result.compared for result in results]
+    columns = {}
+    if any(
+        c and c.difference and can_permutation_decide(c.difference.n, c.family) for c in comparisons
+    ):
+        columns["p (permutation)"] = [labels.format_p(result.p_corrected) for result in results]
+    sizes = [comparison.dz if comparison else None for comparison in comparisons]
+    columns["d_z"] = ["" if dz is None else labels.format_number(dz, 2) for dz in sizes]
+    columns["P(better) [95 %]"] = [_format_improvement(result) for result in results]
+    return columns
+
+
+def _format_published_gap(result: MeasuredMetric, digits: int) -> str:
+    """Write the measured mean minus the printed number; empty without one of them."""
+    if not result.printed or not result.summary:
+        return ""
+    gap = result.summary.mean * result.printed.scale - result.printed.value
+    return labels.format_signed(gap, digits)
+
+
 def split_further_columns(grid: Grid) -> list[Grid]:
-    """Return the main table, and the one of its further columns if there are any, with the same
-    rows."""
-    places = range(len(grid.headers))
-    tables = [choose(grid, [i for i in places if not grid.further[i]])]
+    """Return the main table, and a table of the same rows with the further columns if any."""
+    positions = range(len(grid.headers))
+    tables = [_select_columns(grid, [i for i in positions if not grid.further[i]])]
     if any(grid.further):
-        tables.append(choose(grid, [i for i in places if grid.further[i] or i < grid.labels]))
+        further = [i for i in positions if grid.further[i] or i < grid.labels]
+        tables.append(_select_columns(grid, further))
     return tables
 
 
-def choose(grid: Grid, keep: list[int]) -> Grid:
+def _select_columns(grid: Grid, positions: list[int]) -> Grid:
     """Return the table with the columns at these positions."""
-    rows = tuple(tuple(row[i] for i in keep) for row in grid.rows)
-    return Grid(tuple(grid.headers[i] for i in keep), grid.labels, (False,) * len(keep), rows)
+    rows = tuple(tuple(row[i] for i in positions) for row in grid.rows)
+    headers = tuple(grid.headers[i] for i in positions)
+    return Grid(headers, grid.labels, (False,) * len(positions), rows)
 
 
 def format_plain_table(table: AnyTable, shared: Sequence[str] = ()) -> str:
     """Write the main columns for a terminal, aligned, with notes."""
-    layout = split_further_columns(build_grid(table))[0]
-    lines = [list(layout.headers), *([field.text for field in row] for row in layout.rows)]
+    grid = split_further_columns(build_grid(table))[0]
+    lines = [list(grid.headers), *([field.text for field in row] for row in grid.rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     body = []
     for line in lines:
         padded = [
-            text.ljust(width) if i < layout.labels else text.rjust(width)
+            text.ljust(width) if i < grid.labels else text.rjust(width)
             for i, (text, width) in enumerate(zip(line, widths, strict=True))
         ]
         body.append("  ".join(padded).rstrip())
     rule = "─" * (sum(widths) + 2 * len(widths) - 2)
-    notes = _wrap_notes(
-        [*list_own_notes(table, shared), _format_note_reference(table, shared)], max(len(rule), 80)
-    )
+    notes = [*list_own_notes(table, shared), _format_note_reference(table, shared)]
     title = [table.title] if table.title else []
-    return "\n".join([*title, rule, body[0], rule, *body[1:], rule, *notes, ""])
+    wrapped = _wrap_notes(notes, max(len(rule), 80))
+    return "\n".join([*title, rule, body[0], rule, *body[1:], rule, *wrapped, ""])
 
 
 def format_plain_notes(shared: Sequence[str]) -> str:
     """Write the shared notes for a terminal."""
-    notes = _wrap_notes([add_note_mark(note) for note in shared], 100, range(1, len(shared) + 1))
-    return "\n".join(["Notes", *notes, ""]) if notes else ""
+    # without those on columns that a terminal does not show
+    notes = [
+        f"{number}. {add_note_mark(note)}"
+        for number, note in enumerate(shared, 1)
+        if not note.startswith(EFFECT_SIZES)
+    ]
+    return "\n".join(["Notes", *_wrap_notes(notes, 100), ""]) if notes else ""
 
 
-def _wrap_notes(notes: Sequence[str], width: int, numbers: Iterable[int] = ()) -> list[str]:
-    """Return wrapped notes, without those on columns that a terminal does not show."""
-    heads = [f"{number}. " for number in numbers] or [""] * len(notes)
+def _wrap_notes(notes: Sequence[str], width: int) -> list[str]:
+    """Return notes in indented lines, without those on columns that a terminal does not show."""
     return [
-        textwrap.fill(head + note, width, initial_indent="  ", subsequent_indent="    ")
-        for head, note in zip(heads, notes, strict=True)
+        textwrap.fill(note, width, initial_indent="  ", subsequent_indent="    ")
+        for note in notes
         if note and not note.startswith(EFFECT_SIZES)
     ]
 
@@ -270,7 +282,7 @@ def _escape_star(text: str) -> str:
     return f"\\{text}" if text.startswith("*") else text
 
 
-def format_pipe_table(layout: Grid) -> list[str]:
+def format_pipe_table(grid: Grid) -> list[str]:
     """Write the lines of a Markdown table, with special characters escaped."""
 
     def line(fields: Sequence[Field]) -> str:
@@ -278,6 +290,6 @@ def format_pipe_table(layout: Grid) -> list[str]:
         bold = [f"**{t}**" if f.bold else t for t, f in zip(texts, fields, strict=True)]
         return f"| {' | '.join(bold)} |"
 
-    rule = [":--" if i < layout.labels else "--:" for i in range(len(layout.headers))]
-    head = line([Field(header) for header in layout.headers])
-    return [head, f"| {' | '.join(rule)} |", *map(line, layout.rows)]
+    rule = [":--" if i < grid.labels else "--:" for i in range(len(grid.headers))]
+    head = line([Field(header) for header in grid.headers])
+    return [head, f"| {' | '.join(rule)} |", *map(line, grid.rows)]

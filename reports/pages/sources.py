@@ -20,16 +20,18 @@ HEADERS = ("studies", "rows", "setting", "value", "source")
 def build_source_sheet(frame: Frame, recipe: Recipe) -> Sheet | None:
     """Return a row for each setting of the studies that have begun; None without sources."""
     begun = [name for name in frame.study_order if name not in frame.studies_without_cells]
-    blocks = [block for block in recipe.sources if block.includes_any(begun)]
-    if not blocks:
-        return None
     lines = []
-    for block in blocks:
+    for block in recipe.sources:
+        if not block.includes_any(begun):
+            continue
         patterns = ["all" if p == ("*",) else ", ".join(p) for p in (block.studies, block.rows)]
-        for field, value, why in block.list_entries():
+        for field, value, source in block.list_entries():
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            lines.append((*patterns, field, text, why))
-    recipe_part = Table(kind="compare", study=begun[0], title=TITLE)
+            lines.append((*patterns, field, text, source))
+    if not lines:
+        return None
+    part = Table(kind="compare", study=begun[0], title=TITLE)
     rows = tuple(tuple(map(Field, line)) for line in lines)
-    heads = HEADERS, len(HEADERS), rows, HEADERS, tuple(lines)
-    return Sheet(recipe_part, KEY, TITLE, *heads, (NOTE,))
+    return Sheet(
+        part, KEY, TITLE, HEADERS, len(HEADERS), rows, HEADERS, tuple(lines), notes=(NOTE,)
+    )

@@ -18,13 +18,16 @@ from reports.tables.labels import (
 )
 from reports.tables.verdict import Verdict, group_verdicts
 
-MOST = 40  # lines on a terminal, and in MLflow
-LONGEST = 4900  # characters of a tag in MLflow on some databases, less a sentence
-MOST_SEEDS = 1000  # that a reader may be advised to run
-WANTED = 0.8  # of δ: a half-width with which a true 0 is mostly seen as no difference
+MAX_LINES = 40  # comparisons on a terminal, and in MLflow
+MAX_TAG_LENGTH = 4900  # characters of a tag in MLflow on some databases, less a sentence
+MAX_SEEDS = 1000  # that a reader may be advised to run
+HALF_WIDTH = 0.8  # of δ: a half-width with which a true 0 is mostly seen as no difference
 TITLE = "## Verdict"
-NOTHING = "its best configuration is the baseline: the method brought nothing in this search"
-NEUTRAL = "(best is neutral)"  # how the label of such a row ends
+NEUTRAL = "(best is neutral)"  # end of the label of a row whose best cell is the baseline
+POPULATIONS = {
+    "seed": "Claims are about further seeds on this split of the classes, not about others.",
+    "split": "Claims over splits are about further classes of the same data set.",
+}
 
 
 @dataclass(frozen=True)
@@ -72,40 +75,46 @@ def _format_smallest(verdict: Verdict) -> str:
 
 def format_evidence(verdict: Verdict) -> str:
     """Write the seeds, the seeds for a shorter interval, a printed gain, and the tuning."""
-    gap = verdict.difference
-    words = [f"n = {verdict.n} {verdict.unit}{'' if verdict.n == 1 else 's'}"]
+    n, unit, printed = verdict.n, verdict.unit, verdict.printed
+    words = [f"n = {n} {unit}{'' if n == 1 else 's'}"]
     if verdict.call == "no result":
         words.append("one of the two has not finished")
+    elif verdict.call == "same" and NEUTRAL in verdict.label:
+        words.append(
+            "its best configuration is the baseline: the method brought nothing in this search"
+        )
     elif verdict.call == "same":
-        words.append(NOTHING if NEUTRAL in verdict.label else "no test image differs")
-    elif verdict.n < 2:
-        one = f"one {verdict.unit} gives no interval"
-        words.append(f"no {verdict.unit} has both" if not verdict.n else one)
-    elif gap is not None and gap.low is not None and gap.high is not None:
-        half = (gap.high - gap.low) / 2
-        seeds = 0
-        if verdict.call == "open" and 0 < verdict.smallest <= half:
-            seeds = estimate_seeds(verdict.n, half, WANTED * verdict.smallest)
-        if 0 < seeds <= MOST_SEEDS:
-            wanted = WANTED * float(_format_smallest(verdict))
-            words.append(f"about {seeds:,} {verdict.unit}s give ±{wanted:g}")
-    if verdict.printed is not None:
-        printed = verdict.printed
+        words.append("no test image differs")
+    elif n == 0:
+        words.append(f"no {unit} has both")
+    elif n == 1:
+        words.append(f"one {unit} gives no interval")
+    elif verdict.call == "open" and 0 < (seeds := _estimate_seeds(verdict)) <= MAX_SEEDS:
+        half_width = HALF_WIDTH * float(_format_smallest(verdict))
+        words.append(f"about {seeds:,} {unit}s give ±{half_width:g}")
+    if printed is not None:
         value = format_signed_metric(printed.value, printed.metric, 1)
         name = "" if printed.metric == verdict.metric else f" {format_metric_name(printed.metric)}"
-        where = "inside" if printed.inside else "outside"
-        words.append(f"the printed {value}{name} is {where} its interval")
+        position = "inside" if printed.inside else "outside"
+        words.append(f"the printed {value}{name} is {position} its interval")
     return "; ".join([*words, *([verdict.tuned] if verdict.tuned else [])])
 
 
-def estimate_seeds(n: int, half: float, wanted: float) -> int:
-    """Return the number of seeds at which an interval of half-width `half` at n seeds has width
-    `wanted`.
+def _estimate_seeds(verdict: Verdict) -> int:
+    """Return the number of seeds at which the interval has the half-width `HALF_WIDTH` · δ.
 
     Half-widths fall with √n, and the quantile falls too, so slightly fewer suffice. The result
-    depends on the scatter, and not on the measured difference.
+    depends on the scatter, and not on the measured difference. It is 0 without an interval or δ, or
+    if the interval is shorter than δ already.
     """
-    return max(n + 1, math.ceil(n * (half / wanted) ** 2))
+    gap = verdict.difference
+    if gap is None or gap.low is None or gap.high is None:
+        return 0
+    half_width = (gap.high - gap.low) / 2
+    if not 0 < verdict.smallest <= half_width:
+        return 0
+    ratio = half_width / (HALF_WIDTH * verdict.smallest)
+    return max(verdict.n + 1, math.ceil(verdict.n * ratio**2))
 
 
 def explain_verdicts(verdicts: Sequence[Verdict]) -> str:
@@ -114,44 +123,31 @@ def explain_verdicts(verdicts: Sequence[Verdict]) -> str:
         return ""
     families = len(group_verdicts(verdicts))
     several = f" There are {families} families, each with 5 %." if families > 1 else ""
+    populations = " ".join(POPULATIONS[unit] for unit in dict.fromkeys(v.unit for v in verdicts))
     return (
         "Better or worse: the interval leaves out 0. No difference: the interval lies within ±δ, "
         "the smallest effect of interest. Open: neither. Intervals hold together with 95 % over "
-        f"the comparisons of one table and baseline.{several} {_describe_population(verdicts)}"
+        f"the comparisons of one table and baseline.{several} {populations}"
     )
 
 
-def _describe_population(verdicts: Sequence[Verdict]) -> str:
-    """Say for which seeds or classes the claims hold."""
-    about = {
-        "seed": "Claims are about further seeds on this split of the classes, not about others.",
-        "split": "Claims over splits are about further classes of the same data set.",
-    }
-    return " ".join(about[unit] for unit in dict.fromkeys(verdict.unit for verdict in verdicts))
-
-
 def _take_first_groups(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
-    """Return the groups of the first `MOST` comparisons."""
-    return group_verdicts([*chain.from_iterable(group_verdicts(verdicts))][:MOST])
+    """Return the groups of the first `MAX_LINES` comparisons."""
+    return group_verdicts([*chain.from_iterable(group_verdicts(verdicts))][:MAX_LINES])
 
 
-def format_plain_verdict(
-    headline: str, verdicts: Sequence[Verdict], warnings: Sequence[str] = ()
-) -> str:
+def format_plain_verdict(judged: VerdictSection) -> str:
     """Write the verdict for a terminal."""
-    lines = [f"Verdict  {headline}", *(f"Warning  {text}" for text in warnings)]
-    for group in _take_first_groups(verdicts):
-        width = max(len(item.label) for item in group)
-        room = max(len(format_difference(item)) for item in group)
-        calls = max(len(format_call(item)) for item in group)
+    lines = [f"Verdict  {judged.headline}", *(f"Warning  {text}" for text in judged.warnings)]
+    for group in _take_first_groups(judged.verdicts):
+        rows = [[format_call(v), v.label, format_difference(v)] for v in group]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines.append(f"  {group[0].title}: {format_group_heading(group)}")
-        lines += [
-            f"    {format_call(v):<{calls}}  {v.label:<{width}}  {format_difference(v):<{room}}  "
-            f"{format_evidence(v)}"
-            for v in group
-        ]
-    if len(verdicts) > MOST:
-        lines.append(f"  and {len(verdicts) - MOST} more in the report.")
+        for verdict, row in zip(group, rows, strict=True):
+            padded = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
+            lines.append(f"    {'  '.join(padded)}  {format_evidence(verdict)}")
+    if len(judged.verdicts) > MAX_LINES:
+        lines.append(f"  and {len(judged.verdicts) - MAX_LINES} more in the report.")
     return "\n".join(lines) + "\n"
 
 
@@ -162,23 +158,23 @@ def format_run_description(judged: VerdictSection, report: str) -> str:
         report: address of the report relative to that page.
     """
     lines = [TITLE, "", f"**{judged.headline}** [The report]({report})", ""]
-    lines += _list_groups(_take_first_groups(judged.verdicts))
-    if len(judged.verdicts) > MOST:
-        lines.append(f"And {len(judged.verdicts) - MOST} more in the report.")
+    lines += _format_groups(_take_first_groups(judged.verdicts))
+    if len(judged.verdicts) > MAX_LINES:
+        lines.append(f"And {len(judged.verdicts) - MAX_LINES} more in the report.")
     text = "\n".join(lines).strip() + "\n"
-    if len(text) <= LONGEST:
+    if len(text) <= MAX_TAG_LENGTH:
         return text
-    return text[:LONGEST].rpartition("\n")[0] + "\n\nMore in the report.\n"
+    return text[:MAX_TAG_LENGTH].rpartition("\n")[0] + "\n\nMore in the report.\n"
 
 
-def _list_groups(verdicts: Sequence[Sequence[Verdict]]) -> list[str]:
+def _format_groups(groups: Sequence[Sequence[Verdict]]) -> list[str]:
     """Return the lines of groups of comparisons in Markdown."""
     lines = []
-    for group in verdicts:
+    for group in groups:
         lines += [f"{group[0].title}: {format_group_heading(group)}", ""]
-        for v in group:
-            words = "; ".join(filter(None, (format_difference(v), format_evidence(v))))
-            lines.append(f"- **{format_call(v)}** · {v.label}: {words}")
+        for verdict in group:
+            words = "; ".join(filter(None, (format_difference(verdict), format_evidence(verdict))))
+            lines.append(f"- **{format_call(verdict)}** · {verdict.label}: {words}")
         lines.append("")
     return lines
 
@@ -188,7 +184,7 @@ def format_verdict_section(judged: VerdictSection) -> list[str]:
     lines = [TITLE, "", f"**{judged.headline}**", ""]
     lines += [f"- Warning: {text}" for text in judged.warnings]
     lines += [""] if judged.warnings else []
-    lines += _list_groups(group_verdicts(judged.verdicts))
+    lines += _format_groups(group_verdicts(judged.verdicts))
     if text := explain_verdicts(judged.verdicts):
         lines += [text, ""]
     if judged.plot:

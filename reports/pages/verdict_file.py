@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from reports.errors import ReportError
 from reports.frame import Frame
@@ -53,20 +52,10 @@ def read_verdicts(path: Path) -> SweepVerdicts:
             f"{path} has version {document.get('version')}, which is not supported. "
             "Write the report again."
         )
-    return SweepVerdicts(
-        document["sweep"],
-        document["sweep_id"],
-        document["rule"],
-        tuple(map(_read_verdict, document["verdicts"])),
-    )
-
-
-def _read_verdict(fields: dict[str, Any]) -> Verdict:
-    gap, printed = fields["difference"], fields["printed"]
-    return Verdict(
-        **{
-            **fields,
-            "difference": Difference(**gap) if gap else None,
-            "printed": PrintedGain(**printed) if printed else None,
-        }
-    )
+    verdicts = []
+    for fields in document["verdicts"]:
+        gap, printed = fields["difference"], fields["printed"]
+        fields["difference"] = Difference(**gap) if gap else None
+        fields["printed"] = PrintedGain(**printed) if printed else None
+        verdicts.append(Verdict(**fields))
+    return SweepVerdicts(document["sweep"], document["sweep_id"], document["rule"], tuple(verdicts))

@@ -1,9 +1,8 @@
-"""Numbers that papers print, as data: `table("ddml/table4")`.
+"""Load the numbers that papers print, as in `load_published_table("ddml/table4")`.
 
-One YAML file a paper, beside this module. Values stand as printed, in the unit of the file
-(per cent) or of the table; what looks like a slip is marked, never corrected. Every file says under
-which protocol its numbers were made: `test-selected` means that the epoch was picked on the test
-classes.
+This folder has one YAML file for each paper. Values stand as printed, in the unit of the file
+(per cent) or of the table; apparent slips are marked, never corrected. Every file names the
+protocol of its numbers: `test-selected` means that the epoch was picked on the test classes.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ UNITS = {"percent": 100.0, "one": 1.0}
 
 
 class Slip(RecipePart):
-    """A place where the print contradicts itself. `column` is empty where no number is meant."""
+    """A contradiction in print. `column` is empty where it is not about a number."""
 
     row: str
     column: str
@@ -49,7 +48,7 @@ class Row(RecipePart):
 class PrintedValue:
     """One printed number: `value` ± `sd` in the table's unit, and the note of a slip if any.
 
-    row: the name of the printed row that it stands in.
+    row: the name of its printed row.
     places: digits after the point, as many as any number of its column has.
     """
 
@@ -62,7 +61,7 @@ class PrintedValue:
 
 
 class PublishedTable(RecipePart):
-    """One printed table. unit: where it is not the paper's."""
+    """One printed table. unit: given if it is not the paper's."""
 
     source: str
     caption: str
@@ -74,14 +73,12 @@ class PublishedTable(RecipePart):
     unit: Literal["percent", "one"] | None = None
 
     def get_row(self, name: str) -> Row:
-        """Return the row called `name`; ReportError names the rows there are."""
-        rows = {row.name: row for row in self.rows}
-        if name not in rows:
-            row_names = ", ".join(rows)
-            raise ReportError(
-                f"{self.source} of {self.paper} has no row {name!r}. Its rows are {row_names}."
-            )
-        return rows[name]
+        """Return the row called `name`; ReportError lists the names of all rows."""
+        for row in self.rows:
+            if row.name == name:
+                return row
+        names = ", ".join(row.name for row in self.rows)
+        raise ReportError(f"{self.source} of {self.paper} has no row {name!r}. Its rows: {names}.")
 
     def find_rows_like(self, patterns: Sequence[str]) -> list[Row]:
         """Return the rows that fit any of the patterns; ReportError names one that fits none."""
@@ -91,33 +88,27 @@ class PublishedTable(RecipePart):
         return [row for row in self.rows if any(fnmatchcase(row.name, p) for p in patterns)]
 
     def find_row_at(self, coords: Mapping[str, object]) -> Row | None:
-        """Return the row that carries exactly these coordinates, or None."""
-        wanted = {key: str(value) for key, value in coords.items()}
-        alike = (r for r in self.rows if {k: str(v) for k, v in r.coords.items()} == wanted)
-        return next(alike, None) if wanted else None
+        """Return the row with exactly these coordinates, or None; None without coordinates."""
+        texts = {key: str(value) for key, value in coords.items()}
+        for row in self.rows:
+            if texts and {key: str(value) for key, value in row.coords.items()} == texts:
+                return row
+        return None
 
     def get_printed_value(self, row: Row, column: str) -> PrintedValue | None:
         """Return the printed number, or None for a dash."""
         if column not in self.columns:
-            column_names = ", ".join(self.columns)
-            raise ReportError(
-                f"{self.source} has no column {column!r}. Its columns are {column_names}."
-            )
-        at = self.columns.index(column)
-        value = row.values[at]
+            names = ", ".join(self.columns)
+            raise ReportError(f"{self.source} has no column {column!r}. Its columns: {names}.")
+        i = self.columns.index(column)
+        value, sd = row.values[i], row.sd[i] if row.sd else None
         if value is None:
             return None
-        slips = (slip.note for slip in self.slips if (slip.row, slip.column) == (row.name, column))
-        printed = [
-            repr(table_row.values[at])
-            for table_row in self.rows
-            if table_row.values[at] is not None
-        ]
-        places = max(len(text.partition(".")[2]) for text in printed)
-        unit = UNITS[self.unit or "percent"]
-        return PrintedValue(
-            value, row.sd[at] if row.sd else None, next(slips, None), unit, places, row.name
-        )
+        slips = [slip.note for slip in self.slips if (slip.row, slip.column) == (row.name, column)]
+        texts = [repr(other.values[i]) for other in self.rows if other.values[i] is not None]
+        places = max(len(text.partition(".")[2]) for text in texts)
+        scale = UNITS[self.unit or "percent"]
+        return PrintedValue(value, sd, slips[0] if slips else None, scale, places, row.name)
 
 
 class Paper(RecipePart):
@@ -133,25 +124,22 @@ class Paper(RecipePart):
 
 @cache
 def load_paper(key: str) -> Paper:
-    """Return the paper called `key` (the file's name); ReportError names the papers there are."""
+    """Return the paper whose file is called `key`; ReportError lists all papers."""
     path = FOLDER / f"{key}.yaml"
     if not path.is_file():
-        paper_names = ", ".join(sorted(file.stem for file in FOLDER.glob("*.yaml")))
-        raise ReportError(f"There is no published paper {key!r}. Name one of {paper_names}.")
+        names = ", ".join(sorted(file.stem for file in FOLDER.glob("*.yaml")))
+        raise ReportError(f"There is no published paper {key!r}. Name one of {names}.")
     return Paper.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
 
 
 def load_published_table(reference: str) -> PublishedTable:
     """Return the table `ddml/table4`, with its paper's title, protocol and unit."""
     key, _, name = reference.partition("/")
-    source = load_paper(key)
-    if name not in source.tables:
-        table_name = ", ".join(f"{key}/{table_name}" for table_name in source.tables)
-        raise ReportError(f"There is no published table {reference!r}. Name one of {table_name}.")
-    chosen = source.tables[name]
-    header = {
-        "paper": source.title,
-        "protocol": source.protocol,
-        "unit": chosen.unit or source.unit,
-    }
-    return chosen.model_copy(update=header)
+    paper = load_paper(key)
+    if name not in paper.tables:
+        names = ", ".join(f"{key}/{table_name}" for table_name in paper.tables)
+        raise ReportError(f"There is no published table {reference!r}. Name one of {names}.")
+    table = paper.tables[name]
+    unit = table.unit or paper.unit
+    update = {"paper": paper.title, "protocol": paper.protocol, "unit": unit}
+    return table.model_copy(update=update)

@@ -53,7 +53,7 @@ def assemble(
         **{"sweep_id": "0" * 12, "name": "made", "created": 0.0, "report": {}},
         **{"cells": cells, "studies": studies, "study_order": list(studies), "spec": planned},
     }
-    parent = Parent("p", "1", "FINISHED", {}, document)
+    parent = Parent("p", "1", {}, document)
     return Frame(None, [parent], pd.DataFrame(trials, columns=[*TRIAL_KEYS, metric]))
 
 

@@ -132,7 +132,7 @@ def test_the_readme_shows_what_the_pages_of_the_sweeps_do() -> None:
     assert overview_block(text, format_overview(lines, overview.picture)) == text
 
 
-NUMBERED_REPORT = REPORT.replace("- note\n\n", "- own\n\nNotes 1–2, 4.\n\n", 1).replace(
+NUMBERED_REPORT = REPORT.replace("- note\n\n", "- own\n\nNotes 1, 2, 4.\n\n", 1).replace(
     "## Figures", "## Notes\n\n1. first\n2. second\n3. third\n4. † fourth\n\n## Figures"
 )
 
@@ -142,7 +142,7 @@ def test_notes_told_by_number_are_written_out_where_they_are_copied_to() -> None
     once = fill_block(README, NUMBERED_REPORT)
     assert "| 1 | 2 |\n\n- own\n- first\n- second\n- † fourth\n<!-- end" in once
     assert "third" not in once and "Notes 1" not in once
-    alone = fill_block(README, NUMBERED_REPORT.replace("- own\n\nNotes 1–2, 4.", "Note 3."))
+    alone = fill_block(README, NUMBERED_REPORT.replace("- own\n\nNotes 1, 2, 4.", "Note 3."))
     assert "| 1 | 2 |\n\n- third\n<!-- end" in alone
 
     levels = [{"variant": name} for name in ("plain", "ddml")]

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure as Canvas
 from matplotlib.text import Text
 
-from reports.figures.figure import MANY, TEXT, DrawnFigure, Tooltip, use_report_style
+from reports.figures.figure import MAX_TOOLTIPS, TEXT, DrawnFigure, Tooltip, use_report_style
 from reports.figures.heatmap import draw_heatmap
 from reports.figures.history import draw_search_history
 from reports.recipe import Figure, Heatmap, Table
@@ -54,5 +54,5 @@ def test_a_mark_is_where_the_picture_has_it(tmp_path: Path) -> None:
         (pytest.approx(0.25), pytest.approx(0.8), "corner"),
         (pytest.approx(0.5), pytest.approx(0.2), "top"),
     ]
-    many = DrawnFigure("d", "s", "", "", figure, (), spots[:1] * (MANY + 1))
+    many = DrawnFigure("d", "s", "", "", figure, (), spots[:1] * (MAX_TOOLTIPS + 1))
     assert many.locate_spots() == []

@@ -24,9 +24,7 @@ def written() -> dict[str, str]:
     texts = {}
     for table in wide.tables():
         texts[table.key] = latex.format_latex(table)
-        plain = latex.format_plain_latex(table)
-        assert plain is not None
-        texts[f"{table.key}_plain"] = plain
+        texts[f"{table.key}_plain"] = latex.format_plain_latex(table)
     return texts
 
 

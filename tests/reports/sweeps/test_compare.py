@@ -102,4 +102,4 @@ def test_the_commands(finished: Any, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "same trials." in capsys.readouterr().out
     assert main(["diff", sweep, sweep, "--out", out, "--other", str(tmp_path / "nowhere")]) != 0
     message = capsys.readouterr().err
-    assert "no such file" in message and message.count("\n") == 1
+    assert "does not exist" in message and message.count("\n") == 1

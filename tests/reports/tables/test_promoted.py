@@ -53,7 +53,7 @@ def test_each_cell_stands_beside_what_it_was() -> None:
     assert float(lines[1]["source_mean"]) == pytest.approx(0.445)
     assert float(lines[1]["mean"]) == pytest.approx(0.62) and lines[1]["n"] == "3"
     assert lines[0]["run_ids"].split() == [f"run-network0-{seed}" for seed in range(3)]
-    hrefs = html._build_table_section(table, ())["parts"][0]["rows"][0]["hrefs"]
+    hrefs = html._build_table_parts(table)[0]["rows"][0]["hrefs"]
     assert hrefs[3:5] == [
         html.build_run_anchor("heads", "0001"),
         html.build_run_anchor("network", "rank=1"),

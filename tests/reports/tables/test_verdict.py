@@ -216,7 +216,8 @@ def test_components_are_judged_by_terms_after_variants_at_their_own_best() -> No
         "all on − all off": "better",
     }
     assert all(v.is_term and v.family == 3 for v in calls[3:])
-    text = words.format_plain_verdict(summarize_verdicts(noisy, calls), calls)
+    section = words.VerdictSection(summarize_verdicts(noisy, calls), calls, None)
+    text = words.format_plain_verdict(section)
     assert text.index("compare: MAP@R") < text.index("components: MAP@R")
     # without an error of its own a table's rows are judged one by one
     exact = components(0.1)
