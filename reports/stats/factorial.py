@@ -111,99 +111,95 @@ def fit_factorial(
     """
     from scipy.stats import f as f_distribution
 
+    # the values that exist, as columns
     rows = [
-        (dict(coords), seed, float(value))
+        (coords, seed, float(value))
         for coords, values in cells
         for seed, value in values.items()
         if np.isfinite(value)
     ]
     factors = _collect_factor_levels([coords for coords, _, _ in rows], levels or {})
-    places = [tuple(coords.get(name, "") for name in factors) for coords, _, _ in rows]
-    if not factors or len(set(places)) < 2:
+    keys = [tuple(coords.get(name, "") for name in factors) for coords, _, _ in rows]
+    if len(set(keys)) < 2:
         return None
+    seeds = [seed for _, seed, _ in rows]
     y = np.array([value for _, _, value in rows])
-    blocks = _build_indicator_columns([str(seed) for _, seed, _ in rows])
+    blocks = _build_indicator_columns(seeds)
     codes = {
-        name: _encode_factor([at[i] for at in places], factors[name])
+        name: _encode_factor([key[i] for key in keys], factors[name])
         for i, name in enumerate(factors)
     }
     terms, aliased = _select_independent_terms(blocks, codes, order)
-    copies = group_copies(places, [seed for _, seed, _ in rows], y, resolution)
+
+    # least squares, in which k copies weigh 1/k each
+    copies = _group_copies(keys, seeds, y, resolution)
     counts = Counter(copies.values())
-    first = np.array([copies[at] == at for at in places])  # one cell of each group of copies
-    root = np.sqrt([1 / counts[copies[at]] for at in places])
-    everything = np.hstack([blocks, *terms.values()])
-    weighted, target = everything * root[:, None], y * root
-    distinct = [at for at, once in zip(places, first, strict=True) if once]
-    within, ranks = _compute_within_squares(y[first], blocks[first], distinct)
-    sigma2, df, error = None, 0, "none"
-    for name, squares, rank in (
-        ("replicates", within, ranks),
-        ("residual", _compute_residual_squares(target, weighted), everything.shape[1]),
-    ):
-        if sigma2 is None and first.sum() > rank:
-            sigma2, df, error = squares / (first.sum() - rank), int(first.sum() - rank), name
-    between = _compute_residual_squares(y[first], blocks[first]) - within
-    flat = between <= len(y) * (ROUNDING * np.abs(y).max()) ** 2
-    beta = np.linalg.lstsq(weighted, target, rcond=None)[0]
-    inverse = np.linalg.inv(weighted.T @ weighted)
+    root = np.sqrt([1 / counts[copies[key]] for key in keys])
+    model = np.hstack([blocks, *terms.values()]) * root[:, None]
+    target = y * root
+    beta = np.linalg.lstsq(model, target, rcond=None)[0]
+    inverse = np.linalg.inv(model.T @ model)
+
+    # error: from the replicates of distinct cells, else from the residuals of the model
+    is_distinct = np.array([copies[key] == key for key in keys])
+    distinct = [key for key in keys if copies[key] == key]
+    within, rank = _compute_within_squares(y[is_distinct], blocks[is_distinct], distinct)
+    between = _compute_residual_squares(y[is_distinct], blocks[is_distinct]) - within
+    squares, error, df = within, "replicates", len(distinct) - rank
+    if df < 1:
+        squares, error = _compute_residual_squares(target, model), "residual"
+        df = len(distinct) - model.shape[1]
+    variance = squares / df if df > 0 else None
+    rounding = (ROUNDING * np.abs(y).max()) ** 2
+    is_flat = bool(between <= len(y) * rounding)
+
     effects, start = [], blocks.shape[1]
     for term, columns in terms.items():
-        width = columns.shape[1]
-        term_columns = slice(start, start + width)
-        start += width
-        squares = float(
-            beta[term_columns]
-            @ np.linalg.solve(inverse[term_columns, term_columns], beta[term_columns])
-        )
+        part = slice(start, start + columns.shape[1])
+        start = part.stop
+        fitted = columns @ beta[part]
+        best_key = dict(zip(factors, keys[int(np.argmax(fitted))], strict=True))
+        width, noise = columns.shape[1], variance or 0.0
+        term_squares = float(beta[part] @ np.linalg.solve(inverse[part, part], beta[part]))
+        share = 0.0 if is_flat else max(0.0, (term_squares - width * noise) / (between + noise))
         estimate = se = low = high = f = p = None
         if all(len(factors[name]) == 2 for name in term):
-            estimate = 2 * float(beta[term_columns][0])
-        if sigma2 is not None and sigma2 > (ROUNDING * np.abs(y).max()) ** 2:
-            f = squares / width / sigma2
+            estimate = 2 * float(beta[part][0])
+        if variance is not None and variance > rounding:
+            f = term_squares / width / variance
             p = float(f_distribution.sf(f, width, df))
             if estimate is not None:
-                se = 2 * float(np.sqrt(sigma2 * inverse[term_columns, term_columns][0, 0]))
+                se = 2 * float(np.sqrt(variance * inverse[part, part][0, 0]))
                 half = dunnett_quantile(family, df, 0.0) * se
                 low, high = estimate - half, estimate + half
-        noise = 0.0 if sigma2 is None else sigma2
-        share = 0.0 if flat else max(0.0, (squares - width * noise) / (between + noise))
-        fitted = columns @ beta[term_columns]
-        top = int(np.argmax(fitted))
-        effects.append(
-            Effect(
-                term,
-                estimate,
-                se,
-                low,
-                high,
-                float(np.ptp(fitted)),
-                tuple(places[top][list(factors).index(name)] for name in term),
-                share,
-                width,
-                f,
-                p,
-            )
-        )
-    sigma = None if sigma2 is None else float(np.sqrt(sigma2))
-    cells_used = len(copies)
+        best = tuple(best_key[name] for name in term)
+        spread = float(np.ptp(fitted))
+        effects.append(Effect(term, estimate, se, low, high, spread, best, share, width, f, p))
     return Fit(
-        *(tuple(effects), error, df, sigma, aliased, len(y), cells_used, bool(flat), len(counts))
+        effects=tuple(effects),
+        error="none" if variance is None else error,
+        error_df=max(df, 0),
+        sigma=None if variance is None else float(np.sqrt(variance)),
+        aliased=aliased,
+        n=len(y),
+        cells=len(copies),
+        flat=is_flat,
+        distinct=len(counts),
     )
 
 
-def group_copies(
-    places: Sequence[tuple[str, ...]], seeds: Sequence[int], y: Floats, resolution: float
+def _group_copies(
+    keys: Sequence[tuple[str, ...]], seeds: Sequence[int], y: Floats, resolution: float
 ) -> dict[tuple[str, ...], tuple[str, ...]]:
-    """Return cell → the first cell that it equals at every common seed, itself where none does."""
+    """Return cell → the first cell that it equals at every common seed, else itself."""
     values: dict[tuple[str, ...], dict[int, float]] = {}
-    for at, seed, value in zip(places, seeds, y, strict=True):
-        values.setdefault(at, {})[seed] = float(value)
+    for key, seed, value in zip(keys, seeds, y, strict=True):
+        values.setdefault(key, {})[seed] = float(value)
     copies: dict[tuple[str, ...], tuple[str, ...]] = {}
-    for at, row in values.items():
-        originals = (other for other in values if copies.get(other) == other)
-        same = (o for o in originals if are_equal(row, values[o], resolution))
-        copies[at] = next(same, at)
+    for key, row in values.items():
+        originals = (other for other in copies if copies[other] == other)
+        same = (other for other in originals if are_equal(row, values[other], resolution))
+        copies[key] = next(same, key)
     return copies
 
 
@@ -227,7 +223,7 @@ def _encode_factor(values: Sequence[str], levels: Sequence[str]) -> Floats:
     return np.stack(columns, axis=1)
 
 
-def _build_indicator_columns(values: Sequence[str]) -> Floats:
+def _build_indicator_columns(values: Sequence[int]) -> Floats:
     """Return [n, distinct values], an indicator column each."""
     distinct = dict.fromkeys(values)
     return np.array([[value == other for other in distinct] for value in values], dtype=np.float64)

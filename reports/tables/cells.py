@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Cells = list[tuple[dict[str, str], dict[int, float]]]  # levels by factor, values by seed
 Levels = dict[str, list[str]]  # factor → its levels, low first
 NEUTRAL = "neutral"  # coordinate of cells with the method off, and of the rows that leave them out
+NEUTRAL_NOTE = "neutral: the method switched off, at the best rates of its baseline."
 ENSEMBLE = "ensemble/"  # how metrics of folds' embeddings side by side start
 TRAIN = "train/"
 EMPTY = "nothing finished"

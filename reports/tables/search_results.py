@@ -9,6 +9,7 @@ from reports.recipe import Table
 from reports.stats.describe import half_width, summarize
 from reports.tables.cells import (
     NEUTRAL,
+    NEUTRAL_NOTE,
     explain_folds,
     explain_protocol,
     group_by_cell,
@@ -61,7 +62,7 @@ def searched(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     by = format_metric_label(recipe.metrics[0])
     notes = [f"The best {len(rows)} of {total} configurations tried, by {by}."]
     if (cells["cell"] == NEUTRAL).any():
-        notes.append("neutral: the method switched off, at the best rates of its baseline.")
+        notes.append(NEUTRAL_NOTE)
     lost = cells[cells["status"] != "done"]
     if len(lost):
         counts = ", ".join(f"{n} {status}" for status, n in lost["status"].value_counts().items())

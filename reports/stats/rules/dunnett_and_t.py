@@ -6,12 +6,17 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from reports.stats.blocks import compute_least_correlation, dunnett_quantile, fit_shared_error
-from reports.stats.comparison_rule import LEVEL, ComparisonRule, Sample
+from reports.stats.blocks import (
+    LEVEL,
+    compute_least_correlation,
+    dunnett_quantile,
+    fit_shared_error,
+)
+from reports.stats.comparison_rule import ComparisonRule, Sample
 
 
 class DunnettAndT(ComparisonRule):
-    """Give each row d̄ ± max(t s_d √v, c s √(2 v)) with v = 1/n + overlap.
+    """Give each row d̄ ± max(t s_d / √n, c s √(2 / n)).
 
     t is the quantile of n − 1 degrees of freedom and s_d the standard deviation of the row's own
     differences; s with ν degrees of freedom is the error of the blocks model over all distinct
@@ -21,7 +26,7 @@ class DunnettAndT(ComparisonRule):
 
     References:
         Dunnett, JASA 50 (1955); Stein, Annals of Mathematical Statistics 16 (1945) for
-        `first_stage`; Nadeau and Bengio, Machine Learning 52 (2003) for `overlap`.
+        `first_stage`.
     """
 
     name = "dunnett_and_t"
@@ -40,15 +45,14 @@ class DunnettAndT(ComparisonRule):
         correlation = compute_least_correlation(blocks)
         reach = {}
         for name, common in zip(sample.rows, blocks, strict=True):
-            variance = sample.compute_mean_variance(len(common))
             stage_gaps = stage.compute_differences(name)
             half = np.inf
             if len(stage_gaps) > 1 and shared is not None:
                 t = stats.t.ppf((1 + LEVEL) / 2, len(stage_gaps) - 1)
                 c = dunnett_quantile(len(blocks), shared.df, correlation)
                 half = max(
-                    float(t * stage_gaps.std(ddof=1) * np.sqrt(variance)),
-                    float(c * shared.sd * np.sqrt(2 * variance)),
+                    float(t * stage_gaps.std(ddof=1) * np.sqrt(1 / len(common))),
+                    float(c * shared.sd * np.sqrt(2 * (1 / len(common)))),
                 )
             reach[name] = (half, half)
         return reach

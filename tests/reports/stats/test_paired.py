@@ -99,7 +99,6 @@ def test_permutation_of_many_pairs_agrees_with_scipy() -> None:
         rng=np.random.default_rng(0),
     ).pvalue
     assert permutation_p(list(d)) == pytest.approx(oracle, abs=0.02)
-    assert permutation_p(list(d), seed=1) == permutation_p(list(d), seed=1)
 
 
 def test_wilcoxon_is_scipy_s() -> None:
@@ -152,7 +151,7 @@ def test_cliff_s_delta_and_the_chance_to_win_are_the_loops(a: list[int], b: list
     losses = sum(x < y for x in a for y in b)
     size = len(a) * len(b)
     assert cliffs_delta(a, b) == pytest.approx((wins - losses) / size)
-    found = probability_of_improvement(a, b, resamples=10)
+    found = probability_of_improvement(a, b)
     assert found is not None and found.probability == pytest.approx((wins + ties / 2) / size)
     theirs = scipy_stats.mannwhitneyu(a, b).statistic
     assert found.probability == pytest.approx(theirs / size)
@@ -182,7 +181,6 @@ def test_the_interval_of_a_chance_to_win_is_the_bootstrap_s() -> None:
         x, y = rng.choice(a, 5), rng.choice(b, 5)
         drawn.append(np.mean([(p > q) + (p == q) / 2 for p in x for q in y]))
     assert (found.low, found.high) == pytest.approx(np.percentile(drawn, [2.5, 97.5]), abs=0.03)
-    assert probability_of_improvement(a, b, seed=3) == probability_of_improvement(a, b, seed=3)
     assert probability_of_improvement([0.6], [0.5, 0.7]) == Improvement(0.5, None, None)
     assert probability_of_improvement([math.nan], [0.5]) is None
 

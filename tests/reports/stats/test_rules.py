@@ -143,15 +143,6 @@ def test_later_blocks_keep_the_first_stage_s_error(rule: str) -> None:
     assert long == pytest.approx(short * np.sqrt(5 / 20)) and len(first.baseline) == 5
 
 
-@pytest.mark.parametrize("rule", ["dunnett_and_t", "holm_t"])
-def test_redrawn_splits_widen_the_interval(rule: str) -> None:
-    plain, splits = (draw_sample(6, rows=1, blocks=5, overlap=o) for o in (0.0, 1.0))
-    (narrow, _), (wide, _) = (
-        load_rule(rule).compute_half_widths(each)["r0"] for each in (plain, splits)
-    )
-    assert wide == pytest.approx(narrow * np.sqrt((1 / 5 + 1) / (1 / 5)))
-
-
 @pytest.mark.parametrize("rule", RULES)
 def test_rows_are_compared_on_common_blocks_and_lost_runs_cost_no_row(rule: str) -> None:
     sample = draw_sample(7, rows=3, blocks=9, lost=2)
