@@ -17,9 +17,7 @@ from reports.tables.cells import (
     Levels,
     collect_factor_cells,
     collect_levels,
-    explain_folds,
-    explain_protocol,
-    explain_race,
+    explain_measurement,
     list_missing_seeds,
 )
 from reports.tables.judging import find_resolution
@@ -111,9 +109,7 @@ def effects(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
         COLUMNS,
         tuple(numbers),
         (
-            explain_protocol(frame, recipe.metrics),
-            *explain_folds(cells, recipe.metrics),
-            *explain_race(frame, recipe.study),
+            *explain_measurement(frame, recipe, cells),
             *dict.fromkeys(notes),
             *(f"Without a result: {gap}." for gap in list_missing_seeds(cells)),
         ),

@@ -13,9 +13,7 @@ from reports.stats.ranks import spearman
 from reports.tables.cells import (
     NEUTRAL,
     NEUTRAL_NOTE,
-    explain_folds,
-    explain_protocol,
-    explain_race,
+    explain_measurement,
     group_by_seed,
     list_missing_seeds,
     run_ids,
@@ -141,9 +139,7 @@ def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
         "again." + (f" {NEUTRAL_NOTE}" if is_neutral.any() else ""),
         _explain_agreement(recipe, promotion, pairs),
         "[…]: 95 % Student interval of the mean over seeds; none with one seed.",
-        explain_protocol(frame, recipe.metrics),
-        *explain_race(frame, recipe.study),
-        *explain_folds(cells, recipe.metrics),
+        *explain_measurement(frame, recipe, cells),
         *(f"Without a result: {gap}." for gap in list_missing_seeds(cells)),
     ]
     return Sheet(

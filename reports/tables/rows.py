@@ -5,14 +5,13 @@ cell follows as a row whose name ends in `OTHER`. A combination that no trial ca
 without numbers, and a row that a paper prints has printed numbers only.
 
 Differences between data sets say nothing about methods. If a study has several data sets, each has
-its
-own baseline row: the cell that equals the baseline in all factors except those that name the data
-set. `within` in a recipe does the same for other factors.
+its own baseline row: the cell that equals the baseline in all factors except those that name the
+data set. `within` in a recipe does the same for other factors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from reports.frame import OTHER, Frame
@@ -33,13 +32,13 @@ def order_rows(cells: Iterable[str]) -> list[str]:
 
 
 def mark_neutral(labels: tuple[str, ...], cell: str, cells: Collection[str]) -> tuple[str, ...]:
-    """Return the labels of a row with a mark if its best is neutral, or if it leaves neutral cells
-    out."""
+    """Mark the labels of a row whose best is neutral, and of the row that leaves neutral out."""
+    first, *others = labels
     if cell + OTHER in cells:
-        return (f"{labels[0]} (best is neutral)", *labels[1:])
-    if cell.endswith(OTHER):
-        return (f"{labels[0].removesuffix(OTHER)}{OTHER}", *labels[1:])
-    return labels
+        first = f"{first} (best is neutral)"
+    elif cell.endswith(OTHER):
+        first = f"{first.removesuffix(OTHER)}{OTHER}"
+    return (first, *others)
 
 
 def explain_neutral_rows(cells: Collection[str]) -> list[str]:
@@ -49,17 +48,6 @@ def explain_neutral_rows(cells: Collection[str]) -> list[str]:
         f"the plain loss at the best rates of the baseline; {cell}{OTHER}: the best other one."
         for cell in cells
         if cell + OTHER in cells
-    ]
-
-
-def build_refused_rows(
-    frame: Frame, recipe: Table, labels: Callable[[str, Mapping[str, Any]], tuple[str, ...]]
-) -> list[TableRow]:
-    """Return a row for each combination that no valid trial has."""
-    nothing = dict.fromkeys(recipe.metrics, MeasuredMetric(None))
-    return [
-        TableRow(refused["cell"], labels(refused["cell"], refused["coords"]), nothing, (), 0)
-        for refused in frame.get_plan_note("refused", recipe.study) or []
     ]
 
 
@@ -79,19 +67,19 @@ def build_printed_rows(
     if published is None or not published.others:
         return []
     table = papers.load_published_table(published.table)
-    wanted = table.rows if published.others is True else table.find_rows_like(published.others)
-    columns = {metric: recipe.find_published_column(metric) for metric in recipe.metrics}
-    printed = (result.printed for row in rows for result in row.measured.values())
-    trained = {shown_row.row for shown_row in printed if shown_row is not None}
+    printed_rows = table.rows
+    if published.others is not True:
+        printed_rows = tuple(table.find_rows_like(published.others))
+    results = (result.printed for row in rows for result in row.measured.values())
+    trained = {printed.row for printed in results if printed is not None}
     more = []
-    for row in wanted:
-        measured = {
-            metric: MeasuredMetric(
-                None, printed=table.get_printed_value(row, column) if column else None
-            )
-            for metric, column in columns.items()
-        }
-        if row.name not in trained and any(shown_row.printed for shown_row in measured.values()):
+    for row in printed_rows:
+        measured = {}
+        for metric in recipe.metrics:
+            column = recipe.find_published_column(metric)
+            printed = table.get_printed_value(row, column) if column else None
+            measured[metric] = MeasuredMetric(None, printed=printed)
+        if row.name not in trained and any(result.printed for result in measured.values()):
             labels = (f"{row.name} (published only)", *[""] * (len(headers) - 1))
             more.append(TableRow(row.name, labels, measured, (), 0, printed_only=True))
     return more
@@ -130,41 +118,42 @@ def find_baselines(
         baseline: the cell that the recipe names.
         within: factors in which a cell must equal its baseline.
     """
-    several = len(set(data.values())) > 1
-    if not several and not within:
+    has_several = len(set(data.values())) > 1
+    if not has_several and not within:
         return dict.fromkeys(coords, baseline)
+
+    # cells of one data set, with equal levels of the factors in `within`
     groups: dict[tuple[str, ...], list[str]] = {}
     by_data: dict[str, list[str]] = {}
     for cell, coordinates in coords.items():
-        if several and cell not in data:
-            continue  # no run of it tells where it belongs, and it has no number
-        alike = (format_level(coordinates.get(name)) for name in within)
-        own_data = data[cell] if several else ""
-        groups.setdefault((own_data, *alike), []).append(cell)
-        by_data.setdefault(own_data, []).append(cell)
-    names = {name for coordinates in coords.values() for name in coordinates if name not in within}
-    real_factors = {
-        name for name in names if _is_more_than_data_set_name(name, coords, [*by_data.values()])
-    }
+        if has_several and cell not in data:
+            continue  # no run of it tells its data set, and it has no number
+        data_set = data[cell] if has_several else ""
+        levels = (format_level(coordinates.get(name)) for name in within)
+        groups.setdefault((data_set, *levels), []).append(cell)
+        by_data.setdefault(data_set, []).append(cell)
+
+    # a group's baseline equals the table's in all factors that do not name the data set
+    names = {name for coordinates in coords.values() for name in coordinates} - {*within}
+    factors = [n for n in names if _varies_within_data(n, coords, [*by_data.values()])]
+
+    def get_levels(cell: str) -> list[str]:
+        return [format_level(coords[cell].get(name)) for name in factors]
+
     baselines: dict[str, str] = {}
-    wanted = {name: format_level(coords[baseline].get(name)) for name in real_factors}
-    if not real_factors and not any(baseline in group for group in groups.values()):
-        return {}
     for group in groups.values():
-        first = [baseline] if baseline in group else group
-        same = [
-            c for c in first if {n: format_level(coords[c].get(n)) for n in real_factors} == wanted
-        ]
-        baselines |= dict.fromkeys(group, same[0]) if same else {}
+        equal = [cell for cell in group if get_levels(cell) == get_levels(baseline)]
+        if equal:
+            baselines |= dict.fromkeys(group, baseline if baseline in group else equal[0])
     return baselines
 
 
-def _is_more_than_data_set_name(
+def _varies_within_data(
     name: str, coords: Mapping[str, Mapping[str, Any]], by_data: Sequence[Sequence[str]]
 ) -> bool:
     """Return whether a factor varies within a data set, or two data sets share its level."""
     levels = [{format_level(coords[cell].get(name)) for cell in cells} for cells in by_data]
-    return any(len(found) > 1 for found in levels) or len(set().union(*levels)) < len(levels)
+    return sum(map(len, levels)) > len(levels) or len(set().union(*levels)) < len(levels)
 
 
 def explain_baselines(

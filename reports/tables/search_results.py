@@ -10,8 +10,7 @@ from reports.stats.describe import half_width, summarize
 from reports.tables.cells import (
     NEUTRAL,
     NEUTRAL_NOTE,
-    explain_folds,
-    explain_protocol,
+    explain_measurement,
     group_by_cell,
     list_missing_seeds,
     run_ids,
@@ -67,7 +66,7 @@ def searched(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     if len(lost):
         counts = ", ".join(f"{n} {status}" for status, n in lost["status"].value_counts().items())
         notes.append(f"Without a result: {counts}.")
-    notes += [explain_protocol(frame, recipe.metrics), *explain_folds(cells, recipe.metrics)]
+    notes += explain_measurement(frame, recipe, cells)
     return TableData(
         recipe,
         to_slug(f"table_{recipe.study}"),
