@@ -8,7 +8,7 @@ from reports.frame import Frame
 from reports.recipe import Figure
 from reports.tables import labels
 from reports.tables.cells import collect_factor_cells, collect_levels, find_protocol
-from reports.tables.effects import attribute_with_error, explain_attribution, is_full
+from reports.tables.effects import attribute_with_error, explain_attribution, fit_effects, is_full
 from reports.tables.judging import find_resolution
 
 
@@ -37,7 +37,9 @@ def shapley(frame: Frame, recipe: Figure, _: ShapleyOptions) -> plot.DrawnFigure
             f"report.figures: Shapley values need a study with all combinations of two "
             f"levels for each component, and {study} has other cells. Name such a study."
         )
-    attribution = attribute_with_error(data, levels, find_resolution(cells, metric))
+    resolution = find_resolution(cells, metric)
+    fit = fit_effects(data, levels, resolution)
+    attribution = attribute_with_error(data, levels, fit, resolution)
     title = labels.replace_greek_names(recipe.title) or f"{study}: what each component gains"
     shares, factor = attribution.values if attribution else {}, labels.display_scale(metric)
     drawing, panel = plot.create_single_panel(title, 0.95 + 0.3 * max(len(shares), 2))
@@ -50,7 +52,7 @@ def shapley(frame: Frame, recipe: Figure, _: ShapleyOptions) -> plot.DrawnFigure
         values = [shares[name] * factor for name in ranked]
         plot.draw_bars(panel, labels.format_coordinates(ranked), values, plot.COLOURS[5], 0.6)
         for at, (name, value) in enumerate(zip(ranked, values, strict=True)):
-            low, high = attribution.intervals[name] or (None, None)
+            low, high = attribution.intervals[name]
             if low is not None and high is not None:
                 sides = [[value - low * factor], [high * factor - value]]
                 panel.errorbar(value, at, xerr=sides, color="black")

@@ -23,7 +23,7 @@ class Attribution:
     """
 
     values: dict[str, float]
-    intervals: dict[str, tuple[float, float] | None]
+    intervals: dict[str, tuple[float, float] | tuple[None, None]]
     total: float
     dropped: tuple[int, ...]
 
@@ -87,7 +87,8 @@ def attribute_over_seeds(
     values = {name: float(np.mean([shares[name] for shares in by_seed])) for name in names}
     totals = [worth[frozenset(names)][seed] - worth[frozenset()][seed] for seed in complete]
     # intervals: from the size of each contrast
-    intervals: dict[str, tuple[float, float] | None] = dict.fromkeys(names)
+    intervals: dict[str, tuple[float, float] | tuple[None, None]]
+    intervals = dict.fromkeys(names, (None, None))
     if error is not None:
         used = {subset: {seed: row[seed] for seed in complete} for subset, row in worth.items()}
         quantile = dunnett_quantile(family, error.df, 0.0)

@@ -135,7 +135,7 @@ def find_baselines(
 
     # a group's baseline equals the table's in all factors that do not name the data set
     names = {name for coordinates in coords.values() for name in coordinates} - {*within}
-    factors = [n for n in names if _varies_within_data(n, coords, [*by_data.values()])]
+    factors = [n for n in names if _is_varied_within_data(n, coords, [*by_data.values()])]
 
     def get_levels(cell: str) -> list[str]:
         return [format_level(coords[cell].get(name)) for name in factors]
@@ -148,7 +148,7 @@ def find_baselines(
     return baselines
 
 
-def _varies_within_data(
+def _is_varied_within_data(
     name: str, coords: Mapping[str, Mapping[str, Any]], by_data: Sequence[Sequence[str]]
 ) -> bool:
     """Return whether a factor varies within a data set, or two data sets share its level."""

@@ -14,10 +14,11 @@ from typing import Any, Literal, get_args
 from reports.frame import Frame
 from reports.stats.blocks import are_equal, dunnett_quantile
 from reports.stats.comparison_rule import decide
-from reports.stats.factorial import Fit, fit_factorial
+from reports.stats.factorial import Fit
 from reports.stats.paired import Difference
 from reports.tables.cells import Cells, Levels, collect_factor_cells, collect_levels
 from reports.tables.comparison import ON
+from reports.tables.effects import fit_effects
 from reports.tables.judging import find_resolution, find_smallest
 from reports.tables.labels import format_coordinate, is_lower_better
 from reports.tables.model import AnyTable, TableData, TableRow
@@ -245,8 +246,8 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
     varied = {name: names for name, names in levels.items() if len(names) > 1}
     if any(len(names) > 2 for names in varied.values()):
         return []
-    family, resolution = len(varied) + 1, find_resolution(cells, metric)
-    fit = fit_factorial(data, order=2, levels=levels, resolution=resolution, family=family)
+    resolution = find_resolution(cells, metric)
+    fit = fit_effects(data, levels, resolution)
     if fit is None or fit.flat or any(effect.low is None for effect in fit.effects):
         return []
 
@@ -261,7 +262,7 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
             gaps[name] = Difference(effect.estimate, effect.low, effect.high, seeds, "factorial")
             if _has_no_effect(factor, data, resolution):
                 unchanged.add(name)
-    total = _compute_total(data, varied, fit, family)
+    total = _compute_total(data, varied, fit)
     if total is not None:
         gaps[TOTAL] = total
 
@@ -298,7 +299,7 @@ def _has_no_effect(factor: str, data: Cells, resolution: float) -> bool:
     return bool(pairs) and all(are_equal(a, b, resolution) for a, b in pairs)
 
 
-def _compute_total(data: Cells, varied: Levels, fit: Fit, family: int) -> Difference | None:
+def _compute_total(data: Cells, varied: Levels, fit: Fit) -> Difference | None:
     """Return all on − all off, with its interval from the factorial's error."""
     ends: list[dict[int, float]] = []
     for side in (0, -1):
@@ -309,5 +310,7 @@ def _compute_total(data: Cells, varied: Levels, fit: Fit, family: int) -> Differ
     if not common or fit.sigma is None:
         return None
     mean = sum(ends[1][seed] - ends[0][seed] for seed in common) / len(common)
-    half = dunnett_quantile(family, fit.error_df, 0.0) * fit.sigma * (2 / len(common)) ** 0.5
+    half = (
+        dunnett_quantile(len(varied) + 1, fit.error_df, 0.0) * fit.sigma * (2 / len(common)) ** 0.5
+    )
     return Difference(mean, mean - half, mean + half, len(common), "factorial")

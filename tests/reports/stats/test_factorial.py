@@ -70,7 +70,7 @@ def test_attribution_over_seeds() -> None:
     each = [orderings({s: v[i] for s, v in worth.items()}) for i in (0, 2)]
     assert found.values == pytest.approx({x: (each[0][x] + each[1][x]) / 2 for x in "abc"})
     assert sum(found.values.values()) == pytest.approx(found.total)
-    assert found.intervals == dict.fromkeys("abc")
+    assert found.intervals == dict.fromkeys("abc", (None, None))
     error = SharedError(0.3, 14)
     sized = attribute_over_seeds(worth, error)
     assert sized is not None and sized.values == found.values
@@ -81,7 +81,7 @@ def test_attribution_over_seeds() -> None:
     del worth[frozenset("bc")]
     assert attribute_over_seeds(worth) is None
     one = attribute_over_seeds({s: {0: 1.0} for s in subsets("a")})
-    assert one is not None and one.intervals == {"a": None}
+    assert one is not None and one.intervals == {"a": (None, None)}
 
 
 # --- Factorials
