@@ -12,13 +12,15 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 
 Blocks = Mapping[int, float]
+K = TypeVar("K", bound=Hashable)  # of a row
 LEVEL = 0.95  # of every interval
 NODES = 64  # of Gauss-Legendre in each of the two integrals: c is exact to 1e-5
 
@@ -35,6 +37,16 @@ def are_equal(a: Blocks, b: Blocks, resolution: float) -> bool:
     """Return whether two rows differ by less than `resolution`, or not at all, at common blocks."""
     largest = max((abs(a[block] - b[block]) for block in a.keys() & b.keys()), default=np.inf)
     return bool(largest < resolution or largest == 0)
+
+
+def find_originals(rows: Mapping[K, Blocks], resolution: float) -> dict[K, K]:
+    """Return row → the first row that it equals at every common block, which may be itself."""
+    originals: dict[K, K] = {}
+    for name, row in rows.items():
+        distinct = (other for other, original in originals.items() if other == original)
+        equal = (other for other in distinct if are_equal(row, rows[other], resolution))
+        originals[name] = next(equal, name)
+    return originals
 
 
 def fit_shared_error(rows: Sequence[Blocks]) -> SharedError | None:

@@ -16,7 +16,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from reports.kinds import load_kind
-from reports.stats.blocks import Blocks, are_equal
+from reports.stats.blocks import Blocks, find_originals
 from reports.stats.paired import Difference
 
 Call = Literal["better", "worse", "no difference", "open"]
@@ -122,7 +122,8 @@ def judge(
         A judgement for each row: "better" or "worse" if the interval leaves out 0, "no
         difference" if it lies inside ±δ, else "open".
     """
-    copies = find_copies(sample, resolution, baseline)
+    originals = find_originals({baseline: sample.baseline, **sample.rows}, resolution)
+    copies = {name: original for name, original in originals.items() if name != original}
     distinct = {
         name: _select_finite(row) for name, row in sample.rows.items() if name not in copies
     }
@@ -161,23 +162,6 @@ def decide(interval: Difference, smallest: float, *, lower_is_better: bool) -> J
         better = (low > 0) != lower_is_better
         return Judgement(interval, "better" if better else "worse", small=inside)
     return Judgement(interval, "no difference" if inside else "open")
-
-
-def find_copies(sample: Sample, resolution: float, baseline: str = "") -> dict[str, str]:
-    """Return row → the baseline or the earlier row that it equals at every common block.
-
-    Two rows are equal if their largest absolute difference is below `resolution`, or 0.
-    """
-    copies: dict[str, str] = {}
-    originals: dict[str, Blocks] = {baseline: sample.baseline}
-    for name, row in sample.rows.items():
-        equal = (other for other in originals if are_equal(row, originals[other], resolution))
-        original = next(equal, None)
-        if original is None:
-            originals[name] = row
-        else:
-            copies[name] = original
-    return copies
 
 
 def count_comparisons(judgements: Sequence[Judgement]) -> int:

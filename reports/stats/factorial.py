@@ -16,7 +16,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from reports.stats.blocks import are_equal, dunnett_quantile
+from reports.stats.blocks import dunnett_quantile, find_originals
 
 Floats = NDArray[np.float64]
 ROUNDING = 1e-12  # of the values, below which scatter is none
@@ -111,43 +111,39 @@ def fit_factorial(
     """
     from scipy.stats import f as f_distribution
 
-    # the values that exist, as columns
-    rows = [
-        (coords, seed, float(value))
-        for coords, values in cells
-        for seed, value in values.items()
-        if np.isfinite(value)
-    ]
-    factors = _collect_factor_levels([coords for coords, _, _ in rows], levels or {})
-    keys = [tuple(coords.get(name, "") for name in factors) for coords, _, _ in rows]
-    if len(set(keys)) < 2:
+    # the finite values, as columns
+    finite = [(c, {s: float(y) for s, y in row.items() if np.isfinite(y)}) for c, row in cells]
+    finite = [(coords, values) for coords, values in finite if values]
+    factors = _collect_factor_levels([coords for coords, _ in finite], levels or {})
+    by_cell = {tuple(coords.get(name, "") for name in factors): values for coords, values in finite}
+    if len(by_cell) < 2:
         return None
-    seeds = [seed for _, seed, _ in rows]
+    rows = [(key, seed, y) for key, values in by_cell.items() for seed, y in values.items()]
+    keys = [key for key, _, _ in rows]
     y = np.array([value for _, _, value in rows])
-    blocks = _build_indicator_columns(seeds)
+    blocks = _build_indicator_columns([seed for _, seed, _ in rows])
     codes = {
-        name: _encode_factor([key[i] for key in keys], factors[name])
-        for i, name in enumerate(factors)
+        name: _encode_factor([key[i] for key in keys], names)
+        for i, (name, names) in enumerate(factors.items())
     }
     terms, aliased = _select_independent_terms(blocks, codes, order)
 
     # least squares, in which k copies weigh 1/k each
-    copies = _group_copies(keys, seeds, y, resolution)
-    counts = Counter(copies.values())
-    root = np.sqrt([1 / counts[copies[key]] for key in keys])
+    originals = find_originals(by_cell, resolution)
+    counts = Counter(originals.values())
+    root = np.sqrt([1 / counts[originals[key]] for key in keys])
     model = np.hstack([blocks, *terms.values()]) * root[:, None]
-    target = y * root
-    beta = np.linalg.lstsq(model, target, rcond=None)[0]
+    beta = np.linalg.lstsq(model, y * root, rcond=None)[0]
     inverse = np.linalg.inv(model.T @ model)
 
     # error: from the replicates of distinct cells, else from the residuals of the model
-    is_distinct = np.array([copies[key] == key for key in keys])
-    distinct = [key for key in keys if copies[key] == key]
+    is_distinct = np.array([originals[key] == key for key in keys])
+    distinct = [key for key in keys if originals[key] == key]
     within, rank = _compute_within_squares(y[is_distinct], blocks[is_distinct], distinct)
     between = _compute_residual_squares(y[is_distinct], blocks[is_distinct]) - within
     squares, error, df = within, "replicates", len(distinct) - rank
     if df < 1:
-        squares, error = _compute_residual_squares(target, model), "residual"
+        squares, error = _compute_residual_squares(y * root, model), "residual"
         df = len(distinct) - model.shape[1]
     variance = squares / df if df > 0 else None
     rounding = (ROUNDING * np.abs(y).max()) ** 2
@@ -173,8 +169,8 @@ def fit_factorial(
                 half = dunnett_quantile(family, df, 0.0) * se
                 low, high = estimate - half, estimate + half
         best = tuple(best_key[name] for name in term)
-        spread = float(np.ptp(fitted))
-        effects.append(Effect(term, estimate, se, low, high, spread, best, share, width, f, p))
+        size = (estimate, se, low, high, float(np.ptp(fitted)))
+        effects.append(Effect(term, *size, best, share, width, f, p))
     return Fit(
         effects=tuple(effects),
         error="none" if variance is None else error,
@@ -182,25 +178,10 @@ def fit_factorial(
         sigma=None if variance is None else float(np.sqrt(variance)),
         aliased=aliased,
         n=len(y),
-        cells=len(copies),
+        cells=len(by_cell),
         flat=is_flat,
         distinct=len(counts),
     )
-
-
-def _group_copies(
-    keys: Sequence[tuple[str, ...]], seeds: Sequence[int], y: Floats, resolution: float
-) -> dict[tuple[str, ...], tuple[str, ...]]:
-    """Return cell → the first cell that it equals at every common seed, else itself."""
-    values: dict[tuple[str, ...], dict[int, float]] = {}
-    for key, seed, value in zip(keys, seeds, y, strict=True):
-        values.setdefault(key, {})[seed] = float(value)
-    copies: dict[tuple[str, ...], tuple[str, ...]] = {}
-    for key, row in values.items():
-        originals = (other for other in copies if copies[other] == other)
-        same = (other for other in originals if are_equal(row, values[other], resolution))
-        copies[key] = next(same, key)
-    return copies
 
 
 def _collect_factor_levels(

@@ -8,7 +8,7 @@ from math import factorial
 
 import numpy as np
 
-from reports.stats.blocks import SharedError, are_equal, dunnett_quantile
+from reports.stats.blocks import SharedError, dunnett_quantile, find_originals
 
 
 @dataclass(frozen=True)
@@ -90,26 +90,24 @@ def attribute_over_seeds(
     intervals: dict[str, tuple[float, float] | tuple[None, None]]
     intervals = dict.fromkeys(names, (None, None))
     if error is not None:
-        used = {subset: {seed: row[seed] for seed in complete} for subset, row in worth.items()}
         quantile = dunnett_quantile(family, error.df, 0.0)
+        used = {subset: {seed: row[seed] for seed in complete} for subset, row in worth.items()}
+        originals = find_originals(used, resolution)
         for name in names:
-            size = _compute_contrast_size(name, used, resolution)
-            half = quantile * error.sd * size / np.sqrt(len(complete))
+            half = quantile * error.sd * _compute_contrast_size(name, originals)
+            half /= np.sqrt(len(complete))
             intervals[name] = (values[name] - half, values[name] + half)
     dropped = tuple(seed for seed in seeds if seed not in complete)
     return Attribution(values, intervals, float(np.mean(totals)), dropped)
 
 
-def _compute_contrast_size(
-    name: str, worth: Mapping[frozenset[str], Mapping[int, float]], resolution: float
-) -> float:
-    """Return √(Σ_g w_g²) of a component's contrast over groups of cells that are copies."""
-    n = max(map(len, worth))
+def _compute_contrast_size(name: str, originals: Mapping[frozenset[str], frozenset[str]]) -> float:
+    """Return √(Σ_g w_g²) of a component's contrast over groups g of cells that are copies."""
+    n = max(map(len, originals))
     groups: dict[frozenset[str], float] = {}
-    for subset, row in worth.items():
+    for subset, original in originals.items():
         others = len(subset - {name})
         weight = factorial(others) * factorial(n - others - 1) / factorial(n)
-        same = (g for g in groups if are_equal(row, worth[g], resolution))
-        group = next(same, subset)
-        groups[group] = groups.get(group, 0.0) + (weight if name in subset else -weight)
+        sign = 1 if name in subset else -1
+        groups[original] = groups.get(original, 0.0) + sign * weight
     return float(np.sqrt(sum(w * w for w in groups.values())))

@@ -66,7 +66,7 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     against = rows.find_baselines(data_sets, coords, baseline, recipe.within)
 
     # values, comparisons and printed numbers
-    tuned = notes.read_tuning(frame, recipe.study)
+    tuning = frame.get_plan_note("tuning", recipe.study) or {}
     unit = "split" if has_splits(cells) else "seed"
     planned = {cell: groups[cell][unit].nunique() for cell in order}
     values = {metric: group_by_cell(cells, metric) for metric in recipe.metrics}
@@ -101,8 +101,8 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
                 planned[cell],
                 list_missing_seeds(group),
                 baseline=cell == base,
-                tuning=tuned.trials.get(cell),
-                tuned=tuned.format_budget(cell),
+                tuning=tuning.get(cell),
+                tuned=notes.format_budget(frame, recipe.study, cell),
                 against=base,
             )
         )
@@ -121,7 +121,7 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
         (
             *rows.explain_baselines(data_sets, against, recipe),
             *explain_measurement(frame, recipe, cells),
-            *notes.explain_comparison(frame, recipe, table_rows, tuned),
+            *notes.explain_comparison(frame, recipe, table_rows),
             *notes.explain_published(frame, recipe, table_rows),
             *rows.explain_neutral_rows(order),
             *rows.explain_refused_rows(frame, recipe.study),

@@ -119,9 +119,8 @@ def format_metric_label(metric: str) -> str:
     split, _, name = metric.partition("/")
     unit = " (%)" if is_share(metric) else ""
     arrow = " ↓" if is_lower_better(metric) else ""
-    return (
-        f"{format_metric_name(metric)}{arrow}, {SPLITS.get(split, split)}{unit}" if name else metric
-    )
+    label = f"{format_metric_name(metric)}{arrow}, {SPLITS.get(split, split)}{unit}"
+    return label if name else metric
 
 
 def format_difference_label(metric: str) -> str:
@@ -221,10 +220,9 @@ def format_signed(value: float, digits: int) -> str:
 def format_with_interval(
     value: float, low: float | None, high: float | None, metric: str, digits: int
 ) -> str:
-    """Write `+0.52 [+0.11, +0.93]`; without an interval where there is none."""
+    """Write `+0.52 [+0.11, +0.93]`; without an interval if there is none."""
+    text = format_signed_metric(value, metric, digits)
     if low is None or high is None:
-        return format_signed_metric(value, metric, digits)
-    ends = (
-        f"{format_signed_metric(low, metric, digits)}, {format_signed_metric(high, metric, digits)}"
-    )
-    return f"{format_signed_metric(value, metric, digits)} [{ends}]"
+        return text
+    low_end, high_end = (format_signed_metric(end, metric, digits) for end in (low, high))
+    return f"{text} [{low_end}, {high_end}]"

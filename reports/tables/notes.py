@@ -6,7 +6,6 @@ Notes that apply to all tables have the same words, so a report prints them once
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from reports.frame import Frame
@@ -28,9 +27,7 @@ SIZES = (
 BOLD = "Bold: better than the baseline row, by the primary metric."
 
 
-def explain_comparison(
-    frame: Frame, recipe: Table, rows: Sequence[TableRow], tuned: Tuning
-) -> list[str]:
+def explain_comparison(frame: Frame, recipe: Table, rows: Sequence[TableRow]) -> list[str]:
     """Explain what differences, bold numbers, budgets and stages of seeds mean in a table."""
     notes = []
     if recipe.spread == "t95":
@@ -42,7 +39,7 @@ def explain_comparison(
         notes.append(BOLD)
     notes += _explain_differences(frame, recipe, rows)
     notes += _explain_limits(recipe.metrics, rows)
-    notes += _explain_tuning(tuned, rows)
+    notes += _explain_tuning(frame, recipe.study, rows)
     declared = frame.get_declared_study(recipe.study)
     notes += _explain_stages(declared, rows)
     if declared.get("splits_seen"):
@@ -117,35 +114,12 @@ def _explain_limits(metrics: Sequence[str], rows: Sequence[TableRow]) -> list[st
     return notes
 
 
-@dataclass(frozen=True)
-class Tuning:
-    """The tuning budgets of one comparison.
-
-    Attributes:
-        trials: cell → number of trials of all studies behind it; empty if unknown.
-        by_study: the same by study.
-        as_published: whether the settings are printed ones, so that equal budgets do not apply.
-    """
-
-    trials: Mapping[str, int] = field(default_factory=dict)
-    by_study: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    as_published: bool = False
-
-    def format_budget(self, cell: str) -> str | None:
-        """Return the text of the column of trials, or None if unknown."""
-        trials = self.trials.get(cell)
-        if not self.as_published:
-            return None if trials is None else str(trials)
+def format_budget(frame: Frame, study: str, cell: str) -> str | None:
+    """Return the number of trials that tuned a cell as text, or None if unknown."""
+    trials = (frame.get_plan_note("tuning", study) or {}).get(cell)
+    if frame.get_declared_study(study).get("tuning") == "as_published":
         return f"{trials}, else as published" if trials else "as published"
-
-
-def read_tuning(frame: Frame, study: str) -> Tuning:
-    """Return the tuning budgets of a study from the sweep."""
-    return Tuning(
-        frame.get_plan_note("tuning", study) or {},
-        frame.get_plan_note("lineages", study) or {},
-        frame.get_declared_study(study).get("tuning") == "as_published",
-    )
+    return None if trials is None else str(trials)
 
 
 def _explain_stages(declared: Mapping[str, Any], rows: Sequence[TableRow]) -> list[str]:
@@ -162,11 +136,11 @@ def _explain_stages(declared: Mapping[str, Any], rows: Sequence[TableRow]) -> li
     return [text]
 
 
-def _explain_tuning(tuned: Tuning, rows: Sequence[TableRow]) -> list[str]:
+def _explain_tuning(frame: Frame, study: str, rows: Sequence[TableRow]) -> list[str]:
     """Say whether the rows had equal budgets, or which had more and through which studies."""
     budgets = {row.tuning for row in rows if row.tuning is not None}
     notes = []
-    if tuned.as_published:
+    if frame.get_declared_study(study).get("tuning") == "as_published":
         notes.append(
             "Tuning: as published. The settings are printed ones; budgets need not be equal."
         )
@@ -182,10 +156,10 @@ def _explain_tuning(tuned: Tuning, rows: Sequence[TableRow]) -> list[str]:
         notes.append(
             f"Tuning budgets differ, in trials planned: {by_row}. Differences may be due to that."
         )
-    lineages = {row.cell: tuned.by_study.get(row.cell, {}) for row in rows}
+    lineages: dict[str, dict[str, int]] = frame.get_plan_note("lineages", study) or {}
     parts = [
-        f"{cell}: {' + '.join(f'{n} of {study}' for study, n in by_study.items())}"
-        for cell, by_study in lineages.items()
-        if len(by_study) > 1
+        f"{row.cell}: {' + '.join(f'{n} of {name}' for name, n in lineages[row.cell].items())}"
+        for row in rows
+        if len(lineages.get(row.cell, {})) > 1
     ]
     return notes + ([f"Tuning trials, study by study: {'; '.join(parts)}."] if parts else [])
