@@ -82,7 +82,9 @@ def draw_factor_curves(frame: Frame, recipe: FactorCurves) -> plot.DrawnFigure:
     if not levels:
         plot.draw_empty_message(axes)
     elif kind != "linear":
-        axes.set_xticks([position[x] for x in levels], labels.format_ticks(levels))
+        axes.set_xticks(
+            [position[x] for x in levels], [labels.format_level(level) for level in levels]
+        )
         axes.xaxis.set_ticks([], minor=True)
     axes.set(xlabel=factor, ylabel=labels.format_metric_label(metric))
     axes.grid()

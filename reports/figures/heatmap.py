@@ -117,8 +117,8 @@ def draw_heatmap(
             spots.append(plot.Tooltip(axes, j, i, f"{at}: {text}"))
     _draw_squares(axes, means, texts, colours).set_label(labels.format_metric_label(metric))
     drawing.set_size_inches(size or compute_heatmap_size(frame, [recipe]))
-    axes.set_xticks(range(len(xs)), labels.format_ticks(xs))
-    axes.set_yticks(range(len(ys)), labels.format_ticks(ys))
+    axes.set_xticks(range(len(xs)), [labels.format_level(level) for level in xs])
+    axes.set_yticks(range(len(ys)), [labels.format_level(level) for level in ys])
     axes.set_xlabel(x_name)
     turn = 0 if len(y_name) < 3 else 90
     axes.set_ylabel(y_name, rotation=turn, labelpad=12, va="center")

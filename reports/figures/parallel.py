@@ -93,7 +93,11 @@ def _draw_axes(panel: plot.Axes, axes: list[Axis], metric: str, ends: tuple[floa
     panel.vlines(range(len(axes) + 1), 0, 1, color="black", linewidth=0.8)
     box: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
     metric_ends = [labels.format_number(end * labels.display_scale(metric), 2) for end in ends]
-    words = [labels.format_ticks([axis.low, axis.high]) for axis in axes if not axis.choices]
+    words = [
+        [labels.format_level(end) for end in (axis.low, axis.high)]
+        for axis in axes
+        if not axis.choices
+    ]
     places = [at for at, axis in enumerate(axes) if not axis.choices]
     for at, (low, high) in zip([*places, len(axes)], [*words, metric_ends], strict=True):
         panel.text(at, -0.03, low, ha="center", va="top", bbox=box)

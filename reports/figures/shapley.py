@@ -7,9 +7,13 @@ from reports.errors import ReportError
 from reports.frame import Frame
 from reports.recipe import Figure
 from reports.tables import labels
-from reports.tables.cells import collect_factor_cells, collect_levels, find_protocol
+from reports.tables.cells import (
+    collect_factor_cells,
+    collect_levels,
+    find_protocol,
+    find_resolution,
+)
 from reports.tables.effects import attribute_with_error, explain_attribution, fit_effects, is_full
-from reports.tables.judging import find_resolution
 
 
 class ShapleyOptions(plot.FigureOptions):

@@ -8,7 +8,7 @@ the rule (`rule: dunnett_and_t`); `reports/kinds.py` lists those of this package
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import ClassVar, Literal
@@ -162,10 +162,3 @@ def decide(interval: Difference, smallest: float, *, lower_is_better: bool) -> J
         better = (low > 0) != lower_is_better
         return Judgement(interval, "better" if better else "worse", small=inside)
     return Judgement(interval, "no difference" if inside else "open")
-
-
-def count_comparisons(judgements: Sequence[Judgement]) -> int:
-    """Count the rows of a family, without copies and rows without an interval."""
-    return sum(
-        judgement.call is not None and judgement.interval is not None for judgement in judgements
-    )

@@ -112,8 +112,11 @@ def fit_factorial(
     from scipy.stats import f as f_distribution
 
     # the finite values, as columns
-    finite = [(c, {s: float(y) for s, y in row.items() if np.isfinite(y)}) for c, row in cells]
-    finite = [(coords, values) for coords, values in finite if values]
+    finite = [
+        (coords, values)
+        for coords, row in cells
+        if (values := {seed: float(y) for seed, y in row.items() if np.isfinite(y)})
+    ]
     factors = _collect_factor_levels([coords for coords, _ in finite], levels or {})
     by_cell = {tuple(coords.get(name, "") for name in factors): values for coords, values in finite}
     if len(by_cell) < 2:
@@ -121,7 +124,8 @@ def fit_factorial(
     rows = [(key, seed, y) for key, values in by_cell.items() for seed, y in values.items()]
     keys = [key for key, _, _ in rows]
     y = np.array([value for _, _, value in rows])
-    blocks = _build_indicator_columns([seed for _, seed, _ in rows])
+    seeds = np.array([seed for _, seed, _ in rows])
+    blocks = (seeds[:, None] == np.array([*dict.fromkeys(seeds)])).astype(np.float64)
     codes = {
         name: _encode_factor([key[i] for key in keys], names)
         for i, (name, names) in enumerate(factors.items())
@@ -158,9 +162,9 @@ def fit_factorial(
         width, noise = columns.shape[1], variance or 0.0
         term_squares = float(beta[part] @ np.linalg.solve(inverse[part, part], beta[part]))
         share = 0.0 if is_flat else max(0.0, (term_squares - width * noise) / (between + noise))
-        estimate = se = low = high = f = p = None
-        if all(len(factors[name]) == 2 for name in term):
-            estimate = 2 * float(beta[part][0])
+        has_two_levels = all(len(factors[name]) == 2 for name in term)
+        estimate = 2 * float(beta[part][0]) if has_two_levels else None
+        se = low = high = f = p = None
         if variance is not None and variance > rounding:
             f = term_squares / width / variance
             p = float(f_distribution.sf(f, width, df))
@@ -168,9 +172,8 @@ def fit_factorial(
                 se = 2 * float(np.sqrt(variance * inverse[part, part][0, 0]))
                 half = dunnett_quantile(family, df, 0.0) * se
                 low, high = estimate - half, estimate + half
-        best = tuple(best_key[name] for name in term)
         size = (estimate, se, low, high, float(np.ptp(fitted)))
-        effects.append(Effect(term, *size, best, share, width, f, p))
+        effects.append(Effect(term, *size, tuple(best_key[n] for n in term), share, width, f, p))
     return Fit(
         effects=tuple(effects),
         error="none" if variance is None else error,
@@ -202,12 +205,6 @@ def _encode_factor(values: Sequence[str], levels: Sequence[str]) -> Floats:
     first = np.array([value == levels[0] for value in values], dtype=np.float64)
     columns = [np.array([value == level for value in values]) - first for level in levels[1:]]
     return np.stack(columns, axis=1)
-
-
-def _build_indicator_columns(values: Sequence[int]) -> Floats:
-    """Return [n, distinct values], an indicator column each."""
-    distinct = dict.fromkeys(values)
-    return np.array([[value == other for other in distinct] for value in values], dtype=np.float64)
 
 
 def _select_independent_terms(

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ NEUTRAL = "neutral"  # coordinate of cells with the method off, and of the rows 
 NEUTRAL_NOTE = "neutral: the method switched off, at the best rates of its baseline."
 ENSEMBLE = "ensemble/"  # how metrics of folds' embeddings side by side start
 EMPTY = "nothing finished"
+MOST_IMAGES = 10**6  # of a split
 
 
 def group_by_cell(cells: pd.DataFrame, metric: str) -> dict[str, dict[int, float]]:
@@ -49,6 +51,25 @@ def group_by_cell(cells: pd.DataFrame, metric: str) -> dict[str, dict[int, float
     return values
 
 
+def find_resolution(cells: pd.DataFrame, metric: str) -> float:
+    """Return 1/N for a metric that is a mean over N images; 0 if N is unknown or above 10⁶.
+
+    Recall@k and accuracy are k/N, so N is the least common denominator of their values.
+    """
+    split = metric.rpartition("/")[0]
+    prefixes = (f"{split}/recall_at_", f"{split}/top_1_accuracy")
+    names = [name for name in cells.columns if str(name).startswith(prefixes)]
+    if cells["fold"].notna().any():
+        return 0.0
+    images = 1
+    for share in {float(value) for name in names for value in cells[name].dropna()}:
+        fraction = Fraction(share).limit_denominator(MOST_IMAGES)
+        images = math.lcm(images, fraction.denominator)
+        if images > MOST_IMAGES or abs(float(fraction) - share) > 1e-12:
+            return 0.0
+    return 1 / images if images > 1 else 0.0
+
+
 def has_splits(cells: pd.DataFrame) -> bool:
     """Return whether a study's cells are compared over class splits."""
     return "split" in cells.columns and bool(cells["split"].notna().any())
@@ -62,11 +83,8 @@ def group_by_seed(cells: pd.DataFrame, metric: str) -> dict[int, float]:
 def summarize_cells(cells: pd.DataFrame, metric: str) -> dict[str, Summary]:
     """Return cell → summary over its seeds, for cells with a result."""
     values = group_by_cell(cells, metric)
-    return {
-        cell: mean
-        for cell, seed_values in values.items()
-        if (mean := summarize(list(seed_values.values())))
-    }
+    summaries = {cell: summarize([*by_seed.values()]) for cell, by_seed in values.items()}
+    return {cell: summary for cell, summary in summaries.items() if summary}
 
 
 def is_missing(value: Any) -> bool:
@@ -117,9 +135,7 @@ def collect_levels(frame: Frame, cells: pd.DataFrame) -> Levels:
 
 def collect_factor_cells(frame: Frame, cells: pd.DataFrame, metric: str) -> Cells:
     """Return values by seed at each combination of levels; equal trials count once."""
-    coords_of: dict[str, dict[str, Any]] = {}
-    for cell, coords in zip(cells["cell"], complete_coordinates(frame, cells), strict=True):
-        coords_of.setdefault(str(cell), coords)
+    coords_of = dict(zip(map(str, cells["cell"]), complete_coordinates(frame, cells), strict=True))
     values: dict[tuple[tuple[str, str], ...], dict[int, float]] = {}
     for cell, by_seed in group_by_cell(cells, metric).items():
         coords = coords_of[cell]
@@ -168,21 +184,18 @@ class Trials:
 
 def collect_trials(cells: pd.DataFrame, metric: str) -> Trials:
     """Return the trials of a search from its cells."""
-    finished: list[Trial] = []
-    lost: list[int] = []
-    neutral = None
+    finished, lost, neutral = list[Trial](), list[int](), None
     cells = cells.sort_values("idx", kind="stable")
-    first = cells.drop_duplicates("cell")
-    at = dict(zip(map(str, first["cell"]), first["coords"], strict=True))
+    coords_of = dict(zip(map(str, cells["cell"]), cells["coords"], strict=True))
     for cell, values in group_by_cell(cells, metric).items():
-        result = summarize(list(values.values()))
+        result, coords = summarize([*values.values()]), coords_of[cell]
         number = len(finished) + len(lost) + 1
-        if NEUTRAL in at[cell] or cell == NEUTRAL:
+        if NEUTRAL in coords or cell == NEUTRAL:
             neutral = result
         elif result is None:
             lost.append(number)
         else:
-            finished.append(Trial(number, cell, at[cell], result))
+            finished.append(Trial(number, cell, coords, result))
     return Trials(tuple(finished), tuple(lost), neutral)
 
 
@@ -207,8 +220,9 @@ def describe_metric(frame: Frame, metric: str) -> str:
 
 
 def find_protocol(frame: Frame) -> str:
-    """Return `test-selected` if any trial selected its epoch on test classes, else
-    `validation-selected`, or `nothing finished`.
+    """Return `test-selected` if any trial selected its epoch on test classes, else its opposite.
+
+    That is `validation-selected`, or `nothing finished`.
     """
     if not (frame.trials["status"] == "done").any():
         return EMPTY
@@ -253,7 +267,7 @@ def explain_protocol(frame: Frame, metrics: Sequence[str]) -> str:
 
 
 def explain_folds(cells: pd.DataFrame, metrics: Sequence[str]) -> list[str]:
-    """Explain in notes what folds mean for these metrics."""
+    """Explain in notes what folds or splits mean for these metrics."""
     if has_splits(cells):
         seeds, count = cells["seed"].nunique(), cells["split"].nunique()
         return [
@@ -261,17 +275,13 @@ def explain_folds(cells: pd.DataFrame, metrics: Sequence[str]) -> list[str]:
             "test classes are disjoint; n counts splits. Differences are about further classes of "
             "this data set."
         ]
-    count = cells["fold"].nunique()
-    if count == 0:
-        return []
-    joint = [metric for metric in metrics if metric.startswith(ENSEMBLE)]
-    notes = []
-    if len(joint) < len(metrics):
+    count, notes = cells["fold"].nunique(), []
+    if count and not all(metric.startswith(ENSEMBLE) for metric in metrics):
         notes.append(
             f"Each value is the mean over {count} class folds of one seed (aggregate, or "
             "“separated”); n counts seeds."
         )
-    if joint:
+    if count and any(metric.startswith(ENSEMBLE) for metric in metrics):
         notes.append(
             f"Ensemble of folds: the test classes by the embeddings of the {count} folds' networks "
             "side by side (“concatenated”), so many times as wide; one value per seed."

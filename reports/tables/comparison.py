@@ -12,18 +12,20 @@ from reports.published import papers
 from reports.published.papers import PrintedValue
 from reports.recipe import Table, to_level_name
 from reports.stats import paired
-from reports.stats.comparison_rule import Sample, count_comparisons, judge, load_rule
+from reports.stats.blocks import Blocks
+from reports.stats.comparison_rule import Sample, judge, load_rule
 from reports.stats.describe import half_width, summarize
-from reports.tables import judging, notes, rows
+from reports.tables import notes, rows
 from reports.tables.cells import (
     NEUTRAL,
     explain_measurement,
+    find_resolution,
     group_by_cell,
     has_splits,
     list_missing_seeds,
     run_ids,
 )
-from reports.tables.labels import format_level, is_lower_better, to_slug
+from reports.tables.labels import find_smallest, format_level, is_lower_better, to_slug
 from reports.tables.model import Comparison, MeasuredMetric, TableData, TableRow
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
         >>> Table(kind="compare", study="terms", metrics=("test/map_at_r",)).digits
         2
     """
-    recipe = judging.put_primary_first(frame, recipe)
+    recipe = _put_primary_first(frame, recipe)
     groups: dict[str, pd.DataFrame] = dict(iter(cells.groupby("cell", sort=False)))
     coords = {
         cell: {k: to_level_name(v) for k, v in group["coords"].iloc[0].items() if k != NEUTRAL}
@@ -130,6 +132,22 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     )
 
 
+def _put_primary_first(frame: Frame, recipe: Table) -> Table:
+    """Return a table's recipe with its deciding metric first.
+
+    It is `report.primary`, by default the study's objective on the test split; if the table lacks
+    it, the same metric of another split, else the table's first.
+    """
+    objective, _ = frame.get_objective(recipe.study)
+    primary = frame.recipe.primary or f"test/{objective.rpartition('/')[2]}"
+    if primary not in recipe.metrics:
+        name = f"/{primary.rpartition('/')[2]}"
+        same_name = (metric for metric in recipe.metrics if metric.endswith(name))
+        primary = next(same_name, recipe.metrics[0])
+    others = (metric for metric in recipe.metrics if metric != primary)
+    return recipe.model_copy(update={"metrics": (primary, *others)})
+
+
 def _compare_rows(
     frame: Frame,
     recipe: Table,
@@ -159,15 +177,15 @@ def _compare_rows(
     }
     for base, members in families.items():
         rows_of = {
-            cell: judging.align_blocks(values[base], values[cell])
+            cell: _align_blocks(values[base], values[cell])
             for cell in members
             if planned[cell] >= least
         }
         judgements = judge(
             load_rule(frame.recipe.rule),
             Sample(values[base], rows_of, declared.get("first_stage")),
-            smallest=judging.find_smallest(frame, metric),
-            resolution=judging.find_resolution(cells, metric),
+            smallest=find_smallest(frame, metric),
+            resolution=find_resolution(cells, metric),
             lower_is_better=is_lower_better(metric),
             baseline=base,
         )
@@ -177,6 +195,7 @@ def _compare_rows(
         wilcoxon = paired.adjust_by_holm([comparisons[cell].wilcoxon for cell in tested])
         p = dict(zip(tested, permutation, strict=True))
         p_wilcoxon = dict(zip(tested, wilcoxon, strict=True))
+        family = sum(bool(j.call and j.interval) for j in judgements.values())
         for cell, judgement in judgements.items():
             comparisons[cell] = replace(
                 comparisons[cell],
@@ -184,9 +203,20 @@ def _compare_rows(
                 p=p.get(cell),
                 p_wilcoxon=p_wilcoxon.get(cell),
                 judgement=judgement,
-                family=count_comparisons([*judgements.values()]),
+                family=family,
             )
     return comparisons
+
+
+def _align_blocks(baseline: Blocks, row: Blocks) -> Blocks:
+    """Return the row with the baseline's seeds as keys.
+
+    A row without a common seed (`shift_seeds`) is independent of its baseline, so any pairing is
+    valid; the order of the seeds is used.
+    """
+    if not row or baseline.keys() & row.keys():
+        return row
+    return dict(zip(sorted(baseline), (row[seed] for seed in sorted(row)), strict=False))
 
 
 def _compare_values(

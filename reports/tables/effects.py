@@ -17,9 +17,9 @@ from reports.tables.cells import (
     collect_factor_cells,
     collect_levels,
     explain_measurement,
+    find_resolution,
     list_missing_seeds,
 )
-from reports.tables.judging import find_resolution
 from reports.tables.model import Field, Sheet
 
 if TYPE_CHECKING:

@@ -5,16 +5,14 @@ Notes that apply to all tables have the same words, so a report prints them once
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from reports.frame import Frame
 from reports.published import papers
 from reports.recipe import Table
 from reports.stats.comparison_rule import load_rule
 from reports.tables.cells import EMPTY, find_protocol
-from reports.tables.judging import find_smallest
-from reports.tables.labels import display_scale, format_metric_label, is_share
+from reports.tables.labels import display_scale, find_smallest, format_metric_label
 from reports.tables.model import TableRow
 
 EFFECT_SIZES = "d_z"  # how the note on the columns of effect sizes starts
@@ -24,24 +22,27 @@ SIZES = (
     "percentile bootstrap interval, which is too narrow at few seeds and none where all runs "
     "of one side win."
 )
-BOLD = "Bold: better than the baseline row, by the primary metric."
 
 
 def explain_comparison(frame: Frame, recipe: Table, rows: Sequence[TableRow]) -> list[str]:
     """Explain what differences, bold numbers, budgets and stages of seeds mean in a table."""
-    notes = []
+    notes, declared = [], frame.get_declared_study(recipe.study)
     if recipe.spread == "t95":
         notes.append(
             "±: half the 95 % interval of the mean, t with n − 1 degrees of freedom times sd/√n, "
             "as the reality check's code has it."
         )
     if any(result.better for row in rows for result in row.measured.values()):
-        notes.append(BOLD)
+        notes.append("Bold: better than the baseline row, by the primary metric.")
     notes += _explain_differences(frame, recipe, rows)
-    notes += _explain_limits(recipe.metrics, rows)
     notes += _explain_tuning(frame, recipe.study, rows)
-    declared = frame.get_declared_study(recipe.study)
-    notes += _explain_stages(declared, rows)
+    if first_stage := declared.get("first_stage"):
+        first, limit = len(first_stage), len(declared.get("seeds") or ())
+        seeds = max((row.planned for row in rows), default=0)
+        note = f"Seeds: a first stage of {first} decided for {seeds}, and gives the deviation."
+        if seeds >= limit:
+            note += f" It ended at the limit of {limit}, so intervals may be longer than asked for."
+        notes.append(note)
     if declared.get("splits_seen"):
         notes.append("Tuned on classes that some splits test: no verdict of these rows is shown.")
     return notes
@@ -91,29 +92,6 @@ def _explain_differences(frame: Frame, recipe: Table, rows: Sequence[TableRow]) 
     ]
 
 
-def _explain_limits(metrics: Sequence[str], rows: Sequence[TableRow]) -> list[str]:
-    """Name metrics that cannot distinguish rows: all at their limit, or equal at every seed."""
-    notes = []
-    for metric in metrics:
-        results = [row.measured[metric] for row in rows if row.measured[metric].summary]
-        if len(results) < 2:
-            continue
-        means = {result.summary.mean for result in results if result.summary}
-        comparisons = [result.compared for result in results if result.compared]
-        judgements = [comparison.judgement for comparison in comparisons]
-        if is_share(metric) and means == {1.0}:
-            notes.append(
-                f"Saturated: {format_metric_label(metric)} is 100 in every row, so that it tells "
-                "none from another; a harder task or a finer metric would."
-            )
-        elif judgements and all(judgement and judgement.same_as for judgement in judgements):
-            notes.append(
-                f"No difference: {format_metric_label(metric)} is the same in every row at every "
-                "seed. Where rows should differ, look whether what was varied had any effect."
-            )
-    return notes
-
-
 def format_budget(frame: Frame, study: str, cell: str) -> str | None:
     """Return the number of trials that tuned a cell as text, or None if unknown."""
     trials = (frame.get_plan_note("tuning", study) or {}).get(cell)
@@ -122,28 +100,13 @@ def format_budget(frame: Frame, study: str, cell: str) -> str | None:
     return None if trials is None else str(trials)
 
 
-def _explain_stages(declared: Mapping[str, Any], rows: Sequence[TableRow]) -> list[str]:
-    """Explain the number of seeds if a first stage decided it."""
-    if not declared.get("first_stage"):
-        return []
-    first, limit = len(declared["first_stage"]), len(declared.get("seeds") or ())
-    seeds = max((row.planned for row in rows), default=0)
-    text = f"Seeds: a first stage of {first} decided for {seeds}, and gives the standard deviation."
-    if seeds >= limit:
-        text += (
-            f" It ended at the limit of {limit}, so that intervals may be longer than asked for."
-        )
-    return [text]
-
-
 def _explain_tuning(frame: Frame, study: str, rows: Sequence[TableRow]) -> list[str]:
     """Say whether the rows had equal budgets, or which had more and through which studies."""
     budgets = {row.tuning for row in rows if row.tuning is not None}
     notes = []
     if frame.get_declared_study(study).get("tuning") == "as_published":
-        notes.append(
-            "Tuning: as published. The settings are printed ones; budgets need not be equal."
-        )
+        note = "Tuning: as published. The settings are printed ones; budgets need not be equal."
+        notes.append(note)
     elif budgets == {0}:
         notes.append(
             "Tuning: none in this sweep: no row takes the best of a study, and all have their "

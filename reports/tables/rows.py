@@ -93,15 +93,12 @@ def map_cells_to_data(trials: pd.DataFrame, cells: pd.DataFrame) -> dict[str, st
         cells: of one study.
     """
     columns = (trials["run_id"], trials["tags"], trials["params"])
-    by_run = {
+    data_of_run = {
         run: tags.get("ablate.data_fingerprint") or params.get("data.name")
         for run, tags, params in zip(*columns, strict=True)
     }
-    data: dict[str, str] = {}
-    for cell, run in zip(cells["cell"], cells["run_id"], strict=True):
-        if name := by_run.get(run):  # any of its seeds tells
-            data.setdefault(cell, str(name))
-    return data
+    runs = zip(cells["cell"], cells["run_id"], strict=True)
+    return {cell: str(data_of_run[run]) for cell, run in runs if data_of_run.get(run)}
 
 
 def find_baselines(

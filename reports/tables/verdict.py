@@ -16,11 +16,16 @@ from reports.stats.blocks import are_equal, dunnett_quantile
 from reports.stats.comparison_rule import decide
 from reports.stats.factorial import Fit
 from reports.stats.paired import Difference
-from reports.tables.cells import Cells, Levels, collect_factor_cells, collect_levels
+from reports.tables.cells import (
+    Cells,
+    Levels,
+    collect_factor_cells,
+    collect_levels,
+    find_resolution,
+)
 from reports.tables.comparison import ON
 from reports.tables.effects import fit_effects
-from reports.tables.judging import find_resolution, find_smallest
-from reports.tables.labels import format_coordinate, is_lower_better
+from reports.tables.labels import find_smallest, format_coordinate, is_lower_better
 from reports.tables.model import AnyTable, TableData, TableRow
 
 Call = Literal["better", "worse", "no difference", "open", "same", "no result"]
