@@ -46,7 +46,7 @@ def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> plot.DrawnF
         moves[study] = []
         for _, rows in cells.groupby("cell", sort=False):
             source = str(rows["coords"].iloc[0].get(SOURCE, ""))
-            old = summarize(list(origins[study].find_source_values(source).values()))
+            old = summarize(list(origins[study].values.get(source, {}).values()))
             new = summarize(list(group_by_seed(rows, recipe.metric).values()))
             if old is not None and new is not None:
                 moves[study].append((source, old.mean, new.mean, new.n))

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-RESAMPLES = 10_000
-
 
 @dataclass(frozen=True)
 class Summary:

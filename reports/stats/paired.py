@@ -14,11 +14,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from reports.stats.describe import RESAMPLES, keep_finite, t_interval
+from reports.stats.describe import keep_finite, t_interval
 
 Floats = NDArray[np.float64]
 EXACT_PAIRS = 15  # 2^15 sign patterns are enumerated, more are sampled
 ROUNDING = 1e-12
+RESAMPLES = 10_000
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,7 @@ class Improvement:
 
 
 def paired_differences(a: Mapping[int, float], b: Mapping[int, float]) -> Floats:
-    """Return a − b at each common seed, in order of the seeds, without values that are not finite.
-
-    Args:
-        a, b: {seed: value}.
-    """
+    """Return the finite a − b of {seed: value} at each common seed, in order of the seeds."""
     return keep_finite([a[seed] - b[seed] for seed in sorted(a.keys() & b.keys())])
 
 

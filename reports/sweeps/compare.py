@@ -22,7 +22,7 @@ from reports.stats.rules.holm_t import HolmT
 from reports.store import open_client, search_runs
 from reports.tables import labels
 from reports.tables.cells import find_protocol, group_by_cell, summarize_cells
-from reports.tables.model import Field, Sheet
+from reports.tables.model import Field, MeasuredMetric, Sheet
 from reports.uri import redact_uri
 
 BEST = "best of the search"
@@ -222,11 +222,9 @@ def _build_sheet(
 
 def _format_mean(cell: Cell, metric: str) -> str:
     """Write `62.31 ± 0.42 (3)`."""
-    result, factor = summarize([*cell.values.values()]), labels.display_scale(metric)
-    if result is None:
-        return "missing"
-    sd = "" if result.sd is None else f" ± {labels.format_number(result.sd * factor, DIGITS)}"
-    return f"{labels.format_number(result.mean * factor, DIGITS)}{sd} ({result.n})"
+    summary = summarize([*cell.values.values()])
+    text = markup.mean_sd(MeasuredMetric(summary), metric, DIGITS)
+    return f"{text} ({summary.n})" if summary else "missing"
 
 
 def _list_unmatched(what: str, first: list[str], second: list[str]) -> list[str]:

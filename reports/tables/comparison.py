@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from reports.errors import ReportError
-from reports.frame import Frame
+from reports.frame import OTHER, Frame
 from reports.published import papers
 from reports.published.papers import PrintedValue
 from reports.recipe import Table, to_level_name
@@ -52,7 +52,8 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     }
 
     # rows, and the baseline of each
-    order = rows.order_rows(groups)
+    names = [cell for cell in groups if not cell.endswith(OTHER)]
+    order = [cell for name in names for cell in (name, name + OTHER) if cell in groups]
     if recipe.kind == "components":
         # The paper's order if it prints these rows, else by how many are on (the plan's).
         printed = _order_as_printed(recipe)
@@ -93,11 +94,15 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
                 _find_printed_value(recipe, metric, cell, coords[cell]),
                 metric == recipe.metrics[0] and bool(judgement and judgement.call == "better"),
             )
-        labels = rows.mark_neutral(_label_row(recipe, headers, cell, coords[cell]), cell, order)
+        first, *other_labels = _label_row(recipe, headers, cell, coords[cell])
+        if cell + OTHER in groups:
+            first = f"{first} (best is neutral)"
+        elif cell.endswith(OTHER):
+            first = f"{first.removesuffix(OTHER)}{OTHER}"
         table_rows.append(
             TableRow(
                 cell,
-                labels,
+                (first, *other_labels),
                 measured,
                 run_ids(group),
                 planned[cell],
@@ -121,12 +126,10 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
         headers,
         (*table_rows, *refused_rows, *printed_rows),
         (
-            *rows.explain_baselines(data_sets, against, recipe),
             *explain_measurement(frame, recipe, cells),
             *notes.explain_comparison(frame, recipe, table_rows),
             *notes.explain_published(frame, recipe, table_rows),
-            *rows.explain_neutral_rows(order),
-            *rows.explain_refused_rows(frame, recipe.study),
+            *rows.explain_rows(frame, recipe, table_rows, data_sets),
             *(f"Without a result: {gap}." for row in table_rows for gap in row.gaps),
         ),
     )

@@ -39,7 +39,9 @@ def explain_comparison(frame: Frame, recipe: Table, rows: Sequence[TableRow]) ->
     if first_stage := declared.get("first_stage"):
         first, limit = len(first_stage), len(declared.get("seeds") or ())
         seeds = max((row.planned for row in rows), default=0)
-        note = f"Seeds: a first stage of {first} decided for {seeds}, and gives the deviation."
+        note = (
+            f"Seeds: a first stage of {first} gave the standard deviation and decided for {seeds}."
+        )
         if seeds >= limit:
             note += f" It ended at the limit of {limit}, so intervals may be longer than asked for."
         notes.append(note)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,22 +11,15 @@ from reports.frame import Frame
 from reports.recipe import Table
 from reports.stats.describe import summarize, t_interval
 from reports.stats.ranks import spearman
+from reports.tables import labels
 from reports.tables.cells import (
     NEUTRAL,
     NEUTRAL_NOTE,
     explain_measurement,
+    group_by_cell,
     group_by_seed,
     list_missing_seeds,
     run_ids,
-)
-from reports.tables.labels import (
-    display_scale,
-    format_coordinates,
-    format_level,
-    format_metric_label,
-    format_number,
-    is_lower_better,
-    to_slug,
 )
 from reports.tables.model import Field, Sheet
 
@@ -41,18 +35,14 @@ class Promotion:
     """The source of promoted cells.
 
     Attributes:
-        source, cells: the source study and its cells.
-        by: the metric of their ranks. maximize: whether higher is better.
+        source: the source study. values: its cell → values by seed, of the metric `by`.
+        by: the metric of the cells' ranks. maximize: whether higher is better.
     """
 
     source: str
-    cells: pd.DataFrame
+    values: Mapping[str, Mapping[int, float]]
     by: str
     maximize: bool
-
-    def find_source_values(self, cell: str) -> dict[int, float]:
-        """Return the values by seed of a cell of the source."""
-        return group_by_seed(self.cells[self.cells["cell"] == cell], self.by)
 
 
 def find_promotion(frame: Frame, study: str, section: str) -> Promotion:
@@ -72,13 +62,13 @@ def find_promotion(frame: Frame, study: str, section: str) -> Promotion:
     objectives = frame.get_declared_study(source).get("objectives") or []
     directions = {objective["metric"]: objective.get("direction") for objective in objectives}
     has_cells = source in frame.study_order
-    cells = frame.select_study(source) if has_cells else frame.cells.iloc[:0]
-    return Promotion(source, cells, by, directions.get(by) != "minimize")
+    values = group_by_cell(frame.select_study(source), by) if has_cells else {}
+    return Promotion(source, values, by, directions.get(by) != "minimize")
 
 
 def rank_signs(promotion: Promotion, metric: str) -> tuple[int, int]:
     """Return the signs with which higher is better, for values before and after."""
-    return 1 if promotion.maximize else -1, -1 if is_lower_better(metric) else 1
+    return 1 if promotion.maximize else -1, -1 if labels.is_lower_better(metric) else 1
 
 
 def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
@@ -104,10 +94,11 @@ def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
     for cell, group in cells.groupby("cell", sort=False):
         coords: dict[str, Any] = group["coords"].iloc[0]
         rank, origin = coords.get(RANK), str(coords.get(SOURCE, ""))
-        levels = [format_level(coords.get(name, "")) for name in names]
+        levels = [labels.format_level(coords.get(name, "")) for name in names]
         gaps = "; ".join(list_missing_seeds(group))
         # the metric before promotion, then those after it
-        sides = [(by, promotion.find_source_values(origin), (source, origin))]
+        sides: list[tuple[str, Mapping[int, float], tuple[str, str]]]
+        sides = [(by, promotion.values.get(origin, {}), (source, origin))]
         sides += [(m, group_by_seed(group, m), (recipe.study, str(cell))) for m in recipe.metrics]
         fields, statistics, means = [], [], []
         for metric, values, runs_of in sides:
@@ -126,8 +117,8 @@ def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
             pairs.append((means[0], means[1]))
         planned, n = group["seed"].nunique(), len(sides[1][1])
         count = Field(str(n) if n == planned else f"{n} of {planned}", hint=gaps)
-        labels = (str(coords.get(RANK, cell)), origin, *levels)
-        rows.append((*map(Field, labels), *fields, count))
+        settings = (str(coords.get(RANK, cell)), origin, *levels)
+        rows.append((*map(Field, settings), *fields, count))
         numbers.append((cell, rank, origin, *levels, *statistics, " ".join(run_ids(group))))
     columns = [f"source_{column}" for column in COLUMNS]
     for i in range(len(recipe.metrics)):
@@ -144,12 +135,12 @@ def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
     ]
     return Sheet(
         recipe,
-        to_slug(f"table_{recipe.study}"),
+        labels.to_slug(f"table_{recipe.study}"),
         recipe.title or recipe.study,
         (
-            *("rank", f"{source} cell", *format_coordinates(names)),
-            f"{format_metric_label(by)}, {source}",
-            *(f"{format_metric_label(metric)}, {recipe.study}" for metric in recipe.metrics),
+            *("rank", f"{source} cell", *labels.format_coordinates(names)),
+            f"{labels.format_metric_label(by)}, {source}",
+            *(f"{labels.format_metric_label(metric)}, {recipe.study}" for metric in recipe.metrics),
             "n",
         ),
         2 + len(names),
@@ -163,7 +154,8 @@ def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
 def _format_mean(mean: float, ends: tuple[float, float] | None, metric: str, digits: int) -> str:
     """Write `61.31 [60.90, 61.72]`; one seed gives no interval."""
     text, *bounds = (
-        format_number(value * display_scale(metric), digits) for value in (mean, *(ends or ()))
+        labels.format_number(value * labels.display_scale(metric), digits)
+        for value in (mean, *(ends or ()))
     )
     return f"{text} [{', '.join(bounds)}]" if bounds else text
 
@@ -175,14 +167,15 @@ def _explain_agreement(
     metric, source = recipe.metrics[0], promotion.source
     before, after = rank_signs(promotion, metric)
     rho = spearman([before * a for a, _ in pairs], [after * b for _, b in pairs])
+    labels_of = [labels.format_metric_label(name) for name in (promotion.by, metric)]
     subject = (
-        f"Spearman's rank correlation of {format_metric_label(promotion.by)} in {source} and "
-        f"{format_metric_label(metric)} in {recipe.study}"
+        f"Spearman's rank correlation of {labels_of[0]} in {source} and {labels_of[1]} in "
+        f"{recipe.study}"
     )
     if rho is None:
         return f"{subject}: none with fewer than 3 cells, or if all of one side are equal."
     return (
-        f"{subject}: ρ = {format_number(rho, 2)} over {len(pairs)} promoted cells, 1 if both order "
-        f"them alike. Only the best of {source} are in it, which are alike there: over all its "
-        "cells it may be larger."
+        f"{subject}: ρ = {labels.format_number(rho, 2)} over {len(pairs)} promoted cells, 1 if "
+        f"both order them alike. Only the best of {source} are in it, which are alike there: over "
+        "all its cells it may be larger."
     )

@@ -11,7 +11,7 @@ data set. `within` in a recipe does the same for other factors.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from reports.frame import OTHER, Frame
@@ -22,41 +22,6 @@ from reports.tables.model import MeasuredMetric, TableRow
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-def order_rows(cells: Iterable[str]) -> list[str]:
-    """Return the cells in order, each "best other cell" after its row."""
-    every = list(cells)
-    rows = [cell for cell in every if not cell.endswith(OTHER)]
-    return [name for row in rows for name in (row, row + OTHER) if name in every]
-
-
-def mark_neutral(labels: tuple[str, ...], cell: str, cells: Collection[str]) -> tuple[str, ...]:
-    """Mark the labels of a row whose best is neutral, and of the row that leaves neutral out."""
-    first, *others = labels
-    if cell + OTHER in cells:
-        first = f"{first} (best is neutral)"
-    elif cell.endswith(OTHER):
-        first = f"{first.removesuffix(OTHER)}{OTHER}"
-    return (first, *others)
-
-
-def explain_neutral_rows(cells: Collection[str]) -> list[str]:
-    """Return a note for each row whose best is neutral."""
-    return [
-        f"{cell}: best is neutral. No configuration tried was better in validation than "
-        f"the plain loss at the best rates of the baseline; {cell}{OTHER}: the best other one."
-        for cell in cells
-        if cell + OTHER in cells
-    ]
-
-
-def explain_refused_rows(frame: Frame, study: str) -> list[str]:
-    """Return the planner's reasons, one note each."""
-    by_reason: dict[str, list[str]] = {}
-    for refused in frame.get_plan_note("refused", study) or []:
-        by_reason.setdefault(refused["reason"], []).append(refused["cell"])
-    return [f"Refused: {'; '.join(cells)}: {why.rstrip('.')}." for why, cells in by_reason.items()]
 
 
 def build_printed_rows(
@@ -153,15 +118,27 @@ def _is_varied_within_data(
     return sum(map(len, levels)) > len(levels) or len(set().union(*levels)) < len(levels)
 
 
-def explain_baselines(
-    data: Mapping[str, str], against: Mapping[str, str], recipe: Table
+def explain_rows(
+    frame: Frame,
+    recipe: Table,
+    rows: Sequence[TableRow],
+    data: Mapping[str, str],
 ) -> list[str]:
-    """Say within which factors differences are taken, and which rows have no baseline."""
-    notes = []
+    """Explain in notes which rows are compared, whose best is neutral, and which were refused."""
+    notes, cells = [], {row.cell for row in rows}
     if recipe.within:
         notes.append(f"Differences are taken at the same {' and '.join(recipe.within)}.")
     if (count := len(set(data.values()))) > 1:
         notes.append(f"Rows are on {count} data sets: differences are taken within each of them.")
-    if alone := [cell for cell in data if cell not in against]:
+    if alone := [row.cell for row in rows if row.cell in data and row.against is None]:
         notes.append(f"No baseline to compare with: {', '.join(alone)}.")
-    return notes
+    notes += [
+        f"{row.cell}: best is neutral. No configuration tried was better in validation than the "
+        f"plain loss at the best rates of the baseline; {row.cell}{OTHER}: the best other one."
+        for row in rows
+        if row.cell + OTHER in cells
+    ]
+    by_reason: dict[str, list[str]] = {}
+    for refused in frame.get_plan_note("refused", recipe.study) or []:
+        by_reason.setdefault(refused["reason"].rstrip("."), []).append(refused["cell"])
+    return notes + [f"Refused: {'; '.join(c)}: {reason}." for reason, c in by_reason.items()]
