@@ -107,7 +107,6 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
                 run_ids(group),
                 planned[cell],
                 list_missing_seeds(group),
-                baseline=cell == base,
                 tuning=tuning.get(cell),
                 tuned=notes.format_budget(frame, recipe.study, cell),
                 against=base,

@@ -160,42 +160,34 @@ def _describe_table(frame: Frame, table: TableData) -> dict[str, Any]:
 
 
 def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
-    """Judge each row with a baseline; rows that a race dropped have no verdict."""
+    """Return the verdict on each row with a baseline; rows that a race dropped have none."""
+    shared, metric = _describe_table(frame, table), table.metrics[0]
     rows = {row.cell: row for row in table.rows}
-    raced = bool(frame.get_declared_study(table.recipe.study).get("race"))
-    least = max((row.planned for row in table.rows), default=0) if raced else 0
-    shared = _describe_table(frame, table)
-    return [
-        _judge_row(shared, table, row, rows)
-        for row in table.rows
-        if row.against in rows and not row.baseline and row.planned >= least
-    ]
-
-
-def _judge_row(
-    shared: dict[str, Any], table: TableData, row: TableRow, rows: dict[str, TableRow]
-) -> Verdict:
-    result, base = row.measured[table.metrics[0]], rows[row.against or ""]
-    judgement = result.compared.judgement if result.compared else None
-    gap = result.difference
-    call: Call = "open" if judgement is None else judgement.call or "same"
-    if result.summary is None or base.measured[table.metrics[0]].summary is None:
-        call = "no result"
-    equal = rows.get(judgement.same_as or "") if judgement else None
-    return Verdict(
-        **shared,
-        cell=row.cell,
-        label=_describe_row(table, row),
-        baseline=_describe_row(table, base),
-        call=call,
-        difference=gap,
-        n=gap.n if gap else 0,
-        small=bool(judgement and judgement.small),
-        same_as=_describe_row(table, equal) if equal else "",
-        family=result.compared.family if result.compared else 0,
-        tuned=_describe_tuning(table, row, base),
-        printed=_compare_with_print(table, row, base),
-    )
+    verdicts = []
+    for row in table.rows:
+        comparison, base = row.measured[metric].compared, rows.get(row.against or "")
+        if base is None or comparison is None or comparison.judgement is None:
+            continue
+        judgement, gap = comparison.judgement, comparison.difference
+        equal = rows.get(judgement.same_as or "")
+        has_results = row.measured[metric].summary and base.measured[metric].summary
+        verdicts.append(
+            Verdict(
+                **shared,
+                cell=row.cell,
+                label=_describe_row(table, row),
+                baseline=_describe_row(table, base),
+                call=(judgement.call or "same") if has_results else "no result",
+                difference=gap,
+                n=gap.n if gap else 0,
+                small=judgement.small,
+                same_as=_describe_row(table, equal) if equal else "",
+                family=comparison.family,
+                tuned=_describe_tuning(table, row, base),
+                printed=_compare_with_print(table, row, base),
+            )
+        )
+    return verdicts
 
 
 def _describe_row(table: TableData, row: TableRow) -> str:
