@@ -7,13 +7,8 @@ from reports.errors import ReportError
 from reports.frame import Frame
 from reports.recipe import Figure
 from reports.tables import labels
-from reports.tables.cells import (
-    collect_factor_cells,
-    collect_levels,
-    find_protocol,
-    find_resolution,
-)
-from reports.tables.effects import attribute_with_error, explain_attribution, fit_effects, is_full
+from reports.tables.cells import find_protocol
+from reports.tables.effects import attribute_with_error, explain_attribution, fit_study
 
 
 class ShapleyOptions(plot.FigureOptions):
@@ -35,15 +30,13 @@ def shapley(frame: Frame, recipe: Figure, _: ShapleyOptions) -> plot.DrawnFigure
     """
     study, metric = recipe.studies[0], recipe.metric
     cells = frame.select_study(study)
-    levels, data = collect_levels(frame, cells), collect_factor_cells(frame, cells, metric)
-    if not is_full(data, levels):
+    factorial = fit_study(frame, cells, metric)
+    if not factorial.is_full:
         raise ReportError(
             f"report.figures: Shapley values need a study with all combinations of two "
             f"levels for each component, and {study} has other cells. Name such a study."
         )
-    resolution = find_resolution(cells, metric)
-    fit = fit_effects(data, levels, resolution)
-    attribution = attribute_with_error(data, levels, fit, resolution)
+    attribution = attribute_with_error(factorial)
     title = labels.replace_greek_names(recipe.title) or f"{study}: what each component gains"
     shares, factor = attribution.values if attribution else {}, labels.display_scale(metric)
     drawing, panel = plot.create_single_panel(title, 0.95 + 0.3 * max(len(shares), 2))
@@ -63,6 +56,6 @@ def shapley(frame: Frame, recipe: Figure, _: ShapleyOptions) -> plot.DrawnFigure
             words = labels.format_with_interval(shares[name], low, high, metric, 2)
             spots.append(plot.Tooltip(panel, value, at, f"{name}: {words}"))
         panel.axvline(0, color="black", linewidth=0.8)
-    note = explain_attribution(attribution, levels, metric, 2)
+    note = explain_attribution(attribution, factorial.levels, metric, 2)
     caption = f"{find_protocol(frame).capitalize()}. {note}"
     return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption)

@@ -1,9 +1,8 @@
 """Main effects and interactions of full and fractional factorials, by least squares.
 
-The model is y = seed + Σ terms + error, with the seed as a block where cells have several (runs at
-one seed share their draws). Two-level factors are coded −1 and +1, others by deviations from
-their mean. Cells that are copies of each other (a component that changes nothing) are one
-observation: k copies weigh 1/k each, and count once in the error.
+The model is y = seed + Σ terms + error, with the seed as a block (runs at one seed share their
+draws). Two-level factors are coded −1 and +1, others by deviations from their mean. Cells that are
+copies of each other are one observation: k copies weigh 1/k each, and count once in the error.
 """
 
 from __future__ import annotations
@@ -29,14 +28,13 @@ class Effect:
 
     estimate: for two-level factors 2β, that is mean at high − mean at low; for an interaction half
         the difference of one factor's effect at the other's two levels (both have one standard
-        error in a balanced design). None where a factor has more levels: see `spread`.
+        error in a balanced design). None if a factor has more levels: see `spread`.
     se, low, high: its standard error and 95 % interval; None without degrees of freedom.
     spread: largest − smallest of the fitted level means (of an interaction: of its deviations).
     best: the level (or levels) with the largest fitted mean.
     share: ω² = (SS − df σ²) / (SS_between + σ²), at least 0: the share of the variation between
         cells' means, without what noise alone gives a term; η² = SS / SS_between without an error.
-    df, f, p: of the F test of the term; f and p None without degrees of freedom for error, or
-        where the error is nothing but rounding.
+    df, f, p: of the F test of the term; f and p None without an error above rounding.
     """
 
     term: tuple[str, ...]
@@ -54,10 +52,10 @@ class Effect:
 
 @dataclass(frozen=True)
 class Fit:
-    """All terms that can be told apart, and what the error is.
+    """The effects of all terms that are not aliased, and their error.
 
-    error: "replicates" (cells × seeds after their main effects) or "residual" (what the terms leave
-        over) or "none". error_df: its degrees of freedom; sigma: its standard deviation.
+    error: "replicates" (cells × seeds after their main effects), "residual" (of all terms) or
+        "none". error_df: its degrees of freedom; sigma: its standard deviation.
     aliased: terms left out because earlier ones span them, with the terms they are mixed with.
     n: values used; cells: cells with any, distinct: without copies. flat: no two cells differ by
         more than rounding.
@@ -87,21 +85,19 @@ def fit_factorial(
     Each term's estimate is its coefficient in the model with all terms; its F test drops the term
     from that model: F = (ΔSS/df) / σ². In a balanced full factorial these are the contrasts of
     means. σ² is the mean square of the replicates, cells × seeds without the main effects of both,
-    where any cell has several seeds; else of what the model leaves over (then higher interactions
-    count as error); else there is none, and neither are standard errors and p.
+    if a cell has several seeds; else of the residuals (then higher interactions count as error);
+    without degrees of freedom there is none, and neither are standard errors and p.
 
     A term whose columns are spanned, in whole or in part, by those of earlier ones (main effects
     first, then interactions in the order of the factors) is left out and listed in `aliased`: in a
     fraction, the estimate of a term that stays is mixed with theirs.
 
     Args:
-        cells: (levels by factor, {seed: value}) per cell; values that are not finite and cells
-            without any are left out, so that the design may be incomplete. A factor that a cell
-            lacks is at the level "".
+        cells: (levels by factor, {seed: value}) per cell; values that are not finite are left out.
+            A factor that a cell lacks is at the level "".
         order: 1 for main effects alone, 2 for two-way interactions too, and so on.
-        levels: the order of a factor's levels, low first; default: as they come. Of two-level
-            factors the last one is the high one.
-        resolution: cells are copies where no seed differs by as much, or by nothing.
+        levels: the order of a factor's levels, low first; default: as they come.
+        resolution: cells are copies if no seed differs by as much, or by nothing.
         family: so many intervals hold together with 95 % (independent contrasts of one error).
 
     Returns:

@@ -21,10 +21,10 @@ LEAST = 50  # trials; of fewer the shares are noise
 
 @dataclass(frozen=True)
 class Importances:
-    """Shares of each parameter, summing to one, largest first (all zero: nothing to tell).
+    """Shares of each parameter, summing to one, largest first (all zero for equal values).
 
     evaluator: its name and settings. n: trials used. conditional: parameters that some trials
-    lack; dropped: those of them that the evaluator cannot judge. warnings: what a reader must know.
+    lack; dropped: those of them that the evaluator cannot judge.
     """
 
     evaluator: str
@@ -52,9 +52,6 @@ def compute_importances(
         parameter explains alone, interactions left out, renormalised to one. Conditional parameters
         are dropped: Optuna's forest takes only what every trial has. Source: Hutter, Hoos and
         Leyton-Brown (ICML 2014); Optuna's implementation.
-
-    Both look at where the sampler went, so that few trials, or a sampler that has settled, make
-    them unsteady.
 
     Args:
         params: per trial, its values by path. Trials with no finite value are left out.

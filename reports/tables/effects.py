@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from reports.frame import Frame
@@ -41,21 +42,19 @@ def effects(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
         >>> Table(kind="effects", study="terms", metrics=("test/map_at_r",)).digits
         2
     """
-    levels = collect_levels(frame, cells)
-    data_of = {metric: collect_factor_cells(frame, cells, metric) for metric in recipe.metrics}
-    with_shapley = is_full(data_of[recipe.metrics[0]], levels)
+    factorials = {m: fit_study(frame, cells, m, recipe.order) for m in recipe.metrics}
+    with_shapley = factorials[recipe.metrics[0]].is_full
     several = len(recipe.metrics) > 1
     rows: list[tuple[Field, ...]] = []
     numbers: list[tuple[Any, ...]] = []
     notes: list[str] = []
-    for metric, data in data_of.items():
+    for metric, factorial in factorials.items():
         label, digits = labels.format_metric_label(metric), recipe.digits
-        resolution = find_resolution(cells, metric)
-        fit = fit_effects(data, levels, resolution, recipe.order)
+        fit, levels = factorial.fit, factorial.levels
         if fit is None:
             notes.append(f"{label}: no two finished cells differ, so there are no effects.")
             continue
-        attribution = attribute_with_error(data, levels, fit, resolution) if with_shapley else None
+        attribution = attribute_with_error(factorial) if with_shapley else None
         shares: dict[tuple[str, ...], tuple[float | None, float | None, float | None]] = {}
         if attribution is not None:
             ends = attribution.intervals
@@ -111,10 +110,29 @@ def effects(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
     )
 
 
-def fit_effects(data: Cells, levels: Levels, resolution: float, order: int = 2) -> Fit | None:
+@dataclass(frozen=True)
+class StudyFactorial:
+    """The factorial of a study's cells by one metric; `fit` is None if no two cells differ."""
+
+    data: Cells
+    levels: Levels
+    resolution: float
+    fit: Fit | None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has all combinations of two or more factors with two levels each."""
+        counts = [len(names) for names in self.levels.values() if len(names) > 1]
+        return len(counts) > 1 and set(counts) == {2} and len(self.data) == 2 ** len(counts)
+
+
+def fit_study(frame: Frame, cells: pd.DataFrame, metric: str, order: int = 2) -> StudyFactorial:
     """Fit the factorial of a study; the intervals of main effects and the total hold together."""
+    levels, data = collect_levels(frame, cells), collect_factor_cells(frame, cells, metric)
+    resolution = find_resolution(cells, metric)
     family = sum(len(names) > 1 for names in levels.values()) + 1
-    return fit_factorial(data, order=order, levels=levels, resolution=resolution, family=family)
+    fit = fit_factorial(data, order=order, levels=levels, resolution=resolution, family=family)
+    return StudyFactorial(data, levels, resolution, fit)
 
 
 def _format_term(term: tuple[str, ...]) -> str:
@@ -185,28 +203,20 @@ def _explain_fit(fit: Fit, n_printed: int, metric: str, digits: int) -> list[str
     return notes
 
 
-def is_full(data: Cells, levels: Levels) -> bool:
-    """Return whether this is a full factorial of two or more factors with two levels each."""
-    counts = [len(names) for names in levels.values() if len(names) > 1]
-    return len(counts) > 1 and set(counts) == {2} and len(data) == 2 ** len(counts)
-
-
-def attribute_with_error(
-    data: Cells, levels: Levels, fit: Fit | None, resolution: float
-) -> Attribution | None:
+def attribute_with_error(factorial: StudyFactorial) -> Attribution | None:
     """Return the Shapley attribution, with intervals from the error of the factorial's fit.
 
     The second level of a factor means that the component is on.
     """
-    second = {name: names[1] for name, names in levels.items() if len(names) > 1}
-    error = None
+    on = {name: names[1] for name, names in factorial.levels.items() if len(names) > 1}
+    fit, error = factorial.fit, None
     if fit is not None and fit.sigma is not None:
         error = SharedError(fit.sigma, fit.error_df)
     return attribute_over_seeds(
-        {frozenset(n for n in second if coords[n] == second[n]): values for coords, values in data},
+        {frozenset(n for n in on if at[n] == on[n]): values for at, values in factorial.data},
         error,
-        resolution=resolution,
-        family=len(second) + 1,
+        resolution=factorial.resolution,
+        family=len(on) + 1,
     )
 
 

@@ -51,12 +51,7 @@ def build_printed_rows(
 
 
 def map_cells_to_data(trials: pd.DataFrame, cells: pd.DataFrame) -> dict[str, str]:
-    """Return cell → key of its data set; cells without runs are left out.
-
-    Args:
-        trials: as in a `Frame`.
-        cells: of one study.
-    """
+    """Return cell → key of its data set; cells without runs are left out."""
     columns = (trials["run_id"], trials["tags"], trials["params"])
     data_of_run = {
         run: tags.get("ablate.data_fingerprint") or params.get("data.name")
@@ -75,8 +70,7 @@ def find_baselines(
     """Return cell → the baseline cell of its data set; cells without one are left out.
 
     Args:
-        data: cell → key of its data set (`map_cells_to_data`).
-        coords: cell → coordinates.
+        data: cell → key of its data set. coords: cell → coordinates.
         baseline: the cell that the recipe names.
         within: factors in which a cell must equal its baseline.
     """
@@ -119,10 +113,7 @@ def _is_varied_within_data(
 
 
 def explain_rows(
-    frame: Frame,
-    recipe: Table,
-    rows: Sequence[TableRow],
-    data: Mapping[str, str],
+    frame: Frame, recipe: Table, rows: Sequence[TableRow], data: Mapping[str, str]
 ) -> list[str]:
     """Explain in notes which rows are compared, whose best is neutral, and which were refused."""
     notes, cells = [], {row.cell for row in rows}

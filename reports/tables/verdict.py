@@ -16,15 +16,9 @@ from reports.stats.blocks import are_equal, dunnett_quantile
 from reports.stats.comparison_rule import decide
 from reports.stats.factorial import Fit
 from reports.stats.paired import Difference
-from reports.tables.cells import (
-    Cells,
-    Levels,
-    collect_factor_cells,
-    collect_levels,
-    find_resolution,
-)
+from reports.tables.cells import Cells, Levels
 from reports.tables.comparison import ON
-from reports.tables.effects import fit_effects
+from reports.tables.effects import fit_study
 from reports.tables.labels import find_smallest, format_coordinate, is_lower_better
 from reports.tables.model import AnyTable, TableData, TableRow
 
@@ -48,17 +42,13 @@ class Verdict:
     """One comparison by the deciding metric of its table.
 
     Attributes:
-        title, key: of the table.
-        cell: of the row, or name of the term (`is_term`).
+        title, key: of the table. cell: of the row, or name of the term (`is_term`).
         label, baseline: both names for readers.
-        difference: paired, on the scale of the runs.
-        n: number of common seeds, or splits (`unit`).
-        small: whether the whole interval lies inside ±δ.
+        difference: paired, on the scale of the runs, over n common seeds or splits (`unit`).
+        small: whether the whole interval lies inside ±δ (`smallest`).
         same_as: the row that this one equals.
-        smallest: δ, on the scale of the runs.
         family: number of comparisons of the correction.
-        tuned: the tuning in words.
-        printed: the gain that a paper prints.
+        tuned: the tuning in words. printed: the gain that a paper prints.
     """
 
     title: str
@@ -238,13 +228,12 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
         The verdicts; empty if the cells give no error estimate, and then rows are judged one by
         one.
     """
-    metric, cells = table.metrics[0], frame.select_study(table.recipe.study)
-    data, levels = collect_factor_cells(frame, cells, metric), collect_levels(frame, cells)
-    varied = {name: names for name, names in levels.items() if len(names) > 1}
+    metric = table.metrics[0]
+    factorial = fit_study(frame, frame.select_study(table.recipe.study), metric)
+    data, fit = factorial.data, factorial.fit
+    varied = {name: names for name, names in factorial.levels.items() if len(names) > 1}
     if any(len(names) > 2 for names in varied.values()):
         return []
-    resolution = find_resolution(cells, metric)
-    fit = fit_effects(data, levels, resolution)
     if fit is None or fit.flat or any(effect.low is None for effect in fit.effects):
         return []
 
@@ -257,7 +246,7 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
             (factor,) = effect.term
             name = format_coordinate(factor)
             gaps[name] = Difference(effect.estimate, effect.low, effect.high, seeds, "factorial")
-            if _has_no_effect(factor, data, resolution):
+            if _has_no_effect(factor, data, factorial.resolution):
                 unchanged.add(name)
     total = _compute_total(data, varied, fit)
     if total is not None:
