@@ -76,20 +76,6 @@ def fit_shared_error(rows: Sequence[Blocks]) -> SharedError | None:
     return SharedError(float(np.sqrt(residuals @ residuals / df)), df)
 
 
-def compute_least_correlation(blocks: Sequence[frozenset[int]]) -> float:
-    """Return the least correlation of two rows' mean differences to one baseline.
-
-    Over the blocks S_i that row and baseline share, corr(d̄_i, d̄_j) = |S_i ∩ S_j| / (2 √(|S_i|
-    |S_j|)): 1/2 if nothing is missing.
-    """
-    correlations = [
-        len(a & b) / (2 * np.sqrt(len(a) * len(b)))
-        for i, a in enumerate(blocks)
-        for b in blocks[:i]
-    ]
-    return float(min(correlations, default=0.5))
-
-
 @lru_cache(maxsize=256)
 def dunnett_quantile(m: int, df: int, correlation: float = 0.5) -> float:
     """Return c with P(max |T_i| ≤ c) = 0.95, of m t statistics that share their error.

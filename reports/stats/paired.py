@@ -113,15 +113,6 @@ def adjust_by_holm(p_values: Sequence[float | None]) -> list[float | None]:
     return adjusted
 
 
-def can_permutation_decide(n: int, comparisons: int) -> bool:
-    """Return whether the least corrected p of a permutation test of n pairs is at most 0.05.
-
-    With all differences of one sign, only that pattern and its mirror reach the observed sum, so
-    the least p is 2 / 2^n, times the comparisons that Holm corrects over.
-    """
-    return n >= 2 and comparisons * 2.0 ** (1 - n) <= 0.05
-
-
 def cohens_dz(differences: Sequence[float]) -> float | None:
     """Return d_z = d̄ / sd(d), the mean paired difference in its own standard deviations.
 

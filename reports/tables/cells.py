@@ -254,9 +254,9 @@ def explain_protocol(frame: Frame, metrics: Sequence[str]) -> str:
         return "Measured: nothing yet, no trial has finished."
     note = f"Measured: {protocol} (epoch and settings picked on the test {unit})."
     if protocol == "validation-selected":
+        selection = f"epoch and settings picked on validation {unit}"
         note = (
-            f"Measured: {protocol} (epoch and settings picked on validation {unit}; test {unit} "
-            "are read once the trial is finished)."
+            f"Measured: {protocol} ({selection}; test {unit} are read once the trial is finished)."
         )
     if any(metric.startswith("train/") for metric in metrics):
         note += (

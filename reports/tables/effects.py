@@ -31,7 +31,6 @@ COLUMNS = (
     *("df", "f", "p", "p_holm", "shapley", "shapley_low", "shapley_high", "n", "error"),
     "error_df",
 )
-MOST_ALIASES = 6  # in a note
 NOTHING = (None, None, None)  # Shapley value and interval of a term that has none
 
 
@@ -197,8 +196,6 @@ def _explain_fit(fit: Fit, n_printed: int, metric: str, digits: int) -> list[str
             f"{_format_term(term)} with {', '.join(map(_format_term, mixed)) or 'missing cells'}"
             for term, mixed in fit.aliased.items()
         ]
-        if len(pairs) > MOST_ALIASES:
-            pairs[MOST_ALIASES:] = [f"and {len(pairs) - MOST_ALIASES} more"]
         notes.append(f"Cannot be told apart in this design: {'; '.join(pairs)}.")
     return notes
 

@@ -79,19 +79,22 @@ def find_baselines(
         return dict.fromkeys(coords, baseline)
 
     # cells of one data set, with equal levels of the factors in `within`
+    cells = [cell for cell in coords if cell in data or not has_several]  # others have no number
+    data_of = {cell: data[cell] if has_several else "" for cell in cells}
     groups: dict[tuple[str, ...], list[str]] = {}
-    by_data: dict[str, list[str]] = {}
-    for cell, coordinates in coords.items():
-        if has_several and cell not in data:
-            continue  # no run of it tells its data set, and it has no number
-        data_set = data[cell] if has_several else ""
-        levels = (format_level(coordinates.get(name)) for name in within)
-        groups.setdefault((data_set, *levels), []).append(cell)
-        by_data.setdefault(data_set, []).append(cell)
+    for cell in cells:
+        levels = (format_level(coords[cell].get(name)) for name in within)
+        groups.setdefault((data_of[cell], *levels), []).append(cell)
 
-    # a group's baseline equals the table's in all factors that do not name the data set
+    def is_factor(name: str) -> bool:
+        """Return whether the levels of a coordinate do more than name the data set."""
+        pairs = {(data_of[cell], format_level(coords[cell].get(name))) for cell in cells}
+        count = len({*data_of.values()})
+        return len(pairs) > count or len({level for _, level in pairs}) < count
+
+    # a group's baseline equals the table's in all factors
     names = {name for coordinates in coords.values() for name in coordinates} - {*within}
-    factors = [n for n in names if _is_varied_within_data(n, coords, [*by_data.values()])]
+    factors = [name for name in names if is_factor(name)]
 
     def get_levels(cell: str) -> list[str]:
         return [format_level(coords[cell].get(name)) for name in factors]
@@ -102,14 +105,6 @@ def find_baselines(
         if equal:
             baselines |= dict.fromkeys(group, baseline if baseline in group else equal[0])
     return baselines
-
-
-def _is_varied_within_data(
-    name: str, coords: Mapping[str, Mapping[str, Any]], by_data: Sequence[Sequence[str]]
-) -> bool:
-    """Return whether a factor varies within a data set, or two data sets share its level."""
-    levels = [{format_level(coords[cell].get(name)) for cell in cells} for cells in by_data]
-    return sum(map(len, levels)) > len(levels) or len(set().union(*levels)) < len(levels)
 
 
 def explain_rows(

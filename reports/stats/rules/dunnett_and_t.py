@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from reports.stats.blocks import (
-    LEVEL,
-    compute_least_correlation,
-    dunnett_quantile,
-    fit_shared_error,
-)
+from reports.stats.blocks import LEVEL, dunnett_quantile, fit_shared_error
 from reports.stats.comparison_rule import ComparisonRule, Sample
 
 
@@ -56,3 +51,17 @@ class DunnettAndT(ComparisonRule):
                 )
             reach[name] = (half, half)
         return reach
+
+
+def compute_least_correlation(blocks: Sequence[frozenset[int]]) -> float:
+    """Return the least correlation of two rows' mean differences to one baseline.
+
+    Over the blocks S_i that row and baseline share, corr(d̄_i, d̄_j) = |S_i ∩ S_j| / (2 √(|S_i|
+    |S_j|)): 1/2 if nothing is missing.
+    """
+    correlations = [
+        len(a & b) / (2 * np.sqrt(len(a) * len(b)))
+        for i, a in enumerate(blocks)
+        for b in blocks[:i]
+    ]
+    return float(min(correlations, default=0.5))

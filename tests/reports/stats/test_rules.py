@@ -16,7 +16,6 @@ from statsmodels.stats.multitest import multipletests
 
 from reports import kinds
 from reports.stats.blocks import (
-    compute_least_correlation,
     dunnett_quantile,
     fit_shared_error,
 )
@@ -29,6 +28,7 @@ from reports.stats.comparison_rule import (
     load_rule,
 )
 from reports.stats.paired import Difference, permutation_p
+from reports.stats.rules.dunnett_and_t import compute_least_correlation
 
 RULES = ("dunnett_and_t", "holm_t", "permutation")
 ALPHA = 0.05
