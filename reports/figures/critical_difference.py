@@ -69,8 +69,8 @@ def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> 
         caption += (
             f"mean rank over {ranking.blocks} blocks, means over seeds; 1 is the best. A bar joins "
             f"what Nemenyi's test does not tell apart at {ranking.level:g} (critical difference "
-            f"{ranking.critical:.2f}). Friedman's test, Iman and Davenport's form: "
-            f"{labels.format_p_equation(ranking.p)}."
+            f"{ranking.critical:.2f}). p of Friedman's test, Iman and Davenport's form: "
+            f"{labels.format_p(ranking.p)}."
         )
     if tied := len(complete) - len(ranked):
         caption += f" Blocks left out in which all are the same: {tied}."

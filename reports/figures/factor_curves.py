@@ -79,7 +79,7 @@ def draw_factor_curves(frame: Frame, recipe: FactorCurves) -> plot.DrawnFigure:
     if not levels:
         plot.draw_empty_message(axes)
     elif scale != "linear":
-        axes.set_xticks([positions[x] for x in levels], labels.format_ticks(levels))
+        axes.set_xticks([positions[x] for x in levels], list(map(labels.format_level, levels)))
         axes.xaxis.set_ticks([], minor=True)
     axes.set(xlabel=factor, ylabel=metric_label)
     axes.grid()

@@ -102,8 +102,8 @@ def draw_heatmap(frame: Frame, recipe: Heatmap) -> plot.DrawnFigure:
     scale = compute_color_scale(frame, recipe)
     _draw_squares(axes, means, texts, scale).set_label(metric_label)
     # axes and caption
-    axes.set_xticks(range(len(xs)), labels.format_ticks(xs))
-    axes.set_yticks(range(len(ys)), labels.format_ticks(ys))
+    axes.set_xticks(range(len(xs)), list(map(labels.format_level, xs)))
+    axes.set_yticks(range(len(ys)), list(map(labels.format_level, ys)))
     axes.set_xlabel(x_name)
     axes.set_ylabel(y_name, rotation=0 if len(y_name) < 3 else 90, labelpad=12, va="center")
     caption = (

@@ -97,6 +97,6 @@ def _draw_axes(panel: plot.Axes, axes: list[Axis], metric: str, ends: tuple[floa
                 height = axis.to_axis_fraction(choice)
                 panel.text(i, height, choice, ha="center", va="center", bbox=box)
             continue
-        low, high = labels.format_ticks([axis.low, axis.high]) if axis is not None else ends_text
+        low, high = map(labels.format_level, [axis.low, axis.high]) if axis else ends_text
         panel.text(i, -0.03, low, ha="center", va="top", bbox=box)
         panel.text(i, 1.03, high, ha="center", va="bottom")

@@ -93,7 +93,7 @@ def _draw_promotion_panel(
     rho = spearman(old_scores, new_scores)
     agreement = f"{len(moves)} cells: no correlation"
     if rho is not None:
-        agreement = f"ρ = {labels.format_number(rho.value, 2)}, {rho.n} cells"
+        agreement = f"ρ = {labels.format_number(rho, 2)}, {len(moves)} cells"
     panel.set_title(f"{promotion.source} → {study}\n{agreement}")
     if not moves:
         plot.draw_empty_message(panel, "no promoted cell is finished")

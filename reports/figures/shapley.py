@@ -6,9 +6,8 @@ import reports.figures.figure as plot
 from reports.frame import Frame
 from reports.recipe import Figure
 from reports.tables import labels
-from reports.tables.cells import collect_factor_cells, collect_levels, find_protocol
-from reports.tables.effects import attribute_with_error, explain_attribution, is_full
-from reports.tables.judging import find_resolution
+from reports.tables.cells import find_protocol
+from reports.tables.effects import attribute_with_error, explain_attribution, fit_study
 
 
 class ShapleyOptions(plot.FigureOptions):
@@ -27,10 +26,8 @@ def shapley(frame: Frame, recipe: Figure, _: ShapleyOptions) -> plot.DrawnFigure
     """
     study, metric = recipe.studies[0], recipe.metric
     cells = frame.select_study(study)
-    levels, data = collect_levels(frame, cells), collect_factor_cells(frame, cells, metric)
-    attribution = None
-    if is_full(data, levels):
-        attribution = attribute_with_error(data, levels, find_resolution(cells, metric))
+    factorial = fit_study(frame, cells, metric)
+    attribution = attribute_with_error(factorial) if factorial.is_full else None
     title = labels.replace_greek_names(recipe.title) or f"{study}: what each component gains"
     shares, factor = attribution.values if attribution else {}, labels.display_scale(metric)
     ranked = sorted(shares, key=lambda name: -shares[name])
@@ -43,13 +40,13 @@ def shapley(frame: Frame, recipe: Figure, _: ShapleyOptions) -> plot.DrawnFigure
         values = [shares[name] * factor for name in ranked]
         plot.draw_bars(panel, labels.format_coordinates(ranked), values, plot.COLOURS[5], 0.6)
         for i, (name, value) in enumerate(zip(ranked, values, strict=True)):
-            low, high = attribution.intervals[name] or (None, None)
+            low, high = attribution.intervals[name]
             if low is not None and high is not None:
                 bars = [[value - low * factor], [high * factor - value]]
                 panel.errorbar(value, i, xerr=bars, color="black")
             text = labels.format_with_interval(shares[name], low, high, metric, 2)
             spots.append(plot.Tooltip(panel, value, i, f"{name}: {text}"))
         panel.axvline(0, color="black", linewidth=0.8)
-    note = explain_attribution(attribution, levels, metric, 2)
+    note = explain_attribution(attribution, factorial.levels, metric, 2)
     caption = f"{find_protocol(frame).capitalize()}. {note}"
     return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption)

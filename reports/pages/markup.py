@@ -13,7 +13,6 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 
-from reports.stats.paired import can_permutation_decide
 from reports.tables import labels
 from reports.tables.model import AnyTable, Field, Grid, MeasuredMetric, Sheet, TableData, TableRow
 from reports.tables.notes import EFFECT_SIZES

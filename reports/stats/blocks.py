@@ -12,13 +12,16 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 
 Blocks = Mapping[int, float]
+K = TypeVar("K", bound=Hashable)  # of a row
+LEVEL = 0.95  # of every interval
 NODES = 64  # of Gauss-Legendre in each of the two integrals: c is exact to 1e-5
 
 
@@ -31,14 +34,23 @@ class SharedError:
 
 
 def are_equal(a: Blocks, b: Blocks, resolution: float) -> bool:
-    """Tell whether two rows differ by less than `resolution`, or by nothing, at each common
-    block."""
-    gaps = [abs(a[block] - b[block]) for block in a.keys() & b.keys()]
-    return bool(gaps) and (max(gaps) < resolution or max(gaps) == 0)
+    """Return whether two rows differ by less than `resolution`, or not at all, at common blocks."""
+    largest = max((abs(a[block] - b[block]) for block in a.keys() & b.keys()), default=np.inf)
+    return bool(largest < resolution or largest == 0)
+
+
+def find_originals(rows: Mapping[K, Blocks], resolution: float) -> dict[K, K]:
+    """Return row → the first row that it equals at every common block, which may be itself."""
+    originals: dict[K, K] = {}
+    for name, row in rows.items():
+        distinct = (other for other, original in originals.items() if other == original)
+        equal = (other for other in distinct if are_equal(row, rows[other], resolution))
+        originals[name] = next(equal, name)
+    return originals
 
 
 def fit_shared_error(rows: Sequence[Blocks]) -> SharedError | None:
-    """Fit rows and blocks by least squares, and return the error that is left.
+    """Fit rows and blocks by least squares, and return the error of the residuals.
 
     Without missing cells σ̂² = Σ(y_rb − ȳ_r − ȳ_b + ȳ)² / ((R − 1)(B − 1)).
 
@@ -46,40 +58,27 @@ def fit_shared_error(rows: Sequence[Blocks]) -> SharedError | None:
         rows: block → finite value, a mapping for each row.
 
     Returns:
-        None where no degree of freedom is left, as with one row or one block.
+        None without a degree of freedom, as with one row or one block.
     """
     blocks = sorted({block for row in rows for block in row})
-    position = {block: len(rows) + i for i, block in enumerate(blocks)}
-    cells = [(r, position[b], y) for r, row in enumerate(rows) for b, y in row.items()]
+    column_of = {block: len(rows) + i for i, block in enumerate(blocks)}
+    cells = [(r, column_of[b], y) for r, row in enumerate(rows) for b, y in row.items()]
     design = np.zeros((len(cells), len(rows) + len(blocks)))
-    for i, (row, block, _) in enumerate(cells):
-        design[i, [row, block]] = 1.0
+    for i, (row, column, _) in enumerate(cells):
+        design[i, [row, column]] = 1.0
     values = np.array([value for *_, value in cells])
-    fitted, _, rank, _ = np.linalg.lstsq(design, values - values.mean() if cells else values)
+    values -= values.mean() if cells else 0.0
+    coefficients, _, rank, _ = np.linalg.lstsq(design, values)
     df = len(cells) - int(rank)
     if df < 1:
         return None
-    residuals = values - values.mean() - design @ fitted
+    residuals = values - design @ coefficients
     return SharedError(float(np.sqrt(residuals @ residuals / df)), df)
 
 
-def compute_least_correlation(blocks: Sequence[frozenset[int]]) -> float:
-    """Return the least correlation of two rows' mean differences to one baseline.
-
-    Over the blocks S_i that row and baseline share, corr(d̄_i, d̄_j) = |S_i ∩ S_j| / (2 √(|S_i|
-    |S_j|)): 1/2 where nothing is missing.
-    """
-    correlations = [
-        len(a & b) / (2 * np.sqrt(len(a) * len(b)))
-        for i, a in enumerate(blocks)
-        for b in blocks[:i]
-    ]
-    return float(min(correlations, default=0.5))
-
-
 @lru_cache(maxsize=256)
-def dunnett_quantile(m: int, df: int, correlation: float = 0.5, level: float = 0.95) -> float:
-    """Return c with P(max |T_i| ≤ c) = level, of m t statistics that share their error.
+def dunnett_quantile(m: int, df: int, correlation: float = 0.5) -> float:
+    """Return c with P(max |T_i| ≤ c) = 0.95, of m t statistics that share their error.
 
     P = E_s E_z [Φ((c s + √ρ z) / √(1 − ρ)) − Φ((−c s + √ρ z) / √(1 − ρ))]^m with s = √(χ²_df / df)
     and z ~ N(0, 1), by Gauss-Legendre over the quantiles of both. The least correlation of several
@@ -91,17 +90,17 @@ def dunnett_quantile(m: int, df: int, correlation: float = 0.5, level: float = 0
     from scipy import optimize, stats
 
     if m == 1:
-        return float(stats.t.ppf((1 + level) / 2, df))
-    rho = min(max(correlation, 0.0), 1 - 1e-9)
+        return float(stats.t.ppf((1 + LEVEL) / 2, df))
+    rho = min(correlation, 1 - 1e-9)
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
     share, weight = (nodes + 1) / 2, weights / 2
     spread = np.sqrt(stats.chi2.ppf(share, df) / df)[:, None]
     common = stats.norm.ppf(share)[None, :]
 
-    def find_excess(c: float) -> float:
+    def compute_excess(c: float) -> float:
         upper = (c * spread + np.sqrt(rho) * common) / np.sqrt(1 - rho)
         lower = (-c * spread + np.sqrt(rho) * common) / np.sqrt(1 - rho)
         inside = (stats.norm.cdf(upper) - stats.norm.cdf(lower)) ** m
-        return float(weight @ inside @ weight) - level
+        return float(weight @ inside @ weight) - LEVEL
 
-    return float(optimize.brentq(find_excess, 1.0, 500.0, xtol=1e-6))
+    return float(optimize.brentq(compute_excess, 1.0, 500.0, xtol=1e-6))

@@ -8,39 +8,34 @@ the rule (`rule: dunnett_and_t`); `reports/kinds.py` lists those of this package
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from math import isfinite
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from math import inf, isfinite
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from reports.kinds import load_kind
-from reports.stats.blocks import Blocks, are_equal
+from reports.stats.blocks import Blocks, find_originals
 from reports.stats.paired import Difference
 
 Call = Literal["better", "worse", "no difference", "open"]
-LEVEL = 0.95  # of every interval
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A table's rows, as a rule sees them: the distinct ones, the baseline apart.
+    """The values that a rule compares: distinct rows, and the baseline.
 
     Attributes:
         baseline: block → value. A block is a seed, or a split averaged over its seeds.
         rows: name → the same, a row for each comparison.
-        first_stage: the blocks that decided how many there are, where precision was asked for.
+        first_stage: the blocks that decided how many there are, if precision was asked for.
             Standard deviations and degrees of freedom then come from these alone (Stein).
-        overlap: n_test / n_train where blocks are redrawn splits, which share classes; 0 for seeds
-            and for splits with disjoint test parts. The variance of a mean of J blocks is then
-            s² (1/J + overlap) (Nadeau and Bengio).
     """
 
     baseline: Blocks
     rows: Mapping[str, Blocks]
     first_stage: Collection[int] | None = None
-    overlap: float = 0.0
 
     def list_common_blocks(self, name: str) -> list[int]:
         """Return the blocks that a row and the baseline both have."""
@@ -56,14 +51,11 @@ class Sample:
         if self.first_stage is None:
             return self
         stage = set(self.first_stage)
-        rows = {
-            name: {b: y for b, y in row.items() if b in stage} for name, row in self.rows.items()
-        }
-        return Sample({b: y for b, y in self.baseline.items() if b in stage}, rows)
-
-    def compute_mean_variance(self, blocks: int) -> float:
-        """Return the variance of a mean of differences, in units of one difference's variance."""
-        return 1 / blocks + self.overlap
+        baseline = {b: y for b, y in self.baseline.items() if b in stage}
+        return Sample(
+            baseline,
+            {k: {b: y for b, y in row.items() if b in stage} for k, row in self.rows.items()},
+        )
 
 
 @dataclass(frozen=True)
@@ -71,8 +63,8 @@ class Judgement:
     """The verdict on a row.
 
     Attributes:
-        interval: None where row and baseline have no block in common; of a copy of another row
-            that row's.
+        interval: None if row and baseline have no block in common; of a copy of another row, that
+            row's.
         call: None for a row that equals the baseline or another row: it is no comparison.
         small: the whole interval lies inside ±δ, beside a better or worse.
         same_as: the baseline or the row that this one equals.
@@ -122,74 +114,51 @@ def judge(
 
     Args:
         smallest: δ in the metric's unit, above 0.
-        resolution: two rows are the same where no block differs by as much: 1/N of N test images.
+        resolution: two rows are the same if no block differs by as much: 1/N of N test images.
         lower_is_better: direction of the metric. Intervals stay row − baseline.
         baseline: the name by which `same_as` calls it.
 
     Returns:
-        A judgement for each row: "better" or "worse" where the interval leaves out 0, "no
-        difference" where it lies inside ±δ, and "open" elsewhere.
+        A judgement for each row: "better" or "worse" if the interval leaves out 0, "no
+        difference" if it lies inside ±δ, else "open".
     """
-    copies = find_copies(sample, resolution, baseline)
-    rows = {
-        name: {b: y for b, y in row.items() if isfinite(y)}
-        for name, row in sample.rows.items()
-        if name not in copies
+    originals = find_originals({baseline: sample.baseline, **sample.rows}, resolution)
+    copies = {name: original for name, original in originals.items() if name != original}
+    distinct = {
+        name: _select_finite(row) for name, row in sample.rows.items() if name not in copies
     }
-    finite = {b: y for b, y in sample.baseline.items() if isfinite(y)}
-    family = Sample(finite, rows, sample.first_stage, sample.overlap)
-    counts = {name: len(family.list_common_blocks(name)) for name in rows}
-    judged = {name: row for name, row in rows.items() if counts[name] > 1}
-    inner = Sample(finite, judged, sample.first_stage, sample.overlap)
-    reach = rule.compute_half_widths(inner) if judged else {}
-    verdicts: dict[str, Judgement] = {}
+    family = replace(sample, baseline=_select_finite(sample.baseline), rows=distinct)
+    gaps = {name: family.compute_differences(name) for name in distinct}
+    bounded = {name: row for name, row in distinct.items() if len(gaps[name]) > 1}
+    reach = rule.compute_half_widths(replace(family, rows=bounded)) if bounded else {}
+    judgements: dict[str, Judgement] = {}
     for name in sample.rows:
         if name in copies:
-            twin = verdicts.get(copies[name])
+            original = judgements.get(copies[name])
             zero = Difference(0.0, None, None, len(sample.list_common_blocks(name)), "same")
-            verdicts[name] = Judgement(twin.interval if twin else zero, None, same_as=copies[name])
-            continue
-        if not counts[name]:
-            verdicts[name] = Judgement(None, "open")
-            continue
-        mean = float(family.compute_differences(name).mean())
-        below, above = reach.get(name, (np.inf, np.inf))
-        low = mean - below if np.isfinite(below) else None
-        high = mean + above if np.isfinite(above) else None
-        interval = Difference(mean, low, high, counts[name], rule.name)
-        verdicts[name] = decide(interval, smallest, lower_is_better=lower_is_better)
-    return verdicts
+            interval = original.interval if original else zero
+            judgements[name] = Judgement(interval, None, same_as=copies[name])
+        elif not len(gaps[name]):
+            judgements[name] = Judgement(None, "open")
+        else:
+            mean = float(gaps[name].mean())
+            below, above = reach.get(name, (inf, inf))
+            low, high = (end if isfinite(end) else None for end in (mean - below, mean + above))
+            interval = Difference(mean, low, high, len(gaps[name]), rule.name)
+            judgements[name] = decide(interval, smallest, lower_is_better=lower_is_better)
+    return judgements
+
+
+def _select_finite(row: Blocks) -> Blocks:
+    return {block: value for block, value in row.items() if isfinite(value)}
 
 
 def decide(interval: Difference, smallest: float, *, lower_is_better: bool) -> Judgement:
     """Return the verdict that an interval gives: the only place where one is decided."""
-    low = -np.inf if interval.low is None else interval.low
-    high = np.inf if interval.high is None else interval.high
+    low = -inf if interval.low is None else interval.low
+    high = inf if interval.high is None else interval.high
     inside = -smallest < low and high < smallest
     if low > 0 or high < 0:
         better = (low > 0) != lower_is_better
         return Judgement(interval, "better" if better else "worse", small=inside)
     return Judgement(interval, "no difference" if inside else "open")
-
-
-def find_copies(sample: Sample, resolution: float, baseline: str = "") -> dict[str, str]:
-    """Return row → the baseline or the earlier row that it equals at every common block.
-
-    Two rows are equal where their largest absolute difference is below `resolution`, or 0.
-    """
-    copies: dict[str, str] = {}
-    originals: dict[str, Blocks] = {baseline: sample.baseline}
-    for name, row in sample.rows.items():
-        same = [other for other, values in originals.items() if are_equal(row, values, resolution)]
-        if same:
-            copies[name] = same[0]
-        else:
-            originals[name] = row
-    return copies
-
-
-def count_comparisons(judgements: Sequence[Judgement]) -> int:
-    """Count the comparisons of a family: its rows without copies and rows without an interval."""
-    return sum(
-        judgement.call is not None and judgement.interval is not None for judgement in judgements
-    )

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-RESAMPLES = 10_000
-
 
 @dataclass(frozen=True)
 class Summary:
@@ -28,7 +26,7 @@ def keep_finite(values: Sequence[float]) -> NDArray[np.float64]:
 
 
 def summarize(values: Sequence[float]) -> Summary | None:
-    """Return x̄ = Σx / n and sd = √(Σ(x − x̄)² / (n − 1)) over what is finite; None if nothing is."""
+    """Return x̄ = Σx / n and sd = √(Σ(x − x̄)² / (n − 1)) of the finite values; None without any."""
     x = keep_finite(values)
     if not len(x):
         return None
@@ -38,16 +36,13 @@ def summarize(values: Sequence[float]) -> Summary | None:
 def pooled_sd(groups: Iterable[Sequence[float]]) -> tuple[float, int] | None:
     """Return (s_p, groups used), the scatter within groups: s_p = √(Σ(nᵢ − 1) sᵢ² / Σ(nᵢ − 1)).
 
-    Values that are not finite are left out, and groups of fewer than two; None where none is left.
+    Values that are not finite are left out, and groups of fewer than two; None if no group is left.
     """
-    summaries = [
-        summary for values in groups if (summary := summarize(values)) and summary.sd is not None
-    ]
-    freedom = sum(summary.n - 1 for summary in summaries)
-    if not freedom:
+    arrays = [x for x in map(keep_finite, groups) if len(x) > 1]
+    if not arrays:
         return None
-    squares = sum((summary.n - 1) * (summary.sd or 0.0) ** 2 for summary in summaries)
-    return math.sqrt(squares / freedom), len(summaries)
+    squares = sum((len(x) - 1) * float(x.std(ddof=1)) ** 2 for x in arrays)
+    return math.sqrt(squares / sum(len(x) - 1 for x in arrays)), len(arrays)
 
 
 def t_interval(values: Sequence[float], *, level: float = 0.95) -> tuple[float, float] | None:
@@ -58,13 +53,11 @@ def t_interval(values: Sequence[float], *, level: float = 0.95) -> tuple[float, 
     """
     from scipy.stats import t
 
-    x = keep_finite(values)
-    n = len(x)
-    if n < 2:
+    summary = summarize(values)
+    if summary is None or summary.sd is None:
         return None
-    mean = float(x.mean())
-    half = float(t.ppf((1 + level) / 2, n - 1)) * float(x.std(ddof=1)) / math.sqrt(n)
-    return mean - half, mean + half
+    half = float(t.ppf((1 + level) / 2, summary.n - 1)) * summary.sd / math.sqrt(summary.n)
+    return summary.mean - half, summary.mean + half
 
 
 def half_width(values: Sequence[float]) -> float | None:

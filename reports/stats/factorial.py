@@ -1,9 +1,8 @@
 """Main effects and interactions of full and fractional factorials, by least squares.
 
-The model is y = seed + Σ terms + error, with the seed as a block where cells have several (runs at
-one seed share their draws). Two-level factors are coded −1 and +1, others by deviations from
-their mean. Cells that are copies of each other (a component that changes nothing) are one
-observation: k copies weigh 1/k each, and count once in the error.
+The model is y = seed + Σ terms + error, with the seed as a block (runs at one seed share their
+draws). Two-level factors are coded −1 and +1, others by deviations from their mean. Cells that are
+copies of each other are one observation: k copies weigh 1/k each, and count once in the error.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from reports.stats.blocks import are_equal, dunnett_quantile
+from reports.stats.blocks import dunnett_quantile, find_originals
 
 Floats = NDArray[np.float64]
 ROUNDING = 1e-12  # of the values, below which scatter is none
@@ -29,14 +28,13 @@ class Effect:
 
     estimate: for two-level factors 2β, that is mean at high − mean at low; for an interaction half
         the difference of one factor's effect at the other's two levels (both have one standard
-        error in a balanced design). None where a factor has more levels: see `spread`.
+        error in a balanced design). None if a factor has more levels: see `spread`.
     se, low, high: its standard error and 95 % interval; None without degrees of freedom.
     spread: largest − smallest of the fitted level means (of an interaction: of its deviations).
     best: the level (or levels) with the largest fitted mean.
     share: ω² = (SS − df σ²) / (SS_between + σ²), at least 0: the share of the variation between
         cells' means, without what noise alone gives a term; η² = SS / SS_between without an error.
-    df, f, p: of the F test of the term; f and p None without degrees of freedom for error, or
-        where the error is nothing but rounding.
+    df, f, p: of the F test of the term; f and p None without an error above rounding.
     """
 
     term: tuple[str, ...]
@@ -54,10 +52,10 @@ class Effect:
 
 @dataclass(frozen=True)
 class Fit:
-    """All terms that can be told apart, and what the error is.
+    """The effects of all terms that are not aliased, and their error.
 
-    error: "replicates" (cells × seeds after their main effects) or "residual" (what the terms leave
-        over) or "none". error_df: its degrees of freedom; sigma: its standard deviation.
+    error: "replicates" (cells × seeds after their main effects), "residual" (of all terms) or
+        "none". error_df: its degrees of freedom; sigma: its standard deviation.
     aliased: terms left out because earlier ones span them, with the terms they are mixed with.
     n: values used; cells: cells with any, distinct: without copies. flat: no two cells differ by
         more than rounding.
@@ -87,21 +85,19 @@ def fit_factorial(
     Each term's estimate is its coefficient in the model with all terms; its F test drops the term
     from that model: F = (ΔSS/df) / σ². In a balanced full factorial these are the contrasts of
     means. σ² is the mean square of the replicates, cells × seeds without the main effects of both,
-    where any cell has several seeds; else of what the model leaves over (then higher interactions
-    count as error); else there is none, and neither are standard errors and p.
+    if a cell has several seeds; else of the residuals (then higher interactions count as error);
+    without degrees of freedom there is none, and neither are standard errors and p.
 
     A term whose columns are spanned, in whole or in part, by those of earlier ones (main effects
     first, then interactions in the order of the factors) is left out and listed in `aliased`: in a
     fraction, the estimate of a term that stays is mixed with theirs.
 
     Args:
-        cells: (levels by factor, {seed: value}) per cell; values that are not finite and cells
-            without any are left out, so that the design may be incomplete. A factor that a cell
-            lacks is at the level "".
+        cells: (levels by factor, {seed: value}) per cell; values that are not finite are left out.
+            A factor that a cell lacks is at the level "".
         order: 1 for main effects alone, 2 for two-way interactions too, and so on.
-        levels: the order of a factor's levels, low first; default: as they come. Of two-level
-            factors the last one is the high one.
-        resolution: cells are copies where no seed differs by as much, or by nothing.
+        levels: the order of a factor's levels, low first; default: as they come.
+        resolution: cells are copies if no seed differs by as much, or by nothing.
         family: so many intervals hold together with 95 % (independent contrasts of one error).
 
     Returns:
@@ -111,100 +107,80 @@ def fit_factorial(
     """
     from scipy.stats import f as f_distribution
 
-    rows = [
-        (dict(coords), seed, float(value))
-        for coords, values in cells
-        for seed, value in values.items()
-        if np.isfinite(value)
+    # the finite values, as columns
+    finite = [
+        (coords, values)
+        for coords, row in cells
+        if (values := {seed: float(y) for seed, y in row.items() if np.isfinite(y)})
     ]
-    factors = _collect_factor_levels([coords for coords, _, _ in rows], levels or {})
-    places = [tuple(coords.get(name, "") for name in factors) for coords, _, _ in rows]
-    if not factors or len(set(places)) < 2:
+    factors = _collect_factor_levels([coords for coords, _ in finite], levels or {})
+    by_cell = {tuple(coords.get(name, "") for name in factors): values for coords, values in finite}
+    if len(by_cell) < 2:
         return None
+    rows = [(key, seed, y) for key, values in by_cell.items() for seed, y in values.items()]
+    keys = [key for key, _, _ in rows]
     y = np.array([value for _, _, value in rows])
-    blocks = _build_indicator_columns([str(seed) for _, seed, _ in rows])
+    seeds = np.array([seed for _, seed, _ in rows])
+    blocks = (seeds[:, None] == np.array([*dict.fromkeys(seeds)])).astype(np.float64)
     codes = {
-        name: _encode_factor([at[i] for at in places], factors[name])
-        for i, name in enumerate(factors)
+        name: _encode_factor([key[i] for key in keys], names)
+        for i, (name, names) in enumerate(factors.items())
     }
     terms, aliased = _select_independent_terms(blocks, codes, order)
-    copies = group_copies(places, [seed for _, seed, _ in rows], y, resolution)
-    counts = Counter(copies.values())
-    first = np.array([copies[at] == at for at in places])  # one cell of each group of copies
-    root = np.sqrt([1 / counts[copies[at]] for at in places])
-    everything = np.hstack([blocks, *terms.values()])
-    weighted, target = everything * root[:, None], y * root
-    distinct = [at for at, once in zip(places, first, strict=True) if once]
-    within, ranks = _compute_within_squares(y[first], blocks[first], distinct)
-    sigma2, df, error = None, 0, "none"
-    for name, squares, rank in (
-        ("replicates", within, ranks),
-        ("residual", _compute_residual_squares(target, weighted), everything.shape[1]),
-    ):
-        if sigma2 is None and first.sum() > rank:
-            sigma2, df, error = squares / (first.sum() - rank), int(first.sum() - rank), name
-    between = _compute_residual_squares(y[first], blocks[first]) - within
-    flat = between <= len(y) * (ROUNDING * np.abs(y).max()) ** 2
-    beta = np.linalg.lstsq(weighted, target, rcond=None)[0]
-    inverse = np.linalg.inv(weighted.T @ weighted)
+
+    # least squares, in which k copies weigh 1/k each
+    originals = find_originals(by_cell, resolution)
+    counts = Counter(originals.values())
+    root = np.sqrt([1 / counts[originals[key]] for key in keys])
+    model = np.hstack([blocks, *terms.values()]) * root[:, None]
+    beta = np.linalg.lstsq(model, y * root, rcond=None)[0]
+    inverse = np.linalg.inv(model.T @ model)
+
+    # error: from the replicates of distinct cells, else from the residuals of the model
+    is_distinct = np.array([originals[key] == key for key in keys])
+    distinct = [key for key in keys if originals[key] == key]
+    within, rank = _compute_within_squares(y[is_distinct], blocks[is_distinct], distinct)
+    between = _compute_residual_squares(y[is_distinct], blocks[is_distinct]) - within
+    squares, error, df = within, "replicates", len(distinct) - rank
+    if df < 1:
+        squares, error = _compute_residual_squares(y * root, model), "residual"
+        df = len(distinct) - model.shape[1]
+    variance = squares / df if df > 0 else None
+    rounding = (ROUNDING * np.abs(y).max()) ** 2
+    is_flat = bool(between <= len(y) * rounding)
+
     effects, start = [], blocks.shape[1]
     for term, columns in terms.items():
-        width = columns.shape[1]
-        term_columns = slice(start, start + width)
-        start += width
-        squares = float(
-            beta[term_columns]
-            @ np.linalg.solve(inverse[term_columns, term_columns], beta[term_columns])
-        )
-        estimate = se = low = high = f = p = None
-        if all(len(factors[name]) == 2 for name in term):
-            estimate = 2 * float(beta[term_columns][0])
-        if sigma2 is not None and sigma2 > (ROUNDING * np.abs(y).max()) ** 2:
-            f = squares / width / sigma2
+        part = slice(start, start + columns.shape[1])
+        start = part.stop
+        fitted = columns @ beta[part]
+        best_key = dict(zip(factors, keys[int(np.argmax(fitted))], strict=True))
+        width, noise = columns.shape[1], variance or 0.0
+        term_squares = float(beta[part] @ np.linalg.solve(inverse[part, part], beta[part]))
+        share = 0.0 if is_flat else max(0.0, (term_squares - width * noise) / (between + noise))
+        has_two_levels = all(len(factors[name]) == 2 for name in term)
+        estimate = 2 * float(beta[part][0]) if has_two_levels else None
+        se = low = high = f = p = None
+        if variance is not None and variance > rounding:
+            f = term_squares / width / variance
             p = float(f_distribution.sf(f, width, df))
             if estimate is not None:
-                se = 2 * float(np.sqrt(sigma2 * inverse[term_columns, term_columns][0, 0]))
+                se = 2 * float(np.sqrt(variance * inverse[part, part][0, 0]))
                 half = dunnett_quantile(family, df, 0.0) * se
                 low, high = estimate - half, estimate + half
-        noise = 0.0 if sigma2 is None else sigma2
-        share = 0.0 if flat else max(0.0, (squares - width * noise) / (between + noise))
-        fitted = columns @ beta[term_columns]
-        top = int(np.argmax(fitted))
-        effects.append(
-            Effect(
-                term,
-                estimate,
-                se,
-                low,
-                high,
-                float(np.ptp(fitted)),
-                tuple(places[top][list(factors).index(name)] for name in term),
-                share,
-                width,
-                f,
-                p,
-            )
-        )
-    sigma = None if sigma2 is None else float(np.sqrt(sigma2))
-    cells_used = len(copies)
+        size = (estimate, se, low, high, float(np.ptp(fitted)))
+        effects.append(Effect(term, *size, tuple(best_key[n] for n in term), share, width, f, p))
     return Fit(
-        *(tuple(effects), error, df, sigma, aliased, len(y), cells_used, bool(flat), len(counts))
+        effects=tuple(effects),
+        error="none" if variance is None else error,
+        error_df=max(df, 0),
+        sigma=None if variance is None else float(np.sqrt(variance)),
+        aliased=aliased,
+        n=len(y),
+        cells=len(by_cell),
+        flat=is_flat,
+        distinct=len(counts),
     )
-
-
-def group_copies(
-    places: Sequence[tuple[str, ...]], seeds: Sequence[int], y: Floats, resolution: float
-) -> dict[tuple[str, ...], tuple[str, ...]]:
-    """Return cell → the first cell that it equals at every common seed, itself where none does."""
-    values: dict[tuple[str, ...], dict[int, float]] = {}
-    for at, seed, value in zip(places, seeds, y, strict=True):
-        values.setdefault(at, {})[seed] = float(value)
-    copies: dict[tuple[str, ...], tuple[str, ...]] = {}
-    for at, row in values.items():
-        originals = (other for other in values if copies.get(other) == other)
-        same = (o for o in originals if are_equal(row, values[o], resolution))
-        copies[at] = next(same, at)
-    return copies
 
 
 def _collect_factor_levels(
@@ -225,12 +201,6 @@ def _encode_factor(values: Sequence[str], levels: Sequence[str]) -> Floats:
     first = np.array([value == levels[0] for value in values], dtype=np.float64)
     columns = [np.array([value == level for value in values]) - first for level in levels[1:]]
     return np.stack(columns, axis=1)
-
-
-def _build_indicator_columns(values: Sequence[str]) -> Floats:
-    """Return [n, distinct values], an indicator column each."""
-    distinct = dict.fromkeys(values)
-    return np.array([[value == other for other in distinct] for value in values], dtype=np.float64)
 
 
 def _select_independent_terms(

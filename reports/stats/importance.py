@@ -15,24 +15,21 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
 EVALUATORS = {"ped_anova": "PED-ANOVA", "fanova": "fANOVA"}
-TARGET = 0.1
-IN_TARGET = 5
-LEAST = 50  # of fewer trials the shares are noise
+BEST_SHARE = 0.1  # of the trials, which PED-ANOVA compares with all
+LEAST = 50  # trials; of fewer the shares are noise
 
 
 @dataclass(frozen=True)
 class Importances:
-    """Shares of each parameter, summing to one, largest first (all zero: nothing to tell).
+    """Shares of each parameter, summing to one, largest first (all zero for equal values).
 
-    evaluator: its name and settings. n: trials used. target: share of them that count as the best
-    (PED-ANOVA). conditional: parameters that some trials lack; dropped: those of them that the
-    evaluator cannot judge. warnings: what a reader must know.
+    evaluator: its name and settings. n: trials used. conditional: parameters that some trials
+    lack; dropped: those of them that the evaluator cannot judge.
     """
 
     evaluator: str
     shares: dict[str, float]
     n: int
-    target: float | None
     conditional: tuple[str, ...]
     dropped: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -44,54 +41,44 @@ def compute_importances(
     space: Mapping[str, Mapping[str, Any]],
     *,
     evaluator: Literal["ped_anova", "fanova"] = "ped_anova",
-    seed: int = 0,
 ) -> Importances | None:
-    """Return how much each parameter matters for a large value; None for fewer than 10 trials.
+    """Return how much each parameter matters for a large value; None for fewer than 50 trials.
 
     ped_anova: Pearson divergence between the densities of a parameter among the best trials and
         among all, both by Parzen windows, as a share of its sum: what matters to be among the
-        best. The best are the best tenth, or the best five where a tenth is fewer. Conditional
-        parameters are judged where they are active. Source: Watanabe, Bansal and Hutter,
-        "PED-ANOVA" (IJCAI 2023); Optuna's implementation.
+        best. The best are the best tenth. Conditional parameters are judged where they are active.
+        Source: Watanabe, Bansal and Hutter, "PED-ANOVA" (IJCAI 2023); Optuna's implementation.
     fanova: share of the variance of a random forest's prediction over the whole space that each
         parameter explains alone, interactions left out, renormalised to one. Conditional parameters
-        are dropped: Optuna's forest takes only what every trial has. Random, by `seed`. Source:
-        Hutter, Hoos and Leyton-Brown (ICML 2014); Optuna's implementation.
-
-    Both look at where the sampler went, so that few trials, or a sampler that has settled, make
-    them unsteady: below 50 trials there are none.
+        are dropped: Optuna's forest takes only what every trial has. Source: Hutter, Hoos and
+        Leyton-Brown (ICML 2014); Optuna's implementation.
 
     Args:
         params: per trial, its values by path. Trials with no finite value are left out.
         values: per trial, the mean objective; larger is better.
         space: per path `{low, high}` with `log`, `int` or `step`, or `{choice: [...]}`; a path
             that no trial has is left out.
-
-    Raises:
-        ValueError: a trial has a value outside its space, or a path that `space` lacks.
     """
     trials = [(dict(p), float(v)) for p, v in zip(params, values, strict=True) if math.isfinite(v)]
     n = len(trials)
     if n < LEAST:
         return None
-    paths = [path for path in space if any(path in p for p, _ in trials)]
-    conditional = tuple(path for path in paths if not all(path in p for p, _ in trials))
+    counts = {path: sum(path in point for point, _ in trials) for path in space}
+    conditional = tuple(path for path, count in counts.items() if 0 < count < n)
     dropped = conditional if evaluator == "fanova" else ()
-    assessed = [path for path in paths if path not in dropped]
-    best = max(math.ceil(TARGET * n), IN_TARGET)
+    assessed = [path for path, count in counts.items() if count and path not in dropped]
+    is_flat = len({value for _, value in trials}) == 1
+    best = math.ceil(BEST_SHARE * n)
     shares = dict.fromkeys(assessed, 0.0)
-    if assessed and len({value for _, value in trials}) > 1:
-        shares = _run_evaluator(trials, space, assessed, evaluator, target=best / n, seed=seed)
-    name = f"{EVALUATORS[evaluator]} of {n} trials"
-    if evaluator == "ped_anova":
-        name = f"{EVALUATORS[evaluator]} of the best {best} of {n} trials"
-    notes = []
-    if len({v for _, v in trials}) == 1:
-        notes.append("all trials have the same value, so nothing can matter")
+    if assessed and not is_flat:
+        shares = _run_evaluator(trials, space, assessed, evaluator, best / n)
+    name, cautions = EVALUATORS[evaluator], []
+    if is_flat:
+        cautions.append("all trials have the same value, so nothing can matter")
     if dropped:
-        notes.append(f"{EVALUATORS[evaluator]} cannot judge conditional parameters, left out")
-    target = best / n if evaluator == "ped_anova" else None
-    return Importances(name, shares, n, target, conditional, dropped, tuple(notes))
+        cautions.append(f"{name} cannot judge conditional parameters, left out")
+    used = f"the best {best} of {n} trials" if evaluator == "ped_anova" else f"{n} trials"
+    return Importances(f"{name} of {used}", shares, n, conditional, dropped, tuple(cautions))
 
 
 def _run_evaluator(
@@ -99,9 +86,7 @@ def _run_evaluator(
     space: Mapping[str, Mapping[str, Any]],
     assessed: list[str],
     evaluator: str,
-    *,
     target: float,
-    seed: int,
 ) -> dict[str, float]:
     """Return the shares of these parameters, largest first, by one of Optuna's evaluators."""
     import optuna
@@ -112,13 +97,13 @@ def _run_evaluator(
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what matters to a reader stands in our own warnings
+            warnings.simplefilter("ignore")  # a reader gets the warnings of Importances
             judge: Any = PedAnovaImportanceEvaluator(target_quantile=target)
             if evaluator == "fanova":
-                judge = FanovaImportanceEvaluator(seed=seed)
+                judge = FanovaImportanceEvaluator(seed=0)
             study = optuna.create_study(direction="maximize")
             for point, value in trials:
-                params = {path: _to_optuna_value(path, v, space) for path, v in point.items()}
+                params = {path: _to_optuna_value(v, space[path]) for path, v in point.items()}
                 kinds = {path: axes[path] for path in params}
                 trial = optuna.trial.create_trial(value=value, params=params, distributions=kinds)
                 study.add_trial(trial)
@@ -133,26 +118,18 @@ def _run_evaluator(
 
 
 def _to_distribution(axis: Mapping[str, Any]) -> BaseDistribution:
-    """Return the distribution of a `space` entry; choices go by index."""
+    """Return the distribution of an axis of the space; choices go by index."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if axis.get("choice") is not None:
         return CategoricalDistribution(tuple(range(len(axis["choice"]))))
     low, high, step, log = axis["low"], axis["high"], axis.get("step"), bool(axis.get("log"))
-    if axis.get("int") or axis.get("whole"):
-        return IntDistribution(int(low), int(high), log=log, step=int(step or 1))
-    return FloatDistribution(
-        float(low), float(high), log=log, step=None if step is None else float(step)
-    )
+    if axis.get("int"):
+        return IntDistribution(low, high, log=log, step=step or 1)
+    return FloatDistribution(low, high, log=log, step=step)
 
 
-def _to_optuna_value(path: str, value: Any, space: Mapping[str, Mapping[str, Any]]) -> Any:
+def _to_optuna_value(value: Any, axis: Mapping[str, Any]) -> Any:
     """Return a value as Optuna has it: a number, or the index of a choice."""
-    if path not in space:
-        raise ValueError(f"a path of the space, one of {', '.join(space)}, not {path}")
-    choices = space[path].get("choice")
-    if choices is None:
-        return value
-    if value not in list(choices):
-        raise ValueError(f"one of {list(choices)} for {path}, not {value!r}")
-    return list(choices).index(value)
+    choices = axis.get("choice")
+    return value if choices is None else list(choices).index(value)

@@ -1,7 +1,7 @@
 """Differences paired by seed: intervals, tests of them, Holm's correction, effect sizes.
 
-Runs at one seed share their data order and initial draws, so that differences between cells are
-taken seed by seed.
+Runs at one seed share their data order and initial draws, so differences between cells are taken
+seed by seed.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from reports.stats.describe import RESAMPLES, keep_finite, t_interval
+from reports.stats.describe import keep_finite, t_interval
 
 Floats = NDArray[np.float64]
-LEVEL = 0.05  # of every verdict
 EXACT_PAIRS = 15  # 2^15 sign patterns are enumerated, more are sampled
 ROUNDING = 1e-12
+RESAMPLES = 10_000
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A paired difference: mean over the n seeds both have, and an interval, or why none.
+    """A paired difference: mean over the n common seeds, and its interval.
 
-    method: "paired t", or what is missing ("n < 2: no interval").
+    method: how the interval was computed ("paired t"), or why there is none ("n < 2: no interval").
     """
 
     mean: float
@@ -38,7 +38,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Improvement:
-    """P(A > B) and its bootstrap interval (None where a side has fewer than two runs)."""
+    """P(A > B) and its bootstrap interval (None if a side has fewer than two runs)."""
 
     probability: float
     low: float | None
@@ -46,31 +46,24 @@ class Improvement:
 
 
 def paired_differences(a: Mapping[int, float], b: Mapping[int, float]) -> Floats:
-    """Return a − b at each seed that both have and where both are finite, in order of the seeds."""
-    seeds = sorted(set(a) & set(b))
-    return keep_finite([a[seed] - b[seed] for seed in seeds])
+    """Return the finite a − b of {seed: value} at each common seed, in order of the seeds."""
+    return keep_finite([a[seed] - b[seed] for seed in sorted(a.keys() & b.keys())])
 
 
 def paired_difference(
     a: Mapping[int, float], b: Mapping[int, float], *, level: float = 0.95
 ) -> Difference | None:
-    """Return mean(a − b) over common seeds with the paired-t interval d̄ ± t·s_d/√n; None without
-    pairs.
-
-    Args:
-        a, b: {seed: value}; a seed that one of them lacks, or has no finite value at, is left out.
-    """
+    """Return mean(a − b) with the paired-t interval d̄ ± t·s_d/√n; None without a common seed."""
     d = paired_differences(a, b)
-    n = len(d)
-    if not n:
+    if not len(d):
         return None
     mean, ends = float(d.mean()), t_interval(list(d), level=level)
     if ends is None:
-        return Difference(mean, None, None, n, "n < 2: no interval")
-    return Difference(mean, *ends, n, "paired t")
+        return Difference(mean, None, None, len(d), "n < 2: no interval")
+    return Difference(mean, *ends, len(d), "paired t")
 
 
-def permutation_p(differences: Sequence[float], *, seed: int = 0) -> float | None:
+def permutation_p(differences: Sequence[float]) -> float | None:
     """Return the two-sided p of a paired sign-flip permutation test on the mean; None for n < 2.
 
     p = share of sign patterns s in {−1, 1}^n with |Σ s·d| ≥ |Σ d|: exact (all 2^n) up to n = 15,
@@ -84,8 +77,8 @@ def permutation_p(differences: Sequence[float], *, seed: int = 0) -> float | Non
     if n <= EXACT_PAIRS:
         signs = np.array(list(itertools.product([1.0, -1.0], repeat=n)))
     else:
-        drawn = np.random.default_rng(seed).choice([1.0, -1.0], size=(RESAMPLES, n))
-        signs = np.vstack([np.ones((1, n)), drawn])
+        sampled = np.random.default_rng(0).choice([1.0, -1.0], size=(RESAMPLES, n))
+        signs = np.vstack([np.ones((1, n)), sampled])
     observed = abs(d.sum())
     # Sums of the same numbers in another order differ in the last bits.
     reached = np.abs(signs @ d) >= observed - ROUNDING * max(1.0, float(np.abs(d).sum()))
@@ -93,27 +86,16 @@ def permutation_p(differences: Sequence[float], *, seed: int = 0) -> float | Non
 
 
 def wilcoxon_p(differences: Sequence[float]) -> float | None:
-    """Return the two-sided p of Wilcoxon's signed-rank test, SciPy's: exact for few values without
-    ties.
+    """Return the two-sided p of Wilcoxon's signed-rank test; None for n < 2 or all zero.
 
-    Zero differences are left out before ranking (Wilcoxon's own way), and so are values that are
-    not finite; None for n < 2 or where all are zero. Source: Wilcoxon, Biometrics Bulletin 1
-    (1945).
+    SciPy's, exact for few values without ties. Zero differences are left out before ranking
+    (Wilcoxon's own way), and so are values that are not finite. Source: Wilcoxon, Biometrics
+    Bulletin 1 (1945).
     """
-    from scipy.stats import rankdata
-
-    d = keep_finite(differences)
-    if len(d) < 2 or not np.any(d):
-        return None
-    return _wilcoxon_of(tuple((rankdata(np.abs(d)) * np.sign(d)).tolist()))
-
-
-@lru_cache(maxsize=10_000)
-def _wilcoxon_of(signed_ranks: tuple[float, ...]) -> float:
-    """Return the test's p, which sees nothing but these, and few pairs have few of them."""
     from scipy.stats import wilcoxon
 
-    return float(wilcoxon(signed_ranks).pvalue)
+    d = keep_finite(differences)
+    return float(wilcoxon(d).pvalue) if len(d) > 1 and np.any(d) else None
 
 
 def adjust_by_holm(p_values: Sequence[float | None]) -> list[float | None]:
@@ -131,19 +113,10 @@ def adjust_by_holm(p_values: Sequence[float | None]) -> list[float | None]:
     return adjusted
 
 
-def can_permutation_decide(n: int, comparisons: int, level: float = LEVEL) -> bool:
-    """Tell whether the least corrected p of a paired permutation test can be at most `level`.
-
-    All differences of one sign: only that pattern and its mirror reach the observed sum, so the
-    least p of n pairs is 2 / 2^n, times the comparisons that Holm corrects over.
-    """
-    return n >= 2 and comparisons * 2.0 ** (1 - n) <= level
-
-
 def cohens_dz(differences: Sequence[float]) -> float | None:
     """Return d_z = d̄ / sd(d), the mean paired difference in its own standard deviations.
 
-    Values that are not finite are left out. None for n < 2 or where all differences are alike up
+    Values that are not finite are left out. None for n < 2 or if all differences are alike up
     to rounding (no scatter to compare with). Biased away from zero at few pairs: not corrected.
     Source: Cohen, "Statistical Power Analysis for the Behavioral Sciences" (1988), §2.3.
     """
@@ -165,16 +138,14 @@ def cliffs_delta(a: Sequence[float], b: Sequence[float]) -> float | None:
     return float(np.sign(x[:, None] - y[None, :]).mean())
 
 
-def probability_of_improvement(
-    a: Sequence[float], b: Sequence[float], *, seed: int = 0, resamples: int = RESAMPLES
-) -> Improvement | None:
+def probability_of_improvement(a: Sequence[float], b: Sequence[float]) -> Improvement | None:
     """Return P(A > B), the chance that a run of A beats one of B, ties half; None without runs.
 
     P = (#{a > b} + ½ #{a = b}) / (n_a n_b) = (δ + 1) / 2 with Cliff's δ (Vargha and Delaney's Â₁₂),
     and a 95 % percentile interval of the stratified bootstrap: runs are drawn again within each
     side, independently. Runs are not paired by seed here.
 
-    The interval is None where a side has fewer than two runs, and too narrow at few runs, as any
+    The interval is None if a side has fewer than two runs, and too narrow at few runs, as any
     bootstrap's. Source: Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical
     Precipice" (NeurIPS 2021), of one task.
     """
@@ -185,20 +156,19 @@ def probability_of_improvement(
     chance = (delta + 1) / 2
     if min(len(x), len(y)) < 2:
         return Improvement(chance, None, None)
-    rows, columns = _draw_counts(len(x), len(y), seed, resamples)
-    # Â₁₂ of each resample: the matrix of wins, seen through drawn rows and columns.
+    rows, columns = _draw_resample_counts(len(x), len(y))
+    # Â₁₂ of each resample: the matrix of wins, weighted by how often each run was drawn.
     wins = (np.sign(x[:, None] - y[None, :]) + 1) / 2
     chances = np.einsum("rj,rj->r", rows @ wins, columns) / wins.size  # of halves: exact
     low, high = np.percentile(chances, [2.5, 97.5])
     return Improvement(chance, float(low), float(high))
 
 
-@lru_cache(maxsize=4)
-def _draw_counts(n: int, m: int, seed: int, resamples: int) -> tuple[Floats, Floats]:
-    """Return how often each run of either side is drawn, [resamples, runs]: the same for all
-    comparisons of as many runs, of which a table has hundreds."""
-    rng = np.random.default_rng(seed)
+@lru_cache(maxsize=4)  # the comparisons of a table have the same n and m
+def _draw_resample_counts(n: int, m: int) -> tuple[Floats, Floats]:
+    """Return how often each resample draws each run, [RESAMPLES, n] and [RESAMPLES, m]."""
+    rng = np.random.default_rng(0)
     rows, columns = (
-        rng.multinomial(k, np.full(k, 1 / k), size=resamples).astype(np.float64) for k in (n, m)
+        rng.multinomial(k, np.full(k, 1 / k), size=RESAMPLES).astype(np.float64) for k in (n, m)
     )
     return rows, columns

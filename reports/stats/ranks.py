@@ -1,5 +1,4 @@
-"""Ranks: how far two measurements order the same things alike, and which of several methods differ
-over several data sets."""
+"""Rank correlation of two measurements, and mean ranks of methods over several data sets."""
 
 from __future__ import annotations
 
@@ -9,35 +8,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-
-@dataclass(frozen=True)
-class Correlation:
-    """A coefficient in [−1, 1] over n pairs."""
-
-    value: float
-    n: int
+LEVEL = 0.05  # of Nemenyi's test
 
 
-def spearman(a: Sequence[float], b: Sequence[float]) -> Correlation | None:
+def spearman(a: Sequence[float], b: Sequence[float]) -> float | None:
     """Return ρ = Pearson's correlation of the ranks of a and b, ties at their mean rank.
 
-    Pairs of which a value is not finite are left out. None for fewer than three pairs, or where
-    one side is constant. Source: Spearman, "The proof and measurement of association between two
-    things", American Journal of Psychology 15 (1904).
-
-    Raises:
-        ValueError: a and b differ in length.
+    None for fewer than three pairs, or if one side is constant. Source: Spearman, "The proof and
+    measurement of association between two things", American Journal of Psychology 15 (1904).
     """
     from scipy.stats import spearmanr
 
-    x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    if x.shape != y.shape:
-        raise ValueError(f"ranks are compared of pairs, not of {len(x)} and {len(y)} values")
-    finite = np.isfinite(x) & np.isfinite(y)
-    x, y = x[finite], y[finite]
-    if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
+    if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return None
-    return Correlation(float(spearmanr(x, y).statistic), len(x))
+    return float(spearmanr(a, b).statistic)
 
 
 @dataclass(frozen=True)
@@ -47,9 +31,9 @@ class Ranking:
     ranks: one a method, in the order of the columns.
     p: of Friedman's test in Iman and Davenport's form, that all methods are alike.
     critical: mean ranks that are closer than this do not differ (Nemenyi, at `level`).
-    groups: places of methods in ascending order of rank, (first, last) of each largest run that
-        does not differ; runs of one method are left out.
-    order: the columns in ascending order of mean rank, to which `groups` refer.
+    groups: positions in `order`, (first, last) of each largest run of methods that do not differ;
+        runs of one method are left out.
+    order: the columns in ascending order of mean rank.
     """
 
     ranks: tuple[float, ...]
@@ -62,7 +46,7 @@ class Ranking:
 
 
 def rank_methods(
-    values: Sequence[Sequence[float]], *, lower_is_better: bool = False, level: float = 0.05
+    values: Sequence[Sequence[float]], *, lower_is_better: bool = False
 ) -> Ranking | None:
     """Rank methods in each block, ties at their mean rank, and compare the mean ranks.
 
@@ -86,22 +70,24 @@ def rank_methods(
     if table.ndim != 2 or min(table.shape) < 2:
         return None
     n, k = table.shape
+    # mean ranks and Friedman's test
     mean = rankdata(table if lower_is_better else -table, axis=1).mean(axis=0)
     chi = 12 * n / (k * (k + 1)) * float((mean**2).sum() - k * (k + 1) ** 2 / 4)
     sizes = np.concatenate([np.unique(row, return_counts=True)[1] for row in table])
     ties = 1 - float((sizes**3 - sizes).sum()) / (n * k * (k**2 - 1))
     chi = chi / ties if ties > 0 else 0.0  # all alike in every block
     denominator = n * (k - 1) - chi
-    p = 0.0  # where all blocks rank alike: F is infinite
+    p = 0.0  # F is infinite if all blocks rank alike
     if denominator > 1e-9:
         p = float(f.sf((n - 1) * chi / denominator, k - 1, (k - 1) * (n - 1)))
-    q = float(studentized_range.ppf(1 - level, k, np.inf)) / math.sqrt(2)
+    # Nemenyi's critical difference, and the largest runs whose ends are closer than that
+    q = float(studentized_range.ppf(1 - LEVEL, k, np.inf)) / math.sqrt(2)
     critical = q * math.sqrt(k * (k + 1) / (6 * n))
-    order = tuple(int(i) for i in np.argsort(mean, kind="stable"))
+    order = np.argsort(mean, kind="stable").tolist()
     ascending = [float(mean[i]) for i in order]
-    groups: list[tuple[int, int]] = []  # the largest runs whose ends are closer than `critical`
+    groups: list[tuple[int, int]] = []
     for first, low in enumerate(ascending):
         last = max(i for i in range(first, k) if ascending[i] - low < critical)
         if last > first and not (groups and groups[-1][1] >= last):
             groups.append((first, last))
-    return Ranking(tuple(map(float, mean)), p, critical, tuple(groups), order, n, level)
+    return Ranking(tuple(mean.tolist()), p, critical, tuple(groups), tuple(order), n, LEVEL)

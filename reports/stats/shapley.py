@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import combinations
-from math import factorial as faculty
+from math import factorial
 
 import numpy as np
 
-from reports.stats.blocks import SharedError, are_equal, dunnett_quantile
-
-MAX_COMPONENTS = 16  # 2^16 subsets
+from reports.stats.blocks import SharedError, dunnett_quantile, find_originals
 
 
 @dataclass(frozen=True)
@@ -22,13 +19,12 @@ class Attribution:
     intervals: φ_i is a contrast of the cells' means, so φ_i ± t σ √(Σ_g w_g² / n) with σ and the
         degrees of freedom of the factorial's error, n seeds, and w_g the sum of φ_i's weights over
         the cells of a group of copies. None without an error.
-    seeds: those that count; dropped: those that lack a subset.
+    dropped: the seeds that lack a subset.
     """
 
     values: dict[str, float]
-    intervals: dict[str, tuple[float, float] | None]
+    intervals: dict[str, tuple[float, float] | tuple[None, None]]
     total: float
-    seeds: tuple[int, ...]
     dropped: tuple[int, ...]
 
 
@@ -41,27 +37,18 @@ def shapley(worth: Mapping[frozenset[str], float]) -> dict[str, float]:
     Args:
         worth: v of every subset of the components.
 
-    Raises:
-        ValueError: a subset is missing or its worth is not finite, or more than 16 components.
-
     Source: Shapley, "A Value for n-Person Games", Contributions to the Theory of Games II
     (1953).
     """
     names = sorted(frozenset[str]().union(*worth))
     n = len(names)
-    if n > MAX_COMPONENTS:
-        raise ValueError(f"at most {MAX_COMPONENTS} components, not {n}. Use fewer.")
     bit_of = {name: 1 << i for i, name in enumerate(names)}
-    v = np.full(2**n, np.nan)
+    v = np.empty(2**n)  # subsets as bit masks
     for subset, value in worth.items():
         v[sum(bit_of[name] for name in subset)] = value
-    subsets = (subset for size in range(n + 1) for subset in combinations(names, size))
-    if lost := [s for s in subsets if not np.isfinite(v[sum(bit_of[name] for name in s)])]:
-        words = " + ".join(lost[0]) or "none"
-        raise ValueError(f"the worth of every subset, not without {words} ({len(lost)} missing)")
     masks = np.arange(2**n)
-    sizes = np.array([bin(mask).count("1") for mask in masks])
-    weights = np.array([faculty(s) * faculty(n - s - 1) / faculty(n) for s in range(n)])
+    sizes = np.array([mask.bit_count() for mask in range(2**n)])
+    weights = np.array([factorial(s) * factorial(n - s - 1) / factorial(n) for s in range(n)])
     values = {}
     for name, bit in bit_of.items():
         without = masks[(masks & bit) == 0]
@@ -87,48 +74,40 @@ def attribute_over_seeds(
         None if no seed has all 2^n subsets.
     """
     names = sorted(frozenset[str]().union(*worth))
-    seen = {seed for values in worth.values() for seed in values}
+    seeds = sorted({seed for values in worth.values() for seed in values})
     complete = [
         seed
-        for seed in sorted(seen)
-        if len(worth) == 2 ** len(names)
-        and all(np.isfinite(values.get(seed, np.nan)) for values in worth.values())
+        for seed in seeds
+        if all(np.isfinite(values.get(seed, np.nan)) for values in worth.values())
     ]
-    if not complete:
+    if len(worth) < 2 ** len(names) or not complete:
         return None
+    # values: the mean over seeds
     by_seed = [shapley({s: values[seed] for s, values in worth.items()}) for seed in complete]
-    columns = {name: [one[name] for one in by_seed] for name in names}
-    values = {name: float(np.mean(column)) for name, column in columns.items()}
-    intervals: dict[str, tuple[float, float] | None] = dict.fromkeys(names)
-    if error is not None:
-        complete_worth = {
-            subset: {seed: row[seed] for seed in complete} for subset, row in worth.items()
-        }
-        quantile = dunnett_quantile(family, error.df, 0.0)
-        for name in names:
-            size = _compute_contrast_size(name, complete_worth, resolution)
-            half = quantile * error.sd * size / np.sqrt(len(complete))
-            intervals[name] = (values[name] - half, values[name] + half)
+    values = {name: float(np.mean([shares[name] for shares in by_seed])) for name in names}
     totals = [worth[frozenset(names)][seed] - worth[frozenset()][seed] for seed in complete]
-    return Attribution(
-        values,
-        intervals,
-        float(np.mean(totals)),
-        tuple(complete),
-        tuple(sorted(seen - set(complete))),
-    )
+    # intervals: from the size of each contrast
+    intervals: dict[str, tuple[float, float] | tuple[None, None]]
+    intervals = dict.fromkeys(names, (None, None))
+    if error is not None:
+        quantile = dunnett_quantile(family, error.df, 0.0)
+        used = {subset: {seed: row[seed] for seed in complete} for subset, row in worth.items()}
+        originals = find_originals(used, resolution)
+        for name in names:
+            half = quantile * error.sd * _compute_contrast_size(name, originals)
+            half /= np.sqrt(len(complete))
+            intervals[name] = (values[name] - half, values[name] + half)
+    dropped = tuple(seed for seed in seeds if seed not in complete)
+    return Attribution(values, intervals, float(np.mean(totals)), dropped)
 
 
-def _compute_contrast_size(
-    name: str, worth: Mapping[frozenset[str], Mapping[int, float]], resolution: float
-) -> float:
-    """Return √(Σ_g w_g²) of a component's contrast over groups of cells that are copies."""
-    n = max(map(len, worth))
+def _compute_contrast_size(name: str, originals: Mapping[frozenset[str], frozenset[str]]) -> float:
+    """Return √(Σ_g w_g²) of a component's contrast over groups g of cells that are copies."""
+    n = max(map(len, originals))
     groups: dict[frozenset[str], float] = {}
-    for subset, row in worth.items():
+    for subset, original in originals.items():
         others = len(subset - {name})
-        weight = faculty(others) * faculty(n - others - 1) / faculty(n)
-        same = (g for g in groups if are_equal(row, worth[g], resolution))
-        group = next(same, subset)
-        groups[group] = groups.get(group, 0.0) + (weight if name in subset else -weight)
+        weight = factorial(others) * factorial(n - others - 1) / factorial(n)
+        sign = 1 if name in subset else -1
+        groups[original] = groups.get(original, 0.0) + sign * weight
     return float(np.sqrt(sum(w * w for w in groups.values())))

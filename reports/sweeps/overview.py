@@ -74,14 +74,8 @@ class Line:
     sweep: SweepVerdicts
 
 
-def drop_neutral_rows(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Return each row once; for a neutral best, the best other cell."""
-    cells = {verdict.cell for verdict in verdicts}
-    return [verdict for verdict in verdicts if verdict.cell + OTHER not in cells]
-
-
 def collect_lines(overview: Overview, load: Callable[[str], SweepVerdicts]) -> list[Line]:
-    """Return the rows in the file's order.
+    """Return the rows in the file's order, each once.
 
     Args:
         load: returns the verdicts of a sweep by its name.
@@ -92,77 +86,68 @@ def collect_lines(overview: Overview, load: Callable[[str], SweepVerdicts]) -> l
     lines: list[Line] = []
     for comparison in overview.comparisons:
         sweep = load(comparison.sweep)
-        table_verdicts = [
-            verdict for verdict in sweep.verdicts if verdict.title == comparison.table
-        ]
-        if not table_verdicts:
+        verdicts = {v.cell: v for v in sweep.verdicts if v.title == comparison.table}
+        rows = dict.fromkeys(cell.removesuffix(OTHER) for cell in verdicts)
+        if not verdicts:
             titles = ", ".join(dict.fromkeys(verdict.title for verdict in sweep.verdicts))
             raise ReportError(
                 f"{comparison.sweep} has no verdicts of table {comparison.table!r}, only of "
                 f"{titles}."
             )
-        names = dict.fromkeys(verdict.cell.removesuffix(OTHER) for verdict in table_verdicts)
-        for row in comparison.rows:
-            if row not in names:
-                raise ReportError(
-                    f"The table {comparison.table!r} of {comparison.sweep} has no row {row!r}, "
-                    f"only {', '.join(names)}."
-                )
-        lines += [
-            Line(comparison, verdict, sweep)
-            for verdict in drop_neutral_rows(table_verdicts)
-            if verdict.cell.removesuffix(OTHER) in (comparison.rows or names)
-        ]
+        if unknown := [row for row in comparison.rows if row not in rows]:
+            raise ReportError(
+                f"The table {comparison.table!r} of {comparison.sweep} has no row {unknown[0]!r}, "
+                f"only {', '.join(rows)}."
+            )
+        for row in rows:
+            if not comparison.rows or row in comparison.rows:
+                cell = row + OTHER if row + OTHER in verdicts else row  # if the best is neutral
+                lines.append(Line(comparison, verdicts[cell], sweep))
     return lines
 
 
-def format_overview(lines_shown: Sequence[Line], picture: str) -> str:
+def format_overview(lines: Sequence[Line], picture: str) -> str:
     """Write the block: the picture, a table for each metric, and the sweeps that they come from."""
-    sweeps = {line.sweep.sweep: line.sweep.sweep_id for line in lines_shown}
-    sources = ", ".join(f"{name} ({sweep})" for name, sweep in sweeps.items())
     text = [f"![Every method against its baseline]({picture})", ""]
-    for metric in dict.fromkeys(line.verdict.metric for line in lines_shown):
+    for metric in dict.fromkeys(line.verdict.metric for line in lines):
         delta = f"Δ {format_metric_label(metric)} [95 %]"
         headers = ("method", "set-up", "row", "best is", delta, "n", "verdict")
-        rows = []
-        for line in (line for line in lines_shown if line.verdict.metric == metric):
-            verdict, comparison = line.verdict, line.comparison
-            row = (
-                comparison.method,
-                comparison.setup,
-                verdict.cell.removesuffix(OTHER),
-                "neutral" if verdict.cell.endswith(OTHER) else "",
-                format_difference(verdict),
-                str(verdict.n),
-                format_call(verdict),
-            )
-            rows.append(tuple(map(Field, row)))
+        rows = [_format_row(line) for line in lines if line.verdict.metric == metric]
         text += [*format_pipe_table(Grid(headers, 4, (False,) * len(headers), tuple(rows))), ""]
-    groups = group_verdicts([line.verdict for line in lines_shown])
+    sources = dict.fromkeys(f"{line.sweep.sweep} ({line.sweep.sweep_id})" for line in lines)
+    groups = group_verdicts([line.verdict for line in lines])
     text.append(
-        f"Sweeps: {sources}. Best is neutral: in validation no configuration of the method beat "
-        "the method switched off; the row is its best other configuration. "
-        f"{explain_verdicts([item for group in groups for item in group])}"
+        f"Sweeps: {', '.join(sources)}. Best is neutral: in validation no configuration of the "
+        "method beat the method switched off; the row is its best other configuration. "
+        f"{explain_verdicts([verdict for group in groups for verdict in group])}"
     )
     return "\n".join(text)
 
 
-def draw_overview_plot(lines_shown: Sequence[Line], path: Path) -> None:
+def _format_row(line: Line) -> tuple[Field, ...]:
+    verdict, comparison = line.verdict, line.comparison
+    best = "neutral" if verdict.cell.endswith(OTHER) else ""
+    row = (comparison.method, comparison.setup, verdict.cell.removesuffix(OTHER), best)
+    numbers = (format_difference(verdict), str(verdict.n), format_call(verdict))
+    return tuple(map(Field, row + numbers))
+
+
+def draw_overview_plot(lines: Sequence[Line], path: Path) -> None:
     """Draw the forest plot as an SVG file.
 
     Raises:
         ReportError: no row has a difference.
     """
-    named = [
+    verdicts = [
         replace(
             line.verdict,
             title=f"{line.comparison.method}, {line.comparison.setup}",
             key=f"{line.comparison.sweep}: {line.comparison.table}",
             label=line.verdict.label.replace(OTHER, " (best is neutral: the best other)"),
         )
-        for line in lines_shown
+        for line in lines
     ]
-    drawn = forest.draw_forest_plot(named)
+    drawn = forest.draw_forest_plot(verdicts)
     if drawn is None:
         raise ReportError("None of the comparisons is finished, so there is nothing to draw.")
     with use_report_style():
@@ -175,26 +160,24 @@ def fill_block(text: str, block: str) -> str:
     Raises:
         ReportError: the file has no block.
     """
-    if BLOCK.search(text) is None:
+    filled, count = BLOCK.subn(lambda match: f"{match[1]}{block}\n{match[3]}", text)
+    if not count:
         raise ReportError("There is no `<!-- overview -->` … `<!-- end overview -->` to fill.")
-    return BLOCK.sub(lambda match: f"{match[1]}{block}\n{match[3]}", text)
+    return filled
 
 
 def main(arguments: Sequence[str]) -> int:
     if len(arguments) != 2:
         print(__doc__, file=sys.stderr)
         return 2
-    recipe, readme = map(Path, arguments)
+    recipe, page = map(Path, arguments)
     overview = Overview.model_validate(yaml.safe_load(recipe.read_text(encoding="utf-8")))
-    folder = readme.parent / overview.verdicts
-    overview_lines = collect_lines(
-        overview, cache(lambda sweep: read_verdicts(folder / f"{sweep}.json"))
-    )
-    text = fill_block(
-        readme.read_text(encoding="utf-8"), format_overview(overview_lines, overview.picture)
-    )
-    draw_overview_plot(overview_lines, readme.parent / overview.picture)
-    readme.write_text(text, encoding="utf-8")
+    folder = page.parent / overview.verdicts
+    lines = collect_lines(overview, cache(lambda sweep: read_verdicts(folder / f"{sweep}.json")))
+    block = format_overview(lines, overview.picture)
+    text = fill_block(page.read_text(encoding="utf-8"), block)
+    draw_overview_plot(lines, page.parent / overview.picture)
+    page.write_text(text, encoding="utf-8")
     return 0
 
 

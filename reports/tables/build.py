@@ -30,40 +30,37 @@ def build_all(frame: Frame, recipe: Recipe) -> list[AnyTable]:
     effects, unless the recipe has such a table or says `alone`. Tables without rows are left out,
     and their notes go to the table before.
     """
-    recipe_parts: set[tuple[str, str]] = {(part.kind, part.study) for part in recipe.tables}
+    names: set[tuple[str, str]] = {(part.kind, part.study) for part in recipe.tables}
     tables: list[AnyTable] = []
     for part in recipe.tables:
         table = build_table(frame, part)
+        tables.append(table)
         kind = _choose_companion(frame, part)
-        if kind is None or part.alone or (kind, part.study) in recipe_parts:
-            tables.append(table)
+        if kind is None or part.alone or (kind, part.study) in names:
             continue
-        name = "effects" if kind == "effects" else "importances"
-        companion = Table(
-            kind=kind,
-            study=part.study,
-            metrics=table.recipe.metrics[:1],
-            title=f"{part.title or part.study}: {name}",
-            digits=part.digits,
+        names.add((kind, part.study))
+        title = f"{part.title or part.study}: {kind if kind == 'effects' else 'importances'}"
+        metrics = table.recipe.metrics[:1]
+        companion = build_table(
+            frame,
+            Table(kind=kind, study=part.study, metrics=metrics, title=title, digits=part.digits),
         )
-        with_it = build_table(frame, companion)
-        if with_it.rows:
-            tables += [table, with_it]
+        if companion.rows:
+            tables.append(companion)
         else:
-            tables.append(replace(table, notes=(*table.notes, *with_it.notes[1:])))
-        recipe_parts.add((kind, part.study))
+            tables[-1] = replace(table, notes=(*table.notes, *companion.notes[1:]))
     return tables
 
 
 def _choose_companion(frame: Frame, part: Table) -> str | None:
+    """Return the kind of table that follows a table: importances, effects, or None."""
     if part.kind == "search":
         return "importance"
-    if part.kind not in ("components", "compare"):
+    single_factor = frame.get_design(part.study) in ("one_factor", "promote")
+    if part.kind not in ("components", "compare") or single_factor:
         return None
-    if frame.get_design(part.study) in ("one_factor", "promote"):
-        return None
-    varied: dict[str, set[str]] = {}
+    levels: dict[str, set[str]] = {}
     for coords in frame.select_study(part.study)["coords"]:
         for name, value in coords.items():
-            varied.setdefault(name, set()).add(repr(value))
-    return "effects" if sum(len(levels) > 1 for levels in varied.values()) > 1 else None
+            levels.setdefault(name, set()).add(repr(value))
+    return "effects" if sum(len(values) > 1 for values in levels.values()) > 1 else None

@@ -6,11 +6,12 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from reports.frame import Frame
-from reports.recipe import to_level_name
+from reports.recipe import Table, to_level_name
 from reports.stats.describe import Summary, summarize
 from reports.tables.labels import format_level, format_metric_label, is_lower_better
 
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
 Cells = list[tuple[dict[str, str], dict[int, float]]]  # levels by factor, values by seed
 Levels = dict[str, list[str]]  # factor → its levels, low first
 NEUTRAL = "neutral"  # coordinate of cells with the method off, and of the rows that leave them out
+NEUTRAL_NOTE = "neutral: the method switched off, at the best rates of its baseline."
 ENSEMBLE = "ensemble/"  # how metrics of folds' embeddings side by side start
-TRAIN = "train/"
 EMPTY = "nothing finished"
-CENTRE = "centre"  # a level that a one-factor study leaves to its centre and that no run tells
+MOST_IMAGES = 10**6  # of a split
 
 
 def group_by_cell(cells: pd.DataFrame, metric: str) -> dict[str, dict[int, float]]:
@@ -39,19 +40,34 @@ def group_by_cell(cells: pd.DataFrame, metric: str) -> dict[str, dict[int, float
         return values
     if metric.startswith(ENSEMBLE):
         cells = cells[cells["fold"] == 0].assign(fold=None)
-    keys, results = zip(cells["cell"], cells["seed"], strict=True), cells[metric]
-    if has_splits(cells):
-        groups = cells.groupby(["cell", "split"], sort=False)[metric]
-        results = groups.agg(lambda group: group.mean(skipna=False))
-        keys = results.index
-    elif cells["fold"].notna().any():
-        groups = cells.groupby(["cell", "seed"], sort=False)[metric]
-        results = groups.agg(lambda group: group.mean(skipna=False))  # NaN of a seed with a gap
-        keys = results.index
-    for (cell, seed), value in zip(keys, results, strict=True):
+    keys = ["cell", "split" if has_splits(cells) else "seed"]
+    results = cells.set_index(keys)[metric]
+    if has_splits(cells) or cells["fold"].notna().any():
+        groups = cells.groupby(keys, sort=False)[metric]
+        results = groups.agg(lambda group: group.mean(skipna=False))  # NaN if one is missing
+    for (cell, key), value in results.items():
         if not is_missing(value):
-            values[str(cell)][int(seed)] = float(value)
+            values[str(cell)][int(key)] = float(value)
     return values
+
+
+def find_resolution(cells: pd.DataFrame, metric: str) -> float:
+    """Return 1/N for a metric that is a mean over N images; 0 if N is unknown or above 10⁶.
+
+    Recall@k and accuracy are k/N, so N is the least common denominator of their values.
+    """
+    split = metric.rpartition("/")[0]
+    prefixes = (f"{split}/recall_at_", f"{split}/top_1_accuracy")
+    names = [name for name in cells.columns if str(name).startswith(prefixes)]
+    if cells["fold"].notna().any():
+        return 0.0
+    images = 1
+    for share in {float(value) for name in names for value in cells[name].dropna()}:
+        fraction = Fraction(share).limit_denominator(MOST_IMAGES)
+        images = math.lcm(images, fraction.denominator)
+        if images > MOST_IMAGES or abs(float(fraction) - share) > 1e-12:
+            return 0.0
+    return 1 / images if images > 1 else 0.0
 
 
 def has_splits(cells: pd.DataFrame) -> bool:
@@ -67,11 +83,8 @@ def group_by_seed(cells: pd.DataFrame, metric: str) -> dict[int, float]:
 def summarize_cells(cells: pd.DataFrame, metric: str) -> dict[str, Summary]:
     """Return cell → summary over its seeds, for cells with a result."""
     values = group_by_cell(cells, metric)
-    return {
-        cell: mean
-        for cell, seed_values in values.items()
-        if (mean := summarize(list(seed_values.values())))
-    }
+    summaries = {cell: summarize([*by_seed.values()]) for cell, by_seed in values.items()}
+    return {cell: summary for cell, summary in summaries.items() if summary}
 
 
 def is_missing(value: Any) -> bool:
@@ -79,49 +92,19 @@ def is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def explain_folds(cells: pd.DataFrame, metrics: Sequence[str]) -> list[str]:
-    """Explain in notes what folds mean for these metrics."""
-    if has_splits(cells):
-        seeds, count = cells["seed"].nunique(), cells["split"].nunique()
-        return [
-            f"Each value is the mean over {seeds} seed(s) on one of {count} class splits, whose "
-            "test classes are disjoint; n counts splits. Differences are about further classes of "
-            "this data set."
-        ]
-    count = cells["fold"].nunique()
-    if count == 0:
-        return []
-    joint = [metric for metric in metrics if metric.startswith(ENSEMBLE)]
-    notes = []
-    if len(joint) < len(metrics):
-        notes.append(
-            f"Each value is the mean over {count} class folds of one seed (aggregate, or "
-            "“separated”); n counts seeds."
-        )
-    if joint:
-        notes.append(
-            f"Ensemble of folds: the test classes by the embeddings of the {count} folds' networks "
-            "side by side (“concatenated”), so many times as wide; one value per seed."
-        )
-    return notes
-
-
 def complete_coordinates(frame: Frame, cells: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the level of every factor for each row.
 
     Cells of a one-factor study only name the factor that differs from the centre; the other levels
-    are read from the parameters of the centre's runs.
+    are read from the parameters of the centre's runs, else they are called "centre".
     """
-    names = list(dict.fromkeys(name for coords in cells["coords"] for name in coords))
-    centre: dict[str, Any] = dict.fromkeys(names, CENTRE)
-    at_centre = [not coords for coords in cells["coords"]]
-    if not any(at_centre):
+    is_centre = [not coords for coords in cells["coords"]]
+    if not any(is_centre):
         return list(cells["coords"])
-    trials = frame.trials[frame.trials["trial_id"].isin(cells["trial_id"][at_centre])]
+    centre: dict[str, Any] = {name: "centre" for coords in cells["coords"] for name in coords}
+    trials = frame.trials[frame.trials["trial_id"].isin(cells["trial_id"][is_centre])]
     for params in trials["params"]:
-        for name in names:
-            if name in params:
-                centre[name] = parse_setting(params[name])
+        centre |= {name: parse_setting(params[name]) for name in centre if name in params}
     return [{**centre, **coords} for coords in cells["coords"]]
 
 
@@ -135,30 +118,30 @@ def parse_setting(text: str) -> Any:
 
 def collect_levels(frame: Frame, cells: pd.DataFrame) -> Levels:
     """Return the levels of each factor: off before on, numbers ascending, else as listed."""
-    seen: dict[str, dict[str, Any]] = {}
+    values: dict[str, dict[str, Any]] = {}  # factor → level as text → level
     for coords in complete_coordinates(frame, cells):
         for name, value in coords.items():
-            seen.setdefault(name, {}).setdefault(
-                format_level(to_level_name(value)), to_level_name(value)
-            )
-    for name, values in seen.items():
-        if set(values) == {"on", "off"}:
-            seen[name] = dict.fromkeys(["off", "on"])
-        elif all(isinstance(value, int | float) for value in values.values()):
-            seen[name] = dict(sorted(values.items(), key=lambda item: float(item[1])))
-    return {name: list(values) for name, values in seen.items()}
+            level = to_level_name(value)
+            values.setdefault(name, {}).setdefault(format_level(level), level)
+    levels: Levels = {}
+    for name, by_text in values.items():
+        levels[name] = list(by_text)
+        if set(by_text) == {"on", "off"}:
+            levels[name] = ["off", "on"]
+        elif all(isinstance(value, int | float) for value in by_text.values()):
+            levels[name].sort(key=lambda text: float(by_text[text]))
+    return levels
 
 
 def collect_factor_cells(frame: Frame, cells: pd.DataFrame, metric: str) -> Cells:
     """Return values by seed at each combination of levels; equal trials count once."""
+    coords_of = dict(zip(map(str, cells["cell"]), complete_coordinates(frame, cells), strict=True))
     values: dict[tuple[tuple[str, str], ...], dict[int, float]] = {}
-    first: dict[str, dict[str, Any]] = {}
-    for cell, coords in zip(cells["cell"], complete_coordinates(frame, cells), strict=True):
-        first.setdefault(str(cell), coords)
-    for cell, seed_values in group_by_cell(cells, metric).items():
-        levels = ((name, format_level(to_level_name(value))) for name, value in first[cell].items())
-        values.setdefault(tuple(sorted(levels)), {}).update(seed_values)
-    return [(dict(key), seed_values) for key, seed_values in values.items()]
+    for cell, by_seed in group_by_cell(cells, metric).items():
+        coords = coords_of[cell]
+        levels = ((name, format_level(to_level_name(value))) for name, value in coords.items())
+        values.setdefault(tuple(sorted(levels)), {}).update(by_seed)
+    return [(dict(levels), by_seed) for levels, by_seed in values.items()]
 
 
 @dataclass(frozen=True)
@@ -201,21 +184,18 @@ class Trials:
 
 def collect_trials(cells: pd.DataFrame, metric: str) -> Trials:
     """Return the trials of a search from its cells."""
-    finished: list[Trial] = []
-    lost: list[int] = []
-    neutral = None
+    finished, lost, neutral = list[Trial](), list[int](), None
     cells = cells.sort_values("idx", kind="stable")
-    first = cells.drop_duplicates("cell")
-    at = dict(zip(map(str, first["cell"]), first["coords"], strict=True))
+    coords_of = dict(zip(map(str, cells["cell"]), cells["coords"], strict=True))
     for cell, values in group_by_cell(cells, metric).items():
-        result = summarize(list(values.values()))
+        result, coords = summarize([*values.values()]), coords_of[cell]
         number = len(finished) + len(lost) + 1
-        if NEUTRAL in at[cell] or cell == NEUTRAL:
+        if NEUTRAL in coords or cell == NEUTRAL:
             neutral = result
         elif result is None:
             lost.append(number)
         else:
-            finished.append(Trial(number, cell, at[cell], result))
+            finished.append(Trial(number, cell, coords, result))
     return Trials(tuple(finished), tuple(lost), neutral)
 
 
@@ -226,16 +206,12 @@ def run_ids(cells: pd.DataFrame) -> tuple[str, ...]:
 
 def list_missing_seeds(cells: pd.DataFrame) -> tuple[str, ...]:
     """Return a line for each seed without a result."""
-    if all(status == "done" for status in cells["status"]):
-        return ()  # as of nearly every cell of thousands, without a look by pandas
-    lost = cells[cells["status"] != "done"]
-    return tuple(
-        f"{row['cell']}, seed {row['seed']}"
-        + (f", fold {row['fold']:g}" if not is_missing(row["fold"]) else "")
-        + f": {row['status']}"
-        + (f" ({row['reason']})" if row["reason"] else "")
-        for row in lost.to_dict("records")
-    )
+    lines = []
+    for row in cells[cells["status"] != "done"].to_dict("records"):
+        fold = "" if is_missing(row["fold"]) else f", fold {row['fold']:g}"
+        reason = f" ({row['reason']})" if row["reason"] else ""
+        lines.append(f"{row['cell']}, seed {row['seed']}{fold}: {row['status']}{reason}")
+    return tuple(lines)
 
 
 def describe_metric(frame: Frame, metric: str) -> str:
@@ -244,8 +220,9 @@ def describe_metric(frame: Frame, metric: str) -> str:
 
 
 def find_protocol(frame: Frame) -> str:
-    """Return `test-selected` if any trial selected its epoch on test classes, else
-    `validation-selected`, or `nothing finished`.
+    """Return `test-selected` if any trial selected its epoch on test classes, else its opposite.
+
+    That is `validation-selected`, or `nothing finished`.
     """
     if not (frame.trials["status"] == "done").any():
         return EMPTY
@@ -259,30 +236,54 @@ def find_split_unit(frame: Frame) -> str:
     return "images" if "images" in units else "classes"
 
 
+def explain_measurement(frame: Frame, recipe: Table, cells: pd.DataFrame) -> list[str]:
+    """Explain in notes how a table's numbers were measured: protocol, race, folds or splits."""
+    notes = [explain_protocol(frame, recipe.metrics)]
+    if frame.get_declared_study(recipe.study).get("race"):
+        notes.append(
+            "Raced: cells that were clearly worse got fewer seeds, so their means are biased down. "
+            "They have no verdict and are no comparisons."
+        )
+    return notes + explain_folds(cells, recipe.metrics)
+
+
 def explain_protocol(frame: Frame, metrics: Sequence[str]) -> str:
     """Explain in a note which classes select, and what metrics of training classes mean."""
-    if find_protocol(frame) == EMPTY:
+    protocol, unit = find_protocol(frame), find_split_unit(frame)
+    if protocol == EMPTY:
         return "Measured: nothing yet, no trial has finished."
-    what = find_split_unit(frame)
-    note = (
-        f"Measured: test-selected (epoch and settings picked on the test {what})."
-        if find_protocol(frame) == "test-selected"
-        else f"Measured: validation-selected (epoch and settings picked on validation {what}; test "
-        f"{what} are read once the trial is finished)."
-    )
-    if any(metric.startswith(TRAIN) for metric in metrics):
+    note = f"Measured: {protocol} (epoch and settings picked on the test {unit})."
+    if protocol == "validation-selected":
+        selection = f"epoch and settings picked on validation {unit}"
+        note = (
+            f"Measured: {protocol} ({selection}; test {unit} are read once the trial is finished)."
+        )
+    if any(metric.startswith("train/") for metric in metrics):
         note += (
-            f" Training: the {what} that were trained on, read once the trial is finished, without "
-            f"augmentation; it tells how well they are fitted, and nothing of new {what}."
+            f" Training: the {unit} that were trained on, read once the trial is finished, without "
+            f"augmentation; it tells how well they are fitted, and nothing of new {unit}."
         )
     return note
 
 
-def explain_race(frame: Frame, study: str) -> list[str]:
-    """Explain in notes what a race means for a table of the study."""
-    if not frame.get_declared_study(study).get("race"):
-        return []
-    return [
-        "Raced: cells that were clearly worse got fewer seeds, so their means are biased down. "
-        "They have no verdict and are no comparisons."
-    ]
+def explain_folds(cells: pd.DataFrame, metrics: Sequence[str]) -> list[str]:
+    """Explain in notes what folds or splits mean for these metrics."""
+    if has_splits(cells):
+        seeds, count = cells["seed"].nunique(), cells["split"].nunique()
+        return [
+            f"Each value is the mean over {seeds} seed(s) on one of {count} class splits, whose "
+            "test classes are disjoint; n counts splits. Differences are about further classes of "
+            "this data set."
+        ]
+    count, notes = cells["fold"].nunique(), []
+    if count and not all(metric.startswith(ENSEMBLE) for metric in metrics):
+        notes.append(
+            f"Each value is the mean over {count} class folds of one seed (aggregate, or "
+            "“separated”); n counts seeds."
+        )
+    if count and any(metric.startswith(ENSEMBLE) for metric in metrics):
+        notes.append(
+            f"Ensemble of folds: the test classes by the embeddings of the {count} folds' networks "
+            "side by side (“concatenated”), so many times as wide; one value per seed."
+        )
+    return notes

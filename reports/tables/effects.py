@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from reports.frame import Frame
 from reports.recipe import Table
-from reports.stats import shapley
 from reports.stats.blocks import SharedError
 from reports.stats.factorial import Effect, Fit, fit_factorial
 from reports.stats.paired import adjust_by_holm
-from reports.stats.shapley import Attribution
+from reports.stats.shapley import Attribution, attribute_over_seeds
 from reports.tables import labels
 from reports.tables.cells import (
     Cells,
     Levels,
     collect_factor_cells,
     collect_levels,
-    explain_folds,
-    explain_protocol,
-    explain_race,
+    explain_measurement,
+    find_resolution,
     list_missing_seeds,
 )
-from reports.tables.judging import find_resolution
 from reports.tables.model import Field, Sheet
 
 if TYPE_CHECKING:
@@ -33,7 +31,7 @@ COLUMNS = (
     *("df", "f", "p", "p_holm", "shapley", "shapley_low", "shapley_high", "n", "error"),
     "error_df",
 )
-ALIASED_SHOWN = 6
+NOTHING = (None, None, None)  # Shapley value and interval of a term that has none
 
 
 def effects(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
@@ -43,56 +41,49 @@ def effects(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
         >>> Table(kind="effects", study="terms", metrics=("test/map_at_r",)).digits
         2
     """
-    levels = collect_levels(frame, cells)
-    worth = {metric: collect_factor_cells(frame, cells, metric) for metric in recipe.metrics}
-    with_shapley = is_full(worth[recipe.metrics[0]], levels)
+    factorials = {m: fit_study(frame, cells, m, recipe.order) for m in recipe.metrics}
+    with_shapley = factorials[recipe.metrics[0]].is_full
     several = len(recipe.metrics) > 1
     rows: list[tuple[Field, ...]] = []
     numbers: list[tuple[Any, ...]] = []
     notes: list[str] = []
-    for metric, data in worth.items():
-        name, digits = labels.format_metric_label(metric), recipe.digits
-        resolution = find_resolution(cells, metric)
-        family = (
-            sum(len(factor_levels) > 1 for factor_levels in levels.values()) + 1
-        )  # main effects, and the total
-        fit = fit_factorial(
-            data, order=recipe.order, levels=levels, resolution=resolution, family=family
-        )
+    for metric, factorial in factorials.items():
+        label, digits = labels.format_metric_label(metric), recipe.digits
+        fit, levels = factorial.fit, factorial.levels
         if fit is None:
-            notes.append(f"{name}: no two finished cells differ, so there are no effects.")
+            notes.append(f"{label}: no two finished cells differ, so there are no effects.")
             continue
-        attribution = (
-            attribute_with_error(data, levels, resolution, recipe.order) if with_shapley else None
-        )
-        mixed = sorted((e for e in fit.effects if len(e.term) > 1), key=lambda e: -e.spread)
-        shown_effects = [*(e for e in fit.effects if len(e.term) == 1), *mixed[: recipe.top]]
+        attribution = attribute_with_error(factorial) if with_shapley else None
+        shares: dict[tuple[str, ...], tuple[float | None, float | None, float | None]] = {}
+        if attribution is not None:
+            ends = attribution.intervals
+            shares = {(name,): (value, *ends[name]) for name, value in attribution.values.items()}
         corrected = dict(zip(fit.effects, adjust_by_holm([e.p for e in fit.effects]), strict=True))
-        share: dict[Effect, tuple[float | None, ...]] = dict.fromkeys(fit.effects, (None,) * 3)
-        for e in fit.effects:
-            if attribution is not None and len(e.term) == 1:
-                ends = attribution.intervals[e.term[0]] or (None, None)
-                share[e] = (attribution.values[e.term[0]], *ends)
-        for e in shown_effects:
-            row = [name] if several else []
-            row += [
-                _format_term(e.term),
-                _format_levels(e.term, levels),
-                _format_effect(e, metric, digits),
-                labels.format_p(corrected[e]),
-                "–" if fit.flat else f"{100 * e.share:.1f}",
+        interactions = [effect for effect in fit.effects if len(effect.term) > 1]
+        interactions.sort(key=lambda effect: -effect.spread)
+        printed = [effect for effect in fit.effects if len(effect.term) == 1]
+        printed += interactions[: recipe.top]
+        for effect in printed:
+            fields = [label] if several else []
+            fields += [
+                _format_term(effect.term),
+                _format_levels(effect.term, levels),
+                _format_effect(effect, metric, digits),
+                labels.format_p(corrected[effect]),
+                "–" if fit.flat else f"{100 * effect.share:.1f}",
             ]
             if with_shapley:
-                value, low, high = share[e]
-                of_sum = labels.format_with_interval(value or 0.0, low, high, metric, digits)
-                row.append("" if value is None else of_sum)
-            rows.append(tuple(map(Field, row)))
+                value, low, high = shares.get(effect.term, NOTHING)
+                gain = labels.format_with_interval(value or 0.0, low, high, metric, digits)
+                fields.append("" if value is None else gain)
+            rows.append(tuple(map(Field, fields)))
         for e in fit.effects:
-            of_term = (metric, "*".join(e.term), _format_levels(e.term, levels))
+            term = (metric, "*".join(e.term), _format_levels(e.term, levels))
             size = (e.estimate, e.se, e.low, e.high, e.spread, " ".join(e.best), e.share)
             test = (e.df, e.f, e.p, corrected[e])
-            numbers.append((*of_term, *size, *test, *share[e], fit.n, fit.error, fit.error_df))
-        notes += _build_effect_notes(fit, len(shown_effects), metric, digits)
+            share = shares.get(e.term, NOTHING)
+            numbers.append((*term, *size, *test, *share, fit.n, fit.error, fit.error_df))
+        notes += _explain_fit(fit, len(printed), metric, digits)
         if with_shapley:
             notes.append(explain_attribution(attribution, levels, metric, digits))
     unit = ", points" if all(labels.display_scale(metric) != 1 for metric in recipe.metrics) else ""
@@ -111,13 +102,36 @@ def effects(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
         COLUMNS,
         tuple(numbers),
         (
-            explain_protocol(frame, recipe.metrics),
-            *explain_folds(cells, recipe.metrics),
-            *explain_race(frame, recipe.study),
+            *explain_measurement(frame, recipe, cells),
             *dict.fromkeys(notes),
             *(f"Without a result: {gap}." for gap in list_missing_seeds(cells)),
         ),
     )
+
+
+@dataclass(frozen=True)
+class StudyFactorial:
+    """The factorial of a study's cells by one metric; `fit` is None if no two cells differ."""
+
+    data: Cells
+    levels: Levels
+    resolution: float
+    fit: Fit | None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has all combinations of two or more factors with two levels each."""
+        counts = [len(names) for names in self.levels.values() if len(names) > 1]
+        return len(counts) > 1 and set(counts) == {2} and len(self.data) == 2 ** len(counts)
+
+
+def fit_study(frame: Frame, cells: pd.DataFrame, metric: str, order: int = 2) -> StudyFactorial:
+    """Fit the factorial of a study; the intervals of main effects and the total hold together."""
+    levels, data = collect_levels(frame, cells), collect_factor_cells(frame, cells, metric)
+    resolution = find_resolution(cells, metric)
+    family = sum(len(names) > 1 for names in levels.values()) + 1
+    fit = fit_factorial(data, order=order, levels=levels, resolution=resolution, family=family)
+    return StudyFactorial(data, levels, resolution, fit)
 
 
 def _format_term(term: tuple[str, ...]) -> str:
@@ -127,8 +141,8 @@ def _format_term(term: tuple[str, ...]) -> str:
 def _format_levels(term: tuple[str, ...], levels: Levels) -> str:
     if len(term) > 1:
         return ""
-    factor_levels = levels[term[0]]
-    return " → ".join(factor_levels) if len(factor_levels) == 2 else f"{len(factor_levels)} levels"
+    names = levels[term[0]]
+    return " → ".join(names) if len(names) == 2 else f"{len(names)} levels"
 
 
 def _format_effect(effect: Effect, metric: str, digits: int) -> str:
@@ -139,24 +153,25 @@ def _format_effect(effect: Effect, metric: str, digits: int) -> str:
     return labels.format_with_interval(effect.estimate, effect.low, effect.high, metric, digits)
 
 
-def _build_effect_notes(fit: Fit, shown_count: int, metric: str, digits: int) -> list[str]:
-    name, notes = labels.format_metric_label(metric), []
+def _explain_fit(fit: Fit, n_printed: int, metric: str, digits: int) -> list[str]:
+    """Explain what effects are, their error, and which terms are left out."""
+    label, notes = labels.format_metric_label(metric), []
     if fit.flat:
         notes.append(
-            f"{name}: no effect. Every cell has the same value at every seed, so that there is no "
+            f"{label}: no effect. Every cell has the same value at every seed, so that there is no "
             "variation to share out."
         )
-    if any(e.estimate is not None for e in fit.effects):
+    if any(effect.estimate is not None for effect in fit.effects):
         notes.append(
             "Effect: mean at the second level − mean at the first, over the other factors; of an "
             "interaction: half the difference between one factor's effects at the other's levels."
         )
-    if any(e.estimate is None for e in fit.effects):
+    if any(effect.estimate is None for effect in fit.effects):
         notes.append(
             "Range: largest − smallest fitted mean over the levels (of an interaction: deviation "
             "from the sum of the main effects)."
         )
-    squares = f"{name}: least squares over {fit.n} values of {fit.cells} cells"
+    squares = f"{label}: least squares over {fit.n} values of {fit.cells} cells"
     if fit.sigma is None:
         notes.append(
             f"{squares}; no degrees of freedom for error, so no intervals and no tests: more "
@@ -166,76 +181,59 @@ def _build_effect_notes(fit: Fit, shown_count: int, metric: str, digits: int) ->
         source = "cells × seeds" if fit.error == "replicates" else "what the terms leave over"
         if fit.distinct < fit.cells:
             source += f" ({fit.distinct} distinct cells; copies count once)"
+        sd = labels.format_number(fit.sigma * labels.display_scale(metric), digits)
         notes.append(
-            f"{squares}, seeds as blocks; error from {source}, sd "
-            f"{labels.format_number(fit.sigma * labels.display_scale(metric), digits)} with "
-            f"{fit.error_df} degrees of freedom. p: F test, Holm-corrected over {len(fit.effects)} "
-            "terms."
+            f"{squares}, seeds as blocks; error from {source}, sd {sd} with {fit.error_df} degrees "
+            f"of freedom. p: F test, Holm-corrected over {len(fit.effects)} terms."
         )
     notes.append("Variation: ω², the term's share of the variation between cells without noise.")
-    if shown_count < len(fit.effects):
+    if n_printed < len(fit.effects):
         notes.append(
-            f"Not shown: the {len(fit.effects) - shown_count} smallest interactions (CSV: all)."
+            f"Not shown: the {len(fit.effects) - n_printed} smallest interactions (CSV: all)."
         )
     if fit.aliased:
-        mixed_up = [
+        pairs = [
             f"{_format_term(term)} with {', '.join(map(_format_term, mixed)) or 'missing cells'}"
-            for term, mixed in list(fit.aliased.items())[:ALIASED_SHOWN]
+            for term, mixed in fit.aliased.items()
         ]
-        more = len(fit.aliased) - len(mixed_up)
-        remainder = f"; and {more} more" if more else ""
-        notes.append(f"Cannot be told apart in this design: {'; '.join(mixed_up)}{remainder}.")
+        notes.append(f"Cannot be told apart in this design: {'; '.join(pairs)}.")
     return notes
 
 
-def is_full(data: Cells, levels: Levels) -> bool:
-    """Return whether this is a full factorial of two or more factors with two levels each."""
-    counts = [len(factor_levels) for factor_levels in levels.values() if len(factor_levels) > 1]
-    return len(counts) > 1 and set(counts) == {2} and len(data) == 2 ** len(counts)
+def attribute_with_error(factorial: StudyFactorial) -> Attribution | None:
+    """Return the Shapley attribution, with intervals from the error of the factorial's fit.
 
-
-def attribute_with_error(
-    data: Cells, levels: Levels, resolution: float, order: int = 2
-) -> Attribution | None:
-    """Return the Shapley attribution; the second level of a factor means that the component is on.
-
-    Intervals use the error of the factorial with interactions of `order` factors.
+    The second level of a factor means that the component is on.
     """
-    second = {
-        name: factor_levels[1] for name, factor_levels in levels.items() if len(factor_levels) > 1
-    }
-    family = len(second) + 1
-    fit = fit_factorial(data, order=order, levels=levels, resolution=resolution, family=family)
-    error = None
+    on = {name: names[1] for name, names in factorial.levels.items() if len(names) > 1}
+    fit, error = factorial.fit, None
     if fit is not None and fit.sigma is not None:
         error = SharedError(fit.sigma, fit.error_df)
-    return shapley.attribute_over_seeds(
-        {frozenset(n for n in second if coords[n] == second[n]): values for coords, values in data},
+    return attribute_over_seeds(
+        {frozenset(n for n in on if at[n] == on[n]): values for at, values in factorial.data},
         error,
-        resolution=resolution,
-        family=family,
+        resolution=factorial.resolution,
+        family=len(on) + 1,
     )
 
 
-def explain_attribution(whole: Attribution | None, levels: Levels, metric: str, digits: int) -> str:
+def explain_attribution(
+    attribution: Attribution | None, levels: Levels, metric: str, digits: int
+) -> str:
     """Explain Shapley values: a component's mean gain over all orders of adding them."""
-    name = labels.format_metric_label(metric)
-    if whole is None:
-        return f"Shapley, {name}: none, no seed has every cell."
-    ends = "all on − all off"
-    if any(
-        factor_levels != ["off", "on"]
-        for factor_levels in levels.values()
-        if len(factor_levels) == 2
-    ):
-        ends = "all at their second level − all at their first"
+    label = labels.format_metric_label(metric)
+    if attribution is None:
+        return f"Shapley, {label}: none, no seed has every cell."
+    has_levels = any(len(names) == 2 and names != ["off", "on"] for names in levels.values())
+    ends = "all at their second level − all at their first" if has_levels else "all on − all off"
     interval = "Interval: from the error of the effects above."
-    if all(ends is None for ends in whole.intervals.values()):
+    if (None, None) in attribution.intervals.values():
         interval = "No error, so no interval: more seeds give one."
+    total = labels.format_signed_metric(attribution.total, metric, digits)
     text = (
-        f"Shapley, {name}: mean gain of adding a component over all orders; they sum to {ends} = "
-        f"{labels.format_signed_metric(whole.total, metric, digits)}. {interval}"
+        f"Shapley, {label}: mean gain of adding a component over all orders; they sum to {ends} = "
+        f"{total}. {interval}"
     )
-    if whole.dropped:
-        text += f" Left out, without every cell: seed {', '.join(map(str, whole.dropped))}."
+    if attribution.dropped:
+        text += f" Left out, without every cell: seed {', '.join(map(str, attribution.dropped))}."
     return text

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = ("parameter", "searched", "importance", "evaluator", "n", "conditional", "metric")
+MEANINGS = {
+    "ped_anova": "how differently a parameter is spread among the best trials and among all",
+    "fanova": "the variance of a forest's prediction that a parameter explains alone",
+}
 
 
 def importance(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
@@ -31,22 +35,32 @@ def importance(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
     """
     metric = recipe.metrics[0]
     space = find_search_space(frame, recipe.study)
-    shares, finished = judge_parameters(cells, metric, space, recipe.evaluator)
+    importances, finished = judge_parameters(cells, metric, space, recipe.evaluator)
     notes = [explain_protocol(frame, recipe.metrics)]
     rows: list[tuple[Field, ...]] = []
     numbers: list[tuple[object, ...]] = []
-    if shares is None:
+    if importances is None:
         notes.append(
             f"Importances: none, {finished} trials are finished and at least {LEAST} are needed."
         )
     else:
-        names = format_coordinates(list(shares.shares))
-        for name, (path, share) in zip(names, shares.shares.items(), strict=True):
-            where = _format_axis(space[path])
-            rows.append((Field(name), Field(where), Field(f"{100 * share:.1f}")))
-            conditional = path in shares.conditional
-            numbers.append((path, where, share, shares.evaluator, shares.n, conditional, metric))
-        notes += _build_importance_notes(shares, metric)
+        names = format_coordinates(list(importances.shares))
+        for name, (path, share) in zip(names, importances.shares.items(), strict=True):
+            axis = _format_axis(space[path])
+            rows.append((Field(name), Field(axis), Field(f"{100 * share:.1f}")))
+            conditional = path in importances.conditional
+            numbers.append(
+                (path, axis, share, importances.evaluator, importances.n, conditional, metric)
+            )
+        label = format_metric_label(metric)
+        meaning = MEANINGS[recipe.evaluator]
+        notes.append(
+            f"Importance for {label}: {importances.evaluator}; {meaning}, as a share of the sum."
+        )
+        if importances.conditional:
+            how = "left out" if importances.dropped else "judged where active"
+            notes.append(f"Conditional, {how}: {', '.join(importances.conditional)}.")
+        notes += [f"Caution: {text}." for text in importances.warnings]
     return Sheet(
         recipe,
         to_slug(f"importance_{recipe.study}"),
@@ -82,24 +96,9 @@ def judge_parameters(
     evaluator: Literal["ped_anova", "fanova"],
 ) -> tuple[Importances | None, int]:
     """Return the importances, and the number of finished trials."""
-    drawn = collect_trials(cells, metric).trials
-    points, values = [trial.coords for trial in drawn], [trial.result.mean for trial in drawn]
-    return compute_importances(points, values, space, evaluator=evaluator), len(drawn)
-
-
-def _build_importance_notes(importances: Importances, metric: str) -> list[str]:
-    what = (
-        "how differently a parameter is spread among the best trials and among all"
-        if importances.target is not None
-        else "the variance of a forest's prediction that a parameter explains alone"
-    )
-    name = format_metric_label(metric)
-    notes = [f"Importance for {name}: {importances.evaluator}; {what}, as a share of the sum."]
-    if importances.conditional and not importances.dropped:
-        notes.append(f"Conditional, judged where active: {', '.join(importances.conditional)}.")
-    if importances.dropped:
-        notes.append(f"Conditional, left out: {', '.join(importances.dropped)}.")
-    return notes + [f"Caution: {text}." for text in importances.warnings]
+    trials = collect_trials(cells, metric).trials
+    points, values = [trial.coords for trial in trials], [trial.result.mean for trial in trials]
+    return compute_importances(points, values, space, evaluator=evaluator), len(trials)
 
 
 def _format_axis(axis: Mapping[str, Any]) -> str:

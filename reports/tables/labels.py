@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from reports.frame import Frame
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,11 @@ def is_share(metric: str) -> bool:
     return metric.partition("/")[0] in SPLITS and find_metric(metric).unit == "%"
 
 
+def find_smallest(frame: Frame, metric: str) -> float:
+    """Return δ on the scale of the runs; 0 if the metric has none."""
+    return choose_smallest_effect(frame.recipe.smallest, metric) / display_scale(metric)
+
+
 def choose_smallest_effect(stated: Mapping[str, float], metric: str) -> float:
     """Return δ of a metric in the unit in which it is shown; 0 if it has none.
 
@@ -119,9 +126,8 @@ def format_metric_label(metric: str) -> str:
     split, _, name = metric.partition("/")
     unit = " (%)" if is_share(metric) else ""
     arrow = " ↓" if is_lower_better(metric) else ""
-    return (
-        f"{format_metric_name(metric)}{arrow}, {SPLITS.get(split, split)}{unit}" if name else metric
-    )
+    label = f"{format_metric_name(metric)}{arrow}, {SPLITS.get(split, split)}{unit}"
+    return label if name else metric
 
 
 def format_difference_label(metric: str) -> str:
@@ -155,10 +161,7 @@ def format_coordinates(paths: Sequence[str]) -> list[str]:
 
 def format_number(value: float, digits: int) -> str:
     """Write a number with fixed digits; minus as a true minus sign, never `-0.00`."""
-    text = f"{value:.{digits}f}"
-    if float(text) == 0:
-        text = text.lstrip("-")
-    return text.replace("-", "−")
+    return f"{value:z.{digits}f}".replace("-", "−")
 
 
 def format_p(p: float | None) -> str:
@@ -166,11 +169,6 @@ def format_p(p: float | None) -> str:
     if p is None:
         return ""
     return "<0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def format_p_equation(p: float) -> str:
-    """Write p in a sentence: `p = 0.012`, `p < 0.001`."""
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
 def format_level(value: Any) -> str:
@@ -186,25 +184,9 @@ def format_level(value: Any) -> str:
     return f"{value:.4g}"
 
 
-def format_ticks(values: list[Any]) -> list[str]:
-    """Write the levels of one axis: powers of ten as such (mathtext) where any is far from one."""
-    powers = [_find_power_of_ten(value) for value in values]
-    if any(power is None for power in powers) or all(abs(p or 0) < 2 for p in powers):
-        return [format_level(value) for value in values]
-    return [f"$10^{{{power}}}$" for power in powers]
-
-
-def _find_power_of_ten(value: Any) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-        return None
-    power = math.log10(value)
-    return round(power) if abs(power - round(power)) < 1e-9 else None
-
-
 def to_slug(text: str) -> str:
     """Turn a text into a file name and HTML id: lower case, digits and underscores."""
-    characters = "".join(c if c.isascii() and c.isalnum() else "_" for c in text.lower())
-    return "_".join(part for part in characters.split("_") if part) or "x"
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_") or "x"
 
 
 def format_signed_metric(value: float, metric: str, digits: int) -> str:
@@ -214,17 +196,15 @@ def format_signed_metric(value: float, metric: str, digits: int) -> str:
 
 def format_signed(value: float, digits: int) -> str:
     """Write a number with its sign, plus too."""
-    text = format_number(value, digits)
-    return text if text.startswith("−") else f"+{text}"
+    return f"{value:+z.{digits}f}".replace("-", "−")
 
 
 def format_with_interval(
     value: float, low: float | None, high: float | None, metric: str, digits: int
 ) -> str:
-    """Write `+0.52 [+0.11, +0.93]`; without an interval where there is none."""
+    """Write `+0.52 [+0.11, +0.93]`; without an interval if there is none."""
+    text = format_signed_metric(value, metric, digits)
     if low is None or high is None:
-        return format_signed_metric(value, metric, digits)
-    ends = (
-        f"{format_signed_metric(low, metric, digits)}, {format_signed_metric(high, metric, digits)}"
-    )
-    return f"{format_signed_metric(value, metric, digits)} [{ends}]"
+        return text
+    low_end, high_end = (format_signed_metric(end, metric, digits) for end in (low, high))
+    return f"{text} [{low_end}, {high_end}]"

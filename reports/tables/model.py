@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from reports.published.papers import PrintedValue
@@ -106,16 +106,18 @@ class TableRow:
     run_ids: tuple[str, ...]
     planned: int
     gaps: tuple[str, ...] = ()
-    baseline: bool = False
     tuning: int | None = None
     tuned: str | None = None
     against: str | None = None
     printed_only: bool = False
 
     @property
+    def baseline(self) -> bool:
+        return self.cell == self.against
+
+    @property
     def n(self) -> int:
-        counts = [m.summary.n for m in self.measured.values() if m.summary]
-        return max(counts, default=0)
+        return max((m.summary.n for m in self.measured.values() if m.summary), default=0)
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ class TableData:
     title: str
     headers: tuple[str, ...]
     rows: tuple[TableRow, ...]
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -151,7 +153,7 @@ class Sheet:
     rows: tuple[tuple[Field, ...], ...]
     columns: tuple[str, ...]
     numbers: tuple[tuple[Any, ...], ...]
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
 
 AnyTable = TableData | Sheet

@@ -5,15 +5,14 @@ Notes that apply to all tables have the same words, so a report prints them once
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
 
 from reports.frame import Frame
+from reports.published import papers
 from reports.recipe import Table
 from reports.stats.comparison_rule import load_rule
-from reports.tables.judging import find_smallest
-from reports.tables.labels import display_scale, format_metric_label, is_share
+from reports.tables.cells import EMPTY, find_protocol
+from reports.tables.labels import display_scale, find_smallest, format_metric_label
 from reports.tables.model import TableRow
 
 EFFECT_SIZES = "d_z"  # how the note on the columns of effect sizes starts
@@ -23,131 +22,109 @@ SIZES = (
     "percentile bootstrap interval, which is too narrow at few seeds and none where all runs "
     "of one side win."
 )
-BOLD = "Bold: better than the baseline row, by the primary metric."
-ONE_SEED = "Δ: difference to the baseline row. One seed gives no interval and no verdict."
 
 
-def explain_differences(frame: Frame, recipe: Table, rows: Sequence[TableRow]) -> list[str]:
+def explain_comparison(frame: Frame, recipe: Table, rows: Sequence[TableRow]) -> list[str]:
+    """Explain what differences, bold numbers, budgets and stages of seeds mean in a table."""
+    notes, declared = [], frame.get_declared_study(recipe.study)
+    if recipe.spread == "t95":
+        notes.append(
+            "±: half the 95 % interval of the mean, t with n − 1 degrees of freedom times sd/√n, "
+            "as the reality check's code has it."
+        )
+    if any(result.better for row in rows for result in row.measured.values()):
+        notes.append("Bold: better than the baseline row, by the primary metric.")
+    notes += _explain_differences(frame, recipe, rows)
+    notes += _explain_tuning(frame, recipe.study, rows)
+    if first_stage := declared.get("first_stage"):
+        first, limit = len(first_stage), len(declared.get("seeds") or ())
+        seeds = max((row.planned for row in rows), default=0)
+        note = (
+            f"Seeds: a first stage of {first} gave the standard deviation and decided for {seeds}."
+        )
+        if seeds >= limit:
+            note += f" It ended at the limit of {limit}, so intervals may be longer than asked for."
+        notes.append(note)
+    if declared.get("splits_seen"):
+        notes.append("Tuned on classes that some splits test: no verdict of these rows is shown.")
+    return notes
+
+
+def explain_published(frame: Frame, recipe: Table, rows: Sequence[TableRow]) -> list[str]:
+    """Name the source of printed numbers, their protocol, and their slips."""
+    if recipe.published is None:
+        return []
+    table = papers.load_published_table(recipe.published.table)
+    columns = sorted(filter(None, {recipe.find_published_column(m) for m in recipe.metrics}))
+    notes = [
+        f"Published: {table.source} of “{table.paper}”, {', '.join(columns)}, as printed, "
+        f"{table.protocol}; another data set and backbone than measured unless they agree."
+    ]
+    if find_protocol(frame) not in (EMPTY, table.protocol):
+        notes.append(
+            f"Measured numbers are {find_protocol(frame)} and published ones {table.protocol}: "
+            "of the differences between them, some is the protocol's."
+        )
+    printed = (result.printed for row in rows for result in row.measured.values())
+    slips = [value for value in printed if value is not None and value.slip]
+    return notes + [f"Published {value.value:g} is marked: {value.slip}." for value in slips]
+
+
+def _explain_differences(frame: Frame, recipe: Table, rows: Sequence[TableRow]) -> list[str]:
     """Explain Δ, the deciding metric and the number of comparisons."""
     pairs = [m.difference.n for row in rows for m in row.measured.values() if m.difference]
     if not pairs:
         return []
     if max(pairs) < 2:
-        return [ONE_SEED]
+        return ["Δ: difference to the baseline row. One seed gives no interval and no verdict."]
     primary = recipe.metrics[0]
     delta = find_smallest(frame, primary) * display_scale(primary)
     smallest = f", δ = {delta:g}" if delta else ""
-    decides = (
-        f"Δ: row − baseline row, 95 % over the family. {load_rule(frame.recipe.rule).description} "
-        "Better or worse: the interval leaves out 0. No difference: it lies within ±δ. Open: "
-        "neither."
-    )
-    family = max(find_family_sizes(rows, primary), default=0)
+    comparisons = [row.measured[primary].compared for row in rows]
+    family = max((comparison.family for comparison in comparisons if comparison), default=0)
     count = f"{family} comparison{'' if family == 1 else 's'}"
     if recipe.kind == "components":
         count = "verdicts are of the terms of its effects, where cells repeat over seeds"
-    return [decides, SIZES, f"{format_metric_label(primary)} decides{smallest}; {count}."]
+    return [
+        f"Δ: row − baseline row, 95 % over the family. {load_rule(frame.recipe.rule).description} "
+        "Better or worse: the interval leaves out 0. No difference: it lies within ±δ. Open: "
+        "neither.",
+        SIZES,
+        f"{format_metric_label(primary)} decides{smallest}; {count}.",
+    ]
 
 
-def find_family_sizes(rows: Sequence[TableRow], metric: str) -> list[int]:
-    """Return the number of comparisons in the family of each compared row."""
-    comparisons = (row.measured[metric].compared for row in rows)
-    return [comparison.family for comparison in comparisons if comparison and comparison.judgement]
-
-
-def explain_limits(metrics: Sequence[str], rows: Sequence[TableRow]) -> list[str]:
-    """Name metrics that cannot distinguish rows: all at their limit, or equal at every seed."""
-    notes = []
-    for metric in metrics:
-        results = [result for row in rows if (result := row.measured[metric]).summary]
-        means = {result.summary.mean for result in results if result.summary}
-        comparisons = [result.compared for result in results if result.compared]
-        if len(results) < 2:
-            continue
-        if is_share(metric) and means == {1.0}:
-            notes.append(
-                f"Saturated: {format_metric_label(metric)} is 100 in every row, so that it tells "
-                "none from another; a harder task or a finer metric would."
-            )
-        elif comparisons and all(
-            comparison.judgement and comparison.judgement.same_as for comparison in comparisons
-        ):
-            notes.append(
-                f"No difference: {format_metric_label(metric)} is the same in every row at every "
-                "seed. Where rows should differ, look whether what was varied had any effect."
-            )
-    return notes
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """The tuning budgets of one comparison.
-
-    Attributes:
-        trials: cell → number of trials of all studies behind it; empty if unknown.
-        by_study: the same by study.
-        as_published: whether the settings are printed ones, so that equal budgets do not apply.
-    """
-
-    trials: Mapping[str, int] = field(default_factory=dict)
-    by_study: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    as_published: bool = False
-
-    def format_budget(self, cell: str) -> str | None:
-        """Return the text of the column of trials, or None if unknown."""
-        trials = self.trials.get(cell)
-        if not self.as_published:
-            return None if trials is None else str(trials)
+def format_budget(frame: Frame, study: str, cell: str) -> str | None:
+    """Return the number of trials that tuned a cell as text, or None if unknown."""
+    trials = (frame.get_plan_note("tuning", study) or {}).get(cell)
+    if frame.get_declared_study(study).get("tuning") == "as_published":
         return f"{trials}, else as published" if trials else "as published"
+    return None if trials is None else str(trials)
 
 
-def read_tuning(frame: Frame, study: str) -> Tuning:
-    """Return the tuning budgets of a study from the sweep."""
-    return Tuning(
-        frame.get_plan_note("tuning", study) or {},
-        frame.get_plan_note("lineages", study) or {},
-        frame.get_declared_study(study).get("tuning") == "as_published",
-    )
-
-
-def explain_stages(declared: Mapping[str, Any], rows: Sequence[TableRow]) -> list[str]:
-    """Explain the number of seeds if a first stage decided it."""
-    if not declared.get("first_stage"):
-        return []
-    first, seeds = len(declared["first_stage"]), max((row.planned for row in rows), default=0)
-    most = len(declared.get("seeds") or ())
-    text = f"Seeds: a first stage of {first} decided for {seeds}, and gives the standard deviation."
-    if seeds >= most:
-        text += f" It ended at the limit of {most}, so that intervals may be longer than asked for."
-    return [text]
-
-
-def explain_tuning(tuned: Tuning, rows: Sequence[TableRow]) -> list[str]:
+def _explain_tuning(frame: Frame, study: str, rows: Sequence[TableRow]) -> list[str]:
     """Say whether the rows had equal budgets, or which had more and through which studies."""
     budgets = {row.tuning for row in rows if row.tuning is not None}
     notes = []
-    if tuned.as_published:
+    if frame.get_declared_study(study).get("tuning") == "as_published":
+        note = "Tuning: as published. The settings are printed ones; budgets need not be equal."
+        notes.append(note)
+    elif budgets == {0}:
         notes.append(
-            "Tuning: as published. The settings are printed ones; budgets need not be equal."
-        )
-    elif len(budgets) == 1:
-        (trials,) = budgets
-        notes.append(
-            f"Tuning: {trials} trials planned for each row, an equal budget."
-            if trials
-            else "Tuning: none in this sweep: no row takes the best of a study, and all have their "
+            "Tuning: none in this sweep: no row takes the best of a study, and all have their "
             "settings as its file writes them."
         )
+    elif len(budgets) == 1:
+        notes.append(f"Tuning: {min(budgets)} trials planned for each row, an equal budget.")
     elif budgets:
         by_row = ", ".join(f"{row.cell} {row.tuning}" for row in rows)
         notes.append(
             f"Tuning budgets differ, in trials planned: {by_row}. Differences may be due to that."
         )
-    through = [
-        f"{row.cell}: {' + '.join(f'{n} of {study}' for study, n in by.items())}"
+    lineages: dict[str, dict[str, int]] = frame.get_plan_note("lineages", study) or {}
+    parts = [
+        f"{row.cell}: {' + '.join(f'{n} of {name}' for name, n in lineages[row.cell].items())}"
         for row in rows
-        if len(by := tuned.by_study.get(row.cell, {})) > 1
+        if len(lineages.get(row.cell, {})) > 1
     ]
-    if through:
-        notes.append(f"Tuning trials, study by study: {'; '.join(through)}.")
-    return notes
+    return notes + ([f"Tuning trials, study by study: {'; '.join(parts)}."] if parts else [])

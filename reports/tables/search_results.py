@@ -9,8 +9,8 @@ from reports.recipe import Table
 from reports.stats.describe import half_width, summarize
 from reports.tables.cells import (
     NEUTRAL,
-    explain_folds,
-    explain_protocol,
+    NEUTRAL_NOTE,
+    explain_measurement,
     group_by_cell,
     list_missing_seeds,
     run_ids,
@@ -33,40 +33,30 @@ def searched(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     names = list(dict.fromkeys(n for coords in cells["coords"] for n in coords if n != NEUTRAL))
     values = {metric: group_by_cell(cells, metric) for metric in recipe.metrics}
     index = dict(zip(map(str, cells["cell"]), cells["idx"], strict=True))
-    ranked = sorted(
-        (-mean.mean, int(index[cell]), cell)
-        for cell, mean in summarize_cells(cells, recipe.metrics[0]).items()
-    )
+    means = {
+        cell: summary.mean for cell, summary in summarize_cells(cells, recipe.metrics[0]).items()
+    }
     rows = []
-    for _, _, cell in ranked[: recipe.top]:
-        cell_rows = cells[cells["cell"] == cell]
-        scores = {metric: list(values[metric][cell].values()) for metric in recipe.metrics}
-        measured = {
-            m: MeasuredMetric(summarize(seed_values), half_width(seed_values))
-            for m, seed_values in scores.items()
-        }
-        coords = cell_rows["coords"].iloc[0]
+    for cell in sorted(means, key=lambda cell: (-means[cell], index[cell], cell))[: recipe.top]:
+        group = cells[cells["cell"] == cell]
+        measured = {}
+        for metric in recipe.metrics:
+            scores = list(values[metric][cell].values())
+            measured[metric] = MeasuredMetric(summarize(scores), half_width(scores))
+        coords, planned = group["coords"].iloc[0], group["seed"].nunique()
         labels = (cell, *(format_level(coords.get(name, "")) for name in names))
-        rows.append(
-            TableRow(
-                cell,
-                labels,
-                measured,
-                run_ids(cell_rows),
-                cell_rows["seed"].nunique(),
-                list_missing_seeds(cell_rows),
-            )
-        )
+        gaps = list_missing_seeds(group)
+        rows.append(TableRow(cell, labels, measured, run_ids(group), planned, gaps))
     total = cells["cell"].nunique()
     by = format_metric_label(recipe.metrics[0])
     notes = [f"The best {len(rows)} of {total} configurations tried, by {by}."]
     if (cells["cell"] == NEUTRAL).any():
-        notes.append("neutral: the method switched off, at the best rates of its baseline.")
+        notes.append(NEUTRAL_NOTE)
     lost = cells[cells["status"] != "done"]
     if len(lost):
         counts = ", ".join(f"{n} {status}" for status, n in lost["status"].value_counts().items())
         notes.append(f"Without a result: {counts}.")
-    notes += [explain_protocol(frame, recipe.metrics), *explain_folds(cells, recipe.metrics)]
+    notes += explain_measurement(frame, recipe, cells)
     return TableData(
         recipe,
         to_slug(f"table_{recipe.study}"),

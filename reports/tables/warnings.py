@@ -10,75 +10,69 @@ from reports.frame import LARGEST_RATIO, Frame
 from reports.tables.cells import collect_trials
 from reports.tables.labels import format_level, is_lower_better, is_share
 
-STILL = 0.005  # of a share: half a point; of other metrics this part of their mean size
-FULL = 1 - STILL  # a share above which nothing can move
-EPOCHS = 3  # at least, for a curve to show whether it moves
-LOOKED_AT = 60  # trials of a study whose curves are read, evenly spaced
-MOST_STILL = 0.5  # of the trials; where fewer stood still, a search may have tried small rates
+LEAST_MOVEMENT = 0.005  # of a share: half a point; of other metrics this part of their mean size
+LEAST_EPOCHS = 3  # for a curve to show whether it moves
+MOST_CURVES = 60  # of a study that are read, evenly spaced
+MOST_STATIONARY = 0.5  # of the trials; a search may try a few rates that are too small
 EDGE = 0.05  # of a range, measured on its own scale
-NEAR = 0.2  # of a range, on the same side, where the best trials besides lie
-TRIALS = 5  # finished ones, at least, for an edge to mean anything
+NEAR = 0.2  # of a range
+LEAST_TRIALS = 5  # finished ones, for an edge to mean anything
+LEAST_VALUES = 10  # of a range of whole numbers or steps; the ends of fewer are hit by chance
 OVERWHELMING = 1000.0  # times the metric term's gradient; trials warn of it in their logs, too
-VALUES = 10  # of a range of whole numbers or steps, below which its ends are hit by chance
 
 
 def find_warnings(frame: Frame) -> list[str]:
-    """Return a warning for each study without progress, each term that overwhelms the metric term,
-    and each search range that is too narrow.
-    """
+    """Return warnings of studies without progress, of narrow ranges, and of large gradients."""
     lines = []
     for study in frame.study_order:
         metric, _ = frame.get_objective(study)
-        lines += [
-            *_warn_of_stationary_curves(frame, study, metric),
-            *_warn_of_narrow_ranges(frame, study, metric),
-        ]
+        lines += _warn_of_stationary_curves(frame, study, metric)
+        lines += _warn_of_narrow_ranges(frame, study, metric)
         lines += _warn_of_large_gradients(frame, study)
     return lines
 
 
 def is_stationary(values: Sequence[float], metric: str) -> bool | None:
-    """Tell whether a metric stayed where its first epoch left it.
+    """Return whether a metric stayed where its first epoch left it; None if no curve can tell.
 
-    It did not move where its largest and its smallest value over the epochs differ by at most 0.005
-    of a share (half a point; of another metric by at most 0.5 % of its mean size). Measured on
-    frozen features of typefaces at 48 px, 12 epochs of NormSoftmax: 0.0000 to 0.0043 at rates of
-    1e-8 to 1e-4, which leave the embedding as it was, 0.035 and 0.047 at 1e-3, which trains it.
-    None, where no curve can tell: fewer than 3 epochs, or a share that is at least 0.995
-    throughout, which has no room.
+    Its largest and smallest value then differ by at most 0.005 of a share (of another metric by at
+    most 0.5 % of its mean size). Measured on frozen features of typefaces at 48 px, 12 epochs of
+    NormSoftmax: 0.0000 to 0.0043 at rates of 1e-8 to 1e-4, which leave the embedding as it was,
+    0.035 and 0.047 at 1e-3, which trains it. Fewer than 3 epochs, or a share of at least 0.995
+    throughout, which has no room, tell nothing.
     """
-    if len(values) < EPOCHS or (is_share(metric) and min(values) >= FULL):
+    if len(values) < LEAST_EPOCHS or (is_share(metric) and min(values) >= 1 - LEAST_MOVEMENT):
         return None
     size = 1.0 if is_share(metric) else sum(map(abs, values)) / len(values)
-    return max(values) - min(values) <= STILL * size
+    return max(values) - min(values) <= LEAST_MOVEMENT * size
 
 
 def find_edge(axis: Mapping[str, Any], best: Sequence[float]) -> str | None:
-    """Return "low" or "high" where the best values of a range lie at that end, else None.
+    """Return "low" or "high" if the best values of a range lie at that end, else None.
 
-    At an end is the best of all where it lies within 5 % of the range, measured in logarithms where
-    the range is searched so, and at least one of the two next best lies within 20 % of the same
-    end: if nothing depended on the value this would happen to 4 % of all ranges. Categories have no
-    end. Neither has a range of fewer than 10 whole numbers or steps, whose ends are hit by chance,
-    nor the low end 0, which switches off or is the least there is, nor the high end of a range from
-    0 to 1, a share.
+    The best of all lies within 5 % of the range (in logarithms if it is searched so), and at least
+    one of the two next best within 20 % of the same end: if nothing depended on the value, this
+    would happen to 4 % of all ranges. Categories and ranges of fewer than 10 values have no end,
+    nor have the low end 0, which is the least there is, and the high end of a share, 0 to 1.
 
     Args:
         axis: of a search's space: low, high, log, int, step.
         best: values of the best trials, best first.
     """
-    if axis.get("choice") is not None or not best:
+    if axis.get("choice") is not None:
         return None
     low, high = float(axis["low"]), float(axis["high"])
-    step = axis.get("step") or (1 if axis.get("int") else None)
-    if high <= low or (step is not None and (high - low) / step + 1 < VALUES):
+    step = axis.get("step") or (1 if axis.get("int") else 0)
+    if high <= low or (step and (high - low) / step + 1 < LEAST_VALUES):
         return None
-    along = math.log if axis.get("log") else float  # the scale on which the range is searched
-    shares = [(along(value) - along(low)) / (along(high) - along(low)) for value in best]
-    for end, shift in (("low", shares), ("high", [1 - share for share in shares])):
-        natural = low == 0 and (end == "low" or high == 1)
-        if not natural and shift[0] <= EDGE and any(candidate <= NEAR for candidate in shift[1:3]):
-            return end
+    scale = math.log if axis.get("log") else float
+    from_low = [(scale(value) - scale(low)) / (scale(high) - scale(low)) for value in best]
+    from_high = [1 - distance for distance in from_low]
+    if low != 0 and from_low[0] <= EDGE and min(from_low[1:3]) <= NEAR:
+        return "low"
+    is_share_axis = (low, high) == (0, 1)
+    if not is_share_axis and from_high[0] <= EDGE and min(from_high[1:3]) <= NEAR:
+        return "high"
     return None
 
 
@@ -86,17 +80,15 @@ def _warn_of_stationary_curves(frame: Frame, study: str, metric: str) -> list[st
     cells = frame.cells
     done = cells[(cells["study"] == study) & (cells["status"] == "done")]
     runs = list(dict.fromkeys(done["run_id"]))
-    runs = runs[:: -(-len(runs) // LOOKED_AT)] if runs else []
-    curves = frame.load_curves(metric, runs)
-    answers = (
-        is_stationary(list(values), metric) for _, values in curves.groupby("run_id")["value"]
-    )
-    still = [answer for answer in answers if answer is not None]
-    if not still or sum(still) <= MOST_STILL * len(still):
+    runs = runs[:: max(1, math.ceil(len(runs) / MOST_CURVES))]
+    curves = frame.load_curves(metric, runs).groupby("run_id")["value"]
+    answers = [is_stationary(list(values), metric) for _, values in curves]
+    stationary, curves_read = answers.count(True), len(answers) - answers.count(None)
+    if stationary <= MOST_STATIONARY * curves_read:
         return []
     return [
-        f"{study}: validation did not move in {sum(still)} of {len(still)} trials: the rate may be "
-        "too small or the training too short."
+        f"{study}: validation did not move in {stationary} of {curves_read} trials: the rate may "
+        "be too small or the training too short."
     ]
 
 
@@ -104,19 +96,17 @@ def _warn_of_narrow_ranges(frame: Frame, study: str, metric: str) -> list[str]:
     space = frame.get_declared_study(study).get("space")
     if frame.get_design(study) != "search" or not space:
         return []
+    sign = 1 if is_lower_better(metric) else -1
     trials = collect_trials(frame.select_study(study), metric).trials
-    sign, lines = 1 if is_lower_better(metric) else -1, []
+    ranked = sorted(trials, key=lambda trial: sign * trial.result.mean)
+    lines = []
     for path, axis in space.items():
-        drawn = [trial for trial in trials if path in trial.coords]
-        ranked = sorted(drawn, key=lambda trial: sign * trial.result.mean)
-        if len(ranked) < TRIALS:
-            continue
-        end = find_edge(axis, [trial.coords[path] for trial in ranked])
-        if end is not None:
+        best = [trial.coords[path] for trial in ranked if path in trial.coords]
+        if len(best) >= LEAST_TRIALS and (end := find_edge(axis, best)):
+            low, high = format_level(axis["low"]), format_level(axis["high"])
             lines.append(
-                f"{study}: the best value of {path}, {format_level(ranked[0].coords[path])}, lies "
-                f"at the {end} edge of its range, {format_level(axis['low'])} to "
-                f"{format_level(axis['high'])}: widen `{path}`."
+                f"{study}: the best value of {path}, {format_level(best[0])}, lies at the {end} "
+                f"edge of its range, {low} to {high}: widen `{path}`."
             )
     return lines
 
@@ -125,13 +115,13 @@ def _warn_of_large_gradients(frame: Frame, study: str) -> list[str]:
     """Warn of terms whose gradient was a thousand times the metric term's in some epoch."""
     runs = set(frame.cells["run_id"][frame.cells["study"] == study])
     trials = frame.trials[frame.trials["run_id"].isin(runs)]
-    worst: dict[str, list[float]] = {}
+    largest: dict[str, list[float]] = {}
     for run_id, names in zip(trials["run_id"], trials["ratios"], strict=True):
         for name in names:
-            largest = frame.load_curves(name, [run_id])["value"].max()
-            worst.setdefault(name, []).append(float(largest))
+            ratio = frame.load_curves(name, [run_id])["value"].max()
+            largest.setdefault(name, []).append(float(ratio))
     lines = []
-    for name, ratios in worst.items():
+    for name, ratios in largest.items():
         above = [ratio for ratio in ratios if ratio >= OVERWHELMING]
         if above:
             term = name.removeprefix("observed/").removesuffix(LARGEST_RATIO)

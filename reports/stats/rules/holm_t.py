@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from reports.stats.comparison_rule import LEVEL, ComparisonRule, Sample
+from reports.stats.blocks import LEVEL
+from reports.stats.comparison_rule import ComparisonRule, Sample
 
 
 def assign_holm_levels(p_values: Mapping[str, float]) -> dict[str, float]:
@@ -25,7 +26,7 @@ def assign_holm_levels(p_values: Mapping[str, float]) -> dict[str, float]:
 
 
 class HolmT(ComparisonRule):
-    """Give each row d̄ ± t s_d √(1/n + overlap), at the level that Holm's procedure gives it.
+    """Give each row d̄ ± t s_d / √n, at the level that Holm's procedure gives it.
 
     References:
         Holm, Scandinavian Journal of Statistics 6 (1979).
@@ -44,14 +45,11 @@ class HolmT(ComparisonRule):
         errors, p_values = {}, {}
         for name in sample.rows:
             stage_gaps, gaps = stage.compute_differences(name), sample.compute_differences(name)
-            df, error = len(stage_gaps) - 1, np.inf
+            df, error, p = len(stage_gaps) - 1, np.inf, 1.0
             if df > 0:
-                error = float(
-                    stage_gaps.std(ddof=1) * np.sqrt(sample.compute_mean_variance(len(gaps)))
-                )
-            errors[name] = df, error
-            ratio = abs(gaps.mean()) / error if error else np.inf
-            p_values[name] = float(2 * stats.t.sf(ratio, df)) if df > 0 else 1.0
+                error = float(stage_gaps.std(ddof=1) * np.sqrt(1 / len(gaps)))
+                p = float(2 * stats.t.sf(abs(gaps.mean()) / error if error else np.inf, df))
+            errors[name], p_values[name] = (df, error), p
         levels = assign_holm_levels(p_values)
         reach = {}
         for name, (df, error) in errors.items():

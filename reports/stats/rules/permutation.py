@@ -20,8 +20,8 @@ class Permutation(ComparisonRule):
     The means of all 2ⁿ − 1 subsets of the differences divide the line into 2ⁿ parts of equal
     probability for the centre of a symmetric distribution, so the interval from the k-th smallest
     to the k-th largest of them covers it with 1 − 2k / 2ⁿ. Few blocks give no interval: 5 allow a
-    level of 0.0625 at best. `overlap` and `first_stage` are not taken into account: no theory of
-    this test has them.
+    level of 0.0625 at best. `first_stage` is not taken into account: no theory of this test has
+    it.
 
     References: Fisher, "The Design of Experiments" (1935), §21; Hartigan, "Using subsample values
         as typical values", JASA 64 (1969).

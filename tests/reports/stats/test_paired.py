@@ -18,7 +18,6 @@ from reports.stats.paired import (
     Difference,
     Improvement,
     adjust_by_holm,
-    can_permutation_decide,
     cliffs_delta,
     cohens_dz,
     paired_difference,
@@ -99,7 +98,6 @@ def test_permutation_of_many_pairs_agrees_with_scipy() -> None:
         rng=np.random.default_rng(0),
     ).pvalue
     assert permutation_p(list(d)) == pytest.approx(oracle, abs=0.02)
-    assert permutation_p(list(d), seed=1) == permutation_p(list(d), seed=1)
 
 
 def test_wilcoxon_is_scipy_s() -> None:
@@ -129,11 +127,6 @@ def test_least_p_is_reached_by_differences_of_one_sign() -> None:
     for n in range(2, 9):
         d = [0.01 * (i + 1) for i in range(n)]
         assert permutation_p(d) == 2 / 2**n and wilcoxon_p(d) == pytest.approx(2 / 2**n)
-    # 2/32 = 0.0625, 2/64 = 0.03125; 7 · 2/256 = 0.0547, 7 · 2/512 = 0.0273
-    for comparisons, least in ((1, 6), (7, 9)):
-        assert can_permutation_decide(least, comparisons)
-        assert not can_permutation_decide(least - 1, comparisons)
-    assert not can_permutation_decide(1, 1)
 
 
 def test_cohen_s_dz() -> None:
@@ -152,7 +145,7 @@ def test_cliff_s_delta_and_the_chance_to_win_are_the_loops(a: list[int], b: list
     losses = sum(x < y for x in a for y in b)
     size = len(a) * len(b)
     assert cliffs_delta(a, b) == pytest.approx((wins - losses) / size)
-    found = probability_of_improvement(a, b, resamples=10)
+    found = probability_of_improvement(a, b)
     assert found is not None and found.probability == pytest.approx((wins + ties / 2) / size)
     theirs = scipy_stats.mannwhitneyu(a, b).statistic
     assert found.probability == pytest.approx(theirs / size)
@@ -182,7 +175,6 @@ def test_the_interval_of_a_chance_to_win_is_the_bootstrap_s() -> None:
         x, y = rng.choice(a, 5), rng.choice(b, 5)
         drawn.append(np.mean([(p > q) + (p == q) / 2 for p in x for q in y]))
     assert (found.low, found.high) == pytest.approx(np.percentile(drawn, [2.5, 97.5]), abs=0.03)
-    assert probability_of_improvement(a, b, seed=3) == probability_of_improvement(a, b, seed=3)
     assert probability_of_improvement([0.6], [0.5, 0.7]) == Improvement(0.5, None, None)
     assert probability_of_improvement([math.nan], [0.5]) is None
 

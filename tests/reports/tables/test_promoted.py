@@ -14,7 +14,7 @@ from reports.errors import ReportError
 from reports.figures.promotions import promotions
 from reports.pages import csv_table, html
 from reports.recipe import Figure, Table
-from reports.stats.ranks import Correlation, spearman
+from reports.stats.ranks import spearman
 from reports.tables.build import build_table
 from reports.tables.model import Sheet
 from tests.reports.made import METRIC
@@ -107,10 +107,7 @@ def test_correlations_are_of_ranks() -> None:
         a, b = rng.normal(size=n), rng.integers(0, 4, size=n).astype(float)
         x, y = scipy_stats.rankdata(a), scipy_stats.rankdata(b)
         if np.ptp(b) > 0:
-            expected = Correlation(pytest.approx(np.corrcoef(x, y)[0, 1]), n)
+            expected = pytest.approx(np.corrcoef(x, y)[0, 1])
             assert spearman(a.tolist(), b.tolist()) == expected
-    assert spearman([1, 2, 3, float("nan")], [1, 2, 4, 9]) == Correlation(1.0, 3)
     assert spearman([1, 2], [1, 2]) is None
     assert spearman([1, 2, 3], [1, 1, 1]) is None
-    with pytest.raises(ValueError, match="pairs"):
-        spearman([1], [1, 2])
