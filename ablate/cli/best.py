@@ -1,11 +1,11 @@
-"""`ablate best`: the best configuration of a study, as YAML that runs."""
+"""`ablate best`: print the best configuration of a study as a spec."""
 
 from __future__ import annotations
 
 import argparse
 
 from ablate.cli.locate import locate_ledger
-from ablate.cli.options import add_out
+from ablate.cli.options import add_out, add_sweep_name
 from ablate.ledger.queries import find_sweep
 from ablate.ledger.records import Records
 from ablate.ledger.results import find_best
@@ -18,9 +18,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "comments have the metrics, the path of the model and useful commands. The "
         "best cell has the best mean of the study's objective."
     )
-    command.add_argument(
-        "sweep", nargs="?", help="The sweep, by id or name (default: the latest one)."
-    )
+    add_sweep_name(command)
     command.add_argument(
         "study",
         nargs="?",
@@ -30,7 +28,6 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the best configuration of a study as YAML that runs; comments say how to use it."""
     path = locate_ledger(args.out)
     with Records(path) as records:
         sweep_id = find_sweep(records, args.sweep, "SWEEP")

@@ -1,17 +1,16 @@
 """Find the places (1-based ranks) of each query's positives among all items.
 
-Items are ordered by descending score, then by ascending index. On a GPU and for small sets the
-nearest items are sorted (here); on a CPU they are counted (`counting.py`), with half of the matrix
-products if every item queries all others by a plain score. All ways give the same places. Each
-score is packed with its index into one int64 key that sorts by this rule: the bits of the float32,
-made monotone, above the inverted index.
+Items are ordered by descending score, then by ascending index. The nearest items are sorted here,
+or, on a CPU if many items query each other by a plain score, counted in `counting.py`; both ways
+give the same places. Each score is packed with its index into one int64 key that sorts by this
+rule: the bits of the float32, made monotone, above the inverted index.
 
 Shape legend: B queries of a block · R references · E embedding · K depth.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -21,8 +20,8 @@ from trainables.evaluation.ranking_metrics import FAR, PositiveRanks, RankingMet
 from trainables.evaluation.scores import PlainScore, Score
 
 SMALL = 2048  # items up to which loading the compiled code costs more than it saves
-LARGEST_CLASS = 1024  # items, which fit in a tile of `counting.count_half`
-MOST_POSITIVES = 32_000_000  # ordered pairs of one class that it counts: 16 bytes each
+LARGEST_CLASS = 1024  # items, which fit in a tile of `counting.count_places`
+MAX_POSITIVES = 32_000_000  # ordered pairs of one class that it counts: 16 bytes each
 BLOCK = 256  # queries; measured best, or level with it, from 900 to 12,000 items on a CPU
 BLOCK_BYTES = 512 * 2**20  # bounds a block of scores and keys where references are many
 BYTES_PER_PAIR = 28
@@ -35,100 +34,78 @@ def find_places(
     cut: int | None,
     score: Score,
     metrics: Sequence[RankingMetric],
-    *,
-    block: int | None = None,
 ) -> Iterator[PositiveRanks]:
     """Find the places of every query's positives, up to the depth that `metrics` need.
 
     Args:
         rows: [N, E].
         labels: [N] int64, 0 ≤ label < N.
-        cut: rows[:cut] are queries and rows[cut:] the gallery; None: each item queries all others.
-        score: score of queries and references.
+        cut: rows[:cut] are queries and rows[cut:] the gallery; None: each item queries all others,
+            of which duplicates stay.
+        score: (q[B, E], r[R, E]) → [B, R], larger is closer.
         metrics: metrics that decide the depth.
-        block: number of queries at a time; None: by memory.
     """
 
     def limit(positives: Tensor) -> Tensor:
         depths = torch.stack([metric.depth(positives) for metric in metrics])
         return depths.amax(0).clamp(min=1)
 
-    large = rows.device.type == "cpu" and len(rows) - (cut or 0) > SMALL
-    if large and cut is None and isinstance(score, PlainScore) and can_count_half(labels):
-        from trainables.evaluation.counting import count_half
+    if isinstance(score, PlainScore):
+        if cut is None and can_count(rows, labels):
+            from trainables.evaluation.counting import count_places
 
-        return count_half(rows, labels, score, limit)
-    if isinstance(score, PlainScore):  # brought to unit length once, not in every block
+            return count_places(rows, labels, score, limit)
+        # normalize the rows once, not in every block
         rows, score = score.prepare(rows), PlainScore(score.kind)
-    queries, references = (rows, rows) if cut is None else (rows[:cut], rows[cut:])
-    query_labels, reference_labels = (
-        (labels, labels) if cut is None else (labels[:cut], labels[cut:])
+    return sort_nearest(rows, labels, cut, score, limit)
+
+
+def can_count(rows: Tensor, labels: Tensor) -> bool:
+    """Return whether counting is faster, and its positives and classes fit in memory and tiles."""
+    sizes = torch.bincount(labels)
+    return (
+        rows.device.type == "cpu"
+        and len(rows) > SMALL
+        and int(sizes.max()) <= LARGEST_CLASS
+        and int((sizes * (sizes - 1)).sum()) <= MAX_POSITIVES
     )
-    sides = (queries, query_labels, references, reference_labels)
-    itself = torch.arange(len(rows), device=rows.device) if cut is None else None
-    if large:
-        from trainables.evaluation.counting import count_whole_rows
-
-        return count_whole_rows(*sides, score=score, limit=limit, self_index=itself, block=block)
-    most_positives = torch.bincount(reference_labels).max() - int(cut is None)
-    depth = int(limit(most_positives[None]))
-    return sort_nearest(*sides, score=score, depth=depth, self_index=itself, block=block)
-
-
-def can_count_half(labels: Tensor) -> bool:
-    """Return whether all positives fit in memory, and each class in a tile of `count_half`."""
-    sizes = torch.unique(labels, return_counts=True)[1]
-    return int(sizes.max()) <= LARGEST_CLASS and int((sizes * (sizes - 1)).sum()) <= MOST_POSITIVES
 
 
 def sort_nearest(
-    queries: Tensor,
-    query_labels: Tensor,
-    references: Tensor,
-    reference_labels: Tensor,
-    *,
+    rows: Tensor,
+    labels: Tensor,
+    cut: int | None,
     score: Score,
-    depth: int,
-    self_index: Tensor | None = None,
-    block: int | None = None,
+    limit: Callable[[Tensor], Tensor],
 ) -> Iterator[PositiveRanks]:
     """Find every query's positives among its K nearest references, in blocks of queries.
 
-    Args:
-        queries: [Q, E].
-        query_labels: [Q] int64.
-        references: [R, E].
-        reference_labels: [R] int64.
-        score: (q[B, E], r[R, E]) → [B, R], larger is closer; compared as float32.
-        depth: K.
-        self_index: [Q] row of each query among the references, which is left out; None if queries
-            and gallery are different items. Duplicates of a query stay.
-        block: number of queries at a time; None: `BLOCK`, or fewer to stay below `BLOCK_BYTES`.
+    Scores (q[B, E], r[R, E]) → [B, R] are compared as float32. K is the largest place that a metric
+    needs by `limit`, positives [B] int64 → [B]. For the other arguments see `find_places`.
     """
+    queries, query_labels = rows[:cut], labels[:cut]
+    references, reference_labels = (rows, labels) if cut is None else (rows[cut:], labels[cut:])
+    members = torch.bincount(reference_labels, minlength=len(rows)) - int(cut is None)
     size = len(references)
-    depth = min(depth, size)
-    block = block or max(1, min(BLOCK, BLOCK_BYTES // (BYTES_PER_PAIR * size)))
-    classes = int(torch.maximum(query_labels.max(), reference_labels.max())) + 1
-    members = torch.bincount(reference_labels, minlength=classes)
-    later = torch.arange(size - 1, -1, -1, device=references.device)
+    depth = min(size, int(limit(members.max()[None])))
+    block = max(1, min(BLOCK, BLOCK_BYTES // (BYTES_PER_PAIR * size)))
+    later = torch.arange(size - 1, -1, -1, device=rows.device)
     for first in range(0, len(queries), block):
-        rows = slice(first, first + block)
-        labels = query_labels[rows]
-        keys = build_order_keys(score(queries[rows], references), later)
-        positives = members[labels]
-        if self_index is not None:
-            itself = self_index[rows, None]
-            keys.scatter_(1, itself, EXCLUDED)
-            positives = positives - (reference_labels[itself[:, 0]] == labels).long()
+        block_labels = query_labels[first : first + block]
+        keys = build_order_keys(score(queries[first : first + block], references), later)
+        if cut is None:  # leave out each query itself
+            keys.diagonal(first).fill_(EXCLUDED)
+        # unpack the indices of the nearest items, and mark those of the query's class
         nearest = take_largest(keys, depth)
-        labels_near = reference_labels[size - 1 - (nearest & 0xFFFFFFFF).clamp(max=size - 1)]
-        relevant = (labels_near == labels[:, None]) & (nearest != EXCLUDED)
-        order = relevant.cumsum(1) - 1
-        most_positives = int(order[:, -1].max()) + 1 if relevant.numel() else 0
-        query, rank = torch.nonzero(relevant, as_tuple=True)
-        places = torch.full((len(relevant), most_positives), FAR, device=relevant.device)
+        nearest_labels = reference_labels[size - 1 - (nearest & 0xFFFFFFFF).clamp(max=size - 1)]
+        is_positive = (nearest_labels == block_labels[:, None]) & (nearest != EXCLUDED)
+        # write the place of each row's i-th positive into its i-th column
+        order = is_positive.cumsum(1) - 1
+        most_positives = int(order[:, -1].max()) + 1
+        query, rank = torch.nonzero(is_positive, as_tuple=True)
+        places = torch.full((len(keys), most_positives), FAR, device=rows.device)
         places[query, order[query, rank]] = rank + 1
-        yield PositiveRanks(places, positives)
+        yield PositiveRanks(places, members[block_labels])
 
 
 def build_order_keys(scores: Tensor, later: Tensor) -> Tensor:

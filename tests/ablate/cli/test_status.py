@@ -142,11 +142,11 @@ def test_trials_and_their_logs(
     assert command(tmp_path, "logs", trial) == 0
     log = capsys.readouterr().out.splitlines()
     assert "begins (train)" in log[0] and "the loss is not finite" in log[-1]
-    assert command(tmp_path, "logs", trial, "--lines", "1", "--follow") == 0
-    assert capsys.readouterr().out.splitlines() == log[-1:]
+    assert command(tmp_path, "logs", trial, "--follow") == 0
+    assert capsys.readouterr().out.splitlines() == log
     (tmp_path / "trials" / trial / "trial.log").unlink()
     assert command(tmp_path, "logs", trial) == 2
-    assert "no log, of a trial that is failed" in capsys.readouterr().err
+    assert "the trial is failed and has no log" in capsys.readouterr().err
     assert command(tmp_path, "logs", "nothing-like-it") == 2
     assert "`ablate trials` lists them" in capsys.readouterr().err
 
