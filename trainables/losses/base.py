@@ -10,6 +10,7 @@ references, and passes score and `Pairs` to the loss, so that a loss works with 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from trainables.config.sections import Trial
 
 LOSSES: Registry[type[Loss]] = Registry("losses", "trainables.losses")
+LOG_OF_0 = -1e30  # stands for log 0: far below any logit, and finite, so that gradients are 0
 
 
 @dataclass(frozen=True)
@@ -136,15 +138,11 @@ def make_pairs(
         self_index: [B] column of each query among the references, if the references are the
             batch; that pair gets weight 0 in both masks. Duplicates of an image still count.
     """
-    labels = labels[:, None] if labels.dim() == 1 else labels
-    reference_labels = (
-        reference_labels[:, None] if reference_labels.dim() == 1 else reference_labels
-    )
-    if labels.shape[1] == reference_labels.shape[1] == 1:
-        pos = (labels == reference_labels.T) & (labels >= 0)
-    else:
-        equal = labels[:, None, :, None] == reference_labels[None, :, None, :]
-        pos = (equal & (labels[:, None, :, None] >= 0)).flatten(2).any(-1)
+    labels = labels.reshape(len(labels), -1)
+    reference_labels = reference_labels.reshape(len(reference_labels), -1)
+    query_slots = labels[:, None, :, None]
+    equal = (query_slots == reference_labels[None, :, None, :]) & (query_slots >= 0)
+    pos = equal.flatten(2).any(-1)
     neg = ~pos
     if self_index is not None:
         itself = self_index[:, None] == torch.arange(pos.shape[1], device=pos.device)
@@ -176,6 +174,7 @@ class Loss(nn.Module):
     Config: ClassVar[type[NamedConfig]]
     REVISION: ClassVar[int]
 
+    __call__: Callable[..., Tensor]
     options: Any
     geometry: Geometry = Geometry()
     batch: BatchNeeds = BatchNeeds()
@@ -249,11 +248,7 @@ class Loss(nn.Module):
         return [ParamGroup("proxies", params)] if params else []
 
 
-def resolve_geometry(config: NamedConfig, dim: int) -> Geometry:
-    """Return the geometry of a configured loss, for checks before anything runs.
-
-    The geometry may depend on options, so the loss is built, for two classes.
-    """
-    with streams.seed_global_generator(0, "geometry"):
-        loss = LOSSES[config.name](config, classes=2, dim=dim)
-    return loss.geometry
+def build_probe(config: NamedConfig, dim: int) -> Loss:
+    """Build a configured loss for two classes, whose properties are checked before a trial."""
+    with streams.seed_global_generator(0, "probe"):
+        return LOSSES[config.name](config, classes=2, dim=dim)

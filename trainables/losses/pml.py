@@ -21,14 +21,14 @@ from torch import Generator, Tensor, nn
 
 from trainables import streams
 from trainables.config.registry import ComponentConfig, NamedConfig
-from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, Traits
+from trainables.losses.base import LOSSES, Geometry, Loss, Traits
 from trainables.losses.views import check_one_label
 
 if TYPE_CHECKING:
     from trainables.config.sections import Trial
 
 LIBRARY = "pytorch_metric_learning"
-FILLED = ("num_classes", "embedding_size")
+SIZE_ARGUMENTS = ("num_classes", "embedding_size")
 Options = dict[str, bool | int | float | str | None]
 
 
@@ -126,9 +126,6 @@ class Pml(Loss):
         self.module, self.miner = build_parts(config, classes=classes, dim=dim)
         self.geometry = find_geometry(self.module.distance)
 
-    def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
-        raise TypeError("loss pml takes embeddings, not scores; call compute_from_embeddings")
-
     def compute_from_embeddings(
         self, query: Tensor, labels: Tensor, *, generator: Generator | None = None
     ) -> Tensor:
@@ -195,7 +192,7 @@ def _build_part(kind: str, part: Any, **arguments: Any) -> nn.Module:
         vars(base)["__init__"] for base in library[name].__mro__ if "__init__" in vars(base)
     ]
     parameters = {p for init in constructors for p in inspect.signature(init).parameters}
-    sizes = {k: v for k, v in arguments.items() if k in parameters or k not in FILLED}
+    sizes = {k: v for k, v in arguments.items() if k in parameters or k not in SIZE_ARGUMENTS}
     try:
         built: nn.Module = library[name](**part.options, **sizes)
     except Exception as error:

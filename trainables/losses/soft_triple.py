@@ -12,8 +12,8 @@ from torch import Generator, Tensor
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
 from trainables.losses.geometry import safe_sqrt
-from trainables.losses.normsoftmax import soft_cross_entropy
 from trainables.losses.proxies import Init, draw_initial_proxies
+from trainables.losses.softmax import soft_cross_entropy
 
 
 @LOSSES.register("soft_triple")
@@ -83,7 +83,6 @@ class SoftTriple(Loss):
 
     @property
     def logit_scale(self) -> float:
-        """Return λ."""
         return self.options.scale
 
     def references(self) -> References:

@@ -156,6 +156,7 @@ class Method(nn.Module):
         super().__init__()
         self.loss, self.classes = parts["loss"], parts["classes"]
         self.traits = self.describe_traits(config)
+        self.observations: dict[str, Tensor] = {}
         self.principal: Principal = find_principal_start
 
     @classmethod
@@ -236,8 +237,7 @@ class Method(nn.Module):
         else:
             pairs = make_pairs(labels, references.labels)
             score = self.score(query, self.as_query(references.vectors), loss.geometry)
-        value: Tensor = loss(score, pairs, generator=generator)
-        return value
+        return loss(score, pairs, generator=generator)
 
     def score(self, query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
         """Score queries [..., B, E] against references [..., R, E] → [..., B, R], larger is closer.
@@ -259,12 +259,13 @@ class Method(nn.Module):
     def observed(self) -> dict[str, Tensor]:
         """Return scalars worth watching that are no terms, read once a step, after `backward`.
 
-        Logged as epoch means under `observed/<name>`. `<term>_to_metric` is the gradient of a term
-        over the metric term's, both with respect to the embedding (`gradient_norms.py`): its
-        largest value of an epoch is logged as `observed/<term>_to_metric/max`, and above
-        `epoch_metrics.OVERWHELMING` the trial's log and the report warn.
+        By default they are what the step wrote into `self.observations`. Their epoch means are
+        logged under `observed/<name>`. `<term>_to_metric` is the gradient of a term over the metric
+        term's, both with respect to the embedding (`gradient_norms.py`): its largest value of an
+        epoch is logged as `observed/<term>_to_metric/max`, and above `epoch_metrics.OVERWHELMING`
+        the trial's log and the report warn.
         """
-        return {}
+        return self.observations
 
     def embed(self, features: Tensor, geometry: Geometry | None = None) -> Tensor:
         """Return the embeddings [N, E] of features [N, F]; deterministic, in evaluation mode.

@@ -17,11 +17,10 @@ from torch import Generator, Tensor, nn
 from trainables import streams
 from trainables.config.registry import NamedConfig
 from trainables.losses import geometry as geometries
-from trainables.losses.base import LOSSES, Loss, ParamGroup, References, make_pairs
-from trainables.losses.normsoftmax import NormSoftmax, soft_cross_entropy
-from trainables.machine.kernels import Linear
+from trainables.losses.base import Loss, ParamGroup, References, build_probe, make_pairs
+from trainables.losses.softmax import NormSoftmax, soft_cross_entropy
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term, read_as_none
-from trainables.methods.head import start_kaiming
+from trainables.methods.head import build_layer
 from trainables.methods.plain import Plain
 
 if TYPE_CHECKING:
@@ -137,24 +136,19 @@ class DDML(Plain):
         assert isinstance(config, cls.Config)
         if config.logit_scale != "tied":
             return
-        with streams.seed_global_generator(0, "scale"):
-            loss = LOSSES[trial.loss.name](trial.loss, classes=2, dim=trial.embedding.dim)
+        loss = build_probe(trial.loss, trial.embedding.dim)
         if loss.references() is not None and loss.logit_scale is None:
             raise ValueError(
-                f"logit_scale must be a number, not 'tied': {trial.loss.name} states no scale of "
-                "its logits"
+                f"loss {trial.loss.name} states no scale of its logits. Set method.logit_scale to "
+                "a number, not 'tied'."
             )
 
     def __init__(self, config: Config, **parts: Unpack[MethodParts]) -> None:
         super().__init__(config, **parts)
         self.options = config
         features, dim = parts["features"], parts["embedding"].dim
-        with streams.use_substream("ddml.std"):
-            self.raw_std = Linear(features, dim)
-            start_kaiming(self.raw_std)
-        with streams.use_substream("ddml.specific"):
-            self.specific = Linear(dim, 2 * dim)
-            start_kaiming(self.specific)
+        self.raw_std = build_layer("ddml.std", features, dim)
+        self.specific = build_layer("ddml.specific", dim, 2 * dim)
         if config.std_start == "exact":
             nn.init.zeros_(self.raw_std.weight)
             nn.init.zeros_(self.specific.weight[dim:])
@@ -162,7 +156,6 @@ class DDML(Plain):
         if self.loss.references() is None:
             with streams.use_substream("ddml.decoder"):
                 self.decoder = NormSoftmax(NormSoftmax.Config(), classes=self.classes, dim=dim)
-        self._seen: dict[str, Tensor] = {}
 
     def forward(
         self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
@@ -170,7 +163,7 @@ class DDML(Plain):
         mean: Tensor = self.head(features)
         std = F.softplus(self.raw_std(features) - STD_SHIFT)
         sample = mean + std * _draw_noise_like(mean, generator)
-        self._seen = summarize_spread(mean.detach(), std.detach(), sample.detach())
+        self.observations = summarize_spread(mean.detach(), std.detach(), sample.detach())
         specific_input = mean if self.options.specific_input == "mean" else sample
         if self.options.specific_input == "unit":
             specific_input = geometries.normalize_to_unit(specific_input)
@@ -204,10 +197,6 @@ class DDML(Plain):
         terms["split"] = Term(self._compute_split(state), self.options.gamma)
         return terms
 
-    def observed(self) -> dict[str, Tensor]:
-        """Return std, std_to_mean and mean_to_sample, see `summarize_spread`."""
-        return self._seen
-
     def param_groups(self, phase: str) -> list[ParamGroup]:
         groups = [
             *super().param_groups(phase),
@@ -216,28 +205,24 @@ class DDML(Plain):
         ]
         return groups if self.decoder is None else [*groups, *self.decoder.param_groups()]
 
-    def _find_proxy_owner(self) -> Loss:
-        """Return the loss whose proxies the decoder uses."""
-        return self.loss if self.decoder is None else self.decoder
-
     def _get_decoder_references(self) -> References:
-        references = self._find_proxy_owner().references()
+        references = self._get_proxy_loss().references()
         assert references is not None
         return references
 
-    def _get_decoder_scale(self) -> float | Tensor:
-        if not isinstance(self.options.logit_scale, str):
-            return self.options.logit_scale
-        scale = self._find_proxy_owner().logit_scale
-        assert scale is not None, "refused by `check`"
-        return scale
+    def _get_proxy_loss(self) -> Loss:
+        """Return the loss whose proxies the decoder uses."""
+        return self.loss if self.decoder is None else self.decoder
 
     def _compute_logits(self, z: Tensor, references: References) -> Tensor:
         """Return the decoder's class logits [..., B, P] of z[..., B, D]."""
         cosine = (
             geometries.normalize_to_unit(z) @ geometries.normalize_to_unit(references.vectors).mT
         )
-        logits: Tensor = self._get_decoder_scale() * cosine
+        scale = self.options.logit_scale
+        factor = self._get_proxy_loss().logit_scale if scale == "tied" else scale
+        assert factor is not None, "refused by `check`"
+        logits = factor * cosine
         if references.per_class > 1:
             shape = (*logits.shape[:-1], self.classes, references.per_class)
             logits = logits.reshape(shape).logsumexp(-1)
@@ -250,10 +235,9 @@ class DDML(Plain):
         return (math.log(self.classes) - log_q.logsumexp(-1)).mean()
 
     def _compute_split(self, state: DDMLState) -> Tensor:
-        log_std = state.specific_log_std
+        std, log_std = state.specific_std, state.specific_log_std
         if self.options.split == "closed":
-            second = state.specific_mean.square() + state.specific_std.square()
-            return (0.5 * (second - 1) - log_std).sum(-1).mean()
+            return standard_normal_kl(state.specific_mean, std, log_std)
         squares = state.specific_sample.square() - state.specific_noise.square()
         return (0.5 * squares - log_std).sum(-1).mean()
 
@@ -271,6 +255,12 @@ def summarize_spread(mean: Tensor, std: Tensor, sample: Tensor) -> dict[str, Ten
         "std_to_mean": ratio.mean(),
         "mean_to_sample": F.cosine_similarity(mean, sample, dim=-1).mean(),
     }
+
+
+def standard_normal_kl(mean: Tensor, std: Tensor, log_std: Tensor) -> Tensor:
+    """Return the mean over [..., B] of KL(N(μ, σ²) ‖ N(0, I)), from tensors [..., B, D]."""
+    second_moment = mean.square() + std.square()
+    return (0.5 * (second_moment - 1) - log_std).sum(-1).mean()
 
 
 def log_softplus(x: Tensor, softplus: Tensor) -> Tensor:

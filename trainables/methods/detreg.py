@@ -65,6 +65,10 @@ class DetReg(Plain):
 
     R₂ is maximised without end but for the soft clamp of the flow's scales, which bounds it.
 
+    Observed: with_neighbour, the share of items that have an augmented point; r1_items, r2_items,
+    R over the batch's points; r1_augmented, r2_augmented, R over the augmented ones (NaN without
+    any); r1_log_det and r2_log_det, the mean log |det| of the branch, per dimension.
+
     Where the paper leaves a choice, both readings are options; Config says which is the default.
     Deviations: R comes from the Jacobian's diagonal, as Eq. 10 has it, and not from the singular
     values of Eq. 7 (an option). The printed direction z_i − z_j leads away from the neighbour,
@@ -154,7 +158,6 @@ class DetReg(Plain):
                 self.flow2 = Flow(config.flow, dim=dim)
             if config.second_metric and config.proxies == "own":
                 self.second_loss = copy.deepcopy(self.loss)
-        self._watched: dict[str, Tensor] = {}
 
     @classmethod
     def check(cls, trial: Trial) -> None:
@@ -173,7 +176,7 @@ class DetReg(Plain):
         z = self._prepare_flow_input(features)
         augmented, valid = self._augment_points(z, labels)
         points = z if augmented is None else torch.cat([z, augmented])
-        self._watched = {} if valid is None else {"with_neighbour": valid.mean()}
+        self.observations = {} if valid is None else {"with_neighbour": valid.mean()}
         query, r1 = self._run_branch(self.flow1, points, valid, "r1")
         if self.flow2 is None:
             return DetRegState(query=query, second=None, r1=r1, r2=None)
@@ -201,16 +204,6 @@ class DetReg(Plain):
         if state.r2 is not None:
             terms["r2"] = Term(state.r2, -self.options.lambda2)
         return terms
-
-    def observed(self) -> dict[str, Tensor]:
-        """Return what `forward` measured.
-
-        Returns:
-            with_neighbour: share of items that have an augmented point. r1_items, r1_augmented,
-            r2_items, r2_augmented: R over the batch's points and over the augmented ones (NaN
-            without any). r1_log_det, r2_log_det: mean log |det| of the branch, per dimension.
-        """
-        return self._watched
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
         flows = [flow for flow in (self.flow1, self.flow2) if flow is not None]
@@ -254,7 +247,7 @@ class DetReg(Plain):
             extra = (r[batch:] * valid).sum()
             mean = (r[:batch].sum() + extra) / (batch + valid.sum())
             watched[f"{name}_augmented"] = extra / valid.sum()
-        self._watched |= {key: value.detach() for key, value in watched.items()}
+        self.observations |= {key: value.detach() for key, value in watched.items()}
         return self._normalize_after_flow(output.z[:batch]), mean
 
     def _augment_points(self, z: Tensor, labels: Tensor) -> tuple[Tensor | None, Tensor | None]:

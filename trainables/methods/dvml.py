@@ -18,7 +18,7 @@ from trainables.losses.base import ParamGroup, Traits, make_pairs
 from trainables.losses.geometry import safe_sqrt
 from trainables.machine.kernels import Linear
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term, read_as_none
-from trainables.methods.head import start_lecun
+from trainables.methods.head import build_layer, initialize_linear
 from trainables.methods.plain import Plain
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ class DVML(Plain):
     features; both terms use that σ². The added layers start as in Chainer, which the paper used:
     weight N(0, 1 / inputs), bias 0; z_I's head starts as every method's, by `embedding.init`.
 
-    The heads train with the learning rate of the `head`, the decoder with `auxiliary`.
+    The heads train with the learning rate of the `head`, the decoder with `auxiliary`. Observed:
+    std, the mean of σ, and invariant_norm and variance_norm, the means of ‖z_I‖ and ‖z_V‖.
 
     Example:
         >>> method, draws = build_seeded_method("dvml", "n_pair"), torch.Generator()
@@ -166,18 +167,13 @@ class DVML(Plain):
         super().__init__(config, **parts)
         self.options = config
         features, dim = parts["features"], parts["embedding"].dim
-        with streams.use_substream("dvml.mean"):
-            self.mean = Linear(features, dim)
-            start_lecun(self.mean)
-        with streams.use_substream("dvml.log_variance"):
-            self.log_variance = Linear(features, dim)
-            start_lecun(self.log_variance)
+        self.mean = build_layer("dvml.mean", features, dim, "lecun")
+        self.log_variance = build_layer("dvml.log_variance", features, dim, "lecun")
         with streams.use_substream("dvml.decoder"):
             inner, outer = Linear(dim, config.hidden), Linear(config.hidden, features)
-            start_lecun(inner)
-            start_lecun(outer)
-            self.decoder = nn.Sequential(inner, nn.Tanh(), outer)
-        self._seen: dict[str, Tensor] = {}
+            initialize_linear(inner, "lecun")
+            initialize_linear(outer, "lecun")
+        self.decoder = nn.Sequential(inner, nn.Tanh(), outer)
 
     def forward(
         self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
@@ -192,7 +188,7 @@ class DVML(Plain):
         variance = mean + std * noise
         generated = invariant + variance
         decoder_input = generated.detach() if self._is_first_phase(progress) else generated
-        self._seen = {
+        self.observations = {
             "std": std.detach().mean(),
             "invariant_norm": _mean_norm(invariant),
             "variance_norm": _mean_norm(variance),
@@ -220,10 +216,6 @@ class DVML(Plain):
             self._compute_generated(state.generated, labels, generator), weights[2]
         )
         return terms
-
-    def observed(self) -> dict[str, Tensor]:
-        """Return std (mean σ), invariant_norm (mean ‖z_I‖) and variance_norm (mean ‖z_V‖)."""
-        return self._seen
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
         heads = [*self.mean.parameters(), *self.log_variance.parameters()]
@@ -267,8 +259,7 @@ class DVML(Plain):
         other_image = (image[:, None] != image[None, :]).to(pairs.pos.dtype)
         pairs = replace(pairs, pos=pairs.pos * other_image)
         score = self.score(pooled, pooled, self.loss.geometry)
-        value: Tensor = self.loss(score, pairs, generator=generator)
-        return value
+        return self.loss(score, pairs, generator=generator)
 
 
 def bend_log_variance(x: Tensor) -> Tensor:

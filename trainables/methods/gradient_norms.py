@@ -1,58 +1,18 @@
-"""Record, and limit, the gradient that flows back through one branch of a method."""
+"""Record, and limit, the gradients that two paths of a method send back to one tensor."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 
-class Gradients:
-    """Hold gradient norms by branch; no plain dictionary, because torch would copy it."""
-
-    def __init__(self) -> None:
-        self.norms: dict[str, Tensor] = {}
-
-
-def record_gradient_norm(x: Tensor, name: str, record: Gradients) -> Tensor:
-    """Return x; `backward` puts the norm of its gradient into `record.norms[name]`."""
-    through: Tensor = _GradientNormFunction.apply(x, name, record)
-    return through
-
-
-class _GradientNormFunction(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, name: str, record: Gradients) -> Tensor:
-        ctx.name, ctx.record = name, record
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        (gradient,) = gradients
-        ctx.record.norms[ctx.name] = torch.linalg.vector_norm(gradient.detach())
-        return gradient, None, None
-
-
-class BranchNames(NamedTuple):
-    """Names under which `limit_branch` records what it saw.
-
-    main, branch: norms of the two gradients with respect to x. limited: 1 if the branch was
-    scaled down, else 0.
-    """
-
-    main: str
-    branch: str
-    limited: str
-
-
-def limit_branch(
-    x: Tensor, others: Sequence[Tensor], limit: float, names: BranchNames, record: Gradients
-) -> tuple[Tensor, ...]:
+class GradientLimiter:
     """Split a computation after x into a main path and a branch with a bounded gradient.
 
-    `backward` scales all gradients of the branch, with respect to x and to `others`, by one factor
+    `backward` scales all gradients of the branch, with respect to x and to its other tensors, by
+    one factor
 
         min(1, limit · ‖∂main/∂x‖ / ‖∂branch/∂x‖)
 
@@ -60,35 +20,36 @@ def limit_branch(
     branch whose gradient is not finite has no direction and gives zeros.
 
     Args:
-        others: further tensors that the branch depends on, parameters for example.
+        limit: the largest ratio of the two norms; None: norms are only recorded.
 
-    Returns:
-        x for the main path, x for the branch, `others` for the branch.
+    Attributes:
+        norms: after `backward`, the norms of the gradients with respect to x that reach it, "main"
+            and "branch"; and "limited", 1 if the branch was scaled down, else 0.
     """
-    split: tuple[Tensor, ...] = _LimitedGradient.apply(x, _Limit(limit, names, record), *others)
-    return split
 
+    def __init__(self, limit: float | None) -> None:
+        self.limit = limit
+        self.norms: dict[str, Tensor] = {}
 
-class _Limit(NamedTuple):
-    limit: float
-    names: BranchNames
-    record: Gradients
+    def split(self, x: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
+        """Return x for the main path, x for the branch, and the branch's other tensors."""
+        paths: tuple[Tensor, ...] = _SplitFunction.apply(x, self, *others)
+        return paths
 
     def scale_branch(self, main: Tensor | None, branch: list[Tensor | None]) -> list[Tensor | None]:
-        """Record the norms and return the branch's gradients, scaled."""
-        branch_gradient, norms = branch[0], self.record.norms
+        """Record the norms and return the branch's gradients, scaled; the first is that of x."""
         if main is not None:
-            norms[self.names.main] = torch.linalg.vector_norm(main.detach())
-        if branch_gradient is None:
+            self.norms["main"] = torch.linalg.vector_norm(main.detach())
+        if branch[0] is None:
             return branch
-        length = norms[self.names.branch] = torch.linalg.vector_norm(branch_gradient.detach())
-        if main is None:
+        length = self.norms["branch"] = torch.linalg.vector_norm(branch[0].detach())
+        if main is None or self.limit is None:
             return branch
         finite = length.isfinite()
-        factor = (self.limit * norms[self.names.main] / length).clamp(max=1)
+        factor = (self.limit * self.norms["main"] / length).clamp(max=1)
         factor = torch.where(length > 0, factor, torch.ones_like(factor))  # not 0/0
-        norms[self.names.branch] = torch.where(finite, length * factor, torch.zeros_like(length))
-        norms[self.names.limited] = ((factor < 1) | ~finite).to(length.dtype)
+        self.norms["branch"] = torch.where(finite, length * factor, torch.zeros_like(length))
+        self.norms["limited"] = ((factor < 1) | ~finite).to(length.dtype)
         return [
             None
             if gradient is None
@@ -97,19 +58,19 @@ class _Limit(NamedTuple):
         ]
 
 
-class _LimitedGradient(torch.autograd.Function):
+class _SplitFunction(torch.autograd.Function):
     @staticmethod
-    def forward(x: Tensor, _: _Limit, *others: Tensor) -> tuple[Tensor, ...]:
+    def forward(x: Tensor, _: GradientLimiter, *others: Tensor) -> tuple[Tensor, ...]:
         return (x.view_as(x), x.view_as(x), *(other.view_as(other) for other in others))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], _: Any) -> None:
-        ctx.limit = inputs[1]
-        ctx.set_materialize_grads(False)  # no gradient of the metric is not one of zero
+        ctx.limiter = inputs[1]
+        ctx.set_materialize_grads(False)  # no gradient of the main path is not one of zero
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         main, *branch = gradients
-        scaled, *others = ctx.limit.scale_branch(main, branch)
+        scaled, *others = ctx.limiter.scale_branch(main, branch)
         total = scaled if main is None else main if scaled is None else main + scaled
         return (total, None, *others)

@@ -1,25 +1,26 @@
-"""The linear embedding head F → D and its three starts; how a method's other layers start."""
+"""The linear embedding head F → D, a method's other linear layers, and how they start."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
+from trainables import streams
 from trainables.errors import ConfigError
 from trainables.machine.kernels import Linear
-from trainables.methods.principal import Principal, find_principal_start
 
 if TYPE_CHECKING:
     from trainables.config.network import EmbeddingConfig
 
+Init = Literal["kaiming", "orthogonal", "lecun"]
+
 
 def build_linear_head(features: int, embedding: EmbeddingConfig) -> nn.Linear:
-    """Return a new head, its bias zero and its weight by `embedding.init`.
+    """Return a new head, its weight drawn as `embedding.init` says.
 
-    kaiming: normal with fan-out, as in Proxy-Anchor's code. orthogonal: orthonormal rows (or
-    columns, where D > F), as in HypViT's. pca: orthogonal until `fit_pca` has run.
+    kaiming is as in Proxy-Anchor's code, orthogonal as in HypViT's; pca is orthogonal until
+    `Method.fit` has run.
 
     Raises:
         ConfigError: pca with D > F, for there are only F principal directions.
@@ -31,37 +32,30 @@ def build_linear_head(features: int, embedding: EmbeddingConfig) -> nn.Linear:
             "takes directions. Lower it or take init orthogonal.",
         )
     head = Linear(features, embedding.dim, bias=embedding.bias)
-    if embedding.init == "kaiming":
-        start_kaiming(head)
-    else:
-        nn.init.orthogonal_(head.weight)
-        if head.bias is not None:
-            nn.init.zeros_(head.bias)
+    initialize_linear(head, "kaiming" if embedding.init == "kaiming" else "orthogonal")
     return head
 
 
-def start_kaiming(linear: nn.Linear) -> None:
-    """Draw the weight from N(0, 2 / outputs) and set the bias to zero."""
-    nn.init.kaiming_normal_(linear.weight, mode="fan_out")
-    if linear.bias is not None:
-        nn.init.zeros_(linear.bias)
+def build_layer(stream: str, inputs: int, outputs: int, init: Init = "kaiming") -> nn.Linear:
+    """Return a new linear layer, whose weight is drawn from a random stream of its own."""
+    with streams.use_substream(stream):
+        layer = Linear(inputs, outputs)
+        initialize_linear(layer, init)
+    return layer
 
 
-def start_lecun(linear: nn.Linear) -> None:
-    """Draw the weight from N(0, 1 / inputs), which keeps the inputs' scale; bias zero."""
-    nn.init.normal_(linear.weight, std=linear.in_features**-0.5)
-    if linear.bias is not None:
-        nn.init.zeros_(linear.bias)
-
-
-@torch.no_grad()
-def fit_pca(head: nn.Linear, features: Tensor, find: Principal = find_principal_start) -> None:
-    """Set `head` to the D leading principal directions of features[N, F], centred by the bias.
+def initialize_linear(linear: nn.Linear, init: Init) -> None:
+    """Draw the weight from a distribution, and set the bias to zero.
 
     Args:
-        find: gives them; `Method.principal` in a method.
+        init: "kaiming", N(0, 2 / outputs); "lecun", N(0, 1 / inputs), which keeps the inputs'
+            scale; "orthogonal", orthonormal rows (or columns, where outputs > inputs).
     """
-    weight, bias = find(features, head.out_features)
-    head.weight.copy_(weight)
-    if head.bias is not None:
-        head.bias.copy_(bias)
+    if init == "kaiming":
+        nn.init.kaiming_normal_(linear.weight, mode="fan_out")
+    elif init == "lecun":
+        nn.init.normal_(linear.weight, std=linear.in_features**-0.5)
+    else:
+        nn.init.orthogonal_(linear.weight)
+    if linear.bias is not None:
+        nn.init.zeros_(linear.bias)

@@ -15,26 +15,22 @@ import torch.nn.functional as F
 from pydantic import Field, field_validator
 from torch import Generator, Tensor, nn
 
-from trainables import streams
 from trainables.backbones.extra_token import check_tokens
 from trainables.config.registry import ComponentConfig
 from trainables.losses import geometry as geometries
-from trainables.losses.base import LOSSES, Geometry, Loss, ParamGroup, Traits, resolve_geometry
+from trainables.losses.base import LOSSES, Geometry, Loss, ParamGroup, Traits, build_probe
+from trainables.losses.geometry import safe_sqrt, squared_distance
 from trainables.losses.softmax import Softmax
-from trainables.machine.kernels import Linear
 from trainables.methods.base import METHODS, MethodParts, Progress, State
-from trainables.methods.head import start_kaiming
-from trainables.methods.introspective import (
-    CLOSEST,
-    introspective_score,
-    is_cosine,
-    pair_uncertainty_squared,
-    semantic_distance,
-)
+from trainables.methods.head import build_layer
 from trainables.methods.mixing import UNUSED, Mixing, MixingConfig, cut_mix, draw_beta_share, mix_up
 
 if TYPE_CHECKING:
     from trainables.config.sections import Trial
+
+# Least α that r divides by. Below it `safe_sqrt` gives α = 0 with gradient 0 and e^{−r/τ} is
+# taken at this α: Eq. 6 and 8 vanish there all the same, and nothing is 0/0.
+CLOSEST = 1e-6
 
 
 @METHODS.register("idml")
@@ -42,11 +38,15 @@ class IDML(Mixing):
     """Weaken the scores of uncertain pairs by a learnt uncertainty, under any loss:
 
         s = W_s f + b_s [B, D],  u = W_u f + b_u [B, U];  α = ‖s_i − s_j‖,  β = ‖u_i + u_j‖
+        r    = (β + γ) / α                  relative uncertainty of a pair, Eq. 5
+        D_IN = α · e^{−r/τ}                 Eq. 6, of distances
+        C_IN = 1 − (1 − C) · e^{−r/τ}       Eq. 8 and 19, of cosines: "ism_sim"
+        C_IN = C · e^{−r/τ}                 Eq. 20, of cosines: "ism_dis"
 
-    The introspective score replaces the plain one, see `introspective.py`. A loss of distances gets
-    −D_IN (Eq. 6), one of cosines C_IN (Eq. 8); where the loss's geometry normalises, s is of unit
-    length in α too; u never is. A loss of squared distances gets −D_IN². So the forms of the
-    paper's Eq. 7, 9 and appendix A come of the losses as they stand, mining and sampling included.
+    The introspective score replaces the plain one: a loss of distances gets −D_IN, one of squared
+    distances −D_IN², one of cosines C_IN, with α = √(2 − 2C). Where the loss's geometry normalises,
+    s is of unit length in α too; u never is. So the forms of the paper's Eq. 7, 9 and appendix A
+    come of the losses as they stand, mining and sampling included.
     Mixed images are trained on as `mixing` and `objective` say (`MixingConfig`): by default by the
     three losses of the authors' public code; the paper's text has one.
 
@@ -155,9 +155,7 @@ class IDML(Mixing):
         self.width = width = parts["features"]
         self.options = config
         self.dim = parts["embedding"].dim
-        with streams.use_substream("idml.uncertainty"):
-            self.uncertainty = Linear(width, config.uncertainty_dim)
-            start_kaiming(self.uncertainty)
+        self.uncertainty = build_layer("idml.uncertainty", width, config.uncertainty_dim)
         with torch.no_grad():
             self.uncertainty.weight.mul_(config.uncertainty_gain)
         self.proxy_uncertainty: nn.Parameter | None = None
@@ -165,78 +163,58 @@ class IDML(Mixing):
         if references is not None and config.proxy_uncertainty == "learnable":
             shape = (len(references.vectors), config.uncertainty_dim)
             self.proxy_uncertainty = nn.Parameter(torch.zeros(shape))
-        self._watched: dict[str, Tensor] = {}
 
     @classmethod
     def check(cls, trial: Trial) -> None:
         super().check(trial)
         config, name = trial.method, trial.loss.name
         assert isinstance(config, IDML.Config)
-        loss, geometry = LOSSES[name], resolve_geometry(trial.loss, trial.embedding.dim)
-        products = loss.classifies and not geometry.normalize
+        loss, geometry = LOSSES[name], build_probe(trial.loss, trial.embedding.dim).geometry
         has_bias = isinstance(trial.loss, Softmax.Config) and trial.loss.bias
         token, relu = config.uncertainty_token, config.uncertainty == "relu"
-        introspective_test = config.test_metric == "introspective"
-        of_cosines = config.metric != "plain" and not relu  # or of distances
-        for refused, reason in (
+        takes_products = loss.classifies and not geometry.normalize
+        takes_distances = geometry.kind in ("l2", "l2sq")
+        introspective = config.metric != "plain"
+        tests_introspective = config.test_metric == "introspective"
+        for is_refused, reason in (
             (
-                relu and not products,
-                "method.uncertainty relu with a loss of products with class weights (softmax), not "
-                f"with {name}: take uncertainty vector, or that loss",
+                relu and not takes_products,
+                "method.uncertainty relu needs a loss of products with class weights (softmax), "
+                f"not {name}. Take uncertainty vector, or that loss.",
             ),
             (
-                config.bias_in_score and not relu,
-                f"method.bias_in_score needs uncertainty relu, not {config.uncertainty}: only that "
-                "form scores products with class weights",
+                config.bias_in_score and not (relu and has_bias),
+                f"method.bias_in_score needs uncertainty relu (now {config.uncertainty}) and a "
+                f"loss softmax with a bias (now {name}). Set both, or leave bias_in_score out.",
             ),
             (
-                config.bias_in_score and not has_bias,
-                f"method.bias_in_score needs a classifier with a bias, and loss {name} has none: "
-                "set loss.bias true, or leave bias_in_score out",
-            ),
-            (
-                token is not None and trial.backbone.mode == "frozen",
+                token is not None and (trial.backbone.mode == "frozen" or not introspective),
                 f"method.uncertainty_token {token} needs backbone.mode finetune, because cached "
-                "features have no token that could learn: leave it out",
+                "features have no token, and an introspective metric. Set both, or leave it out.",
             ),
             (
-                token is not None and config.metric == "plain",
-                f"method.uncertainty_token {token} needs an introspective metric, because metric "
-                "plain has no uncertainty: leave it out",
+                tests_introspective and (token == "discarded" or not introspective),
+                "method.test_metric must be semantic, not introspective: metric plain trains no "
+                "uncertainty, and uncertainty_token discarded removes it.",
             ),
             (
-                token == "discarded" and introspective_test,
-                "test_metric introspective needs method.uncertainty_token kept, not discarded: the "
-                "uncertainty is of that token",
-            ),
-            (
-                config.metric == "plain" and introspective_test,
-                "metric plain does not train the uncertainty: method.test_metric must be "
-                "semantic, not introspective",
-            ),
-            (
-                config.metric == "ism_dis" and relu,
-                "with uncertainty relu, method.metric must be ism_sim, not ism_dis: Eq. 20 is "
-                "of cosines",
-            ),
-            (
-                of_cosines and geometry.kind not in ("l2", "l2sq") and not is_cosine(geometry),
-                f"the introspective metric needs a loss of cosines or Euclidean distances, and the "
+                introspective and not relu and not takes_distances and not is_cosine(geometry),
+                "the introspective metric needs a loss of cosines or Euclidean distances, and the "
                 f"geometry of {name} is {geometry.kind}. Take another loss.",
             ),
             (
-                of_cosines and config.metric == "ism_dis" and not is_cosine(geometry),
-                f"with loss {name}, whose geometry is {geometry.kind}, method.metric must be "
-                "ism_sim, not ism_dis: Eq. 20 is of cosines",
+                config.metric == "ism_dis" and (relu or not is_cosine(geometry)),
+                "method.metric must be ism_sim, not ism_dis, with uncertainty relu or geometry "
+                f"{geometry.kind} (loss {name}): Eq. 20 is of cosines.",
             ),
             (
-                of_cosines
+                introspective
                 and config.proxy_uncertainty == "learnable"
                 and loss.references is Loss.references,
-                f"loss {name} has no proxies: method.proxy_uncertainty must be zero, not learnable",
+                f"loss {name} has no proxies. Set method.proxy_uncertainty to zero.",
             ),
         ):
-            if refused:
+            if is_refused:
                 raise ValueError(reason)
         if token is not None:
             check_tokens(trial.backbone.name, trial.data.image_size, "method.uncertainty_token")
@@ -258,7 +236,7 @@ class IDML(Mixing):
         self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
     ) -> State:
         s, u = self.head(features[:, : self.width]), self._compute_uncertainty(features)
-        self._record_uncertainty(u.detach(), labels)
+        self.observations = self._measure_uncertainty(u.detach(), labels)
         return State(s if self.options.metric == "plain" else self._join_halves(s, u))
 
     def embed(self, features: Tensor, geometry: Geometry | None = None) -> Tensor:
@@ -287,24 +265,26 @@ class IDML(Mixing):
         bias = self._get_score_bias()
         if bias is not None:
             plain, s_r = plain + bias, s_r + bias[:, None]
-        beta_squared = pair_uncertainty_squared(u_q, u_r)
-        if self.options.uncertainty != "vector":
-            alpha_squared = geometries.squared_distance(s_q, s_r)
-            relative = (beta_squared + self.options.gamma) / alpha_squared.clamp_min(CLOSEST**2)
+        # r, from the distance and the uncertainty of each pair
+        beta_squared, gamma = squared_distance(u_q, -u_r), self.options.gamma
+        if self.options.uncertainty == "vector":
+            alpha = semantic_distance(plain, geometry).clamp_min(CLOSEST)
+            relative = (safe_sqrt(beta_squared) + gamma) / alpha
         else:
-            alpha = semantic_distance(plain, geometry)
-            relative = (geometries.safe_sqrt(beta_squared) + self.options.gamma) / alpha.clamp_min(
-                CLOSEST
-            )
+            alpha_squared = squared_distance(s_q, s_r).clamp_min(CLOSEST**2)
+            relative = (beta_squared + gamma) / alpha_squared
+        exponent = -relative / self.options.tau
+        # the form that the loss's geometry has
         if geometry.kind == "l2sq" and self.options.squared == "plain":
-            plain, geometry = -semantic_distance(plain, geometry), replace(geometry, kind="l2")
-        score = introspective_score(plain, -relative / self.options.tau, geometry, form)
+            return -semantic_distance(plain, geometry) * exponent.exp()
+        if geometry.kind == "l2sq":
+            return plain * (2 * exponent).exp()
+        if geometry.kind == "l2" or form == "ism_dis":
+            return plain * exponent.exp()
+        # Eq. 8 as C − (1 − C)(e^{−r/τ} − 1), which for r = 0 is C to the last bit
+        score = plain - (1 - plain) * torch.expm1(exponent)
         # The loss adds the bias to every score, this one included, which has it inside.
         return score if bias is None else score - bias
-
-    def observed(self) -> dict[str, Tensor]:
-        """Return the mean ‖u‖ of the step's original and of its mixed images."""
-        return self._watched
 
     @torch.no_grad()
     def measure(
@@ -356,14 +336,25 @@ class IDML(Mixing):
     def _split_parts(self, y: Tensor) -> tuple[Tensor, Tensor]:
         return y[..., : self.dim], y[..., self.dim :]
 
-    def _record_uncertainty(self, u: Tensor, labels: Tensor) -> None:
+    def _measure_uncertainty(self, u: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """Return the mean ‖u‖ of the step's original and of its mixed images."""
         norms = u.norm(dim=-1)
         if self.mix.mixing == "none" or labels.shape[1] == 1:
-            self._watched = {"uncertainty_original": norms.mean()}
-            return
+            return {"uncertainty_original": norms.mean()}
         mixed = (labels[:, -1] != UNUSED).to(norms.dtype)
         # Where a step has none of a kind the mean is 0/0; the trace leaves it out of the epoch's.
         means = {"uncertainty_mixed": (norms * mixed).sum() / mixed.sum()}
         if self.mix.originals == "kept" or self.mix.mixing_probability < 1:
             means["uncertainty_original"] = (norms * (1 - mixed)).sum() / (1 - mixed).sum()
-        self._watched = means
+        return means
+
+
+def is_cosine(geometry: Geometry) -> bool:
+    return geometry.kind == "cosine" or (geometry.kind == "dot" and geometry.normalize)
+
+
+def semantic_distance(score: Tensor, geometry: Geometry) -> Tensor:
+    """Return α [..., B, R], the un-squared Euclidean distance behind a plain score."""
+    if geometry.kind == "l2":
+        return -score
+    return safe_sqrt(-score if geometry.kind == "l2sq" else (2 - 2 * score).clamp_min(0))

@@ -1,11 +1,10 @@
-"""NIR: a flow conditioned on the class's proxy makes each sample's place about it unique.
+"""NIR: a flow conditioned on the class's proxy makes each sample's position about it unique.
 
 Shape legend: B batch · F features · D embedding dimensions · C classes · K references per class.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Unpack
 
@@ -13,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from pydantic import Field, model_validator
 from torch import Generator, Tensor
+from torch.func import functional_call
 
 from trainables import streams
 from trainables.config.registry import NamedConfig
@@ -21,12 +21,7 @@ from trainables.flows.config import FlowConfig
 from trainables.flows.flow import Flow, FlowOutput
 from trainables.losses.base import LOSSES, Loss, ParamGroup, References, make_pairs
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
-from trainables.methods.gradient_norms import (
-    BranchNames,
-    Gradients,
-    limit_branch,
-    record_gradient_norm,
-)
+from trainables.methods.gradient_norms import GradientLimiter
 from trainables.methods.plain import Plain
 
 if TYPE_CHECKING:
@@ -55,17 +50,14 @@ class NIRState(State):
     """Hold the results of the flow in one step.
 
     Attributes:
-        residual: u = τ⁻¹(ψ|ρ), [B, D].
-        log_det: log|det ∂u/∂ψ|, [B].
-        other_residual, other_log_det: the same with the proxy of another, random class.
+        own: u = τ⁻¹(ψ|ρ) [B, D] and log|det ∂u/∂ψ| [B].
+        other: the same with the proxy of another, random class.
         synthetic: τ(ζ|ρ) of ζ ~ N(0, I), [B, D].
     """
 
-    residual: Tensor
-    log_det: Tensor
-    other_residual: Tensor | None = None
-    other_log_det: Tensor | None = None
-    synthetic: Tensor | None = None
+    own: FlowOutput
+    other: FlowOutput | None
+    synthetic: Tensor | None
 
 
 @METHODS.register("nir")
@@ -186,50 +178,34 @@ class NIR(Plain):
         dim = parts["embedding"].dim
         with streams.use_substream("nir.flow"):
             self.flow = Flow(config.flow, dim=dim, condition_dim=dim)
-        self._watched: dict[str, Tensor] = {}
-        self._returned = Gradients()
+        self._limiter = GradientLimiter(config.gradient_limit)
 
     def forward(
         self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
     ) -> NIRState:
         z: Tensor = self.head(features)
-        self._watched, self._returned = {}, Gradients()
-        flow: Callable[[Tensor, Tensor], FlowOutput] = self.flow
+        # split metric loss and regulariser, so that gradients are recorded and may be limited
         references = self._get_references()
-        if self.options.gradient_limit is None:
-            query = record_gradient_norm(z, "metric_gradient", self._returned)
-            flow_input = record_gradient_norm(z, "nir_gradient", self._returned)
-        else:
-            names, weights = zip(*self.flow.named_parameters(), strict=True)
-            query, flow_input, vectors, *limited = limit_branch(
-                z,
-                (references.vectors, *weights),
-                self.options.gradient_limit,
-                BranchNames("metric_gradient", "nir_gradient", "nir_limited"),
-                self._returned,
-            )
-            references = replace(references, vectors=vectors)
-            parameters = dict(zip(names, limited, strict=True))
-            flow = lambda *inputs: torch.func.functional_call(self.flow, parameters, inputs)  # noqa: E731
+        parameters: dict[str, Tensor] = dict(self.flow.named_parameters())
+        inputs = [references.vectors, *parameters.values()]
+        limit = self.options.gradient_limit
+        self._limiter = GradientLimiter(limit)
+        query, flow_input, *limited = self._limiter.split(z, *([] if limit is None else inputs))
+        vectors, *weights = limited or inputs
+        references = replace(references, vectors=vectors)
+        parameters = dict(zip(parameters, weights, strict=True))
+        # map samples to their residuals, about their own proxy and about that of another class
         psi, classes = F.normalize(flow_input, dim=-1), labels[:, 0]
         condition = self._choose_condition(psi, classes, references)
-        flowed = flow(psi, condition)
-        other_residual = other_log_det = None
+        own: FlowOutput = functional_call(self.flow, parameters, (psi, condition))
+        other: FlowOutput | None = None
         if self.options.negative_pairs != "none":
-            further = torch.randint(
+            shift = torch.randint(
                 1, self.classes, classes.shape, generator=generator, device=classes.device
             )
-            others = self._choose_condition(psi, (classes + further) % self.classes, references)
-            other = flow(psi, others)
-            other_residual, other_log_det = other.z, other.log_det
-        return NIRState(
-            query=query,
-            residual=flowed.z,
-            log_det=flowed.log_det,
-            other_residual=other_residual,
-            other_log_det=other_log_det,
-            synthetic=self._generate_synthetic(condition, generator),
-        )
+            others = self._choose_condition(psi, (classes + shift) % self.classes, references)
+            other = functional_call(self.flow, parameters, (psi, others))
+        return NIRState(query, own, other, self._generate_synthetic(condition, generator))
 
     def terms(
         self, state: State, labels: Tensor, progress: Progress, generator: Generator
@@ -246,10 +222,11 @@ class NIR(Plain):
         return terms
 
     def observed(self) -> dict[str, Tensor]:
-        scalars = self._watched | self._returned.norms
-        if {"nir_gradient", "metric_gradient"} <= scalars.keys():
-            scalars["nir_to_metric"] = scalars["nir_gradient"] / scalars["metric_gradient"]
-        return scalars
+        names = {"main": "metric_gradient", "branch": "nir_gradient", "limited": "nir_limited"}
+        norms = {names[path]: norm for path, norm in self._limiter.norms.items()}
+        if {"nir_gradient", "metric_gradient"} <= norms.keys():
+            norms["nir_to_metric"] = norms["nir_gradient"] / norms["metric_gradient"]
+        return self.observations | norms
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
         return [
@@ -283,13 +260,9 @@ class NIR(Plain):
         noise = torch.randn(
             condition.shape, generator=generator, device=condition.device, dtype=condition.dtype
         )
-        samples: Tensor
-        if kind == "generate":
-            with torch.no_grad():
-                samples = self.flow.inverse(noise, condition)
-            return samples
-        samples = self.flow.inverse(noise, condition.detach() if kind == "match" else condition)
-        return samples
+        condition = condition.detach() if kind == "match" else condition
+        with torch.set_grad_enabled(kind != "generate"):
+            return self.flow.inverse(noise, condition)
 
     def _compute_synthetic_loss(
         self, synthetic: Tensor, labels: Tensor, generator: Generator
@@ -301,24 +274,25 @@ class NIR(Plain):
         fixed = self.as_query(references.vectors.detach())
         score = self.score(synthetic, fixed, self.loss.geometry)
         pairs = make_pairs(labels, references.labels)
-        value: Tensor = self.loss(score, pairs, generator=generator)
-        return value
+        return self.loss(score, pairs, generator=generator)
 
     def _compute_regularizer(self, state: NIRState) -> Tensor:
-        nll = self._negative_log_likelihood(state.residual, state.log_det)
-        self._watched["nll"] = nll.detach().mean()
-        self._watched["log_det"] = state.log_det.detach().mean()
-        if state.other_residual is None or state.other_log_det is None:
+        nll = self._negative_log_likelihood(state.own)
+        self.observations = {
+            "nll": nll.detach().mean(),
+            "log_det": state.own.log_det.detach().mean(),
+        }
+        if state.other is None:
             return self._apply_growth(nll)
-        other = self._negative_log_likelihood(state.other_residual, state.other_log_det)
+        other_nll = self._negative_log_likelihood(state.other)
         if self.options.negative_pairs == "difference":
-            return self._apply_growth(nll - other)
-        return self._apply_growth(nll) + self._apply_growth(-other)
+            return self._apply_growth(nll - other_nll)
+        return self._apply_growth(nll) + self._apply_growth(-other_nll)
 
-    def _negative_log_likelihood(self, residual: Tensor, log_det: Tensor) -> Tensor:
+    def _negative_log_likelihood(self, output: FlowOutput) -> Tensor:
         """Return each sample's negative log-likelihood [B] without constants, as in Eq. 10."""
-        squares = residual.square().sum(-1)
-        return (squares if self.options.reading == "paper" else 0.5 * squares) - log_det
+        squares = output.z.square().sum(-1)
+        return (squares if self.options.reading == "paper" else 0.5 * squares) - output.log_det
 
     def _apply_growth(self, nll: Tensor) -> Tensor:
         """Return f of the scaled nll[B]: of the mean (paper), or the mean of each (code)."""

@@ -13,14 +13,12 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Generator, Tensor
 
-from trainables import streams
 from trainables.config.registry import ComponentConfig
 from trainables.losses import geometry as geometries
 from trainables.losses.base import Geometry, ParamGroup, Traits
-from trainables.machine.kernels import Linear
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
-from trainables.methods.ddml import STD_SHIFT, log_softplus
-from trainables.methods.head import start_kaiming
+from trainables.methods.ddml import STD_SHIFT, log_softplus, standard_normal_kl
+from trainables.methods.head import build_layer
 from trainables.methods.mixing import Mixing, MixingConfig
 
 
@@ -84,9 +82,7 @@ class PEL(Mixing):
     def __init__(self, config: Config, **parts: Unpack[MethodParts]) -> None:
         super().__init__(config, **parts)
         self.options = config
-        with streams.use_substream("pel.std"):
-            self.raw_std = Linear(parts["features"], parts["embedding"].dim)
-            start_kaiming(self.raw_std)
+        self.raw_std = build_layer("pel.std", parts["features"], parts["embedding"].dim)
 
     @classmethod
     def describe_traits(cls, config: ComponentConfig) -> Traits:
@@ -121,8 +117,7 @@ class PEL(Mixing):
     ) -> dict[str, Term]:
         assert isinstance(state, PELState)
         terms = super().terms(state, labels, progress, generator)
-        second = state.mean.square() + state.std.square()
-        divergence = (0.5 * (second - 1) - state.log_std).sum(-1).mean()
+        divergence = standard_normal_kl(state.mean, state.std, state.log_std)
         terms["kl"] = Term(divergence, self.options.kl)
         return terms
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainables.data.cache import UNWRITABLE, get_or_build, write_array
+from trainables.data.cache import CacheError, get_or_build, write_array
 from trainables.machine.kernels import describe_kernels
 
 LOG = logging.getLogger(__name__)
@@ -27,12 +27,14 @@ Principal = Callable[[Tensor, int], Start]
 
 @torch.no_grad()
 def find_principal_start(features: Tensor, dim: int) -> Start:
-    """Return the D leading principal directions of features[N, F] as rows [D, F], and the bias [D]
-    that centres what they give; float64, on the CPU.
+    """Return the D leading principal directions of features[N, F] as rows, and the centring bias.
 
-    Exact: eigenvectors of the F × F covariance, in float64 on the CPU, largest eigenvalue
-    first. The entry of largest magnitude of each direction is made positive, so that the
-    result does not depend on the solver's choice of sign.
+    They are eigenvectors of the F × F covariance, computed in float64 on the CPU, with the largest
+    eigenvalue first. The entry of largest magnitude of each direction is made positive, so that
+    the result does not depend on the solver's choice of sign.
+
+    Returns:
+        Directions [D, F] and bias [D], float64, on the CPU.
     """
     x = features.detach().to("cpu", torch.float64)
     mean = x.mean(0)
@@ -45,40 +47,32 @@ def find_principal_start(features: Tensor, dim: int) -> Start:
 
 
 def load_principal_start(cache: Path) -> Principal:
-    """Return a cached version of `find_principal_start`.
+    """Return a version of `find_principal_start` that keeps its results in `<cache>/starts/<key>`.
 
-    The two arrays are published atomically in `<cache>/starts/<key>`. The key is a digest of the
-    features, of D and of the kernels, so that a cached result equals a computed one to the bit. If
-    the cache cannot be written, the result is not stored.
+    The key contains the kernels, so that a cached result equals a computed one to the bit.
     """
 
-    def find(features: Tensor, dim: int) -> Start:
-        def build(fresh: Path) -> None:
-            for name, part in zip(
-                ("weight", "bias"), find_principal_start(features, dim), strict=True
-            ):
-                write_array(fresh / f"{name}.npy", part.numpy())
+    def load_or_find(features: Tensor, dim: int) -> Start:
+        def write_start(folder: Path) -> None:
+            weight, bias = find_principal_start(features, dim)
+            write_array(folder / "weight.npy", weight.numpy())
+            write_array(folder / "bias.npy", bias.numpy())
 
         try:
-            folder = get_or_build(cache / "starts" / start_key(features, dim), build)
-        except OSError as error:
-            if error.errno not in UNWRITABLE:
-                raise
-            LOG.warning("the principal directions are not kept: %s", error)
+            folder = get_or_build(cache / "starts" / start_key(features, dim), write_start)
+        except CacheError as error:
+            LOG.warning("The principal directions are not kept: %s", error)
             return find_principal_start(features, dim)
-        weight, bias = (
-            torch.from_numpy(np.load(folder / f"{name}.npy", allow_pickle=False))
-            for name in ("weight", "bias")
-        )
+        weight, bias = (torch.from_numpy(np.load(folder / f"{n}.npy")) for n in ("weight", "bias"))
         return weight, bias
 
-    return find
+    return load_or_find
 
 
 def start_key(features: Tensor, dim: int) -> str:
     """Return a digest of everything that `find_principal_start` depends on."""
     rows = features.detach().cpu().contiguous()
-    about = [REVISION, dim, str(rows.dtype), list(rows.shape), describe_kernels()]
-    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    inputs = [REVISION, dim, str(rows.dtype), list(rows.shape), describe_kernels()]
+    digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode())
     digest.update(rows.numpy().data.cast("B"))
     return digest.hexdigest()[:32]
