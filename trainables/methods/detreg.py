@@ -17,8 +17,7 @@ from torch import Generator, Tensor
 
 from trainables import streams
 from trainables.config.registry import NamedConfig
-from trainables.flows.config import FlowConfig
-from trainables.flows.flow import Flow
+from trainables.flows.flow import Flow, FlowConfig
 from trainables.losses.base import Geometry, Loss, ParamGroup, make_pairs
 from trainables.losses.geometry import squared_distance
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term, read_as_none

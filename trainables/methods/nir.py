@@ -17,8 +17,7 @@ from torch.func import functional_call
 from trainables import streams
 from trainables.config.registry import NamedConfig
 from trainables.errors import ConfigError
-from trainables.flows.config import FlowConfig
-from trainables.flows.flow import Flow, FlowOutput
+from trainables.flows.flow import Flow, FlowConfig, FlowOutput
 from trainables.losses.base import LOSSES, Loss, ParamGroup, References, make_pairs
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
 from trainables.methods.gradient_norms import GradientLimiter
