@@ -126,6 +126,11 @@ class ParamGroup:
     role: Role
     params: list[nn.Parameter] = field(default_factory=list)
 
+    @classmethod
+    def collect(cls, role: Role, *modules: nn.Module) -> ParamGroup:
+        """Return the group of all parameters of some modules."""
+        return cls(role, [p for module in modules for p in module.parameters()])
+
 
 def make_pairs(
     labels: Tensor, reference_labels: Tensor, *, self_index: Tensor | None = None
@@ -244,8 +249,8 @@ class Loss(nn.Module):
 
     def param_groups(self) -> list[ParamGroup]:
         """Return the loss's parameters, grouped by role."""
-        params = list(self.parameters())
-        return [ParamGroup("proxies", params)] if params else []
+        group = ParamGroup.collect("proxies", self)
+        return [group] if group.params else []
 
 
 def build_probe(config: NamedConfig, dim: int) -> Loss:

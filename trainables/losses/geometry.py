@@ -30,13 +30,6 @@ def score(query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
     return -hyperbolic_distance(query, reference, geometry.curvature, geometry.clip)
 
 
-def to_stored_embedding(z: Tensor, geometry: Geometry) -> Tensor:
-    """Normalise or clip embeddings z [N, D] for storage, without changing their scores."""
-    if geometry.normalize:
-        return normalize_to_unit(z)
-    return z if geometry.clip is None else clip_length(z, geometry.clip)
-
-
 def normalize_to_unit(x: Tensor) -> Tensor:
     """Return x / max(‖x‖, 1e-12) over the last dimension, as `F.normalize` with fewer kernels."""
     length: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)

@@ -182,18 +182,14 @@ def _build_part(kind: str, part: Any, **arguments: Any) -> nn.Module:
         raise ValueError(
             "loss pml needs pytorch-metric-learning: pip install 'ablate[pml]'"
         ) from error
-    modules = [n for n, c in library.items() if inspect.isclass(c) and issubclass(c, nn.Module)]
-    if name not in modules:
-        near = get_close_matches(name, modules, 1)
-        remedy = f"did you mean {near[0]}?" if near else f"see its page on {kind}"
-        raise ValueError(f"{LIBRARY}.{kind} has no class {name}: {remedy}")
-    # Names of all arguments of the constructors of the class and its bases.
-    constructors = [
-        vars(base)["__init__"] for base in library[name].__mro__ if "__init__" in vars(base)
-    ]
-    parameters = {p for init in constructors for p in inspect.signature(init).parameters}
-    sizes = {k: v for k, v in arguments.items() if k in parameters or k not in SIZE_ARGUMENTS}
+    if name not in library:
+        near = "".join(f", such as {name}" for name in get_close_matches(name, library, 1))
+        raise ValueError(f"{LIBRARY}.{kind} has no class {name}. Name one of its classes{near}.")
     try:
+        # which sizes the constructors of the class and its bases take
+        bases = [base for base in library[name].__mro__ if "__init__" in vars(base)]
+        parameters = {p for base in bases for p in inspect.signature(base.__init__).parameters}
+        sizes = {k: v for k, v in arguments.items() if k in parameters or k not in SIZE_ARGUMENTS}
         built: nn.Module = library[name](**part.options, **sizes)
     except Exception as error:
         raise _build_refusal(part, error) from error

@@ -43,7 +43,7 @@ def draw_initial_proxies(rows: int, dim: int, init: Init) -> nn.Parameter:
 
 
 class ClassLoss(Loss):
-    """Hold one learnable reference per class, initialised by `config.init`.
+    """Hold the same number of learnable references for each class, initialised by `config.init`.
 
     Attributes:
         VECTORS: name of the references among the parameters.
@@ -52,10 +52,13 @@ class ClassLoss(Loss):
     VECTORS: ClassVar[str] = "proxies"
     labels: Tensor
 
-    def __init__(self, config: Any, *, classes: int, dim: int) -> None:
+    def __init__(self, config: Any, *, classes: int, dim: int, per_class: int = 1) -> None:
         super().__init__(config, classes=classes, dim=dim)
-        self.register_parameter(self.VECTORS, draw_initial_proxies(classes, dim, config.init))
-        self.register_buffer("labels", torch.arange(classes), persistent=False)
+        self.per_class = per_class
+        vectors = draw_initial_proxies(classes * per_class, dim, config.init)
+        self.register_parameter(self.VECTORS, vectors)
+        labels = torch.arange(classes).repeat_interleave(per_class)
+        self.register_buffer("labels", labels, persistent=False)
 
     def references(self) -> References:
-        return References(self.get_parameter(self.VECTORS), self.labels)
+        return References(self.get_parameter(self.VECTORS), self.labels, self.per_class)

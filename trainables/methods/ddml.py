@@ -26,7 +26,7 @@ from trainables.methods.plain import Plain
 if TYPE_CHECKING:
     from trainables.config.sections import Trial
 
-# σ = softplus(raw − 5): 0.0067 where raw is 0, at the start by `std_start: exact` alone.
+# σ = softplus(raw − 5), 0.0067 where raw is 0
 STD_SHIFT = 5.0
 
 
@@ -64,13 +64,11 @@ class DDML(Plain):
     detached; a loss without references gets a NormSoftmax decoder. With several references per
     class q(c|·) is the sum over those of class c. Retrieval uses μ.
 
-    What σ is at the start is `std_start`'s. It is measured against μ in training (`observed`), for
-    only directions reach q: the agnostic term can be met by a σ that drowns μ, without any change
-    of what retrieval sees.
+    Only directions reach q, so the agnostic term can be met by a σ that drowns μ, which retrieval
+    does not see: `summarize_spread` is observed. `std_start` decides the σ of the first step.
 
-    Where paper and public code differ, both are options; Config says which is the default.
-    The D × 2D layer trains with the `auxiliary` learning rate, both halves of the first
-    encoder with that of the `head`.
+    The D × 2D layer trains with the `auxiliary` learning rate, both halves of the first encoder
+    with that of the `head`.
 
     Example:
         >>> method = build_seeded_method({"name": "ddml", "alpha": 0.5}, "normsoftmax")
@@ -93,27 +91,23 @@ class DDML(Plain):
         1e-3; SOP 1, 1, 1e-4; Table 4, on NormSoftmax: 1, 1, 1e-7).
 
         alpha, beta, gamma: weights of the agnostic, specific and split terms.
-        logit_scale: factor of the decoder's cosines; 23 in the public code, whatever the loss. Or
-            "tied": that of the loss whose proxies the decoder has (`Loss.logit_scale`), 1/τ of
-            NormSoftmax, for which q is then the posterior that the loss trains, α of
-            Proxy-Anchor. An added decoder's is 20.
+        logit_scale: factor of the decoder's cosines; 23 in the public code. Or "tied": that of the
+            loss whose proxies the decoder has (`Loss.logit_scale`): 1/τ of NormSoftmax, for which q
+            is then the posterior that the loss trains; α of Proxy-Anchor; 20 of an added decoder.
         agnostic: "uniform_ce", −1/P Σ_j log q(j|z), which trains; or "printed",
             −log Σ_j q(j|z)/P of Eq. 5 and 6, which is the constant log P, without gradient.
         split: "closed" KL, or "sampled", log p(zˢ|z) − log r(zˢ) at the one sample.
         metric_input: what the metric loss compares: "mean" μ, as the public code does, or
             "sample" z, the expectation of Eq. 6.
-        specific_input: what the D × 2D layer takes: "sample" z, as the Markov chain
-            X → Z → Zˢ has it; "mean" μ; or "unit" z/‖z‖, as the public code is reported to
-            normalise its samples. With the first two the split term grows with the square of the
-            embedding's length, and the public recipe's γ for Cars (1e-3) mostly shortens the
-            embedding; take "unit" with weights from the paper or the public code.
+        specific_input: what the D × 2D layer takes: "sample" z, as the Markov chain X → Z → Zˢ has
+            it; "mean" μ; or "unit" z/‖z‖, as the public code is reported to do. With the first two
+            the split term grows with the square of the embedding's length: take "unit" with
+            weights from the paper or the public code.
         std_start: how the layers that give raw and rawˢ start; the paper says nothing. "kaiming",
             the default: weights N(0, 2/D) and no bias, as the head's, so that raw is about
-            N(0, 2‖f‖²/D) and σ as large as the features make it. Measured on EfficientNet-Lite0,
-            ‖f‖ ≈ 76: means of σ 1.8, 1.0 and 0.5 at D 128, 256 and 512, medians below 0.01, for
-            few dimensions bear most of the noise; ‖σ‖/‖μ‖ 0.8, 0.7 and 0.5 behind a "pca"
-            head, half of that behind a "kaiming" one. "exact": weights zero, so that every σ is
-            softplus(−5) = 0.0067 at the first step, whatever the length of the features.
+            N(0, 2‖f‖²/D). On EfficientNet-Lite0 the mean of σ is then 1.8, 1.0 and 0.5 at D 128,
+            256 and 512, and ‖σ‖/‖μ‖ is 0.8, 0.7 and 0.5 behind a "pca" head, half of that behind a
+            "kaiming" one. "exact": weights zero, so that every σ is softplus(−5) = 0.0067 at first.
         """
 
         name: Literal["ddml"] = "ddml"
@@ -200,8 +194,8 @@ class DDML(Plain):
     def param_groups(self, phase: str) -> list[ParamGroup]:
         groups = [
             *super().param_groups(phase),
-            ParamGroup("head", list(self.raw_std.parameters())),
-            ParamGroup("auxiliary", list(self.specific.parameters())),
+            ParamGroup.collect("head", self.raw_std),
+            ParamGroup.collect("auxiliary", self.specific),
         ]
         return groups if self.decoder is None else [*groups, *self.decoder.param_groups()]
 

@@ -68,15 +68,12 @@ class DetReg(Plain):
     R over the batch's points; r1_augmented, r2_augmented, R over the augmented ones (NaN without
     any); r1_log_det and r2_log_det, the mean log |det| of the branch, per dimension.
 
-    Where the paper leaves a choice, both readings are options; Config says which is the default.
     Deviations: R comes from the Jacobian's diagonal, as Eq. 10 has it, and not from the singular
     values of Eq. 7 (an option). The printed direction z_i − z_j leads away from the neighbour,
     though the text wants a point between the two; the point between is the default. n makes W f + b
-    of unit length: the paper has L2 on the last layer, whose points lie on the sphere and are
-    augmented in its tangent plane (5.4), and does not say that this is so before the flow too. Our
-    reason is a measurement: of principal components of EfficientNet-Lite0's features ‖z‖ is about
-    54, where twelve layers that start near the identity already bend the space: the gradient on z
-    then points 33° off the plain loss's at the first step, and 5° off for unit z.
+    of unit length, which the paper says of the last layer alone (5.4): on EfficientNet-Lite0 ‖z‖ is
+    about 54 otherwise, where twelve layers that start near the identity turn the gradient of z by
+    33° from the plain loss's at the first step; with unit z they turn it by 5°.
 
     The plain loss, bit for bit, with a flow of depth 0 and NEUTRAL's other options; with
     `flow.identity` instead of depth 0 it is so at the first step, before the flow trains.
@@ -111,13 +108,12 @@ class DetReg(Plain):
         flow: both branches' flow; each draws its own start.
         input: n, length of what activation, augmentation and flow get: "unit", 1, the default;
             "sqrt_d", √D, so that entries are about 1; "raw", as it is.
-        activation: between n and flow. The paper has one and does not name it. ReLU drops the half
-            of z that is below 0, which costs much behind centred features ("pca" in particular).
+        activation: between n and flow. The paper does not name its own. ReLU drops the half of z
+            that is below 0, which costs much behind centred features ("pca" in particular).
         dueling: whether there is a second branch; lambda2 is unused without.
         second_metric: the metric loss on the second branch as well, which Eq. 11 does not settle;
             without it nothing but R₂ shapes that branch.
-        proxies: "shared" by both branches, or the second branch's "own", a copy of the loss that
-            starts alike. Of a loss without parameters both are the same.
+        proxies: "shared" by both branches, or the second branch's "own", a copy of the loss.
         augmentation: "between", z_i + ε (z_j − z_i); "printed", z_i + ε (z_i − z_j); "none".
         neighbour: k, the rank of z_j among the item's class in the batch.
         spectrum: λ_i of R: the Jacobian's "diagonal" (Eq. 10) or its "singular" values (Eq. 7),
@@ -206,10 +202,7 @@ class DetReg(Plain):
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
         flows = [flow for flow in (self.flow1, self.flow2) if flow is not None]
-        groups = [
-            *super().param_groups(phase),
-            ParamGroup("auxiliary", [p for flow in flows for p in flow.parameters()]),
-        ]
+        groups = [*super().param_groups(phase), ParamGroup.collect("auxiliary", *flows)]
         return groups if self.second_loss is None else [*groups, *self.second_loss.param_groups()]
 
     def _prepare_flow_input(self, features: Tensor) -> Tensor:

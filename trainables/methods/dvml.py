@@ -59,15 +59,14 @@ class DVML(Plain):
     only one that retrieval uses (the paper's text once calls it the variance). The decoder is
     D → H → tanh → F. All T draws go through decoder and loss in one pass.
 
-    Two phases: while the share of all optimiser steps that was taken is below `phase1`, L2
-    trains the decoder alone (it gets ẑ without gradient) and the weights are `lambda*_phase1`;
-    after that L2 reaches the heads and the backbone too, and they are `lambda*_phase2`. Steps of
-    a warm-up count. The loss's own penalty, if it has one, stands once and is not multiplied.
+    Two phases: while the share of all optimiser steps that was taken, warm-up included, is below
+    `phase1`, L2 trains the decoder alone (it gets ẑ without gradient) and the weights are
+    `lambda*_phase1`; after that L2 reaches heads and backbone too, and the weights are
+    `lambda*_phase2`. The loss's own penalty is added once, unweighted.
 
-    Named choices where the paper does not settle it: Config. Beyond the paper: log σ² above 10
-    grows as 10 + ln(1 + x − 10), so that σ² stays finite and its gradient alive whatever the
-    features; both terms use that σ². The added layers start as in Chainer, which the paper used:
-    weight N(0, 1 / inputs), bias 0; z_I's head starts as every method's, by `embedding.init`.
+    Beyond the paper: log σ² above 10 grows as 10 + ln(1 + x − 10), so that σ² and its gradient
+    stay finite. The added layers start as in Chainer, which the paper used: weight N(0, 1/inputs),
+    bias 0; z_I's head starts as every method's, by `embedding.init`.
 
     The heads train with the learning rate of the `head`, the decoder with `auxiliary`. Observed:
     std, the mean of σ, and invariant_norm and variance_norm, the means of ‖z_I‖ and ‖z_V‖.
@@ -101,23 +100,21 @@ class DVML(Plain):
         samples: T.
         hidden: H.
         generated: "batches", the mean of the loss over T batches of B samples, each compared
-            within itself; or "pooled", the loss of one batch of T · B, in which a sample is
-            compared with all but itself. Samples of one image stand together there, so that
-            classes which stand together still do.
+            within itself; or "pooled", the loss of one batch of T · B samples, each compared with
+            all others, in which those of one image are adjacent.
         same_image: in a pooled batch two samples of one image are a "positive" pair, or no pair
-            ("excluded"). Nothing to a loss with references.
-        kl_over: L1 of an image is the "sum" over the D dimensions, Eq. 8's; or their "mean", 1/D of
-            it. Losses do not grow with D, so that a λ1 found at one size holds at another.
+            ("excluded"). It has no effect on a loss with references.
+        kl_over: L1 of an image is the "sum" over the D dimensions, as in Eq. 8; or their "mean",
+            with which a λ1 found at one D holds at another.
         kl: "corrected", +KL; or "printed", Eq. 8's sign, with which minimising drives the
             posterior away from the prior without bound.
         reconstruction: "squared", or "norm", ‖f − decoder(ẑ)‖ as "L-2 distance" may be read.
-        target: "detached", or "attached": L2 then also pulls the features it reconstructs, in
-            both phases, for the first cuts off no more than what goes through the decoder.
-        spread: whether what trains μ and log σ² goes on into the features, "attached", or ends
-            at those two heads, "detached", so that L1 cannot. A backbone that trains can lower
-            L1 by features that are alike for all images, and where L1, a sum over D, outweighs
-            the metric loss it soon does: at the paper's weights the embedded data are lost
-            within an epoch (README). With cached features both are the same.
+        target: "detached", or "attached": L2 then also trains the features that it reconstructs,
+            in both phases.
+        spread: whether the gradients of μ and log σ² reach the features, "attached", or end at
+            those two heads, "detached". A backbone that trains can lower L1 by features that are
+            alike for all images: at the paper's weights the embedded data are lost within an epoch
+            (README). With cached features both are the same.
         """
 
         name: Literal["dvml"] = "dvml"
@@ -208,7 +205,8 @@ class DVML(Plain):
         assert isinstance(state, DVMLState)
         # L_m(z_I) first: its draws are then those of the plain loss.
         terms = super().terms(state, labels, progress, generator)
-        weights = self._get_phase_weights(progress)
+        phase = 1 if self._is_first_phase(progress) else 2
+        weights = [getattr(self.options, f"lambda{term}_phase{phase}") for term in (1, 2, 3, 4)]
         terms["metric"] = Term(terms["metric"].value, weights[3])
         terms["kl"] = Term(self._compute_kl(state), weights[0])
         terms["reconstruction"] = Term(self._compute_reconstruction(state), weights[1])
@@ -218,20 +216,14 @@ class DVML(Plain):
         return terms
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
-        heads = [*self.mean.parameters(), *self.log_variance.parameters()]
         return [
             *super().param_groups(phase),
-            ParamGroup("head", heads),
-            ParamGroup("auxiliary", list(self.decoder.parameters())),
+            ParamGroup.collect("head", self.mean, self.log_variance),
+            ParamGroup.collect("auxiliary", self.decoder),
         ]
 
     def _is_first_phase(self, progress: Progress) -> bool:
         return progress.fraction < self.options.phase1
-
-    def _get_phase_weights(self, progress: Progress) -> list[float]:
-        """Return λ1 … λ4 of the phase."""
-        phase = 1 if self._is_first_phase(progress) else 2
-        return [getattr(self.options, f"lambda{term}_phase{phase}") for term in (1, 2, 3, 4)]
 
     def _compute_kl(self, state: DVMLState) -> Tensor:
         log_variance = state.log_variance

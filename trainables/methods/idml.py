@@ -21,7 +21,7 @@ from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Geometry, Loss, ParamGroup, Traits, build_probe
 from trainables.losses.geometry import safe_sqrt, squared_distance
 from trainables.losses.softmax import Softmax
-from trainables.methods.base import METHODS, MethodParts, Progress, State
+from trainables.methods.base import METHODS, MethodParts, Progress, State, read_as_none
 from trainables.methods.head import build_layer
 from trainables.methods.mixing import UNUSED, Mixing, MixingConfig, cut_mix, draw_beta_share, mix_up
 
@@ -142,11 +142,7 @@ class IDML(Mixing):
         uncertainty_token: Literal["discarded", "kept"] | None = None
         bias_in_score: bool | None = None
 
-        @field_validator("bias_in_score")
-        @classmethod
-        def normalize_off(cls, value: bool | None) -> bool | None:
-            """Read false as None, so that the default, written out or not, is one trial."""
-            return value or None
+        false_is_none = field_validator("bias_in_score")(read_as_none(False))
 
     def __init__(self, config: Config, **parts: Unpack[MethodParts]) -> None:
         if config.uncertainty_token is not None:  # the features of both tokens
@@ -262,8 +258,10 @@ class IDML(Mixing):
             return geometries.score(query, reference, geometry)
         (s_q, u_q), (s_r, u_r) = self._split_parts(query), self._split_parts(reference)
         plain = geometries.score(s_q, s_r, geometry)
-        bias = self._get_score_bias()
-        if bias is not None:
+        bias: Tensor | None = None
+        if self.options.bias_in_score:
+            assert isinstance(self.loss, Softmax) and self.loss.bias is not None
+            bias = self.loss.bias
             plain, s_r = plain + bias, s_r + bias[:, None]
         # r, from the distance and the uncertainty of each pair
         beta_squared, gamma = squared_distance(u_q, -u_r), self.options.gamma
@@ -307,20 +305,10 @@ class IDML(Mixing):
         return dict(zip(self.MEASURES, (original_norms, mixed_norms, gap), strict=True))
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
-        groups = [
-            *super().param_groups(phase),
-            ParamGroup("auxiliary", list(self.uncertainty.parameters())),
-        ]
+        groups = [*super().param_groups(phase), ParamGroup.collect("auxiliary", self.uncertainty)]
         if self.proxy_uncertainty is not None:
             groups.append(ParamGroup("proxies", [self.proxy_uncertainty]))
         return groups
-
-    def _get_score_bias(self) -> Tensor | None:
-        """Return the class biases [C] that the score contains, or None if the loss adds them."""
-        if not self.options.bias_in_score:
-            return None
-        assert isinstance(self.loss, Softmax)
-        return self.loss.bias
 
     def _compute_uncertainty(self, features: Tensor) -> Tensor:
         u: Tensor = self.uncertainty(features[:, -self.width :])

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from trainables.config.sections import Trial
 
 
-# Exponents above go on as a straight line of slope e^30: the term stays finite, and so do the
-# squares of its gradients that Adam keeps in float32, where e^45 would end them.
+# Above this exponent e^x goes on as its tangent, so that the squares of its gradients, which Adam
+# keeps in float32, stay finite: those of e^45 do not.
 LIMIT = 30.0
 
 
@@ -73,10 +73,9 @@ class NIR(Plain):
     Terms: "metric", "nir" = f(·), and "synthetic" where asked for. The flow trains with the
     `auxiliary` learning rate (the paper: × 50, the proxies × 4000). Retrieval uses ψ.
 
-    Observed: `nll` = L_NIR by the reading chosen, `log_det`, the norms over the batch of the
-    gradients with respect to the embedding (before L2) that reach it from either side, each with
-    its weight, as `nir_gradient` and `metric_gradient`, and their ratio `nir_to_metric`. With a
-    `gradient_limit` they are what it leaves, and `nir_limited` is the share of steps that it met.
+    Observed: `nll` = L_NIR by the reading chosen; `log_det`; `nir_gradient` and `metric_gradient`,
+    the norms of both weighted terms' gradients with respect to the embedding before L2, and their
+    ratio `nir_to_metric`, after any `gradient_limit`; `nir_limited`, the share of limited steps.
 
     Deviations: exponents above 30 are continued as a straight line, so that a bad start neither
     overflows nor loses its gradient.
@@ -105,18 +104,16 @@ class NIR(Plain):
         reading: "paper", f(mean_i ‖u_i‖² − log|det|), or "code", mean_i f(½‖u_i‖² − log|det|).
         f: "exp" or "softplus", of the scaled L_NIR.
         scale: of L_NIR before f. "none": 1. "t": `temperature`, Table 4's f(·, t). "d":
-            temperature/D. Un-scaled, L_NIR is soon far below 0 and exp(L_NIR) vanishes. Measured
-            (typefaces, Proxy-Anchor, the paper's settings, 1,000 steps, means over epochs): the
-            gradient of the embedding from this term over that from the metric term is with d 0.2
-            to 1.2 for D = 128, and 0.08 to 0.42 for D = 512 and two hidden layers; with none it is
-            4e-6 in the second epoch and at most 3e-4 later for D = 128, and underflows to 0 from
-            the second epoch on for D = 512.
+            temperature/D. Un-scaled, L_NIR is soon far below 0 and exp(L_NIR) vanishes. Measured on
+            typefaces with Proxy-Anchor and the paper's settings, `nir_to_metric` is 0.2 to 1.2
+            with d at D = 128, and 0.08 to 0.42 at D = 512; with none it is at most 3e-4 at D = 128,
+            and 0 from the second epoch on at D = 512.
         proxy_backprop: whether the proxies get L_NIR's gradient too.
         centre: of several references per class, the flow is conditioned on the "nearest" to
             the sample, or on their "mean"; each L2-normalised.
-        negative_pairs: L_NIR of a sample with the proxy of another class, drawn anew for each
-            sample and step, is maximised (Table 4, which gives no equation): "difference",
-            f(L⁺ − L⁻), or "separate", f(L⁺) + f(−L⁻).
+        negative_pairs: maximises L_NIR of each sample with the proxy of another class, drawn in
+            each step: "difference", f(L⁺ − L⁻), or "separate", f(L⁺) + f(−L⁻) (Table 4 has no
+            equation).
         synthetic: Table 5. One ψˢ = τ(ζ|ρ_y) for each sample of the batch enters the metric
             loss. "generate": ψˢ detached, proxies learn. "match": proxies detached, also as the
             condition, so that the flow learns alone. "both": neither detached.
@@ -124,12 +121,10 @@ class NIR(Plain):
         temperature: t of scales "t" and "d".
         gradient_limit: the largest ratio of the regulariser's gradient to the metric term's in a
             step, both with respect to the embedding. A longer one is shortened to it, and the
-            regulariser's gradients of proxies and flow by the same factor. A flow that learns as
-            fast as the head overshoots: for a step L_NIR is in the thousands and its gradient 1e14
-            times the metric's. Adam's second moment remembers that for hundreds of steps, in which
-            the network stands still. A limit of 10 is too high: Recall@1 on typefaces (whole
-            network, two epochs, flow at the head's rate, seed 0) was 41.5 without NIR, 33.5 with
-            it, 35.8 with a limit of 10 and 40.4 with one of 1. None: no limit.
+            regulariser's gradients of proxies and flow by the same factor. Where the flow learns
+            as fast as the head, the gradient of a single step can be 1e14 times the metric's, and
+            Adam then stands still for hundreds of steps. Recall@1 on typefaces was 41.5 without
+            NIR, 33.5 with it, 35.8 with a limit of 10 and 40.4 with one of 1. None: no limit.
         flow: see `NIRFlow`.
         """
 
@@ -152,8 +147,7 @@ class NIR(Plain):
         def check_scale(self) -> NIR.Config:
             if self.scale == "none" and self.temperature != 1:
                 raise ValueError(
-                    f"with scale none, temperature must be 1, not {self.temperature:g}: scale "
-                    f"t uses it"
+                    f"temperature {self.temperature:g} has no effect with scale none. Take scale t."
                 )
             return self
 
@@ -162,8 +156,8 @@ class NIR(Plain):
         name = trial.loss.name
         if LOSSES[name].references is Loss.references:
             raise ValueError(
-                f"method nir needs a loss with proxies or centres, not {name}, because the "
-                "flow is conditioned on the proxy of the sample's class. Name such a loss."
+                f"method nir needs a loss with proxies or centres, not {name}, because the flow is "
+                "conditioned on the proxy of the sample's class. Take such a loss."
             )
 
     def __init__(self, config: Config, **parts: Unpack[MethodParts]) -> None:
@@ -228,10 +222,7 @@ class NIR(Plain):
         return self.observations | norms
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
-        return [
-            *super().param_groups(phase),
-            ParamGroup("auxiliary", list(self.flow.parameters())),
-        ]
+        return [*super().param_groups(phase), ParamGroup.collect("auxiliary", self.flow)]
 
     def _get_references(self) -> References:
         references = self.loss.references()

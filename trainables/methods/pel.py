@@ -122,4 +122,4 @@ class PEL(Mixing):
         return terms
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
-        return [*super().param_groups(phase), ParamGroup("head", list(self.raw_std.parameters()))]
+        return [*super().param_groups(phase), ParamGroup.collect("head", self.raw_std)]

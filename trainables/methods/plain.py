@@ -56,7 +56,10 @@ class Plain(Method):
 
     def embed(self, features: Tensor, geometry: Geometry | None = None) -> Tensor:
         z: Tensor = self.head(features)
-        return geometries.to_stored_embedding(z, geometry or self.loss.retrieval)
+        geometry = geometry or self.loss.retrieval
+        if geometry.normalize:
+            return geometries.normalize_to_unit(z)
+        return z if geometry.clip is None else geometries.clip_length(z, geometry.clip)
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
-        return [ParamGroup("head", list(self.head.parameters())), *self.loss.param_groups()]
+        return [ParamGroup.collect("head", self.head), *self.loss.param_groups()]
