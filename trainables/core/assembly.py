@@ -20,7 +20,7 @@ from trainables.data.splits import Splits
 from trainables.errors import ConfigError
 from trainables.machine.devices import check_bf16
 from trainables.machine.group import ALONE, Group
-from trainables.methods.principal import load_principal_start
+from trainables.methods.head import load_principal_start
 from trainables.trial import TrialConfig
 
 PROCESSES = "resources.processes"

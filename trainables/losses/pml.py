@@ -32,6 +32,10 @@ SIZE_ARGUMENTS = ("num_classes", "embedding_size")
 Options = dict[str, bool | int | float | str | None]
 
 
+# `class` is a keyword of Python, so that the field cannot be written in a class body.
+CLASS_FIELD: dict[str, Any] = {"class": (str, ...)}
+
+
 class PartOptions(ComponentConfig):
     """class: name of the class in the library.
     options: keyword arguments of the class."""
@@ -39,13 +43,12 @@ class PartOptions(ComponentConfig):
     options: Options = Field(default_factory=dict)
 
 
-# `class` is a keyword of Python, so that the field cannot be written in a class body.
 Part = create_model(
     "Part",
     __base__=PartOptions,
     __module__=__name__,
     __doc__="A class of the library and its options.",
-    **{"class": (str, ...)},  # type: ignore[call-overload]
+    **CLASS_FIELD,
 )
 
 
@@ -89,12 +92,12 @@ class Pml(Loss):
 
     REVISION = 1
     takes: ClassVar[Literal["score", "embeddings"]] = "embeddings"
-    Config: ClassVar[type[ComponentConfig]] = create_model(
+    Config: ClassVar[type[NamedConfig]] = create_model(
         "Config",
         __base__=PmlOptions,
         __module__=__name__,
         __doc__=PmlOptions.__doc__,
-        **{"class": (str, ...)},  # type: ignore[call-overload]
+        **CLASS_FIELD,
     )
 
     @classmethod

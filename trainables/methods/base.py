@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from trainables.config.registry import ComponentConfig, NamedConfig, Registry
 from trainables.losses import geometry as geometries
 from trainables.losses.base import Geometry, Loss, ParamGroup, Traits, make_pairs
-from trainables.methods.principal import Principal, find_principal_start
+from trainables.methods.head import Principal, find_principal_start
 
 if TYPE_CHECKING:
     from trainables.config.network import EmbeddingConfig
@@ -261,7 +261,7 @@ class Method(nn.Module):
 
         By default they are what the step wrote into `self.observations`. Their epoch means are
         logged under `observed/<name>`. `<term>_to_metric` is the gradient of a term over the metric
-        term's, both with respect to the embedding (`gradient_norms.py`): its largest value of an
+        term's, both with respect to the embedding (`nir.py`): its largest value of an
         epoch is logged as `observed/<term>_to_metric/max`, and above `epoch_metrics.OVERWHELMING`
         the trial's log and the report warn.
         """

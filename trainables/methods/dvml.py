@@ -187,8 +187,8 @@ class DVML(Plain):
         decoder_input = generated.detach() if self._is_first_phase(progress) else generated
         self.observations = {
             "std": std.detach().mean(),
-            "invariant_norm": _mean_norm(invariant),
-            "variance_norm": _mean_norm(variance),
+            "invariant_norm": invariant.detach().square().sum(-1).sqrt().mean(),
+            "variance_norm": variance.detach().square().sum(-1).sqrt().mean(),
         }
         return DVMLState(
             query=invariant,
@@ -258,7 +258,3 @@ def bend_log_variance(x: Tensor) -> Tensor:
     """Return x up to c = LOG_VARIANCE_BEND and c + ln(1 + x − c) above, whose exp is linear."""
     above = (x - LOG_VARIANCE_BEND).clamp_min(0)
     return torch.where(x <= LOG_VARIANCE_BEND, x, LOG_VARIANCE_BEND + torch.log1p(above))
-
-
-def _mean_norm(x: Tensor) -> Tensor:
-    return x.detach().square().sum(-1).sqrt().mean()

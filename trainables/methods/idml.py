@@ -45,24 +45,18 @@ class IDML(Mixing):
 
     The introspective score replaces the plain one: a loss of distances gets −D_IN, one of squared
     distances −D_IN², one of cosines C_IN, with α = √(2 − 2C). Where the loss's geometry normalises,
-    s is of unit length in α too; u never is. So the forms of the paper's Eq. 7, 9 and appendix A
-    come of the losses as they stand, mining and sampling included.
-    Mixed images are trained on as `mixing` and `objective` say (`MixingConfig`): by default by the
-    three losses of the authors' public code; the paper's text has one.
+    s is of unit length in α too; u never is. So the losses give the paper's Eq. 7, 9 and appendix A
+    without changes, mining and sampling included. Mixed images are trained on by the three losses
+    of the public code; the paper's text has one (`MixingConfig`, `objective`).
 
-    Retrieval uses s alone by default. Proxies carry an uncertainty of their own, 0 by default.
+    The public code differs from the paper's equations. In retrieval it is `uncertainty: unit,
+    gamma: 4` on Proxy-Anchor. In classification the paper is C_IN at τ = 1, γ = 0 on NormSoftmax,
+    the public code `uncertainty: relu, tau: 5, gamma: 0, bias_in_score: true` on the loss softmax.
 
-    The public code differs from the paper's equations; its retrieval is `uncertainty: unit,
-    gamma: 4` on Proxy-Anchor with objective "separate" (and its uncertainty head never trains, see
-    `uncertainty`). In classification the paper is C_IN at τ = 1, γ = 0 on NormSoftmax, the public
-    code `uncertainty: relu, tau: 5, gamma: 0, bias_in_score: true` on the loss softmax.
-
-    Deviations: one λ per step. On NormSoftmax the sum below includes the image's own class and
-    scores are divided by the loss's temperature; Eq. 9 has the other classes alone, and no
-    temperature. The uncertainty head learns at the rate of `auxiliary` and starts as
-    a head of init "kaiming" does times `uncertainty_gain`: pooled features are long, and at a gain
-    of 1 so is u (about 110 on EfficientNet-Lite0 of 128 px, where α ≤ 2), e^{−r/τ} is about 0
-    for every pair, and training does not leave that place.
+    Deviations: one λ per step. On NormSoftmax the sum of Eq. 9 includes the image's own class, and
+    scores are divided by the loss's temperature. The uncertainty head learns at the rate of
+    `auxiliary` and starts as a "kaiming" head times `uncertainty_gain`: at a gain of 1 ‖u‖ is about
+    110 on EfficientNet-Lite0, where α ≤ 2, so that e^{−r/τ} is 0 for every pair and stays so.
 
     Example:
         >>> method, draws = build_seeded_method("idml", "proxy_anchor"), torch.Generator()
@@ -96,12 +90,11 @@ class IDML(Mixing):
         metric: "ism_sim" (Eq. 6, 8, 19); "ism_dis" (Eq. 20, for losses of cosines); "plain", the
             loss's own score, in which the uncertainty has no part (mixing alone, Table 3).
         uncertainty_dim: U; D is `embedding.dim`.
-        uncertainty: "vector", u as it is, β = ‖u_i + u_j‖, α un-squared: the paper's. "unit", the
-            public code's reading: u of unit length, β² and α² in place of β and α, and α² to
-            proxies whose length is left as it is; with proxies of no uncertainty β is then 1
-            whatever the image, and u gets no gradient. "relu", its reading in classification:
-            ReLU(u), β² and α² in place of β and α (so r/τ = β²/(5α²) at τ = 5), nothing normalised,
-            and the product ⟨s, w⟩ with class weights for C in Eq. 8; for losses of such products.
+        uncertainty: "vector", the paper's: u as it is, β = ‖u_i + u_j‖, α un-squared. "unit", the
+            public code's: u of unit length, β² and α² in place of β and α, proxies not normalised
+            in α²; with proxies of no uncertainty β is 1 and u gets no gradient. "relu", its reading
+            in classification: ReLU(u), β² and α² in place of β and α, nothing normalised, and
+            the product ⟨s, w⟩ with class weights for C in Eq. 8; for losses of such products.
         proxy_uncertainty: u of the loss's references: "zero", or "learnable" from zero.
         squared: what a loss of squared distances gets: "squared", −D_IN², its own definition on the
             introspective distance; "plain", −D_IN, as Eq. 14 has for Proxy-NCA, whose own
@@ -111,21 +104,18 @@ class IDML(Mixing):
         uncertainty_gain: of the uncertainty head's initial weights.
         uncertainty_token: u = W_u · output of a second token of a vision transformer + b_u, and s
             of the class token's (Table 9 and appendix C.5; `backbones/extra_token.py`); None: off.
-            Two readings of "we discard the uncertainty token during inference": "discarded", the
-            paper's words, retrieval and classification run the transformer without it, "the same
-            architecture as the original transformer without extra computation cost", though the
-            class token attended to it in training; "kept", it stays in the sequence, and its
-            output is left out, but where the introspective metric is that of retrieval.
-            Deviations: the paper takes the tokens' outputs as the embeddings, here each goes
-            through its linear head. The token learns at the rate of `backbone`, with weight decay.
-            What is measured of uncertainties (`observed`, `measure`) is with the token.
-        bias_in_score: with uncertainty "relu", where the classifier's bias b enters. On, as in the
-            public code, it is part of the product and of the distance, whose class weight is
-            w_j + b_j·1:
+            "discarded", the paper's words: evaluation runs the transformer without it, though the
+            class token attended to it in training. "kept": it stays in the sequence, and only its
+            output is left out, unless test_metric is introspective. Deviations: the paper takes
+            the tokens' outputs as the embeddings, here each goes through its linear head. The
+            token learns at the rate of `backbone`, with weight decay. Uncertainties are observed
+            and measured with the token.
+        bias_in_score: with uncertainty "relu", the classifier's bias b is part of the product and,
+            as in the public code, of the distance to the class weight w_j + b_j·1:
 
                 1 − (1 − ⟨s, w_j⟩ − b_j) e^{−r/τ},   r = (β² + γ) / ‖s − (w_j + b_j·1)‖²
 
-            None: off, b_j is added to the score of ⟨s, w_j⟩ and w_j.
+            None: off, b_j is added to the score.
         """
 
         name: Literal["idml"] = "idml"
