@@ -135,11 +135,9 @@ class ParamGroup:
 def make_pairs(
     labels: Tensor, reference_labels: Tensor, *, self_index: Tensor | None = None
 ) -> Pairs:
-    """Return pair weights from label sets.
+    """Return pair weights from label sets [B] or [B, S] and [R] or [R, S'], int64, −1 if unused.
 
     Args:
-        labels: [B] or [B, S] int64, −1 for an unused slot.
-        reference_labels: [R] or [R, S'].
         self_index: [B] column of each query among the references, if the references are the
             batch; that pair gets weight 0 in both masks. Duplicates of an image still count.
     """
@@ -192,15 +190,7 @@ class Loss(nn.Module):
 
     @classmethod
     def check(cls, trial: Trial, method: Traits) -> None:
-        """Check, before anything runs, that the loss fits the trial.
-
-        Args:
-            trial: the trial's configuration.
-            method: what the trial's method requires.
-
-        Raises:
-            ValueError: a sentence with the reason and the remedy.
-        """
+        """Raise a ValueError, with reason and remedy, if the loss does not fit trial or method."""
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         """Return the scalar loss, averaged over the leading dimensions of `score[..., B, R]`."""
@@ -209,17 +199,11 @@ class Loss(nn.Module):
     def compute_from_embeddings(
         self, query: Tensor, labels: Tensor, *, generator: Generator | None = None
     ) -> Tensor:
-        """Return the scalar loss of `query[..., B, D]` and labels [B, S].
-
-        Only losses with `takes` "embeddings" implement it.
-        """
+        """Return the scalar loss of `query[..., B, D]`, labels [B, S], if `takes` is embeddings."""
         raise NotImplementedError
 
     def logits(self, score: Tensor) -> Tensor:
-        """Return class logits [..., B, C] from the scores against the class weights.
-
-        The margin of a loss is left out, because it belongs to training.
-        """
+        """Return class logits [..., B, C], without margin, from scores against class weights."""
         return score
 
     @property
@@ -241,10 +225,7 @@ class Loss(nn.Module):
         return {}
 
     def query_penalty(self, query: Tensor) -> dict[str, tuple[Tensor, float]]:
-        """Return terms computed from the embeddings [..., B, D]: name → (value, weight).
-
-        `forward` gets only scores, from which a norm, for example, cannot be computed.
-        """
+        """Return terms of the embeddings [..., B, D], such as norms: name → (value, weight)."""
         return {}
 
     def param_groups(self) -> list[ParamGroup]:

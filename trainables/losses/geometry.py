@@ -84,13 +84,9 @@ def hyperbolic_distance(
     points differ. Equal rows have distance 0 and gradient 0.
 
     Args:
-        query: [..., B, D].
-        reference: [..., R, D].
+        query, reference: [..., B, D] and [..., R, D]; the result is [..., B, R].
         curvature: c; the ball has curvature −c.
         clip: length to which longer tangent vectors are shortened, or None.
-
-    Returns:
-        [..., B, R], of the type of `query`.
 
     References:
         Ganea et al., "Hyperbolic neural networks", NeurIPS 2018, Lemma 2.

@@ -63,10 +63,9 @@ class PairwiseEntropy(ViewLoss):
 
 
 def logsumexp_by_group(x: Tensor, group: Tensor, included: Tensor) -> Tensor:
-    """Compute, in each row of x, the logsumexp of every group of columns.
+    """Compute, in each row of x[..., B, R], the logsumexp of every group of columns.
 
     Args:
-        x: [..., B, R].
         group: [..., B, R] int64 below R, the group of each entry.
         included: [B, R], the entries that count.
 

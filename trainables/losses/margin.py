@@ -124,8 +124,6 @@ def inverse_density(distance: Tensor, dim: int, *, near: float, far: float) -> T
     so that for large D almost all negatives are near √2 (Wu et al., section 4).
 
     Args:
-        distance: d.
-        dim: D.
         near: smaller distances count as this one, which bounds the weights as the paper's
             min(λ, 1/q) does; 0.5 in the authors' code.
         far: negatives at this distance or more are not drawn, because their loss would be 0; 1.4
@@ -148,10 +146,7 @@ def draw_negatives(log_weights: Tensor, neg: Tensor, generator: Generator | None
     negatives gets index 0, which the caller masks.
 
     The cumulative weights are inverted at B · R uniform numbers, so that no shape and no number
-    of draws depends on the data.
-
-    Returns:
-        Columns of the negatives, [..., B, R].
+    of draws depends on the data. The columns of the negatives, [..., B, R], are returned.
     """
     allowed = neg > 0
     logs = torch.where(allowed, log_weights + neg.clamp_min(1e-30).log(), -torch.inf)

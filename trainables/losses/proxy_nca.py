@@ -69,8 +69,9 @@ class ProxyNCA(ClassLoss):
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         exponent = self.options.scale * score
-        everything = self.options.denominator == "all"
-        repel = torch.ones_like(pairs.neg) if everything else pairs.neg
+        repel = pairs.neg
+        if self.options.denominator == "all":
+            repel = torch.ones_like(repel)
         return nca_loss(exponent, pairs.pos, repel)
 
 
@@ -126,15 +127,9 @@ class ProxyNCAPP(ClassLoss):
 
 
 def nca_loss(exponent: Tensor, attract: Tensor, repel: Tensor) -> Tensor:
-    """Return the mean over queries of −log(Σ_R a e^x / Σ_R r e^x).
-
-    Args:
-        exponent: x [..., B, R].
-        attract: weights a [..., B, R].
-        repel: weights r [..., B, R].
-    """
+    """Return the mean over queries of −log(Σ_R a e^x / Σ_R r e^x), with x, a, r [..., B, R]."""
     near, far = log_sum(exponent.mT, attract.mT), log_sum(exponent.mT, repel.mT)
-    nothing = torch.zeros_like(near)
-    near_or_0 = torch.where((attract > 0).any(-1), near, nothing)
-    far_or_0 = torch.where((repel > 0).any(-1) & (attract > 0).any(-1), far, nothing)
+    zero, is_drawn = torch.zeros_like(near), (attract > 0).any(-1)
+    near_or_0 = torch.where(is_drawn, near, zero)
+    far_or_0 = torch.where((repel > 0).any(-1) & is_drawn, far, zero)
     return (far_or_0 - near_or_0).mean()

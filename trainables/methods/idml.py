@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Literal, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +16,6 @@ from pydantic import Field, field_validator
 from torch import Generator, Tensor, nn
 
 from trainables.backbones.extra_token import check_tokens
-from trainables.config.registry import ComponentConfig
 from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Geometry, Loss, ParamGroup, Traits, build_probe
 from trainables.losses.geometry import safe_sqrt, squared_distance
@@ -206,8 +205,7 @@ class IDML(Mixing):
             check_tokens(trial.backbone.name, trial.data.image_size, "method.uncertainty_token")
 
     @classmethod
-    def describe_traits(cls, config: ComponentConfig) -> Traits:
-        assert isinstance(config, IDML.Config)
+    def describe_traits(cls, config: Any) -> Traits:
         return replace(
             super().describe_traits(config),
             own_scores=config.metric != "plain",

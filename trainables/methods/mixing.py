@@ -6,13 +6,13 @@ Shape legend: B batch · H, W image sides · F features · S label slots.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import torch
 from pydantic import Field, field_validator
 from torch import Generator, Tensor
 
-from trainables.config.registry import ComponentConfig, NamedConfig
+from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, Loss, Traits
 from trainables.methods.base import Batch, MethodParts, read_as_none
 from trainables.methods.plain import Plain
@@ -104,12 +104,11 @@ class Mixing(Plain):
                 raise ValueError(reason)
 
     @classmethod
-    def describe_traits(cls, config: ComponentConfig) -> Traits:
+    def describe_traits(cls, config: Any) -> Traits:
         """Return the traits: only objective "joint" with "sets" gives items several labels.
 
         All other settings weigh losses of one label per item; `metric` accepts any loss.
         """
-        assert isinstance(config, MixingConfig)
         sets = config.objective == "joint" and config.mixed_labels == "sets"
         mixes_sets = config.mixing != "none" and sets
         return replace(super().describe_traits(config), label_sets=mixes_sets, own_scores=False)

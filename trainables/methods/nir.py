@@ -214,10 +214,10 @@ class NIR(Plain):
         return terms
 
     def observed(self) -> dict[str, Tensor]:
-        names = {"main": "metric_gradient", "branch": "nir_gradient", "limited": "nir_limited"}
-        norms = {names[path]: norm for path, norm in self._limiter.norms.items()}
+        norms = self._limiter.norms
         if {"nir_gradient", "metric_gradient"} <= norms.keys():
-            norms["nir_to_metric"] = norms["nir_gradient"] / norms["metric_gradient"]
+            ratio = norms["nir_gradient"] / norms["metric_gradient"]
+            return self.observations | norms | {"nir_to_metric": ratio}
         return self.observations | norms
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
@@ -315,8 +315,9 @@ class GradientLimiter:
         limit: the largest ratio of the two norms; None: norms are only recorded.
 
     Attributes:
-        norms: after `backward`, the norms of the gradients with respect to x that reach it, "main"
-            and "branch"; and "limited", 1 if the branch was scaled down, else 0.
+        norms: after `backward`, the norms of the gradients that reach x: "metric_gradient" of the
+            main path and "nir_gradient" of the branch; "nir_limited", 1 if the branch was scaled
+            down, else 0.
     """
 
     def __init__(self, limit: float | None) -> None:
@@ -331,17 +332,17 @@ class GradientLimiter:
     def scale_branch(self, main: Tensor | None, branch: list[Tensor | None]) -> list[Tensor | None]:
         """Record the norms and return the branch's gradients, scaled; the first is that of x."""
         if main is not None:
-            self.norms["main"] = torch.linalg.vector_norm(main.detach())
+            self.norms["metric_gradient"] = torch.linalg.vector_norm(main.detach())
         if branch[0] is None:
             return branch
-        length = self.norms["branch"] = torch.linalg.vector_norm(branch[0].detach())
+        length = self.norms["nir_gradient"] = torch.linalg.vector_norm(branch[0].detach())
         if main is None or self.limit is None:
             return branch
         finite = length.isfinite()
-        factor = (self.limit * self.norms["main"] / length).clamp(max=1)
+        factor = (self.limit * self.norms["metric_gradient"] / length).clamp(max=1)
         factor = torch.where(length > 0, factor, torch.ones_like(factor))  # not 0/0
-        self.norms["branch"] = torch.where(finite, length * factor, torch.zeros_like(length))
-        self.norms["limited"] = ((factor < 1) | ~finite).to(length.dtype)
+        self.norms["nir_gradient"] = torch.where(finite, length * factor, torch.zeros_like(length))
+        self.norms["nir_limited"] = ((factor < 1) | ~finite).to(length.dtype)
         return [
             None
             if gradient is None

@@ -6,14 +6,13 @@ Shape legend: K samples · B batch · F features · D embedding dimensions · R 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Generator, Tensor
 
-from trainables.config.registry import ComponentConfig
 from trainables.losses import geometry as geometries
 from trainables.losses.base import Geometry, ParamGroup, Traits
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
@@ -85,9 +84,8 @@ class PEL(Mixing):
         self.raw_std = build_layer("pel.std", parts["features"], parts["embedding"].dim)
 
     @classmethod
-    def describe_traits(cls, config: ComponentConfig) -> Traits:
+    def describe_traits(cls, config: Any) -> Traits:
         """Return the traits: scores are averaged over samples, and retrieval uses the mean."""
-        assert isinstance(config, PEL.Config)
         averaged = config.samples > 0 and config.monte_carlo == "scores"
         return replace(super().describe_traits(config), own_scores=averaged, plain_retrieval=True)
 
