@@ -12,8 +12,7 @@ from torch import Tensor
 from tests.gpu import on
 from tests.trainables.core.divided_steps import max_difference
 from trainables import streams
-from trainables.flows.config import FlowConfig
-from trainables.flows.flow import Flow
+from trainables.flows.flow import Flow, FlowConfig
 
 KINDS = get_args(FlowConfig.model_fields["kind"].annotation)
 DIM, ITEMS = 6, 9

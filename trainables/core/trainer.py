@@ -38,7 +38,7 @@ from trainables.machine.devices import describe_device, resolve_device
 from trainables.machine.group import ALONE, Group
 from trainables.machine.processes import feed_watchdog, keep_freed_memory
 from trainables.methods.base import Batch, Progress
-from trainables.methods.principal import load_principal_start
+from trainables.methods.head import load_principal_start
 from trainables.trial import TrialConfig
 
 LOG = logging.getLogger(__name__)

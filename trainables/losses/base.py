@@ -10,6 +10,7 @@ references, and passes score and `Pairs` to the loss, so that a loss works with 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from trainables.config.sections import Trial
 
 LOSSES: Registry[type[Loss]] = Registry("losses", "trainables.losses")
+LOG_OF_0 = -1e30  # stands for log 0: far below any logit, and finite, so that gradients are 0
 
 
 @dataclass(frozen=True)
@@ -124,27 +126,26 @@ class ParamGroup:
     role: Role
     params: list[nn.Parameter] = field(default_factory=list)
 
+    @classmethod
+    def collect(cls, role: Role, *modules: nn.Module) -> ParamGroup:
+        """Return the group of all parameters of some modules."""
+        return cls(role, [p for module in modules for p in module.parameters()])
+
 
 def make_pairs(
     labels: Tensor, reference_labels: Tensor, *, self_index: Tensor | None = None
 ) -> Pairs:
-    """Return pair weights from label sets.
+    """Return pair weights from label sets [B] or [B, S] and [R] or [R, S'], int64, −1 if unused.
 
     Args:
-        labels: [B] or [B, S] int64, −1 for an unused slot.
-        reference_labels: [R] or [R, S'].
         self_index: [B] column of each query among the references, if the references are the
             batch; that pair gets weight 0 in both masks. Duplicates of an image still count.
     """
-    labels = labels[:, None] if labels.dim() == 1 else labels
-    reference_labels = (
-        reference_labels[:, None] if reference_labels.dim() == 1 else reference_labels
-    )
-    if labels.shape[1] == reference_labels.shape[1] == 1:
-        pos = (labels == reference_labels.T) & (labels >= 0)
-    else:
-        equal = labels[:, None, :, None] == reference_labels[None, :, None, :]
-        pos = (equal & (labels[:, None, :, None] >= 0)).flatten(2).any(-1)
+    labels = labels.reshape(len(labels), -1)
+    reference_labels = reference_labels.reshape(len(reference_labels), -1)
+    query_slots = labels[:, None, :, None]
+    equal = (query_slots == reference_labels[None, :, None, :]) & (query_slots >= 0)
+    pos = equal.flatten(2).any(-1)
     neg = ~pos
     if self_index is not None:
         itself = self_index[:, None] == torch.arange(pos.shape[1], device=pos.device)
@@ -176,6 +177,7 @@ class Loss(nn.Module):
     Config: ClassVar[type[NamedConfig]]
     REVISION: ClassVar[int]
 
+    __call__: Callable[..., Tensor]
     options: Any
     geometry: Geometry = Geometry()
     batch: BatchNeeds = BatchNeeds()
@@ -188,15 +190,7 @@ class Loss(nn.Module):
 
     @classmethod
     def check(cls, trial: Trial, method: Traits) -> None:
-        """Check, before anything runs, that the loss fits the trial.
-
-        Args:
-            trial: the trial's configuration.
-            method: what the trial's method requires.
-
-        Raises:
-            ValueError: a sentence with the reason and the remedy.
-        """
+        """Raise a ValueError, with reason and remedy, if the loss does not fit trial or method."""
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         """Return the scalar loss, averaged over the leading dimensions of `score[..., B, R]`."""
@@ -205,17 +199,11 @@ class Loss(nn.Module):
     def compute_from_embeddings(
         self, query: Tensor, labels: Tensor, *, generator: Generator | None = None
     ) -> Tensor:
-        """Return the scalar loss of `query[..., B, D]` and labels [B, S].
-
-        Only losses with `takes` "embeddings" implement it.
-        """
+        """Return the scalar loss of `query[..., B, D]`, labels [B, S], if `takes` is embeddings."""
         raise NotImplementedError
 
     def logits(self, score: Tensor) -> Tensor:
-        """Return class logits [..., B, C] from the scores against the class weights.
-
-        The margin of a loss is left out, because it belongs to training.
-        """
+        """Return class logits [..., B, C], without margin, from scores against class weights."""
         return score
 
     @property
@@ -237,23 +225,16 @@ class Loss(nn.Module):
         return {}
 
     def query_penalty(self, query: Tensor) -> dict[str, tuple[Tensor, float]]:
-        """Return terms computed from the embeddings [..., B, D]: name → (value, weight).
-
-        `forward` gets only scores, from which a norm, for example, cannot be computed.
-        """
+        """Return terms of the embeddings [..., B, D], such as norms: name → (value, weight)."""
         return {}
 
     def param_groups(self) -> list[ParamGroup]:
         """Return the loss's parameters, grouped by role."""
-        params = list(self.parameters())
-        return [ParamGroup("proxies", params)] if params else []
+        group = ParamGroup.collect("proxies", self)
+        return [group] if group.params else []
 
 
-def resolve_geometry(config: NamedConfig, dim: int) -> Geometry:
-    """Return the geometry of a configured loss, for checks before anything runs.
-
-    The geometry may depend on options, so the loss is built, for two classes.
-    """
-    with streams.seed_global_generator(0, "geometry"):
-        loss = LOSSES[config.name](config, classes=2, dim=dim)
-    return loss.geometry
+def build_probe(config: NamedConfig, dim: int) -> Loss:
+    """Build a configured loss for two classes, whose properties are checked before a trial."""
+    with streams.seed_global_generator(0, "probe"):
+        return LOSSES[config.name](config, classes=2, dim=dim)

@@ -13,8 +13,9 @@ from torch import Tensor
 from trainables.losses.base import Geometry
 
 EDGE = 3.8002011672502  # artanh 0.999
-NEAR = 1e-6  # of the squared norms: below, ‖x − y‖² from a product in float64 loses nine digits
-FEW = 1 / 64  # of all pairs
+# Below this share of the squared norms, ‖x − y‖² from a product in float64 loses nine digits.
+NEAR = 1e-6
+FEW = 1 / 64  # share of near pairs above which all pairs are subtracted
 
 
 def score(query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
@@ -28,13 +29,6 @@ def score(query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
     if geometry.kind == "l2":
         return -safe_sqrt(squared_distance(query, reference))
     return -hyperbolic_distance(query, reference, geometry.curvature, geometry.clip)
-
-
-def to_stored_embedding(z: Tensor, geometry: Geometry) -> Tensor:
-    """Normalise or clip embeddings z [N, D] for storage, without changing their scores."""
-    if geometry.normalize:
-        return normalize_to_unit(z)
-    return z if geometry.clip is None else clip_length(z, geometry.clip)
 
 
 def normalize_to_unit(x: Tensor) -> Tensor:
@@ -85,20 +79,14 @@ def hyperbolic_distance(
 
     The right-hand form is computed, because it has no singularity at the edge of the ball. Tangent
     vectors longer than EDGE / √c are shortened to that length, which keeps x within 0.999 of the
-    ball's radius, as in HypViT's code.
-
-    The result is exact near zero on any processor: ‖x − y‖ comes from subtracted entries (see
-    `euclidean_separation`) and all is computed in float64, since rounding x and y to float32 would
-    move them by as much as nearby points differ. Equal rows have distance 0 and gradient 0.
+    ball's radius, as in HypViT's code. All is computed in float64 and from subtracted entries
+    (`euclidean_separation`), because rounding to float32 would move x and y by as much as nearby
+    points differ. Equal rows have distance 0 and gradient 0.
 
     Args:
-        query: [..., B, D].
-        reference: [..., R, D].
+        query, reference: [..., B, D] and [..., R, D]; the result is [..., B, R].
         curvature: c; the ball has curvature −c.
         clip: length to which longer tangent vectors are shortened, or None.
-
-    Returns:
-        [..., B, R], of the type of `query`.
 
     References:
         Ganea et al., "Hyperbolic neural networks", NeurIPS 2018, Lemma 2.

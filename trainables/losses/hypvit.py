@@ -5,7 +5,7 @@ Shape legend: B items of a batch · R the same as references · V views of a cla
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -13,14 +13,8 @@ from torch import Generator, Tensor
 
 from trainables.config.ranges import log_range
 from trainables.config.registry import NamedConfig
-from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
-from trainables.losses.views import PAIRS_UP, check_one_label, compare_classes, number_views
-
-if TYPE_CHECKING:
-    from trainables.config.sections import Trial
-    from trainables.losses.base import Traits
-
-NOTHING = -1e30  # log 0: far below any logit, and finite
+from trainables.losses.base import LOG_OF_0, LOSSES, Geometry, Pairs
+from trainables.losses.views import ViewLoss, number_views
 
 
 class EntropyConfig(NamedConfig):
@@ -32,7 +26,7 @@ class EntropyConfig(NamedConfig):
     over: Literal["pairs", "classes"] = "pairs"
 
 
-class PairwiseEntropy(Loss):
+class PairwiseEntropy(ViewLoss):
     """Classify, for each positive pair, the positive among the other items of its batch:
 
         ℓ_ij = −log( e^{s_ij/τ} / Σ_{k≠i} e^{s_ik/τ} )
@@ -51,48 +45,41 @@ class PairwiseEntropy(Loss):
         learning", CVPR 2022, Eq. 6. https://arxiv.org/abs/2203.10833
     """
 
-    batch = BatchNeeds(per_class=2, layout="class_major")
     options: HypViT.Config | SphViT.Config
-
-    @classmethod
-    def check(cls, trial: Trial, method: Traits) -> None:
-        check_one_label(trial, method, PAIRS_UP)
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         logits = score / self.options.temperature
-        same = compare_classes(pairs.labels)
-        view = number_views(same).expand(logits.shape)
+        _, item_view = number_views(pairs.labels)
+        view = item_view.expand(logits.shape)
         # [i, v]: log Σ_k e^{logit_ik} over the images k ≠ i of view v
-        view_sums = logsumexp_by_group(
-            logits, view, ~torch.eye(len(same), dtype=torch.bool, device=same.device)
-        )
+        others = ~torch.eye(len(item_view), dtype=torch.bool, device=logits.device)
+        view_sums = logsumexp_by_group(logits, view, others)
         query_view_sum = view_sums.gather(-1, view.diagonal(dim1=-2, dim2=-1)[..., None])
         positive_view_sum = view_sums.gather(-1, view)
         loss = torch.logaddexp(query_view_sum, positive_view_sum) - logits
         loss = torch.where(pairs.pos > 0, pairs.pos * loss, torch.zeros_like(loss))
         # Each class has exactly one view 0, so their number is the number of classes.
-        count = pairs.pos.sum() if self.options.over == "pairs" else (number_views(same) == 0).sum()
+        count = pairs.pos.sum() if self.options.over == "pairs" else (item_view == 0).sum()
         return (loss.sum((-2, -1)) / torch.where(count > 0, count, 1)).mean()
 
 
 def logsumexp_by_group(x: Tensor, group: Tensor, included: Tensor) -> Tensor:
-    """Compute, in each row of x, the logsumexp of every group of columns.
+    """Compute, in each row of x[..., B, R], the logsumexp of every group of columns.
 
     Args:
-        x: [..., B, R].
         group: [..., B, R] int64 below R, the group of each entry.
         included: [B, R], the entries that count.
 
     Returns:
-        [..., B, R]: at [i, g] log Σ e^x over the included entries of group g in row i, or NOTHING
+        [..., B, R]: at [i, g] log Σ e^x over the included entries of group g in row i, or LOG_OF_0
         for a group without any.
     """
-    masked = torch.where(included, x, NOTHING)
-    top = torch.full_like(x, NOTHING).scatter_reduce(-1, group, masked.detach(), "amax")
+    masked = torch.where(included, x, LOG_OF_0)
+    top = torch.full_like(x, LOG_OF_0).scatter_reduce(-1, group, masked.detach(), "amax")
     powers = torch.where(included, (masked - top.gather(-1, group)).exp(), 0)
     total = torch.zeros_like(x).scatter_add(-1, group, powers)
     nonempty = total > 0
-    return torch.where(nonempty, torch.where(nonempty, total, 1).log() + top, NOTHING)
+    return torch.where(nonempty, torch.where(nonempty, total, 1).log() + top, LOG_OF_0)
 
 
 @LOSSES.register("hypvit")

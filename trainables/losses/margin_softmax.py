@@ -1,15 +1,19 @@
-"""The common base of CosFace, ArcFace and SphereFace: a softmax with a margin on the target."""
+"""CosFace, ArcFace and SphereFace: a softmax over cosines with a margin on the target."""
 
 from __future__ import annotations
+
+import math
+from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Generator, Tensor
 
 from trainables.config.registry import NamedConfig
-from trainables.losses.base import Geometry, Pairs
-from trainables.losses.normsoftmax import soft_cross_entropy
+from trainables.losses.base import LOSSES, Geometry, Pairs
+from trainables.losses.geometry import safe_sqrt
 from trainables.losses.proxies import ClassLoss, Init
+from trainables.losses.softmax import soft_cross_entropy
 
 
 class MarginConfig(NamedConfig):
@@ -45,7 +49,6 @@ class MarginSoftmax(ClassLoss):
 
     @property
     def logit_scale(self) -> float:
-        """Return s."""
         return self.options.scale
 
     def target(self, cosine: Tensor) -> Tensor:
@@ -56,3 +59,139 @@ class MarginSoftmax(ClassLoss):
         # lerp is exact at weights 0 and 1.
         logits = torch.lerp(score, self.target(score), pairs.pos.to(score.dtype))
         return soft_cross_entropy(self.options.scale * logits, pairs.pos)
+
+
+@LOSSES.register("cosface")
+class CosFace(MarginSoftmax):
+    """Subtract a margin m from the cosine of the target class; `MarginSoftmax` with
+
+        ψ(c) = c − m
+
+    Example:
+        >>> loss = CosFace(CosFace.Config(scale=4), classes=2, dim=2)
+        >>> pairs = make_pairs(torch.tensor([0, 1]), torch.tensor([0, 1]))
+        >>> round(loss(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), pairs).item(), 3)
+        0.233
+
+    References:
+        Wang et al., "CosFace: Large margin cosine loss for deep face recognition", CVPR 2018,
+        Eq. 4. https://arxiv.org/abs/1801.09414
+    """
+
+    REVISION = 1
+
+    class Config(MarginConfig):
+        """scale: s; margin: m. 64 is the paper's in its experiments, 0.35 its choice of m."""
+
+        name: Literal["cosface"] = "cosface"
+        margin: float = Field(0.35, ge=0, le=2)
+
+    options: Config
+
+    def target(self, cosine: Tensor) -> Tensor:
+        return cosine - self.options.margin
+
+
+@LOSSES.register("arcface")
+class ArcFace(MarginSoftmax):
+    """Add a margin m to the angle of the target class; `MarginSoftmax` with
+
+        ψ(cos θ) = cos(θ + m) = cos θ cos m − sin θ sin m
+
+    No arccosine is computed. ψ'(c) grows without bound towards c = 1, but the gradient of the
+    cosine vanishes there as sin θ; at |c| ≥ 1, sin θ counts as 0 with gradient 0.
+
+    Beyond θ = π − m the printed cos(θ + m) rises again. With `beyond` "linear", as in the public
+    code and in pytorch-metric-learning, ψ = cos θ − m sin m there, which keeps falling but has a
+    step at π − m. "printed" is the equation without this change.
+
+    Example:
+        >>> loss = ArcFace(ArcFace.Config(scale=4), classes=2, dim=2)
+        >>> pairs = make_pairs(torch.tensor([0, 1]), torch.tensor([0, 1]))
+        >>> round(loss(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), pairs).item(), 3)
+        0.245
+
+    References:
+        Deng et al., "ArcFace: Additive angular margin loss for deep face recognition", CVPR 2019,
+        Eq. 3. https://arxiv.org/abs/1801.07698
+    """
+
+    REVISION = 1
+
+    class Config(MarginConfig):
+        """scale: s; margin: m, in radians. 64 and 0.5 are the paper's.
+
+        beyond: form of ψ where θ + m > π, "linear" or "printed"; see the class.
+        """
+
+        name: Literal["arcface"] = "arcface"
+        margin: float = Field(0.5, ge=0, le=math.pi)
+        beyond: Literal["linear", "printed"] = "linear"
+
+    options: Config
+
+    def target(self, cosine: Tensor) -> Tensor:
+        m = self.options.margin
+        cos_m, sin_m = math.cos(m), math.sin(m)
+        sine = safe_sqrt((1 - cosine) * (1 + cosine), floor=0.0)
+        turned = cosine * cos_m - sine * sin_m
+        if self.options.beyond == "printed":
+            return turned
+        return torch.where(cosine >= -cos_m, turned, cosine - m * sin_m)
+
+
+@LOSSES.register("sphereface")
+class SphereFace(MarginSoftmax):
+    """Multiply the angle of the target class by m (A-Softmax); `MarginSoftmax` with
+
+        φ(cos θ) = (−1)^k cos(m θ) − 2k,   k = ⌊m θ/π⌋,
+        ψ = (λ cos θ + φ) / (1 + λ)
+
+    Deviations: the paper multiplies logits by the length ‖x‖ of the embedding; a loss here gets
+    scores, not embeddings, so that a constant scale s replaces it: the feature-normalised form of
+    the authors' later work, without its detached gradients. λ is the relaxation of the public
+    code, where it falls from 1000 to 5 in training; here it is constant. m may be any positive
+    number; at m = 1 the loss is NormSoftmax. At |c| ≥ 1, θ counts as 0 or π with gradient 0.
+
+    Example:
+        >>> loss = SphereFace(SphereFace.Config(scale=4), classes=2, dim=2)
+        >>> pairs = make_pairs(torch.tensor([0, 1]), torch.tensor([0, 1]))
+        >>> round(loss(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), pairs).item(), 3)
+        0.135
+
+    References:
+        Liu et al., "SphereFace: Deep hypersphere embedding for face recognition", CVPR 2017,
+        Eq. 7. https://arxiv.org/abs/1704.08063
+        Liu et al., "SphereFace revived: Unifying hyperspherical face recognition", TPAMI 2022.
+    """
+
+    REVISION = 1
+
+    class Config(MarginConfig):
+        """scale: s; 30 is the value of the later work's public code.
+        margin: m, factor of the angle; 1.5 is the value of the later work's public code. The
+            CVPR paper's 4 belongs to free lengths and a falling λ: use it with relaxation ≥ 5.
+        relaxation: λ.
+        """
+
+        name: Literal["sphereface"] = "sphereface"
+        scale: float = Field(30.0, gt=0, le=1024)
+        margin: float = Field(1.5, gt=0, le=8)
+        relaxation: float = Field(0.0, ge=0, le=1e6)
+
+    options: Config
+
+    def target(self, cosine: Tensor) -> Tensor:
+        m, relaxation = self.options.margin, self.options.relaxation
+        angle = m * safe_arccos(cosine)
+        k = (angle.detach() / math.pi).floor()
+        phi = (1 - 2 * k.remainder(2)) * angle.cos() - 2 * k
+        return (relaxation * cosine + phi) / (1 + relaxation)
+
+
+def safe_arccos(cosine: Tensor) -> Tensor:
+    """Return arccos c in [0, π], with gradient 0 at |c| ≥ 1, where the true one is infinite."""
+    inside = cosine.abs() < 1
+    angle = torch.where(inside, cosine, torch.zeros_like(cosine)).acos()
+    edge = torch.where(cosine > 0, torch.zeros_like(cosine), torch.full_like(cosine, math.pi))
+    return torch.where(inside, angle, edge)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Generator, Tensor
 
 from trainables.config.registry import NamedConfig
-from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
-from trainables.losses.views import PAIRS_UP, check_one_label, compare_classes, number_views
-
-if TYPE_CHECKING:
-    from trainables.config.sections import Trial
-    from trainables.losses.base import Traits
+from trainables.losses.base import LOG_OF_0, LOSSES, Geometry, Pairs
+from trainables.losses.views import ViewLoss, number_views
 
 
 @LOSSES.register("n_pair")
-class NPair(Loss):
+class NPair(ViewLoss):
     """Classify each anchor's positive among the positives of all classes:
 
         L = 1/N Σ_i log(1 + Σ_{j≠i} exp(f_iᵀ f_j⁺ − f_iᵀ f_i⁺))
@@ -49,7 +45,6 @@ class NPair(Loss):
 
     REVISION = 1
     geometry = Geometry("dot", normalize=False)
-    batch = BatchNeeds(per_class=2, layout="class_major")
 
     class Config(NamedConfig):
         """norm_weight: weight of the term "norm"; the paper states none, 0.002 is the value of
@@ -63,24 +58,19 @@ class NPair(Loss):
 
     options: Config
 
-    @classmethod
-    def check(cls, trial: Trial, method: Traits) -> None:
-        check_one_label(trial, method, PAIRS_UP)
-
     @property
     def retrieval(self) -> Geometry:
         return self.geometry if self.options.compare_by == "dot" else Geometry("cosine")
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
-        same = compare_classes(pairs.labels)
-        view = number_views(same)
-        half = same.sum(-1) // 2
+        same_class, view = number_views(pairs.labels)
+        half = same_class.sum(-1) // 2
         # Column j is the positive of pair number view_j − half_j of its class.
         number = view - half
         candidate = (number >= 0) & (number < half) & (number == view[:, None])
-        partner = same & candidate
+        partner = same_class & candidate
         weight = (pairs.pos * partner).sum(-1)
-        logits = torch.where(partner | (candidate & ~same), score, NOTHING)
+        logits = torch.where(partner | (candidate & ~same_class), score, LOG_OF_0)
         # Rows without a partner give logsumexp − 0, finite, with the weight 0.
         loss = logits.logsumexp(-1) - (score * partner).sum(-1)
         count = weight.sum(-1)
@@ -88,6 +78,3 @@ class NPair(Loss):
 
     def query_penalty(self, query: Tensor) -> dict[str, tuple[Tensor, float]]:
         return {"norm": (0.5 * query.square().sum(-1).mean(), self.options.norm_weight)}
-
-
-NOTHING = -1e30  # far below any score, and finite

@@ -21,15 +21,19 @@ from torch import Generator, Tensor, nn
 
 from trainables import streams
 from trainables.config.registry import ComponentConfig, NamedConfig
-from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, Traits
+from trainables.losses.base import LOSSES, Geometry, Loss, Traits
 from trainables.losses.views import check_one_label
 
 if TYPE_CHECKING:
     from trainables.config.sections import Trial
 
 LIBRARY = "pytorch_metric_learning"
-FILLED = ("num_classes", "embedding_size")
+SIZE_ARGUMENTS = ("num_classes", "embedding_size")
 Options = dict[str, bool | int | float | str | None]
+
+
+# `class` is a keyword of Python, so that the field cannot be written in a class body.
+CLASS_FIELD: dict[str, Any] = {"class": (str, ...)}
 
 
 class PartOptions(ComponentConfig):
@@ -39,13 +43,12 @@ class PartOptions(ComponentConfig):
     options: Options = Field(default_factory=dict)
 
 
-# `class` is a keyword of Python, so that the field cannot be written in a class body.
 Part = create_model(
     "Part",
     __base__=PartOptions,
     __module__=__name__,
     __doc__="A class of the library and its options.",
-    **{"class": (str, ...)},  # type: ignore[call-overload]
+    **CLASS_FIELD,
 )
 
 
@@ -89,12 +92,12 @@ class Pml(Loss):
 
     REVISION = 1
     takes: ClassVar[Literal["score", "embeddings"]] = "embeddings"
-    Config: ClassVar[type[ComponentConfig]] = create_model(
+    Config: ClassVar[type[NamedConfig]] = create_model(
         "Config",
         __base__=PmlOptions,
         __module__=__name__,
         __doc__=PmlOptions.__doc__,
-        **{"class": (str, ...)},  # type: ignore[call-overload]
+        **CLASS_FIELD,
     )
 
     @classmethod
@@ -125,9 +128,6 @@ class Pml(Loss):
         super().__init__(config, classes=classes, dim=dim)
         self.module, self.miner = build_parts(config, classes=classes, dim=dim)
         self.geometry = find_geometry(self.module.distance)
-
-    def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
-        raise TypeError("loss pml takes embeddings, not scores; call compute_from_embeddings")
 
     def compute_from_embeddings(
         self, query: Tensor, labels: Tensor, *, generator: Generator | None = None
@@ -185,18 +185,14 @@ def _build_part(kind: str, part: Any, **arguments: Any) -> nn.Module:
         raise ValueError(
             "loss pml needs pytorch-metric-learning: pip install 'ablate[pml]'"
         ) from error
-    modules = [n for n, c in library.items() if inspect.isclass(c) and issubclass(c, nn.Module)]
-    if name not in modules:
-        near = get_close_matches(name, modules, 1)
-        remedy = f"did you mean {near[0]}?" if near else f"see its page on {kind}"
-        raise ValueError(f"{LIBRARY}.{kind} has no class {name}: {remedy}")
-    # Names of all arguments of the constructors of the class and its bases.
-    constructors = [
-        vars(base)["__init__"] for base in library[name].__mro__ if "__init__" in vars(base)
-    ]
-    parameters = {p for init in constructors for p in inspect.signature(init).parameters}
-    sizes = {k: v for k, v in arguments.items() if k in parameters or k not in FILLED}
+    if name not in library:
+        near = "".join(f", such as {name}" for name in get_close_matches(name, library, 1))
+        raise ValueError(f"{LIBRARY}.{kind} has no class {name}. Name one of its classes{near}.")
     try:
+        # which sizes the constructors of the class and its bases take
+        bases = [base for base in library[name].__mro__ if "__init__" in vars(base)]
+        parameters = {p for base in bases for p in inspect.signature(base.__init__).parameters}
+        sizes = {k: v for k, v in arguments.items() if k in parameters or k not in SIZE_ARGUMENTS}
         built: nn.Module = library[name](**part.options, **sizes)
     except Exception as error:
         raise _build_refusal(part, error) from error

@@ -14,14 +14,12 @@ Init = Literal["kaiming", "uniform", "kaiming_uniform", "randn", "randn8", "norm
 
 
 def draw_initial_proxies(rows: int, dim: int, init: Init) -> nn.Parameter:
-    """Draw initial references [R, D] from torch's global generator.
+    """Draw initial references, [rows, dim] = [R, D], from torch's global generator.
 
     All losses here normalise their references, so that the initial length matters only relative
     to the learning rate: it decides how far an optimiser step turns a reference.
 
     Args:
-        rows: R.
-        dim: D.
         init: the distribution and the public code that uses it:
             kaiming: N(0, 2/R), Proxy-Anchor (fan-out).
             uniform: U(−1/√D, 1/√D), NormSoftmax.
@@ -33,17 +31,15 @@ def draw_initial_proxies(rows: int, dim: int, init: Init) -> nn.Parameter:
     values = torch.empty(rows, dim)
     if init == "kaiming":
         nn.init.kaiming_normal_(values, mode="fan_out")
-    elif init == "uniform":
-        values = values.uniform_(-1, 1) / math.sqrt(dim)
-    elif init == "kaiming_uniform":
-        values = values.uniform_(-1, 1) / math.sqrt(rows)
+    elif init in ("uniform", "kaiming_uniform"):
+        values = values.uniform_(-1, 1) / math.sqrt(dim if init == "uniform" else rows)
     else:
         values = values.normal_() * {"randn": 1.0, "randn8": 1 / 8, "normal": 0.01}[init]
     return nn.Parameter(values)
 
 
 class ClassLoss(Loss):
-    """Hold one learnable reference per class, initialised by `config.init`.
+    """Hold the same number of learnable references for each class, initialised by `config.init`.
 
     Attributes:
         VECTORS: name of the references among the parameters.
@@ -52,10 +48,13 @@ class ClassLoss(Loss):
     VECTORS: ClassVar[str] = "proxies"
     labels: Tensor
 
-    def __init__(self, config: Any, *, classes: int, dim: int) -> None:
+    def __init__(self, config: Any, *, classes: int, dim: int, per_class: int = 1) -> None:
         super().__init__(config, classes=classes, dim=dim)
-        self.register_parameter(self.VECTORS, draw_initial_proxies(classes, dim, config.init))
-        self.register_buffer("labels", torch.arange(classes), persistent=False)
+        self.per_class = per_class
+        vectors = draw_initial_proxies(classes * per_class, dim, config.init)
+        self.register_parameter(self.VECTORS, vectors)
+        labels = torch.arange(classes).repeat_interleave(per_class)
+        self.register_buffer("labels", labels, persistent=False)
 
     def references(self) -> References:
-        return References(self.get_parameter(self.VECTORS), self.labels)
+        return References(self.get_parameter(self.VECTORS), self.labels, self.per_class)

@@ -1,4 +1,4 @@
-"""Proxy-NCA: each item is drawn to its class's proxy and away from all others."""
+"""Proxy-NCA and Proxy-NCA++: each item is drawn to its class's proxy and away from all others."""
 
 from __future__ import annotations
 
@@ -70,21 +70,67 @@ class ProxyNCA(ClassLoss):
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         exponent = self.options.scale * score
-        everything = self.options.denominator == "all"
-        repel = torch.ones_like(pairs.neg) if everything else pairs.neg
+        repel = pairs.neg
+        if self.options.denominator == "all":
+            repel = torch.ones_like(repel)
         return nca_loss(exponent, pairs.pos, repel)
 
 
-def nca_loss(exponent: Tensor, attract: Tensor, repel: Tensor) -> Tensor:
-    """Return the mean over queries of −log(Σ_R a e^x / Σ_R r e^x).
+@LOSSES.register("proxy_nca_pp")
+class ProxyNCAPP(ClassLoss):
+    """Maximise the temperature-scaled probability of assigning an item to its proxy:
 
-    Args:
-        exponent: x [..., B, R].
-        attract: weights a [..., B, R].
-        repel: weights r [..., B, R].
+        L = −1/B Σ_i log( Σ_{p∈P_i} e^{−d(x_i, p)/T} / Σ_p e^{−d(x_i, p)/T} )
+
+    d(x, p) = ‖x − p‖² of L2-normalised vectors, P_i is the proxy of the item's class. For one
+    label per item it equals NormSoftmax at τ = T/2, and Proxy-NCA with denominator "all" at
+    σ = 1/T. Label sets and pair weights are treated as in `ProxyNCA`; a query without a positive
+    counts as 0.
+
+    Left out, because they are not part of the loss: the paper's max pooling, layer normalisation,
+    class-balanced sampling and faster proxies.
+
+    Shape:
+        score: [..., B, C], −d; the loss is the mean over B and leading dimensions.
+
+    Example:
+        >>> loss = ProxyNCAPP(ProxyNCAPP.Config(temperature=0.5), classes=2, dim=2)
+        >>> pairs = make_pairs(torch.tensor([0, 1]), torch.tensor([0, 1]))
+        >>> round(loss(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), pairs).item(), 3)
+        0.224
+
+    References:
+        Teh et al., "ProxyNCA++: Revisiting and revitalizing proxy neighborhood component
+        analysis", ECCV 2020, proxy assignment probability with temperature scaling.
+        https://arxiv.org/abs/2004.01113
     """
+
+    REVISION = 1
+    geometry = Geometry("l2sq")
+
+    class Config(NamedConfig):
+        """temperature: T; 1/9 is the paper's value.
+        init: initial proxies, see `draw_initial_proxies`; the default is the public code's."""
+
+        name: Literal["proxy_nca_pp"] = "proxy_nca_pp"
+        temperature: float = Field(1 / 9, gt=0, le=10)
+        init: Init = "randn8"
+
+    options: Config
+
+    @property
+    def logit_scale(self) -> float:
+        """Return 2/T, because ‖x − p‖² = 2 − 2 cos."""
+        return 2 / self.options.temperature
+
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
+        return nca_loss(score / self.options.temperature, pairs.pos, torch.ones_like(pairs.pos))
+
+
+def nca_loss(exponent: Tensor, attract: Tensor, repel: Tensor) -> Tensor:
+    """Return the mean over queries of −log(Σ_R a e^x / Σ_R r e^x), with x, a, r [..., B, R]."""
     near, far = log_sum(exponent.mT, attract.mT), log_sum(exponent.mT, repel.mT)
-    nothing = torch.zeros_like(near)
-    near_or_0 = torch.where((attract > 0).any(-1), near, nothing)
-    far_or_0 = torch.where((repel > 0).any(-1) & (attract > 0).any(-1), far, nothing)
+    zero, is_drawn = torch.zeros_like(near), (attract > 0).any(-1)
+    near_or_0 = torch.where(is_drawn, near, zero)
+    far_or_0 = torch.where((repel > 0).any(-1) & is_drawn, far, zero)
     return (far_or_0 - near_or_0).mean()

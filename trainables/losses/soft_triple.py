@@ -11,14 +11,14 @@ from torch import Generator, Tensor
 
 from trainables.config.ranges import log_range
 from trainables.config.registry import NamedConfig
-from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
+from trainables.losses.base import LOSSES, Geometry, Pairs
 from trainables.losses.geometry import safe_sqrt
-from trainables.losses.normsoftmax import soft_cross_entropy
-from trainables.losses.proxies import Init, draw_initial_proxies
+from trainables.losses.proxies import ClassLoss, Init
+from trainables.losses.softmax import soft_cross_entropy
 
 
 @LOSSES.register("soft_triple")
-class SoftTriple(Loss):
+class SoftTriple(ClassLoss):
     """Compute softmax cross-entropy over classes that have K centres each:
 
         S_ic = Σ_k softmax_k(s_ick / γ) s_ick,   s_ick = cos(x_i, w_ck)
@@ -49,6 +49,7 @@ class SoftTriple(Loss):
 
     REVISION = 1
     geometry = Geometry("cosine")
+    VECTORS = "centres"
 
     class Config(NamedConfig):
         """centres: K; 10 is the paper's value for CUB and Cars, and 2 for SOP, where classes are
@@ -72,23 +73,14 @@ class SoftTriple(Loss):
     options: Config
 
     def __init__(self, config: Config, *, classes: int, dim: int) -> None:
-        super().__init__(config, classes=classes, dim=dim)
-        self.per_class = config.centres
-        self.centres = draw_initial_proxies(classes * self.per_class, dim, config.init)
-        labels = torch.arange(classes).repeat_interleave(self.per_class)
-        above = torch.ones(self.per_class, self.per_class).triu(1)
-        self.register_buffer("labels", labels, persistent=False)
-        self.register_buffer("above", above, persistent=False)
-        self.labels: Tensor
-        self.above: Tensor
+        super().__init__(config, classes=classes, dim=dim, per_class=config.centres)
+        above_diagonal = torch.ones(self.per_class, self.per_class).triu(1)
+        self.register_buffer("above_diagonal", above_diagonal, persistent=False)
+        self.above_diagonal: Tensor
 
     @property
     def logit_scale(self) -> float:
-        """Return λ."""
         return self.options.scale
-
-    def references(self) -> References:
-        return References(self.centres, self.labels, self.per_class)
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         similarity = score.reshape(*score.shape[:-1], self.classes, self.per_class)
@@ -100,7 +92,8 @@ class SoftTriple(Loss):
     def penalty(self) -> dict[str, tuple[Tensor, float]]:
         if self.per_class == 1:
             return {}
-        w = F.normalize(self.centres, dim=-1).view(self.classes, self.per_class, -1)
-        distances = safe_sqrt(2 - 2 * (w @ w.mT)) * self.above
+        centres = self.get_parameter(self.VECTORS)
+        w = F.normalize(centres, dim=-1).view(self.classes, self.per_class, -1)
+        distances = safe_sqrt(2 - 2 * (w @ w.mT)) * self.above_diagonal
         pairs = self.classes * self.per_class * (self.per_class - 1)
         return {"centres": (distances.sum() / pairs, self.options.tau)}

@@ -1,17 +1,76 @@
-"""Softmax: cross-entropy over the logits of a linear classifier."""
+"""Cross-entropy over classes: NormSoftmax on cosines, Softmax on the logits of a classifier."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
-from pydantic import Field, field_validator
+import torch.nn.functional as F
+from pydantic import AfterValidator, Field
 from torch import Generator, Tensor, nn
 
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, Geometry, Pairs
-from trainables.losses.normsoftmax import normalize_smoothing, soft_cross_entropy
 from trainables.losses.proxies import ClassLoss, Init
+
+# 0 is read as None, so that both are one trial.
+LabelSmoothing = Annotated[
+    float | None, Field(ge=0, lt=1), AfterValidator(lambda smoothing: smoothing or None)
+]
+
+
+@LOSSES.register("normsoftmax")
+class NormSoftmax(ClassLoss):
+    """Compute softmax cross-entropy over cosines divided by a temperature:
+
+        L = −1/B Σ_i Σ_j t_ij log softmax_j(s_ij / τ),   s_ij = cos(x_i, w_j)
+
+    t_i is the one-hot label; for label sets it is spread over the set in proportion to the pair
+    weights. There is one weight vector w per class and no bias. With label smoothing ε
+    (`soft_cross_entropy`) t_i becomes (1 − ε) t_i + ε/C.
+
+    Left out, because they are not part of the loss: the paper's layer normalisation of the
+    embedding without affine weights, and its binarised embeddings.
+
+    Shape:
+        score: [..., B, C]; the loss is the mean over B and leading dimensions.
+
+    Example:
+        >>> loss = NormSoftmax(NormSoftmax.Config(temperature=0.5), classes=2, dim=2)
+        >>> pairs = make_pairs(torch.tensor([0, 1]), torch.tensor([0, 1]))
+        >>> round(loss(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), pairs).item(), 3)
+        0.224
+
+    References:
+        Zhai & Wu, "Classification is a strong baseline for deep metric learning", BMVC 2019.
+        https://arxiv.org/abs/1811.12649
+    """
+
+    REVISION = 1
+    geometry = Geometry("cosine")
+    classifies = True
+    VECTORS = "weights"
+
+    class Config(NamedConfig):
+        """temperature: τ; 0.05 is the paper's value.
+        init: initial class weights, see `draw_initial_proxies`; the default is the public code's.
+        label_smoothing: ε; None: 0."""
+
+        name: Literal["normsoftmax"] = "normsoftmax"
+        temperature: float = Field(0.05, gt=0, le=10)
+        init: Init = "uniform"
+        label_smoothing: LabelSmoothing = None
+
+    options: Config
+
+    @property
+    def logit_scale(self) -> float:
+        return 1 / self.options.temperature
+
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
+        return soft_cross_entropy(
+            score / self.options.temperature, pairs.pos, self.options.label_smoothing
+        )
 
 
 @LOSSES.register("softmax")
@@ -47,9 +106,7 @@ class Softmax(ClassLoss):
         name: Literal["softmax"] = "softmax"
         bias: bool = True
         init: Init = "uniform"
-        label_smoothing: float | None = Field(None, ge=0, lt=1)
-
-        smoothing_off = field_validator("label_smoothing")(normalize_smoothing)
+        label_smoothing: LabelSmoothing = None
 
     options: Config
 
@@ -64,7 +121,6 @@ class Softmax(ClassLoss):
 
     @property
     def logit_scale(self) -> float:
-        """Return 1."""
         return 1.0
 
     def logits(self, score: Tensor) -> Tensor:
@@ -73,3 +129,23 @@ class Softmax(ClassLoss):
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         return soft_cross_entropy(self.logits(score), pairs.pos, self.options.label_smoothing)
+
+
+def soft_cross_entropy(logits: Tensor, weights: Tensor, smoothing: float | None = None) -> Tensor:
+    """Return the mean cross-entropy of logits[..., B, C] and targets t = weights[..., B, C] / Σ_C.
+
+    With label smoothing ε the targets are (1 − ε) t + ε/C. A query without a positive class counts
+    as 0.
+
+    References:
+        Label smoothing: Szegedy et al., "Rethinking the Inception architecture for computer
+        vision", CVPR 2016, section 7. https://arxiv.org/abs/1512.00567
+    """
+    total = weights.sum(-1, keepdim=True)
+    targets = weights / total.clamp_min(1e-12)
+    if smoothing is not None:
+        # In the logits' type: pair weights are float32, in which ε/C is no round number.
+        labelled = (total > 0).to(logits.dtype)
+        share = smoothing / weights.shape[-1]
+        targets = (1 - smoothing) * targets.to(logits.dtype) + share * labelled
+    return -(targets * F.log_softmax(logits, dim=-1)).sum(-1).mean()

@@ -15,7 +15,7 @@ from torch import Generator, Tensor
 
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
-from trainables.losses.sampling import draw_negatives, inverse_density
+from trainables.losses.margin import draw_negatives, inverse_density
 
 Mining = Literal["all", "semihard", "semihard_all", "distance_weighted"]
 
@@ -29,7 +29,7 @@ class TripletConfig(NamedConfig):
         "semihard": for each (a, p) the nearest n with D_ap < D_an (IDML's Eq. 13), if any.
         "semihard_all": every n with D_ap < D_an < D_ap + α (FaceNet, section 3.2; the miner of
             pytorch-metric-learning).
-        "distance_weighted": for each (a, p) one n drawn by `sampling.py`, by plain distances
+        "distance_weighted": for each (a, p) one n drawn by `draw_negatives`, by plain distances
             even if the loss compares squared ones.
     average: whether the mean is over the triplets with a loss above 0 ("active"; Hermans et al.,
         2017) or over all mined ones ("mined"). The papers sum.
@@ -115,7 +115,8 @@ class Triplet(Loss):
         ordered, weights = sort_negatives(distance, pairs.neg)
         limit = distance + self.options.margin
         finite = torch.where(ordered.isfinite(), ordered, torch.zeros_like(ordered))
-        number, length = accumulate_sums(weights), accumulate_sums(weights * finite)
+        # [..., R + 1]: number and total distance of the nearest 0, 1, … R negatives
+        number, length = (F.pad(x.cumsum(-1), (1, 0)) for x in (weights, weights * finite))
         edges = ordered.detach()
         end = torch.searchsorted(edges, limit.detach())
         if self.options.mining == "semihard_all":
@@ -136,11 +137,6 @@ def sort_negatives(distance: Tensor, neg: Tensor) -> tuple[Tensor, Tensor]:
     """
     ordered, order = torch.where(neg > 0, distance, torch.inf).sort(-1)
     return ordered, neg.expand_as(distance).gather(-1, order)
-
-
-def accumulate_sums(x: Tensor) -> Tensor:
-    """Return the sums of the first 0, 1, … R entries of x[..., R], [..., R + 1]."""
-    return F.pad(x.cumsum(-1), (1, 0))
 
 
 @LOSSES.register("triplet_l2sq")

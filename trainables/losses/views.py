@@ -1,7 +1,5 @@
 """Views: the v-th image of a class in a batch is view v of the class.
 
-Shape legend: B items of a batch, compared with itself.
-
 Losses that pair images of a class (N-pair, HypViT) assume batches in which each class has equally
 many adjacent images. Views are computed from the labels here, so that any order is paired rightly.
 """
@@ -12,37 +10,40 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-PAIRS_UP = "pairs up the images of a class"
+from trainables.losses.base import BatchNeeds, Loss, Traits
 
 if TYPE_CHECKING:
     from trainables.config.sections import Trial
-    from trainables.losses.base import Traits
 
 
-def compare_classes(labels: Tensor) -> Tensor:
-    """Return which items have the same first label, [B, B] bool, for labels [B, S]."""
-    first = labels[:, 0]
-    return first[:, None] == first[None, :]
+class ViewLoss(Loss):
+    """Base of losses that pair the images of a class, and so need one label for each image."""
+
+    batch = BatchNeeds(per_class=2, layout="class_major")
+
+    @classmethod
+    def check(cls, trial: Trial, method: Traits) -> None:
+        check_one_label(trial, method, "pairs up the images of a class")
 
 
-def number_views(same: Tensor) -> Tensor:
-    """Return for each item the number of earlier items of its class, [B] int64."""
-    return same.long().tril(-1).sum(-1)
-
-
-def check_one_label(trial: Trial, method: Traits, why: str) -> None:
-    """Refuse a method that gives an item several labels.
+def number_views(labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Compare the items' first labels, and number the images of each class.
 
     Args:
-        trial: the trial's configuration.
-        method: what the trial's method requires.
-        why: what the loss does that needs one label, as the end of a sentence.
+        labels: [B, S].
 
-    Raises:
-        ValueError: the method gives an item several labels.
+    Returns:
+        Which items have the same class, [B, B] bool, and each item's view, [B] int64.
     """
+    first = labels[:, 0]
+    same_class = first[:, None] == first[None, :]
+    return same_class, same_class.long().tril(-1).sum(-1)
+
+
+def check_one_label(trial: Trial, method: Traits, reason: str) -> None:
+    """Refuse a method that gives an image several labels; the message ends with the reason."""
     if method.label_sets:
         raise ValueError(
             f"method {trial.method.name} gives an image several labels, and loss {trial.loss.name} "
-            f"{why}: turn mixing off or take another loss"
+            f"{reason}. Turn mixing off or take another loss."
         )

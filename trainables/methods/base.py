@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from trainables.config.registry import ComponentConfig, NamedConfig, Registry
 from trainables.losses import geometry as geometries
 from trainables.losses.base import Geometry, Loss, ParamGroup, Traits, make_pairs
-from trainables.methods.principal import Principal, find_principal_start
+from trainables.methods.head import Principal, find_principal_start
 
 if TYPE_CHECKING:
     from trainables.config.network import EmbeddingConfig
@@ -156,15 +156,12 @@ class Method(nn.Module):
         super().__init__()
         self.loss, self.classes = parts["loss"], parts["classes"]
         self.traits = self.describe_traits(config)
+        self.observations: dict[str, Tensor] = {}
         self.principal: Principal = find_principal_start
 
     @classmethod
     def check(cls, trial: Trial) -> None:
-        """Check, before anything runs, that the method fits the trial.
-
-        Raises:
-            ValueError: a sentence with the reason and the remedy.
-        """
+        """Raise a ValueError, with reason and remedy, if the method does not fit the trial."""
 
     @classmethod
     def describe_traits(cls, config: ComponentConfig) -> Traits:
@@ -174,10 +171,8 @@ class Method(nn.Module):
         `metric`, and retrieval is plain if it does not override `score`.
         """
         base = (Method.score, Method.as_query, Method.metric)
-        return Traits(
-            own_scores=(cls.score, cls.as_query, cls.metric) != base,
-            plain_retrieval=cls.score is Method.score,
-        )
+        own_scores = (cls.score, cls.as_query, cls.metric) != base
+        return Traits(own_scores=own_scores, plain_retrieval=cls.score is Method.score)
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
         """Return the parameters of head, method and loss by role; a phase may omit some."""
@@ -186,8 +181,7 @@ class Method(nn.Module):
     def fit(self, features: Tensor) -> None:
         """Initialise the head from the training features [N, F], if `embedding.init` is "pca".
 
-        It is called once before the first step. `self.principal` computes the principal directions
-        or loads them from the cache.
+        Called once before the first step; `self.principal` computes or loads the directions.
         """
         raise NotImplementedError
 
@@ -217,13 +211,9 @@ class Method(nn.Module):
     def metric(
         self, query: Tensor, labels: Tensor, generator: torch.Generator, loss: Loss | None = None
     ) -> Tensor:
-        """Return the base loss of `query[..., B, E]`, against its references or the batch itself.
+        """Return the base loss, or `loss`, of `query[..., B, E]` with labels [B, S].
 
-        Args:
-            query: [..., B, E].
-            labels: [B, S].
-            generator: source of the loss's draws.
-            loss: loss of a branch that does not use the base loss; None: the base loss.
+        Queries are compared with the loss's references or, if it has none, with each other.
         """
         loss = self.loss if loss is None else loss
         if loss.takes == "embeddings":
@@ -236,15 +226,13 @@ class Method(nn.Module):
         else:
             pairs = make_pairs(labels, references.labels)
             score = self.score(query, self.as_query(references.vectors), loss.geometry)
-        value: Tensor = loss(score, pairs, generator=generator)
-        return value
+        return loss(score, pairs, generator=generator)
 
     def score(self, query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
         """Score queries [..., B, E] against references [..., R, E] → [..., B, R], larger is closer.
 
-        Training uses it, and so does evaluation unless `Traits.plain_retrieval` is set. By default
-        it follows the geometry. A method whose queries have another width E than the D of its
-        embeddings overrides it.
+        Training uses it, and so does evaluation unless `Traits.plain_retrieval` is set. A method
+        whose queries have another width E than the D of its embeddings overrides it.
         """
         return geometries.score(query, reference, geometry)
 
@@ -259,20 +247,18 @@ class Method(nn.Module):
     def observed(self) -> dict[str, Tensor]:
         """Return scalars worth watching that are no terms, read once a step, after `backward`.
 
-        Logged as epoch means under `observed/<name>`. `<term>_to_metric` is the gradient of a term
-        over the metric term's, both with respect to the embedding (`gradient_norms.py`): its
-        largest value of an epoch is logged as `observed/<term>_to_metric/max`, and above
-        `epoch_metrics.OVERWHELMING` the trial's log and the report warn.
+        By default they are what the step wrote into `self.observations`. Their epoch means are
+        logged under `observed/<name>`. `<term>_to_metric` is the gradient of a term over the metric
+        term's, both with respect to the embedding (`nir.py`): its largest value of an
+        epoch is logged as `observed/<term>_to_metric/max`, and above `epoch_metrics.OVERWHELMING`
+        the trial's log and the report warn.
         """
-        return {}
+        return self.observations
 
     def embed(self, features: Tensor, geometry: Geometry | None = None) -> Tensor:
         """Return the embeddings [N, E] of features [N, F]; deterministic, in evaluation mode.
 
-        Args:
-            features: [N, F].
-            geometry: geometry of the later comparison, which decides the normalisation; None: the
-                loss's geometry of retrieval.
+        They are normalised for a later comparison by `geometry`, or by that of retrieval.
         """
         raise NotImplementedError
 
@@ -282,12 +268,8 @@ class Method(nn.Module):
         """Return measurements of images that are not embeddings, [B] by name.
 
         The evaluator (`core/evaluator.py`) calls it at the end for a random sample of each
-        evaluated split, and reports mean and interval.
-
-        Args:
-            inputs: [B, ...], as `prepare` gets them.
-            features: the backbone, inputs → [B, F].
-            generator: source of draws.
+        evaluated split, and reports mean and interval. `features` is the backbone, which maps
+        inputs as `prepare` gets them to [B, F].
         """
         return {}
 

@@ -18,17 +18,16 @@ from trainables import streams
 from trainables.config.ranges import log_range
 from trainables.config.registry import NamedConfig
 from trainables.losses import geometry as geometries
-from trainables.losses.base import LOSSES, Loss, ParamGroup, References, make_pairs
-from trainables.losses.normsoftmax import NormSoftmax, soft_cross_entropy
-from trainables.machine.kernels import Linear
+from trainables.losses.base import Loss, ParamGroup, References, build_probe, make_pairs
+from trainables.losses.softmax import NormSoftmax, soft_cross_entropy
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term, read_as_none
-from trainables.methods.head import start_kaiming
+from trainables.methods.head import build_layer
 from trainables.methods.plain import Plain
 
 if TYPE_CHECKING:
     from trainables.config.sections import Trial
 
-# σ = softplus(raw − 5): 0.0067 where raw is 0, at the start by `std_start: exact` alone.
+# σ = softplus(raw − 5), 0.0067 where raw is 0
 STD_SHIFT = 5.0
 
 
@@ -66,13 +65,11 @@ class DDML(Plain):
     detached; a loss without references gets a NormSoftmax decoder. With several references per
     class q(c|·) is the sum over those of class c. Retrieval uses μ.
 
-    What σ is at the start is `std_start`'s. It is measured against μ in training (`observed`), for
-    only directions reach q: the agnostic term can be met by a σ that drowns μ, without any change
-    of what retrieval sees.
+    Only directions reach q, so the agnostic term can be met by a σ that drowns μ, which retrieval
+    does not see: `summarize_spread` is observed. `std_start` decides the σ of the first step.
 
-    Where paper and public code differ, both are options; Config says which is the default.
-    The D × 2D layer trains with the `auxiliary` learning rate, both halves of the first
-    encoder with that of the `head`.
+    The D × 2D layer trains with the `auxiliary` learning rate, both halves of the first encoder
+    with that of the `head`.
 
     Example:
         >>> method = build_seeded_method({"name": "ddml", "alpha": 0.5}, "normsoftmax")
@@ -95,27 +92,23 @@ class DDML(Plain):
         1e-3; SOP 1, 1, 1e-4; Table 4, on NormSoftmax: 1, 1, 1e-7).
 
         alpha, beta, gamma: weights of the agnostic, specific and split terms.
-        logit_scale: factor of the decoder's cosines; 23 in the public code, whatever the loss. Or
-            "tied": that of the loss whose proxies the decoder has (`Loss.logit_scale`), 1/τ of
-            NormSoftmax, for which q is then the posterior that the loss trains, α of
-            Proxy-Anchor. An added decoder's is 20.
+        logit_scale: factor of the decoder's cosines; 23 in the public code. Or "tied": that of the
+            loss whose proxies the decoder has (`Loss.logit_scale`): 1/τ of NormSoftmax, for which q
+            is then the posterior that the loss trains; α of Proxy-Anchor; 20 of an added decoder.
         agnostic: "uniform_ce", −1/P Σ_j log q(j|z), which trains; or "printed",
             −log Σ_j q(j|z)/P of Eq. 5 and 6, which is the constant log P, without gradient.
         split: "closed" KL, or "sampled", log p(zˢ|z) − log r(zˢ) at the one sample.
         metric_input: what the metric loss compares: "mean" μ, as the public code does, or
             "sample" z, the expectation of Eq. 6.
-        specific_input: what the D × 2D layer takes: "sample" z, as the Markov chain
-            X → Z → Zˢ has it; "mean" μ; or "unit" z/‖z‖, as the public code is reported to
-            normalise its samples. With the first two the split term grows with the square of the
-            embedding's length, and the public recipe's γ for Cars (1e-3) mostly shortens the
-            embedding; take "unit" with weights from the paper or the public code.
+        specific_input: what the D × 2D layer takes: "sample" z, as the Markov chain X → Z → Zˢ has
+            it; "mean" μ; or "unit" z/‖z‖, as the public code is reported to do. With the first two
+            the split term grows with the square of the embedding's length: take "unit" with
+            weights from the paper or the public code.
         std_start: how the layers that give raw and rawˢ start; the paper says nothing. "kaiming",
             the default: weights N(0, 2/D) and no bias, as the head's, so that raw is about
-            N(0, 2‖f‖²/D) and σ as large as the features make it. Measured on EfficientNet-Lite0,
-            ‖f‖ ≈ 76: means of σ 1.8, 1.0 and 0.5 at D 128, 256 and 512, medians below 0.01, for
-            few dimensions bear most of the noise; ‖σ‖/‖μ‖ 0.8, 0.7 and 0.5 behind a "pca"
-            head, half of that behind a "kaiming" one. "exact": weights zero, so that every σ is
-            softplus(−5) = 0.0067 at the first step, whatever the length of the features.
+            N(0, 2‖f‖²/D). On EfficientNet-Lite0 the mean of σ is then 1.8, 1.0 and 0.5 at D 128,
+            256 and 512, and ‖σ‖/‖μ‖ is 0.8, 0.7 and 0.5 behind a "pca" head, half of that behind a
+            "kaiming" one. "exact": weights zero, so that every σ is softplus(−5) = 0.0067 at first.
         """
 
         name: Literal["ddml"] = "ddml"
@@ -138,24 +131,19 @@ class DDML(Plain):
         assert isinstance(config, cls.Config)
         if config.logit_scale != "tied":
             return
-        with streams.seed_global_generator(0, "scale"):
-            loss = LOSSES[trial.loss.name](trial.loss, classes=2, dim=trial.embedding.dim)
+        loss = build_probe(trial.loss, trial.embedding.dim)
         if loss.references() is not None and loss.logit_scale is None:
             raise ValueError(
-                f"logit_scale must be a number, not 'tied': {trial.loss.name} states no scale of "
-                "its logits"
+                f"loss {trial.loss.name} states no scale of its logits. Set method.logit_scale to "
+                "a number, not 'tied'."
             )
 
     def __init__(self, config: Config, **parts: Unpack[MethodParts]) -> None:
         super().__init__(config, **parts)
         self.options = config
         features, dim = parts["features"], parts["embedding"].dim
-        with streams.use_substream("ddml.std"):
-            self.raw_std = Linear(features, dim)
-            start_kaiming(self.raw_std)
-        with streams.use_substream("ddml.specific"):
-            self.specific = Linear(dim, 2 * dim)
-            start_kaiming(self.specific)
+        self.raw_std = build_layer("ddml.std", features, dim)
+        self.specific = build_layer("ddml.specific", dim, 2 * dim)
         if config.std_start == "exact":
             nn.init.zeros_(self.raw_std.weight)
             nn.init.zeros_(self.specific.weight[dim:])
@@ -163,7 +151,6 @@ class DDML(Plain):
         if self.loss.references() is None:
             with streams.use_substream("ddml.decoder"):
                 self.decoder = NormSoftmax(NormSoftmax.Config(), classes=self.classes, dim=dim)
-        self._seen: dict[str, Tensor] = {}
 
     def forward(
         self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
@@ -171,7 +158,7 @@ class DDML(Plain):
         mean: Tensor = self.head(features)
         std = F.softplus(self.raw_std(features) - STD_SHIFT)
         sample = mean + std * _draw_noise_like(mean, generator)
-        self._seen = summarize_spread(mean.detach(), std.detach(), sample.detach())
+        self.observations = summarize_spread(mean.detach(), std.detach(), sample.detach())
         specific_input = mean if self.options.specific_input == "mean" else sample
         if self.options.specific_input == "unit":
             specific_input = geometries.normalize_to_unit(specific_input)
@@ -205,40 +192,32 @@ class DDML(Plain):
         terms["split"] = Term(self._compute_split(state), self.options.gamma)
         return terms
 
-    def observed(self) -> dict[str, Tensor]:
-        """Return std, std_to_mean and mean_to_sample, see `summarize_spread`."""
-        return self._seen
-
     def param_groups(self, phase: str) -> list[ParamGroup]:
         groups = [
             *super().param_groups(phase),
-            ParamGroup("head", list(self.raw_std.parameters())),
-            ParamGroup("auxiliary", list(self.specific.parameters())),
+            ParamGroup.collect("head", self.raw_std),
+            ParamGroup.collect("auxiliary", self.specific),
         ]
         return groups if self.decoder is None else [*groups, *self.decoder.param_groups()]
 
-    def _find_proxy_owner(self) -> Loss:
-        """Return the loss whose proxies the decoder uses."""
-        return self.loss if self.decoder is None else self.decoder
-
     def _get_decoder_references(self) -> References:
-        references = self._find_proxy_owner().references()
+        references = self._get_proxy_loss().references()
         assert references is not None
         return references
 
-    def _get_decoder_scale(self) -> float | Tensor:
-        if not isinstance(self.options.logit_scale, str):
-            return self.options.logit_scale
-        scale = self._find_proxy_owner().logit_scale
-        assert scale is not None, "refused by `check`"
-        return scale
+    def _get_proxy_loss(self) -> Loss:
+        """Return the loss whose proxies the decoder uses."""
+        return self.loss if self.decoder is None else self.decoder
 
     def _compute_logits(self, z: Tensor, references: References) -> Tensor:
         """Return the decoder's class logits [..., B, P] of z[..., B, D]."""
         cosine = (
             geometries.normalize_to_unit(z) @ geometries.normalize_to_unit(references.vectors).mT
         )
-        logits: Tensor = self._get_decoder_scale() * cosine
+        scale = self.options.logit_scale
+        factor = self._get_proxy_loss().logit_scale if scale == "tied" else scale
+        assert factor is not None, "refused by `check`"
+        logits = factor * cosine
         if references.per_class > 1:
             shape = (*logits.shape[:-1], self.classes, references.per_class)
             logits = logits.reshape(shape).logsumexp(-1)
@@ -251,10 +230,9 @@ class DDML(Plain):
         return (math.log(self.classes) - log_q.logsumexp(-1)).mean()
 
     def _compute_split(self, state: DDMLState) -> Tensor:
-        log_std = state.specific_log_std
+        std, log_std = state.specific_std, state.specific_log_std
         if self.options.split == "closed":
-            second = state.specific_mean.square() + state.specific_std.square()
-            return (0.5 * (second - 1) - log_std).sum(-1).mean()
+            return standard_normal_kl(state.specific_mean, std, log_std)
         squares = state.specific_sample.square() - state.specific_noise.square()
         return (0.5 * squares - log_std).sum(-1).mean()
 
@@ -272,6 +250,12 @@ def summarize_spread(mean: Tensor, std: Tensor, sample: Tensor) -> dict[str, Ten
         "std_to_mean": ratio.mean(),
         "mean_to_sample": F.cosine_similarity(mean, sample, dim=-1).mean(),
     }
+
+
+def standard_normal_kl(mean: Tensor, std: Tensor, log_std: Tensor) -> Tensor:
+    """Return the mean over [..., B] of KL(N(μ, σ²) ‖ N(0, I)), from tensors [..., B, D]."""
+    second_moment = mean.square() + std.square()
+    return (0.5 * (second_moment - 1) - log_std).sum(-1).mean()
 
 
 def log_softplus(x: Tensor, softplus: Tensor) -> Tensor:

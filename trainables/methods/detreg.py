@@ -6,6 +6,7 @@ Shape legend: B batch · F features · D embedding dimensions · S label slots.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Unpack
@@ -14,21 +15,21 @@ import torch
 import torch.nn.functional as F
 from pydantic import Field, field_validator
 from torch import Generator, Tensor
+from torch.func import jacrev, vmap
 
 from trainables import streams
 from trainables.config.ranges import linear_range, log_range
 from trainables.config.registry import NamedConfig
-from trainables.flows.config import FlowConfig
-from trainables.flows.flow import Flow
+from trainables.flows.flow import Coupling, Flow, FlowConfig, FlowOutput, soft_clamp
 from trainables.losses.base import Geometry, Loss, ParamGroup, make_pairs
 from trainables.losses.geometry import squared_distance
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term, read_as_none
-from trainables.methods.lipschitz import compute_diagonal_r, compute_singular_r
 from trainables.methods.plain import Plain
 
 if TYPE_CHECKING:
     from trainables.config.sections import Trial
 
+Across = Literal["sum", "mean", "product"]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "leaky_relu": F.leaky_relu,
@@ -57,24 +58,26 @@ class DetReg(Plain):
 
         L = L_metric(g₁(z)) [+ L_metric(g₂(z))] + λ₁ R₁ − λ₂ R₂
 
-    z = activation(n(W f + b)), n by `input`, and g₁, g₂ are flows on ℝᴰ. R_b is the mean of R (see
-    `methods/lipschitz.py`) of g_b over the batch's points z and the augmented points z_i + ε (z_j −
-    z_i), where z_j is the k-th nearest item of the same class in the batch, by Euclidean distance;
-    an item without one has no augmented point. Gradients of R flow to both items of a pair, and on
-    into the backbone. Retrieval uses g₁(z), L2-normalised. The flows train with the `auxiliary`
-    learning rate.
+    z = activation(n(W f + b)), n by `input`, and g₁, g₂ are flows on ℝᴰ. R_b is the mean of
 
-    R₂ is maximised without end but for the soft clamp of the flow's scales, which bounds it.
+        R(x) = 1/D Σ_i log(λ_i + 1)                                             Eq. 7 and 10
 
-    Where the paper leaves a choice, both readings are options; Config says which is the default.
+    of g_b, summed over layers, over the batch's points z and the augmented points
+    z_i + ε (z_j − z_i), where z_j is the k-th nearest item of the same class in the batch, by
+    Euclidean distance; an item without one has no augmented point. Gradients of R flow to both
+    items of a pair, and on into the backbone. The soft clamp of the flow's scales bounds R₂.
+    Retrieval uses g₁(z), L2-normalised. The flows train with the `auxiliary` learning rate.
+
+    Observed: with_neighbour, the share of items that have an augmented point; r1_items, r2_items,
+    R over the batch's points; r1_augmented, r2_augmented, R over the augmented ones (NaN without
+    any); r1_log_det and r2_log_det, the mean log |det| of the branch, per dimension.
+
     Deviations: R comes from the Jacobian's diagonal, as Eq. 10 has it, and not from the singular
     values of Eq. 7 (an option). The printed direction z_i − z_j leads away from the neighbour,
     though the text wants a point between the two; the point between is the default. n makes W f + b
-    of unit length: the paper has L2 on the last layer, whose points lie on the sphere and are
-    augmented in its tangent plane (5.4), and does not say that this is so before the flow too. Our
-    reason is a measurement: of principal components of EfficientNet-Lite0's features ‖z‖ is about
-    54, where twelve layers that start near the identity already bend the space: the gradient on z
-    then points 33° off the plain loss's at the first step, and 5° off for unit z.
+    of unit length, which the paper says of the last layer alone (5.4): on EfficientNet-Lite0 ‖z‖ is
+    about 54 otherwise, where twelve layers that start near the identity turn the gradient of z by
+    33° from the plain loss's at the first step; with unit z they turn it by 5°.
 
     The plain loss, bit for bit, with a flow of depth 0 and NEUTRAL's other options; with
     `flow.identity` instead of depth 0 it is so at the first step, before the flow trains.
@@ -109,18 +112,20 @@ class DetReg(Plain):
         flow: both branches' flow; each draws its own start.
         input: n, length of what activation, augmentation and flow get: "unit", 1, the default;
             "sqrt_d", √D, so that entries are about 1; "raw", as it is.
-        activation: between n and flow. The paper has one and does not name it. ReLU drops the half
-            of z that is below 0, which costs much behind centred features ("pca" in particular).
+        activation: between n and flow. The paper does not name its own. ReLU drops the half of z
+            that is below 0, which costs much behind centred features ("pca" in particular).
         dueling: whether there is a second branch; lambda2 is unused without.
         second_metric: the metric loss on the second branch as well, which Eq. 11 does not settle;
             without it nothing but R₂ shapes that branch.
-        proxies: "shared" by both branches, or the second branch's "own", a copy of the loss that
-            starts alike. Of a loss without parameters both are the same.
+        proxies: "shared" by both branches, or the second branch's "own", a copy of the loss.
         augmentation: "between", z_i + ε (z_j − z_i); "printed", z_i + ε (z_i − z_j); "none".
         neighbour: k, the rank of z_j among the item's class in the batch.
-        spectrum: λ_i of R: the Jacobian's "diagonal" (Eq. 10) or its "singular" values (Eq. 7),
-            which cost an SVD per item and layer: for small D.
-        across: layers of the flow: "sum" of their R, "mean", or R of the "product".
+        spectrum: λ_i of a layer: the entries of its Jacobian's "diagonal" (Eq. 10), which are e^s
+            for scaled dimensions and 1 for all others; or its "singular" values (Eq. 7), which
+            cost an SVD per item and layer: for small D.
+        across: "sum" adds the R of all layers, as Lemma 1 multiplies their constants; "mean"
+            divides that by their number; "product" has one R, of the product of layer diagonals
+            along each dimension, or of the singular values of the whole flow.
         normalize: L2 after the flow; where the loss's geometry normalises, that is it already.
         """
 
@@ -136,7 +141,7 @@ class DetReg(Plain):
         augmentation: Literal["between", "printed", "none"] = "between"
         neighbour: int = Field(1, ge=1)
         spectrum: Literal["diagonal", "singular"] = "diagonal"
-        across: Literal["sum", "mean", "product"] = "sum"
+        across: Across = "sum"
         normalize: bool = True
         input: Literal["raw", "unit", "sqrt_d"] | None = None
 
@@ -155,7 +160,6 @@ class DetReg(Plain):
                 self.flow2 = Flow(config.flow, dim=dim)
             if config.second_metric and config.proxies == "own":
                 self.second_loss = copy.deepcopy(self.loss)
-        self._watched: dict[str, Tensor] = {}
 
     @classmethod
     def check(cls, trial: Trial) -> None:
@@ -174,7 +178,7 @@ class DetReg(Plain):
         z = self._prepare_flow_input(features)
         augmented, valid = self._augment_points(z, labels)
         points = z if augmented is None else torch.cat([z, augmented])
-        self._watched = {} if valid is None else {"with_neighbour": valid.mean()}
+        self.observations = {} if valid is None else {"with_neighbour": valid.mean()}
         query, r1 = self._run_branch(self.flow1, points, valid, "r1")
         if self.flow2 is None:
             return DetRegState(query=query, second=None, r1=r1, r2=None)
@@ -203,22 +207,9 @@ class DetReg(Plain):
             terms["r2"] = Term(state.r2, -self.options.lambda2)
         return terms
 
-    def observed(self) -> dict[str, Tensor]:
-        """Return what `forward` measured.
-
-        Returns:
-            with_neighbour: share of items that have an augmented point. r1_items, r1_augmented,
-            r2_items, r2_augmented: R over the batch's points and over the augmented ones (NaN
-            without any). r1_log_det, r2_log_det: mean log |det| of the branch, per dimension.
-        """
-        return self._watched
-
     def param_groups(self, phase: str) -> list[ParamGroup]:
         flows = [flow for flow in (self.flow1, self.flow2) if flow is not None]
-        groups = [
-            *super().param_groups(phase),
-            ParamGroup("auxiliary", [p for flow in flows for p in flow.parameters()]),
-        ]
+        groups = [*super().param_groups(phase), ParamGroup.collect("auxiliary", *flows)]
         return groups if self.second_loss is None else [*groups, *self.second_loss.param_groups()]
 
     def _prepare_flow_input(self, features: Tensor) -> Tensor:
@@ -255,7 +246,7 @@ class DetReg(Plain):
             extra = (r[batch:] * valid).sum()
             mean = (r[:batch].sum() + extra) / (batch + valid.sum())
             watched[f"{name}_augmented"] = extra / valid.sum()
-        self._watched |= {key: value.detach() for key, value in watched.items()}
+        self.observations |= {key: value.detach() for key, value in watched.items()}
         return self._normalize_after_flow(output.z[:batch]), mean
 
     def _augment_points(self, z: Tensor, labels: Tensor) -> tuple[Tensor | None, Tensor | None]:
@@ -277,3 +268,63 @@ class DetReg(Plain):
         direction = z[neighbour] - z
         step = self.options.epsilon if kind == "between" else -self.options.epsilon
         return z + step * direction, has_neighbour.to(z.dtype)
+
+
+def compute_diagonal_r(output: FlowOutput, across: Across) -> Tensor:
+    """Return R from the layers' diagonals, [N]; free beside the flow's forward pass.
+
+    A flow without layers gives 0, and log 2 with "product".
+    """
+    dim = output.z.shape[-1]
+    if across == "product":
+        return F.softplus(output.log_diagonal).mean(-1)
+    total = output.z.new_zeros(output.z.shape[:-1])
+    for log_scale in output.log_scales:
+        ones = dim - log_scale.shape[-1]  # passive dimensions, whose entry is 1
+        total = total + (F.softplus(log_scale).sum(-1) + ones * math.log(2)) / dim
+    return total / max(len(output.log_scales), 1) if across == "mean" else total
+
+
+def compute_singular_r(flow: Flow, x: Tensor, across: Across) -> Tensor:
+    """Return R from exact singular values at x[N, D], [N], with gradients to flow and x.
+
+    Cost: N · L decompositions of D × D ("product": N), and a backward pass for every row of every
+    Jacobian. Of 128 items with their augmented points, 12 layers of width 64, one busy CPU
+    thread, forward and backward, per branch and step: 0.13 s at D = 8, 0.35 s at 16, 4 s at 64
+    ("product": 1.1 s at 64). At D = 512 one item and layer takes 0.1 s: minutes a step.
+    """
+    if across == "product":
+        jacobian = vmap(jacrev(lambda row: flow(row).z))(x)
+        return torch.log1p(torch.linalg.svdvals(jacobian)).mean(-1)
+    total = x.new_zeros(x.shape[:-1])
+    jacobians = compute_layer_jacobians(flow, x)
+    for jacobian in jacobians:
+        total = total + torch.log1p(torch.linalg.svdvals(jacobian)).mean(-1)
+    return total / max(len(jacobians), 1) if across == "mean" else total
+
+
+def compute_layer_jacobians(flow: Flow, x: Tensor) -> list[Tensor]:
+    """Return the Jacobian of each layer at its input, as x[N, D] runs through the flow.
+
+    That of a coupling is [N, D, D], in its own order of dimensions, the passive half first:
+
+        [ I   0        ]
+        [ A   diag e^s ]      A = ∂y_a/∂x_p
+
+    That of a diagonal scaling is [D, D], in the order of x.
+    """
+    jacobians: list[Tensor] = []
+    for coupling, active, passive in flow.walk(x):
+
+        def transform(p: Tensor, a: Tensor, coupling: Coupling = coupling) -> tuple[Tensor, Tensor]:
+            y, log_scale = coupling(a, p, None)
+            return y, log_scale
+
+        by_passive, log_scale = vmap(jacrev(transform, has_aux=True))(passive, active)
+        diagonal = torch.cat([torch.ones_like(passive), log_scale.exp()], dim=-1)
+        jacobian = torch.diag_embed(diagonal)
+        jacobian[:, passive.shape[1] :, : passive.shape[1]] = by_passive
+        jacobians.append(jacobian)
+    if flow.scale is not None:
+        jacobians.append(soft_clamp(flow.scale, flow.config.clamp).exp().diag())
+    return jacobians

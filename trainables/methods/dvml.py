@@ -6,20 +6,19 @@ Shape legend: B batch · F features · D embedding dimensions · H hidden width 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
 
 import torch
 from pydantic import Field, field_validator
 from torch import Generator, Tensor, nn
 
 from trainables import streams
-from trainables.config.ranges import linear_range, log_range
-from trainables.config.registry import ComponentConfig, NamedConfig
+from trainables.config.registry import NamedConfig
 from trainables.losses.base import ParamGroup, Traits, make_pairs
 from trainables.losses.geometry import safe_sqrt
 from trainables.machine.kernels import Linear
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term, read_as_none
-from trainables.methods.head import start_lecun
+from trainables.methods.head import build_layer, initialize_linear
 from trainables.methods.plain import Plain
 
 if TYPE_CHECKING:
@@ -60,17 +59,17 @@ class DVML(Plain):
     only one that retrieval uses (the paper's text once calls it the variance). The decoder is
     D → H → tanh → F. All T draws go through decoder and loss in one pass.
 
-    Two phases: while the share of all optimiser steps that was taken is below `phase1`, L2
-    trains the decoder alone (it gets ẑ without gradient) and the weights are `lambda*_phase1`;
-    after that L2 reaches the heads and the backbone too, and they are `lambda*_phase2`. Steps of
-    a warm-up count. The loss's own penalty, if it has one, stands once and is not multiplied.
+    Two phases: while the share of all optimiser steps that was taken, warm-up included, is below
+    `phase1`, L2 trains the decoder alone (it gets ẑ without gradient) and the weights are
+    `lambda*_phase1`; after that L2 reaches heads and backbone too, and the weights are
+    `lambda*_phase2`. The loss's own penalty is added once, unweighted.
 
-    Named choices where the paper does not settle it: Config. Beyond the paper: log σ² above 10
-    grows as 10 + ln(1 + x − 10), so that σ² stays finite and its gradient alive whatever the
-    features; both terms use that σ². The added layers start as in Chainer, which the paper used:
-    weight N(0, 1 / inputs), bias 0; z_I's head starts as every method's, by `embedding.init`.
+    Beyond the paper: log σ² above 10 grows as 10 + ln(1 + x − 10), so that σ² and its gradient
+    stay finite. The added layers start as in Chainer, which the paper used: weight N(0, 1/inputs),
+    bias 0; z_I's head starts as every method's, by `embedding.init`.
 
-    The heads train with the learning rate of the `head`, the decoder with `auxiliary`.
+    The heads train with the learning rate of the `head`, the decoder with `auxiliary`. Observed:
+    std, the mean of σ, and invariant_norm and variance_norm, the means of ‖z_I‖ and ‖z_V‖.
 
     Example:
         >>> method, draws = build_seeded_method("dvml", "n_pair"), torch.Generator()
@@ -101,35 +100,33 @@ class DVML(Plain):
         samples: T.
         hidden: H.
         generated: "batches", the mean of the loss over T batches of B samples, each compared
-            within itself; or "pooled", the loss of one batch of T · B, in which a sample is
-            compared with all but itself. Samples of one image stand together there, so that
-            classes which stand together still do.
+            within itself; or "pooled", the loss of one batch of T · B samples, each compared with
+            all others, in which those of one image are adjacent.
         same_image: in a pooled batch two samples of one image are a "positive" pair, or no pair
-            ("excluded"). Nothing to a loss with references.
-        kl_over: L1 of an image is the "sum" over the D dimensions, Eq. 8's; or their "mean", 1/D of
-            it. Losses do not grow with D, so that a λ1 found at one size holds at another.
+            ("excluded"). It has no effect on a loss with references.
+        kl_over: L1 of an image is the "sum" over the D dimensions, as in Eq. 8; or their "mean",
+            with which a λ1 found at one D holds at another.
         kl: "corrected", +KL; or "printed", Eq. 8's sign, with which minimising drives the
             posterior away from the prior without bound.
         reconstruction: "squared", or "norm", ‖f − decoder(ẑ)‖ as "L-2 distance" may be read.
-        target: "detached", or "attached": L2 then also pulls the features it reconstructs, in
-            both phases, for the first cuts off no more than what goes through the decoder.
-        spread: whether what trains μ and log σ² goes on into the features, "attached", or ends
-            at those two heads, "detached", so that L1 cannot. A backbone that trains can lower
-            L1 by features that are alike for all images, and where L1, a sum over D, outweighs
-            the metric loss it soon does: at the paper's weights the embedded data are lost
-            within an epoch (README). With cached features both are the same.
+        target: "detached", or "attached": L2 then also trains the features that it reconstructs,
+            in both phases.
+        spread: whether the gradients of μ and log σ² reach the features, "attached", or end at
+            those two heads, "detached". A backbone that trains can lower L1 by features that are
+            alike for all images: at the paper's weights the embedded data are lost within an epoch
+            (README). With cached features both are the same.
         """
 
         name: Literal["dvml"] = "dvml"
-        lambda1_phase1: float = Field(1.0, ge=0, **log_range(1e-5, 1, "1 in the paper"))
+        lambda1_phase1: float = Field(1.0, ge=0)
         lambda2_phase1: float = Field(1.0, ge=0)
-        lambda3_phase1: float = Field(0.1, ge=0, **log_range(0.01, 3, "0.1 in the paper"))
+        lambda3_phase1: float = Field(0.1, ge=0)
         lambda4_phase1: float = Field(1.0, ge=0)
         lambda1_phase2: float = Field(0.8, ge=0)
-        lambda2_phase2: float = Field(1.0, ge=0, **log_range(1e-6, 1, "1 in the paper"))
+        lambda2_phase2: float = Field(1.0, ge=0)
         lambda3_phase2: float = Field(0.2, ge=0)
         lambda4_phase2: float = Field(0.8, ge=0)
-        phase1: float = Field(0.5, ge=0, le=1, **linear_range(0.1, 0.9, "none in the paper"))
+        phase1: float = Field(0.5, ge=0, le=1)
         samples: int = Field(20, ge=1, le=1000)
         hidden: int = Field(512, ge=1, le=65_536)
         generated: Literal["batches", "pooled"] = "batches"
@@ -157,9 +154,8 @@ class DVML(Plain):
                 )
 
     @classmethod
-    def describe_traits(cls, config: ComponentConfig) -> Traits:
+    def describe_traits(cls, config: Any) -> Traits:
         """Return the traits; a loss that takes embeddings cannot exclude pairs of one image."""
-        assert isinstance(config, cls.Config)
         excluded = config.generated == "pooled" and config.same_image == "excluded"
         return replace(super().describe_traits(config), own_scores=excluded)
 
@@ -167,18 +163,13 @@ class DVML(Plain):
         super().__init__(config, **parts)
         self.options = config
         features, dim = parts["features"], parts["embedding"].dim
-        with streams.use_substream("dvml.mean"):
-            self.mean = Linear(features, dim)
-            start_lecun(self.mean)
-        with streams.use_substream("dvml.log_variance"):
-            self.log_variance = Linear(features, dim)
-            start_lecun(self.log_variance)
+        self.mean = build_layer("dvml.mean", features, dim, "lecun")
+        self.log_variance = build_layer("dvml.log_variance", features, dim, "lecun")
         with streams.use_substream("dvml.decoder"):
             inner, outer = Linear(dim, config.hidden), Linear(config.hidden, features)
-            start_lecun(inner)
-            start_lecun(outer)
-            self.decoder = nn.Sequential(inner, nn.Tanh(), outer)
-        self._seen: dict[str, Tensor] = {}
+            initialize_linear(inner, "lecun")
+            initialize_linear(outer, "lecun")
+        self.decoder = nn.Sequential(inner, nn.Tanh(), outer)
 
     def forward(
         self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
@@ -193,10 +184,10 @@ class DVML(Plain):
         variance = mean + std * noise
         generated = invariant + variance
         decoder_input = generated.detach() if self._is_first_phase(progress) else generated
-        self._seen = {
+        self.observations = {
             "std": std.detach().mean(),
-            "invariant_norm": _mean_norm(invariant),
-            "variance_norm": _mean_norm(variance),
+            "invariant_norm": invariant.detach().square().sum(-1).sqrt().mean(),
+            "variance_norm": variance.detach().square().sum(-1).sqrt().mean(),
         }
         return DVMLState(
             query=invariant,
@@ -213,7 +204,8 @@ class DVML(Plain):
         assert isinstance(state, DVMLState)
         # L_m(z_I) first: its draws are then those of the plain loss.
         terms = super().terms(state, labels, progress, generator)
-        weights = self._get_phase_weights(progress)
+        phase = 1 if self._is_first_phase(progress) else 2
+        weights = [getattr(self.options, f"lambda{term}_phase{phase}") for term in (1, 2, 3, 4)]
         terms["metric"] = Term(terms["metric"].value, weights[3])
         terms["kl"] = Term(self._compute_kl(state), weights[0])
         terms["reconstruction"] = Term(self._compute_reconstruction(state), weights[1])
@@ -222,25 +214,15 @@ class DVML(Plain):
         )
         return terms
 
-    def observed(self) -> dict[str, Tensor]:
-        """Return std (mean σ), invariant_norm (mean ‖z_I‖) and variance_norm (mean ‖z_V‖)."""
-        return self._seen
-
     def param_groups(self, phase: str) -> list[ParamGroup]:
-        heads = [*self.mean.parameters(), *self.log_variance.parameters()]
         return [
             *super().param_groups(phase),
-            ParamGroup("head", heads),
-            ParamGroup("auxiliary", list(self.decoder.parameters())),
+            ParamGroup.collect("head", self.mean, self.log_variance),
+            ParamGroup.collect("auxiliary", self.decoder),
         ]
 
     def _is_first_phase(self, progress: Progress) -> bool:
         return progress.fraction < self.options.phase1
-
-    def _get_phase_weights(self, progress: Progress) -> list[float]:
-        """Return λ1 … λ4 of the phase."""
-        phase = 1 if self._is_first_phase(progress) else 2
-        return [getattr(self.options, f"lambda{term}_phase{phase}") for term in (1, 2, 3, 4)]
 
     def _compute_kl(self, state: DVMLState) -> Tensor:
         log_variance = state.log_variance
@@ -268,15 +250,10 @@ class DVML(Plain):
         other_image = (image[:, None] != image[None, :]).to(pairs.pos.dtype)
         pairs = replace(pairs, pos=pairs.pos * other_image)
         score = self.score(pooled, pooled, self.loss.geometry)
-        value: Tensor = self.loss(score, pairs, generator=generator)
-        return value
+        return self.loss(score, pairs, generator=generator)
 
 
 def bend_log_variance(x: Tensor) -> Tensor:
     """Return x up to c = LOG_VARIANCE_BEND and c + ln(1 + x − c) above, whose exp is linear."""
     above = (x - LOG_VARIANCE_BEND).clamp_min(0)
     return torch.where(x <= LOG_VARIANCE_BEND, x, LOG_VARIANCE_BEND + torch.log1p(above))
-
-
-def _mean_norm(x: Tensor) -> Tensor:
-    return x.detach().square().sum(-1).sqrt().mean()

@@ -1,25 +1,42 @@
-"""The linear embedding head F → D and its three starts; how a method's other layers start."""
+"""The linear embedding head F → D, a method's other linear layers, and how they start.
+
+Shape legend: N training images · F features · D embedding dimensions.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import hashlib
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from trainables import streams
+from trainables.data.cache import CacheError, get_or_build, write_array
 from trainables.errors import ConfigError
-from trainables.machine.kernels import Linear
-from trainables.methods.principal import Principal, find_principal_start
+from trainables.machine.kernels import Linear, describe_kernels
 
 if TYPE_CHECKING:
     from trainables.config.network import EmbeddingConfig
 
+LOG = logging.getLogger(__name__)
+REVISION = 1  # raise by hand when `find_principal_start` gives other numbers
+
+Init = Literal["kaiming", "orthogonal", "lecun"]
+Start = tuple[Tensor, Tensor]
+Principal = Callable[[Tensor, int], Start]
+
 
 def build_linear_head(features: int, embedding: EmbeddingConfig) -> nn.Linear:
-    """Return a new head, its bias zero and its weight by `embedding.init`.
+    """Return a new head, its weight drawn as `embedding.init` says.
 
-    kaiming: normal with fan-out, as in Proxy-Anchor's code. orthogonal: orthonormal rows (or
-    columns, where D > F), as in HypViT's. pca: orthogonal until `fit_pca` has run.
+    kaiming is as in Proxy-Anchor's code, orthogonal as in HypViT's; pca is orthogonal until
+    `Method.fit` has run.
 
     Raises:
         ConfigError: pca with D > F, for there are only F principal directions.
@@ -31,37 +48,83 @@ def build_linear_head(features: int, embedding: EmbeddingConfig) -> nn.Linear:
             "takes directions. Lower it or take init orthogonal.",
         )
     head = Linear(features, embedding.dim, bias=embedding.bias)
-    if embedding.init == "kaiming":
-        start_kaiming(head)
-    else:
-        nn.init.orthogonal_(head.weight)
-        if head.bias is not None:
-            nn.init.zeros_(head.bias)
+    initialize_linear(head, "kaiming" if embedding.init == "kaiming" else "orthogonal")
     return head
 
 
-def start_kaiming(linear: nn.Linear) -> None:
-    """Draw the weight from N(0, 2 / outputs) and set the bias to zero."""
-    nn.init.kaiming_normal_(linear.weight, mode="fan_out")
-    if linear.bias is not None:
-        nn.init.zeros_(linear.bias)
+def build_layer(stream: str, inputs: int, outputs: int, init: Init = "kaiming") -> nn.Linear:
+    """Return a new linear layer, whose weight is drawn from a random stream of its own."""
+    with streams.use_substream(stream):
+        layer = Linear(inputs, outputs)
+        initialize_linear(layer, init)
+    return layer
 
 
-def start_lecun(linear: nn.Linear) -> None:
-    """Draw the weight from N(0, 1 / inputs), which keeps the inputs' scale; bias zero."""
-    nn.init.normal_(linear.weight, std=linear.in_features**-0.5)
+def initialize_linear(linear: nn.Linear, init: Init) -> None:
+    """Draw the weight from a distribution, and set the bias to zero.
+
+    Args:
+        init: "kaiming", N(0, 2 / outputs); "lecun", N(0, 1 / inputs), which keeps the inputs'
+            scale; "orthogonal", orthonormal rows (or columns, where outputs > inputs).
+    """
+    if init == "kaiming":
+        nn.init.kaiming_normal_(linear.weight, mode="fan_out")
+    elif init == "lecun":
+        nn.init.normal_(linear.weight, std=linear.in_features**-0.5)
+    else:
+        nn.init.orthogonal_(linear.weight)
     if linear.bias is not None:
         nn.init.zeros_(linear.bias)
 
 
 @torch.no_grad()
-def fit_pca(head: nn.Linear, features: Tensor, find: Principal = find_principal_start) -> None:
-    """Set `head` to the D leading principal directions of features[N, F], centred by the bias.
+def find_principal_start(features: Tensor, dim: int) -> Start:
+    """Return the D leading principal directions of features[N, F] as rows, and the centring bias.
 
-    Args:
-        find: gives them; `Method.principal` in a method.
+    They are eigenvectors of the F × F covariance, computed in float64 on the CPU, with the largest
+    eigenvalue first. The entry of largest magnitude of each direction is made positive, so that
+    the result does not depend on the solver's choice of sign.
+
+    Returns:
+        Directions [D, F] and bias [D], float64, on the CPU.
     """
-    weight, bias = find(features, head.out_features)
-    head.weight.copy_(weight)
-    if head.bias is not None:
-        head.bias.copy_(bias)
+    x = features.detach().to("cpu", torch.float64)
+    mean = x.mean(0)
+    centred = x - mean
+    _, vectors = torch.linalg.eigh(centred.T @ centred)
+    directions = vectors.flip(1)[:, :dim].T
+    peak = directions.gather(1, directions.abs().argmax(1, keepdim=True))
+    directions = directions * peak.sign()
+    return directions, -(directions @ mean)
+
+
+def load_principal_start(cache: Path) -> Principal:
+    """Return a version of `find_principal_start` that keeps its results in `<cache>/starts/<key>`.
+
+    The key contains the kernels, so that a cached result equals a computed one to the bit.
+    """
+
+    def load_or_find(features: Tensor, dim: int) -> Start:
+        def write_start(folder: Path) -> None:
+            weight, bias = find_principal_start(features, dim)
+            write_array(folder / "weight.npy", weight.numpy())
+            write_array(folder / "bias.npy", bias.numpy())
+
+        try:
+            folder = get_or_build(cache / "starts" / start_key(features, dim), write_start)
+        except CacheError as error:
+            LOG.warning("The principal directions are not kept: %s", error)
+            return find_principal_start(features, dim)
+        weight, bias = (torch.from_numpy(np.load(folder / f"{n}.npy")) for n in ("weight", "bias"))
+        return weight, bias
+
+    return load_or_find
+
+
+def start_key(features: Tensor, dim: int) -> str:
+    """Return a digest of everything that `find_principal_start` depends on."""
+    rows = features.detach().cpu().contiguous()
+    inputs = [REVISION, dim, str(rows.dtype), list(rows.shape), describe_kernels()]
+    digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode())
+    digest.update(rows.numpy().data.cast("B"))
+    return digest.hexdigest()[:32]

@@ -8,34 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Literal, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field, field_validator
 from torch import Generator, Tensor, nn
 
-from trainables import streams
 from trainables.backbones.extra_token import check_tokens
-from trainables.config.ranges import linear_range, log_range
-from trainables.config.registry import ComponentConfig
 from trainables.losses import geometry as geometries
-from trainables.losses.base import LOSSES, Geometry, Loss, ParamGroup, Traits, resolve_geometry
+from trainables.losses.base import LOSSES, Geometry, Loss, ParamGroup, Traits, build_probe
+from trainables.losses.geometry import safe_sqrt, squared_distance
 from trainables.losses.softmax import Softmax
-from trainables.machine.kernels import Linear
-from trainables.methods.base import METHODS, MethodParts, Progress, State
-from trainables.methods.head import start_kaiming
-from trainables.methods.introspective import (
-    CLOSEST,
-    introspective_score,
-    is_cosine,
-    pair_uncertainty_squared,
-    semantic_distance,
-)
+from trainables.methods.base import METHODS, MethodParts, Progress, State, read_as_none
+from trainables.methods.head import build_layer
 from trainables.methods.mixing import UNUSED, Mixing, MixingConfig, cut_mix, draw_beta_share, mix_up
 
 if TYPE_CHECKING:
     from trainables.config.sections import Trial
+
+# Least α that r divides by. Below it `safe_sqrt` gives α = 0 with gradient 0 and e^{−r/τ} is
+# taken at this α: Eq. 6 and 8 vanish there all the same, and nothing is 0/0.
+CLOSEST = 1e-6
 
 
 @METHODS.register("idml")
@@ -43,27 +37,25 @@ class IDML(Mixing):
     """Weaken the scores of uncertain pairs by a learnt uncertainty, under any loss:
 
         s = W_s f + b_s [B, D],  u = W_u f + b_u [B, U];  α = ‖s_i − s_j‖,  β = ‖u_i + u_j‖
+        r    = (β + γ) / α                  relative uncertainty of a pair, Eq. 5
+        D_IN = α · e^{−r/τ}                 Eq. 6, of distances
+        C_IN = 1 − (1 − C) · e^{−r/τ}       Eq. 8 and 19, of cosines: "ism_sim"
+        C_IN = C · e^{−r/τ}                 Eq. 20, of cosines: "ism_dis"
 
-    The introspective score replaces the plain one, see `introspective.py`. A loss of distances gets
-    −D_IN (Eq. 6), one of cosines C_IN (Eq. 8); where the loss's geometry normalises, s is of unit
-    length in α too; u never is. A loss of squared distances gets −D_IN². So the forms of the
-    paper's Eq. 7, 9 and appendix A come of the losses as they stand, mining and sampling included.
-    Mixed images are trained on as `mixing` and `objective` say (`MixingConfig`): by default by the
-    three losses of the authors' public code; the paper's text has one.
+    The introspective score replaces the plain one: a loss of distances gets −D_IN, one of squared
+    distances −D_IN², one of cosines C_IN, with α = √(2 − 2C). Where the loss's geometry normalises,
+    s is of unit length in α too; u never is. So the losses give the paper's Eq. 7, 9 and appendix A
+    without changes, mining and sampling included. Mixed images are trained on by the three losses
+    of the public code; the paper's text has one (`MixingConfig`, `objective`).
 
-    Retrieval uses s alone by default. Proxies carry an uncertainty of their own, 0 by default.
+    The public code differs from the paper's equations. In retrieval it is `uncertainty: unit,
+    gamma: 4` on Proxy-Anchor. In classification the paper is C_IN at τ = 1, γ = 0 on NormSoftmax,
+    the public code `uncertainty: relu, tau: 5, gamma: 0, bias_in_score: true` on the loss softmax.
 
-    The public code differs from the paper's equations; its retrieval is `uncertainty: unit,
-    gamma: 4` on Proxy-Anchor with objective "separate" (and its uncertainty head never trains, see
-    `uncertainty`). In classification the paper is C_IN at τ = 1, γ = 0 on NormSoftmax, the public
-    code `uncertainty: relu, tau: 5, gamma: 0, bias_in_score: true` on the loss softmax.
-
-    Deviations: one λ per step. On NormSoftmax the sum below includes the image's own class and
-    scores are divided by the loss's temperature; Eq. 9 has the other classes alone, and no
-    temperature. The uncertainty head learns at the rate of `auxiliary` and starts as
-    a head of init "kaiming" does times `uncertainty_gain`: pooled features are long, and at a gain
-    of 1 so is u (about 110 on EfficientNet-Lite0 of 128 px, where α ≤ 2), e^{−r/τ} is about 0
-    for every pair, and training does not leave that place.
+    Deviations: one λ per step. On NormSoftmax the sum of Eq. 9 includes the image's own class, and
+    scores are divided by the loss's temperature. The uncertainty head learns at the rate of
+    `auxiliary` and starts as a "kaiming" head times `uncertainty_gain`: at a gain of 1 ‖u‖ is about
+    110 on EfficientNet-Lite0, where α ≤ 2, so that e^{−r/τ} is 0 for every pair and stays so.
 
     Example:
         >>> method, draws = build_seeded_method("idml", "proxy_anchor"), torch.Generator()
@@ -97,12 +89,11 @@ class IDML(Mixing):
         metric: "ism_sim" (Eq. 6, 8, 19); "ism_dis" (Eq. 20, for losses of cosines); "plain", the
             loss's own score, in which the uncertainty has no part (mixing alone, Table 3).
         uncertainty_dim: U; D is `embedding.dim`.
-        uncertainty: "vector", u as it is, β = ‖u_i + u_j‖, α un-squared: the paper's. "unit", the
-            public code's reading: u of unit length, β² and α² in place of β and α, and α² to
-            proxies whose length is left as it is; with proxies of no uncertainty β is then 1
-            whatever the image, and u gets no gradient. "relu", its reading in classification:
-            ReLU(u), β² and α² in place of β and α (so r/τ = β²/(5α²) at τ = 5), nothing normalised,
-            and the product ⟨s, w⟩ with class weights for C in Eq. 8; for losses of such products.
+        uncertainty: "vector", the paper's: u as it is, β = ‖u_i + u_j‖, α un-squared. "unit", the
+            public code's: u of unit length, β² and α² in place of β and α, proxies not normalised
+            in α²; with proxies of no uncertainty β is 1 and u gets no gradient. "relu", its reading
+            in classification: ReLU(u), β² and α² in place of β and α, nothing normalised, and
+            the product ⟨s, w⟩ with class weights for C in Eq. 8; for losses of such products.
         proxy_uncertainty: u of the loss's references: "zero", or "learnable" from zero.
         squared: what a loss of squared distances gets: "squared", −D_IN², its own definition on the
             introspective distance; "plain", −D_IN, as Eq. 14 has for Proxy-NCA, whose own
@@ -112,27 +103,24 @@ class IDML(Mixing):
         uncertainty_gain: of the uncertainty head's initial weights.
         uncertainty_token: u = W_u · output of a second token of a vision transformer + b_u, and s
             of the class token's (Table 9 and appendix C.5; `backbones/extra_token.py`); None: off.
-            Two readings of "we discard the uncertainty token during inference": "discarded", the
-            paper's words, retrieval and classification run the transformer without it, "the same
-            architecture as the original transformer without extra computation cost", though the
-            class token attended to it in training; "kept", it stays in the sequence, and its
-            output is left out, but where the introspective metric is that of retrieval.
-            Deviations: the paper takes the tokens' outputs as the embeddings, here each goes
-            through its linear head. The token learns at the rate of `backbone`, with weight decay.
-            What is measured of uncertainties (`observed`, `measure`) is with the token.
-        bias_in_score: with uncertainty "relu", where the classifier's bias b enters. On, as in the
-            public code, it is part of the product and of the distance, whose class weight is
-            w_j + b_j·1:
+            "discarded", the paper's words: evaluation runs the transformer without it, though the
+            class token attended to it in training. "kept": it stays in the sequence, and only its
+            output is left out, unless test_metric is introspective. Deviations: the paper takes
+            the tokens' outputs as the embeddings, here each goes through its linear head. The
+            token learns at the rate of `backbone`, with weight decay. Uncertainties are observed
+            and measured with the token.
+        bias_in_score: with uncertainty "relu", the classifier's bias b is part of the product and,
+            as in the public code, of the distance to the class weight w_j + b_j·1:
 
                 1 − (1 − ⟨s, w_j⟩ − b_j) e^{−r/τ},   r = (β² + γ) / ‖s − (w_j + b_j·1)‖²
 
-            None: off, b_j is added to the score of ⟨s, w_j⟩ and w_j.
+            None: off, b_j is added to the score.
         """
 
         name: Literal["idml"] = "idml"
         mixing: Literal["none", "mixup", "cutmix", "feature_mixup"] = "mixup"
-        tau: float = Field(5.0, gt=0, le=1e12, **log_range(0.5, 50, "Fig. 4: 1 to 9"))
-        gamma: float = Field(0.0, ge=0, le=1e3, **linear_range(0, 4, "Fig. 4: 0 to 4"))
+        tau: float = Field(5.0, gt=0, le=1e12)
+        gamma: float = Field(0.0, ge=0, le=1e3)
         metric: Literal["ism_sim", "ism_dis", "plain"] = "ism_sim"
         uncertainty_dim: int = Field(512, ge=1, le=8192)
         uncertainty: Literal["vector", "unit", "relu"] = "vector"
@@ -143,11 +131,7 @@ class IDML(Mixing):
         uncertainty_token: Literal["discarded", "kept"] | None = None
         bias_in_score: bool | None = None
 
-        @field_validator("bias_in_score")
-        @classmethod
-        def normalize_off(cls, value: bool | None) -> bool | None:
-            """Read false as None, so that the default, written out or not, is one trial."""
-            return value or None
+        false_is_none = field_validator("bias_in_score")(read_as_none(False))
 
     def __init__(self, config: Config, **parts: Unpack[MethodParts]) -> None:
         if config.uncertainty_token is not None:  # the features of both tokens
@@ -156,9 +140,7 @@ class IDML(Mixing):
         self.width = width = parts["features"]
         self.options = config
         self.dim = parts["embedding"].dim
-        with streams.use_substream("idml.uncertainty"):
-            self.uncertainty = Linear(width, config.uncertainty_dim)
-            start_kaiming(self.uncertainty)
+        self.uncertainty = build_layer("idml.uncertainty", width, config.uncertainty_dim)
         with torch.no_grad():
             self.uncertainty.weight.mul_(config.uncertainty_gain)
         self.proxy_uncertainty: nn.Parameter | None = None
@@ -166,85 +148,64 @@ class IDML(Mixing):
         if references is not None and config.proxy_uncertainty == "learnable":
             shape = (len(references.vectors), config.uncertainty_dim)
             self.proxy_uncertainty = nn.Parameter(torch.zeros(shape))
-        self._watched: dict[str, Tensor] = {}
 
     @classmethod
     def check(cls, trial: Trial) -> None:
         super().check(trial)
         config, name = trial.method, trial.loss.name
         assert isinstance(config, IDML.Config)
-        loss, geometry = LOSSES[name], resolve_geometry(trial.loss, trial.embedding.dim)
-        products = loss.classifies and not geometry.normalize
+        loss, geometry = LOSSES[name], build_probe(trial.loss, trial.embedding.dim).geometry
         has_bias = isinstance(trial.loss, Softmax.Config) and trial.loss.bias
         token, relu = config.uncertainty_token, config.uncertainty == "relu"
-        introspective_test = config.test_metric == "introspective"
-        of_cosines = config.metric != "plain" and not relu  # or of distances
-        for refused, reason in (
+        takes_products = loss.classifies and not geometry.normalize
+        takes_distances = geometry.kind in ("l2", "l2sq")
+        introspective = config.metric != "plain"
+        tests_introspective = config.test_metric == "introspective"
+        for is_refused, reason in (
             (
-                relu and not products,
-                "method.uncertainty relu with a loss of products with class weights (softmax), not "
-                f"with {name}: take uncertainty vector, or that loss",
+                relu and not takes_products,
+                "method.uncertainty relu needs a loss of products with class weights (softmax), "
+                f"not {name}. Take uncertainty vector, or that loss.",
             ),
             (
-                config.bias_in_score and not relu,
-                f"method.bias_in_score needs uncertainty relu, not {config.uncertainty}: only that "
-                "form scores products with class weights",
+                config.bias_in_score and not (relu and has_bias),
+                f"method.bias_in_score needs uncertainty relu (now {config.uncertainty}) and a "
+                f"loss softmax with a bias (now {name}). Set both, or leave bias_in_score out.",
             ),
             (
-                config.bias_in_score and not has_bias,
-                f"method.bias_in_score needs a classifier with a bias, and loss {name} has none: "
-                "set loss.bias true, or leave bias_in_score out",
-            ),
-            (
-                token is not None and trial.backbone.mode == "frozen",
+                token is not None and (trial.backbone.mode == "frozen" or not introspective),
                 f"method.uncertainty_token {token} needs backbone.mode finetune, because cached "
-                "features have no token that could learn: leave it out",
+                "features have no token, and an introspective metric. Set both, or leave it out.",
             ),
             (
-                token is not None and config.metric == "plain",
-                f"method.uncertainty_token {token} needs an introspective metric, because metric "
-                "plain has no uncertainty: leave it out",
+                tests_introspective and (token == "discarded" or not introspective),
+                "method.test_metric must be semantic, not introspective: metric plain trains no "
+                "uncertainty, and uncertainty_token discarded removes it.",
             ),
             (
-                token == "discarded" and introspective_test,
-                "test_metric introspective needs method.uncertainty_token kept, not discarded: the "
-                "uncertainty is of that token",
-            ),
-            (
-                config.metric == "plain" and introspective_test,
-                "metric plain does not train the uncertainty: method.test_metric must be "
-                "semantic, not introspective",
-            ),
-            (
-                config.metric == "ism_dis" and relu,
-                "with uncertainty relu, method.metric must be ism_sim, not ism_dis: Eq. 20 is "
-                "of cosines",
-            ),
-            (
-                of_cosines and geometry.kind not in ("l2", "l2sq") and not is_cosine(geometry),
-                f"the introspective metric needs a loss of cosines or Euclidean distances, and the "
+                introspective and not relu and not takes_distances and not is_cosine(geometry),
+                "the introspective metric needs a loss of cosines or Euclidean distances, and the "
                 f"geometry of {name} is {geometry.kind}. Take another loss.",
             ),
             (
-                of_cosines and config.metric == "ism_dis" and not is_cosine(geometry),
-                f"with loss {name}, whose geometry is {geometry.kind}, method.metric must be "
-                "ism_sim, not ism_dis: Eq. 20 is of cosines",
+                config.metric == "ism_dis" and (relu or not is_cosine(geometry)),
+                "method.metric must be ism_sim, not ism_dis, with uncertainty relu or geometry "
+                f"{geometry.kind} (loss {name}): Eq. 20 is of cosines.",
             ),
             (
-                of_cosines
+                introspective
                 and config.proxy_uncertainty == "learnable"
                 and loss.references is Loss.references,
-                f"loss {name} has no proxies: method.proxy_uncertainty must be zero, not learnable",
+                f"loss {name} has no proxies. Set method.proxy_uncertainty to zero.",
             ),
         ):
-            if refused:
+            if is_refused:
                 raise ValueError(reason)
         if token is not None:
             check_tokens(trial.backbone.name, trial.data.image_size, "method.uncertainty_token")
 
     @classmethod
-    def describe_traits(cls, config: ComponentConfig) -> Traits:
-        assert isinstance(config, IDML.Config)
+    def describe_traits(cls, config: Any) -> Traits:
         return replace(
             super().describe_traits(config),
             own_scores=config.metric != "plain",
@@ -259,7 +220,7 @@ class IDML(Mixing):
         self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
     ) -> State:
         s, u = self.head(features[:, : self.width]), self._compute_uncertainty(features)
-        self._record_uncertainty(u.detach(), labels)
+        self.observations = self._measure_uncertainty(u.detach(), labels)
         return State(s if self.options.metric == "plain" else self._join_halves(s, u))
 
     def embed(self, features: Tensor, geometry: Geometry | None = None) -> Tensor:
@@ -285,27 +246,31 @@ class IDML(Mixing):
             return geometries.score(query, reference, geometry)
         (s_q, u_q), (s_r, u_r) = self._split_parts(query), self._split_parts(reference)
         plain = geometries.score(s_q, s_r, geometry)
-        bias = self._get_score_bias()
-        if bias is not None:
+        bias: Tensor | None = None
+        if self.options.bias_in_score:
+            assert isinstance(self.loss, Softmax) and self.loss.bias is not None
+            bias = self.loss.bias
             plain, s_r = plain + bias, s_r + bias[:, None]
-        beta_squared = pair_uncertainty_squared(u_q, u_r)
-        if self.options.uncertainty != "vector":
-            alpha_squared = geometries.squared_distance(s_q, s_r)
-            relative = (beta_squared + self.options.gamma) / alpha_squared.clamp_min(CLOSEST**2)
+        # r, from the distance and the uncertainty of each pair
+        beta_squared, gamma = squared_distance(u_q, -u_r), self.options.gamma
+        if self.options.uncertainty == "vector":
+            alpha = semantic_distance(plain, geometry).clamp_min(CLOSEST)
+            relative = (safe_sqrt(beta_squared) + gamma) / alpha
         else:
-            alpha = semantic_distance(plain, geometry)
-            relative = (geometries.safe_sqrt(beta_squared) + self.options.gamma) / alpha.clamp_min(
-                CLOSEST
-            )
+            alpha_squared = squared_distance(s_q, s_r).clamp_min(CLOSEST**2)
+            relative = (beta_squared + gamma) / alpha_squared
+        exponent = -relative / self.options.tau
+        # the form that the loss's geometry has
         if geometry.kind == "l2sq" and self.options.squared == "plain":
-            plain, geometry = -semantic_distance(plain, geometry), replace(geometry, kind="l2")
-        score = introspective_score(plain, -relative / self.options.tau, geometry, form)
+            return -semantic_distance(plain, geometry) * exponent.exp()
+        if geometry.kind == "l2sq":
+            return plain * (2 * exponent).exp()
+        if geometry.kind == "l2" or form == "ism_dis":
+            return plain * exponent.exp()
+        # Eq. 8 as C − (1 − C)(e^{−r/τ} − 1), which for r = 0 is C to the last bit
+        score = plain - (1 - plain) * torch.expm1(exponent)
         # The loss adds the bias to every score, this one included, which has it inside.
         return score if bias is None else score - bias
-
-    def observed(self) -> dict[str, Tensor]:
-        """Return the mean ‖u‖ of the step's original and of its mixed images."""
-        return self._watched
 
     @torch.no_grad()
     def measure(
@@ -328,20 +293,10 @@ class IDML(Mixing):
         return dict(zip(self.MEASURES, (original_norms, mixed_norms, gap), strict=True))
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
-        groups = [
-            *super().param_groups(phase),
-            ParamGroup("auxiliary", list(self.uncertainty.parameters())),
-        ]
+        groups = [*super().param_groups(phase), ParamGroup.collect("auxiliary", self.uncertainty)]
         if self.proxy_uncertainty is not None:
             groups.append(ParamGroup("proxies", [self.proxy_uncertainty]))
         return groups
-
-    def _get_score_bias(self) -> Tensor | None:
-        """Return the class biases [C] that the score contains, or None if the loss adds them."""
-        if not self.options.bias_in_score:
-            return None
-        assert isinstance(self.loss, Softmax)
-        return self.loss.bias
 
     def _compute_uncertainty(self, features: Tensor) -> Tensor:
         u: Tensor = self.uncertainty(features[:, -self.width :])
@@ -357,14 +312,25 @@ class IDML(Mixing):
     def _split_parts(self, y: Tensor) -> tuple[Tensor, Tensor]:
         return y[..., : self.dim], y[..., self.dim :]
 
-    def _record_uncertainty(self, u: Tensor, labels: Tensor) -> None:
+    def _measure_uncertainty(self, u: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """Return the mean ‖u‖ of the step's original and of its mixed images."""
         norms = u.norm(dim=-1)
         if self.mix.mixing == "none" or labels.shape[1] == 1:
-            self._watched = {"uncertainty_original": norms.mean()}
-            return
+            return {"uncertainty_original": norms.mean()}
         mixed = (labels[:, -1] != UNUSED).to(norms.dtype)
         # Where a step has none of a kind the mean is 0/0; the trace leaves it out of the epoch's.
         means = {"uncertainty_mixed": (norms * mixed).sum() / mixed.sum()}
         if self.mix.originals == "kept" or self.mix.mixing_probability < 1:
             means["uncertainty_original"] = (norms * (1 - mixed)).sum() / (1 - mixed).sum()
-        self._watched = means
+        return means
+
+
+def is_cosine(geometry: Geometry) -> bool:
+    return geometry.kind == "cosine" or (geometry.kind == "dot" and geometry.normalize)
+
+
+def semantic_distance(score: Tensor, geometry: Geometry) -> Tensor:
+    """Return α [..., B, R], the un-squared Euclidean distance behind a plain score."""
+    if geometry.kind == "l2":
+        return -score
+    return safe_sqrt(-score if geometry.kind == "l2sq" else (2 - 2 * score).clamp_min(0))

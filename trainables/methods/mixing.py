@@ -6,13 +6,13 @@ Shape legend: B batch · H, W image sides · F features · S label slots.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import torch
 from pydantic import Field, field_validator
 from torch import Generator, Tensor
 
-from trainables.config.registry import ComponentConfig, NamedConfig
+from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, Loss, Traits
 from trainables.methods.base import Batch, MethodParts, read_as_none
 from trainables.methods.plain import Plain
@@ -20,16 +20,14 @@ from trainables.methods.plain import Plain
 if TYPE_CHECKING:
     from trainables.config.sections import Trial
 
-UNUSED = -1  # in a label slot
+UNUSED = -1  # marks a label slot without a label
 
 
 class MixingConfig(NamedConfig):
     """mixing: "mixup", λ x_i + (1 − λ) x_j; "cutmix", a box of x_j, of area 1 − λ, in x_i; both of
-        images. "feature_mixup": mixup of cached features, where images are not at hand. "none".
-        Not the same thing: a linear head maps mixed features to mixed embeddings, and the norm
-        of a mixture is at most the mixture of norms; so IDML's uncertainty of mixed features
-        cannot, in the mean, exceed that of the originals (its Fig. 6), which that of mixed
-        images can.
+        images. "feature_mixup": mixup of cached features. A linear head maps mixed features to
+        mixed embeddings, so that IDML's mean uncertainty of mixed features cannot exceed that of
+        the originals (its Fig. 6); that of mixed images can. "none".
     mixing_beta: b of λ ~ Beta(b, b). One λ, and one box, per step, as in the public code of Mixup
         and CutMix; partners are a random permutation of the batch.
     originals: "kept", a step sees the batch and as many mixed images beside it, as IDML's text has
@@ -44,9 +42,8 @@ class MixingConfig(NamedConfig):
 
         so that a loss of pairs compares originals with originals and mixtures with mixtures; with
         originals "replaced" the first is left out. "joint", the paper's text: one L over originals
-        and mixtures together, as `mixed_labels` says. Proxy-Anchor, which sums exponentials over
-        the batch, then leaves the originals a third of their pull at the first step, for mixtures
-        lie farther from either class. Penalties of the loss itself are added once in both.
+        and mixtures together, as `mixed_labels` says; with Proxy-Anchor the originals then have a
+        third of their pull at the first step. Penalties of the loss itself are added once in both.
     mixed_labels: of objective "joint" alone. "sets", a mixed image is of both classes, {l_i, l_j},
         and a pair is positive if the sets meet (IDML, section 3.3); "weighted", λ L(l_i) +
         (1 − λ) L(l_j) over all 2B images, where an original is of its own class in both: neither
@@ -81,45 +78,40 @@ class Mixing(Plain):
         assert isinstance(config, MixingConfig)
         cached, mixing = trial.backbone.mode == "frozen", config.mixing
         layout = LOSSES[trial.loss.name].batch.layout
-        for refused, reason in (
+        for is_refused, reason in (
             (
                 cached and mixing in ("mixup", "cutmix"),
                 "with cached features (backbone.mode frozen) there are no images to mix: "
-                f"method.mixing must be feature_mixup or none, not {mixing}",
+                f"method.mixing must be feature_mixup or none, not {mixing}.",
             ),
             (
                 not cached and mixing == "feature_mixup",
                 "feature_mixup mixes cached features (backbone.mode frozen): where images train "
-                "the backbone, method.mixing must be mixup, cutmix or none",
+                "the backbone, method.mixing must be mixup, cutmix or none.",
             ),
             (
                 config.originals == "kept" and config.mixing_probability < 1,
-                "with originals kept, method.mixing_probability must be 1, not "
-                f"{config.mixing_probability:g}: set method.originals to replaced",
+                f"method.mixing_probability {config.mixing_probability:g} mixes only some steps, "
+                "which leaves no originals to keep: set method.originals to replaced.",
             ),
             (
                 mixing != "none" and layout == "class_major",
                 f"loss {trial.loss.name} needs one class's images together: method.mixing must be "
-                f"none, not {mixing}",
+                f"none, not {mixing}.",
             ),
         ):
-            if refused:
+            if is_refused:
                 raise ValueError(reason)
 
     @classmethod
-    def describe_traits(cls, config: ComponentConfig) -> Traits:
+    def describe_traits(cls, config: Any) -> Traits:
         """Return the traits: only objective "joint" with "sets" gives items several labels.
 
-        All other settings weigh losses of one label per item, so that `metric` here does not
-        require a loss that takes scores.
+        All other settings weigh losses of one label per item; `metric` accepts any loss.
         """
-        assert isinstance(config, MixingConfig)
         sets = config.objective == "joint" and config.mixed_labels == "sets"
-        return replace(
-            super().describe_traits(config),
-            label_sets=config.mixing != "none" and sets,
-            own_scores=False,
-        )
+        mixes_sets = config.mixing != "none" and sets
+        return replace(super().describe_traits(config), label_sets=mixes_sets, own_scores=False)
 
     def prepare(self, batch: Batch, generator: Generator) -> Batch:
         """Mix the batch; with originals kept, return [2B, …], the originals first."""

@@ -1,41 +1,34 @@
-"""NIR: a flow conditioned on the class's proxy makes each sample's place about it unique.
+"""NIR: a flow conditioned on the class's proxy makes each sample's position about it unique.
 
 Shape legend: B batch · F features · D embedding dimensions · C classes · K references per class.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field, model_validator
 from torch import Generator, Tensor
+from torch.func import functional_call
 
 from trainables import streams
 from trainables.config.ranges import log_range
 from trainables.config.registry import NamedConfig
 from trainables.errors import ConfigError
-from trainables.flows.config import FlowConfig
-from trainables.flows.flow import Flow, FlowOutput
+from trainables.flows.flow import Flow, FlowConfig, FlowOutput
 from trainables.losses.base import LOSSES, Loss, ParamGroup, References, make_pairs
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
-from trainables.methods.gradient_norms import (
-    BranchNames,
-    Gradients,
-    limit_branch,
-    record_gradient_norm,
-)
 from trainables.methods.plain import Plain
 
 if TYPE_CHECKING:
     from trainables.config.sections import Trial
 
 
-# Exponents above go on as a straight line of slope e^30: the term stays finite, and so do the
-# squares of its gradients that Adam keeps in float32, where e^45 would end them.
+# Above this exponent e^x goes on as its tangent, so that the squares of its gradients, which Adam
+# keeps in float32, stay finite: those of e^45 do not.
 LIMIT = 30.0
 
 
@@ -56,17 +49,14 @@ class NIRState(State):
     """Hold the results of the flow in one step.
 
     Attributes:
-        residual: u = τ⁻¹(ψ|ρ), [B, D].
-        log_det: log|det ∂u/∂ψ|, [B].
-        other_residual, other_log_det: the same with the proxy of another, random class.
+        own: u = τ⁻¹(ψ|ρ) [B, D] and log|det ∂u/∂ψ| [B].
+        other: the same with the proxy of another, random class.
         synthetic: τ(ζ|ρ) of ζ ~ N(0, I), [B, D].
     """
 
-    residual: Tensor
-    log_det: Tensor
-    other_residual: Tensor | None = None
-    other_log_det: Tensor | None = None
-    synthetic: Tensor | None = None
+    own: FlowOutput
+    other: FlowOutput | None
+    synthetic: Tensor | None
 
 
 @METHODS.register("nir")
@@ -83,10 +73,9 @@ class NIR(Plain):
     Terms: "metric", "nir" = f(·), and "synthetic" where asked for. The flow trains with the
     `auxiliary` learning rate (the paper: × 50, the proxies × 4000). Retrieval uses ψ.
 
-    Observed: `nll` = L_NIR by the reading chosen, `log_det`, the norms over the batch of the
-    gradients with respect to the embedding (before L2) that reach it from either side, each with
-    its weight, as `nir_gradient` and `metric_gradient`, and their ratio `nir_to_metric`. With a
-    `gradient_limit` they are what it leaves, and `nir_limited` is the share of steps that it met.
+    Observed: `nll` = L_NIR by the reading chosen; `log_det`; `nir_gradient` and `metric_gradient`,
+    the norms of both weighted terms' gradients with respect to the embedding before L2, and their
+    ratio `nir_to_metric`, after any `gradient_limit`; `nir_limited`, the share of limited steps.
 
     Deviations: exponents above 30 are continued as a straight line, so that a bad start neither
     overflows nor loses its gradient.
@@ -115,18 +104,16 @@ class NIR(Plain):
         reading: "paper", f(mean_i ‖u_i‖² − log|det|), or "code", mean_i f(½‖u_i‖² − log|det|).
         f: "exp" or "softplus", of the scaled L_NIR.
         scale: of L_NIR before f. "none": 1. "t": `temperature`, Table 4's f(·, t). "d":
-            temperature/D. Un-scaled, L_NIR is soon far below 0 and exp(L_NIR) vanishes. Measured
-            (typefaces, Proxy-Anchor, the paper's settings, 1,000 steps, means over epochs): the
-            gradient of the embedding from this term over that from the metric term is with d 0.2
-            to 1.2 for D = 128, and 0.08 to 0.42 for D = 512 and two hidden layers; with none it is
-            4e-6 in the second epoch and at most 3e-4 later for D = 128, and underflows to 0 from
-            the second epoch on for D = 512.
+            temperature/D. Un-scaled, L_NIR is soon far below 0 and exp(L_NIR) vanishes. Measured on
+            typefaces with Proxy-Anchor and the paper's settings, `nir_to_metric` is 0.2 to 1.2
+            with d at D = 128, and 0.08 to 0.42 at D = 512; with none it is at most 3e-4 at D = 128,
+            and 0 from the second epoch on at D = 512.
         proxy_backprop: whether the proxies get L_NIR's gradient too.
         centre: of several references per class, the flow is conditioned on the "nearest" to
             the sample, or on their "mean"; each L2-normalised.
-        negative_pairs: L_NIR of a sample with the proxy of another class, drawn anew for each
-            sample and step, is maximised (Table 4, which gives no equation): "difference",
-            f(L⁺ − L⁻), or "separate", f(L⁺) + f(−L⁻).
+        negative_pairs: maximises L_NIR of each sample with the proxy of another class, drawn in
+            each step: "difference", f(L⁺ − L⁻), or "separate", f(L⁺) + f(−L⁻) (Table 4 has no
+            equation).
         synthetic: Table 5. One ψˢ = τ(ζ|ρ_y) for each sample of the batch enters the metric
             loss. "generate": ψˢ detached, proxies learn. "match": proxies detached, also as the
             condition, so that the flow learns alone. "both": neither detached.
@@ -134,12 +121,10 @@ class NIR(Plain):
         temperature: t of scales "t" and "d".
         gradient_limit: the largest ratio of the regulariser's gradient to the metric term's in a
             step, both with respect to the embedding. A longer one is shortened to it, and the
-            regulariser's gradients of proxies and flow by the same factor. A flow that learns as
-            fast as the head overshoots: for a step L_NIR is in the thousands and its gradient 1e14
-            times the metric's. Adam's second moment remembers that for hundreds of steps, in which
-            the network stands still. A limit of 10 is too high: Recall@1 on typefaces (whole
-            network, two epochs, flow at the head's rate, seed 0) was 41.5 without NIR, 33.5 with
-            it, 35.8 with a limit of 10 and 40.4 with one of 1. None: no limit.
+            regulariser's gradients of proxies and flow by the same factor. Where the flow learns
+            as fast as the head, the gradient of a single step can be 1e14 times the metric's, and
+            Adam then stands still for hundreds of steps. Recall@1 on typefaces was 41.5 without
+            NIR, 33.5 with it, 35.8 with a limit of 10 and 40.4 with one of 1. None: no limit.
         flow: see `NIRFlow`.
         """
 
@@ -162,8 +147,7 @@ class NIR(Plain):
         def check_scale(self) -> NIR.Config:
             if self.scale == "none" and self.temperature != 1:
                 raise ValueError(
-                    f"with scale none, temperature must be 1, not {self.temperature:g}: scale "
-                    f"t uses it"
+                    f"temperature {self.temperature:g} has no effect with scale none. Take scale t."
                 )
             return self
 
@@ -172,8 +156,8 @@ class NIR(Plain):
         name = trial.loss.name
         if LOSSES[name].references is Loss.references:
             raise ValueError(
-                f"method nir needs a loss with proxies or centres, not {name}, because the "
-                "flow is conditioned on the proxy of the sample's class. Name such a loss."
+                f"method nir needs a loss with proxies or centres, not {name}, because the flow is "
+                "conditioned on the proxy of the sample's class. Take such a loss."
             )
 
     def __init__(self, config: Config, **parts: Unpack[MethodParts]) -> None:
@@ -187,50 +171,34 @@ class NIR(Plain):
         dim = parts["embedding"].dim
         with streams.use_substream("nir.flow"):
             self.flow = Flow(config.flow, dim=dim, condition_dim=dim)
-        self._watched: dict[str, Tensor] = {}
-        self._returned = Gradients()
+        self._limiter = GradientLimiter(config.gradient_limit)
 
     def forward(
         self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
     ) -> NIRState:
         z: Tensor = self.head(features)
-        self._watched, self._returned = {}, Gradients()
-        flow: Callable[[Tensor, Tensor], FlowOutput] = self.flow
+        # split metric loss and regulariser, so that gradients are recorded and may be limited
         references = self._get_references()
-        if self.options.gradient_limit is None:
-            query = record_gradient_norm(z, "metric_gradient", self._returned)
-            flow_input = record_gradient_norm(z, "nir_gradient", self._returned)
-        else:
-            names, weights = zip(*self.flow.named_parameters(), strict=True)
-            query, flow_input, vectors, *limited = limit_branch(
-                z,
-                (references.vectors, *weights),
-                self.options.gradient_limit,
-                BranchNames("metric_gradient", "nir_gradient", "nir_limited"),
-                self._returned,
-            )
-            references = replace(references, vectors=vectors)
-            parameters = dict(zip(names, limited, strict=True))
-            flow = lambda *inputs: torch.func.functional_call(self.flow, parameters, inputs)  # noqa: E731
+        parameters: dict[str, Tensor] = dict(self.flow.named_parameters())
+        inputs = [references.vectors, *parameters.values()]
+        limit = self.options.gradient_limit
+        self._limiter = GradientLimiter(limit)
+        query, flow_input, *limited = self._limiter.split(z, *([] if limit is None else inputs))
+        vectors, *weights = limited or inputs
+        references = replace(references, vectors=vectors)
+        parameters = dict(zip(parameters, weights, strict=True))
+        # map samples to their residuals, about their own proxy and about that of another class
         psi, classes = F.normalize(flow_input, dim=-1), labels[:, 0]
         condition = self._choose_condition(psi, classes, references)
-        flowed = flow(psi, condition)
-        other_residual = other_log_det = None
+        own: FlowOutput = functional_call(self.flow, parameters, (psi, condition))
+        other: FlowOutput | None = None
         if self.options.negative_pairs != "none":
-            further = torch.randint(
+            shift = torch.randint(
                 1, self.classes, classes.shape, generator=generator, device=classes.device
             )
-            others = self._choose_condition(psi, (classes + further) % self.classes, references)
-            other = flow(psi, others)
-            other_residual, other_log_det = other.z, other.log_det
-        return NIRState(
-            query=query,
-            residual=flowed.z,
-            log_det=flowed.log_det,
-            other_residual=other_residual,
-            other_log_det=other_log_det,
-            synthetic=self._generate_synthetic(condition, generator),
-        )
+            others = self._choose_condition(psi, (classes + shift) % self.classes, references)
+            other = functional_call(self.flow, parameters, (psi, others))
+        return NIRState(query, own, other, self._generate_synthetic(condition, generator))
 
     def terms(
         self, state: State, labels: Tensor, progress: Progress, generator: Generator
@@ -247,16 +215,14 @@ class NIR(Plain):
         return terms
 
     def observed(self) -> dict[str, Tensor]:
-        scalars = self._watched | self._returned.norms
-        if {"nir_gradient", "metric_gradient"} <= scalars.keys():
-            scalars["nir_to_metric"] = scalars["nir_gradient"] / scalars["metric_gradient"]
-        return scalars
+        norms = self._limiter.norms
+        if {"nir_gradient", "metric_gradient"} <= norms.keys():
+            ratio = norms["nir_gradient"] / norms["metric_gradient"]
+            return self.observations | norms | {"nir_to_metric": ratio}
+        return self.observations | norms
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
-        return [
-            *super().param_groups(phase),
-            ParamGroup("auxiliary", list(self.flow.parameters())),
-        ]
+        return [*super().param_groups(phase), ParamGroup.collect("auxiliary", self.flow)]
 
     def _get_references(self) -> References:
         references = self.loss.references()
@@ -284,13 +250,9 @@ class NIR(Plain):
         noise = torch.randn(
             condition.shape, generator=generator, device=condition.device, dtype=condition.dtype
         )
-        samples: Tensor
-        if kind == "generate":
-            with torch.no_grad():
-                samples = self.flow.inverse(noise, condition)
-            return samples
-        samples = self.flow.inverse(noise, condition.detach() if kind == "match" else condition)
-        return samples
+        condition = condition.detach() if kind == "match" else condition
+        with torch.set_grad_enabled(kind != "generate"):
+            return self.flow.inverse(noise, condition)
 
     def _compute_synthetic_loss(
         self, synthetic: Tensor, labels: Tensor, generator: Generator
@@ -302,24 +264,25 @@ class NIR(Plain):
         fixed = self.as_query(references.vectors.detach())
         score = self.score(synthetic, fixed, self.loss.geometry)
         pairs = make_pairs(labels, references.labels)
-        value: Tensor = self.loss(score, pairs, generator=generator)
-        return value
+        return self.loss(score, pairs, generator=generator)
 
     def _compute_regularizer(self, state: NIRState) -> Tensor:
-        nll = self._negative_log_likelihood(state.residual, state.log_det)
-        self._watched["nll"] = nll.detach().mean()
-        self._watched["log_det"] = state.log_det.detach().mean()
-        if state.other_residual is None or state.other_log_det is None:
+        nll = self._negative_log_likelihood(state.own)
+        self.observations = {
+            "nll": nll.detach().mean(),
+            "log_det": state.own.log_det.detach().mean(),
+        }
+        if state.other is None:
             return self._apply_growth(nll)
-        other = self._negative_log_likelihood(state.other_residual, state.other_log_det)
+        other_nll = self._negative_log_likelihood(state.other)
         if self.options.negative_pairs == "difference":
-            return self._apply_growth(nll - other)
-        return self._apply_growth(nll) + self._apply_growth(-other)
+            return self._apply_growth(nll - other_nll)
+        return self._apply_growth(nll) + self._apply_growth(-other_nll)
 
-    def _negative_log_likelihood(self, residual: Tensor, log_det: Tensor) -> Tensor:
+    def _negative_log_likelihood(self, output: FlowOutput) -> Tensor:
         """Return each sample's negative log-likelihood [B] without constants, as in Eq. 10."""
-        squares = residual.square().sum(-1)
-        return (squares if self.options.reading == "paper" else 0.5 * squares) - log_det
+        squares = output.z.square().sum(-1)
+        return (squares if self.options.reading == "paper" else 0.5 * squares) - output.log_det
 
     def _apply_growth(self, nll: Tensor) -> Tensor:
         """Return f of the scaled nll[B]: of the mean (paper), or the mean of each (code)."""
@@ -336,3 +299,72 @@ def exponential_with_tangent(x: Tensor) -> Tensor:
     """Return e^x up to x = 30, and its tangent e^30 (1 + x − 30) above."""
     low = x.clamp(max=LIMIT)
     return low.exp() * (1 + (x - low))
+
+
+class GradientLimiter:
+    """Split a computation after x into a main path and a branch with a bounded gradient.
+
+    `backward` scales all gradients of the branch, with respect to x and to its other tensors, by
+    one factor
+
+        min(1, limit · ‖∂main/∂x‖ / ‖∂branch/∂x‖)
+
+    so that the branch keeps its direction. If the main path has no gradient, nothing is scaled; a
+    branch whose gradient is not finite has no direction and gives zeros.
+
+    Args:
+        limit: the largest ratio of the two norms; None: norms are only recorded.
+
+    Attributes:
+        norms: after `backward`, the norms of the gradients that reach x: "metric_gradient" of the
+            main path and "nir_gradient" of the branch; "nir_limited", 1 if the branch was scaled
+            down, else 0.
+    """
+
+    def __init__(self, limit: float | None) -> None:
+        self.limit = limit
+        self.norms: dict[str, Tensor] = {}
+
+    def split(self, x: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
+        """Return x for the main path, x for the branch, and the branch's other tensors."""
+        paths: tuple[Tensor, ...] = _SplitFunction.apply(x, self, *others)
+        return paths
+
+    def scale_branch(self, main: Tensor | None, branch: list[Tensor | None]) -> list[Tensor | None]:
+        """Record the norms and return the branch's gradients, scaled; the first is that of x."""
+        if main is not None:
+            self.norms["metric_gradient"] = torch.linalg.vector_norm(main.detach())
+        if branch[0] is None:
+            return branch
+        length = self.norms["nir_gradient"] = torch.linalg.vector_norm(branch[0].detach())
+        if main is None or self.limit is None:
+            return branch
+        finite = length.isfinite()
+        factor = (self.limit * self.norms["metric_gradient"] / length).clamp(max=1)
+        factor = torch.where(length > 0, factor, torch.ones_like(factor))  # not 0/0
+        self.norms["nir_gradient"] = torch.where(finite, length * factor, torch.zeros_like(length))
+        self.norms["nir_limited"] = ((factor < 1) | ~finite).to(length.dtype)
+        return [
+            None
+            if gradient is None
+            else torch.where(finite, gradient * factor, torch.zeros_like(gradient))
+            for gradient in branch
+        ]
+
+
+class _SplitFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, _: GradientLimiter, *others: Tensor) -> tuple[Tensor, ...]:
+        return (x.view_as(x), x.view_as(x), *(other.view_as(other) for other in others))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], _: Any) -> None:
+        ctx.limiter = inputs[1]
+        ctx.set_materialize_grads(False)  # no gradient of the main path is not one of zero
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        main, *branch = gradients
+        scaled, *others = ctx.limiter.scale_branch(main, branch)
+        total = scaled if main is None else main if scaled is None else main + scaled
+        return (total, None, *others)

@@ -6,22 +6,18 @@ Shape legend: K samples · B batch · F features · D embedding dimensions · R 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Generator, Tensor
 
-from trainables import streams
-from trainables.config.ranges import log_range
-from trainables.config.registry import ComponentConfig
 from trainables.losses import geometry as geometries
 from trainables.losses.base import Geometry, ParamGroup, Traits
-from trainables.machine.kernels import Linear
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
-from trainables.methods.ddml import STD_SHIFT, log_softplus
-from trainables.methods.head import start_kaiming
+from trainables.methods.ddml import STD_SHIFT, log_softplus, standard_normal_kl
+from trainables.methods.head import build_layer
 from trainables.methods.mixing import Mixing, MixingConfig
 
 
@@ -79,20 +75,17 @@ class PEL(Mixing):
 
         name: Literal["pel"] = "pel"
         samples: int = Field(8, ge=0, le=64)
-        kl: float = Field(1e-4, ge=0, **log_range(1e-6, 1e-2, "1e-4 in the paper"))
+        kl: float = Field(1e-4, ge=0)
         monte_carlo: Literal["scores", "losses"] = "scores"
 
     def __init__(self, config: Config, **parts: Unpack[MethodParts]) -> None:
         super().__init__(config, **parts)
         self.options = config
-        with streams.use_substream("pel.std"):
-            self.raw_std = Linear(parts["features"], parts["embedding"].dim)
-            start_kaiming(self.raw_std)
+        self.raw_std = build_layer("pel.std", parts["features"], parts["embedding"].dim)
 
     @classmethod
-    def describe_traits(cls, config: ComponentConfig) -> Traits:
+    def describe_traits(cls, config: Any) -> Traits:
         """Return the traits: scores are averaged over samples, and retrieval uses the mean."""
-        assert isinstance(config, PEL.Config)
         averaged = config.samples > 0 and config.monte_carlo == "scores"
         return replace(super().describe_traits(config), own_scores=averaged, plain_retrieval=True)
 
@@ -122,10 +115,9 @@ class PEL(Mixing):
     ) -> dict[str, Term]:
         assert isinstance(state, PELState)
         terms = super().terms(state, labels, progress, generator)
-        second = state.mean.square() + state.std.square()
-        divergence = (0.5 * (second - 1) - state.log_std).sum(-1).mean()
+        divergence = standard_normal_kl(state.mean, state.std, state.log_std)
         terms["kl"] = Term(divergence, self.options.kl)
         return terms
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
-        return [*super().param_groups(phase), ParamGroup("head", list(self.raw_std.parameters()))]
+        return [*super().param_groups(phase), ParamGroup.collect("head", self.raw_std)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, Unpack
 
+import torch
 from torch import Generator, Tensor
 
 from trainables import streams
@@ -11,7 +12,7 @@ from trainables.config.registry import ComponentConfig, NamedConfig
 from trainables.losses import geometry as geometries
 from trainables.losses.base import Geometry, ParamGroup
 from trainables.methods.base import METHODS, Method, MethodParts, Progress, State
-from trainables.methods.head import build_linear_head, fit_pca
+from trainables.methods.head import build_linear_head
 
 
 @METHODS.register("plain")
@@ -41,8 +42,12 @@ class Plain(Method):
         with streams.use_substream("head"):
             self.head = build_linear_head(parts["features"], parts["embedding"])
 
+    @torch.no_grad()
     def fit(self, features: Tensor) -> None:
-        fit_pca(self.head, features, self.principal)
+        weight, bias = self.principal(features, self.head.out_features)
+        self.head.weight.copy_(weight)
+        if self.head.bias is not None:
+            self.head.bias.copy_(bias)
 
     def forward(
         self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
@@ -51,7 +56,10 @@ class Plain(Method):
 
     def embed(self, features: Tensor, geometry: Geometry | None = None) -> Tensor:
         z: Tensor = self.head(features)
-        return geometries.to_stored_embedding(z, geometry or self.loss.retrieval)
+        geometry = geometry or self.loss.retrieval
+        if geometry.normalize:
+            return geometries.normalize_to_unit(z)
+        return z if geometry.clip is None else geometries.clip_length(z, geometry.clip)
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
-        return [ParamGroup("head", list(self.head.parameters())), *self.loss.param_groups()]
+        return [ParamGroup.collect("head", self.head), *self.loss.param_groups()]

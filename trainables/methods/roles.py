@@ -8,10 +8,10 @@ from trainables import streams
 from trainables.config.network import EmbeddingConfig
 from trainables.config.optimization import ROLES, Role
 from trainables.config.sections import Trial
-from trainables.losses.base import LOSSES
+from trainables.losses.base import LOSSES, build_probe
 from trainables.methods.base import METHODS
 
-CLASSES, WIDTH = 2, 16  # sizes of the probes that are built; roles do not depend on them
+WIDTH = 16  # of the probes that are built; roles do not depend on it
 
 
 def list_trained_roles(trial: Trial) -> tuple[Role, ...]:
@@ -31,15 +31,13 @@ def _find_roles(method: str, loss: str, method_options: str, loss_options: str) 
 
     Options are passed as JSON, because some cannot be hashed for the cache.
     """
+    base = build_probe(LOSSES[loss].Config.model_validate_json(loss_options), WIDTH)
     with streams.seed_global_generator(0, "roles"):
-        base = LOSSES[loss](
-            LOSSES[loss].Config.model_validate_json(loss_options), classes=CLASSES, dim=WIDTH
-        )
         built = METHODS[method](
             METHODS[method].Config.model_validate_json(method_options),
             features=WIDTH,
             embedding=EmbeddingConfig(dim=WIDTH),
             loss=base,
-            classes=CLASSES,
+            classes=base.classes,
         )
     return frozenset(group.role for group in built.param_groups("main") if group.params)

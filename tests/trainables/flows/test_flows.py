@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from trainables import streams
-from trainables.flows.config import FlowConfig
-from trainables.flows.flow import Flow, soft_clamp
+from trainables.flows.flow import Flow, FlowConfig, soft_clamp
 
 KINDS = ["realnvp", "nice", "glow"]
 GOLDEN = Path(__file__).parent / "golden.json"

@@ -10,7 +10,7 @@ from scipy import stats
 
 from tests.oracles import pairs as oracles
 from trainables import streams
-from trainables.losses.sampling import draw_negatives, inverse_density
+from trainables.losses.margin import draw_negatives, inverse_density
 
 
 def test_weights_by_the_equation() -> None:

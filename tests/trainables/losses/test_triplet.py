@@ -17,7 +17,7 @@ from tests.trainables.losses.cases import (
 )
 from trainables import streams
 from trainables.losses import geometry
-from trainables.losses.sampling import draw_negatives, inverse_density
+from trainables.losses.margin import draw_negatives, inverse_density
 
 SQUARED = {"triplet_l2sq": True, "triplet_l2": False}
 

@@ -18,7 +18,7 @@ from trainables.core.identity import compute_config_hash
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS, Method, Progress
-from trainables.methods.head import build_linear_head, fit_pca
+from trainables.methods.head import build_linear_head
 from trainables.methods.plain import Plain
 from trainables.trial import TrialConfig
 
@@ -196,11 +196,19 @@ def test_head_starts() -> None:
     torch.testing.assert_close(w @ w.T, torch.eye(D))
 
 
+def fit_head(x: torch.Tensor) -> torch.nn.Linear:
+    """Return the head of a plain method with init pca, fitted to features."""
+    loss = LOSSES["normsoftmax"](LOSSES["normsoftmax"].Config(), classes=3, dim=D)
+    embedding = EmbeddingConfig(dim=D, init="pca")
+    method = Plain(Plain.Config(), features=FEATURES, embedding=embedding, loss=loss, classes=3)
+    method.fit(x)
+    return method.head
+
+
 def test_pca_is_exact_ordered_and_sign_fixed() -> None:
     x = torch.randn(40, FEATURES, generator=streams.create_generator(0, "x"))
     x = x * torch.arange(1, FEATURES + 1) + 3
-    linear = head("pca")
-    fit_pca(linear, x)
+    linear = fit_head(x)
     z = linear(x)
     assert z.mean(0).abs().max() < 1e-5
     covariance = (z.T @ z).double()
@@ -211,9 +219,7 @@ def test_pca_is_exact_ordered_and_sign_fixed() -> None:
     torch.testing.assert_close(overlap, torch.ones(D, dtype=torch.float64), rtol=1e-6, atol=0)
     peaks = linear.weight.gather(1, linear.weight.abs().argmax(1, keepdim=True))
     assert (peaks > 0).all()
-    again = head("pca")
-    fit_pca(again, x)
-    assert torch.equal(again.weight, linear.weight)
+    assert torch.equal(fit_head(x).weight, linear.weight)
 
 
 def test_pca_with_too_many_dimensions_is_refused() -> None:

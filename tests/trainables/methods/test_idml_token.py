@@ -122,8 +122,8 @@ def query(built: Any, features: torch.Tensor) -> torch.Tensor:
             {"backbone": {"mode": "frozen"}, **method(mixing="none")},
             "discarded needs backbone.mode finetune",
         ),
-        (method(metric="plain"), "discarded needs an introspective metric"),
-        (method(test_metric="introspective"), "uncertainty_token kept, not disc"),
+        (method(metric="plain"), "discarded needs .* an introspective metric"),
+        (method(test_metric="introspective"), "uncertainty_token discarded removes it"),
         ({"backbone": {"name": "resnet18"}}, "backbone.name: .* resnet18, which gives features"),
     ],
 )
