@@ -376,8 +376,7 @@ def _check_metric(field: str, metric: str, name: str, study: Study) -> None:
 
 def _list_measures() -> set[str]:
     """Return the names of the measures that methods add to the metrics of a split."""
-    from trainables.core.evaluator import SUFFIXES
     from trainables.methods.base import METHODS
 
     names = {name for method in METHODS for name in METHODS[method].MEASURES}
-    return {name + suffix for name in names for suffix in SUFFIXES}
+    return {name + suffix for name in names for suffix in ("", "_low", "_high")}

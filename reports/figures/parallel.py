@@ -45,7 +45,7 @@ def parallel(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFi
             rasterized=len(ranked) > plot.MAX_TOOLTIPS,
         )
         panel.add_collection(lines)
-        best = ranked.index(trials.find_best(metric))
+        best = ranked.index(trials.find_best(metric) or ranked[0])
         panel.plot(heights[best], color=plot.COLOURS[1], linewidth=2.4)
     else:
         plot.draw_empty_message(panel)

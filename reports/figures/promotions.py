@@ -74,7 +74,7 @@ def _list_moves(cells: pd.DataFrame, promotion: Promotion, metric: str) -> list[
     moves = []
     for _, rows in cells.groupby("cell", sort=False):
         source = str(rows["coords"].iloc[0].get(SOURCE, ""))
-        before = summarize(list(promotion.find_source_values(source).values()))
+        before = summarize(list(promotion.values.get(source, {}).values()))
         after = summarize(list(group_by_seed(rows, metric).values()))
         if before is not None and after is not None:
             moves.append((source, before.mean, after.mean, after.n))

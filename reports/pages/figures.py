@@ -42,7 +42,7 @@ def render_in_report(drawn: DrawnFigure, svg: Path) -> dict[str, Any]:
         return render_inline(drawn, svg)
     webp, side = BytesIO(), max(drawn.figure.get_size_inches())
     with use_report_style():
-        options = {"format": "webp", "pil_kwargs": {"quality": 82}}
+        options: dict[str, Any] = {"format": "webp", "pil_kwargs": {"quality": 82}}
         drawn.figure.savefig(webp, dpi=2 * THUMBNAIL_SIDE / side, **options)
     width = THUMBNAIL_SIDE * drawn.figure.get_figwidth() / side
     source = _encode_image("webp", webp.getvalue())

@@ -14,7 +14,16 @@ from collections import Counter
 from collections.abc import Sequence
 
 from reports.tables import labels
-from reports.tables.model import AnyTable, Field, Grid, MeasuredMetric, Sheet, TableData, TableRow
+from reports.tables.model import (
+    AnyTable,
+    Comparison,
+    Field,
+    Grid,
+    MeasuredMetric,
+    Sheet,
+    TableData,
+    TableRow,
+)
 from reports.tables.notes import EFFECT_SIZES
 
 Column = tuple[str, bool, list[Field]]  # header, further, a field for each row
@@ -185,14 +194,21 @@ def _format_statistics(results: Sequence[MeasuredMetric]) -> dict[str, list[str]
     """Return the columns of statistics by header; p only if some p can be at most 0.05."""
     comparisons = [result.compared for result in results]
     columns = {}
-    if any(
-        c and c.difference and can_permutation_decide(c.difference.n, c.family) for c in comparisons
-    ):
+    if any(map(_can_permutation_decide, comparisons)):
         columns["p (permutation)"] = [labels.format_p(result.p_corrected) for result in results]
     sizes = [comparison.dz if comparison else None for comparison in comparisons]
     columns["d_z"] = ["" if dz is None else labels.format_number(dz, 2) for dz in sizes]
     columns["P(better) [95 %]"] = [_format_improvement(result) for result in results]
     return columns
+
+
+def _can_permutation_decide(comparison: Comparison | None) -> bool:
+    """Return whether a corrected permutation p can be at most 0.05 with these seeds."""
+    if comparison is None or comparison.difference is None:
+        return False
+    # with all differences of one sign p is 2 / 2^n, times the comparisons that Holm corrects over
+    n = comparison.difference.n
+    return n >= 2 and comparison.family * 2.0 ** (1 - n) <= 0.05
 
 
 def _format_published_gap(result: MeasuredMetric, digits: int) -> str:

@@ -223,7 +223,7 @@ def _build_sheet(
 def _format_mean(cell: Cell, metric: str) -> str:
     """Write `62.31 ± 0.42 (3)`."""
     summary = summarize([*cell.values.values()])
-    text = markup.mean_sd(MeasuredMetric(summary), metric, DIGITS)
+    text = markup.format_mean(MeasuredMetric(summary), metric, DIGITS)
     return f"{text} ({summary.n})" if summary else "missing"
 
 

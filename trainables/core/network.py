@@ -6,6 +6,7 @@ Shape legend: N images · F pooled features · E layout of an embedding.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -108,7 +109,11 @@ def build_method(config: TrialConfig, *, features: int, classes: int, seed: int)
     loss_class, method_class = LOSSES[config.loss.name], METHODS[config.method.name]
     with streams.seed_global_generator(seed, "init", "loss"):
         loss = loss_class(config.loss, classes=classes, dim=config.embedding.dim)
-    options = {"features": features, "embedding": config.embedding, "classes": classes}
+    options: dict[str, Any] = {
+        "features": features,
+        "embedding": config.embedding,
+        "classes": classes,
+    }
     with streams.seed_global_generator(seed, "init", "method"):
         return method_class(config.method, loss=loss, **options)
 

@@ -15,6 +15,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from trainables.config.ranges import log_range
 from trainables.config.registry import ComponentConfig
 from trainables.machine.kernels import Linear
 
@@ -54,8 +55,8 @@ class FlowConfig(ComponentConfig):
     """
 
     kind: Literal["realnvp", "nice", "glow"] = "realnvp"
-    depth: int = Field(12, ge=0, le=64)
-    width: int = Field(512, ge=1, le=8192)
+    depth: int = Field(12, ge=0, le=64, **log_range(2, 12, "DetReg 12, NIR 8", whole=True))
+    width: int = Field(512, ge=1, le=8192, **log_range(64, 512, "NIR 128, DetReg 512", whole=True))
     hidden: int = Field(1, ge=1, le=16)
     clamp: float = Field(2.0, gt=0, le=20)
     permutation: bool = True

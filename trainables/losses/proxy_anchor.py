@@ -110,8 +110,8 @@ class ProxyNCANIR(ClassLoss):
         init: initial proxies, see `draw_initial_proxies`; the default is the public code's."""
 
         name: Literal["proxy_nca_nir"] = "proxy_nca_nir"
-        alpha: float = Field(32.0, gt=0, le=1024)
-        margin: float = Field(0.1, ge=0, le=2)
+        alpha: float = Field(32.0, gt=0, le=1024, **log_range(8, 64, "32 in NIR's code"))
+        margin: float = Field(0.1, ge=0, le=2, **linear_range(0, 0.5, "0.1 in NIR's code"))
         init: Init = "randn8"
 
     options: Config

@@ -113,7 +113,7 @@ class ProxyNCAPP(ClassLoss):
         init: initial proxies, see `draw_initial_proxies`; the default is the public code's."""
 
         name: Literal["proxy_nca_pp"] = "proxy_nca_pp"
-        temperature: float = Field(1 / 9, gt=0, le=10)
+        temperature: float = Field(1 / 9, gt=0, le=10, **log_range(0.02, 0.5, "1/9 in the paper"))
         init: Init = "randn8"
 
     options: Config

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from pydantic import AfterValidator, Field
 from torch import Generator, Tensor, nn
 
+from trainables.config.ranges import log_range
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, Geometry, Pairs
 from trainables.losses.proxies import ClassLoss, Init
@@ -57,7 +58,7 @@ class NormSoftmax(ClassLoss):
         label_smoothing: ε; None: 0."""
 
         name: Literal["normsoftmax"] = "normsoftmax"
-        temperature: float = Field(0.05, gt=0, le=10)
+        temperature: float = Field(0.05, gt=0, le=10, **log_range(0.02, 0.5, "0.05 in the paper"))
         init: Init = "uniform"
         label_smoothing: LabelSmoothing = None
 

@@ -13,6 +13,7 @@ from pydantic import Field, field_validator
 from torch import Generator, Tensor, nn
 
 from trainables import streams
+from trainables.config.ranges import linear_range, log_range
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import ParamGroup, Traits, make_pairs
 from trainables.losses.geometry import safe_sqrt
@@ -118,15 +119,15 @@ class DVML(Plain):
         """
 
         name: Literal["dvml"] = "dvml"
-        lambda1_phase1: float = Field(1.0, ge=0)
+        lambda1_phase1: float = Field(1.0, ge=0, **log_range(1e-5, 1, "1 in the paper"))
         lambda2_phase1: float = Field(1.0, ge=0)
-        lambda3_phase1: float = Field(0.1, ge=0)
+        lambda3_phase1: float = Field(0.1, ge=0, **log_range(0.01, 3, "0.1 in the paper"))
         lambda4_phase1: float = Field(1.0, ge=0)
         lambda1_phase2: float = Field(0.8, ge=0)
-        lambda2_phase2: float = Field(1.0, ge=0)
+        lambda2_phase2: float = Field(1.0, ge=0, **log_range(1e-6, 1, "1 in the paper"))
         lambda3_phase2: float = Field(0.2, ge=0)
         lambda4_phase2: float = Field(0.8, ge=0)
-        phase1: float = Field(0.5, ge=0, le=1)
+        phase1: float = Field(0.5, ge=0, le=1, **linear_range(0.1, 0.9, "none in the paper"))
         samples: int = Field(20, ge=1, le=1000)
         hidden: int = Field(512, ge=1, le=65_536)
         generated: Literal["batches", "pooled"] = "batches"

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables import streams
-from trainables.data.cache import CacheError, get_or_build, write_array
+from trainables.data.cache import CacheError, get_or_build
 from trainables.errors import ConfigError
 from trainables.machine.kernels import Linear, describe_kernels
 
@@ -107,8 +107,8 @@ def load_principal_start(cache: Path) -> Principal:
     def load_or_find(features: Tensor, dim: int) -> Start:
         def write_start(folder: Path) -> None:
             weight, bias = find_principal_start(features, dim)
-            write_array(folder / "weight.npy", weight.numpy())
-            write_array(folder / "bias.npy", bias.numpy())
+            np.save(folder / "weight.npy", weight.numpy(), allow_pickle=False)
+            np.save(folder / "bias.npy", bias.numpy(), allow_pickle=False)
 
         try:
             folder = get_or_build(cache / "starts" / start_key(features, dim), write_start)

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Generator, Tensor
 
+from trainables.config.ranges import log_range
 from trainables.losses import geometry as geometries
 from trainables.losses.base import Geometry, ParamGroup, Traits
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
@@ -75,7 +76,7 @@ class PEL(Mixing):
 
         name: Literal["pel"] = "pel"
         samples: int = Field(8, ge=0, le=64)
-        kl: float = Field(1e-4, ge=0)
+        kl: float = Field(1e-4, ge=0, **log_range(1e-6, 1e-2, "1e-4 in the paper"))
         monte_carlo: Literal["scores", "losses"] = "scores"
 
     def __init__(self, config: Config, **parts: Unpack[MethodParts]) -> None:

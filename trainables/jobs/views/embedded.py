@@ -23,6 +23,7 @@ from torch import Tensor
 
 from trainables import streams
 from trainables.backbones.backbone import Backbone, build_frozen_backbone
+from trainables.backbones.extra_token import ExtraTokenViT
 from trainables.config.registry import Registry
 from trainables.core.assembly import assemble_parts
 from trainables.core.export import read_weights
@@ -140,7 +141,7 @@ class Embedded:
         size = config.data.image_size
         if backbone is None:
             backbone = build_frozen_backbone(config.backbone, size).to(self.device)
-        if not isinstance(backbone, Backbone):
+        if isinstance(backbone, ExtraTokenViT):
             fault = "A transformer with a second token has two outputs, so the figure has no map"
             raise ConfigError("figures", f"{fault}. Choose another cell for it.")
         options: dict[str, Any] = {"size": size, "mean": backbone.mean, "std": backbone.std}
