@@ -208,7 +208,9 @@ def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> 
     candidates: list[tuple[float, str, str, str, list[tuple[Row, float]]]] = []
     for name in declared if study is None else [study]:
         metric, is_higher_better = next(iterate_objectives(spec, name))
-        cell = find_best_cell(records, by_study.get(name, {}), metric, most=is_higher_better)
+        cell = find_best_cell(
+            records, by_study.get(name, {}), metric, higher_is_better=is_higher_better
+        )
         if cell is None or (study is None and metric != spec["objective"]):
             continue
         pairs = _collect_values(records, by_study[name][cell], metric)
@@ -264,7 +266,7 @@ def iterate_objectives(spec: Mapping[str, Any], study: str) -> Iterator[tuple[st
 
 
 def find_best_cell(
-    records: Records, cells: Mapping[str, Sequence[Row]], metric: str, *, most: bool
+    records: Records, cells: Mapping[str, Sequence[Row]], metric: str, *, higher_is_better: bool
 ) -> str | None:
     """Return the cell with the best mean over seeds and folds; the earlier one if equal."""
     means = {
@@ -272,7 +274,8 @@ def find_best_cell(
         for cell, rows in cells.items()
         if (values := _collect_values(records, rows, metric))
     }
-    return max(means, key=lambda cell: means[cell] if most else -means[cell], default=None)
+    sign = 1 if higher_is_better else -1
+    return max(means, key=lambda cell: sign * means[cell], default=None)
 
 
 def _collect_values(records: Records, rows: Iterable[Row], metric: str) -> list[tuple[Row, float]]:
