@@ -76,22 +76,16 @@ def _join_cells(records: Records, sweep_id: str, columns: Mapping[str, Row]) -> 
 
 
 def export_table(path: Path, sweep: str | None, to: Path | None) -> None:
-    """Write a CSV row for each cell and seed of a sweep, or for each trial of the ledger."""
+    """Write a CSV row for each cell and seed of a sweep (None: the latest) to a file or stdout."""
     if to is not None and to.suffix != ".csv":
         raise ConfigError("--to", f"{str(to)!r} does not end in .csv. Name a .csv file.")
     import pandas as pd
 
     with Records(path) as records:
-        if sweep is None:
-            rows = [
-                _flatten_facts(trial) | collect_metrics(records, trial["trial_id"])
-                for trial in queries.list_trials(records)
-            ]
-        else:
-            sweep_id = queries.find_sweep(records, sweep, "SWEEP")
-            trials = queries.list_sweep_trials(records, sweep_id)
-            columns = {trial["trial_id"]: _flatten_facts(trial) for trial in trials}
-            rows = [{"sweep": sweep_id} | r for r in _join_cells(records, sweep_id, columns)]
+        sweep_id = queries.find_sweep(records, sweep, "SWEEP")
+        trials = queries.list_sweep_trials(records, sweep_id)
+        columns = {trial["trial_id"]: _flatten_facts(trial) for trial in trials}
+        rows = [{"sweep": sweep_id} | row for row in _join_cells(records, sweep_id, columns)]
     table = _escape_formulas(
         pd.DataFrame({name: _to_scalar(value) for name, value in row.items()} for row in rows)
     )
