@@ -129,7 +129,7 @@ def _find_best_trials(records: Records) -> set[str]:
         spec = records.get_sweep(sweep["sweep_id"])["spec"]
         for study, cells in group_cells_by_study(records, sweep["sweep_id"]).items():
             for metric, most in iterate_objectives(spec, study):
-                cell = find_best_cell(records, cells, metric, most=most)
+                cell = find_best_cell(records, cells, metric, higher_is_better=most)
                 best |= {row["trial_id"] for row in cells[cell]} if cell else set()
     return best
 

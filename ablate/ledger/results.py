@@ -76,22 +76,16 @@ def _join_cells(records: Records, sweep_id: str, columns: Mapping[str, Row]) -> 
 
 
 def export_table(path: Path, sweep: str | None, to: Path | None) -> None:
-    """Write a CSV row for each cell and seed of a sweep, or for each trial of the ledger."""
+    """Write a CSV row for each cell and seed of a sweep (None: the latest) to a file or stdout."""
     if to is not None and to.suffix != ".csv":
         raise ConfigError("--to", f"{str(to)!r} does not end in .csv. Name a .csv file.")
     import pandas as pd
 
     with Records(path) as records:
-        if sweep is None:
-            rows = [
-                _flatten_facts(trial) | collect_metrics(records, trial["trial_id"])
-                for trial in queries.list_trials(records)
-            ]
-        else:
-            sweep_id = queries.find_sweep(records, sweep, "SWEEP")
-            trials = queries.list_sweep_trials(records, sweep_id)
-            columns = {trial["trial_id"]: _flatten_facts(trial) for trial in trials}
-            rows = [{"sweep": sweep_id} | r for r in _join_cells(records, sweep_id, columns)]
+        sweep_id = queries.find_sweep(records, sweep, "SWEEP")
+        trials = queries.list_sweep_trials(records, sweep_id)
+        columns = {trial["trial_id"]: _flatten_facts(trial) for trial in trials}
+        rows = [{"sweep": sweep_id} | row for row in _join_cells(records, sweep_id, columns)]
     table = _escape_formulas(
         pd.DataFrame({name: _to_scalar(value) for name, value in row.items()} for row in rows)
     )
@@ -208,7 +202,9 @@ def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> 
     candidates: list[tuple[float, str, str, str, list[tuple[Row, float]]]] = []
     for name in declared if study is None else [study]:
         metric, is_higher_better = next(iterate_objectives(spec, name))
-        cell = find_best_cell(records, by_study.get(name, {}), metric, most=is_higher_better)
+        cell = find_best_cell(
+            records, by_study.get(name, {}), metric, higher_is_better=is_higher_better
+        )
         if cell is None or (study is None and metric != spec["objective"]):
             continue
         pairs = _collect_values(records, by_study[name][cell], metric)
@@ -264,7 +260,7 @@ def iterate_objectives(spec: Mapping[str, Any], study: str) -> Iterator[tuple[st
 
 
 def find_best_cell(
-    records: Records, cells: Mapping[str, Sequence[Row]], metric: str, *, most: bool
+    records: Records, cells: Mapping[str, Sequence[Row]], metric: str, *, higher_is_better: bool
 ) -> str | None:
     """Return the cell with the best mean over seeds and folds; the earlier one if equal."""
     means = {
@@ -272,7 +268,8 @@ def find_best_cell(
         for cell, rows in cells.items()
         if (values := _collect_values(records, rows, metric))
     }
-    return max(means, key=lambda cell: means[cell] if most else -means[cell], default=None)
+    sign = 1 if higher_is_better else -1
+    return max(means, key=lambda cell: sign * means[cell], default=None)
 
 
 def _collect_values(records: Records, rows: Iterable[Row], metric: str) -> list[tuple[Row, float]]:
