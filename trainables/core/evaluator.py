@@ -22,6 +22,7 @@ from trainables.trial import TrialConfig
 
 SAMPLE_SIZE = 1024  # images of a split that the method measures
 RESAMPLES = 1000
+SUFFIXES = ("", "_low", "_high")
 
 Scores = dict[str, dict[str, float]]  # metrics by split
 
@@ -94,8 +95,8 @@ class Evaluator:
         means: dict[str, float] = {}
         for name in measured[0]:
             values = torch.cat([block[name].double().cpu() for block in measured]).numpy()
-            low, high = bootstrap_interval(values)
-            means |= {name: float(values.mean()), f"{name}_low": low, f"{name}_high": high}
+            estimates = (float(values.mean()), *bootstrap_interval(values))
+            means |= {name + suffix: x for suffix, x in zip(SUFFIXES, estimates, strict=True)}
         return means
 
 

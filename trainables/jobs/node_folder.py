@@ -142,10 +142,8 @@ def copy_checkpoint(folder: Path, target: Path) -> None:
 def find_newest(files: Any, root: str, folders: tuple[str, ...]) -> str | None:
     """Return the newest complete checkpoint in folders of the storage, or None.
 
-    Args:
-        files: a file system of pyarrow.
-        root: the storage's path in it.
-        folders: paths below `root`, newest first.
+    `files` is a file system of pyarrow, `root` the storage's path in it, and `folders`, newest
+    first, are below `root`.
     """
     import pyarrow.fs
 

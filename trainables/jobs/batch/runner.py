@@ -11,11 +11,9 @@ import contextlib
 import errno
 import math
 import multiprocessing
-import os
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +29,7 @@ from trainables.jobs.attempt import Attempt, limit_threads
 from trainables.jobs.batch import files
 from trainables.jobs.batch.files import RESULT_NAME, Entry, Final, Source
 from trainables.jobs.request import Job
+from trainables.machine.processes import exit_after
 from trainables.machine.texts import escape_control_characters
 
 OUT_OF_MEMORY = ("OutOfMemoryError", "MemoryError")  # no failure of the trial: it needs more memory
@@ -152,19 +151,14 @@ def run_processes(
 def _run_child(settings: BatchSettings, entries: Sequence[Entry]) -> None:
     """Run trials in a process that ends with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True, name="parent watch").start()
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    exit_after(parent.join)
     try:
         run_batch(settings, entries)
     except OSError as error:
         print_line(str(error), error=True)
         sys.exit(errno.ENOSPC)
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)  # an orphan must not go on writing where the next batch resumes
 
 
 def run_batch(settings: BatchSettings, entries: Sequence[Entry]) -> None:
