@@ -29,7 +29,7 @@ from trainables.errors import ConfigError, TrialFailure
 from trainables.jobs.request import Job
 from trainables.machine.devices import resolve_device
 from trainables.machine.group import ALONE, Group, join_group
-from trainables.machine.processes import exit_after
+from trainables.machine.processes import end_process_after
 from trainables.trial import TrialConfig
 
 EXIT_SECONDS = 10.0  # to wait for a failed process's last event
@@ -131,7 +131,7 @@ class Peer:
 def main() -> int:
     """Train as a peer: do the same as the main process, but write no events."""
     request = json.loads(sys.stdin.readline())
-    exit_after(sys.stdin.read)  # the main process closes it or ends
+    end_process_after(sys.stdin.read)  # the main process closes it or ends
     answers, sys.stdout = sys.stdout, sys.stderr  # libraries may print to standard output
     job, rank = Job.from_dict(request["job"]), int(request["rank"])
     print(json.dumps({"event": "ready"}), file=answers, flush=True)

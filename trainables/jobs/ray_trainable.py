@@ -35,7 +35,7 @@ from trainables.jobs.node_folder import (
     read_folder_state,
 )
 from trainables.jobs.request import Leader, Payload
-from trainables.machine.processes import exit_after, host_name, is_running
+from trainables.machine.processes import end_process_after, host_name, is_running
 
 PAYLOAD = "payload"
 DRIVER_SECONDS = 1.0  # between two looks whether the driver runs
@@ -55,7 +55,7 @@ def watch_driver(driver: Leader) -> None:
             time.sleep(DRIVER_SECONDS)
 
     if driver.host == host_name():
-        exit_after(wait_for_end)
+        end_process_after(wait_for_end)
 
 
 Call = tuple[Callable[[], list[Event]], Future[list[Event]]]

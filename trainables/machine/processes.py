@@ -62,7 +62,7 @@ def is_running(pid: int, start: float) -> bool:
         return False
 
 
-def exit_after(wait: Callable[[], object]) -> None:
+def end_process_after(wait: Callable[[], object]) -> None:
     """Start a thread that ends this process at once when `wait` returns.
 
     A worker waits for the process that started it, because an orphan must not write where the next

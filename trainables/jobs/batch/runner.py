@@ -29,7 +29,7 @@ from trainables.jobs.attempt import Attempt, limit_threads
 from trainables.jobs.batch import files
 from trainables.jobs.batch.files import RESULT_NAME, Entry, Final, Source
 from trainables.jobs.request import Job
-from trainables.machine.processes import exit_after
+from trainables.machine.processes import end_process_after
 from trainables.machine.texts import escape_control_characters
 
 OUT_OF_MEMORY = ("OutOfMemoryError", "MemoryError")  # no failure of the trial: it needs more memory
@@ -153,7 +153,7 @@ def _run_child(settings: BatchSettings, entries: Sequence[Entry]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None
-    exit_after(parent.join)
+    end_process_after(parent.join)
     try:
         run_batch(settings, entries)
     except OSError as error:
