@@ -60,12 +60,9 @@ class Evaluator:
     @torch.inference_mode()
     def compute_metrics(self, split: str, metrics: tuple[str, ...]) -> dict[str, float]:
         """Return metrics of one split, without the method's own measurements."""
-        self.network.eval()
-        task, network, subset = self.task, self.network, self.splits[split]
-        local_answers = [
-            task.compute_answers(network, block)
-            for block in self.inputs.iterate_blocks(subset, self.group)
-        ]
+        task, network, subset = self.task, self.network.eval(), self.splits[split]
+        blocks = self.inputs.iterate_blocks(subset, self.group)
+        local_answers = [task.compute_answers(network, block) for block in blocks]
         answers = self.group.gather(local_answers, self.device)
         options = {"metrics": metrics, "restarts": self.config.evaluation.restarts}
         return self.group.broadcast_object(lambda: task.read(network, answers, subset, **options))

@@ -40,7 +40,6 @@ def train_together(job: Job) -> Iterator[tuple[Group, Runtime]]:
     """Start a trial's peers for a block, and yield the group and the main process's runtime.
 
     Raises:
-        ConfigError: there are more processes than GPUs.
         TrialFailure: a peer failed; the message says how.
         OSError: a peer was killed, so the machine is at fault and the job may be retried.
     """

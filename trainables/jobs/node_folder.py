@@ -90,9 +90,6 @@ def fetch_files(storage: Storage, job: Job) -> None:
             pyarrow.fs.copy_files(f"{root}/{checkpoint}", str(target), source_filesystem=files)
 
 
-# ------------------------------------------------------------------------- contents of a checkpoint
-
-
 def iterate_checkpoint_files(folder: Path) -> Iterator[tuple[str, Path]]:
     """Yield names and paths of the files of a trial's folder that belong to a checkpoint.
 

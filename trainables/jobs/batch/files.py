@@ -96,24 +96,21 @@ def digest(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Source(JsonSerializable):
-    """The sweep of the trials. clean: whether checkpoints of finished trials are deleted."""
+    """The sweep of the trials."""
 
     sweep_id: str
     name: str
-    clean: bool
+    clean: bool  # whether checkpoints of finished trials are deleted
 
 
 @dataclass(frozen=True, slots=True)
 class Entry(JsonSerializable):
-    """One trial: (study, cell) pairs, identity, data fingerprint, and job.
+    """One trial, for which `ablate cells` wrote a line."""
 
-    Device and folders of the job are placeholders that the running machine replaces.
-    """
-
-    cells: tuple[tuple[str, str], ...]
+    cells: tuple[tuple[str, str], ...]  # (study, cell) pairs
     config_hash: str
-    fingerprint: str
-    job: Job
+    fingerprint: str  # of the data set
+    job: Job  # with placeholders of device and folders, which the running machine replaces
 
     @property
     def trial_id(self) -> str:
