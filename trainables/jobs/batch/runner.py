@@ -91,8 +91,7 @@ def check_machine(settings: BatchSettings, entries: Sequence[Entry]) -> None:
         try:
             config = files.check_identity(replace(entry, job=settings.localize_job(entry)))
         except ValueError as error:
-            fault = f"This is not the trial that was exported: {error}"
-            raise ConfigError(str(entry), fault) from None
+            raise ConfigError(str(entry), str(error)) from None
         data = config.data
         data_key = data.model_dump_json(exclude={"augment"})
         if data_key not in fingerprints:
@@ -175,7 +174,7 @@ def run_batch(settings: BatchSettings, entries: Sequence[Entry]) -> None:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise
             cause = " ".join(str(error).split())
-            print_line(f"{entry}: broken off by the machine: {cause}", error=True)
+            print_line(f"{entry} was interrupted by the machine: {cause}", error=True)
             continue
         if last is not None:
             text = _describe_end(last)
