@@ -97,7 +97,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     return _read_export(path)[1]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Model:
     """A trained network that embeds images."""
 

@@ -171,6 +171,7 @@ class JobTrainable(tune.Trainable):
         """Do nothing, because `fetch_files` has downloaded what the job names."""
 
     def cleanup(self) -> None:
+        """Close the attempt, unless its thread does not return within `STOP_SECONDS`."""
         attempt, self._attempt = self._attempt, None
         if attempt is None:
             return

@@ -61,6 +61,7 @@ def _stop(number: int, _: FrameType | None) -> NoReturn:
 
 
 def _run(args: argparse.Namespace) -> int:
+    """Check the arguments, run the trials and return the exit code."""
     if not 1 <= args.processes <= 1024:
         raise ConfigError("--processes", f"{args.processes} must be from 1 to 1024.")
     part, parts = parse_shard(args.shard)

@@ -25,8 +25,10 @@ LEAST_POINTS = 4  # of a map
 @VIEWS.register("spectrum")
 @torch.inference_mode()
 def spectrum_of(split: Embedded) -> dict[str, Any]:
-    """Return `shares`, the descending singular values of the unit embeddings over their sum, and
-    `spectrum`, ρ (NIR, Table 3 and Fig. 4)."""
+    """Return `shares`, the descending singular values over their sum, and `spectrum`, ρ.
+
+    They are those of the unit embeddings (NIR, Table 3 and Fig. 4).
+    """
     shares = compute_singular_shares(split.unit).tolist()
     return {"shares": shares, "spectrum": spectrum(split.unit)}
 
