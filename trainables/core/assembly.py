@@ -99,15 +99,10 @@ def check_processes(config: TrialConfig, processes: int, *, on_gpus: bool = Fals
         return
     backbone, images = config.backbone, config.training.batch_size
     if backbone.mode == "frozen":
-        raise ConfigError(
-            PROCESSES,
-            f"{processes} processes for each trial gain nothing with backbone.mode: frozen, whose "
-            "features are cached. Give 1 and run several trials at a time.",
-        )
+        fault = f"{processes} processes gain nothing with backbone.mode: frozen and cached features"
+        raise ConfigError(PROCESSES, f"{fault}. Give 1 and run several trials at a time.")
     if images < processes:
-        raise ConfigError(
-            PROCESSES,
-            f"{processes} processes are more than the {images} images of a batch. Give fewer.",
-        )
+        fault = f"{processes} processes are more than the {images} images of a batch. Give fewer."
+        raise ConfigError(PROCESSES, fault)
     options = {"freeze_bn": backbone.freeze_bn, "exchanged": on_gpus}
     check_parts(backbone.name, config.data.image_size, option=PROCESSES, **options)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import io
 import logging
-import re
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from trainables.machine.files import write_atomically
 LOG = logging.getLogger(__name__)
 KEPT_STATES = 2
 FORMAT = 1
-STATE = re.compile(r"steps-\d{10}-best-\d{6}\.pt")
 
 
 class DamagedCheckpoint(Exception):
@@ -37,13 +35,10 @@ class Checkpoints:
         self.identity = {"format": FORMAT, "config_hash": config_hash, "seed": seed}
 
     def save_state(self, steps: int, state: dict[str, Any], best: dict[str, Any] | None) -> None:
-        """Write the state after `steps` optimiser steps, then delete old checkpoints.
+        """Write all state after `steps` optimiser steps, then delete old checkpoints.
 
-        Args:
-            steps: optimiser steps so far, for the file's name.
-            state: everything that a resumed trial needs.
-            best: {"epoch": int, "value": float, "weights": state dict}; None before the first
-                evaluation.
+        `best` is {"epoch": int, "value": float, "weights": state dict}, or None before the first
+        evaluation.
         """
         best_epoch = 0 if best is None else int(best["epoch"])
         best_path = self._locate_best(best_epoch)
@@ -71,7 +66,7 @@ class Checkpoints:
         return None
 
     def _list_states(self) -> list[Path]:
-        return sorted(path for path in self.folder.glob("steps-*.pt") if STATE.fullmatch(path.name))
+        return sorted(self.folder.glob("steps-*.pt"))
 
     def _locate_best(self, epoch: int) -> Path:
         return self.folder / f"best-{epoch:06d}.pt"

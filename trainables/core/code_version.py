@@ -32,10 +32,6 @@ class Code:
     same: Mapping[str, tuple[str, ...]]  # digests of sources that give the same numbers
 
 
-class SourceMismatch(OSError):
-    """This worker's code differs from the driver's: the machine is at fault, not the trial."""
-
-
 def list_differing_components(source: Code) -> list[str]:
     """Return the components whose source or REVISION here differs from the driver's."""
     return [name for name in source.hashes if not _is_equal_here(name, source)]
@@ -51,9 +47,9 @@ def _is_equal_here(name: str, source: Code) -> bool:
 
 
 def require_driver_code(source: Code) -> None:
-    """Raise SourceMismatch if a component's source or REVISION here differs from the driver's."""
+    """Raise OSError, because this machine is at fault, if its code differs from the driver's."""
     if differing := list_differing_components(source):
-        raise SourceMismatch(
+        raise OSError(
             f"{socket.gethostname()}: the source of {', '.join(differing)} differs from the "
             "driver's. Put the same code on every machine. If the code was edited during the "
             "sweep, start the sweep again"

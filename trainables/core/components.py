@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-OWN_REVISION = ("backbones", "folding", "features", "resizing")  # other core parts share one
+OWN_REVISION = ("backbones", "folding", "features", "resizing")
+CORE_REVISION = 1  # of training loop, optimiser, schedule, splits, sampling and augmentation
 EVALUATOR = "evaluator"  # computes metrics; `metrics.EVALUATOR` takes the place of a REVISION
 
 ENTRY_MODULES: dict[str, tuple[str, ...]] = {
@@ -75,7 +76,6 @@ def get_revision(component: str) -> str:
         return str(registry[name].REVISION)
     if component in OWN_REVISION:
         return str(import_module(ENTRY_MODULES[component][0]).REVISION)
-    from trainables.core import identity
     from trainables.evaluation import metrics
 
-    return metrics.EVALUATOR if component == EVALUATOR else str(identity.CORE_REVISION)
+    return metrics.EVALUATOR if component == EVALUATOR else str(CORE_REVISION)

@@ -34,12 +34,24 @@ class EpochMetrics:
         self._observed: dict[str, list[Tensor]] = defaultdict(list)
 
     def add(self, terms: dict[str, Term]) -> Tensor:
-        """Record one step's terms and return the weighted sum for `backward`."""
+        """Record one step's terms and return Σ weight · value, for `backward`.
+
+        A term whose weight is the number 0 is left out, so that the sum and its gradient equal
+        those of a trial without the term bit by bit.
+        """
+        loss: Tensor | None = None
         for name, (value, weight) in terms.items():
             factor = weight.detach() if isinstance(weight, Tensor) else weight
             self._terms[name].append((self.length, value.detach(), factor))
+            if isinstance(weight, Tensor) or weight != 0:
+                is_one = not isinstance(weight, Tensor) and weight == 1
+                part = value if is_one else weight * value
+                loss = part if loss is None else loss + part
         self.length += 1
-        return sum_terms(terms)
+        if loss is None:
+            fault = "All terms have a weight of 0, so there is no loss"
+            raise ConfigError("method", f"{fault}. Give one term a positive weight.")
+        return loss
 
     def add_observed(self, scalars: dict[str, Tensor]) -> None:
         """Record the scalars that a method observes besides its terms (`Method.observed`)."""
@@ -51,9 +63,11 @@ class EpochMetrics:
         faults: list[tuple[int, str, float]] = []
         for name, entries in self._terms.items():
             recent = [(step, value) for step, value, _ in entries if step >= self._checked]
-            bad = ~torch.stack([value for _, value in recent]).isfinite() if recent else None
-            if bad is not None and bool(bad.any()):
-                step, value = recent[int(bad.int().argmax())]
+            if not recent:
+                continue
+            is_finite = torch.stack([value for _, value in recent]).isfinite()
+            if not bool(is_finite.all()):
+                step, value = recent[int(is_finite.int().argmin())]
                 faults.append((step, name, float(value)))
         self._checked = self.length
         if faults:
@@ -64,14 +78,12 @@ class EpochMetrics:
             )
 
     def compute_means(self) -> dict[str, float]:
-        """Average the terms and observed scalars over the epoch.
+        """Average `train/loss`, `term/<name>/value|weight` and `observed/<name>` over the epoch.
 
-        Returns:
-            `train/loss`, `term/<name>/value`, `term/<name>/weight` and `observed/<name>`. An
-            observed scalar, such as a gradient norm, may be infinite at some steps: its mean leaves
-            them out, and `observed/<name>/nonfinite` is their share. The ratio of a term's gradient
-            to the metric term's, `<term>_to_metric`, also has the largest finite value, `…/max`,
-            because a single step can undo an epoch whose mean looks harmless.
+        An observed scalar, such as a gradient norm, may be infinite at some steps: its mean leaves
+        them out, and `observed/<name>/nonfinite` is their share. The ratio of a term's gradient to
+        the metric term's, `<term>_to_metric`, also has its largest finite value, `…/max`, because a
+        single step can undo an epoch whose mean looks harmless.
         """
         averages: dict[str, float] = {}
         loss = 0.0
@@ -132,22 +144,3 @@ def warn_of_overwhelming_terms(metrics: Mapping[str, float], epoch: int) -> None
                 name.removeprefix("observed/").removesuffix(RATIO + LARGEST),
                 ratio,
             )
-
-
-def sum_terms(terms: Mapping[str, Term]) -> Tensor:
-    """Return Σ weight · value.
-
-    A term whose weight is the number 0 is left out, so that the sum and its gradient equal those of
-    a trial without the term bit by bit.
-    """
-    loss: Tensor | None = None
-    for value, weight in terms.values():
-        if isinstance(weight, Tensor) or weight != 0:
-            part = value if isinstance(weight, float | int) and weight == 1 else weight * value
-            loss = part if loss is None else loss + part
-    if loss is None:
-        raise ConfigError(
-            "method",
-            "All terms have a weight of 0, so there is no loss. Give one term a positive weight.",
-        )
-    return loss

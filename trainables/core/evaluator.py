@@ -22,6 +22,7 @@ from trainables.trial import TrialConfig
 
 SAMPLE_SIZE = 1024  # images of a split that the method measures
 RESAMPLES = 1000
+SUFFIXES = ("", "_low", "_high")
 
 Scores = dict[str, dict[str, float]]  # metrics by split
 
@@ -59,12 +60,9 @@ class Evaluator:
     @torch.inference_mode()
     def compute_metrics(self, split: str, metrics: tuple[str, ...]) -> dict[str, float]:
         """Return metrics of one split, without the method's own measurements."""
-        self.network.eval()
-        task, network, subset = self.task, self.network, self.splits[split]
-        local_answers = [
-            task.compute_answers(network, block)
-            for block in self.inputs.iterate_blocks(subset, self.group)
-        ]
+        task, network, subset = self.task, self.network.eval(), self.splits[split]
+        blocks = self.inputs.iterate_blocks(subset, self.group)
+        local_answers = [task.compute_answers(network, block) for block in blocks]
         answers = self.group.gather(local_answers, self.device)
         options = {"metrics": metrics, "restarts": self.config.evaluation.restarts}
         return self.group.broadcast_object(lambda: task.read(network, answers, subset, **options))
@@ -94,8 +92,8 @@ class Evaluator:
         means: dict[str, float] = {}
         for name in measured[0]:
             values = torch.cat([block[name].double().cpu() for block in measured]).numpy()
-            low, high = bootstrap_interval(values)
-            means |= {name: float(values.mean()), f"{name}_low": low, f"{name}_high": high}
+            estimates = (float(values.mean()), *bootstrap_interval(values))
+            means |= {name + suffix: x for suffix, x in zip(SUFFIXES, estimates, strict=True)}
         return means
 
 

@@ -96,7 +96,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     return _read_export(path)[1]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Model:
     """A trained network that embeds images."""
 
@@ -135,17 +135,11 @@ class Model:
         return torch.cat(parts)
 
     def logits(self, images: Any, batch_size: int = 128) -> Tensor:
-        """Compute logits [N, C] of images, in the order of `classes`; arguments as of `embed`.
-
-        Raises:
-            ConfigError: the model does not compare images with one weight vector for each class.
-        """
+        """Compute logits [N, C] of images, in the order of `classes`; arguments as of `embed`."""
         loss, method = self.config.loss.name, self.config.method.name
         if not (LOSSES[loss].classifies and METHODS[method].classifies):
-            raise ConfigError(
-                "logits",
-                f"A model of {method} with {loss} has no weight vector per class. Use `embed`.",
-            )
+            fault = f"A model of {method} with {loss} has no weight vector per class. Use `embed`."
+            raise ConfigError("logits", fault)
         return self._apply_to_images(self.network.logits, images, batch_size)
 
     # not inference mode, because a caller may train on the results
@@ -166,11 +160,8 @@ class Model:
                 inputs = backbone(inputs)
             parts.append(function(inputs).cpu())
             if not torch.isfinite(parts[-1]).all():
-                raise ConfigError(
-                    "model",
-                    "Its outputs are NaN or infinite for these images: its weights are damaged or "
-                    "its training diverged. Use another model.",
-                )
+                fault = "Its outputs are NaN or infinite, because its training diverged"
+                raise ConfigError("model", f"{fault}. Use another model.")
         return torch.cat(parts)
 
     @torch.no_grad()
@@ -257,13 +248,10 @@ def list_pictures(root: Path, argument: str = "images") -> list[Path]:
 def convert_to_images(
     images: Any, frame: float, short_side: int | None, resize: int | None = None
 ) -> Images:
-    """Convert arrays or PIL images to `Images`.
+    """Convert uint8 [N, H, W] or [N, H, W, 3], or a list of PIL images, to `Images`.
 
-    Args:
-        images: uint8 [N, H, W] or [N, H, W, 3], or a list of PIL images.
-        frame: as in `Images`.
-        short_side: resize PIL images to it first, as a trial on photographs did; None: do not.
-        resize: as in `Images`.
+    PIL images are first resized to `short_side`, as a trial on photographs did, unless it is None.
+    `frame` and `resize` are as in `Images`.
     """
     # convert PIL images, whose sizes may differ
     if isinstance(images, Image.Image):

@@ -16,15 +16,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from trainables.backbones import backbone, frozen_norms, weights
-from trainables.data import features, resizing
-from trainables.data.dataset import DATASETS
-from trainables.losses.base import LOSSES
-from trainables.methods.base import METHODS
+from trainables.backbones import weights
+from trainables.backbones.backbone import folds_norms
+from trainables.core.components import get_revision
 from trainables.trial import TrialConfig
 
-# REVISION of the training loop, optimiser, schedule, splits, sampling and augmentation
-CORE_REVISION = 1
 # REVISION of trials before 0.2.0 that trained as one program (`training.packed`), for their ids
 PACKS_REVISION = 1
 
@@ -49,18 +45,13 @@ def dump_identity(config: BaseModel) -> dict[str, Any]:
 
 def collect_component_revisions(config: TrialConfig) -> dict[str, int]:
     """Return the REVISION of each component of a trial, as `{"loss.proxy_anchor": 1, …}`."""
-    revisions = {
-        f"loss.{config.loss.name}": LOSSES[config.loss.name].REVISION,
-        f"method.{config.method.name}": METHODS[config.method.name].REVISION,
-        f"data.{config.data.name}": DATASETS[config.data.name].REVISION,
-        "backbones": backbone.REVISION,
-        "features": features.REVISION,
-        "core": CORE_REVISION,
-    }
-    if backbone.folds_norms(config.backbone):
-        revisions["folding"] = frozen_norms.REVISION
+    names = ["backbones", "features", "core"]
+    names += [f"{kind}.{getattr(config, kind).name}" for kind in ("loss", "method", "data")]
+    if folds_norms(config.backbone):
+        names.append("folding")
     if config.data.uses_antialiasing:
-        revisions["resizing"] = resizing.REVISION
+        names.append("resizing")
+    revisions = {name: int(get_revision(name)) for name in names}
     if config.training.packed is not None:
         revisions["packs"] = PACKS_REVISION
     return revisions
@@ -69,19 +60,13 @@ def collect_component_revisions(config: TrialConfig) -> dict[str, int]:
 def compute_config_hash(config: TrialConfig, fingerprint: str) -> str:
     """Return the SHA-256, in hex, of everything but the seed that decides a trial's numbers.
 
-    Args:
-        config: the trial's configuration.
-        fingerprint: of the data set, from `trainables.data.dataset.fingerprint`.
+    `fingerprint` is that of the data set, from `trainables.data.dataset.fingerprint`.
     """
-    dump = dump_identity(config)
+    dump, revisions = dump_identity(config), collect_component_revisions(config)
     if config.backbone.weights not in weights.ROUTES:
         # the file's path does not matter, only its hash in `weights_sha256`
         dump["backbone"]["weights"] = "file"
-    content = {
-        "config": dump,
-        "data": fingerprint,
-        "revisions": collect_component_revisions(config),
-    }
+    content = {"config": dump, "data": fingerprint, "revisions": revisions}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 

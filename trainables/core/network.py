@@ -27,13 +27,9 @@ PLAIN: dict[str, Kind] = {"cosine": "dot", "dot": "dot", "l2": "euclidean", "l2s
 class Network(nn.Module):
     """Backbone, embedding head, method and loss of a trial.
 
-    With training.precision: bf16 only the backbone runs in bfloat16; all others get float32.
-
-    Args:
-        config: the trial's configuration.
-        backbone: None for cached features; `inputs` are then [N, F] instead of [N, 3, S, S].
-        method: with its loss.
-        width: F, or 2 F for a backbone with a second token.
+    With training.precision: bf16 only the backbone runs in bfloat16; all others get float32. For
+    cached features `backbone` is None, and inputs are [N, F] instead of [N, 3, S, S]. `width` is F,
+    or 2 F for a backbone with a second token.
     """
 
     def __init__(
@@ -109,13 +105,9 @@ def build_method(config: TrialConfig, *, features: int, classes: int, seed: int)
     loss_class, method_class = LOSSES[config.loss.name], METHODS[config.method.name]
     with streams.seed_global_generator(seed, "init", "loss"):
         loss = loss_class(config.loss, classes=classes, dim=config.embedding.dim)
-    options: dict[str, Any] = {
-        "features": features,
-        "embedding": config.embedding,
-        "classes": classes,
-    }
+    options: dict[str, Any] = {"features": features, "classes": classes}
     with streams.seed_global_generator(seed, "init", "method"):
-        return method_class(config.method, loss=loss, **options)
+        return method_class(config.method, embedding=config.embedding, loss=loss, **options)
 
 
 def build_trial_backbone(config: TrialConfig, seed: int) -> Backbone:

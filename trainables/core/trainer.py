@@ -34,7 +34,7 @@ from trainables.data.sampler import draw_epoch_batches
 from trainables.data.splits import load_splits
 from trainables.errors import ConfigError
 from trainables.evaluation.metrics import EVALUATOR
-from trainables.machine.devices import describe_device, resolve_device
+from trainables.machine.devices import resolve_device
 from trainables.machine.group import ALONE, Group
 from trainables.machine.processes import feed_watchdog, keep_freed_memory
 from trainables.methods.base import Batch, Progress
@@ -249,11 +249,9 @@ class Trainer:
     def finish(
         self, evaluate: tuple[str, ...] = ("val",), metrics: tuple[str, ...] = ()
     ) -> FinalReport:
-        """Restore the selected epoch's weights, evaluate them and export the model.
+        """Restore the selected epoch's weights, evaluate them on splits and export the model.
 
-        Args:
-            evaluate: names of the splits.
-            metrics: names of metrics besides those of the task.
+        `metrics` are computed besides those of the task.
         """
         assert self.best is not None, "Run train_epochs() before finish()."
         self.network.load_state_dict(self.best["weights"])
@@ -275,8 +273,9 @@ class Trainer:
 
     def describe_provenance(self) -> dict[str, Any]:
         """Return what the trial ran on and with, which its id does not contain."""
+        device, is_gpu = self.device, self.device.type == "cuda"
         return {
-            "device": describe_device(self.device),
+            "device": f"cuda ({torch.cuda.get_device_name(device)})" if is_gpu else "cpu",
             "threads": torch.get_num_threads(),
             "kernels": torch.backends.cpu.get_cpu_capability(),
             "torch": torch.__version__,

@@ -29,11 +29,8 @@ def check_trial_id(trial_id: object) -> str:
     is_plain = Path(text).name == text not in ("", "..")
     if is_plain and len(text) <= LONGEST and text.isprintable():
         return text
-    raise ConfigError(
-        "trial id",
-        f"{repr(trial_id)[:LONGEST]} is not a plain name: the ledger or file that contains it was "
-        "edited or damaged. Restore that file from a copy, or give another --out.",
-    )
+    fault = f"{repr(trial_id)[:LONGEST]} is not a plain name: its file was edited or damaged"
+    raise ConfigError("trial id", f"{fault}. Restore the file from a copy, or give another --out.")
 
 
 def locate_trial_folder(trials: Path, trial_id: object) -> Path:

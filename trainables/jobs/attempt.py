@@ -12,7 +12,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 from filelock import FileLock, Timeout
@@ -79,17 +79,14 @@ class Attempt:
         assert job.runtime.trial_dir is not None, f"job of trial {job.trial_id} without a folder"
         self.job, self.clean, self.folder = job, clean, job.runtime.trial_dir
         self._files = TrialFolder(self.folder)
-        module, _, function = runner.partition(":")
-        self._runner: Runner = getattr(import_module(module), function)
+        self._runner: Runner = resolve_name(runner)
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = FileLock(self._files.lock)
         try:
             self._lock.acquire(timeout=lock_seconds)
         except Timeout:
-            raise TimeoutError(
-                f"{self.folder}: another process has locked the trial's folder for "
-                f"{lock_seconds:.0f} s. End that process and start again"
-            ) from None
+            fault = f"{self.folder}: another process has locked the folder for {lock_seconds:.0f} s"
+            raise TimeoutError(f"{fault}. End that process and start again") from None
         self._log = logging.FileHandler(self._files.log, encoding="utf-8", delay=True)
         self._log.setFormatter(HidingFormatter("%(asctime)s %(levelname)s %(message)s"))
         self._logger = logging.getLogger("trainables")

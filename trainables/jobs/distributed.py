@@ -15,7 +15,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -30,6 +29,7 @@ from trainables.errors import ConfigError, TrialFailure
 from trainables.jobs.request import Job
 from trainables.machine.devices import resolve_device
 from trainables.machine.group import ALONE, Group, join_group
+from trainables.machine.processes import end_process_after
 from trainables.trial import TrialConfig
 
 EXIT_SECONDS = 10.0  # to wait for a failed process's last event
@@ -40,7 +40,6 @@ def train_together(job: Job) -> Iterator[tuple[Group, Runtime]]:
     """Start a trial's peers for a block, and yield the group and the main process's runtime.
 
     Raises:
-        ConfigError: there are more processes than GPUs.
         TrialFailure: a peer failed; the message says how.
         OSError: a peer was killed, so the machine is at fault and the job may be retried.
     """
@@ -131,7 +130,7 @@ class Peer:
 def main() -> int:
     """Train as a peer: do the same as the main process, but write no events."""
     request = json.loads(sys.stdin.readline())
-    threading.Thread(target=_end_with_input, daemon=True, name="first process watch").start()
+    end_process_after(sys.stdin.read)  # the main process closes it or ends
     answers, sys.stdout = sys.stdout, sys.stderr  # libraries may print to standard output
     job, rank = Job.from_dict(request["job"]), int(request["rank"])
     print(json.dumps({"event": "ready"}), file=answers, flush=True)
@@ -149,12 +148,6 @@ def main() -> int:
         print(json.dumps({"event": "failed", "reason": reason}), file=answers, flush=True)
         os._exit(1)  # at once, because the others wait in a collective
     return 0
-
-
-def _end_with_input() -> None:
-    """End this process when the main process has ended."""
-    sys.stdin.read()
-    os._exit(1)
 
 
 if __name__ == "__main__":

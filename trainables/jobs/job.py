@@ -156,9 +156,6 @@ def _load_result(job: Job, identity: Event) -> Event | None:
     """Return the stored final event of a finished trial, or None if it must be trained.
 
     The event counts only if its export exists and the driver's code made it.
-
-    Raises:
-        ConfigError: the folder holds the result of another trial.
     """
     folder, has_own_evaluations = job.runtime.trial_dir, True
     if job.source is not None:
@@ -177,11 +174,8 @@ def _load_result(job: Job, identity: Event) -> Event | None:
         return None
     recorded = {name: final.pop(name, None) for name in identity}
     if recorded != identity:
-        raise ConfigError(
-            str(path),
-            f"This result belongs to {recorded}, not to {identity}. Give another output folder, or "
-            "remove this one.",
-        )
+        fault = f"This result belongs to {recorded}, not to {identity}"
+        raise ConfigError(str(path), f"{fault}. Give another output folder, or remove this one.")
     if not join_inside(folder, final["export"]).exists():
         return None
     return final if has_own_evaluations else {**final, "evaluations": {}}

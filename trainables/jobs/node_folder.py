@@ -90,9 +90,6 @@ def fetch_files(storage: Storage, job: Job) -> None:
             pyarrow.fs.copy_files(f"{root}/{checkpoint}", str(target), source_filesystem=files)
 
 
-# ------------------------------------------------------------------------- contents of a checkpoint
-
-
 def iterate_checkpoint_files(folder: Path) -> Iterator[tuple[str, Path]]:
     """Yield names and paths of the files of a trial's folder that belong to a checkpoint.
 
@@ -142,10 +139,8 @@ def copy_checkpoint(folder: Path, target: Path) -> None:
 def find_newest(files: Any, root: str, folders: tuple[str, ...]) -> str | None:
     """Return the newest complete checkpoint in folders of the storage, or None.
 
-    Args:
-        files: a file system of pyarrow.
-        root: the storage's path in it.
-        folders: paths below `root`, newest first.
+    `files` is a file system of pyarrow, `root` the storage's path in it, and `folders`, newest
+    first, are below `root`.
     """
     import pyarrow.fs
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import queue
 import tempfile
 import threading
@@ -36,7 +35,7 @@ from trainables.jobs.node_folder import (
     read_folder_state,
 )
 from trainables.jobs.request import Leader, Payload
-from trainables.machine.processes import host_name, is_running
+from trainables.machine.processes import end_process_after, host_name, is_running
 
 PAYLOAD = "payload"
 DRIVER_SECONDS = 1.0  # between two looks whether the driver runs
@@ -49,25 +48,21 @@ LOG = logging.getLogger(__name__)
 
 
 def watch_driver(driver: Leader) -> None:
-    """End this process when a driver on this host ends, seconds before Ray would.
+    """End this process when a driver on this host ends, seconds before Ray would."""
 
-    An orphan must not write to a trial folder that the next driver resumes.
-    """
-
-    def exit_with_driver() -> None:
+    def wait_for_end() -> None:
         while is_running(driver.pid, driver.start):
             time.sleep(DRIVER_SECONDS)
-        os._exit(1)
 
     if driver.host == host_name():
-        threading.Thread(target=exit_with_driver, daemon=True, name="driver watch").start()
+        end_process_after(wait_for_end)
 
 
 Call = tuple[Callable[[], list[Event]], Future[list[Event]]]
 
 
 def run_calls(calls: queue.SimpleQueue[Call]) -> NoReturn:
-    """Run the calls of a queue one after another, forever."""
+    """Run the calls of a queue forever, in a daemon thread, which an executor does not have."""
     while True:
         function, future = calls.get()
         try:
@@ -141,11 +136,9 @@ class JobTrainable(tune.Trainable):
     def _receive_events(self, attempt: Attempt) -> list[Event]:
         """Return the trial's next events, or none after `STEP_SECONDS`."""
         seconds = min(self._payload.gather, STEP_SECONDS)
-        if self._calls is None:  # one daemon thread for all jobs
+        if self._calls is None:  # one thread for all jobs
             self._calls = queue.SimpleQueue()
-            threading.Thread(
-                target=run_calls, args=(self._calls,), daemon=True, name="trial"
-            ).start()
+            threading.Thread(target=run_calls, args=(self._calls,), daemon=True).start()
         if self._future is None:
             self._future = Future()
             self._calls.put((lambda: attempt.receive_events(seconds), self._future))
@@ -178,6 +171,7 @@ class JobTrainable(tune.Trainable):
         """Do nothing, because `fetch_files` has downloaded what the job names."""
 
     def cleanup(self) -> None:
+        """Close the attempt, unless its thread does not return within `STOP_SECONDS`."""
         attempt, self._attempt = self._attempt, None
         if attempt is None:
             return
@@ -192,16 +186,12 @@ class JobTrainable(tune.Trainable):
         attempt.close()
 
 
-def wait_for_storage(do: Callable[[], Any]) -> Any:
-    """Call `do`, and retry for two minutes while the storage does not answer.
-
-    Raises:
-        OSError: the storage still does not answer, or is not the driver's.
-    """
+def wait_for_storage(operation: Callable[[], Any]) -> Any:
+    """Run `operation`, and retry it for two minutes while the storage does not answer."""
     end = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
-            return do()
+            return operation()
         except OSError as error:
             if time.monotonic() >= end:
                 raise OSError(

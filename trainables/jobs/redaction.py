@@ -27,11 +27,8 @@ def redact_secrets(text: str) -> str:
     An absolute path, as in `$GOOGLE_APPLICATION_CREDENTIALS`, is not a secret.
     """
     for name, value in os.environ.items():
-        if (
-            len(value) >= SHORTEST
-            and _SECRET.search(name.lower())
-            and not Path(value).is_absolute()
-        ):
+        is_secret = _SECRET.search(name.lower()) and not Path(value).is_absolute()
+        if is_secret and len(value) >= SHORTEST:
             text = text.replace(value, HIDDEN)
     return _USER.sub(rf"\1:{HIDDEN}", text)
 

@@ -87,9 +87,6 @@ class Job(JsonSerializable):
     source: Code | None = None  # the driver's code, which must equal the worker's; None: any
 
 
-# ------------------------------------------------------------------------------- jobs of a driver
-
-
 @dataclass(frozen=True, slots=True)
 class Leader(JsonSerializable):
     """The driver's process, with which its workers end; `start` is in seconds since the epoch."""
@@ -132,9 +129,6 @@ class Payload(JsonSerializable):
     def parse(cls, text: str) -> Self:
         """Parse what `to_text` returned; raise ConfigError if other code wrote it."""
         return cls.from_dict(json.loads(text))
-
-
-# -------------------------------------------------------------------------------- views of models
 
 
 @dataclass(frozen=True, slots=True)

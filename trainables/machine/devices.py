@@ -29,11 +29,9 @@ def resolve_device(name: str) -> torch.device:
     device = torch.device(name)
     present = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if device.type == "cuda" and (device.index or 0) >= present:
-        raise ConfigError(
-            "device",
-            f"{name} is none of the {present} CUDA devices that torch {torch.__version__} sees. "
-            "Use --device cpu, or install a torch built for this GPU.",
-        )
+        fault = f"{name} is none of the {present} CUDA devices that torch {torch.__version__} sees"
+        remedy = "Use --device cpu, or install a torch built for this GPU."
+        raise ConfigError("device", f"{fault}. {remedy}")
     return device
 
 
@@ -43,13 +41,6 @@ def list_devices(name: str) -> list[str]:
     if str(device) == "cuda":
         return [f"cuda:{number}" for number in range(torch.cuda.device_count())]
     return [str(device)]
-
-
-def describe_device(device: torch.device) -> str:
-    """Describe a device for provenance, as `cpu` or `cuda (NVIDIA H200)`."""
-    if device.type == "cuda":
-        return f"cuda ({torch.cuda.get_device_name(device)})"
-    return device.type
 
 
 def to_full_precision(x: Tensor) -> Tensor:

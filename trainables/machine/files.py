@@ -46,11 +46,9 @@ def join_inside(folder: Path, name: object) -> Path:
         path = folder / name
         if path.parent == folder and path.name == name:
             return path
-    raise ConfigError(
-        str(folder),
-        f"{name!r} is not a plain name of a file in this folder: its records were edited. Copy the "
-        "folder again, or train the trial again with --force.",
-    )
+    fault = f"{name!r} is not a plain name of a file in this folder: its records were edited"
+    remedy = "Copy the folder again, or train the trial again with --force."
+    raise ConfigError(str(folder), f"{fault}. {remedy}")
 
 
 def open_regular(
@@ -58,17 +56,12 @@ def open_regular(
 ) -> BufferedReader:
     """Open an untrusted file for reading, only if it is a regular file.
 
-    The usual `open` would wait forever at a FIFO, and a device has no end.
-
-    Args:
-        path: the file.
-        most_bytes: size above which the file is refused. The file may still grow afterwards, so
-            read at most this many bytes, as `read_regular` does.
-        follow_links: whether the last part of the path may be a symbolic link.
+    The usual `open` would wait forever at a FIFO, and a device has no end. A file above
+    `most_bytes` is refused; it may still grow afterwards, so read at most this many bytes, as
+    `read_regular` does. `follow_links` is whether the last part of the path may be a symbolic link.
 
     Raises:
-        OSError: the file cannot be opened, is not regular or is too large; `strerror` is a text for
-            a message.
+        OSError: the file is refused or cannot be opened; `strerror` is a text for a message.
     """
     follow_flag = 0 if follow_links else os.O_NOFOLLOW
     try:

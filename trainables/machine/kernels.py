@@ -65,14 +65,13 @@ def detect_processor() -> str:
 def is_onednn_quicker() -> bool:
     """Return whether torch has both libraries and oneDNN was measured faster on this processor."""
     fields = dict(re.findall(r"^(.+?)\s*: (.*)$", detect_processor(), re.M))
-    return (
-        (fields.get("vendor_id"), fields.get("cpu family")) in ONEDNN_IS_QUICKER
-        and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-        and torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
-        and torch.backends.cpu.get_cpu_capability() == "AVX512"
-        # a private name of torch; if it disappears, MKL is used
-        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    )
+    is_measured = (fields.get("vendor_id"), fields.get("cpu family")) in ONEDNN_IS_QUICKER
+    has_avx512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
+    has_onednn: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    has_mkl: bool = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
+    # a private name of torch; if it disappears, MKL is used
+    has_product = has_onednn and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    return is_measured and has_avx512 and has_mkl and has_product
 
 
 def uses_onednn(a: Tensor, b: Tensor) -> bool:

@@ -9,7 +9,9 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
@@ -58,6 +60,20 @@ def is_running(pid: int, start: float) -> bool:
         return bool(is_same and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
+
+
+def end_process_after(wait: Callable[[], object]) -> None:
+    """Start a thread that ends this process at once when `wait` returns.
+
+    A worker waits for the process that started it, because an orphan must not write where the next
+    run resumes.
+    """
+
+    def exit_when_it_returns() -> None:
+        wait()
+        os._exit(1)
+
+    threading.Thread(target=exit_when_it_returns, daemon=True).start()
 
 
 def list_session_processes(leader: int) -> list[int]:

@@ -61,6 +61,7 @@ def _stop(number: int, _: FrameType | None) -> NoReturn:
 
 
 def _run(args: argparse.Namespace) -> int:
+    """Check the arguments, run the trials and return the exit code."""
     if not 1 <= args.processes <= 1024:
         raise ConfigError("--processes", f"{args.processes} must be from 1 to 1024.")
     part, parts = parse_shard(args.shard)
@@ -105,11 +106,8 @@ def parse_shard(text: str) -> tuple[int, int]:
     """Return part and count of `2/8`; raise ConfigError if the text has another form."""
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
-        raise ConfigError(
-            "--shard",
-            f"{text!r} must be I/N with I from 1 to N, as 2/8. In a Slurm array (--array=1-N) give "
-            "--shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT.",
-        )
+        slurm = "In a Slurm array give --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT."
+        raise ConfigError("--shard", f"{text!r} must be I/N with I from 1 to N, as 2/8. {slurm}")
     return int(match[1]), int(match[2])
 
 

@@ -96,24 +96,21 @@ def digest(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Source(JsonSerializable):
-    """The sweep of the trials. clean: whether checkpoints of finished trials are deleted."""
+    """The sweep of the trials."""
 
     sweep_id: str
     name: str
-    clean: bool
+    clean: bool  # whether checkpoints of finished trials are deleted
 
 
 @dataclass(frozen=True, slots=True)
 class Entry(JsonSerializable):
-    """One trial: (study, cell) pairs, identity, data fingerprint, and job.
+    """One trial, for which `ablate cells` wrote a line."""
 
-    Device and folders of the job are placeholders that the running machine replaces.
-    """
-
-    cells: tuple[tuple[str, str], ...]
+    cells: tuple[tuple[str, str], ...]  # (study, cell) pairs
     config_hash: str
-    fingerprint: str
-    job: Job
+    fingerprint: str  # of the data set
+    job: Job  # with placeholders of device and folders, which the running machine replaces
 
     @property
     def trial_id(self) -> str:
@@ -146,7 +143,7 @@ def check_identity(trial: Entry | Result) -> TrialConfig:
     trial_id = identity.build_trial_id(config_hash, job.seed)
     if (config_hash, trial_id) != (trial.config_hash, job.trial_id):
         raise ValueError(
-            f"the configuration is that of trial {trial_id}, not of trial {job.trial_id}: it was "
+            f"The configuration is that of trial {trial_id}, not of trial {job.trial_id}: it was "
             "edited, or other code wrote it. Write the cells anew with `ablate cells`."
         )
     return config
@@ -231,15 +228,15 @@ class Result(Strict, extra="ignore"):
         total, last = check_identity(self).training.epochs, self.last
         epochs, names = [epoch.epoch for epoch in self.epochs], {*TRIAL_FILES}
         if epochs != sorted({*epochs}) or epochs[-1:] > [total]:
-            raise ValueError(f"the epochs do not rise to {total}")
+            raise ValueError(f"The epochs do not rise to {total}")
         if isinstance(last, Final):
             if last.epochs != total or len(epochs) not in (0, total) or last.best_epoch > total:
-                raise ValueError(f"it ended after {last.epochs} epochs of {total}")
+                raise ValueError(f"It ended after {last.epochs} epochs of {total}")
             if last.export not in self.files:
-                raise ValueError(f"it has no file {last.export}")
+                raise ValueError(f"It has no file {last.export}")
             names.add(last.export)
         if not names.issuperset(self.files):
-            raise ValueError(f"its files are {', '.join(self.files)}, not {', '.join(names)}")
+            raise ValueError(f"Its files are {', '.join(self.files)}, not {', '.join(names)}")
         for epoch in self.epochs:
             for name, value in epoch.metrics.items():
                 if not math.isfinite(value) and not name.startswith("observed/"):

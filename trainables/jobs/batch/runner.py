@@ -11,11 +11,9 @@ import contextlib
 import errno
 import math
 import multiprocessing
-import os
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +29,7 @@ from trainables.jobs.attempt import Attempt, limit_threads
 from trainables.jobs.batch import files
 from trainables.jobs.batch.files import RESULT_NAME, Entry, Final, Source
 from trainables.jobs.request import Job
+from trainables.machine.processes import end_process_after
 from trainables.machine.texts import escape_control_characters
 
 OUT_OF_MEMORY = ("OutOfMemoryError", "MemoryError")  # no failure of the trial: it needs more memory
@@ -92,8 +91,7 @@ def check_machine(settings: BatchSettings, entries: Sequence[Entry]) -> None:
         try:
             config = files.check_identity(replace(entry, job=settings.localize_job(entry)))
         except ValueError as error:
-            fault = f"This is not the trial that was exported: {error}"
-            raise ConfigError(str(entry), fault) from None
+            raise ConfigError(str(entry), str(error)) from None
         data = config.data
         data_key = data.model_dump_json(exclude={"augment"})
         if data_key not in fingerprints:
@@ -152,19 +150,14 @@ def run_processes(
 def _run_child(settings: BatchSettings, entries: Sequence[Entry]) -> None:
     """Run trials in a process that ends with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True, name="parent watch").start()
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    end_process_after(parent.join)
     try:
         run_batch(settings, entries)
     except OSError as error:
         print_line(str(error), error=True)
         sys.exit(errno.ENOSPC)
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)  # an orphan must not go on writing where the next batch resumes
 
 
 def run_batch(settings: BatchSettings, entries: Sequence[Entry]) -> None:
@@ -181,7 +174,7 @@ def run_batch(settings: BatchSettings, entries: Sequence[Entry]) -> None:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise
             cause = " ".join(str(error).split())
-            print_line(f"{entry}: broken off by the machine: {cause}", error=True)
+            print_line(f"{entry} was interrupted by the machine: {cause}", error=True)
             continue
         if last is not None:
             text = _describe_end(last)

@@ -18,7 +18,7 @@ from trainables.machine.files import write_json
 
 
 def main() -> int:
-    """Read what standard input asks for."""
+    """Compute the views of a request on standard input; return 1 if one of them failed."""
     request = Request.from_dict(json.load(sys.stdin))
     if request.threads is not None:
         torch.set_num_threads(request.threads)
@@ -31,9 +31,9 @@ def main() -> int:
                 path = view.locate_file(trial.folder)
                 path.parent.mkdir(exist_ok=True)
                 write_json(path, model.read_view(view))
-            except Exception as error:  # of this view: the others are read all the same
-                usual = isinstance(error, ConfigError | TrialFailure | OSError)
-                reason = str(error) if usual else f"{type(error).__name__}: {error}"
+            except Exception as error:  # the other views are computed all the same
+                is_plain = isinstance(error, ConfigError | TrialFailure | OSError)
+                reason = str(error) if is_plain else f"{type(error).__name__}: {error}"
                 line = {"folder": str(trial.folder), "name": view.name}
                 line["reason"] = " ".join(reason.split())
                 print(json.dumps(line), file=sys.stderr, flush=True)

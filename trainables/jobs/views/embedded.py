@@ -142,8 +142,10 @@ class Embedded:
         if backbone is None:
             backbone = build_frozen_backbone(config.backbone, size).to(self.device)
         if isinstance(backbone, ExtraTokenViT):
-            fault = "A transformer with a second token has two outputs, so the figure has no map"
-            raise ConfigError("figures", f"{fault}. Choose another cell for it.")
+            raise ConfigError(
+                "figures",
+                "A transformer with a second token has two outputs. Choose another cell.",
+            )
         options: dict[str, Any] = {"size": size, "mean": backbone.mean, "std": backbone.std}
         index = self.subset.index[positions]
         return cut_eval_images(self.subset.images, index, device=self.device, **options), backbone

@@ -42,14 +42,11 @@ def plane(split: Embedded, *, images: int, level: float) -> dict[str, Any]:
     loss, train = split.network.method.loss, split.training
     references, scale, geometry = loss.references(), loss.logit_scale, loss.geometry
     is_cosine = geometry.kind == "cosine" or (geometry.kind == "dot" and geometry.normalize)
-    if (
-        references is None
-        or scale is None
-        or not is_cosine
-        or references.per_class > 1
-        or split.rows.shape[1] != references.vectors.shape[1]
-    ):
-        fault = "The loss is no softmax over the cosines to a proxy of each class"
+    width = split.rows.shape[1]
+    fault = "The loss is no softmax over the cosines to a proxy of each class"
+    if references is None or scale is None or not is_cosine:
+        raise ConfigError("figures, plane", f"{fault}. Choose a cell with such a loss.")
+    if references.per_class > 1 or references.vectors.shape[1] != width:
         raise ConfigError("figures, plane", f"{fault}. Choose a cell with such a loss.")
     centres = F.normalize(sum_classes(references.vectors, references.labels)).cpu()
     if len(centres) < 2:
@@ -87,5 +84,5 @@ def plane(split: Embedded, *, images: int, level: float) -> dict[str, Any]:
         "sure": [round(float(p), 5) for p in compute_certainty(circle)],
         "angle": math.degrees(angle),
         "unsure": float((torch.maximum(arc, 1 - arc) < level).double().mean()),
-        "dimensions": split.rows.shape[1],
+        "dimensions": width,
     }

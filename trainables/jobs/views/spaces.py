@@ -1,4 +1,4 @@
-"""Describe an embedding space: spectrum, distances, similar classes, and recall by class size."""
+"""Describe an embedding space: spectrum, distances, similar classes, recall by class size, map."""
 
 from __future__ import annotations
 
@@ -9,22 +9,26 @@ import torch.nn.functional as F
 
 from trainables.errors import ConfigError
 from trainables.evaluation.structure import (
+    compute_class_means,
     compute_singular_shares,
     spectrum,
     squared_distances,
     sum_classes,
 )
-from trainables.jobs.views.embedded import BLOCK, VIEWS, Embedded, draw
+from trainables.jobs.views.embedded import BLOCK, VIEWS, Embedded, draw, fit_tsne
 
 BINS = 60
 FARTHEST = 2.0  # between rows of unit length
+LEAST_POINTS = 4  # of a map
 
 
 @VIEWS.register("spectrum")
 @torch.inference_mode()
 def spectrum_of(split: Embedded) -> dict[str, Any]:
-    """Return `shares`, the descending singular values of the unit embeddings over their sum, and
-    `spectrum`, ρ (NIR, Table 3 and Fig. 4)."""
+    """Return `shares`, the descending singular values over their sum, and `spectrum`, ρ.
+
+    They are those of the unit embeddings (NIR, Table 3 and Fig. 4).
+    """
     shares = compute_singular_shares(split.unit).tolist()
     return {"shares": shares, "spectrum": spectrum(split.unit)}
 
@@ -139,4 +143,43 @@ def class_sizes(split: Embedded) -> dict[str, Any]:
         "sizes": [sizes[label] for label in labels_with_answer],
         "trained": [trained.get(name, 0) for name in names],
         "recalls": [round(float(right[n]) / float(answerable[n]), 6) for n in labels_with_answer],
+    }
+
+
+@VIEWS.register("embedding_map")
+@torch.inference_mode()
+def embedding_map(
+    split: Embedded, *, classes: int, points: int, pictures: int, perplexity: float, centred: bool
+) -> dict[str, Any]:
+    """Return a t-SNE map of up to `points` images of `classes` drawn classes.
+
+    `x` and `y` are its points, `label` each one's index in `classes`, and `pictures` has [index,
+    picture] of some. If `centred`, the mean of its class is subtracted from each embedding, which
+    leaves how the images of a class differ (DVML, Fig. 1).
+
+    scikit-learn starts it from principal components, so two runs on one machine give the same map.
+    Read in it which images are neighbours; distances between groups and their sizes mean little.
+
+    References:
+        van der Maaten and Hinton, "Visualizing Data using t-SNE", JMLR 2008.
+    """
+    total = len(split.subset.classes)
+    drawn_classes = draw(total, "map.classes")[:classes]
+    candidates = torch.isin(split.subset.labels, drawn_classes).nonzero().squeeze(1)
+    positions = candidates[draw(len(candidates), "map")[:points]]
+    if len(positions) < LEAST_POINTS:
+        fault = f"{len(positions)} images are too few, because it takes {LEAST_POINTS}"
+        raise ConfigError("figures, embedding_map", f"{fault}. Raise classes or points.")
+    rows = split.unit[positions.to(split.device)].double().cpu()
+    if centred:
+        _, class_index = torch.unique(split.subset.labels[positions], return_inverse=True)
+        rows = rows - compute_class_means(rows, class_index)[class_index]
+    plane = fit_tsne(rows, min(perplexity, (len(positions) - 1) / 3))
+    thumbnails = map(split.encode_thumbnail, positions[:pictures].tolist())
+    return {
+        "x": [x for x, _ in plane],
+        "y": [y for _, y in plane],
+        **split.list_classes(positions),
+        "of_classes": total,
+        "pictures": [[number, thumbnail] for number, thumbnail in enumerate(thumbnails)],
     }

@@ -198,7 +198,7 @@ def test_another_configuration_than_its_identity_is_refused(
     (entry,) = made.entries(drawn, shared_cache, 1)
     config = core_trials.merged(dict(entry.job.config), {"optimizer": {"lr": 0.5}})
     text = refused(entries=[replace(entry, job=replace(entry.job, config=config))])
-    assert "the configuration is that of trial" in text
+    assert "The configuration is that of trial" in text
     config = core_trials.merged(dict(entry.job.config), {"loss": {"name": "mine"}})
     text = refused(entries=[replace(entry, job=replace(entry.job, config=config))])
     assert "loss" in text
