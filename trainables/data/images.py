@@ -170,6 +170,7 @@ class Reader:
         return packed, torch.arange(len(rows))
 
     def _drop_batches(self) -> None:
+        """Forget all announced batches, and stop reading them."""
         for batch in self.begun:
             for task in batch.tasks:
                 task.cancel()
