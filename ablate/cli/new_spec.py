@@ -26,7 +26,7 @@ from ablate.spec.yaml_loader import load_text
 from ablate.values.errors import suggest_nearest
 from ablate.values.terminal import print_text
 from trainables.backbones.own_models import BACKBONES
-from trainables.backbones.timm_models import check_name, import_timm
+from trainables.backbones.timm_models import check_name
 from trainables.data.dataset import DATASETS, count_classes, resolve_data_config
 from trainables.data.splits import count_split_classes
 from trainables.errors import ConfigError
@@ -148,7 +148,7 @@ def _choose_weights(backbone: str) -> str:
     if backbone == PACKAGED:
         return "packaged"
     if backbone not in BACKBONES:
-        check_name(import_timm(), backbone)
+        check_name(backbone)
         return "timm"
     if not BACKBONES[backbone].TORCHVISION:
         remedy = "Take another here, then name this one and its weights file in the spec."

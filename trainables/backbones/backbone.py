@@ -22,7 +22,6 @@ from trainables.backbones.timm_models import (
     create_model,
     download_model,
     extract_first_line,
-    import_timm,
 )
 from trainables.backbones.weights import (
     PACKAGED_MEAN_STD,
@@ -85,6 +84,7 @@ class Backbone(nn.Module):
         return self.model.forward_features(images)  # type: ignore[operator,no-any-return]
 
     def pool(self, maps: Tensor) -> Tensor:
+        """Return features [B, F] in float32 of the last maps or tokens."""
         if self.pooling == "timm":
             return to_full_precision(self.model.forward_head(maps, pre_logits=True))  # type: ignore[operator]
         maps = to_full_precision(maps)
@@ -161,8 +161,9 @@ def load_model(config: BackboneConfig, image_size: int) -> tuple[nn.Module, Pixe
         elif config.weights != "none":
             load_weights(model, config, own.CLASSIFIER, own.convert)
         return model, own.PIXELS
-    timm = import_timm()
-    check_name(timm, config.name)
+    import timm
+
+    check_name(config.name)
     check_route(config)
     with _explain_model_errors(config, image_size):
         model = create_model(config.name, image_size)

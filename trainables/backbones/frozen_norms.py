@@ -40,6 +40,7 @@ class FoldedConv2d(nn.Conv2d):
         self._norm = (norm,)  # in a tuple, so that its tensors have one name, not two
 
     def forward(self, x: Tensor) -> Tensor:
+        """Map [B, C, H, W] to the output of the norm, conv(x; s W) + t."""
         # scale and shift of the norm as weight and bias
         norm = self._norm[0]
         scale = (norm.running_var + norm.eps).rsqrt()
@@ -92,6 +93,7 @@ class FoldedNorm(nn.Module):
             self.add_module(name, child)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Apply the norm's activation, if any."""
         for child in self.children():
             # torch's in-place ReLU6 makes a copy on the CPU, and copies that back.
             copies = isinstance(child, nn.ReLU6) and x.device.type == "cpu"
@@ -204,6 +206,7 @@ class _Reads(TorchFunctionMode):
         return result
 
     def record_call(self, module: nn.Module, inputs: Any, output: Any) -> None:
+        """Note which tensor a convolution made, or a norm read; a forward hook."""
         self.calls[module] += 1
         if isinstance(module, nn.Conv2d):
             self.makers[id(output)] = module

@@ -23,7 +23,7 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainables.backbones.own_models import BACKBONES
-from trainables.backbones.timm_models import build_on_meta, import_timm
+from trainables.backbones.timm_models import build_on_meta
 from trainables.errors import ConfigError
 
 
@@ -95,15 +95,17 @@ def synchronize_batch_norms(model: nn.Module, processes: Any) -> None:
     Args:
         model: that holds norms, itself none. processes: torch's group of them.
     """
-    import_timm().layers.convert_sync_batchnorm(model, processes)
+    from timm.layers import convert_sync_batchnorm
+
+    convert_sync_batchnorm(model, processes)
 
 
 def _can_exchange(norm: nn.Module) -> bool:
     """Return whether `synchronize_batch_norms` converts the norm to an equivalent SyncBatchNorm."""
     from timm.layers.norm_act import BatchNormAct2d
 
-    known = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm, BatchNormAct2d)
-    return type(norm) in known
+    kinds = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm, BatchNormAct2d)
+    return type(norm) in kinds
 
 
 @contextmanager

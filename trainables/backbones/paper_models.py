@@ -32,8 +32,7 @@ PAPER_BACKBONES = (
 
 
 def list_backbones() -> str:
-    """Return a line for each backbone: name, weights, whether they are here, and who uses it; then
-    which file each model needs that timm lacks."""
+    """Return a table of the papers' backbones, and the weights files of models that timm lacks."""
     rows = [("backbone.name", "backbone.weights", "weights", "used in")]
     for name, weights, papers in PAPER_BACKBONES:
         if weights == "none":

@@ -80,8 +80,6 @@ class PyramidNet200(OwnModel):
         """Map [B, 3, S, S] → [B, 1024, s, s]."""
         maps = self.bn1(self.conv1(images))
         for stage in (1, 2, 3):
-            layer = self.get_submodule(f"layer{stage}")
-            assert isinstance(layer, nn.Sequential)
-            for block in layer:
+            for block in getattr(self, f"layer{stage}"):
                 maps = self._run_block(block, maps)
         return F.relu(self.bn_final(maps))

@@ -130,6 +130,7 @@ def locate_file(config: BackboneConfig) -> Path:
 
 
 def _check_digest(path: Path, expected: str | None) -> None:
+    """Refuse a weights file that is missing, or whose SHA-256 is not the configured one."""
     try:
         with open_regular(path) as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -218,8 +218,7 @@ def fingerprint(config: DataConfig, cache: Path) -> str:
 
 
 def count_classes(config: DataConfig, cache: Path) -> int | None:
-    """Count the classes that `data.split` divides; None if unknown or if the division is
-    official."""
+    """Count the classes that `data.split` divides; None: unknown, or an official division."""
     rows = DATASETS[config.name].without_pixels(config, cache)
     return None if rows is None or rows.official is not None else len(rows.classes)
 

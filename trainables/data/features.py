@@ -78,6 +78,7 @@ def build_features_key(config: Trial, cache: Path, device: torch.device | str = 
 
 
 def _compute_features(config: Trial, cache: Path, device: torch.device, folder: Path) -> None:
+    """Write the features of all images into `folder`, batch by batch."""
     size = config.data.image_size
     images = load_dataset(config.data, cache).images.to(device)
     backbone = backbones.build_frozen_backbone(config.backbone, size).to(device)

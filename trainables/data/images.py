@@ -141,7 +141,7 @@ class Reader:
 
     def prefetch(self, batches: Iterable[Tensor]) -> None:
         """Announce the rows of the next batches, [B] each, in place of earlier announcements."""
-        self._cancel_batches()
+        self._drop_batches()
         if not self.images.is_resident(self.device):
             self.coming.extend(batches)
             self._begin_batches()
@@ -158,7 +158,7 @@ class Reader:
         if self.begun and torch.equal(self.begun[0].rows, rows):
             batch = self.begun.popleft()
         else:
-            self._cancel_batches()
+            self._drop_batches()
             batch = self._begin_batch(rows)
         self._begin_batches()
         for task in batch.tasks:
@@ -169,7 +169,8 @@ class Reader:
         packed = Images(flat, batch.starts, *sizes, images.channels, images.frame, images.resize)
         return packed, torch.arange(len(rows))
 
-    def _cancel_batches(self) -> None:
+    def _drop_batches(self) -> None:
+        """Forget all announced batches, and stop reading them."""
         for batch in self.begun:
             for task in batch.tasks:
                 task.cancel()

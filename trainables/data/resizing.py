@@ -79,6 +79,7 @@ def resample_boxes(crops: Crops, interpolation: Interpolation, short: int | None
     batch = torch.empty(shape, dtype=torch.uint8, device=crops.device)
 
     def write_crop(task: tuple[Tensor, Tensor, list[int], bool]) -> None:
+        """Write the square of one box into the batch."""
         output, image, (top, left, height, width), mirrored = task
         if short is not None:
             lengths = image.shape[:2]
@@ -151,6 +152,7 @@ def sample_one_by_one(crops: Crops) -> Tensor:
     out = torch.empty(len(boxes), size, size * channels)
 
     def sample_image(task: tuple[Tensor, list[int], tuple[Tensor, ...]]) -> None:
+        """Interpolate the rows of one box, then their columns."""
         image, (top, left, high, wide), axes = task
         output, low_y, high_y, share_y, low_x, high_x, share_x = axes
         cut = image[top : top + high, left : left + wide].float().flatten(1)
@@ -190,10 +192,11 @@ def _compute_axis_weights(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return lower and upper neighbour and the upper's share along one axis: [B, S] each."""
     steps = torch.arange(size, device=begin.device, dtype=torch.float32) + 0.5
-    at = steps[None] * (length[:, None] / size) - 0.5
-    at = torch.minimum(at.clamp(min=0), (length[:, None] - 1).float())
+    last = (length[:, None] - 1).float()
+    points = steps[None] * (length[:, None] / size) - 0.5
+    points = torch.minimum(points.clamp(min=0), last)
     if flip is not None:
-        at = torch.where(flip[:, None], at.flip(1), at)
-    low = at.floor()
-    high = torch.minimum(low + 1, (length[:, None] - 1).float())
-    return begin[:, None] + low.long(), begin[:, None] + high.long(), at - low
+        points = torch.where(flip[:, None], points.flip(1), points)
+    low = points.floor()
+    high = torch.minimum(low + 1, last)
+    return begin[:, None] + low.long(), begin[:, None] + high.long(), points - low

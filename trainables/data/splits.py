@@ -86,7 +86,7 @@ class Splits:
         if subset is None:
             reason = ': protocol "paper" trains on all training classes' if name == "val" else ""
             names = "train, test" if self.val is None else "train, val, test"
-            fault = f"There is no split {name!r}{reason}."
+            fault = f"there is no split {name!r}{reason}."
             raise ConfigError("evaluate", f"{fault} Give one of {names}.")
         return subset
 
@@ -100,10 +100,10 @@ class Splits:
             if subset.queries is not None:
                 queries, gallery = subset.labels.tensor_split([subset.queries])
                 if not torch.isin(queries, gallery).any():
-                    fault = f"None of the {len(queries)} queries has an image of its class in the "
-                    fault += f"gallery of {len(gallery)} images. Correct the roles of the images."
+                    fault = f"none of the {len(queries)} queries has an image of its class among "
+                    fault += f"the {len(gallery)} images of the gallery. Correct their roles."
             elif len(subset) == len(subset.classes):
-                fault = f"Each of its {len(subset)} classes has one image, so retrieval can find "
+                fault = f"it has {len(subset)} classes of one image each, so retrieval can find "
                 fault += "nothing. Add images, or change data.split."
             if fault:
                 raise ConfigError(f"data, split {name}", fault)
@@ -146,7 +146,7 @@ def _split_classes(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subse
         train_rows = val_rows = test_rows = rows
     else:
         if config.parts is not None:
-            message = "The data set has test classes of its own, which are one split. Leave it out."
+            message = "the data set has test classes of its own, which are one split. Leave it out."
             raise ConfigError("data.split.parts", message)
         train_rows, test_rows = official.train, official.test
         train, test = (_list_class_names(dataset, rows) for rows in (train_rows, test_rows))
@@ -260,7 +260,7 @@ def _split_images(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset
     official = dataset.official
     if (official is not None and not official.shared) or dataset.roles is not None:
         tests = "classes that do not train" if dataset.roles is None else "queries in a gallery"
-        fault = f"The official division tests {tests}, which suits task: retrieval. "
+        fault = f"the official division tests {tests}, which suits task: retrieval. "
         remedy = "Classify images of a data set whose test images show the training classes, or "
         raise ConfigError("data", f"{fault}{remedy}of one without an official division.")
     generator = streams.create_generator(config.seed, "data.images")
@@ -280,7 +280,7 @@ def _split_images(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset
     labels = dataset.labels[test if val is None else torch.cat([test, val])]
     untrained = labels[~torch.isin(labels, dataset.labels[train])]
     if len(untrained):
-        fault = f"No image of class {dataset.classes[int(untrained[0])]} trains."
+        fault = f"no image of class {dataset.classes[int(untrained[0])]} trains."
         raise ConfigError("data", f"{fault} Add some, or leave that class out.")
     names = _list_class_names(dataset, train)
     return (
@@ -299,7 +299,7 @@ def _split_class_rows(
     sizes = torch.bincount(labels, minlength=len(dataset.classes))
     small = torch.nonzero((sizes > 0) & (sizes <= keep)).squeeze(1).tolist()
     if small:
-        fault = f"Class {dataset.classes[small[0]]} has {int(sizes[small[0]])} image(s), and "
+        fault = f"class {dataset.classes[small[0]]} has {int(sizes[small[0]])} image(s), and "
         fault += f"{len(small)} class(es) have fewer than the {keep + 1} that can be divided."
         raise ConfigError("data.split", f"{fault} Add images, or leave those classes out.")
     last = torch.minimum((share * sizes.double()).round().long().clamp_min(1), sizes - keep)

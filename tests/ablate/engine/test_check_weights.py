@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import timm
 import torch
 import yaml
 
 from ablate.cli.main import main
 from tests.trainables import core_trials
-from trainables.backbones.timm_models import import_timm
 from trainables.data.features import load_cached_features
 from trainables.trial import TrialConfig
 
@@ -70,7 +70,7 @@ def test_a_file_that_is_not_here(
 def test_a_file_that_no_trial_reads_is_not_missed(spec: dict[str, Any], tmp_path: Path) -> None:
     """Features that are cached need no weights any more."""
     file = tmp_path / "trained.pth"
-    model = import_timm().create_model(MODEL, pretrained=False)
+    model = timm.create_model(MODEL, pretrained=False)
     torch.save(model.state_dict(), file)
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     spec["trial"]["backbone"] |= {"weights": str(file), "weights_sha256": digest}

@@ -75,7 +75,7 @@ def test_a_damaged_image_ends_a_run_before_its_first_trial(
     path.write_text(yaml.safe_dump(spec(bad, rates=GRID)))
     assert main(["run", str(path), "--out", str(out), "--device", "cpu"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert str(bad / "class03" / "2.png") in line and "replace or remove the file" in line
+    assert str(bad / "class03" / "2.png") in line and "Replace or remove the file" in line
     assert not (out / "mlflow.db").exists() and not (out / "trials").exists()
     with Ledger(out / "ledger.sqlite") as ledger:
         assert ledger.query("SELECT * FROM trials") == []

@@ -81,8 +81,8 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def build_unreadable_error(root: Path, error: OSError) -> ConfigError:
-    text = f"{error.filename or root} cannot be read ({error.strerror}): check the path and its "
-    return ConfigError("data.root", f"{text}permissions.")
+    fault = f"{error.filename or root} cannot be read ({error.strerror})"
+    return ConfigError("data.root", f"{fault}. Check the path and its permissions.")
 
 
 # ----------------------------------------------------------------------- where data sets lie

@@ -131,6 +131,7 @@ class FileSet(DataSource):
 
     @classmethod
     def compute_digest(cls, index: Index, cache: Path) -> str:
+        """Return the fingerprint of these images."""
         paths = [row.path for row in index.rows]
         hashes = hash_files(index.base, paths, Path(cache) / cls.NAME)
         digest = hashlib.sha256(f"{cls.NAME} {cls.REVISION}".encode())

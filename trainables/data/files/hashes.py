@@ -7,6 +7,7 @@ A file counts as unchanged if size, modification time, change time and inode are
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,6 @@ from pathlib import Path
 
 from trainables.data.cache import explain_write_errors
 from trainables.data.files.lists import name_unreadable_file
-from trainables.machine.digests import read_sealed_json, seal_json
 from trainables.machine.files import write_atomically
 from trainables.machine.processes import count_cores
 from trainables.machine.progress import Progress
@@ -26,8 +26,8 @@ def hash_files(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]:
     """Return file name relative to `root` → SHA-256 (hex); earlier hashes are in `cache`."""
     index = cache / f"hashes-{hashlib.sha256(str(root).encode()).hexdigest()[:16]}.json"
     try:
-        earlier = read_sealed_json(index) or {}
-    except OSError:
+        earlier = json.loads(index.read_bytes())
+    except (OSError, ValueError):  # there is none, or it is damaged
         earlier = {}
     base = os.fspath(root)
 
@@ -57,7 +57,7 @@ def hash_files(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]:
     entries = {name: copies for name, (_, copies) in results.items()}
     if entries != earlier:
         with explain_write_errors(cache):
-            write_atomically(index, seal_json(entries))
+            write_atomically(index, json.dumps(entries).encode())
     return {name: digest for name, (digest, _) in results.items()}
 
 

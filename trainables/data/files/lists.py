@@ -35,12 +35,10 @@ def name_unreadable_file(path: Path | str) -> Iterator[None]:
 
 def iterate_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield number (from 1) and text of each line that is not empty."""
-    with name_unreadable_file(path):
-        content = path.read_bytes()
     try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise build_damage_error(path, f"the byte at {error.start} is not UTF-8") from None
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise build_damage_error(path, f"it cannot be read ({error})") from error
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             yield number, line.strip()

@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import psutil
@@ -117,19 +117,14 @@ def load_stored(
         table[:, 2:4] = np.array(sizes, np.int64)
     # Caches of before 0.2.0 have labels in a further column.
     columns = [torch.from_numpy(column.copy()) for column in table.T[: 4 if is_encoded else 3]]
-    common: dict[str, Any] = {
-        "flat": map_array(folder / f"{kind}.bin"),
-        "offsets": columns[0],
-        "heights": columns[-2],
-        "widths": columns[-1],
-        "channels": 3,
-        "frame": config.image_size / config.eval_side,
-    }
+    frame = config.image_size / config.eval_side
+    offsets, *lengths, heights, widths = columns
+    images = Images(map_array(folder / f"{kind}.bin"), offsets, heights, widths, 3, frame)
     if not is_encoded:
-        return Images(**common)
+        return images
     names = tuple(str(index.base / row.path) for row in index.rows)
     boxes = tuple(row.box for row in index.rows)
-    return EncodedImages(**common, lengths=columns[1], short=short, names=names, boxes=boxes)
+    return EncodedImages(**vars(images), lengths=lengths[0], short=short, names=names, boxes=boxes)
 
 
 def choose_store(folder: Path, images: int, config: DataConfig) -> Kind:

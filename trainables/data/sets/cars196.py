@@ -63,6 +63,7 @@ class Cars196(FileSet):
 
 
 def _find_devkit_file(root: Path, name: str) -> Path:
+    """Return a file that lies in `root` or in its folder devkit/."""
     for path in (root / name, root / "devkit" / name):
         if path.exists():
             return path

@@ -80,7 +80,7 @@ class Cifar(DataSource):
         try:
             parts = [reader(root, train=is_training) for is_training in (True, False)]
         except RuntimeError as error:
-            fault = f"A file of {cls.ABOUT.title} in {root} has another MD5 sum than its makers'."
+            fault = f"a file of {cls.ABOUT.title} in {root} has another MD5 sum than its makers'."
             raise ConfigError("data.root", f"{fault} Unpack the archive again.") from error
         names, labels = parts[0].classes, np.concatenate([part.targets for part in parts])
         np.save(folder / "images.npy", np.concatenate([part.data for part in parts]))

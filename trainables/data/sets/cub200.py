@@ -71,6 +71,7 @@ class Cub200(FileSet):
 
 
 def _build_rows(images: Path, labels: Path, boxes: dict[int, Box] | None) -> Iterator[Row]:
+    """Join the lists of images, classes and boxes by the image's number."""
     classes = {image: label for _, (image, label) in iterate_fields(labels, LABEL, (int, int))}
     for line, (image, path) in iterate_fields(images, IMAGE, (int, str)):
         folder = path.rpartition("/")[0]

@@ -92,8 +92,10 @@ def _list_images(root: Path) -> list[Path]:
 
 
 def _refuse_official(root: Path) -> None:
-    """Refuse a data set as it is unpacked, whose folders are not its classes: trials would run, and
-    their numbers would be of another task."""
+    """Refuse the unpacked archive of a known data set, whose folders are not its classes.
+
+    Trials would run, and their numbers would be of another task.
+    """
     for name in DATASETS:
         about = DATASETS[name].ABOUT
         if about is not None and about.classes and (marker := about.find_markers(root)):

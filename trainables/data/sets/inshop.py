@@ -61,6 +61,7 @@ class InShop(FileSet):
 
 
 def _build_rows(where: Path) -> Iterator[Row]:
+    """Yield the images of the partition file."""
     for line, (path, item, kind) in iterate_fields(where, LINE, (str, str, str), start=HEAD):
         if kind not in ("train", "query", "gallery"):
             raise build_line_error(where, line, f"{path} {item} {kind}", LINE)

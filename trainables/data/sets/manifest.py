@@ -67,6 +67,7 @@ def _read_rows(table: Path) -> Iterator[Row]:
 
 
 def _parse_row(row: dict[str, str], where: str) -> Row:
+    """Check the texts of a row; `where` names it in messages."""
     path, label, split, role = (
         (row.get(name) or "").strip() for name in ("path", "label", "split", "role")
     )

@@ -42,6 +42,7 @@ class StanfordOnlineProducts(FileSet):
 
 
 def _build_rows(root: Path) -> Iterator[Row]:
+    """Yield the images of both lists."""
     for part in ("train", "test"):
         where = root / f"Ebay_{part}.txt"
         for _, (_, label, _, path) in iterate_fields(where, LINE, (str, int, str, str), 1):
