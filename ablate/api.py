@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, cast
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # options that a run's settings hold as they are
 PASSED = (
-    *("runner", "storage", "budget", "retry_failed", "force", "same_code"),
+    *("runner", "address", "storage", "budget", "retry_failed", "force", "same_code"),
     *("checkpoint_seconds", "stuck_after"),
 )
 
@@ -159,9 +159,11 @@ def prepare(
     if options.track:
         options.store.check_usable(writes=runs)
     cache = locate_default_cache()
-    # check resources before data sets are looked at, which may take minutes
+    # what a trial takes: asked of a cluster before data sets are looked at, which may take minutes
     resources = loaded.spec.resources
-    address = None if options.address == "local" else options.address
+    if options.address == "local":
+        options = replace(options, address=None)
+    address = options.address
     if leaves:
         request = request_without_local_check(resources, options.device)
     else:
@@ -176,7 +178,6 @@ def prepare(
         out=options.folder,
         cache=cache,
         request=request,
-        address=address,
         evaluator=options.evaluator or (EVALUATOR if own_runner else None),
         sources=own_runner,
         tracking_uri=options.store.uri if options.track else None,

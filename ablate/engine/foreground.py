@@ -60,7 +60,7 @@ def run_cell(plan: Plan, settings: Settings, address: str) -> int:
     with Ledger(settings.ledger) as ledger, send_heartbeats(settings.ledger, owner):
         ledger.release_dead()
         ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolve_spec(), settings.provenance)
-        # a failed cell runs again, because the option is for finding the fault
+        # A failure is looked at again: this is what the option is for.
         facts = replace(settings, retry_failed=True, force=False).open_facts(ledger)
         progression, jobs = Progression(plan, facts, record=True), settings.build_job_settings(plan)
         dispatch = JobScheduler(progression, ledger, owner, plan.sweep_id, jobs, retry_failed=True)
