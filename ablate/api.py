@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, cast
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # fields of Options that Settings has too
 SHARED_FIELDS = (
-    *("runner", "storage", "budget", "retry_failed", "force", "same_code"),
+    *("runner", "address", "storage", "budget", "retry_failed", "force", "same_code"),
     *("checkpoint_seconds", "stuck_after"),
 )
 
@@ -166,7 +166,9 @@ def prepare(
     cache = locate_default_cache()
     # find the resources of a trial, and check the cluster before the data, which may take minutes
     resources = loaded.spec.resources
-    address = None if options.address == "local" else options.address
+    if options.address == "local":
+        options = replace(options, address=None)
+    address = options.address
     if leaves:
         request = request_without_local_check(resources, options.device)
     else:
@@ -182,7 +184,6 @@ def prepare(
         out=options.folder,
         cache=cache,
         request=request,
-        address=address,
         evaluator=options.evaluator or (EVALUATOR if uses_own_runner else None),
         sources=uses_own_runner,
         tracking_uri=options.store.uri if options.track else None,

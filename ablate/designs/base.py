@@ -68,7 +68,7 @@ _GONE = {
     "set `layers` of the `Point`s": "of_point",
     "set `source` of the `Point`s": "source",
     "declare a field `tuning`": "tuned tuned_as",
-    "coordinates that are `on` or `off` may be left out": "unsaid",
+    "`--cell` takes the full name of a cell": "unsaid",
 }
 GONE = {name: instead for instead, names in _GONE.items() for name in names.split()}
 

@@ -192,7 +192,7 @@ class ProgressDisplay:
         text = escape_control_characters(text)
         self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
         self._log.flush()
-        if not (in_table and self._live.is_started):
+        if not (in_table and self._console.is_terminal):
             with suppress(OSError):  # the terminal was closed
                 self._console.print(text, soft_wrap=True)
 
@@ -216,14 +216,15 @@ class ProgressDisplay:
         with suppress(OSError):
             self._live.stop()
         for row in self._rows:
-            self.print_line(format_study_row(row), in_table=self._console.is_terminal)
+            self.print_line(format_study_row(row), in_table=True)
         self._log.close()
 
     def format_table(self) -> Table:
         """Return the live table of the last snapshot."""
         from rich.table import Table
 
-        table = Table(box=None, pad_edge=False, title_justify="left", title=self.format_headline())
+        table = Table(box=None, pad_edge=False, min_width=60, title_justify="left")
+        table.title = self.format_headline()  # as wide as the table
         for column in ("study", "done", "running", "failed", "best", "left", ""):
             table.add_column(column, justify="left" if column in ("study", "") else "right")
         for row in self._rows:
