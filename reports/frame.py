@@ -31,10 +31,8 @@ TRIAL_KEYS = (
     *("trial_id", "run_id", "parent_run_id", "seed", "status", "reason"),
     *("tags", "params", "ratios"),
 )
-CELL_KEYS = [
-    *("study", "cell", "idx", "seed", "fold", "coords"),
-    *("status", "reason", "trial_id", "run_id"),
-]
+TRIAL_COLUMNS = ("status", "reason", "run_id")  # of a cell's trial
+CELL_KEYS = ["study", "cell", "idx", "seed", "fold", "coords", "trial_id", *TRIAL_COLUMNS]
 
 
 @dataclass(frozen=True)
@@ -283,7 +281,7 @@ def _build_cells_table(
     # columns of their trials; only finished trials have metrics
     columns: dict[str, dict[str, Any]] = {}
     for trial_id, trial in by_trial.items():
-        names = ["status", "reason", "run_id", *(metrics if trial["status"] == "done" else ())]
+        names = [*TRIAL_COLUMNS, *(metrics if trial["status"] == "done" else ())]
         columns[trial_id] = {name: trial[name] for name in names}
     missing = {"status": "missing", "reason": NO_RUN, "run_id": ""}
     rows = [

@@ -47,6 +47,7 @@ def compute_color_scale(frame: Frame, recipe: Heatmap) -> ColorScale:
     """
 
     def list_values(study: str) -> list[list[float]]:
+        """Return the values over seeds of each cell of a study."""
         cells = group_by_cell(frame.select_study(study), recipe.metric)
         return [list(values.values()) for values in cells.values()]
 
@@ -139,7 +140,7 @@ def _draw_squares(
         origin="lower",
         interpolation="nearest",
     )
-    hatched: dict[str, Any] = {"facecolor": plot.PANEL, "edgecolor": "#9a9a9a", "hatch": "////"}
+    hatched: dict[str, Any] = {"facecolor": "#f2f2f2", "edgecolor": "#9a9a9a", "hatch": "////"}
     centred: dict[str, Any] = {"ha": "center", "va": "center", "linespacing": 1.15}
     for i, j in np.ndindex(means.shape):
         if np.isfinite(means[i, j]):
