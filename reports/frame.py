@@ -169,7 +169,7 @@ def load_frame(tracking_uri: str, sweep_id: str) -> Frame:
     client = open_client(tracking_uri)
     experiments = [experiment.experiment_id for experiment in client.search_experiments()]
     condition = f"tags.`ablate.kind` = 'sweep' and tags.`ablate.sweep_id` = '{sweep_id}'"
-    runs = search_runs(client, experiments, condition)
+    runs = search_runs(client, experiments, condition) if experiments else []
     if not runs:
         uri = redact_uri(tracking_uri)
         raise ReportError(f"{uri} has no sweep {sweep_id}. Give the id of a sweep in it.")
@@ -178,7 +178,7 @@ def load_frame(tracking_uri: str, sweep_id: str) -> Frame:
         document = json.loads(load_artifact(client, run.info.run_id, "sweep.json"))
         tags = dict(run.data.tags)
         parents.append(Parent(run.info.run_id, run.info.experiment_id, tags, document))
-    # MLflow creates millions of objects for thousands of runs; collecting garbage takes most time
+    # MLflow creates millions of objects for thousands of runs, which slow the garbage collector
     gc.disable()
     try:
         children = [
