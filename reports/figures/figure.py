@@ -96,8 +96,9 @@ class DrawnFigure:
     apart: bool = False
 
     def locate_spots(self) -> list[tuple[float, float, str]]:
-        """Return each tooltip of a saved figure at its share of the width and height, from the left
-        and the top; none of more than `MAX_TOOLTIPS`.
+        """Return (x, y, text) of each tooltip of a saved figure; none of more than `MAX_TOOLTIPS`.
+
+        x and y are shares of the width from the left and of the height from the top.
         """
         if len(self.spots) > MAX_TOOLTIPS:
             return []
@@ -183,9 +184,9 @@ def build_figure(
     """
     if isinstance(recipe, Figure):
         key = key or "_".join([recipe.kind, *recipe.studies, recipe.metric])
-    words = " ".join(filter(None, (replace_greek_names(recipe.caption), caption)))
+    text = " ".join(filter(None, (replace_greek_names(recipe.caption), caption)))
     study = list_part_studies(recipe)[0]
-    return DrawnFigure(to_slug(key), study, title, words, drawing, run_ids(cells), tuple(spots))
+    return DrawnFigure(to_slug(key), study, title, text, drawing, run_ids(cells), tuple(spots))
 
 
 def create_canvas(width: float = WIDTH, height: float = HEIGHT) -> Canvas:

@@ -39,11 +39,10 @@ class ColorScale:
 
 
 def compute_color_scale(frame: Frame, recipe: Heatmap) -> ColorScale:
-    """Return the scale of a heatmap: from the least mean to the largest, and at least six sds of
-    the seeds wide, so that means within their scatter have nearly one colour.
+    """Return the scale of a heatmap's colours: the range of its means, or six sds if that is wider.
 
-    The sd is that of the heatmap's own cells; where none has several seeds, that of all the cells
-    of the sweep that have.
+    Means within the scatter of the seeds then have nearly one colour. The sd is that of the
+    heatmap's own cells; where none has several seeds, that of all the cells of the sweep that have.
     """
 
     def list_values(study: str) -> list[list[float]]:

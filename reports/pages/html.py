@@ -79,7 +79,7 @@ def render_page(
         first_groups=first_groups,
         folded_groups=folded_groups,
         plot=render_inline(*judged.plot) if judged.plot else None,
-        words=verdict,
+        verdict=verdict,
         run_anchor=build_run_anchor,
         tables=[(table, _build_table_parts(table)) for table in tables],
         markup=markup,
@@ -124,9 +124,7 @@ def _build_table_parts(table: AnyTable) -> list[dict[str, Any]]:
 
 
 def _list_runs(frame: Frame, tables: Sequence[AnyTable]) -> list[dict[str, Any]]:
-    """Return the runs of each study, with the objective and all metrics of tables that link to
-    them.
-    """
+    """Return each study's runs, with the objective and the metrics of tables that link to them."""
     # metrics of each study, in order
     metrics = {study: {frame.main_objective: None} for study in frame.study_order}
     for table in tables:
