@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from reports.errors import ReportError, StoreUnavailable
+from reports.errors import StoreUnavailable
 from reports.figures import curves, factor_curves, forest, heatmap, history
 from reports.figures.figure import DrawnFigure
 from reports.frame import Frame, Parent, load_frame
@@ -218,6 +218,3 @@ def _set_run_description(tracking_uri: str, parent: Parent, judged: VerdictSecti
     text = verdict.format_run_description(judged, page)
     if present != text and (not present or present.startswith(verdict.TITLE)):
         open_client(tracking_uri).set_tag(parent.run_id, DESCRIPTION_TAG, text)
-
-
-__all__ = ["Report", "ReportError", "StoreUnavailable", "compile_report"]

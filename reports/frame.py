@@ -31,10 +31,8 @@ TRIAL_KEYS = (
     *("trial_id", "run_id", "parent_run_id", "seed", "status", "reason"),
     *("tags", "params", "ratios"),
 )
-CELL_KEYS = [
-    *("study", "cell", "idx", "seed", "fold", "coords"),
-    *("status", "reason", "trial_id", "run_id"),
-]
+TRIAL_COLUMNS = ("status", "reason", "run_id")  # of a cell's trial
+CELL_KEYS = ["study", "cell", "idx", "seed", "fold", "coords", "trial_id", *TRIAL_COLUMNS]
 
 
 @dataclass(frozen=True)
@@ -176,7 +174,7 @@ def load_frame(tracking_uri: str, sweep_id: str) -> Frame:
     client = open_client(tracking_uri)
     experiments = [experiment.experiment_id for experiment in client.search_experiments()]
     condition = f"tags.`ablate.kind` = 'sweep' and tags.`ablate.sweep_id` = '{sweep_id}'"
-    runs = search_runs(client, experiments, condition)
+    runs = search_runs(client, experiments, condition) if experiments else []
     if not runs:
         uri = redact_uri(tracking_uri)
         raise ReportError(f"{uri} has no sweep {sweep_id}. Give the id of a sweep in it.")
@@ -185,7 +183,7 @@ def load_frame(tracking_uri: str, sweep_id: str) -> Frame:
         document = json.loads(load_artifact(client, run.info.run_id, "sweep.json"))
         tags = dict(run.data.tags)
         parents.append(Parent(run.info.run_id, run.info.experiment_id, tags, document))
-    # MLflow creates millions of objects for thousands of runs; collecting garbage takes most time
+    # MLflow creates millions of objects for thousands of runs, which slow the garbage collector
     gc.disable()
     try:
         children = [
@@ -288,7 +286,7 @@ def _build_cells_table(
     # columns of their trials; only finished trials have metrics
     columns: dict[str, dict[str, Any]] = {}
     for trial_id, trial in by_trial.items():
-        names = ["status", "reason", "run_id", *(metrics if trial["status"] == "done" else ())]
+        names = [*TRIAL_COLUMNS, *(metrics if trial["status"] == "done" else ())]
         columns[trial_id] = {name: trial[name] for name in names}
     missing = {"status": "missing", "reason": NO_RUN, "run_id": ""}
     rows = [

@@ -91,6 +91,7 @@ def fill_block(readme: str, report: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
+    """Copy the tables of a report, and its verdicts, to a Markdown file."""
     if len(arguments) != 2:
         print(__doc__, file=sys.stderr)
         return 2

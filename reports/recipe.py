@@ -138,6 +138,7 @@ class Table(RecipePart):
 
     @model_validator(mode="after")
     def check_columns(self) -> Table:
+        """Refuse published columns of metrics that the table does not show."""
         if self.published is None:
             return self
         mappings: dict[str, Collection[str]] = {"columns": self.published.columns}
@@ -236,6 +237,7 @@ class Figure(Drawing):
     @field_validator("kind", mode="after")
     @classmethod
     def check_installed(cls, kind: str) -> str:
+        """Refuse a kind of figure that no package has."""
         kinds = list_kinds("figures")
         if kind not in kinds:
             raise ValueError(
@@ -246,6 +248,7 @@ class Figure(Drawing):
 
     @model_validator(mode="after")
     def check_options(self) -> Figure:
+        """Refuse options that the kind lacks, and several studies where it shows one."""
         if (options := find_figure_options(self.kind)) is None:
             return self
         options.model_validate(self.options)

@@ -58,12 +58,7 @@ def _check_sqlite_file(path: Path, redacted_uri: str) -> None:
 
 
 def load_artifact(client: Any, run_id: str, path: str) -> bytes:
-    """Read a file that was logged with a run.
-
-    Raises:
-        mlflow.exceptions.MlflowException: there is no such file, or the store does not answer.
-        OSError: likewise.
-    """
+    """Read a file that was logged with a run."""
     with tempfile.TemporaryDirectory() as folder:
         return Path(client.download_artifacts(run_id, path, folder)).read_bytes()
 

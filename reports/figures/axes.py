@@ -15,8 +15,6 @@ from reports.recipe import Figure
 from reports.tables.importance import find_search_space
 from reports.tables.labels import format_coordinates, format_level
 
-MAX_AXES = 12  # of a search in one figure
-
 
 class AxesOptions(FigureOptions):
     """Options of `parallel` and `slices`.
@@ -25,7 +23,7 @@ class AxesOptions(FigureOptions):
     """
 
     shown_as = "search"
-    axes: tuple[str, ...] = Field((), max_length=MAX_AXES)
+    axes: tuple[str, ...] = Field((), max_length=12)
 
     def factors(self) -> Mapping[str, tuple[str, ...]]:
         return {"axes": self.axes}

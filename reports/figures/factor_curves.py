@@ -133,8 +133,8 @@ def collect_lines(cells: pd.DataFrame, recipe: FactorCurves, prefix: str = "") -
     varied = {name for a in groups for b in groups for name, _ in {*a} ^ {*b}}
     lines = []
     for key, rows in groups.items():
-        words = ", ".join(f"{labels.format_coordinate(k)} = {v}" for k, v in key if k in varied)
-        lines.append(_build_line(rows, recipe.metric, ": ".join(filter(None, [prefix, words]))))
+        levels = ", ".join(f"{labels.format_coordinate(k)} = {v}" for k, v in key if k in varied)
+        lines.append(_build_line(rows, recipe.metric, ": ".join(filter(None, [prefix, levels]))))
     return [line for line in lines if line.x]
 
 

@@ -39,8 +39,6 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 DASHES = ("-", "--", "-.", ":")
 TEXT = 9.0  # points, of all letters in all figures
 WIDTH, HEIGHT = 5.6, 3.5  # inches, of a figure of one panel
-GRID = "#e4e4e4"
-PANEL = "#f2f2f2"  # behind missing results
 SHORT_LEGEND = 4  # lines of a legend that finds room within the axes
 MAX_PIXELS = 5_500_000  # of a PNG
 LETTERS_PER_INCH = 13
@@ -53,9 +51,9 @@ STYLE: dict[str, Any] = {
     **dict.fromkeys(("legend.fontsize", "legend.title_fontsize"), TEXT),
     **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
     **{"axes.linewidth": 0.8, "axes.titlelocation": "left", "axes.axisbelow": True},
-    **{"grid.color": GRID, "grid.linewidth": 0.7, "lines.markersize": 4, "errorbar.capsize": 3},
+    **{"grid.color": "#e4e4e4", "grid.linewidth": 0.7, "lines.markersize": 4},
     **{"svg.hashsalt": "ablate", "svg.fonttype": "path", "mathtext.fontset": "dejavusans"},
-    **{"figure.dpi": 100, "savefig.dpi": 200},
+    **{"errorbar.capsize": 3, "figure.dpi": 100, "savefig.dpi": 200},
 }
 
 
@@ -98,8 +96,9 @@ class DrawnFigure:
     apart: bool = False
 
     def locate_spots(self) -> list[tuple[float, float, str]]:
-        """Return each tooltip of a saved figure at its share of the width and height, from the left
-        and the top; none of more than `MAX_TOOLTIPS`.
+        """Return (x, y, text) of each tooltip of a saved figure; none of more than `MAX_TOOLTIPS`.
+
+        x and y are shares of the width from the left and of the height from the top.
         """
         if len(self.spots) > MAX_TOOLTIPS:
             return []
@@ -185,9 +184,9 @@ def build_figure(
     """
     if isinstance(recipe, Figure):
         key = key or "_".join([recipe.kind, *recipe.studies, recipe.metric])
-    words = " ".join(filter(None, (replace_greek_names(recipe.caption), caption)))
+    text = " ".join(filter(None, (replace_greek_names(recipe.caption), caption)))
     study = list_part_studies(recipe)[0]
-    return DrawnFigure(to_slug(key), study, title, words, drawing, run_ids(cells), tuple(spots))
+    return DrawnFigure(to_slug(key), study, title, text, drawing, run_ids(cells), tuple(spots))
 
 
 def create_canvas(width: float = WIDTH, height: float = HEIGHT) -> Canvas:

@@ -39,14 +39,14 @@ class ColorScale:
 
 
 def compute_color_scale(frame: Frame, recipe: Heatmap) -> ColorScale:
-    """Return the scale of a heatmap: from the least mean to the largest, and at least six sds of
-    the seeds wide, so that means within their scatter have nearly one colour.
+    """Return the scale of a heatmap's colours: the range of its means, or six sds if that is wider.
 
-    The sd is that of the heatmap's own cells; where none has several seeds, that of all the cells
-    of the sweep that have.
+    Means within the scatter of the seeds then have nearly one colour. The sd is that of the
+    heatmap's own cells; where none has several seeds, that of all the cells of the sweep that have.
     """
 
     def list_values(study: str) -> list[list[float]]:
+        """Return the values over seeds of each cell of a study."""
         cells = group_by_cell(frame.select_study(study), recipe.metric)
         return [list(values.values()) for values in cells.values()]
 
@@ -139,7 +139,7 @@ def _draw_squares(
         origin="lower",
         interpolation="nearest",
     )
-    hatched: dict[str, Any] = {"facecolor": plot.PANEL, "edgecolor": "#9a9a9a", "hatch": "////"}
+    hatched: dict[str, Any] = {"facecolor": "#f2f2f2", "edgecolor": "#9a9a9a", "hatch": "////"}
     centred: dict[str, Any] = {"ha": "center", "va": "center", "linespacing": 1.15}
     for i, j in np.ndindex(means.shape):
         if np.isfinite(means[i, j]):

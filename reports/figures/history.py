@@ -13,8 +13,9 @@ from reports.tables.cells import collect_trials, describe_metric, run_ids
 
 @plot.use_report_style()
 def draw_search_history(frame: Frame, recipe: Table) -> plot.DrawnFigure:
-    """Draw a dot per trial (mean over seeds, ± one sd if there are several), and a line of the best
-    so far. Trials without a result are crosses on the axis.
+    """Draw a dot per trial (mean over seeds, ± one sd) and a line of the best so far.
+
+    Trials without a result are crosses on the axis.
     """
     cells, metric, digits = frame.select_study(recipe.study), recipe.metrics[0], recipe.digits
     trials, factor = collect_trials(cells, metric), labels.display_scale(metric)

@@ -22,7 +22,6 @@ from reports.stats.factorial import Effect, fit_factorial
 from reports.tables import labels
 from reports.tables.cells import Cells, Levels, collect_factor_cells, collect_levels, find_protocol
 
-MAX_PAIRS = 12  # of factors in one figure
 Mean = tuple[float, float, float, int]  # mean, ends of its 95 % t interval (NaN for one seed), n
 
 
@@ -35,7 +34,7 @@ class InteractionOptions(plot.FigureOptions):
 
     shown_as = "effects"
     among: tuple[str, ...] = ()
-    top: int = Field(6, ge=1, le=MAX_PAIRS)
+    top: int = Field(6, ge=1, le=12)
 
     def factors(self) -> Mapping[str, tuple[str, ...]]:
         return {"among": self.among}

@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from io import BytesIO
 from typing import Any, ClassVar, Literal
 
@@ -162,40 +163,43 @@ def register_model_figure(
         subject: what it shows, for the title if a recipe has none.
         apart: whether it has a page of its own.
     """
-
-    def register(draw: Callable[[Views, str], Picture]) -> plot.FigureKind:
-        def draw_models(frame: Frame, recipe: Figure, options: ModelOptions) -> plot.DrawnFigure:
-            title = labels.replace_greek_names(recipe.title) or f"{recipe.studies[0]}: {subject}"
-            file_name = options.build_file_name(recipe.kind)
-            models = select_models(frame, recipe, options)
-            views = [(model, frame.load_model_view(model.run_id, file_name)) for model in models]
-            if readings := [(model, view) for model, view in views if view]:
-                picture = draw(Views(options, readings, find_protocol(frame)), title)
-            else:
-                picture = _draw_without_data(title)
-            lost = [f"{m.cell}, seed {m.seed}: {NOT_READ}." for m, view in views if not view]
-            caption = " ".join([picture.caption, *lost])
-            cells = frame.select_study(recipe.studies[0])
-            shown = {(model.cell, model.trial_id) for model in models}
-            pairs = zip(cells["cell"], cells["trial_id"], strict=True)
-            cells = cells[[pair in shown for pair in pairs]]
-            key = f"{recipe.kind}_{recipe.studies[0]}_{options.split}"
-            figure = plot.build_figure(
-                recipe, cells, picture.figure, picture.spots, title=title, caption=caption, key=key
-            )
-            return replace(figure, apart=apart)
-
-        return plot.FigureKind(options, draw_models)
-
-    return register
+    return lambda draw: plot.FigureKind(
+        options, partial(_draw_models, draw=draw, subject=subject, apart=apart)
+    )
 
 
-def _draw_without_data(title: str) -> Picture:
-    """Draw an empty panel that says that nothing was read."""
-    drawing, panel = plot.create_single_panel(title, 1.2)
-    panel.set_axis_off()
-    plot.draw_empty_message(panel, "nothing was read")
-    return Picture(drawing, "Nothing was read.")
+def _draw_models(
+    frame: Frame,
+    recipe: Figure,
+    options: ModelOptions,
+    *,
+    draw: Callable[[Views, str], Picture],
+    subject: str,
+    apart: bool,
+) -> plot.DrawnFigure:
+    """Draw the models that have data, and name the others in the caption."""
+    study, file_name = recipe.studies[0], options.build_file_name(recipe.kind)
+    models = select_models(frame, recipe, options)
+    views = [(model, frame.load_model_view(model.run_id, file_name)) for model in models]
+    title = labels.replace_greek_names(recipe.title) or f"{study}: {subject}"
+    if readings := [(model, view) for model, view in views if view]:
+        picture = draw(Views(options, readings, find_protocol(frame)), title)
+    else:
+        drawing, panel = plot.create_single_panel(title, 1.2)
+        panel.set_axis_off()
+        plot.draw_empty_message(panel, "nothing was read")
+        picture = Picture(drawing, "Nothing was read.")
+    missing = [f"{m.cell}, seed {m.seed}: {NOT_READ}." for m, view in views if not view]
+    caption = " ".join([picture.caption, *missing])
+    cells = frame.select_study(study)
+    model_keys = {(model.cell, model.trial_id) for model in models}
+    cell_keys = zip(cells["cell"], cells["trial_id"], strict=True)
+    cells = cells[[key in model_keys for key in cell_keys]]
+    key = f"{recipe.kind}_{study}_{options.split}"
+    figure = plot.build_figure(
+        recipe, cells, picture.figure, picture.spots, title=title, caption=caption, key=key
+    )
+    return replace(figure, apart=apart)
 
 
 def create_model_panels(

@@ -35,7 +35,7 @@ def parallel(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFi
     title = labels.replace_greek_names(recipe.title) or f"{study}: parallel coordinates"
     drawing, panel = plot.create_single_panel(title)
     panel.title.set_position((0, 1.12))
-    if ranked:
+    if best := trials.find_best(metric):
         lines = LineCollection(
             [list(enumerate(line)) for line in heights],
             array=[sign * trial.result.mean for trial in ranked],
@@ -45,8 +45,7 @@ def parallel(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFi
             rasterized=len(ranked) > plot.MAX_TOOLTIPS,
         )
         panel.add_collection(lines)
-        best = ranked.index(trials.find_best(metric) or ranked[0])
-        panel.plot(heights[best], color=plot.COLOURS[1], linewidth=2.4)
+        panel.plot(heights[ranked.index(best)], color=plot.COLOURS[1], linewidth=2.4)
     else:
         plot.draw_empty_message(panel)
     _draw_axes(panel, axes, metric, ends)

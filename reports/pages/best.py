@@ -12,9 +12,7 @@ from reports.tables.labels import to_slug
 
 
 def format_best_config(frame: Frame, study: str) -> str | None:
-    """Return a spec that runs the best configuration of a study, or None if nothing has
-    finished.
-    """
+    """Return a spec that runs the best configuration of a study, or None without a result."""
     objective, is_maximized = frame.get_objective(study)
     means = summarize_cells(frame.select_study(study), objective)
     if not means:

@@ -1,4 +1,4 @@
-"""Collect the facts of a sweep for its report: data, dates, provenance, studies, command."""
+"""Collect the facts of a sweep for its report: data, dates, provenance, studies."""
 
 from __future__ import annotations
 
@@ -57,13 +57,6 @@ def collect_provenance(frame: Frame) -> list[tuple[str, str]]:
     rows["Versions"] = ", ".join(f"{n.removeprefix(VERSION)} {join_values(n)}" for n in names)
     rows["Parent runs"] = ", ".join(parent.run_id for parent in frame.parents)
     return [(name, value) for name, value in rows.items() if value]
-
-
-def find_rerun_command(frame: Frame) -> str:
-    """Return the command that made the sweep, or one with the resolved spec."""
-    command = (frame.document.get("provenance") or {}).get("command")
-    spec = f"python -m ablate.run {frame.document['name']}.yaml"
-    return str(command or f"{spec}   # the resolved spec: sweep.json of the parent run")
 
 
 def summarize_studies(frame: Frame) -> list[dict[str, Any]]:

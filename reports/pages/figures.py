@@ -41,9 +41,9 @@ def render_in_report(drawn: DrawnFigure, svg: Path) -> dict[str, Any]:
     if not drawn.apart:
         return render_inline(drawn, svg)
     webp, side = BytesIO(), max(drawn.figure.get_size_inches())
+    dpi = 2 * THUMBNAIL_SIDE / side
     with use_report_style():
-        options: dict[str, Any] = {"format": "webp", "pil_kwargs": {"quality": 82}}
-        drawn.figure.savefig(webp, dpi=2 * THUMBNAIL_SIDE / side, **options)
+        drawn.figure.savefig(webp, dpi=dpi, format="webp", pil_kwargs={"quality": 82})
     width = THUMBNAIL_SIDE * drawn.figure.get_figwidth() / side
     source = _encode_image("webp", webp.getvalue())
     page = f"{drawn.key}.html"

@@ -9,12 +9,7 @@ from typing import Any
 
 from reports.frame import Frame
 from reports.pages import markup, verdict
-from reports.pages.facts import (
-    collect_facts,
-    collect_provenance,
-    find_rerun_command,
-    summarize_studies,
-)
+from reports.pages.facts import collect_facts, collect_provenance, summarize_studies
 from reports.pages.figures import load_template, render_inline
 from reports.pages.verdict import VerdictSection
 from reports.tables.cells import EMPTY, find_protocol, find_split_unit
@@ -57,6 +52,10 @@ def render_page(
     counts = accumulate(map(len, groups))
     first_count = max(1, sum(count <= FIRST_VERDICTS for count in counts))
     first_groups, folded_groups = groups[:first_count], groups[first_count:]
+    # the command that made the sweep, or one with the resolved spec
+    resolved = f"python -m ablate.run {frame.document['name']}.yaml"
+    resolved += "   # the resolved spec: sweep.json of the parent run"
+    rerun = (frame.document.get("provenance") or {}).get("command") or resolved
     # links to the sections that have content
     sections = [
         ("Verdict", "verdict", True),
@@ -80,18 +79,17 @@ def render_page(
         first_groups=first_groups,
         folded_groups=folded_groups,
         plot=render_inline(*judged.plot) if judged.plot else None,
-        words=verdict,
+        verdict=verdict,
         run_anchor=build_run_anchor,
         tables=[(table, _build_table_parts(table)) for table in tables],
-        own_notes=[markup.list_own_notes(table, notes) for table in tables],
-        note_numbers=[markup.list_note_numbers(table, notes) for table in tables],
-        notes=list(map(markup.add_note_mark, notes)),
+        markup=markup,
+        notes=notes,
         figures=figures,
         studies=summarize_studies(frame),
         best=list(best.items()),
         lost=lost.to_dict("records"),
         provenance=collect_provenance(frame),
-        rerun=find_rerun_command(frame),
+        rerun=rerun,
         ui=server or f"mlflow ui --backend-store-uri {redact_uri(tracking_uri)}",
         server=server,
         experiment_id=frame.parents[0].experiment_id,
@@ -126,9 +124,7 @@ def _build_table_parts(table: AnyTable) -> list[dict[str, Any]]:
 
 
 def _list_runs(frame: Frame, tables: Sequence[AnyTable]) -> list[dict[str, Any]]:
-    """Return the runs of each study, with the objective and all metrics of tables that link to
-    them.
-    """
+    """Return each study's runs, with the objective and the metrics of tables that link to them."""
     # metrics of each study, in order
     metrics = {study: {frame.main_objective: None} for study in frame.study_order}
     for table in tables:

@@ -21,13 +21,11 @@ from reports.pages.markup import (
 from reports.tables.model import AnyTable, Grid, TableData
 from reports.tables.notes import EFFECT_SIZES
 
-_GREEK = (
-    "alpha beta gamma delta zeta eta theta kappa lambda mu nu xi pi rho sigma tau chi psi omega"
-)
+GREEK = "alpha beta gamma delta zeta eta theta kappa lambda mu nu xi pi rho sigma tau chi psi omega"
 LATEX = {
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     **{sign: f"${sign}$" for sign in "<|>"},
-    **dict(zip("αβγδζηθκλμνξπρστχψω", (rf"$\{name}$" for name in _GREEK.split()), strict=True)),
+    **dict(zip("αβγδζηθκλμνξπρστχψω", (rf"$\{name}$" for name in GREEK.split()), strict=True)),
     **{"ε": r"$\epsilon$", "φ": r"$\varphi$", "Γ": r"$\Gamma$", "Δ": r"$\Delta$"},
     **{"Θ": r"$\Theta$", "Λ": r"$\Lambda$", "Σ": r"$\Sigma$", "Φ": r"$\Phi$", "Ω": r"$\Omega$"},
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},

@@ -24,9 +24,8 @@ from reports.tables.model import (
     TableData,
     TableRow,
 )
-from reports.tables.notes import EFFECT_SIZES
 
-Column = tuple[str, bool, list[Field]]  # header, further, a field for each row
+Column = tuple[str, bool, list[Field]]  # header, whether it is further, a field for each row
 FURTHER = "Further metrics and statistics:"
 MARKUP = re.compile(r"[\\*`<|]|(?<!\w)_|_(?!\w)")
 
@@ -99,9 +98,10 @@ def _format_improvement(measured: MeasuredMetric) -> str:
     chance = measured.compared.improvement if measured.compared else None
     if chance is None:
         return ""
-    if chance.low is None or chance.high is None or chance.low == chance.high:
-        return f"{chance.probability:.2f}"
-    return f"{chance.probability:.2f} [{chance.low:.2f}, {chance.high:.2f}]"
+    interval = ""
+    if chance.low is not None and chance.high is not None and chance.low != chance.high:
+        interval = f" [{chance.low:.2f}, {chance.high:.2f}]"
+    return f"{chance.probability:.2f}{interval}"
 
 
 def build_grid(table: AnyTable) -> Grid:
@@ -257,34 +257,30 @@ def format_plain_table(table: AnyTable, shared: Sequence[str] = ()) -> str:
 
 def format_plain_notes(shared: Sequence[str]) -> str:
     """Write the shared notes for a terminal."""
-    # without those on columns that a terminal does not show
-    notes = [
-        f"{number}. {add_note_mark(note)}"
-        for number, note in enumerate(shared, 1)
-        if not note.startswith(EFFECT_SIZES)
-    ]
+    notes = [f"{i}. {add_note_mark(note)}" for i, note in enumerate(shared, 1)]
     return "\n".join(["Notes", *_wrap_notes(notes, 100), ""]) if notes else ""
 
 
 def _wrap_notes(notes: Sequence[str], width: int) -> list[str]:
-    """Return notes in indented lines, without those on columns that a terminal does not show."""
+    """Return notes in indented lines."""
     return [
         textwrap.fill(note, width, initial_indent="  ", subsequent_indent="    ")
         for note in notes
-        if note and not note.startswith(EFFECT_SIZES)
+        if note
     ]
 
 
 def format_markdown_table(table: AnyTable, shared: Sequence[str] = ()) -> str:
     """Write a section: the main table, the further columns, its own notes."""
-    first, *second = [format_pipe_table(part) for part in split_further_columns(build_grid(table))]
-    caption = [table.recipe.caption, ""] if table.recipe.caption else []
-    more = [line for part in second for line in (FURTHER, "", *part, "")]
-    notes = [f"- {_escape_star(note)}" for note in list_own_notes(table, shared)]
-    reference = ["", text] if (text := _format_note_reference(table, shared)) else []
-    return "\n".join(
-        [f"### {table.title}", "", *caption, *first, "", *more, *notes, *reference, ""]
-    )
+    main, *further = [format_pipe_table(part) for part in split_further_columns(build_grid(table))]
+    lines = [f"### {table.title}", ""]
+    lines += [table.recipe.caption, ""] if table.recipe.caption else []
+    lines += [*main, ""]
+    for part in further:
+        lines += [FURTHER, "", *part, ""]
+    lines += [f"- {_escape_star(note)}" for note in list_own_notes(table, shared)]
+    reference = _format_note_reference(table, shared)
+    return "\n".join([*lines, *(["", reference] if reference else []), ""])
 
 
 def format_markdown_notes(shared: Sequence[str]) -> str:
@@ -294,6 +290,7 @@ def format_markdown_notes(shared: Sequence[str]) -> str:
 
 
 def _escape_star(text: str) -> str:
+    """Return a text whose first star does not begin a list in Markdown."""
     return f"\\{text}" if text.startswith("*") else text
 
 
