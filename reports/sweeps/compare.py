@@ -21,7 +21,7 @@ from reports.stats.paired import paired_differences
 from reports.stats.rules.holm_t import HolmT
 from reports.store import open_client, search_runs
 from reports.tables import labels
-from reports.tables.cells import find_protocol, group_by_cell, summarize_cells
+from reports.tables.cells import find_protocol, find_smallest, group_by_cell, summarize_cells
 from reports.tables.model import Field, MeasuredMetric, Sheet
 from reports.uri import redact_uri
 
@@ -120,7 +120,7 @@ def compare_study(first: Frame, second: Frame, name: str) -> tuple[Sheet, list[s
     judgements = judge(
         HolmT(),
         Sample(zeros, gaps),
-        smallest=labels.find_smallest(first, metric),
+        smallest=find_smallest(first, metric),
         lower_is_better=labels.is_lower_better(metric),
     )
     rows, calls = list[tuple[str, ...]](), list[str]()
