@@ -17,7 +17,7 @@ from reports.frame import Frame
 from reports.recipe import Heatmap
 from reports.stats.describe import pooled_sd, summarize
 from reports.tables import labels
-from reports.tables.cells import find_protocol, group_by_cell, group_by_seed, is_missing
+from reports.tables.cells import find_protocol, group_by_cell, group_by_seed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +75,7 @@ def compute_heatmap_size(frame: Frame, parts: Sequence[Heatmap]) -> tuple[float,
 
 
 def _collect_axis_levels(cells: pd.DataFrame, axis: str) -> list[Any]:
-    return plot.sort_levels([v for v in cells[axis] if not is_missing(v)]) if axis in cells else []
+    return plot.sort_levels(list(cells[axis].dropna())) if axis in cells else []
 
 
 @plot.use_report_style()

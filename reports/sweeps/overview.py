@@ -125,6 +125,7 @@ def format_overview(lines: Sequence[Line], picture: str) -> str:
 
 
 def _format_row(line: Line) -> tuple[Field, ...]:
+    """Write method, set-up, row, whether its best is neutral, difference, n and verdict."""
     verdict, comparison = line.verdict, line.comparison
     best = "neutral" if verdict.cell.endswith(OTHER) else ""
     row = (comparison.method, comparison.setup, verdict.cell.removesuffix(OTHER), best)
@@ -167,6 +168,7 @@ def fill_block(text: str, block: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Write the overview that a YAML file describes into a Markdown file, and draw its picture."""
     if len(arguments) != 2:
         print(__doc__, file=sys.stderr)
         return 2

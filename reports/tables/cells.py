@@ -98,11 +98,6 @@ def summarize_cells(cells: pd.DataFrame, metric: str) -> dict[str, Summary]:
     return {cell: summary for cell, summary in summaries.items() if summary}
 
 
-def is_missing(value: Any) -> bool:
-    """Return whether a field of a data frame is None or NaN."""
-    return value is None or (isinstance(value, float) and math.isnan(value))
-
-
 def complete_coordinates(frame: Frame, cells: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the level of every factor for each row.
 
@@ -219,7 +214,8 @@ def list_missing_seeds(cells: pd.DataFrame) -> tuple[str, ...]:
     """Return a line for each seed without a result."""
     lines = []
     for row in cells[cells["status"] != "done"].to_dict("records"):
-        fold = "" if is_missing(row["fold"]) else f", fold {row['fold']:g}"
+        has_fold = row["fold"] is not None and not math.isnan(row["fold"])
+        fold = f", fold {row['fold']:g}" if has_fold else ""
         reason = f" ({row['reason']})" if row["reason"] else ""
         lines.append(f"{row['cell']}, seed {row['seed']}{fold}: {row['status']}{reason}")
     return tuple(lines)

@@ -265,6 +265,7 @@ def _choose_headers(
 def _label_row(
     recipe: Table, headers: tuple[str, ...], cell: str, coords: Levels
 ) -> tuple[str, ...]:
+    """Return a mark for each component, the levels of crossed factors, or the cell's name."""
     if recipe.kind == "components":
         return tuple(ON if coords.get(name) == "on" else OFF for name in headers)
     if headers == ("cell",):

@@ -77,6 +77,7 @@ def find_edge(axis: Mapping[str, Any], best: Sequence[float]) -> str | None:
 
 
 def _warn_of_stationary_curves(frame: Frame, study: str, metric: str) -> list[str]:
+    """Warn if the validation metric stayed the same over the epochs of most trials."""
     cells = frame.cells
     done = cells[(cells["study"] == study) & (cells["status"] == "done")]
     runs = list(dict.fromkeys(done["run_id"]))
@@ -93,6 +94,7 @@ def _warn_of_stationary_curves(frame: Frame, study: str, metric: str) -> list[st
 
 
 def _warn_of_narrow_ranges(frame: Frame, study: str, metric: str) -> list[str]:
+    """Warn of parameters of a search whose best values lie at an end of their range."""
     space = frame.get_declared_study(study).get("space")
     if frame.get_design(study) != "search" or not space:
         return []
