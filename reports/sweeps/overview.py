@@ -91,13 +91,13 @@ def collect_lines(overview: Overview, load: Callable[[str], SweepVerdicts]) -> l
         if not verdicts:
             titles = ", ".join(dict.fromkeys(verdict.title for verdict in sweep.verdicts))
             raise ReportError(
-                f"{comparison.sweep} has no verdicts of table {comparison.table!r}, only of "
-                f"{titles}."
+                f"{comparison.sweep} has no verdicts of table {comparison.table!r}. Its tables "
+                f"are {titles}."
             )
         if unknown := [row for row in comparison.rows if row not in rows]:
             raise ReportError(
-                f"The table {comparison.table!r} of {comparison.sweep} has no row {unknown[0]!r}, "
-                f"only {', '.join(rows)}."
+                f"The table {comparison.table!r} of {comparison.sweep} has no row {unknown[0]!r}. "
+                f"Its rows are {', '.join(rows)}."
             )
         for row in rows:
             if not comparison.rows or row in comparison.rows:
@@ -148,11 +148,11 @@ def draw_overview_plot(lines: Sequence[Line], path: Path) -> None:
         )
         for line in lines
     ]
-    drawn = forest.draw_forest_plot(verdicts)
-    if drawn is None:
-        raise ReportError("None of the comparisons is finished, so there is nothing to draw.")
+    plot = forest.draw_forest_plot(verdicts)
+    if plot is None:
+        raise ReportError("No comparison has a difference to draw. Finish its sweep first.")
     with use_report_style():
-        drawn.figure.savefig(path, metadata={"Date": None, "Creator": None})
+        plot.figure.savefig(path, metadata={"Date": None, "Creator": None})
 
 
 def fill_block(text: str, block: str) -> str:
@@ -163,7 +163,9 @@ def fill_block(text: str, block: str) -> str:
     """
     filled, count = BLOCK.subn(lambda match: f"{match[1]}{block}\n{match[3]}", text)
     if not count:
-        raise ReportError("There is no `<!-- overview -->` … `<!-- end overview -->` to fill.")
+        raise ReportError(
+            "The file has no block `<!-- overview -->` … `<!-- end overview -->`. Add one."
+        )
     return filled
 
 
